@@ -10,11 +10,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from compute.controllers import CONTENDERS
+
 from jupyter_aliquot.gpu_hook.agent.compute.controllers import CONTROLLERS, MakeController, Wishes
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import Controller
 from jupyter_aliquot.gpu_hook.agent.main import run_agent
 from jupyter_aliquot.gpu_hook.agent.settings import AgentSettings, read_arguments
-from compute.controllers import CONTENDERS
 
 
 def _without_wishes(make: Callable[[], Controller]) -> MakeController:

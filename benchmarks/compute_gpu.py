@@ -20,13 +20,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from jupyter_aliquot.gpu_hook import paths
 from gpu_loads.node import OPPORTUNISTIC, PRODUCTION, GpuNode, a_node
 from gpu_loads.outcome import Alone, Beside, harvest_percent, rows_of, slowdown_percent
 from gpu_loads.workers import Step, Worker, start_all
 from hook_gpu import describe
 from report import ROOT, publish, read_arguments
 from subjects import cuda_include
+
+from jupyter_aliquot.gpu_hook import paths
 
 CONTROLLERS = ("measured", "tgs", "none")
 ATTRIBUTING = "measured"  # it tells whose the device's time was: the programs run alone under it, and first

@@ -15,10 +15,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from jupyter_aliquot.gpu_hook import paths
 from report import ROOT, Row, publish, read_arguments
 from sampling import LOG, Program, added
 from subjects import a_kernel, clean_environment, compile_c
+
+from jupyter_aliquot.gpu_hook import paths
 
 # The program's measure, and calls in one sample: few enough that no queue of the driver's is ever full.
 CALLS = {

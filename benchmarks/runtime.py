@@ -17,13 +17,13 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from report import Row, at_least, at_most, publish, read_arguments
 from runtime import adoption, containers, output_over_websocket, zmq_kernels
 from runtime.output_over_websocket import BrowserKernel
 from runtime.zmq_kernels import OUTPUT_BYTES, LocalKernel, a_kernel
 
 from gateway import STOCK, interleave, running_server
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 
 MB = 1e6
 NO_LIMIT = {"ZMQChannelsWebsocketConnection.limit_rate": "False"}

@@ -17,8 +17,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from jupyter_aliquot.gpu_hook.client import client
 from jupyter_aliquot.gpu_hook import paths
+from jupyter_aliquot.gpu_hook.client import client
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 from gpu_headers import HeaderMissingError, header_folder

@@ -19,13 +19,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from jupyter_aliquot.gpu_hook import paths
 from hook_gpu import describe
 from report import ROOT, Row, at_least, at_most, publish, read_arguments
 from sampling import LOG, Program, in_shuffled_rounds
 from subjects import AKernel, Peer, a_kernel, clean_environment, compile_c, peer_subjects
 from swap.kernel import Residency
 from swap.programs import compile_copies
+
+from jupyter_aliquot.gpu_hook import paths
 
 MIB, GB = 1 << 20, 1e9
 WAKE_SLACK_SECONDS = 0.1

@@ -9,15 +9,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from jupyter_aliquot.gateway.replay.store import CellOutputs
-from jupyter_aliquot.gateway.auth.class_policy import ClassPolicy
-from jupyter_aliquot.gateway.state.state_dir import GATEWAY_NAME
-from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
-from jupyter_aliquot.gateway.replay.cells import Budget
-from jupyter_aliquot.gateway.sizes.grammar import parse_size
-from jupyter_aliquot.provisioner.errors import SizeNameError
-from jupyter_aliquot.provisioner.grants.codec import RESIDENCY_MODES
-from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request
 from traitlets import (
     Bool,
     Dict,
@@ -32,6 +23,16 @@ from traitlets import (
     validate,
 )
 from traitlets.config import Configurable
+
+from jupyter_aliquot.gateway.auth.class_policy import ClassPolicy
+from jupyter_aliquot.gateway.replay.cells import Budget
+from jupyter_aliquot.gateway.replay.store import CellOutputs
+from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
+from jupyter_aliquot.gateway.sizes.grammar import parse_size
+from jupyter_aliquot.gateway.state.state_dir import GATEWAY_NAME
+from jupyter_aliquot.provisioner.errors import SizeNameError
+from jupyter_aliquot.provisioner.grants.codec import RESIDENCY_MODES
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request
 
 DRIVERS = ("auto", "nvidia", "softgpu")
 

@@ -7,56 +7,63 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
-from jupyter_aliquot.gateway.node.connection import AgentLink
-from jupyter_aliquot.gateway.node.agent_options import differences
-from jupyter_aliquot.gateway.node.launcher import agent_arguments, agent_starter
-from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider, askers_by_name
-from .services import Basis
-from jupyter_aliquot.gateway.containers.images import ImageCatalogue
-from jupyter_aliquot.gateway.base.clock import SystemClock
-from .config import Aliquot
-from jupyter_aliquot.gateway.culling.config import Culling
-from jupyter_aliquot.gateway.recovery.door import Door
-from jupyter_aliquot.gateway.terminations.store import Endings
-from jupyter_aliquot.gateway.folders.registry import Folders
-from .remote_mode import GatewayKernels
-from jupyter_aliquot.gateway.state.gateway_memory import GatewayMemory, claim_memory
-from jupyter_aliquot.gateway.api.routes import HANDLERS, SETTING, Sources
-from jupyter_aliquot.gateway.history.recorder import UsageHistory
-from jupyter_aliquot.gateway.history.config import History
-from jupyter_aliquot.gateway.containers.host_limits import HostLimits
-from jupyter_aliquot.gateway.kernels.operations import KernelChanges
-from jupyter_aliquot.gateway.containers.config import KernelContainers
-from jupyter_aliquot.gateway.events.stream import KernelEvents
-from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
-from jupyter_aliquot.gateway.limits.guard import LimitGuard
-from jupyter_aliquot.gateway.limits.config import Limits
-from jupyter_aliquot.gateway.node.grant_server import LocalSocket
-from jupyter_aliquot.gateway.base.log_scrubber import scrub_logs
-from jupyter_aliquot.gateway.status.prometheus import ServerMetrics
-from jupyter_aliquot.gateway.node.watcher import NodeWatch
-from jupyter_aliquot.gateway.scheduling.dry_run_service import OutlookRules, Outlooks
-from jupyter_aliquot.gateway.folders.own_folders import private_folders
-from .local_mode import OwnKernels
-from jupyter_aliquot.gateway.base.patience import within_patience
-from jupyter_aliquot.gateway.serverapp.config_warnings import (engine_within_reach, gateway_mode, replaced_classes, unknown_users,)
-from jupyter_aliquot.gateway.remote.kernels import AliquotRemoteKernelManager
-from jupyter_aliquot.gateway.remote.proxy import remote_handlers
-from jupyter_aliquot.gateway.limits.http import install
-from .status_source import SceneMaker
-from jupyter_aliquot.gateway.serverapp.class_defaults import replace_stock_classes
-from jupyter_aliquot.gateway.kernels.session_labels import SessionLabels
-from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders
-from jupyter_aliquot.gateway.sizes.grammar import largest_here
-from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
-from jupyter_aliquot.gateway.api.jupyter import replacements
-from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_dir
-from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
-from jupyter_aliquot.provisioner.resources import GpuShare
 from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.serverapp import ServerApp
+
+from jupyter_aliquot.gateway.api.jupyter import replacements
+from jupyter_aliquot.gateway.api.routes import HANDLERS, SETTING, Sources
+from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider, askers_by_name
+from jupyter_aliquot.gateway.base.clock import SystemClock
+from jupyter_aliquot.gateway.base.log_scrubber import scrub_logs
+from jupyter_aliquot.gateway.base.patience import within_patience
+from jupyter_aliquot.gateway.containers.config import KernelContainers
+from jupyter_aliquot.gateway.containers.host_limits import HostLimits
+from jupyter_aliquot.gateway.containers.images import ImageCatalogue
+from jupyter_aliquot.gateway.culling.config import Culling
+from jupyter_aliquot.gateway.events.stream import KernelEvents
+from jupyter_aliquot.gateway.folders.own_folders import private_folders
+from jupyter_aliquot.gateway.folders.registry import Folders
+from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders
+from jupyter_aliquot.gateway.history.config import History
+from jupyter_aliquot.gateway.history.recorder import UsageHistory
+from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
+from jupyter_aliquot.gateway.kernels.operations import KernelChanges
+from jupyter_aliquot.gateway.kernels.session_labels import SessionLabels
+from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
+from jupyter_aliquot.gateway.limits.config import Limits
+from jupyter_aliquot.gateway.limits.guard import LimitGuard
+from jupyter_aliquot.gateway.limits.http import install
+from jupyter_aliquot.gateway.node.agent_options import differences
+from jupyter_aliquot.gateway.node.connection import AgentLink
+from jupyter_aliquot.gateway.node.grant_server import LocalSocket
+from jupyter_aliquot.gateway.node.launcher import agent_arguments, agent_starter
+from jupyter_aliquot.gateway.node.watcher import NodeWatch
+from jupyter_aliquot.gateway.recovery.door import Door
+from jupyter_aliquot.gateway.remote.kernels import AliquotRemoteKernelManager
+from jupyter_aliquot.gateway.remote.proxy import remote_handlers
+from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
+from jupyter_aliquot.gateway.scheduling.dry_run_service import OutlookRules, Outlooks
+from jupyter_aliquot.gateway.serverapp.class_defaults import replace_stock_classes
+from jupyter_aliquot.gateway.serverapp.config_warnings import (
+    engine_within_reach,
+    gateway_mode,
+    replaced_classes,
+    unknown_users,
+)
+from jupyter_aliquot.gateway.sizes.grammar import largest_here
+from jupyter_aliquot.gateway.state.gateway_memory import GatewayMemory, claim_memory
+from jupyter_aliquot.gateway.status.prometheus import ServerMetrics
+from jupyter_aliquot.gateway.terminations.store import Endings
+from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_dir
+from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
+from jupyter_aliquot.provisioner.resources import GpuShare
+
+from .config import Aliquot
+from .local_mode import OwnKernels
+from .remote_mode import GatewayKernels
+from .services import Basis
+from .status_source import SceneMaker
 
 
 class AliquotExtension(ExtensionApp):

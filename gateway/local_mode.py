@@ -4,38 +4,40 @@ from __future__ import annotations
 
 import asyncio
 
-from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
-from jupyter_aliquot.gateway.recovery.adopt import Adoption
+from traitlets.config import Config
+
 from jupyter_aliquot.gateway.auth.identity import User, tells_people_apart, users_by_name
-from .services import Basis
+from jupyter_aliquot.gateway.base.patience import within_patience
+from jupyter_aliquot.gateway.containers.config import KernelContainers
+from jupyter_aliquot.gateway.containers.host_limits import HostLimits, node_totals
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
 from jupyter_aliquot.gateway.containers.planner import ContainerPlanner
-from jupyter_aliquot.gateway.culling.culler import Culler
 from jupyter_aliquot.gateway.culling.config import Culling, read_policy
-from jupyter_aliquot.gateway.scheduling.first_word import FirstWord
-from jupyter_aliquot.gateway.state.state_dir import boot_id
-from jupyter_aliquot.gateway.state.gateway_memory import orphan_seconds
-from jupyter_aliquot.gateway.containers.host_limits import HostLimits, node_totals
-from jupyter_aliquot.gateway.hub_service.user_servers import hub_servers
+from jupyter_aliquot.gateway.culling.culler import Culler
 from jupyter_aliquot.gateway.culling.interception import GuardRules, InterceptionGuard
-from jupyter_aliquot.gateway.containers.config import KernelContainers
-from jupyter_aliquot.gateway.terminations.recorder import KernelEndings
+from jupyter_aliquot.gateway.hub_service.user_servers import hub_servers
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
-from jupyter_aliquot.gateway.state.persistence import KernelMemory
-from jupyter_aliquot.gateway.state.records import KernelRecords
-from jupyter_aliquot.gateway.recovery.discovery import KernelRemains
-from jupyter_aliquot.gateway.limits.guard import UNREAD
-from jupyter_aliquot.gateway.status.collector import KernelMemo, local_kernels
-from jupyter_aliquot.gateway.base.patience import within_patience
-from jupyter_aliquot.gateway.state.record_queue import RecordQueue
-from jupyter_aliquot.gateway.relays.pool import RelayLinks
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
-from jupyter_aliquot.gateway.status.report import LocalKernel
+from jupyter_aliquot.gateway.limits.guard import UNREAD
+from jupyter_aliquot.gateway.recovery.adopt import Adoption
+from jupyter_aliquot.gateway.recovery.discovery import KernelRemains
+from jupyter_aliquot.gateway.relays.pool import RelayLinks
+from jupyter_aliquot.gateway.scheduling.first_word import FirstWord
+from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
+from jupyter_aliquot.gateway.state.gateway_memory import orphan_seconds
+from jupyter_aliquot.gateway.state.persistence import KernelMemory
+from jupyter_aliquot.gateway.state.record_queue import RecordQueue
+from jupyter_aliquot.gateway.state.records import KernelRecords
+from jupyter_aliquot.gateway.state.state_dir import boot_id
 from jupyter_aliquot.gateway.state.stop_policy import StopPolicy
+from jupyter_aliquot.gateway.status.collector import KernelMemo, local_kernels
+from jupyter_aliquot.gateway.status.report import LocalKernel
+from jupyter_aliquot.gateway.terminations.recorder import KernelEndings
 from jupyter_aliquot.provisioner.containers.limits import NodeTotals
-from jupyter_aliquot.provisioner.relay.wire.files import UnsentBytes
 from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
-from traitlets.config import Config
+from jupyter_aliquot.provisioner.relay.wire.files import UnsentBytes
+
+from .services import Basis
 
 
 class OwnKernels:

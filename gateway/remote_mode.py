@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from .services import Basis
 from jupyter_aliquot.gateway.recovery.door import Door
 from jupyter_aliquot.gateway.remote.kernels import AliquotRemoteKernelManager
 from jupyter_aliquot.gateway.state.stop_policy import StopPolicy
 from jupyter_aliquot.gpu_hook.waiting import end_task
+
+from .services import Basis
 
 _FIND_SECONDS = 5.0
 

@@ -6,18 +6,20 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from jupyter_aliquot.gateway.scheduling.admission import Admission
-from jupyter_aliquot.gateway.node.connection import AgentLink
-from jupyter_aliquot.gateway.base.clock import Clock
-from .config import Aliquot
-from jupyter_aliquot.gateway.terminations.store import Endings
-from jupyter_aliquot.gateway.folders.registry import Folders
-from jupyter_aliquot.gateway.state.gateway_memory import GatewayMemory
-from jupyter_aliquot.gateway.limits.guard import LimitGuard
-from jupyter_aliquot.gateway.node.watcher import NodeWatch
-from jupyter_aliquot.gateway.kernels.session_labels import SessionLabels
-from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_server.serverapp import ServerApp
+
+from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.folders.registry import Folders
+from jupyter_aliquot.gateway.kernels.session_labels import SessionLabels
+from jupyter_aliquot.gateway.limits.guard import LimitGuard
+from jupyter_aliquot.gateway.node.connection import AgentLink
+from jupyter_aliquot.gateway.node.watcher import NodeWatch
+from jupyter_aliquot.gateway.scheduling.admission import Admission
+from jupyter_aliquot.gateway.state.gateway_memory import GatewayMemory
+from jupyter_aliquot.gateway.terminations.store import Endings
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+
+from .config import Aliquot
 
 
 @dataclass(frozen=True)

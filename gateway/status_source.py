@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from . import __version__
 from jupyter_aliquot.gateway.auth.identity import User
-from .services import Basis
-from jupyter_aliquot.gateway.status.expected_starts import ExpectedStarts
 from jupyter_aliquot.gateway.status.collector import waiting_elsewhere
-from .local_mode import OwnKernels
-from jupyter_aliquot.gateway.status.report_cache import ReportMemo
+from jupyter_aliquot.gateway.status.expected_starts import ExpectedStarts
 from jupyter_aliquot.gateway.status.report import NodeView, Scene
+from jupyter_aliquot.gateway.status.report_cache import ReportMemo
+
+from . import __version__
+from .local_mode import OwnKernels
+from .services import Basis
 
 
 class SceneMaker:

@@ -14,26 +14,33 @@ from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
-from jupyter_aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir, native_dir
-from jupyter_aliquot.gpu_hook.waiting import within
 from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets import Bool, CUnicode, Float, Unicode
 
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir, native_dir
+from jupyter_aliquot.gpu_hook.waiting import within
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan
-from .terminations import ProcessEnd
-from .errors import AgentUnavailableError, EngineError, LaunchError, RequestError
-from jupyter_aliquot.provisioner.grants.reservation import GrantHold, Names, bind_process
-from jupyter_aliquot.provisioner.grants.codec import grant_record, parse_request, read_grant
+from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
 from jupyter_aliquot.provisioner.grants.acquire import Asker, Question
-from jupyter_aliquot.provisioner.relay.client.kernel_relay import (WITHOUT_RELAY, KernelRelay, NoRelayError, check_place, relay_wish,)
-from .launch_spec import LaunchSettings, LaunchSpec, launch_spec
-from .resources import GpuShare, Grant, Request
+from jupyter_aliquot.provisioner.grants.codec import grant_record, parse_request, read_grant
+from jupyter_aliquot.provisioner.grants.reservation import GrantHold, Names, bind_process
+from jupyter_aliquot.provisioner.relay.client.kernel_relay import (
+    WITHOUT_RELAY,
+    KernelRelay,
+    NoRelayError,
+    check_place,
+    relay_wish,
+)
 from jupyter_aliquot.provisioner.runtime.base import KernelProcess, Launch, Runtime
 from jupyter_aliquot.provisioner.runtime.factory import choose_runtime
-from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
 from jupyter_aliquot.provisioner.runtime.process import ProcessRuntime
 from jupyter_aliquot.provisioner.runtime.stdio import PipeEnds
+
+from .errors import AgentUnavailableError, EngineError, LaunchError, RequestError
+from .launch_spec import LaunchSettings, LaunchSpec, launch_spec
+from .resources import GpuShare, Grant, Request
+from .terminations import ProcessEnd
 
 _END_SECONDS = 5.0
 # Keyword arguments of start_kernel that are ours or Jupyter's, and not Popen's.

@@ -6,8 +6,9 @@ import os
 import subprocess
 from collections.abc import Mapping
 
-from jupyter_aliquot.gateway.hub import HubSettings
 from hub_process import HubProcess
+
+from jupyter_aliquot.gateway.hub import HubSettings
 
 TOKEN = "a long random text of a test"
 OPTIONS = ("--Aliquot.keep_kernels=never", "--Aliquot.driver=softgpu", "--allow-root")

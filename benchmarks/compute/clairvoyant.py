@@ -7,9 +7,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import Interval
-
 from compute.programs import GRAPH, HOST, LAUNCH, Workload
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import Interval
 
 LEAST_PAUSE = 50_000  # nanoseconds; between shorter ones no context is switched
 SLACK = 0.05  # of production's time may be lost

@@ -9,14 +9,13 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import DeviceLook, Interval, Verdict
-
 from compute.clairvoyant import most_harvest
 from compute.controllers import CONTENDERS
 from compute.opportunistic import OPPORTUNISTIC
 from compute.plant import OnlyMeasured, Outcome, Plant, Process, Step
 from compute.production import PRODUCTION
 from compute.programs import SECOND
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import DeviceLook, Interval, Verdict
 
 SPAN = 60 * SECOND  # judged after the controller has settled
 LEAST_IDLE = 0.05  # of the time: below that production has no idle time to speak of

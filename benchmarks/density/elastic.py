@@ -12,8 +12,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jupyter_aliquot.gpu_hook.agent.scheduling.views import NEVER, DeviceView, Holding, KernelView, Policy, State, Want
 from jupyter_aliquot.gpu_hook.agent.scheduling.leases import decide
+from jupyter_aliquot.gpu_hook.agent.scheduling.views import NEVER, DeviceView, Holding, KernelView, Policy, State, Want
 from jupyter_aliquot.gpu_hook.placement.host_memory import host_room
 from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription, Reserved, device_state
 from jupyter_aliquot.gpu_hook.placement.placement import WHOLE, Part, place

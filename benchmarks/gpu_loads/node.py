@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from jupyter_aliquot.gpu_hook.client import client
 from jupyter_aliquot.gpu_hook import paths
+from jupyter_aliquot.gpu_hook.client import client
 
 PRODUCTION, OPPORTUNISTIC = "production", "opportunistic"
 # It also offers the controllers of other systems.

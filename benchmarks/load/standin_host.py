@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import zmq
+
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, prepare_runtime_dir
-from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
-from jupyter_aliquot.provisioner.relay.wire.peer import Peer, ProtocolError, Record, Refusal, accept, listen
 from jupyter_aliquot.provisioner.relay.host.bootstrap import prepare_folder
 from jupyter_aliquot.provisioner.relay.server.own_record import OwnRecord, read_request
-
+from jupyter_aliquot.provisioner.relay.wire.peer import Peer, ProtocolError, Record, Refusal, accept, listen
+from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 from load.standin_loop import EpollLoop
 from load.standin_relay import StandInRelay
 

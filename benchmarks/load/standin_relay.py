@@ -13,22 +13,31 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import zmq
+
 from jupyter_aliquot.provisioner.relay.server import kernel_process
 from jupyter_aliquot.provisioner.relay.server.activity_tracker import ActivityTracker
-from jupyter_aliquot.provisioner.relay.wire.resend import Again
-from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
-from jupyter_aliquot.provisioner.relay.store.delivery import Delivery
+from jupyter_aliquot.provisioner.relay.server.forwarder import activity_record, cells_record
 from jupyter_aliquot.provisioner.relay.server.kernel_process import RunningKernel
 from jupyter_aliquot.provisioner.relay.server.link_server import Links
-from jupyter_aliquot.provisioner.relay.wire.messages import (CONTENT, HEADER, Signer, find_delimiter, named_cell, new_id, read_object, read_request,)
-from jupyter_aliquot.provisioner.relay.wire.peer import Peer, Record, Refusal, listen
-from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS, Ended, forget_ended, write_ended
 from jupyter_aliquot.provisioner.relay.server.own_record import OwnRecord
+from jupyter_aliquot.provisioner.relay.store.delivery import Delivery
+from jupyter_aliquot.provisioner.relay.store.output_store import Bounds, Store
 from jupyter_aliquot.provisioner.relay.store.segments import Spill
 from jupyter_aliquot.provisioner.relay.store.spill_room import RoomBounds, SpillRoom
-from jupyter_aliquot.provisioner.relay.store.output_store import Bounds, Store
-from jupyter_aliquot.provisioner.relay.server.forwarder import activity_record, cells_record
-
+from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS, Ended, forget_ended, write_ended
+from jupyter_aliquot.provisioner.relay.wire.messages import (
+    CONTENT,
+    HEADER,
+    Signer,
+    find_delimiter,
+    named_cell,
+    new_id,
+    read_object,
+    read_request,
+)
+from jupyter_aliquot.provisioner.relay.wire.peer import Peer, Record, Refusal, listen
+from jupyter_aliquot.provisioner.relay.wire.resend import Again
+from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 from load.standin_loop import EpollLoop
 
 INFO = {

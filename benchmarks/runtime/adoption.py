@@ -13,10 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway import DEADLINE_SECONDS, TOKEN, Kernel, Server, wait_until_ready
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.relay.client.control import read_relay_records
-
-from gateway import DEADLINE_SECONDS, TOKEN, Kernel, Server, wait_until_ready
 
 KERNEL = "light"
 STARTERS = 4  # at once: more would only queue for two cores
@@ -63,7 +62,15 @@ class Gateway:
         }
         port = self.server.url.rpartition(":")[2]
         options = [f"--port={port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={TOKEN}"]
-        command = [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", "serve", "--allow-root", "--ip=127.0.0.1", *options]
+        command = [
+            sys.executable,
+            "-m",
+            "jupyter_aliquot.gateway.cli.app",
+            "serve",
+            "--allow-root",
+            "--ip=127.0.0.1",
+            *options,
+        ]
         with (self.folder / "gateway.log").open("a") as log:
             return subprocess.Popen([*command, f"--ServerApp.root_dir={self.folder}"], stdout=log, stderr=log, env=env)
 

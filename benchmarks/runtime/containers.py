@@ -17,12 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import docker
-from jupyter_aliquot.gpu_hook.client.agent_process import start_agent
-from jupyter_aliquot.gpu_hook.client.client import query
-from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan, Mount
-from jupyter_aliquot.provisioner.resources import Bytes
-from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
-from jupyter_aliquot.provisioner.engine.settings import ContainerSettings
 from jupyter_client.asynchronous.client import AsyncKernelClient
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
@@ -30,6 +24,12 @@ from report import Row, at_most
 from traitlets.config import Config
 
 from gateway import interleave
+from jupyter_aliquot.gpu_hook.client.agent_process import start_agent
+from jupyter_aliquot.gpu_hook.client.client import query
+from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan, Mount
+from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
+from jupyter_aliquot.provisioner.engine.settings import ContainerSettings
+from jupyter_aliquot.provisioner.resources import Bytes
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "containers"))
 from container_engines import HOST_FOLDERS, Engine, EngineUnavailable, start_engine

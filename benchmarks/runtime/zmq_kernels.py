@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty
 
-from jupyter_aliquot.gpu_hook.paths import RuntimeDir
-from jupyter_aliquot.provisioner.relay.client.control import read_relay_records
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from traitlets.config import Config
+
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.relay.client.control import read_relay_records
 
 ANSWER_SECONDS = 60.0
 CHUNK = 250_000

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from jupyter_aliquot.gpu_hook.client import client
 from subjects import AKernel
+
+from jupyter_aliquot.gpu_hook.client import client
 
 PATIENCE_SECONDS = 60.0
 

@@ -7,17 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from jupyter_server.base.handlers import APIHandler
+from tornado.web import HTTPError
+
 from jupyter_aliquot.gateway.auth.identity import User, user_of
+from jupyter_aliquot.gateway.events.stream import KernelEvents
 from jupyter_aliquot.gateway.folders.registry import Folders
 from jupyter_aliquot.gateway.history.recorder import UsageHistory
 from jupyter_aliquot.gateway.kernels.operations import KernelChanges
-from jupyter_aliquot.gateway.events.stream import KernelEvents
-from jupyter_aliquot.gateway.status.prometheus import ServerMetrics
 from jupyter_aliquot.gateway.scheduling.dry_run_service import Outlooks
+from jupyter_aliquot.gateway.status.prometheus import ServerMetrics
 from jupyter_aliquot.gateway.status.report import Scene
 from jupyter_aliquot.provisioner.resources import GpuShare
-from jupyter_server.base.handlers import APIHandler
-from tornado.web import HTTPError
 
 SETTING = "aliquot_sources"
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jupyter_server.auth.decorator import authorized
+from tornado.web import HTTPError, authenticated
+
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.identity import access_of
 from jupyter_aliquot.gateway.kernels.operations import Wish, read_wish
-from .kernels import OneKernelHandler, told_as_http
 from jupyter_aliquot.gateway.scheduling.dry_run import LARGEST, Outlook
 from jupyter_aliquot.gateway.scheduling.dry_run_service import Outlooks
 from jupyter_aliquot.gateway.sizes.grammar import parse_size, size_suffix
 from jupyter_aliquot.provisioner.errors import RequestError, SizeNameError
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
-from jupyter_server.auth.decorator import authorized
-from tornado.web import HTTPError, authenticated
+
+from .kernels import OneKernelHandler, told_as_http
 
 _NAMES = ("gpus", "memory", "class", "kernel", "replaces")
 # Of sizes in one question: each costs a plan of the whole queue.

@@ -8,15 +8,17 @@ import asyncio
 import json
 from typing import Any
 
-from jupyter_aliquot.gateway.auth.identity import user_of
-from jupyter_aliquot.gateway.remote.client import open_events
-from .base import SETTING, Sources
-from jupyter_aliquot.gateway.channels.keepalive import begin_pings, end_pings, only_jupyters
 from jupyter_server.auth.decorator import authorized, ws_authenticated
 from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.base.websocket import WebSocketMixin
 from jupyter_server.gateway.gateway_client import GatewayClient
 from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, WebSocketHandler
+
+from jupyter_aliquot.gateway.auth.identity import user_of
+from jupyter_aliquot.gateway.channels.keepalive import begin_pings, end_pings, only_jupyters
+from jupyter_aliquot.gateway.remote.client import open_events
+
+from .base import SETTING, Sources
 
 # Codes of RFC 6455's registry: a server that closes and may be asked anew, and one that will not have the asker.
 _TRY_AGAIN, _REFUSED = 1013, 1008

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from .base import AliquotHandler
-from jupyter_aliquot.gateway.history.query import Question
-from jupyter_aliquot.gateway.history.export import csv_report, json_report
-from jupyter_aliquot.gateway.history.buckets import RANGES
-from jupyter_aliquot.provisioner.errors import StateError
 from jupyter_server.auth.decorator import authorized
 from tornado.web import HTTPError, authenticated
+
+from jupyter_aliquot.gateway.history.buckets import RANGES
+from jupyter_aliquot.gateway.history.export import csv_report, json_report
+from jupyter_aliquot.gateway.history.query import Question
+from jupyter_aliquot.provisioner.errors import StateError
+
+from .base import AliquotHandler
 
 _FORMATS = ("json", "csv")
 _MOST_IDS = 100

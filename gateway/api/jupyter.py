@@ -10,18 +10,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 from urllib.parse import quote
 
-from jupyter_aliquot.gateway.auth.identity import user_of
-from jupyter_aliquot.gateway.channels.frame_check import why_unreadable
-from jupyter_aliquot.gateway.remote.client import gateway_words
-from .base import ErrorsAsWritten
-from jupyter_aliquot.gateway.base.http_errors import http_error
-from jupyter_aliquot.gateway.limits.websocket import MessagePace, SocketEnding, explain_large_messages, message_pace
-from jupyter_aliquot.gateway.remote.kernels import OWN_KERNELS, OWNER_HEADER, AliquotRemoteKernelManager
-from jupyter_aliquot.gateway.remote.channels import SETTING as REFUSED_SOCKETS, RemoteWebsocketConnection
-from jupyter_aliquot.gateway.kernels.replaced_kernel import replace
-from jupyter_aliquot.gateway.channels.keepalive import begin_pings, end_pings, only_jupyters
-from jupyter_aliquot.gateway.channels.zmq_connection import StockWebsocketConnection
-from jupyter_aliquot.provisioner.errors import AliquotError
 from jupyter_client.jsonutil import json_default
 from jupyter_client.kernelspec import NoSuchKernel
 from jupyter_server import CallContext
@@ -30,6 +18,20 @@ from jupyter_server.services.kernels import handlers as kernels, websocket
 from jupyter_server.services.kernelspecs import handlers as kernelspecs
 from jupyter_server.services.sessions import handlers as sessions
 from tornado.web import Finish, HTTPError, RequestHandler, authenticated
+
+from jupyter_aliquot.gateway.auth.identity import user_of
+from jupyter_aliquot.gateway.base.http_errors import http_error
+from jupyter_aliquot.gateway.channels.frame_check import why_unreadable
+from jupyter_aliquot.gateway.channels.keepalive import begin_pings, end_pings, only_jupyters
+from jupyter_aliquot.gateway.channels.zmq_connection import StockWebsocketConnection
+from jupyter_aliquot.gateway.kernels.replaced_kernel import replace
+from jupyter_aliquot.gateway.limits.websocket import MessagePace, SocketEnding, explain_large_messages, message_pace
+from jupyter_aliquot.gateway.remote.channels import SETTING as REFUSED_SOCKETS, RemoteWebsocketConnection
+from jupyter_aliquot.gateway.remote.client import gateway_words
+from jupyter_aliquot.gateway.remote.kernels import OWN_KERNELS, OWNER_HEADER, AliquotRemoteKernelManager
+from jupyter_aliquot.provisioner.errors import AliquotError
+
+from .base import ErrorsAsWritten
 
 # What these handlers read of a body: strings, in the body itself and in these parts of it.
 _STRINGS = ("name", "kernel_id", "id", "path", "type")

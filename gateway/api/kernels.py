@@ -10,21 +10,23 @@ import contextlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
-from jupyter_aliquot.gateway.auth.access import Access
-from jupyter_aliquot.gateway.auth.identity import require_access
-from .base import AliquotHandler
-from jupyter_aliquot.gateway.base.http_errors import http_error
-from jupyter_aliquot.gateway.replay.cells import NOTHING
-from jupyter_aliquot.gateway.kernels.operations import KernelChanges, read_wish
-from jupyter_aliquot.gateway.channels.pending_kernels import PendingKernels
-from jupyter_aliquot.gateway.channels.pending_messages import reports
-from jupyter_aliquot.gateway.relays.pool import RelayLinks
-from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
-from jupyter_aliquot.gateway.status.report import OneKernel, Report, find_kernel, kernel_reports
-from .jupyter import read_body
-from jupyter_aliquot.provisioner.errors import AliquotError
 from jupyter_server.auth.decorator import authorized
 from tornado.web import HTTPError, RequestHandler, authenticated
+
+from jupyter_aliquot.gateway.auth.access import Access
+from jupyter_aliquot.gateway.auth.identity import require_access
+from jupyter_aliquot.gateway.base.http_errors import http_error
+from jupyter_aliquot.gateway.channels.pending_kernels import PendingKernels
+from jupyter_aliquot.gateway.channels.pending_messages import reports
+from jupyter_aliquot.gateway.kernels.operations import KernelChanges, read_wish
+from jupyter_aliquot.gateway.relays.pool import RelayLinks
+from jupyter_aliquot.gateway.replay.cells import NOTHING
+from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
+from jupyter_aliquot.gateway.status.report import OneKernel, Report, find_kernel, kernel_reports
+from jupyter_aliquot.provisioner.errors import AliquotError
+
+from .base import AliquotHandler
+from .jupyter import read_body
 
 # For websockets that were opened just now.
 _ATTACH_SECONDS = 1.0

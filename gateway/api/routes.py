@@ -5,23 +5,25 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from .events import EventsHandler
-from jupyter_aliquot.gateway.folders.report import folder_report, folder_reports
-from .base import SETTING, AliquotHandler, Sources
-from .history import HistoryHandler
-from jupyter_aliquot.gateway.base.http_errors import http_error
-from .kernels import KERNEL_HANDLERS
-from .dry_run import OutlookHandler, OutlooksHandler
-from .shares import SHARE_HANDLERS
-from jupyter_aliquot.gateway.folders.shared_folder import read_folder
-from jupyter_aliquot.gateway.sizes.grammar import PATTERN, STEP, describe_grammar
-from jupyter_aliquot.gateway.kernelspecs.manager import OfferedSize, SizedKernelSpecManager
-from jupyter_aliquot.gateway.status.report import status_text
-from .jupyter import read_body
-from jupyter_aliquot.provisioner.errors import AliquotError
 from jupyter_server.auth.decorator import authorized
 from prometheus_client import CONTENT_TYPE_LATEST
 from tornado.web import HTTPError, RequestHandler, authenticated
+
+from jupyter_aliquot.gateway.base.http_errors import http_error
+from jupyter_aliquot.gateway.folders.report import folder_report, folder_reports
+from jupyter_aliquot.gateway.folders.shared_folder import read_folder
+from jupyter_aliquot.gateway.kernelspecs.manager import OfferedSize, SizedKernelSpecManager
+from jupyter_aliquot.gateway.sizes.grammar import PATTERN, STEP, describe_grammar
+from jupyter_aliquot.gateway.status.report import status_text
+from jupyter_aliquot.provisioner.errors import AliquotError
+
+from .base import SETTING, AliquotHandler, Sources
+from .dry_run import OutlookHandler, OutlooksHandler
+from .events import EventsHandler
+from .history import HistoryHandler
+from .jupyter import read_body
+from .kernels import KERNEL_HANDLERS
+from .shares import SHARE_HANDLERS
 
 __all__ = ["HANDLERS", "SETTING", "AliquotHandler", "Sources"]
 

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from jupyter_aliquot.gateway.auth.access import Access
-from jupyter_aliquot.gateway.auth.identity import require_access, tells_people_apart
-from .kernels import KERNEL, OneKernelHandler, told_as_http
-from jupyter_aliquot.gateway.auth.shares import Shares, check_name, read_share
-from jupyter_aliquot.gateway.kernels.sharing import SharedKernelManager
-from .jupyter import read_body
 from jupyter_server.auth.decorator import authorized
 from tornado.web import HTTPError, RequestHandler, authenticated
+
+from jupyter_aliquot.gateway.auth.access import Access
+from jupyter_aliquot.gateway.auth.identity import require_access, tells_people_apart
+from jupyter_aliquot.gateway.auth.shares import Shares, check_name, read_share
+from jupyter_aliquot.gateway.kernels.sharing import SharedKernelManager
+
+from .jupyter import read_body
+from .kernels import KERNEL, OneKernelHandler, told_as_http
 
 _KINDS = {"users": "user", "teams": "team"}
 

@@ -6,10 +6,11 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from .identity import User
 from jupyter_aliquot.gateway.sizes.grammar import parse_size_name, size_name
 from jupyter_aliquot.provisioner.errors import LimitError, SizeNameError
 from jupyter_aliquot.provisioner.resources import Request, WorkloadClass
+
+from .identity import User
 
 EVERYBODY = "*"
 TEAM = "@"

@@ -16,15 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from .access import REFUSAL, Access, may_do, may_reach
-from jupyter_aliquot.gateway.kernels.busy_table import TableBusyError
-from .shares import Shares, too_little
-from jupyter_aliquot.gateway.limits.http import admit
 from jupyter_server import CallContext
 from jupyter_server.auth import Authorizer, IdentityProvider, PasswordIdentityProvider, User as JupyterUser
 from jupyter_server.base.handlers import JupyterHandler
 from tornado.web import HTTPError, RequestHandler
 from traitlets import Dict, TraitError, default, validate
+
+from jupyter_aliquot.gateway.kernels.busy_table import TableBusyError
+from jupyter_aliquot.gateway.limits.http import admit
+
+from .access import REFUSAL, Access, may_do, may_reach
+from .shares import Shares, too_little
 
 ROLES = ("user", "admin")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .identity import User
 from jupyter_aliquot.gateway.base.fields import Entry
+
+from .identity import User
 
 EVERYBODY = "*"
 

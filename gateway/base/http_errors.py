@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from jupyter_aliquot.provisioner import errors
 from tornado.web import HTTPError
+
+from jupyter_aliquot.provisioner import errors
 
 HTTP_STATUS: dict[type[errors.AliquotError], int] = {
     errors.AliquotError: 500,

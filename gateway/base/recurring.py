@@ -6,8 +6,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from .clock import Clock
 from jupyter_aliquot.gpu_hook.waiting import end_task
+
+from .clock import Clock
 
 
 class Recurring:

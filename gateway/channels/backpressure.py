@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import zmq
+
+from jupyter_aliquot.provisioner.relay.server.backlog import LONGEST_URGENT, URGENT_BYTES
 from jupyter_aliquot.provisioner.relay.wire.messages import HEADER, read_object, read_request
 from jupyter_aliquot.provisioner.relay.wire.protocol import charge
-from jupyter_aliquot.provisioner.relay.server.backlog import LONGEST_URGENT, URGENT_BYTES
 
 # As for the relay's own (`back`): ZMQ counts messages, which may be of any size.
 _SENT_MESSAGES = 1

@@ -13,13 +13,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from jupyter_aliquot.provisioner.relay.wire.resend import MARK
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 from tornado.web import Finish
 
 from jupyter_aliquot.gateway.auth.identity import User, user_of
-from jupyter_aliquot.gateway.relays.link_channel import CHANNELS, LinkChannel
 from jupyter_aliquot.gateway.limits.websocket import fitting
+from jupyter_aliquot.gateway.relays.link_channel import CHANNELS, LinkChannel
+from jupyter_aliquot.provisioner.relay.wire.resend import MARK
+
 from .pending_kernels import PendingKernels
 from .pending_messages import PendingMessages
 from .zmq_connection import StockWebsocketConnection

@@ -11,16 +11,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
+from jupyter_aliquot.gateway.auth.access import Access
+from jupyter_aliquot.gateway.auth.identity import access_of
+from jupyter_aliquot.gateway.relays.pool import RelayLinks
 from jupyter_aliquot.gpu_hook.waiting import end_task, outlasting_task
 from jupyter_aliquot.provisioner.errors import WithdrawnError
 from jupyter_aliquot.provisioner.relay.wire.messages import CONTENT, HEADER, SIGNATURE
 
-from jupyter_aliquot.gateway.auth.access import Access
-from jupyter_aliquot.gateway.auth.identity import access_of
 from .backpressure import StockUnread
 from .pending_messages import RESTARTED_WORDS, STOPPED_WORDS, PendingMessage, PendingMessages, Port
 from .read_only import ASKABLE
-from jupyter_aliquot.gateway.relays.pool import RelayLinks
 
 NOT_YOURS = "This was not run: before its kernel had started, your right to run code in the kernel ended."
 _STOPPING = "the server stops. The kernel keeps its place in the queue; run the cell again when the server is back"

@@ -15,16 +15,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from jupyter_aliquot.gpu_hook.waiting import end_task, outlasting_task
-from jupyter_aliquot.provisioner.relay.wire.resend import NOT_RUN
-from jupyter_aliquot.provisioner.relay.wire.messages import (CONTENT, HEADER, Request, is_silent, named_cell, read_object, read_request,)
-from jupyter_aliquot.provisioner.relay.wire.protocol import charge
-from jupyter_aliquot.provisioner.relay.wire.error_replies import Answer, answers, content_of, parent_of
-
 from jupyter_aliquot.gateway.auth.identity import User
-from .backpressure import StockUnread, Waiting
 from jupyter_aliquot.gateway.base.clock import iso
 from jupyter_aliquot.gateway.replay.message import LONGEST_READ
+from jupyter_aliquot.gpu_hook.waiting import end_task, outlasting_task
+from jupyter_aliquot.provisioner.relay.wire.error_replies import Answer, answers, content_of, parent_of
+from jupyter_aliquot.provisioner.relay.wire.messages import (
+    CONTENT,
+    HEADER,
+    Request,
+    is_silent,
+    named_cell,
+    read_object,
+    read_request,
+)
+from jupyter_aliquot.provisioner.relay.wire.protocol import charge
+from jupyter_aliquot.provisioner.relay.wire.resend import NOT_RUN
+
+from .backpressure import StockUnread, Waiting
 
 STOPPED = "KeyboardInterrupt"
 STOPPED_WORDS = (

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.provisioner.relay.wire import error_replies as refusals
 from jupyter_aliquot.provisioner.relay.wire.error_replies import Answer
-
-from jupyter_aliquot.gateway.auth.access import Access
 
 ASKABLE = frozenset({"kernel_info_request", "comm_info_request"})
 ENAME = "ReadOnlyKernel"

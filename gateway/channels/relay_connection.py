@@ -15,18 +15,19 @@ import time
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from jupyter_aliquot.provisioner.relay.wire.resend import MARK, NO_RELAY, NOBODY_KNOWS, NOT_RUN
-from jupyter_aliquot.provisioner.relay.wire.messages import read_date
-from jupyter_aliquot.provisioner.relay.wire.error_replies import answers, parent_of
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 from tornado.websocket import WebSocketClosedError
 
-from jupyter_aliquot.gateway.relays.link_channel import CHANNELS, LinkChannel
 from jupyter_aliquot.gateway.limits.websocket import left_out, may_be_sent
-from .pending_connection import PendingWebsocketConnection
 from jupyter_aliquot.gateway.relays.link import KernelLink
+from jupyter_aliquot.gateway.relays.link_channel import CHANNELS, LinkChannel
 from jupyter_aliquot.gateway.relays.pool import RelayLinks
 from jupyter_aliquot.gateway.remote.resend import TAKES_AGAIN, dated, unmarked
+from jupyter_aliquot.provisioner.relay.wire.error_replies import answers, parent_of
+from jupyter_aliquot.provisioner.relay.wire.messages import read_date
+from jupyter_aliquot.provisioner.relay.wire.resend import MARK, NO_RELAY, NOBODY_KNOWS, NOT_RUN
+
+from .pending_connection import PendingWebsocketConnection
 
 _UP_SECONDS = 2.0  # for a link that comes back, once its kernel is known to live
 

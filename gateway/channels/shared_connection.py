@@ -15,7 +15,6 @@ import time
 from typing import Any
 from uuid import uuid4
 
-from jupyter_aliquot.provisioner.relay.wire.error_replies import Answer
 from jupyter_client.jsonutil import json_default
 from jupyter_server.services.kernels.connection.base import (
     deserialize_binary_message,
@@ -25,11 +24,13 @@ from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebso
 
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.identity import access_of, user_of
-from .read_only import Allowance, answers, question, refusal, replies
 from jupyter_aliquot.gateway.relays.link import KernelLink
 from jupyter_aliquot.gateway.relays.pool import RelayLinks
-from .zmq_connection import V1
+from jupyter_aliquot.provisioner.relay.wire.error_replies import Answer
+
+from .read_only import Allowance, answers, question, refusal, replies
 from .relay_connection import KernelWebsocketConnection
+from .zmq_connection import V1
 
 _REFUSED = 1008
 NO_MORE = "this kernel is not shared with you any more"

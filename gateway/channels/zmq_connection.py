@@ -15,17 +15,25 @@ from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from jupyter_aliquot.provisioner.relay.wire.messages import HEADER, read_object
-from jupyter_aliquot.provisioner.relay.wire.files import UNREAD_BYTES
-from jupyter_aliquot.provisioner.relay.wire.error_replies import (Answer, CommWords, answers, content_of, parent_of, unread_words,)
 from jupyter_client.jsonutil import json_default
 from jupyter_server.services.kernels.connection.base import serialize_msg_to_ws_v1
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 from tornado.web import Finish
 from tornado.websocket import WebSocketClosedError
 
-from .backpressure import BoundedChannel, StockUnread
 from jupyter_aliquot.gateway.limits.guard import SETTING as GUARD, UNREAD, LimitGuard
+from jupyter_aliquot.provisioner.relay.wire.error_replies import (
+    Answer,
+    CommWords,
+    answers,
+    content_of,
+    parent_of,
+    unread_words,
+)
+from jupyter_aliquot.provisioner.relay.wire.files import UNREAD_BYTES
+from jupyter_aliquot.provisioner.relay.wire.messages import HEADER, read_object
+
+from .backpressure import BoundedChannel, StockUnread
 from .write_buffer import Unsent
 
 V1 = "v1.kernel.websocket.jupyter.org"

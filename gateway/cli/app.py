@@ -9,12 +9,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import jupyter_aliquot.gateway.serverapp.lazy_rfc3987  # noqa: F401 (before any command imports Jupyter's server)
-from jupyter_aliquot.gateway.cli.commands.base import Command, UsageError, nearest
-from jupyter_aliquot.provisioner.errors import AliquotError
 from traitlets import TraitError
 from traitlets.config import Application
 from traitlets.utils.importstring import import_item
+
+import jupyter_aliquot.gateway.serverapp.lazy_rfc3987  # noqa: F401 (before any command imports Jupyter's server)
+from jupyter_aliquot.gateway.cli.commands.base import Command, UsageError, nearest
+from jupyter_aliquot.provisioner.errors import AliquotError
 
 COMMANDS = {
     "lab": ("lab.LabCommand", "JupyterLab with Aliquot"),

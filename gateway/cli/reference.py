@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import importlib
 
-from .app import COMMANDS, AliquotApp
 from jupyter_aliquot.gateway.cli.commands.base import Command
+
+from .app import COMMANDS, AliquotApp
 
 _HEAD = """\
 # The command line

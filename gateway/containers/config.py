@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from jupyter_aliquot.provisioner.engine.settings import ContainerSettings
 from traitlets import Enum, List, TraitError, Unicode, validate
 from traitlets.config import Configurable
+
+from jupyter_aliquot.provisioner.engine.settings import ContainerSettings
 
 
 class KernelContainers(Configurable):

@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from traitlets import Float, Int, TraitError, Unicode, validate
+from traitlets.config import Configurable
+
 from jupyter_aliquot.provisioner.containers.limits import LimitRules, NodeTotals
 from jupyter_aliquot.provisioner.containers.plan import SMALLEST_MEMORY
 from jupyter_aliquot.provisioner.resources import Bytes
-from traitlets import Float, Int, TraitError, Unicode, validate
-from traitlets.config import Configurable
 
 
 class HostLimits(Configurable):

@@ -12,18 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jupyter_aliquot.gateway.auth.principals import Audience, read_audience
+from jupyter_client.kernelspec import KernelSpec
+from traitlets import List, TraitError, Unicode, validate
+from traitlets.config import Configurable
+
 from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.principals import Audience, read_audience
 from jupyter_aliquot.gateway.base.fields import Entry
-from .environment import is_reserved
 from jupyter_aliquot.gateway.sizes.grammar import parse_size, parse_size_name
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan, Pull
 from jupyter_aliquot.provisioner.errors import RequestError, SizeNameError
 from jupyter_aliquot.provisioner.grants.codec import PROVISIONER_NAME, RESIDENCY_MODES
 from jupyter_aliquot.provisioner.resources import Bytes, Request
-from jupyter_client.kernelspec import KernelSpec
-from traitlets import List, TraitError, Unicode, validate
-from traitlets.config import Configurable
+
+from .environment import is_reserved
 
 KNOB = "c.ImageCatalogue.images"
 

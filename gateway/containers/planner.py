@@ -11,15 +11,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from jupyter_aliquot.gateway.auth.identity import User
-from .images import CatalogueImage, ImageCatalogue
-from jupyter_aliquot.gateway.folders.rules import seen_inside
 from jupyter_aliquot.gateway.folders.registry import Folders, working_folder
-from .environment import allowed_env
+from jupyter_aliquot.gateway.folders.rules import seen_inside
 from jupyter_aliquot.gateway.sizes.grammar import parse_plain_name, parse_size_name
 from jupyter_aliquot.provisioner.containers.limits import LimitRules, NodeTotals, limits_for
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan, Mount
 from jupyter_aliquot.provisioner.errors import LaunchError, SizeNameError
 from jupyter_aliquot.provisioner.resources import GpuShare
+
+from .environment import allowed_env
+from .images import CatalogueImage, ImageCatalogue
 
 # Among a kernel's start arguments: the variables of the request that started it.
 REQUEST_ENV = "request_env"

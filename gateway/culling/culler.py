@@ -12,16 +12,18 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol
 
+from jupyter_client.kernelspec import NoSuchKernel
+
 from jupyter_aliquot.gateway.base.clock import Clock
-from .config import Announcement, KernelFacts, Policy, decide
-from jupyter_aliquot.gateway.status.collector import request_of
 from jupyter_aliquot.gateway.base.recurring import Recurring
 from jupyter_aliquot.gateway.relays.pool import RelayLinks
+from jupyter_aliquot.gateway.status.collector import request_of
 from jupyter_aliquot.gateway.status.report import NodeView
 from jupyter_aliquot.gpu_hook.client.client import KernelStatus
-from jupyter_aliquot.provisioner.terminations import Asked, EndingCode, asked_by_rule
 from jupyter_aliquot.provisioner.resources import WorkloadClass
-from jupyter_client.kernelspec import NoSuchKernel
+from jupyter_aliquot.provisioner.terminations import Asked, EndingCode, asked_by_rule
+
+from .config import Announcement, KernelFacts, Policy, decide
 
 # States in which Jupyter's tracker, which is all there is for a kernel without a relay, has seen no work.
 _IDLE_STATES = frozenset({"idle", "starting"})

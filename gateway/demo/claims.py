@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .two_classes import Pauses
-from .oversubscription import Turns
 from jupyter_aliquot.gpu_hook.client.reports import KernelStatus
 from jupyter_aliquot.provisioner.resources import Bytes
+
+from .oversubscription import Turns
+from .two_classes import Pauses
 
 RECLAIM_SECONDS = 1.0
 # Wide, for any machine: without a controller steps take twice as long, and the wish is two percent.

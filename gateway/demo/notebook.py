@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import jupyter_aliquot.gateway.serverapp.lazy_rfc3987  # noqa: F401 (before nbformat, which imports jsonschema)
 import nbformat
-from jupyter_aliquot.provisioner.errors import AliquotError
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbformat.reader import NotJSONError
 from nbformat.validator import ValidationError
+
+import jupyter_aliquot.gateway.serverapp.lazy_rfc3987  # noqa: F401 (before nbformat, which imports jsonschema)
+from jupyter_aliquot.provisioner.errors import AliquotError
 
 CELL_SECONDS = 90
 START_SECONDS = 90

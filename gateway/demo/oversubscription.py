@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .notebook import NotebookRun, Part, on_stage
 from jupyter_aliquot.gateway.serverapp.ephemeral_stack import Ring
-from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 from jupyter_aliquot.gpu_hook.client.client import AgentClient
+from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 from jupyter_aliquot.provisioner.resources import Bytes
+
+from .notebook import NotebookRun, Part, on_stage
 
 NOTEBOOK = "turns.ipynb"
 PARTS = tuple(Part(name, "python3.gpu-1", "1") for name in ("owner 1", "owner 2"))

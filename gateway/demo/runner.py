@@ -13,18 +13,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import two_classes as demo_pauses
-from . import oversubscription as demo_turns
-from .claims import Claim, Reclaim, Seen, check_claims
-from .notebook import NotebookRun, Part, Report
+from jupyter_client.kernelspec import KernelSpecManager
+
 from jupyter_aliquot.gateway.kernelspecs.installed import install_sizes
-from jupyter_aliquot.gateway.serverapp.ephemeral_stack import Ring
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
-from jupyter_aliquot.gpu_hook.client.reports import KernelStatus, NodeStatus
+from jupyter_aliquot.gateway.serverapp.ephemeral_stack import Ring
 from jupyter_aliquot.gpu_hook.client.client import AgentClient
+from jupyter_aliquot.gpu_hook.client.reports import KernelStatus, NodeStatus
 from jupyter_aliquot.provisioner.errors import AliquotError
 from jupyter_aliquot.provisioner.resources import Bytes
-from jupyter_client.kernelspec import KernelSpecManager
+
+from . import oversubscription as demo_turns, two_classes as demo_pauses
+from .claims import Claim, Reclaim, Seen, check_claims
+from .notebook import NotebookRun, Part, Report
 
 PARTS = (
     Part("kernel 1", "python3.gpu-0.5", "0.5", frozenset({"greedy", "long"})),

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .notebook import NotebookRun, Part, on_stage
 from jupyter_aliquot.gateway.serverapp.ephemeral_stack import Ring
-from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 from jupyter_aliquot.gpu_hook.client.client import AgentClient
 from jupyter_aliquot.gpu_hook.client.compute_reports import ComputeStatus
+from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
+
+from .notebook import NotebookRun, Part, on_stage
 
 NOTEBOOK = "pauses.ipynb"
 PRODUCTION = Part("production", "python3.gpu-0.5", "0.5", frozenset({"opportunistic"}))

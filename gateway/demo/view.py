@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from types import TracebackType
 
-from .runner import PARTS, Result
-from jupyter_aliquot.gateway.terminal.ranked_table import RankedTable
-from jupyter_aliquot.gateway.terminal.tables import DRIVER_NAMES, SOFTWARE_GPU_NOTE, plain_table, seconds_text
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from jupyter_aliquot.gateway.terminal.ranked_table import RankedTable
+from jupyter_aliquot.gateway.terminal.tables import DRIVER_NAMES, SOFTWARE_GPU_NOTE, plain_table, seconds_text
+
+from .runner import PARTS, Result
 
 
 class DemoView:

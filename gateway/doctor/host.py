@@ -13,12 +13,21 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jupyter_aliquot.gateway.cli.commands.base import installed_version
-from .runner import FAIL, OK, WARN, Finding
 from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, NoGatewayHere, OwnGateway
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
-from jupyter_aliquot.gpu_hook.paths import (PathError, check_runtime_dir, find_runtime_dir, native_dir, nvidia_driver, shim_dir, softgpu_driver,)
+from jupyter_aliquot.gpu_hook.paths import (
+    PathError,
+    check_runtime_dir,
+    find_runtime_dir,
+    native_dir,
+    nvidia_driver,
+    shim_dir,
+    softgpu_driver,
+)
 from jupyter_aliquot.gpu_hook.sandbox import GVISOR, is_gvisor
 from jupyter_aliquot.provisioner.resources import Bytes
+
+from .runner import FAIL, OK, WARN, Finding
 
 _NEEDED = ("jupyter-server", "jupyter-client", "ipykernel", "nvidia-ml-py", "traitlets", "tornado")
 _EXTRAS = ("jupyterlab", "nbclient", "cuda-bindings", "cuda-core")

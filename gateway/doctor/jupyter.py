@@ -7,13 +7,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-from jupyter_aliquot.gateway.serverapp.app import EXTENSION
-from .runner import FAIL, OK, WARN, Finding
-from jupyter_aliquot.gateway.serverapp.class_defaults import ACCESS_CLASSES, KERNEL_CLASSES
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_core.application import JupyterApp
 from jupyter_core.paths import jupyter_config_path, jupyter_path
 from jupyter_server.extension.config import ExtensionConfigManager
+
+from jupyter_aliquot.gateway.serverapp.app import EXTENSION
+from jupyter_aliquot.gateway.serverapp.class_defaults import ACCESS_CLASSES, KERNEL_CLASSES
+
+from .runner import FAIL, OK, WARN, Finding
 
 LAB_EXTENSION = "@jupyter-aliquot/labextension"
 _INSTALL = "install again: pip install ."

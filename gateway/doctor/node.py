@@ -10,15 +10,16 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 
-from .runner import FAIL, OK, WARN, Finding
 from jupyter_aliquot.gateway.serverapp.ephemeral_stack import Ring, RingError, RingSettings
-from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 from jupyter_aliquot.gpu_hook.client.client import AgentClient, AgentClientError
+from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 from jupyter_aliquot.gpu_hook.paths import native_dir
 from jupyter_aliquot.gpu_hook.waiting import within
 from jupyter_aliquot.provisioner.grants.codec import agent_grant
 from jupyter_aliquot.provisioner.launch_spec import LaunchSettings, LaunchSpec, launch_spec
 from jupyter_aliquot.provisioner.resources import Bytes
+
+from .runner import FAIL, OK, WARN, Finding
 
 _KERNEL = "doctor"
 _SHARE = 10  # hundredths: enough for a context

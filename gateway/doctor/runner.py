@@ -51,9 +51,7 @@ def report(findings: Sequence[Finding]) -> dict[str, Any]:
 
 def all_checks() -> list[Check]:
     """Every check, in the order in which things are needed."""
-    from . import host as doctor_host
-    from . import jupyter as doctor_jupyter
-    from . import node as doctor_node
+    from . import host as doctor_host, jupyter as doctor_jupyter, node as doctor_node
 
     return [
         doctor_host.look_at_versions,

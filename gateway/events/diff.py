@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from jupyter_aliquot.gateway.status.compute import held_back_text, is_held_out
+
 from .evictions import reclaim
 
 Report = Mapping[str, Any]

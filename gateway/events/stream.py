@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from jupyter_events import EventLogger
+
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.identity import User
-from .diff import Report, by_id, kernel_news
 from jupyter_aliquot.gateway.auth.shares import read_shares
 from jupyter_aliquot.gateway.status.report import Scene, access_for, kernel_reports
-from jupyter_events import EventLogger
+
+from .diff import Report, by_id, kernel_news
 
 SCHEMA = Path(__file__).parent / "kernel_event.yaml"
 _SCHEMA_ID = "https://schema.aliquot.dev/kernel-change"

@@ -8,8 +8,9 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from .shared_folder import SharedFolder, folder_table, read_folder
 from jupyter_aliquot.provisioner.errors import RequestError, StateError
+
+from .shared_folder import SharedFolder, folder_table, read_folder
 
 _VERSION = 1
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 
+from jupyter_core.paths import jupyter_data_dir
+
 from jupyter_aliquot.gateway.config import Aliquot
 from jupyter_aliquot.gpu_hook.paths import find_runtime_dir
-from jupyter_core.paths import jupyter_data_dir
 
 
 def private_folders(knobs: Aliquot) -> tuple[str, ...]:

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jupyter_aliquot.gateway.auth.identity import User
-from .folder_file import read_folders, write_folders
-from .safe_open import is_folder, look_at, make_home
-from .rules import check_source, check_target, check_targets, home_of, seen_inside
-from .shared_folder import HOME, FolderSettings, SharedFolder
 from jupyter_aliquot.provisioner.containers.plan import Mount
 from jupyter_aliquot.provisioner.errors import RequestError, TakenError
+
+from .folder_file import read_folders, write_folders
+from .rules import check_source, check_target, check_targets, home_of, seen_inside
+from .safe_open import is_folder, look_at, make_home
+from .shared_folder import HOME, FolderSettings, SharedFolder
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .rules import parts_of
 from jupyter_aliquot.provisioner.containers.plan import FolderIdentity
 from jupyter_aliquot.provisioner.errors import FolderError
+
+from .rules import parts_of
 
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -8,12 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jupyter_aliquot.gateway.auth.principals import Audience, read_audience
-from jupyter_aliquot.gateway.base.fields import Entry
-from .rules import NAME, USER, check_home, check_root, check_source, check_target, check_targets
-from jupyter_aliquot.provisioner.errors import RequestError
 from traitlets import Bool, List, TraitError, Unicode
 from traitlets.config import Configurable
+
+from jupyter_aliquot.gateway.auth.principals import Audience, read_audience
+from jupyter_aliquot.gateway.base.fields import Entry
+from jupyter_aliquot.provisioner.errors import RequestError
+
+from .rules import NAME, USER, check_home, check_root, check_source, check_target, check_targets
 
 # The name under which a home stands in lists; no folder can have it.
 HOME = "home"

@@ -6,12 +6,14 @@ import math
 from pathlib import Path
 from typing import Any
 
-from jupyter_aliquot.gateway.config import Aliquot
-from jupyter_aliquot.gateway.state.state_dir import GatewayFolder
-from .recorder import HistorySettings
-from .database import Limits
 from traitlets import Bool, Float, Int, TraitError, Unicode, validate
 from traitlets.config import Configurable
+
+from jupyter_aliquot.gateway.config import Aliquot
+from jupyter_aliquot.gateway.state.state_dir import GatewayFolder
+
+from .database import Limits
+from .recorder import HistorySettings
 
 _NAME = "history.sqlite"
 _LEAST_MEGABYTES = 1

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jupyter_aliquot.gateway.base.gil import giving_way
-from .samples import FIGURES, Key, Subject
+
 from .buckets import COARSE, FINE_SECONDS, HOUR, RANGES, Point, step_start
+from .samples import FIGURES, Key, Subject
 
 _IN_MEMORY = ":memory:"
 # "Aqhi", so that no other program's file is taken for ours.

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jupyter_aliquot.gateway.base.gil import giving_way
+
+from .buckets import Range
 from .database import COLUMNS
 from .samples import Subject
-from .buckets import Range
 
 # A chart of more is not read, and an answer of more holds up everybody else's.
 MOST_SERIES = 100

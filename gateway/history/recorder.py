@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.status.report import NodeView
+from jupyter_aliquot.provisioner.errors import StateError
+
+from .buckets import COARSE, FINE_SECONDS, OpenSteps, step_start
 from .database import HistoryFile, Limits
 from .query import Answer, Question, answer as answer_question
 from .samples import Look, has_jumped, is_gap, samples
-from .buckets import COARSE, FINE_SECONDS, OpenSteps, step_start
-from jupyter_aliquot.gateway.status.report import NodeView
-from jupyter_aliquot.provisioner.errors import StateError
 
 _PRUNE_SECONDS = 600.0
 _RETRY_SECONDS = 60.0

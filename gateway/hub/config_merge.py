@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from .settings import HubConfigError
 from traitlets.config import Config
 from traitlets.config.loader import LazyConfigValue
+
+from .settings import HubConfigError
 
 
 def sections_of(c: Config, base: str, knob: str) -> list[str]:

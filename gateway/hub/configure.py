@@ -6,14 +6,22 @@ import os
 from dataclasses import fields
 from typing import Any
 
-from . import config_merge as sections
-from . import spawn
-from .profiles import profile_list
-from .scopes import ADMIN_ROLE, ADMIN_SCOPE, CUSTOM_SCOPES, SERVICE_ROLE, SERVICE_SCOPES, USER_SCOPES, access_scope
-from .service import (check_account, check_command, check_internal_tls, check_reach, server_environment, server_token_scopes, service_entry,)
-from .settings import HubConfigError, HubSettings
 from traitlets.config import Config
 from traitlets.config.loader import LazyConfigValue
+
+from . import config_merge as sections, spawn
+from .profiles import profile_list
+from .scopes import ADMIN_ROLE, ADMIN_SCOPE, CUSTOM_SCOPES, SERVICE_ROLE, SERVICE_SCOPES, USER_SCOPES, access_scope
+from .service import (
+    check_account,
+    check_command,
+    check_internal_tls,
+    check_reach,
+    server_environment,
+    server_token_scopes,
+    service_entry,
+)
+from .settings import HubConfigError, HubSettings
 
 
 def configure(c: Config, **settings: Any) -> HubSettings:

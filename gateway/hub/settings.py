@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
-from .size_choice import NO_GPU, SizeChoice, SizeChoiceError
 from jupyter_aliquot.provisioner.resources import GpuShare
+
+from .size_choice import NO_GPU, SizeChoice, SizeChoiceError
 
 KEEP_KERNELS = ("always", "auto", "never")
 _SERVICE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")

@@ -9,10 +9,11 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tornado.web import HTTPError
+
 from .options_form import FIELD, read_form, rest_of, size_form
 from .settings import HubSettings
 from .size_choice import SizeChoice, SizeChoiceError
-from tornado.web import HTTPError
 
 VARIABLE = "KERNEL_GPU"  # of the user's server, whose gateway mode sends it with each kernel it asks for
 # KubeSpawner's name for the text that is typed in place of a listed choice.

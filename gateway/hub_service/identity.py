@@ -15,17 +15,6 @@ from pathlib import Path
 from types import MethodType
 from typing import Any, cast
 
-from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider, AliquotUser, User, refuse_unreachable
-from jupyter_aliquot.gateway.base.clock import SystemClock
-from jupyter_aliquot.gateway.base.http_errors import http_error
-from jupyter_aliquot.gateway.hub.scopes import ADMIN_SCOPE
-from .login import HUB_LOGIN_HANDLERS
-from .user_cache import HubPeople, service_name
-from .environment import HubService
-from .websocket_recheck import HubSockets
-from jupyter_aliquot.gateway.limits.http import refuse_for
-from .token_cache import CheckLimits, Model, TokenChecks
-from jupyter_aliquot.provisioner.errors import HubAwayError, HubError, TooManyTokensError
 from jupyter_server import CallContext
 from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from jupyterhub.services.auth import HubOAuth
@@ -34,6 +23,19 @@ from tornado.netutil import is_valid_ip
 from tornado.web import HTTPError, RequestHandler
 from tornado.websocket import WebSocketHandler
 from traitlets import Float, Instance, Int, List, TraitError, Unicode, default, validate
+
+from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider, AliquotUser, User, refuse_unreachable
+from jupyter_aliquot.gateway.base.clock import SystemClock
+from jupyter_aliquot.gateway.base.http_errors import http_error
+from jupyter_aliquot.gateway.hub.scopes import ADMIN_SCOPE
+from jupyter_aliquot.gateway.limits.http import refuse_for
+from jupyter_aliquot.provisioner.errors import HubAwayError, HubError, TooManyTokensError
+
+from .environment import HubService
+from .login import HUB_LOGIN_HANDLERS
+from .token_cache import CheckLimits, Model, TokenChecks
+from .user_cache import HubPeople, service_name
+from .websocket_recheck import HubSockets
 
 UNKNOWN_TOKEN = (
     "JupyterHub does not know this token: it was revoked, or its time is over. Log in again, or restart your server "

@@ -7,14 +7,15 @@ from __future__ import annotations
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
-from jupyter_aliquot.gateway.base.http_errors import http_error
-from jupyter_aliquot.gateway.limits.http import admit, refuse_for
-from jupyter_aliquot.provisioner.errors import HubError, TooManyTokensError
 from jupyter_server import CallContext
 from jupyter_server.auth.decorator import allow_unauthenticated
 from jupyter_server.base.handlers import JupyterHandler
 from jupyterhub.singleuser.extension import JupyterHubLogoutHandler, JupyterHubOAuthCallbackHandler
 from tornado.web import RequestHandler
+
+from jupyter_aliquot.gateway.base.http_errors import http_error
+from jupyter_aliquot.gateway.limits.http import admit, refuse_for
+from jupyter_aliquot.provisioner.errors import HubError, TooManyTokensError
 
 # What a browser that comes without a wish sees when it is logged in.
 _FIRST_PAGE = "aliquot/api/status"

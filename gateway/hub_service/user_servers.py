@@ -10,11 +10,13 @@ import logging
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from jupyter_aliquot.gateway.base.clock import Clock
-from jupyter_aliquot.gateway.culling.config import Policy
-from .user_cache import is_service
-from jupyter_aliquot.gateway.base.recurring import Recurring
 from traitlets import TraitError
+
+from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.base.recurring import Recurring
+from jupyter_aliquot.gateway.culling.config import Policy
+
+from .user_cache import is_service
 
 LOOK_SECONDS = 30.0
 # Users whom the Hub knows no server of are asked about again: one may have come and gone between two looks.

@@ -11,12 +11,14 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
+from tornado.websocket import WebSocketHandler
+
 from jupyter_aliquot.gateway.auth.identity import User
 from jupyter_aliquot.gateway.base.clock import Clock
-from .user_cache import HubPeople
 from jupyter_aliquot.gateway.base.recurring import Recurring
 from jupyter_aliquot.provisioner.errors import HubAwayError, HubError
-from tornado.websocket import WebSocketHandler
+
+from .user_cache import HubPeople
 
 # How old may an answer be, in parts of the time within which sockets have to close; and how often it is looked.
 _AGE, _LOOK = 0.7, 0.1

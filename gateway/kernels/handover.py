@@ -15,11 +15,12 @@ from jupyter_server._tz import utcnow
 from jupyter_server.prometheus.metrics import KERNEL_CURRENTLY_RUNNING_TOTAL
 
 from jupyter_aliquot.gateway.auth.identity import current_user
-from jupyter_aliquot.gateway.terminations.recorder import KernelEndings
 from jupyter_aliquot.gateway.state.persistence import Heritage, KernelMemory, live_arguments
-from .owners import KernelOwners
 from jupyter_aliquot.gateway.state.records import KernelState
+from jupyter_aliquot.gateway.terminations.recorder import KernelEndings
+
 from .kernel import ManagedKernel
+from .owners import KernelOwners
 from .relay_activity import RelayedKernelManager
 
 

@@ -13,31 +13,37 @@ from dataclasses import astuple
 from functools import partial
 from typing import Any, cast
 
-from jupyter_aliquot.gpu_hook.waiting import outlasting
-from jupyter_aliquot.provisioner.containers.plan import ContainerPlan
-from jupyter_aliquot.provisioner.terminations import Asked, Ending, ProcessEnd
-from jupyter_aliquot.provisioner.errors import AliquotError, LaunchError, WithdrawnError
-from jupyter_aliquot.provisioner.grants.codec import grant_record, stanza_request
-from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
-from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
-from jupyter_aliquot.provisioner.resources import Grant, Request
-from jupyter_aliquot.provisioner.runtime.base import KernelProcess
-from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
 from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.kernelspec import KernelSpec, NoSuchKernel
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_client.provisioning.provisioner_base import KernelProvisionerBase
 from jupyter_server.services.kernels.kernelmanager import ServerKernelManager, emit_kernel_action_event
 
-from jupyter_aliquot.gateway.scheduling.admission import Admission
-from jupyter_aliquot.gateway.containers.images import image_of
-from jupyter_aliquot.gateway.containers.planner import (REQUEST_ENV, SESSION_VARIABLE, ContainerPlanner, ContainerStart, refuse_without_planner,)
-from jupyter_aliquot.gateway.containers.environment import without_servers_own
-from jupyter_aliquot.gateway.state.persistence import KernelMemory, SizeWish
-from jupyter_aliquot.gateway.state.records import KernelState
 from jupyter_aliquot.gateway.auth.shares import Shares
+from jupyter_aliquot.gateway.containers.environment import without_servers_own
+from jupyter_aliquot.gateway.containers.images import image_of
+from jupyter_aliquot.gateway.containers.planner import (
+    REQUEST_ENV,
+    SESSION_VARIABLE,
+    ContainerPlanner,
+    ContainerStart,
+    refuse_without_planner,
+)
+from jupyter_aliquot.gateway.scheduling.admission import Admission
 from jupyter_aliquot.gateway.scheduling.ledger import Asker
 from jupyter_aliquot.gateway.sizes.grammar import resized_name
+from jupyter_aliquot.gateway.state.persistence import KernelMemory, SizeWish
+from jupyter_aliquot.gateway.state.records import KernelState
+from jupyter_aliquot.gpu_hook.waiting import outlasting
+from jupyter_aliquot.provisioner.containers.plan import ContainerPlan
+from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
+from jupyter_aliquot.provisioner.errors import AliquotError, LaunchError, WithdrawnError
+from jupyter_aliquot.provisioner.grants.codec import grant_record, stanza_request
+from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
+from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
+from jupyter_aliquot.provisioner.resources import Grant, Request
+from jupyter_aliquot.provisioner.runtime.base import KernelProcess
+from jupyter_aliquot.provisioner.terminations import Asked, Ending, ProcessEnd
 
 _ASKING = "asking for a GPU"
 # Among the arguments of a start, so that a later gateway has them, too: the ids of those in whose place it comes.

@@ -9,18 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from jupyter_aliquot.gateway.scheduling.admission import Admission
-from jupyter_aliquot.gateway.auth.identity import User
 from jupyter_aliquot.gateway.auth.class_policy import ClassPolicy
+from jupyter_aliquot.gateway.auth.identity import User
 from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gateway.base.fields import Entry
 from jupyter_aliquot.gateway.node.watcher import NodeWatch
+from jupyter_aliquot.gateway.scheduling.admission import Admission
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
-from .resize import ResizableKernelManager
 from jupyter_aliquot.gpu_hook.client.reports import KernelStatus
 from jupyter_aliquot.provisioner.errors import GrantError, RequestError
 from jupyter_aliquot.provisioner.grants.codec import read_request
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request, WorkloadClass
+
+from .resize import ResizableKernelManager
 
 # A hint that follows another so soon says nothing new.
 _HINT_SECONDS = 1.0

@@ -16,16 +16,16 @@ from typing import Any, cast
 
 import zmq
 import zmq.asyncio
-from jupyter_aliquot.provisioner.errors import AliquotError
 from jupyter_core.utils import ensure_async
 from jupyter_server._tz import isoformat
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 from traitlets import default
 
-from jupyter_aliquot.gateway.relays.activity import Activity, execution_state, moment
 from jupyter_aliquot.gateway.channels.pending_kernels import PendingKernels
+from jupyter_aliquot.gateway.relays.activity import Activity, execution_state, moment
 from jupyter_aliquot.gateway.relays.link import KernelLink
 from jupyter_aliquot.gateway.relays.pool import RelayLinks
+from jupyter_aliquot.provisioner.errors import AliquotError
 
 _MOST_SOCKETS = 16_384
 

@@ -12,10 +12,11 @@ import asyncio
 from collections.abc import Callable, Container, Mapping
 from typing import Any, cast
 
-from jupyter_aliquot.provisioner.terminations import asked_by_user
 from jupyter_server import CallContext
 
 from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.provisioner.terminations import asked_by_user
+
 from .kernel import REPLACES, ManagedKernel
 from .replaced_kernel import ANSWER, REPLACED_KERNEL, VARIABLE
 from .sharing import SharedKernelManager

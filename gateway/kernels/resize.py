@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from jupyter_aliquot.provisioner.errors import AliquotError
-from jupyter_aliquot.provisioner.resources import Grant, Request
 from jupyter_server.prometheus.metrics import KERNEL_CURRENTLY_RUNNING_TOTAL
 
 from jupyter_aliquot.gateway.scheduling.admission import Admission
+from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
 from jupyter_aliquot.gateway.state.persistence import SizeWish
+from jupyter_aliquot.provisioner.errors import AliquotError
+from jupyter_aliquot.provisioner.resources import Grant, Request
+
 from .handover import LastingKernelManager
 from .kernel import ManagedKernel
-from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
 
 
 class ResizableKernelManager(LastingKernelManager):

@@ -8,9 +8,10 @@ import contextlib
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from jupyter_server.services.sessions.sessionmanager import SessionManager
+
 from .busy_table import TableBusyError
 from .sessions import OwnedSessionManager
-from jupyter_server.services.sessions.sessionmanager import SessionManager
 
 
 class SessionLabels:

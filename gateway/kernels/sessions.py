@@ -15,16 +15,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jupyter_aliquot.gateway.auth.access import Access
-from jupyter_aliquot.gateway.auth.identity import User, access_of, current_user
-from .busy_table import BLOCKING_MILLISECONDS, TableBusyError, is_busy, patiently
-from .guest_sessions import GuestSessions
-from jupyter_aliquot.gateway.kernelspecs.manager import NoSuchBase
-from jupyter_aliquot.gateway.api.jupyter import told
-from jupyter_aliquot.provisioner.errors import AliquotError
 from jupyter_client.multikernelmanager import DuplicateKernelError
 from jupyter_server.services.sessions.sessionmanager import SessionManager
 from tornado.web import HTTPError
+
+from jupyter_aliquot.gateway.api.jupyter import told
+from jupyter_aliquot.gateway.auth.access import Access
+from jupyter_aliquot.gateway.auth.identity import User, access_of, current_user
+from jupyter_aliquot.gateway.kernelspecs.manager import NoSuchBase
+from jupyter_aliquot.provisioner.errors import AliquotError
+
+from .busy_table import BLOCKING_MILLISECONDS, TableBusyError, is_busy, patiently
+from .guest_sessions import GuestSessions
 
 _IN_MEMORY = ":memory:"
 # No page of Jupyter's comes near: sessions of one user on one kernel, and letters of a path, a name or a type.

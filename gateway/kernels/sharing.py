@@ -18,12 +18,13 @@ from tornado.web import HTTPError
 
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.identity import User, access_of, current_user
-from jupyter_aliquot.gateway.state.persistence import Heritage
 from jupyter_aliquot.gateway.auth.shares import Shares
-from .kernel import ManagedKernel
-from jupyter_aliquot.gateway.remote.kernels import SPARED_KERNEL
-from .resize import ResizableKernelManager
 from jupyter_aliquot.gateway.channels.shared_connection import look_at_sockets
+from jupyter_aliquot.gateway.remote.kernels import SPARED_KERNEL
+from jupyter_aliquot.gateway.state.persistence import Heritage
+
+from .kernel import ManagedKernel
+from .resize import ResizableKernelManager
 
 
 class SharedKernelManager(ResizableKernelManager):

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jupyter_aliquot.gateway.sizes.grammar import parse_size_name
-from .manager import SizedKernelSpecManager
-from jupyter_aliquot.provisioner.errors import AliquotError, SizeNameError
-from jupyter_aliquot.provisioner.grants.codec import PROVISIONER_NAME
 from jupyter_client.kernelspec import KernelSpec, NoSuchKernel
 from jupyter_core.paths import jupyter_data_dir
+
+from jupyter_aliquot.gateway.sizes.grammar import parse_size_name
+from jupyter_aliquot.provisioner.errors import AliquotError, SizeNameError
+from jupyter_aliquot.provisioner.grants.codec import PROVISIONER_NAME
+
+from .manager import SizedKernelSpecManager
 
 _BY_NAME = "installed_by_name"  # in Aliquot's part of the metadata
 

@@ -13,18 +13,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
+from traitlets import Instance, TraitError, default
+
 from jupyter_aliquot.gateway.auth.identity import current_user
-from jupyter_aliquot.gateway.containers.images import KNOB, CatalogueImage, ImageCatalogue, image_kernel_spec
 from jupyter_aliquot.gateway.config import Aliquot
 from jupyter_aliquot.gateway.containers.host_limits import HostLimits
+from jupyter_aliquot.gateway.containers.images import KNOB, CatalogueImage, ImageCatalogue, image_kernel_spec
 from jupyter_aliquot.gateway.folders.own_folders import private_folders
 from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders
-from jupyter_aliquot.gateway.sizes.grammar import (GRAMMAR, STEP, SizedName, describe_grammar, largest_here, parse_plain_name, parse_size_name, plain_name, size_label, size_name,)
+from jupyter_aliquot.gateway.sizes.grammar import (
+    GRAMMAR,
+    STEP,
+    SizedName,
+    describe_grammar,
+    largest_here,
+    parse_plain_name,
+    parse_size_name,
+    plain_name,
+    size_label,
+    size_name,
+)
 from jupyter_aliquot.provisioner.errors import SizeNameError
 from jupyter_aliquot.provisioner.grants.codec import PROVISIONER_NAME
 from jupyter_aliquot.provisioner.resources import GpuShare, Request
-from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
-from traitlets import Instance, TraitError, default
 
 __all__ = [
     "GRAMMAR",

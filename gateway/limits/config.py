@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from jupyter_aliquot.provisioner.relay.wire.files import ALL_UNSENT_BYTES, UNREAD_BYTES, UNSENT_BYTES, USER_UNSENT_BYTES
 from traitlets import Float, Int, TraitError, validate
 from traitlets.config import Configurable
+
+from jupyter_aliquot.provisioner.relay.wire.files import ALL_UNSENT_BYTES, UNREAD_BYTES, UNSENT_BYTES, USER_UNSENT_BYTES
 
 
 class Limits(Configurable):

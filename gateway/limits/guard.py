@@ -6,14 +6,15 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
-from jupyter_aliquot.provisioner.errors import LimitError
 from tornado.websocket import WebSocketHandler
 
 from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gateway.scheduling.ledger import Asker
+from jupyter_aliquot.gateway.scheduling.planner import Pending
+from jupyter_aliquot.provisioner.errors import LimitError
+
 from .config import Limits
 from .open_sockets import OpenSockets
-from jupyter_aliquot.gateway.scheduling.planner import Pending
 from .token_bucket import TokenBuckets
 
 # Where handlers find the guard, in the application's settings.

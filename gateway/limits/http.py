@@ -8,9 +8,6 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from jupyter_aliquot.gateway.auth.access import may_reach
-from .guard import BODY, REQUESTS, SETTING, LimitGuard
-from jupyter_aliquot.provisioner.errors import LimitError
 from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.serverapp import ServerApp
 from tornado.http1connection import HTTP1Connection
@@ -18,6 +15,11 @@ from tornado.httputil import HTTPServerRequest
 from tornado.routing import Matcher, Rule
 from tornado.web import Finish, RequestHandler, stream_request_body
 from tornado.websocket import WebSocketHandler
+
+from jupyter_aliquot.gateway.auth.access import may_reach
+from jupyter_aliquot.provisioner.errors import LimitError
+
+from .guard import BODY, REQUESTS, SETTING, LimitGuard
 
 _MESSAGE_SETTING = "websocket_max_message_size"
 _REFUSED, _TOO_MANY, _TOO_LARGE = 403, 429, 413

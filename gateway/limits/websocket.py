@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 from typing import Any, cast
 
-from jupyter_aliquot.gateway.auth.identity import tells_people_apart
-from .guard import MESSAGE, MESSAGES, OUTPUT, SETTING, LimitGuard
-from .token_bucket import TokenBucket
-from jupyter_aliquot.gpu_hook.waiting import within
 from jupyter_server.base.handlers import JupyterHandler
 from tornado.iostream import StreamClosedError
 from tornado.web import RequestHandler
+
+from jupyter_aliquot.gateway.auth.identity import tells_people_apart
+from jupyter_aliquot.gpu_hook.waiting import within
+
+from .guard import MESSAGE, MESSAGES, OUTPUT, SETTING, LimitGuard
+from .token_bucket import TokenBucket
 
 # Of websockets: the status, and the bytes of its reason.
 _TOO_BIG, _LONGEST_REASON = 1009, 123

@@ -11,16 +11,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from jupyter_aliquot.gpu_hook.client.client import AgentClient, AgentClientError, DeviceStatus, NodeStatus
-from jupyter_aliquot.gpu_hook.waiting import end_task
-from jupyter_aliquot.provisioner.grants.agent_calls import answered, meet
-from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError
-from jupyter_aliquot.provisioner.grants.reservation import Names, reserve_again
-from jupyter_aliquot.provisioner.grants.codec import agent_grant
-from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request
-
 from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gateway.scheduling.ledger import Asker, Device, Node
+from jupyter_aliquot.gpu_hook.client.client import AgentClient, AgentClientError, DeviceStatus, NodeStatus
+from jupyter_aliquot.gpu_hook.waiting import end_task
+from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError
+from jupyter_aliquot.provisioner.grants.agent_calls import answered, meet
+from jupyter_aliquot.provisioner.grants.codec import agent_grant
+from jupyter_aliquot.provisioner.grants.reservation import Names, reserve_again
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request
 
 _CLIENT_NAME = "gateway"
 _FIRST_RETRY_SECONDS = 0.2

@@ -19,17 +19,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from jupyter_aliquot.gateway.scheduling.admission import Admission
+from jupyter_aliquot.gateway.scheduling.ledger import Asker
 from jupyter_aliquot.gpu_hook.paths import KERNEL_ID, RuntimeDir, prepare_runtime_dir
 from jupyter_aliquot.gpu_hook.waiting import end_task, within
 from jupyter_aliquot.provisioner.errors import AliquotError, RequestError
-from jupyter_aliquot.provisioner.grants.gateway_client import LONGEST_LINE, VERSION, error_record
 from jupyter_aliquot.provisioner.grants.codec import grant_record, read_request
+from jupyter_aliquot.provisioner.grants.gateway_client import LONGEST_LINE, VERSION, error_record
 from jupyter_aliquot.provisioner.resources import Grant
 from jupyter_aliquot.provisioner.runtime.base import KernelProcess
 from jupyter_aliquot.provisioner.runtime.process import ProcessRuntime
-
-from jupyter_aliquot.gateway.scheduling.admission import Admission
-from jupyter_aliquot.gateway.scheduling.ledger import Asker
 
 _QUESTION_SECONDS = 10.0
 _UCRED = struct.Struct("3i")

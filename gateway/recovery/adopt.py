@@ -12,25 +12,26 @@ from collections.abc import Callable, Container, Coroutine
 from pathlib import Path
 from typing import Any, cast
 
+from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
+
+from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.kernels.kernel import ManagedKernel
+from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
+from jupyter_aliquot.gateway.scheduling.admission import Admission
+from jupyter_aliquot.gateway.scheduling.ledger import Asker, Holding
+from jupyter_aliquot.gateway.state.persistence import Heritage, SizeWish, read_heritage, read_wish
+from jupyter_aliquot.gateway.state.records import KernelRecords, KernelState
+from jupyter_aliquot.gateway.terminations.store import EndedKernel, Endings
 from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.errors import AliquotError
-from jupyter_aliquot.provisioner.grants.reservation import bind_process
 from jupyter_aliquot.provisioner.grants.codec import read_grant, stanza_request
+from jupyter_aliquot.provisioner.grants.reservation import bind_process
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
 from jupyter_aliquot.provisioner.resources import Grant, Request
 from jupyter_aliquot.provisioner.runtime.base import KernelProcess
-from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 
-from jupyter_aliquot.gateway.scheduling.admission import Admission
-from .plan import Decision, Fate, Remains, plan_adoption
-from jupyter_aliquot.gateway.base.clock import Clock
-from jupyter_aliquot.gateway.terminations.store import EndedKernel, Endings
-from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
-from jupyter_aliquot.gateway.state.persistence import Heritage, SizeWish, read_heritage, read_wish
-from jupyter_aliquot.gateway.state.records import KernelRecords, KernelState
 from .discovery import KernelRemains
-from jupyter_aliquot.gateway.scheduling.ledger import Asker, Holding
-from jupyter_aliquot.gateway.kernels.kernel import ManagedKernel
+from .plan import Decision, Fate, Remains, plan_adoption
 
 _BIND_SECONDS = 30.0
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.containers.spec import GATEWAY_LABEL
-from jupyter_aliquot.provisioner.terminations import ProcessEnd, relay_end
+from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime, FoundContainer
 from jupyter_aliquot.provisioner.errors import EngineError, RelayError
 from jupyter_aliquot.provisioner.relay.client.control import ensure_relay_host, stop_relay
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord, read_ended, read_relay_records
 from jupyter_aliquot.provisioner.runtime.base import KernelProcess
-from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime, FoundContainer
+from jupyter_aliquot.provisioner.terminations import ProcessEnd, relay_end
 
 from .plan import Remains
 

@@ -9,11 +9,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from jupyter_aliquot.provisioner.terminations import (Asked, Ending, EndingCode, ProcessEnd, asked_by_rule, node_lost, read_ending,)
+from jupyter_aliquot.gateway.state.records import KernelRecord, KernelState
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
 from jupyter_aliquot.provisioner.runtime.base import KernelProcess
-
-from jupyter_aliquot.gateway.state.records import KernelRecord, KernelState
+from jupyter_aliquot.provisioner.terminations import (
+    Asked,
+    Ending,
+    EndingCode,
+    ProcessEnd,
+    asked_by_rule,
+    node_lost,
+    read_ending,
+)
 
 
 class Fate(str, Enum):

@@ -16,16 +16,28 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from jupyter_aliquot.gpu_hook.waiting import end_task, outlasting_task
-from jupyter_aliquot.provisioner.errors import RelayError, RelayProtocolError
-from jupyter_aliquot.provisioner.relay.wire.resend import comes_again
-from jupyter_aliquot.provisioner.relay.client.link import (Activity as RelayActivity, Attached, Dropped, KernelState, KnownCells, LinkEvent, LinkListener, LinkMessage, RelayLink, Unread,)
-from jupyter_aliquot.provisioner.relay.wire.protocol import charge
 from tornado.websocket import WebSocketClosedError
 
-from .activity import Activity, read_activity
 from jupyter_aliquot.gateway.replay.cells import NOTHING, CellsReport, KernelCells
+from jupyter_aliquot.gpu_hook.waiting import end_task, outlasting_task
+from jupyter_aliquot.provisioner.errors import RelayError, RelayProtocolError
+from jupyter_aliquot.provisioner.relay.client.link import (
+    Activity as RelayActivity,
+    Attached,
+    Dropped,
+    KernelState,
+    KnownCells,
+    LinkEvent,
+    LinkListener,
+    LinkMessage,
+    RelayLink,
+    Unread,
+)
+from jupyter_aliquot.provisioner.relay.wire.protocol import charge
+from jupyter_aliquot.provisioner.relay.wire.resend import comes_again
+
 from .acks import Deliveries
+from .activity import Activity, read_activity
 
 _FIRST_WAIT_SECONDS = 0.05
 _LONGEST_WAIT_SECONDS = 2.0

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from jupyter_aliquot.gateway.replay.cells import KernelCells
+from jupyter_aliquot.gateway.replay.store import CellOutputs
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.errors import RelayUnavailableError
 from jupyter_aliquot.provisioner.relay.client.control import ensure_relay_host, read_relay_record
@@ -19,8 +21,6 @@ from jupyter_aliquot.provisioner.relay.client.link import LinkListener, RelayLin
 from jupyter_aliquot.provisioner.relay.wire.files import UnreadableRecordError
 
 from .activity import Activity
-from jupyter_aliquot.gateway.replay.store import CellOutputs
-from jupyter_aliquot.gateway.replay.cells import KernelCells
 from .link import KernelLink
 
 Changed = Callable[[str, KernelLink], None]

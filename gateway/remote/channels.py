@@ -18,12 +18,6 @@ from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import Any, cast
 
-from .client import PING_SECONDS, gateway_words
-from jupyter_aliquot.gateway.limits.websocket import fitting
-from .kernels import AliquotRemoteKernelManager
-from .resend import TAKES_AGAIN, SentRequests, unmarked
-from jupyter_aliquot.gateway.channels.write_buffer import Unsent
-from jupyter_aliquot.provisioner.relay.wire.files import UNREAD_BYTES
 from jupyter_server.gateway.connections import GatewayWebSocketConnection
 from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.utils import url_path_join
@@ -32,6 +26,14 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.httputil import url_concat
 from tornado.web import HTTPError
 from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, WebSocketError, websocket_connect
+
+from jupyter_aliquot.gateway.channels.write_buffer import Unsent
+from jupyter_aliquot.gateway.limits.websocket import fitting
+from jupyter_aliquot.provisioner.relay.wire.files import UNREAD_BYTES
+
+from .client import PING_SECONDS, gateway_words
+from .kernels import AliquotRemoteKernelManager
+from .resend import TAKES_AGAIN, SentRequests, unmarked
 
 _REFUSED = 1008
 _AWAY = 1013

@@ -10,13 +10,14 @@ import json
 import socket
 from typing import Any
 
-from jupyter_aliquot.gpu_hook.waiting import within
 from jupyter_server.gateway.gateway_client import GatewayClient, gateway_request
 from jupyter_server.utils import url_path_join
 from tornado.escape import json_decode
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.web import HTTPError
 from tornado.websocket import WebSocketClientConnection, WebSocketError, websocket_connect
+
+from jupyter_aliquot.gpu_hook.waiting import within
 
 # Below the patience of a browser that asks us; the client alone would try for half a minute.
 _ANSWER_SECONDS = 5.0

@@ -13,9 +13,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .resend import SentRequests
-from jupyter_aliquot.gateway.kernels.replaced_kernel import is_left_to_gateway, variables
-from jupyter_aliquot.gpu_hook.waiting import within
 from jupyter_server import CallContext
 from jupyter_server.gateway.gateway_client import gateway_request
 from jupyter_server.gateway.managers import GatewayKernelManager, GatewayMappingKernelManager
@@ -24,6 +21,11 @@ from tornado.escape import json_decode, url_escape
 from tornado.httputil import url_concat
 from tornado.web import HTTPError
 from traitlets import default
+
+from jupyter_aliquot.gateway.kernels.replaced_kernel import is_left_to_gateway, variables
+from jupyter_aliquot.gpu_hook.waiting import within
+
+from .resend import SentRequests
 
 # In the answer of a gateway of ours to a question for the asker's own kernels; other gateways list everybody's.
 OWNER_HEADER = "Aliquot-Owner"

@@ -12,17 +12,19 @@ import asyncio
 import uuid
 from typing import Any
 
-from .mixed_kernelspecs import GATEWAY_SECONDS, MixedKernelSpecManager
-from .kernels import AliquotRemoteKernelManager
-from .channels import RemoteWebsocketConnection
-from jupyter_aliquot.gateway.channels.zmq_connection import StockWebsocketConnection
-from jupyter_aliquot.gpu_hook.waiting import within
 from jupyter_client.manager import KernelManager
 from jupyter_core.utils import ensure_async
 from jupyter_server.gateway.managers import GatewayKernelManager
 from jupyter_server.services.kernels.connection.base import BaseKernelWebsocketConnection
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager, MappingKernelManager
 from tornado.web import HTTPError
+
+from jupyter_aliquot.gateway.channels.zmq_connection import StockWebsocketConnection
+from jupyter_aliquot.gpu_hook.waiting import within
+
+from .channels import RemoteWebsocketConnection
+from .kernels import AliquotRemoteKernelManager
+from .mixed_kernelspecs import GATEWAY_SECONDS, MixedKernelSpecManager
 
 _OWN_VERSION = 8
 

@@ -11,11 +11,12 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from jupyter_aliquot.gateway.kernelspecs.manager import is_plain
-from jupyter_aliquot.gpu_hook.waiting import within
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
 from jupyter_server.gateway.managers import GatewayKernelSpecManager
 from tornado.web import HTTPError
+
+from jupyter_aliquot.gateway.kernelspecs.manager import is_plain
+from jupyter_aliquot.gpu_hook.waiting import within
 
 PREFIX = "local."
 # Who opens a launcher does not wait longer for a gateway that is away.

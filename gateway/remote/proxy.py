@@ -11,21 +11,32 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from jupyter_aliquot.gateway.api.events import RemoteEventsHandler
-from .client import ask_gateway, ask_gateway_for_text
-from jupyter_aliquot.gateway.api.base import AliquotHandler
-from jupyter_aliquot.gateway.api.routes import SizesHandler, StatusHandler
-from jupyter_aliquot.gateway.api.history import HistoryHandler
-from jupyter_aliquot.gateway.api.kernels import (CellsHandler, HintHandler, KeepHandler, KernelHandler, KernelsHandler, ResizeHandler, SwapOutHandler, WakeHandler,)
-from jupyter_aliquot.gateway.api.dry_run import OutlookHandler, OutlooksHandler
-from jupyter_aliquot.gateway.sizes.environment import default_size
-from jupyter_aliquot.gateway.kernels.session_labels import SessionLabels
-from jupyter_aliquot.gateway.api.shares import ShareHandler, SharesHandler
-from jupyter_aliquot.gateway.api.jupyter import read_body, with_cause
-from jupyter_aliquot.provisioner.resources import GpuShare
 from jupyter_server.auth.decorator import authorized
 from tornado.escape import url_escape
 from tornado.web import HTTPError, RequestHandler, authenticated
+
+from jupyter_aliquot.gateway.api.base import AliquotHandler
+from jupyter_aliquot.gateway.api.dry_run import OutlookHandler, OutlooksHandler
+from jupyter_aliquot.gateway.api.events import RemoteEventsHandler
+from jupyter_aliquot.gateway.api.history import HistoryHandler
+from jupyter_aliquot.gateway.api.jupyter import read_body, with_cause
+from jupyter_aliquot.gateway.api.kernels import (
+    CellsHandler,
+    HintHandler,
+    KeepHandler,
+    KernelHandler,
+    KernelsHandler,
+    ResizeHandler,
+    SwapOutHandler,
+    WakeHandler,
+)
+from jupyter_aliquot.gateway.api.routes import SizesHandler, StatusHandler
+from jupyter_aliquot.gateway.api.shares import ShareHandler, SharesHandler
+from jupyter_aliquot.gateway.kernels.session_labels import SessionLabels
+from jupyter_aliquot.gateway.sizes.environment import default_size
+from jupyter_aliquot.provisioner.resources import GpuShare
+
+from .client import ask_gateway, ask_gateway_for_text
 
 _Report = dict[str, Any]
 

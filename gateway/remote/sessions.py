@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .mixed_kernels import MixedKernelManager, is_own_id
-from .kernels import AliquotRemoteKernelManager
 from jupyter_server.gateway.managers import GatewaySessionManager
+
+from .kernels import AliquotRemoteKernelManager
+from .mixed_kernels import MixedKernelManager, is_own_id
 
 
 class RemoteSessionManager(GatewaySessionManager):

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from jupyter_aliquot.gateway.base.clock import iso
 from jupyter_aliquot.provisioner.relay.client.link import KnownCell
 from jupyter_aliquot.provisioner.relay.wire.messages import CONTENT, HEADER, PARENT, is_silent, named_cell, read_object
 
-from jupyter_aliquot.gateway.base.clock import iso
 from .message import LONGEST_READ, KeptMessage, read_content, read_message
 from .seen_ids import SeenMessages
 

@@ -9,19 +9,26 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.base.groups import in_groups
 from jupyter_aliquot.gpu_hook.waiting import end_task, until_first
-from jupyter_aliquot.provisioner.errors import (AgentUnavailableError, AliquotError, DeviceLostError, GrantError, NoRoomError, WithdrawnError,)
+from jupyter_aliquot.provisioner.errors import (
+    AgentUnavailableError,
+    AliquotError,
+    DeviceLostError,
+    GrantError,
+    NoRoomError,
+    WithdrawnError,
+)
 from jupyter_aliquot.provisioner.resources import Grant, Request
 
 from .checks import check_request, refusal_without_agent, seconds_to_next_look
-from .snapshot import AdmissionSettings, AdmissionSnapshot, Agent
-from jupyter_aliquot.gateway.base.clock import Clock
-from jupyter_aliquot.gateway.base.groups import in_groups
 from .ledger import Asker, Holding, Ledger
 from .planner import Admit, Pending, plan, queue_order
-from .releases import Releases
 from .queue import QueueEntry, RequestQueue, Waiting
+from .releases import Releases
 from .resize import held_of
+from .snapshot import AdmissionSettings, AdmissionSnapshot, Agent
 from .wait_reason import agent_refused, agent_unavailable, not_planned
 
 __all__ = ["Admission", "AdmissionSettings", "AdmissionSnapshot", "Agent", "Asker", "QueueEntry"]

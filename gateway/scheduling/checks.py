@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError
 from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request
 
-from .snapshot import AdmissionSettings
-from .quotas import GpuCaps, check_caps, claims_of
 from .ledger import Asker, LedgerSnapshot
 from .planner import Pending, never_fits
 from .queue import Waiting
+from .quotas import GpuCaps, check_caps, claims_of
 from .resize import held_of
+from .snapshot import AdmissionSettings
 
 
 def check_request(

@@ -14,13 +14,13 @@ from jupyter_aliquot.provisioner.errors import AliquotError, GrantError, LimitEr
 from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request
 
 from . import dry_run_messages as words
+from .capacity import Held
 from .checks import check_request
-from .quotas import GpuCaps, claims_of, first_exceeded
 from .ledger import Asker, LedgerSnapshot
 from .planner import Pending, plan
-from .capacity import Held
-from .room_limits import alone
+from .quotas import GpuCaps, claims_of, first_exceeded
 from .resize import held_of
+from .room_limits import alone
 from .wait_reason import agent_unavailable
 
 LARGEST = GpuShare(9999_99)

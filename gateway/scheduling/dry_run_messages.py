@@ -5,8 +5,8 @@ from __future__ import annotations
 from jupyter_aliquot.gpu_hook.placement.placement import WHOLE
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request
 
-from .quotas import CapUse
 from .capacity import Held, Room
+from .quotas import CapUse
 from .room_limits import largest_share, most_memory
 
 NOW_KERNEL = "starts at once"

@@ -6,18 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from .snapshot import AdmissionSnapshot
-from jupyter_aliquot.gateway.auth.identity import User
 from jupyter_aliquot.gateway.auth.class_policy import ClassPolicy
+from jupyter_aliquot.gateway.auth.identity import User
 from jupyter_aliquot.gateway.base.clock import Clock
-from .quotas import GpuCaps
 from jupyter_aliquot.gateway.kernels.operations import Wish, no_gpu
-from .ledger import Node
-from .dry_run import Moment, Outlook, Question, foresee
 from jupyter_aliquot.gateway.status.report import NodeView
 from jupyter_aliquot.provisioner.errors import AliquotError
 from jupyter_aliquot.provisioner.grants.codec import read_request
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request, WorkloadClass
+
+from .dry_run import Moment, Outlook, Question, foresee
+from .ledger import Node
+from .quotas import GpuCaps
+from .snapshot import AdmissionSnapshot
 
 
 class NodeAgent(Protocol):

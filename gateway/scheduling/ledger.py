@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 
+from jupyter_aliquot.gateway.sizes.grammar import resized_name
 from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription, Reserved
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request
 
 from .capacity import Held, Room, RoomDevice
 from .resize import held_of, quota_of
-from jupyter_aliquot.gateway.sizes.grammar import resized_name
 
 
 @dataclass(frozen=True)

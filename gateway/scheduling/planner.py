@@ -11,11 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jupyter_aliquot.gpu_hook.placement.placement import BAD_REQUEST, DEVICE_LOST, Part
-from jupyter_aliquot.provisioner.errors import (AliquotError, DeviceLostError, NeverFitsError, QueueTimeoutError, RequestError,)
+from jupyter_aliquot.provisioner.errors import (
+    AliquotError,
+    DeviceLostError,
+    NeverFitsError,
+    QueueTimeoutError,
+    RequestError,
+)
 from jupyter_aliquot.provisioner.resources import Request
 
-from .ledger import LedgerSnapshot
 from .capacity import Held, Room
+from .ledger import LedgerSnapshot
 from .resize import check_devices, needs_room
 from .wait_reason import WaitReason, lacking, replaced_kernel
 

@@ -9,10 +9,10 @@ from typing import Protocol
 
 from jupyter_aliquot.provisioner.resources import Grant, Request
 
-from .quotas import GpuCaps
 from .ledger import Asker, Holding, LedgerSnapshot, Node
 from .planner import Pending
 from .queue import QueueEntry
+from .quotas import GpuCaps
 
 
 class Agent(Protocol):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .quotas import CapUse, GpuCaps, cap_uses, claims_of
 from .ledger import LedgerSnapshot
 from .planner import Pending
+from .quotas import CapUse, GpuCaps, cap_uses, claims_of
 
 
 def quota_report(

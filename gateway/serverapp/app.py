@@ -9,13 +9,15 @@ import os
 import resource
 from typing import Any
 
-import jupyter_aliquot.gateway.serverapp.lazy_rfc3987  # noqa: F401 (before Jupyter's server, which imports jsonschema)
-from .gc_policy import CalmCollector
-from .freed_memory import give_back, keep_little
 from jupyter_server.serverapp import ServerApp
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 from tornado.ioloop import PeriodicCallback
 from traitlets import default
+
+import jupyter_aliquot.gateway.serverapp.lazy_rfc3987  # noqa: F401 (before Jupyter's server, which imports jsonschema)
+
+from .freed_memory import give_back, keep_little
+from .gc_policy import CalmCollector
 
 EXTENSION = "jupyter_aliquot.gateway"
 _MOST_FILES = 65_536

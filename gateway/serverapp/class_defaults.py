@@ -9,22 +9,23 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from jupyter_aliquot.gateway.auth.identity import AliquotAuthorizer, AliquotIdentityProvider
-from jupyter_aliquot.gateway.config import Aliquot
-from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
-from jupyter_aliquot.gateway.remote.mixed_kernels import MixedKernelManager, MixedWebsocketConnection
-from jupyter_aliquot.gateway.remote.mixed_kernelspecs import MixedKernelSpecManager
-from jupyter_aliquot.gateway.remote.kernels import AliquotRemoteKernelManager
-from jupyter_aliquot.gateway.remote.sessions import RemoteSessionManager
-from jupyter_aliquot.gateway.remote.channels import RemoteWebsocketConnection
-from jupyter_aliquot.gateway.kernels.sessions import OwnedSessionManager
-from jupyter_aliquot.gateway.channels.shared_connection import SharedWebsocketConnection
-from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
-from jupyter_aliquot.provisioner.grants.codec import PROVISIONER_NAME
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.serverapp import ServerApp
 from traitlets import TraitError
+
+from jupyter_aliquot.gateway.auth.identity import AliquotAuthorizer, AliquotIdentityProvider
+from jupyter_aliquot.gateway.channels.shared_connection import SharedWebsocketConnection
+from jupyter_aliquot.gateway.config import Aliquot
+from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
+from jupyter_aliquot.gateway.kernels.sessions import OwnedSessionManager
+from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
+from jupyter_aliquot.gateway.remote.channels import RemoteWebsocketConnection
+from jupyter_aliquot.gateway.remote.kernels import AliquotRemoteKernelManager
+from jupyter_aliquot.gateway.remote.mixed_kernels import MixedKernelManager, MixedWebsocketConnection
+from jupyter_aliquot.gateway.remote.mixed_kernelspecs import MixedKernelSpecManager
+from jupyter_aliquot.gateway.remote.sessions import RemoteSessionManager
+from jupyter_aliquot.provisioner.grants.codec import PROVISIONER_NAME
 
 KERNEL_CLASSES: dict[str, type] = {
     "kernel_manager_class": AliquotKernelManager,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from jupyter_server.auth import IdentityProvider, PasswordIdentityProvider
+from jupyter_server.serverapp import ServerApp
+
 from jupyter_aliquot.gateway.auth.identity import AliquotAuthorizer, AliquotIdentityProvider, tells_people_apart
 from jupyter_aliquot.gateway.containers.planner import base_of
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
-from jupyter_server.auth import IdentityProvider, PasswordIdentityProvider
-from jupyter_server.serverapp import ServerApp
 
 
 def gateway_mode(url: str) -> tuple[str, ...]:

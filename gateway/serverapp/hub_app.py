@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from traitlets import Instance, default
+
 from jupyter_aliquot.gateway.auth.identity import AliquotAuthorizer
 from jupyter_aliquot.gateway.cli.commands.base import CommandError
-from .app import GatewayServerApp
-from jupyter_aliquot.gateway.hub_service.proxy_headers import believe_the_proxy
-from jupyter_aliquot.gateway.hub_service.identity import HubIdentityProvider
 from jupyter_aliquot.gateway.hub_service.environment import HubService
-from traitlets import Instance, default
+from jupyter_aliquot.gateway.hub_service.identity import HubIdentityProvider
+from jupyter_aliquot.gateway.hub_service.proxy_headers import believe_the_proxy
+
+from .app import GatewayServerApp
 
 # Whose own token, password and users count for nothing here.
 _OWN_LOGINS = ("IdentityProvider", "PasswordIdentityProvider", "AliquotIdentityProvider", "ServerApp")

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .grammar import NO_GPU, parse_size, parse_size_name, size_name, size_suffix
 from jupyter_aliquot.provisioner.errors import RequestError, SizeNameError
 from jupyter_aliquot.provisioner.resources import GpuShare
+
+from .grammar import NO_GPU, parse_size, parse_size_name, size_name, size_suffix
 
 VARIABLE = "KERNEL_GPU"
 _LONGEST = 100

@@ -6,15 +6,17 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from jupyter_aliquot.gateway.serverapp.app import GatewayServerApp
-from jupyter_aliquot.gateway.config import Aliquot
-from .state_dir import GatewayFolder, NameTakenError, claim_folder, default_name
-from jupyter_aliquot.gateway.kernels.sessions import usable_database
-from jupyter_aliquot.provisioner.errors import StateError
 from jupyter_core.paths import jupyter_data_dir
 from jupyter_server.serverapp import ServerApp
 from traitlets import TraitError
 from traitlets.config import Config
+
+from jupyter_aliquot.gateway.config import Aliquot
+from jupyter_aliquot.gateway.kernels.sessions import usable_database
+from jupyter_aliquot.gateway.serverapp.app import GatewayServerApp
+from jupyter_aliquot.provisioner.errors import StateError
+
+from .state_dir import GatewayFolder, NameTakenError, claim_folder, default_name
 
 _HOUR_SECONDS = 3600.0
 _DAY_SECONDS = 24 * _HOUR_SECONDS

@@ -11,16 +11,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from jupyter_aliquot.gateway.auth.shares import UNSHARED, Shares
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
-from jupyter_aliquot.provisioner.terminations import Asked, Ending
 from jupyter_aliquot.provisioner.errors import RequestError, StateError
 from jupyter_aliquot.provisioner.grants.codec import grant_record, read_request, request_record
-from jupyter_aliquot.provisioner.relay.wire.files import (UNREAD_BYTES, UNSENT, UnreadableRecordError, UnsentBytes, read_relay_record,)
+from jupyter_aliquot.provisioner.relay.wire.files import (
+    UNREAD_BYTES,
+    UNSENT,
+    UnreadableRecordError,
+    UnsentBytes,
+    read_relay_record,
+)
 from jupyter_aliquot.provisioner.resources import Grant, Request
+from jupyter_aliquot.provisioner.terminations import Asked, Ending
 
-from .records import KernelRecord, KernelState
-from jupyter_aliquot.gateway.auth.shares import UNSHARED, Shares
 from .record_queue import RecordQueue
+from .records import KernelRecord, KernelState
 
 FACTS_VERSION = 1
 

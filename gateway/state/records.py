@@ -16,11 +16,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from jupyter_aliquot.gpu_hook.paths import KERNEL_ID
-from jupyter_aliquot.provisioner.terminations import Ending, ending_record, read_ending_record
-from jupyter_aliquot.provisioner.errors import RequestError
-
 from jupyter_aliquot.gateway.auth.shares import UNSHARED, Shares, read_shares
+from jupyter_aliquot.gpu_hook.paths import KERNEL_ID
+from jupyter_aliquot.provisioner.errors import RequestError
+from jupyter_aliquot.provisioner.terminations import Ending, ending_record, read_ending_record
 
 _VERSION = 1
 _SUFFIX = ".json"

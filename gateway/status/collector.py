@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Protocol, cast
 
+from jupyter_client.kernelspec import NoSuchKernel
+
+from jupyter_aliquot.gateway.auth.shares import UNSHARED
+from jupyter_aliquot.gateway.culling.config import Announcement
 from jupyter_aliquot.gateway.relays.activity import Activity
 from jupyter_aliquot.gateway.scheduling.admission import AdmissionSnapshot
-from jupyter_aliquot.gateway.culling.config import Announcement
-from jupyter_aliquot.gateway.auth.shares import UNSHARED
 from jupyter_aliquot.gateway.scheduling.ledger import Holding
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
-from .report import PLAIN, LocalKernel
 from jupyter_aliquot.provisioner.errors import RequestError
 from jupyter_aliquot.provisioner.grants.codec import stanza_request
 from jupyter_aliquot.provisioner.resources import Grant, Request
-from jupyter_client.kernelspec import NoSuchKernel
+
+from .report import PLAIN, LocalKernel
 
 # Values of kernels that are no more.
 _SPARE = 64

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from .report import Report
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from .report import Report
 
 # Metric, field of a kernel's compute on a device, help.
 _GAUGES = (

@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .compute import control_report
 from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus, KernelDeviceStatus, NodeStatus
+
+from .compute import control_report
 
 Report = dict[str, Any]
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from jupyter_aliquot.gateway.auth.identity import User
-from .compute_metrics import compute_metrics
-from .residency_metrics import residency_metrics
-from .report import Report, Scene, status_report
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from jupyter_aliquot.gateway.auth.identity import User
+
+from .compute_metrics import compute_metrics
+from .report import Report, Scene, status_report
+from .residency_metrics import residency_metrics
 
 _EVERYTHING = User("", "admin")
 _DEVICE = ["device", "uuid", "name"]

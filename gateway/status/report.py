@@ -13,24 +13,25 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from jupyter_aliquot.gateway.auth.access import Access
-from jupyter_aliquot.gateway.relays.activity import Activity
 from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.shares import UNSHARED, Shares
 from jupyter_aliquot.gateway.base.clock import iso
 from jupyter_aliquot.gateway.culling.config import Announcement
-from jupyter_aliquot.gateway.terminations.store import EndedKernel
-from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
-from jupyter_aliquot.gateway.auth.shares import UNSHARED, Shares
-from .usage import granted_usage, idle_since, kernel_usage
+from jupyter_aliquot.gateway.node.unhooked import count_processes
+from jupyter_aliquot.gateway.relays.activity import Activity
 from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
 from jupyter_aliquot.gateway.scheduling.planner import Pending
-from .report_cache import ReportMemo
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
-from .residency import host_copies_report, shown_state, waiting_text
-from jupyter_aliquot.gateway.node.unhooked import count_processes
+from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
 from jupyter_aliquot.gateway.scheduling.user_quota import quota_report
+from jupyter_aliquot.gateway.terminations.store import EndedKernel
 from jupyter_aliquot.gpu_hook.client.reports import KernelStatus, NodeStatus
-from jupyter_aliquot.provisioner.terminations import Ending, ending_record
 from jupyter_aliquot.provisioner.resources import GpuShare, Quota, Request
+from jupyter_aliquot.provisioner.terminations import Ending, ending_record
+
+from .report_cache import ReportMemo
+from .residency import host_copies_report, shown_state, waiting_text
+from .usage import granted_usage, idle_since, kernel_usage
 
 Report = dict[str, Any]
 # What a kernel without a GPU asks for.

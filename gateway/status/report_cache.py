@@ -9,8 +9,9 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from .devices import DeviceSums
 from jupyter_aliquot.gpu_hook.client.reports import KernelStatus, NodeStatus
+
+from .devices import DeviceSums
 
 Report = dict[str, Any]
 _NO_KERNELS: Mapping[str, KernelStatus] = {}

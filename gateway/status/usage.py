@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from jupyter_aliquot.gateway.relays.activity import Activity
 from jupyter_aliquot.gateway.base.clock import iso
-from .compute import compute_report
-from .residency import over_quota_bytes, residency_report
+from jupyter_aliquot.gateway.relays.activity import Activity
 from jupyter_aliquot.gpu_hook.client.reports import HostMemoryStatus, KernelStatus, UnhookedProcess
 from jupyter_aliquot.provisioner.resources import Quota
+
+from .compute import compute_report
+from .residency import over_quota_bytes, residency_report
 
 Report = dict[str, Any]
 

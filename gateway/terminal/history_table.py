@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from .tables import plain_table, printable, size_text
-from jupyter_aliquot.provisioner.resources import Bytes
 from rich.console import Group, RenderableType
 from rich.text import Text
+
+from jupyter_aliquot.provisioner.resources import Bytes
+
+from .tables import plain_table, printable, size_text
 
 Report = Mapping[str, Any]
 _BARS = "▁▂▃▄▅▆▇█"

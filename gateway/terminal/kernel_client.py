@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 from jupyter_aliquot.gateway.auth.identity import operating_system_user
 from jupyter_aliquot.gateway.kernels.operations import Wish, read_wish
-from .rest_client import GatewayRefusal, Gateways, NoGatewayHere, OwnGateway
 from jupyter_aliquot.gateway.sizes.grammar import largest_here
 from jupyter_aliquot.gateway.status.report import NodeView, Report, Scene, kernel_reports
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query, read_status
@@ -20,6 +19,8 @@ from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.errors import AliquotError
 from jupyter_aliquot.provisioner.grants.codec import read_request
 from jupyter_aliquot.provisioner.resources import GpuShare
+
+from .rest_client import GatewayRefusal, Gateways, NoGatewayHere, OwnGateway
 
 _LARGEST = GpuShare(999900)
 _WHOLE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -18,9 +18,10 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, TypeVar
 
+from jupyter_core.paths import jupyter_runtime_dir
+
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 from jupyter_aliquot.provisioner.errors import AliquotError
-from jupyter_core.paths import jupyter_runtime_dir
 
 _ANSWER_SECONDS = 15.0
 _Answer = TypeVar("_Answer")

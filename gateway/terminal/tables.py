@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from jupyter_aliquot.gateway.status.compute import share_text, stretch_text
-from .ranked_table import RankedTable
-from jupyter_aliquot.gateway.status.residency import residency_text, waiting_text
-from jupyter_aliquot.gateway.node.unhooked import process_text
-from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus, KernelStatus, NodeStatus
-from jupyter_aliquot.provisioner.resources import Bytes, GpuShare
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
+
+from jupyter_aliquot.gateway.node.unhooked import process_text
+from jupyter_aliquot.gateway.status.compute import share_text, stretch_text
+from jupyter_aliquot.gateway.status.residency import residency_text, waiting_text
+from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus, KernelStatus, NodeStatus
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare
+
+from .ranked_table import RankedTable
 
 SOFTWARE_GPU_NOTE = "software GPU: compiled GPU code is timed, not executed; these are no figures of a real GPU"
 _UNFOLDED = 1000  # cells of a line that goes to a file or a program

@@ -6,9 +6,10 @@ import time
 from dataclasses import dataclass
 
 from jupyter_aliquot.gateway.auth.identity import operating_system_user
-from .rest_client import GatewayRefusal, Gateways, NoGatewayHere
 from jupyter_aliquot.gateway.status.report import NodeView, Report, Scene, status_report
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query, read_status
+
+from .rest_client import GatewayRefusal, Gateways, NoGatewayHere
 
 _ANSWER_SECONDS = 3.0
 

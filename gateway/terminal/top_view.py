@@ -6,13 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich.console import Group, RenderableType
+from rich.text import Text
+
 from jupyter_aliquot.gateway.status.compute import percent_text, stretch_text
+from jupyter_aliquot.provisioner.resources import Bytes
+
 from .ranked_table import RankedTable
 from .tables import DRIVER_NAMES, SOFTWARE_GPU_NOTE, plain_table, printable, size_text
 from .top_source import Look
-from jupyter_aliquot.provisioner.resources import Bytes
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 _BAR_CELLS = 12
 _CLASSES = ("production", "opportunistic")

@@ -8,10 +8,19 @@ from dataclasses import replace
 from typing import Any
 
 from jupyter_aliquot.gateway.base.clock import Clock
-from .store import EndedKernel, Endings
 from jupyter_aliquot.gateway.status.collector import request_of
-from jupyter_aliquot.provisioner.terminations import (Asked, Ending, EndingCode, asked_by_stop, asked_by_user, failed_start, read_ending,)
 from jupyter_aliquot.provisioner.errors import AliquotError, WithdrawnError
+from jupyter_aliquot.provisioner.terminations import (
+    Asked,
+    Ending,
+    EndingCode,
+    asked_by_stop,
+    asked_by_user,
+    failed_start,
+    read_ending,
+)
+
+from .store import EndedKernel, Endings
 
 
 class KernelEndings:

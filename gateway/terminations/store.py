@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_aliquot.gateway.base.clock import Clock
-from jupyter_aliquot.provisioner.terminations import Ending, EndingCode, ending_record, read_ending_record
 from jupyter_aliquot.provisioner.errors import RequestError
 from jupyter_aliquot.provisioner.grants.codec import read_request, request_record
 from jupyter_aliquot.provisioner.resources import Request
+from jupyter_aliquot.provisioner.terminations import Ending, EndingCode, ending_record, read_ending_record
 
 KEPT = 1000
 KEPT_SECONDS = 30 * 86400.0

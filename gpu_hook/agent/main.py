@@ -15,42 +15,63 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from jupyter_aliquot.gpu_hook.paths import (Driver, PathError, choose_driver, native_dir, prepare_runtime_dir, softgpu_state_path,)
-
 from jupyter_aliquot.gpu_hook.agent.actuators.actuation import Actuation
 from jupyter_aliquot.gpu_hook.agent.actuators.base import ActuatorError
-from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena, HostBudget
-from jupyter_aliquot.gpu_hook.agent.devices.audit import Audit, Auditor
-from jupyter_aliquot.gpu_hook.agent.enforcers.candidates import Chosen, FindEnforcers, choose_candidates, find_enforcers
-from jupyter_aliquot.gpu_hook.agent.server.cdi_writing import write_node_specs
-from jupyter_aliquot.gpu_hook.agent.swap.checkpoint_helper import CheckpointHelper
-from jupyter_aliquot.gpu_hook.agent.swap.checkpoint_refusals import Circumstances
 from jupyter_aliquot.gpu_hook.agent.compute.controllers import CONTROLLERS, MakeController
 from jupyter_aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
+from jupyter_aliquot.gpu_hook.agent.devices.audit import Audit, Auditor
 from jupyter_aliquot.gpu_hook.agent.devices.context_probe import measure_contexts
-from jupyter_aliquot.gpu_hook.agent.ledger.contexts import ContextCosts
-from jupyter_aliquot.gpu_hook.agent.server.control import ControlServer
-from jupyter_aliquot.gpu_hook.agent.devices.devices import (DeviceMonitor, DeviceReading, DeviceSource, DriverError, LateSource,)
-from jupyter_aliquot.gpu_hook.agent.enforcers.enforcement import Enforcement
-from jupyter_aliquot.gpu_hook.agent.enforcers.base import EnforcerError
+from jupyter_aliquot.gpu_hook.agent.devices.devices import (
+    DeviceMonitor,
+    DeviceReading,
+    DeviceSource,
+    DriverError,
+    LateSource,
+)
 from jupyter_aliquot.gpu_hook.agent.devices.host_memory import machine_memory_bytes
-from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
-from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
-from jupyter_aliquot.gpu_hook.agent.server.lease_operations import LeaseOperations
-from jupyter_aliquot.gpu_hook.agent.scheduling.records import read_moment
-from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
 from jupyter_aliquot.gpu_hook.agent.devices.libraries import Libraries, installed, prune, publish
-from .lifecycle import (AgentLock, StartError, end_on_signals, end_when_idle, log_to, raise_descriptor_limit, write_agent_info,)
-from jupyter_aliquot.gpu_hook.agent.server.notifier import StatusNotices
 from jupyter_aliquot.gpu_hook.agent.devices.nvml import NvmlSource, softgpu_environment
-from jupyter_aliquot.gpu_hook.agent.server.operations import CONTROL_VERSION, FirstLook, Node, Operations
-from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Reservations
-from jupyter_aliquot.gpu_hook.agent.swap.residency import SwapTools
-from jupyter_aliquot.gpu_hook.agent.swap.checkpoint import CheckpointTools
-from .settings import AgentSettings, read_arguments
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import prepare, remove, remove_abandoned
+from jupyter_aliquot.gpu_hook.agent.enforcers.base import EnforcerError
+from jupyter_aliquot.gpu_hook.agent.enforcers.candidates import Chosen, FindEnforcers, choose_candidates, find_enforcers
+from jupyter_aliquot.gpu_hook.agent.enforcers.enforcement import Enforcement
+from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena, HostBudget
+from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
+from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Reservations
+from jupyter_aliquot.gpu_hook.agent.ledger.contexts import ContextCosts
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
+from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
+from jupyter_aliquot.gpu_hook.agent.scheduling.records import read_moment
+from jupyter_aliquot.gpu_hook.agent.server.cdi_writing import write_node_specs
+from jupyter_aliquot.gpu_hook.agent.server.control import ControlServer
+from jupyter_aliquot.gpu_hook.agent.server.lease_operations import LeaseOperations
+from jupyter_aliquot.gpu_hook.agent.server.notifier import StatusNotices
+from jupyter_aliquot.gpu_hook.agent.server.operations import CONTROL_VERSION, FirstLook, Node, Operations
 from jupyter_aliquot.gpu_hook.agent.server.status_maker import StatusMaker, Subjects
+from jupyter_aliquot.gpu_hook.agent.swap.checkpoint import CheckpointTools
+from jupyter_aliquot.gpu_hook.agent.swap.checkpoint_helper import CheckpointHelper
+from jupyter_aliquot.gpu_hook.agent.swap.checkpoint_refusals import Circumstances
+from jupyter_aliquot.gpu_hook.agent.swap.residency import SwapTools
 from jupyter_aliquot.gpu_hook.agent.trimming.trimmer import Trims
+from jupyter_aliquot.gpu_hook.paths import (
+    Driver,
+    PathError,
+    choose_driver,
+    native_dir,
+    prepare_runtime_dir,
+    softgpu_state_path,
+)
+
+from .lifecycle import (
+    AgentLock,
+    StartError,
+    end_on_signals,
+    end_when_idle,
+    log_to,
+    raise_descriptor_limit,
+    write_agent_info,
+)
+from .settings import AgentSettings, read_arguments
 
 log = logging.getLogger(__name__)
 

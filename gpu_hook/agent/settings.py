@@ -8,16 +8,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jupyter_aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
-
-from jupyter_aliquot.gpu_hook.agent.actuators.settings import (ActuatorSettings, add_actuator_arguments, read_actuator_settings,)
-from jupyter_aliquot.gpu_hook.agent.compute.settings import (ComputeSettings, add_compute_arguments, read_compute_settings,)
+from jupyter_aliquot.gpu_hook.agent.actuators.settings import (
+    ActuatorSettings,
+    add_actuator_arguments,
+    read_actuator_settings,
+)
+from jupyter_aliquot.gpu_hook.agent.compute.settings import (
+    ComputeSettings,
+    add_compute_arguments,
+    read_compute_settings,
+)
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DEADLINE_SECONDS
-from jupyter_aliquot.gpu_hook.agent.enforcers.choice import ENFORCERS
 from jupyter_aliquot.gpu_hook.agent.devices.host_memory import HostMemoryRule
+from jupyter_aliquot.gpu_hook.agent.enforcers.choice import ENFORCERS
 from jupyter_aliquot.gpu_hook.agent.scheduling.settings import LeaseSettings, add_lease_arguments, read_lease_settings
 from jupyter_aliquot.gpu_hook.agent.swap.settings import SwapSettings, add_swap_arguments, read_swap_settings
 from jupyter_aliquot.gpu_hook.agent.trimming.policy import TrimPolicy, add_trim_arguments
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 

@@ -22,12 +22,28 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from .agent_process import AgentFacts, AgentStartError, find_agent, start_agent
-from .reports import (AgentHello, DeviceGrant, DeviceStatus, KernelActivity, KernelDeviceStatus, KernelGrant, KernelStatus, LostKernel, NodeStatus, UnreadableReportError, read_grant, read_hello, read_lease_event, read_status,)
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, check_runtime_dir, find_runtime_dir
+from jupyter_aliquot.gpu_hook.waiting import end_task, forget_reading, outlasting_task, within
+
+from .agent_process import AgentFacts, AgentStartError, find_agent, start_agent
+from .reports import (
+    AgentHello,
+    DeviceGrant,
+    DeviceStatus,
+    KernelActivity,
+    KernelDeviceStatus,
+    KernelGrant,
+    KernelStatus,
+    LostKernel,
+    NodeStatus,
+    UnreadableReportError,
+    read_grant,
+    read_hello,
+    read_lease_event,
+    read_status,
+)
 from .residency_reports import LeaseEvent
 from .status_reader import StatusReader
-from jupyter_aliquot.gpu_hook.waiting import end_task, forget_reading, outlasting_task, within
 
 __all__ = [
     "PROTOCOL_VERSION",

@@ -11,7 +11,16 @@ from functools import cache
 from typing import Any, TypeVar, cast
 
 from .compute_reports import ComputeControl, ComputeStatus, read_compute, read_compute_control
-from .residency_reports import (HostCopies, LeaseEvent, OversubscriptionStatus, ReservedShare, ResidencyStatus, read_host_copies, read_oversubscription, read_residency,)
+from .residency_reports import (
+    HostCopies,
+    LeaseEvent,
+    OversubscriptionStatus,
+    ReservedShare,
+    ResidencyStatus,
+    read_host_copies,
+    read_oversubscription,
+    read_residency,
+)
 
 _Kind = TypeVar("_Kind")
 

@@ -8,8 +8,62 @@ from __future__ import annotations
 import struct
 import uuid as uuids
 
-from .messages import (BoardNotice as BoardNotice, Credit as Credit, Hello as Hello, HelloDevice as HelloDevice, MalformedError as MalformedError, Moved as Moved, MovedDevice as MovedDevice, Refuse as Refuse, Segment as Segment, SelfCheckResult as SelfCheckResult, Swap as Swap, Wake as Wake, Welcome as Welcome,)
-from .words import (BOARD_BYTES as BOARD_BYTES, BOARD_INTERVALS as BOARD_INTERVALS, BOARD_MAGIC as BOARD_MAGIC, FUNCTION_BYTES as FUNCTION_BYTES, GRID_CLASSES as GRID_CLASSES, HOST_MEMORY as HOST_MEMORY, HOST_UUID as HOST_UUID, MAX_AMOUNT as MAX_AMOUNT, MAX_DEVICES as MAX_DEVICES, MAX_NEIGHBOURS as MAX_NEIGHBOURS, MAX_PROCESSES as MAX_PROCESSES, MESSAGE_MAGIC as MESSAGE_MAGIC, NAME_BYTES as NAME_BYTES, NO_LIMIT as NO_LIMIT, OLDEST_VERSION as OLDEST_VERSION, PAGE_BYTES as PAGE_BYTES, PAGE_MAGIC as PAGE_MAGIC, SOCKET_NAME as SOCKET_NAME, TEXT_BYTES as TEXT_BYTES, VERSION as VERSION, Actuators as Actuators, AgentPage as AgentPage, Board as Board, BoardKind as BoardKind, Enforcer as Enforcer, Gate as Gate, HookPage as HookPage, Lease as Lease, MessageType as MessageType, MoveOutcome as MoveOutcome, Pace as Pace, RefusalReason as RefusalReason, Residency as Residency, ResidencyMode as ResidencyMode, Role as Role, SelfCheck as SelfCheck, Staying as Staying, Tells as Tells, WorkloadClass as WorkloadClass,)
+from .messages import (
+    BoardNotice as BoardNotice,
+    Credit as Credit,
+    Hello as Hello,
+    HelloDevice as HelloDevice,
+    MalformedError as MalformedError,
+    Moved as Moved,
+    MovedDevice as MovedDevice,
+    Refuse as Refuse,
+    Segment as Segment,
+    SelfCheckResult as SelfCheckResult,
+    Swap as Swap,
+    Wake as Wake,
+    Welcome as Welcome,
+)
+from .words import (
+    BOARD_BYTES as BOARD_BYTES,
+    BOARD_INTERVALS as BOARD_INTERVALS,
+    BOARD_MAGIC as BOARD_MAGIC,
+    FUNCTION_BYTES as FUNCTION_BYTES,
+    GRID_CLASSES as GRID_CLASSES,
+    HOST_MEMORY as HOST_MEMORY,
+    HOST_UUID as HOST_UUID,
+    MAX_AMOUNT as MAX_AMOUNT,
+    MAX_DEVICES as MAX_DEVICES,
+    MAX_NEIGHBOURS as MAX_NEIGHBOURS,
+    MAX_PROCESSES as MAX_PROCESSES,
+    MESSAGE_MAGIC as MESSAGE_MAGIC,
+    NAME_BYTES as NAME_BYTES,
+    NO_LIMIT as NO_LIMIT,
+    OLDEST_VERSION as OLDEST_VERSION,
+    PAGE_BYTES as PAGE_BYTES,
+    PAGE_MAGIC as PAGE_MAGIC,
+    SOCKET_NAME as SOCKET_NAME,
+    TEXT_BYTES as TEXT_BYTES,
+    VERSION as VERSION,
+    Actuators as Actuators,
+    AgentPage as AgentPage,
+    Board as Board,
+    BoardKind as BoardKind,
+    Enforcer as Enforcer,
+    Gate as Gate,
+    HookPage as HookPage,
+    Lease as Lease,
+    MessageType as MessageType,
+    MoveOutcome as MoveOutcome,
+    Pace as Pace,
+    RefusalReason as RefusalReason,
+    Residency as Residency,
+    ResidencyMode as ResidencyMode,
+    Role as Role,
+    SelfCheck as SelfCheck,
+    Staying as Staying,
+    Tells as Tells,
+    WorkloadClass as WorkloadClass,
+)
 
 HEADER = struct.Struct("=IHHII")
 HELLO_FIXED = struct.Struct("=iiQII32s")  # role is unsigned in C; read as signed it is refused like any unknown role

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .plan import Mount
 from jupyter_aliquot.provisioner.errors import LaunchError, RequestError
 from jupyter_aliquot.provisioner.resources import Grant
+
+from .plan import Mount
 
 SOFTGPU_KIND = "aliquot.dev/softgpu"
 HOOK_KIND = "aliquot.dev/hook"

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .plan import SMALLEST_MEMORY, ContainerLimits
 from jupyter_aliquot.provisioner.errors import RequestError
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare
+
+from .plan import SMALLEST_MEMORY, ContainerLimits
 
 _MIB = 1 << 20
 _GIB = Bytes(1 << 30)

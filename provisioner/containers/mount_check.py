@@ -10,8 +10,9 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from .plan import FolderIdentity, Mount
 from jupyter_aliquot.provisioner.errors import FolderError
+
+from .plan import FolderIdentity, Mount
 
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .cdi import Edits
-from .plan import LABEL_PREFIX, ContainerPlan, Mount
 from jupyter_aliquot.provisioner.errors import LaunchError
 from jupyter_aliquot.provisioner.launch_spec import KERNEL_ID_VARIABLE, add_grant
 from jupyter_aliquot.provisioner.resources import Grant
+
+from .cdi import Edits
+from .plan import LABEL_PREFIX, ContainerPlan, Mount
 
 KERNEL_LABEL = f"{LABEL_PREFIX}kernel-id"
 GATEWAY_LABEL = f"{LABEL_PREFIX}gateway"

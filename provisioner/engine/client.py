@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import requests
+from docker import APIClient
+from docker.errors import APIError, DockerException, NotFound
+
 from jupyter_aliquot.provisioner.containers.plan import Pull
 from jupyter_aliquot.provisioner.containers.spec import GLIBC_LABEL, ImageFacts
 from jupyter_aliquot.provisioner.errors import EngineError, LaunchError
-from docker import APIClient
-from docker.errors import APIError, DockerException, NotFound
 
 _T = TypeVar("_T")
 _CALL_SECONDS = 60

@@ -16,8 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from jupyter_aliquot.provisioner.terminations import ProcessEnd
 from jupyter_aliquot.provisioner.resources import Bytes
+from jupyter_aliquot.provisioner.terminations import ProcessEnd
 
 _GROUPS = Path("/sys/fs/cgroup")
 _IN_MODIFY = 0x2

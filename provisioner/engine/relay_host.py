@@ -11,14 +11,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+from docker import APIClient
+from docker.errors import APIError
+
 from jupyter_aliquot.gpu_hook.client.agent_process import answers
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, prepare_runtime_dir
 from jupyter_aliquot.provisioner.containers.plan import LABEL_PREFIX, Pull
 from jupyter_aliquot.provisioner.containers.spec import RUNTIME_DIR_LABEL
 from jupyter_aliquot.provisioner.errors import LaunchError
 from jupyter_aliquot.provisioner.relay.store.spill_room import SPILL_VARIABLE
-from docker import APIClient
-from docker.errors import APIError
 
 from .client import ContainerEngine, inspect_container, refusal
 from .start import ask_to_create, last_words

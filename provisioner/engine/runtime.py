@@ -17,21 +17,32 @@ from typing import Any
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.containers.cdi import device_names, edits_for, load_specs
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan
-from jupyter_aliquot.provisioner.containers.spec import (GATEWAY_LABEL, KERNEL_LABEL, KERNELSPEC_LABEL, OWNER_LABEL, RUNTIME_DIR_LABEL, ContainerLaunch, ContainerSpec, Devices, container_spec, container_user,)
-from jupyter_aliquot.provisioner.terminations import ProcessEnd, container_end
+from jupyter_aliquot.provisioner.containers.spec import (
+    GATEWAY_LABEL,
+    KERNEL_LABEL,
+    KERNELSPEC_LABEL,
+    OWNER_LABEL,
+    RUNTIME_DIR_LABEL,
+    ContainerLaunch,
+    ContainerSpec,
+    Devices,
+    container_spec,
+    container_user,
+)
 from jupyter_aliquot.provisioner.errors import AliquotError, EngineError, LaunchError
 from jupyter_aliquot.provisioner.relay.wire.proc import start_time_ticks
 from jupyter_aliquot.provisioner.resources import Grant
-
 from jupyter_aliquot.provisioner.runtime.base import KernelProcess, Launch, exit_status
+from jupyter_aliquot.provisioner.runtime.process import is_running, wait_for_exit
+from jupyter_aliquot.provisioner.runtime.stdio import PipeEnds
+from jupyter_aliquot.provisioner.terminations import ProcessEnd, container_end
+
 from .client import ContainerEngine, EngineFacts, has_ended, remove_container
 from .oom_watch import MemoryWatch, judge_memory
 from .relay_host import ensure_relay_container
-from .update import resize_container
 from .settings import ContainerSettings
 from .start import check_sources, create_and_start, is_in, last_words
-from jupyter_aliquot.provisioner.runtime.process import is_running, wait_for_exit
-from jupyter_aliquot.provisioner.runtime.stdio import PipeEnds
+from .update import resize_container
 
 _LISTING_SECONDS = 1.0
 _SETTLE_SECONDS = 0.02

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import requests
+from docker import APIClient
+from docker.errors import APIError, DockerException
+
+from jupyter_aliquot.provisioner.containers.mount_check import ContainerNotVisible, check_mounts
 from jupyter_aliquot.provisioner.containers.plan import ContainerPlan, Mount
 from jupyter_aliquot.provisioner.containers.spec import KERNEL_LABEL, ContainerSpec
 from jupyter_aliquot.provisioner.errors import EngineError, InterceptionError, LaunchError
-from jupyter_aliquot.provisioner.containers.mount_check import ContainerNotVisible, check_mounts
-from docker import APIClient
-from docker.errors import APIError, DockerException
 
 from .client import has_ended, inspect_container, refusal, remove_container
 

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import requests
-from jupyter_aliquot.provisioner.containers.plan import ContainerLimits
-from jupyter_aliquot.provisioner.resources import Bytes
 from docker import APIClient
 from docker.errors import APIError, create_api_error_from_http_exception
+
+from jupyter_aliquot.provisioner.containers.plan import ContainerLimits
+from jupyter_aliquot.provisioner.resources import Bytes
 
 from .client import refusal
 

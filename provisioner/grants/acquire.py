@@ -17,13 +17,19 @@ from jupyter_aliquot.gpu_hook.client.client import AgentClient, AgentClientError
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 from jupyter_aliquot.gpu_hook.placement.placement import format_bytes, format_gpus
 from jupyter_aliquot.gpu_hook.waiting import end_task, within
+from jupyter_aliquot.provisioner.errors import (
+    AgentUnavailableError,
+    LimitError,
+    NoRoomError,
+    QueueTimeoutError,
+    WithdrawnError,
+)
+from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request, WorkloadClass
 
 from .agent_calls import answered, connect
-from jupyter_aliquot.provisioner.errors import (AgentUnavailableError, LimitError, NoRoomError, QueueTimeoutError, WithdrawnError,)
+from .codec import agent_grant
 from .gateway_client import GatewayConnection, NoGatewayError
 from .reservation import AgentHolder, GatewayHolder, GrantHold, Names
-from .codec import agent_grant
-from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request, WorkloadClass
 
 # An agent tells when room may have returned; should that be missed, we ask again after this long.
 _ASK_AGAIN_SECONDS = 2.0

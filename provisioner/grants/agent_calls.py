@@ -10,10 +10,27 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import TypeVar
 
-from jupyter_aliquot.gpu_hook.client.client import (AgentClient, AgentClientError, AgentHello, AgentRefused, AgentUnreachable,)
+from jupyter_aliquot.gpu_hook.client.client import (
+    AgentClient,
+    AgentClientError,
+    AgentHello,
+    AgentRefused,
+    AgentUnreachable,
+)
 from jupyter_aliquot.gpu_hook.waiting import within
-
-from jupyter_aliquot.provisioner.errors import (AgentError, AgentProtocolError, AgentUnavailableError, AliquotError, DeviceLostError, GrantError, GrantLostError, LimitError, NeverFitsError, NoRoomError, RequestError,)
+from jupyter_aliquot.provisioner.errors import (
+    AgentError,
+    AgentProtocolError,
+    AgentUnavailableError,
+    AliquotError,
+    DeviceLostError,
+    GrantError,
+    GrantLostError,
+    LimitError,
+    NeverFitsError,
+    NoRoomError,
+    RequestError,
+)
 
 T = TypeVar("T")
 _ANSWER_SECONDS = 10.0

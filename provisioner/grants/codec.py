@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from jupyter_aliquot.gpu_hook.client.client import KernelGrant
-
 from jupyter_aliquot.provisioner.errors import AgentProtocolError, RequestError
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request, WorkloadClass
 

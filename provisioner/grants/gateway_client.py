@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_aliquot.gpu_hook.waiting import within
-
 from jupyter_aliquot.provisioner import errors
-from .codec import read_grant, request_record
 from jupyter_aliquot.provisioner.resources import Grant, Request
+
+from .codec import read_grant, request_record
 
 VERSION = 1
 LONGEST_LINE = 1 << 20

@@ -13,13 +13,13 @@ from typing import Protocol
 
 from jupyter_aliquot.gpu_hook.client.client import AgentClient, AgentClientError
 from jupyter_aliquot.gpu_hook.waiting import end_task
-
-from .agent_calls import answered, connect
 from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError, GrantError, GrantLostError
-from .gateway_client import GatewayConnection, NoGatewayError
-from .codec import agent_grant, read_request
 from jupyter_aliquot.provisioner.resources import Grant, Request
 from jupyter_aliquot.provisioner.runtime.base import KernelProcess
+
+from .agent_calls import answered, connect
+from .codec import agent_grant, read_request
+from .gateway_client import GatewayConnection, NoGatewayError
 
 _FIRST_RETRY_SECONDS = 0.2
 _LAST_RETRY_SECONDS = 5.0

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan
-from jupyter_aliquot.provisioner.terminations import ProcessEnd
 from jupyter_aliquot.provisioner.launch_spec import LaunchSpec
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
 from jupyter_aliquot.provisioner.resources import Grant
+from jupyter_aliquot.provisioner.terminations import ProcessEnd
 
 from .stdio import PipeEnds
 

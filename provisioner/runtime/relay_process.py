@@ -12,11 +12,17 @@ from pathlib import Path
 
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits
-from jupyter_aliquot.provisioner.terminations import UNREACHABLE, ProcessEnd
 from jupyter_aliquot.provisioner.errors import LaunchError, RelayError
 from jupyter_aliquot.provisioner.launch_spec import LaunchSpec
 from jupyter_aliquot.provisioner.relay.client.control import spawn
-from jupyter_aliquot.provisioner.relay.wire.files import (Ended, KernelLaunch, RelayRecord, read_ended, read_relay_records,)
+from jupyter_aliquot.provisioner.relay.wire.files import (
+    Ended,
+    KernelLaunch,
+    RelayRecord,
+    read_ended,
+    read_relay_records,
+)
+from jupyter_aliquot.provisioner.terminations import UNREACHABLE, ProcessEnd
 
 from .base import KernelProcess, Launch, exit_status
 from .process import check_program, is_running, signal_group, wait_for_exit

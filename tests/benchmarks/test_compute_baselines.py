@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from jupyter_aliquot.gpu_hook.agent.compute.no_control import NoControl
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (MEASURED, MILLISECOND, SECOND, DeviceLook, ProcessLook,)
-from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, Gate, Pace
 from compute.baselines.hami import HamiLike, Part, refill
 from compute.baselines.quanta import Quanta, nvshare
 from compute.baselines.tgs import Limit, Phase, Statics, Tgs, window_rate
+
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
+    MEASURED,
+    MILLISECOND,
+    SECOND,
+    DeviceLook,
+    ProcessLook,
+)
+from jupyter_aliquot.gpu_hook.agent.compute.no_control import NoControl
+from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, Gate, Pace
 
 
 def a_limit(rate: float = 100_000.0, statics: Statics | None = None) -> Limit:

@@ -10,8 +10,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from jupyter_aliquot.gpu_hook.agent.compute.policy.controller import MeasuredController
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import DeviceLook, Verdict
 from compute.dynamics import convergence, recovery
 from compute.fairness import beside_busy, capped_alone, jain
 from compute.opportunistic import OPPORTUNISTIC
@@ -19,6 +17,9 @@ from compute.pairs import measure, percentile
 from compute.plant import OnlyMeasured, Outcome, Plant, Process
 from compute.production import PRODUCTION
 from compute.programs import SECOND
+
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import DeviceLook, Verdict
+from jupyter_aliquot.gpu_hook.agent.compute.policy.controller import MeasuredController
 
 HOG = Process(OPPORTUNISTIC["gpt2"], hundredths=25)
 WITH_PAUSES = Process(PRODUCTION["resnet50.idle"], is_production=True, hundredths=75)

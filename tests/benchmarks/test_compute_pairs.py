@@ -8,7 +8,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import Interval
 from compute import tables
 from compute.clairvoyant import most_harvest
 from compute.controllers import OURS, TGS
@@ -18,6 +17,8 @@ from compute.plant import Step
 from compute.production import PRODUCTION
 from compute.programs import MILLISECOND, SECOND, Workload, graph, launches
 from compute.rows import of_pair
+
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import Interval
 
 PAUSES = [Interval(20 * MILLISECOND * number, 20 * MILLISECOND * number + 10 * MILLISECOND) for number in range(100)]
 STEP = 20 * MILLISECOND

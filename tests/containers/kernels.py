@@ -15,14 +15,15 @@ from pathlib import Path
 from queue import Empty
 from typing import TYPE_CHECKING, Any
 
+from jupyter_client.blocking.client import BlockingKernelClient
+
 from jupyter_aliquot.provisioner.containers.plan import ContainerPlan, Mount
-from jupyter_aliquot.provisioner.terminations import ProcessEnd
+from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
+from jupyter_aliquot.provisioner.engine.settings import ContainerSettings
 from jupyter_aliquot.provisioner.launch_spec import LaunchSpec
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
 from jupyter_aliquot.provisioner.runtime.base import KernelProcess, Launch
-from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
-from jupyter_aliquot.provisioner.engine.settings import ContainerSettings
-from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_aliquot.provisioner.terminations import ProcessEnd
 
 if TYPE_CHECKING:
     from tests.containers.container_engines import HOST_FOLDERS, Engine

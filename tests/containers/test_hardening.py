@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, Mount
 from jupyter_aliquot.provisioner.errors import LaunchError
 from jupyter_aliquot.provisioner.resources import Bytes

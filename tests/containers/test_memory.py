@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING
 
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits
-from jupyter_aliquot.provisioner.terminations import EndingCode, read_ending
 from jupyter_aliquot.provisioner.resources import Bytes
+from jupyter_aliquot.provisioner.terminations import EndingCode, read_ending
 
 if TYPE_CHECKING:
     from tests.containers.kernels import ContainerKernels, StartedKernel, a_plan

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from jupyter_aliquot.provisioner.engine.relay_host import RELAY_HOST_LABEL, relay_host_name
 
 if TYPE_CHECKING:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from traitlets.config import Config
+
 from jupyter_aliquot.gateway.auth.identity import User
 from jupyter_aliquot.gateway.folders.registry import Folders, working_folder
 from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders
 from jupyter_aliquot.provisioner.errors import FolderError
-from traitlets.config import Config
 
 if TYPE_CHECKING:
     from tests.containers.kernels import ContainerKernels, a_plan

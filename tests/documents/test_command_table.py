@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.agent.settings import add_arguments
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -13,16 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider
-from jupyter_aliquot.gateway.containers.images import ImageCatalogue
-from jupyter_aliquot.gateway.config import Aliquot
-from jupyter_aliquot.gateway.culling.config import Culling
-from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders
 from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.serverapp import ServerApp
 from traitlets import TraitError
 from traitlets.config import Application, Config, Configurable
 from traitlets.utils.importstring import import_item
+
+from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider
+from jupyter_aliquot.gateway.config import Aliquot
+from jupyter_aliquot.gateway.containers.images import ImageCatalogue
+from jupyter_aliquot.gateway.culling.config import Culling
+from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders
 
 sys.path.insert(0, str(Path(__file__).parent))
 if TYPE_CHECKING:

@@ -124,8 +124,8 @@ class Node:
     """A node agent in a folder of its own."""
 
     def __init__(self, kind: str, folder: Path) -> None:
-        from jupyter_aliquot.gpu_hook.client import client
         from jupyter_aliquot.gpu_hook import paths
+        from jupyter_aliquot.gpu_hook.client import client
 
         self.kind, self.folder = kind, folder
         self.driver = paths.choose_driver(kind)

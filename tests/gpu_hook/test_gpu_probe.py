@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook import paths
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,8 +6,16 @@ import os
 from pathlib import Path
 
 import pytest
+
 from jupyter_aliquot.gpu_hook import paths
-from jupyter_aliquot.gpu_hook.paths import (PathError, RuntimeDir, find_runtime_dir, prepare_runtime_dir, private_opener, softgpu_state_path,)
+from jupyter_aliquot.gpu_hook.paths import (
+    PathError,
+    RuntimeDir,
+    find_runtime_dir,
+    prepare_runtime_dir,
+    private_opener,
+    softgpu_state_path,
+)
 
 
 class TestRuntimeDir:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from jupyter_aliquot.gpu_hook.placement.placement import GRAIN_BYTES, WHOLE, DeviceState, Part, Refusal, place
 from hypothesis import given, strategies as st
+
+from jupyter_aliquot.gpu_hook.placement.placement import GRAIN_BYTES, WHOLE, DeviceState, Part, Refusal, place
 
 GIB = 1 << 30
 

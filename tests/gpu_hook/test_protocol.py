@@ -9,10 +9,26 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import given, strategies as st
+
 from jupyter_aliquot.gpu_hook.placement import placement
 from jupyter_aliquot.gpu_hook.protocol import codec as protocol
-from jupyter_aliquot.gpu_hook.protocol.codec import (AgentPage, Board, BoardNotice, Credit, Hello, HelloDevice, HookPage, MessageType, Moved, MovedDevice, Role, Segment, Swap, Wake,)
-from hypothesis import given, strategies as st
+from jupyter_aliquot.gpu_hook.protocol.codec import (
+    AgentPage,
+    Board,
+    BoardNotice,
+    Credit,
+    Hello,
+    HelloDevice,
+    HookPage,
+    MessageType,
+    Moved,
+    MovedDevice,
+    Role,
+    Segment,
+    Swap,
+    Wake,
+)
 
 HEADER = Path(__file__).parents[2] / "gpu_hook" / "include" / "aliquot_protocol.h"
 PAGES = HEADER.with_name("aliquot_pages.h")

@@ -6,6 +6,7 @@ import asyncio
 from contextvars import ContextVar
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.waiting import end_task, outlasting, outlasting_task, until_first, within
 
 

@@ -7,9 +7,10 @@ import re
 import sys
 from pathlib import Path
 
-import jupyter_aliquot.gateway
 import pytest
 import yaml
+
+import jupyter_aliquot.gateway
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 pytest.importorskip("jupyterhub", reason="jupyterhub is not installed")
+from jupyterhub.spawner import Spawner
+from tornado.web import HTTPError
+from traitlets.config import Config
+
 from jupyter_aliquot.gateway.hub import configure
 from jupyter_aliquot.gateway.hub.options_form import CUSTOM_PATTERN, read_form, size_form
 from jupyter_aliquot.gateway.hub.settings import HubSettings
 from jupyter_aliquot.gateway.hub.size_choice import SizeChoice, SizeChoiceError
-from jupyterhub.spawner import Spawner
-from tornado.web import HTTPError
-from traitlets.config import Config
 
 CAPS = HubSettings(user_limits={"alice": 0.5, "carol": 0}, team_limits={"speech": 0.25})
 

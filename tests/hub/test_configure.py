@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 pytest.importorskip("jupyterhub", reason="jupyterhub is not installed")
-from jupyter_aliquot.gateway.hub import HubConfigError, HubSettings
-from jupyter_aliquot.gateway.hub import configure
-from jupyter_aliquot.gateway.hub.scopes import ADMIN_SCOPE
 from guide_blocks import HUB_GUIDE, blocks_of
 from traitlets.config import Config
+
+from jupyter_aliquot.gateway.hub import HubConfigError, HubSettings, configure
+from jupyter_aliquot.gateway.hub.scopes import ADMIN_SCOPE
 
 KUBE = {"url": "http://aliquot-gateway:8890", "api_token": "t"}
 ACCESS = "access:services!service=aliquot"

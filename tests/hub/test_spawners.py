@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 pytest.importorskip("jupyterhub", reason="jupyterhub is not installed")
-from jupyter_aliquot.gateway.hub import HubConfigError
-from jupyter_aliquot.gateway.hub import configure
 from guide_blocks import HUB_GUIDE, blocks_of
 from jupyterhub.utils import maybe_future
 from tornado.web import HTTPError
 from traitlets.config import Config
+
+from jupyter_aliquot.gateway.hub import HubConfigError, configure
 
 REACHED = {"url": "http://0.0.0.0:8890", "connect_url": "http://hub:8890"}
 

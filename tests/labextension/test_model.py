@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from jupyter_aliquot.gateway.sizes.grammar import PATTERN
 
 _REPOSITORY = Path(__file__).resolve().parents[2]

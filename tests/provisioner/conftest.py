@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jupyter_client.kernelspec import KernelSpecManager
+
 from jupyter_aliquot.gpu_hook.client.client import AgentUnreachable, query
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.relay.client.control import read_relay_records, stop_relay
-from jupyter_client.kernelspec import KernelSpecManager
 
 AGENT = Path(__file__).parent / "agent_with_stub_devices.py"
 

@@ -12,9 +12,10 @@ import sys
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
+
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 
 # What a gateway does, in short. It says where the kernel is, and waits to be killed.
 _GATEWAY = """

@@ -10,8 +10,25 @@ import sys
 from dataclasses import replace
 
 import pytest
-from jupyter_aliquot.provisioner.terminations import (Asked, Ending, EndingCode, ProcessEnd, asked_by_rule, asked_by_stop, asked_by_user, container_end, ending_record, failed_start, node_lost, read_ending, read_ending_record, relay_end, status_end,)
 from hypothesis import given, strategies as st
+
+from jupyter_aliquot.provisioner.terminations import (
+    Asked,
+    Ending,
+    EndingCode,
+    ProcessEnd,
+    asked_by_rule,
+    asked_by_stop,
+    asked_by_user,
+    container_end,
+    ending_record,
+    failed_start,
+    node_lost,
+    read_ending,
+    read_ending_record,
+    relay_end,
+    status_end,
+)
 
 NOW = 1_700_000_000.0
 GIB = 1 << 30

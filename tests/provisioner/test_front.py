@@ -6,9 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_aliquot.provisioner.relay.client.connection_info import (curve_keys, keep_links, lead_clients, reason_against,)
-from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord, RelayRequest, connection_info
 from jupyter_client.manager import KernelManager
+
+from jupyter_aliquot.provisioner.relay.client.connection_info import (
+    curve_keys,
+    keep_links,
+    lead_clients,
+    reason_against,
+)
+from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord, RelayRequest, connection_info
 
 
 @pytest.fixture

@@ -4,9 +4,17 @@ import json
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.provisioner import errors
+from jupyter_aliquot.provisioner.grants.codec import (
+    grant_record,
+    parse_request,
+    read_grant,
+    read_request,
+    request_record,
+    stanza_request,
+)
 from jupyter_aliquot.provisioner.grants.gateway_client import error_record, read_error
-from jupyter_aliquot.provisioner.grants.codec import (grant_record, parse_request, read_grant, read_request, request_record, stanza_request,)
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request, WorkloadClass
 
 LOW = Request(GpuShare(250), Bytes(8 << 30), WorkloadClass.OPPORTUNISTIC)

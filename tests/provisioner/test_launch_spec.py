@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.provisioner.launch_spec import LaunchSettings, LaunchSpec, launch_spec
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
 

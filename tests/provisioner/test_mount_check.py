@@ -6,10 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+
 from jupyter_aliquot.provisioner.containers import mount_check
+from jupyter_aliquot.provisioner.containers.mount_check import ContainerNotVisible, check_mounts
 from jupyter_aliquot.provisioner.containers.plan import FolderIdentity, Mount
 from jupyter_aliquot.provisioner.errors import FolderError
-from jupyter_aliquot.provisioner.containers.mount_check import ContainerNotVisible, check_mounts
 
 
 def mount_of(path: Path, target: Path) -> Mount:

@@ -9,11 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from jupyter_aliquot.provisioner.terminations import ProcessEnd
+
 from jupyter_aliquot.provisioner.errors import LaunchError
 from jupyter_aliquot.provisioner.launch_spec import KERNEL_ID_VARIABLE, LaunchSpec
 from jupyter_aliquot.provisioner.runtime.base import Launch, exit_status
 from jupyter_aliquot.provisioner.runtime.process import ProcessRuntime, is_running
+from jupyter_aliquot.provisioner.terminations import ProcessEnd
 
 
 def a_spec(*argv: str, **rest: Any) -> LaunchSpec:

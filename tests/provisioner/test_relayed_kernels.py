@@ -17,13 +17,14 @@ from typing import Any
 
 import pytest
 import zmq
-from jupyter_aliquot.gpu_hook.paths import RuntimeDir
-from jupyter_aliquot.provisioner.terminations import ProcessEnd
-from jupyter_aliquot.provisioner.errors import LaunchError
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 from traitlets.config import Config
 from zmq.utils.monitor import recv_monitor_message
+
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.errors import LaunchError
+from jupyter_aliquot.provisioner.terminations import ProcessEnd
 
 Start = Callable[..., KernelManager]
 

@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from jupyter_client.manager import KernelManager
+
 from jupyter_aliquot.provisioner.errors import RequestError
 from jupyter_aliquot.provisioner.grants.codec import grant_record
 from jupyter_aliquot.provisioner.relay.client.control import read_relay_record
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Quota
-from jupyter_client.manager import KernelManager
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.provisioner.errors import LaunchError
 from jupyter_aliquot.provisioner.runtime.stdio import Streams
 

@@ -13,13 +13,14 @@ from typing import Any
 
 import nbformat
 import pytest
-from jupyter_aliquot.gpu_hook.client.client import AgentClient, KernelGrant
-from jupyter_aliquot.provisioner import errors
-from jupyter_aliquot.provisioner.grants.acquire import user_name
 from jupyter_client.manager import AsyncKernelManager, KernelManager
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from nbclient import NotebookClient
 from traitlets.config import Config
+
+from jupyter_aliquot.gpu_hook.client.client import AgentClient, KernelGrant
+from jupyter_aliquot.provisioner import errors
+from jupyter_aliquot.provisioner.grants.acquire import user_name
 
 
 def a_manager(kernelspecs: Any, name: str, **provisioner: Any) -> AsyncKernelManager:

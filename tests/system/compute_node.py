@@ -11,11 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gpu_load import GpuLoad, Load, compile_load
+
 from jupyter_aliquot.gpu_hook.agent.base.processes import start_time_ticks
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, softgpu_driver, softgpu_state_path
-from gpu_load import GpuLoad, Load, compile_load
 
 GIB = 1 << 30
 AGENT = ("-m", "jupyter_aliquot.gpu_hook.agent")

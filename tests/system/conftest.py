@@ -21,11 +21,12 @@ from typing import Any
 
 import pytest
 import websocket
+from ports import free_port
+from quick_start import python_m
+
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
-from ports import free_port
-from quick_start import python_m
 
 sys.path.insert(0, str(Path(__file__).parent))  # for what several files of this folder share
 TOKEN = "system-test-token"
@@ -191,7 +192,15 @@ def an_environment(a_folder: Path) -> dict[str, str]:
 @pytest.fixture
 def an_agent(a_folder: Path, an_environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """A node agent with one software GPU of 4 GiB."""
-    command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "4GiB"]
+    command = [
+        sys.executable,
+        "-m",
+        "jupyter_aliquot.gpu_hook.agent",
+        "--driver",
+        "softgpu",
+        "--softgpu-memory",
+        "4GiB",
+    ]
     with (a_folder / "agent.log").open("w") as log:
         process = subprocess.Popen(command, env=an_environment, stdout=log, stderr=log)
     wait_until(lambda: answers(a_folder / "run") or process.poll() is not None)

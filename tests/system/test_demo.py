@@ -15,9 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gateway.cli.commands.demo import find_notebook
 
-COMMAND = [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", "demo", "--driver", "softgpu", "--softgpu-memory", "1GiB"]
+COMMAND = [
+    sys.executable,
+    "-m",
+    "jupyter_aliquot.gateway.cli.app",
+    "demo",
+    "--driver",
+    "softgpu",
+    "--softgpu-memory",
+    "1GiB",
+]
 SECONDS = 200
 _OWN_FOLDER = re.compile(rb"/tmp/aliquot-own-\w+")
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.paths import native_dir
 
 MIB = 1 << 20

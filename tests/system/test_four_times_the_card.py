@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
 
@@ -77,7 +78,15 @@ def cells(seed: int) -> list[str]:
 @pytest.fixture
 def an_agent(a_folder: Path, an_environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """One with a software GPU of 128 MiB, of which it reserves four times as much."""
-    command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "128MiB"]
+    command = [
+        sys.executable,
+        "-m",
+        "jupyter_aliquot.gpu_hook.agent",
+        "--driver",
+        "softgpu",
+        "--softgpu-memory",
+        "128MiB",
+    ]
     command += ["--oversubscribe", "4", "--swap-memory", "2GiB", "--lease-hold", "0.2", "--lease-quantum", "0.5"]
     with (a_folder / "agent.log").open("w") as log:
         process = subprocess.Popen(command, env=an_environment, stdout=log, stderr=log)

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import KernelManager
+
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
 from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
-from jupyter_client.blocking.client import BlockingKernelClient
-from jupyter_client.kernelspec import KernelSpecManager
-from jupyter_client.manager import KernelManager
 
 SECONDS = 90.0
 MIB = 1 << 20
@@ -46,7 +47,15 @@ class Node:
         self._clients: list[BlockingKernelClient] = []
 
     def start(self, *options: str) -> None:
-        command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "1GiB"]
+        command = [
+            sys.executable,
+            "-m",
+            "jupyter_aliquot.gpu_hook.agent",
+            "--driver",
+            "softgpu",
+            "--softgpu-memory",
+            "1GiB",
+        ]
         with (self._folder / "agent.log").open("w") as log:
             self._agent = subprocess.Popen([*command, *options], env=self._environment, stdout=log, stderr=log)
         self.until(self._answers)

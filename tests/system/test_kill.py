@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.paths import softgpu_driver
 
 SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))

@@ -21,13 +21,14 @@ import requests
 import schemathesis
 import schemathesis.checks as checks
 import yaml
-from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
-from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
-from jupyter_aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
 from compute_node import until
 from hypothesis import HealthCheck, Phase, given, settings, strategies as some
 from ports import free_port
 from schemathesis import Case, GenerationMode
+
+from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
+from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
 
 API = Path(__file__).parents[2] / "gateway" / "api.yaml"
 DOCUMENT = yaml.safe_load(API.read_text())

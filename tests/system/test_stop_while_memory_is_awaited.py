@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
@@ -48,7 +49,15 @@ NOT_HEARD = (
 def an_agent(a_folder: Path, an_environment: dict[str, str], eventually: Callable[..., Any]) -> Iterator[object]:
     """A node agent whose one GPU of 1 GiB is promised twice, and leaves its holder only when that is idle."""
     options = ["--oversubscribe", "2", "--lease-hold", "0", "--lease-quantum", "3600"]
-    command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "1GiB"]
+    command = [
+        sys.executable,
+        "-m",
+        "jupyter_aliquot.gpu_hook.agent",
+        "--driver",
+        "softgpu",
+        "--softgpu-memory",
+        "1GiB",
+    ]
     with (a_folder / "agent.log").open("w") as log:
         process = subprocess.Popen([*command, *options], env=an_environment, stdout=log, stderr=log)
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
 from jupyter_aliquot.gpu_hook.client.client import query
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, softgpu_driver, softgpu_state_path
@@ -142,7 +143,15 @@ def make_kernel(torch_python: str, stand_in: Path) -> Iterator[Callable[..., Ker
     """Kernels of one node: two software GPUs of 1 GiB."""
     softgpu_driver()
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
-    command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "1GiB"]
+    command = [
+        sys.executable,
+        "-m",
+        "jupyter_aliquot.gpu_hook.agent",
+        "--driver",
+        "softgpu",
+        "--softgpu-memory",
+        "1GiB",
+    ]
     command += [
         "--softgpu-devices",
         "2",

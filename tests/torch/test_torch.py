@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.provisioner.relay.agent import ipykernel_trim as kernel_side
 
 MIB = 1 << 20

@@ -16,6 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 
 UPSTREAM = Path(__file__).resolve().parents[2] / "build" / "upstream"

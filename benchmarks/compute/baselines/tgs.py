@@ -12,7 +12,15 @@ import itertools
 from dataclasses import dataclass
 from enum import Enum
 
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (MEASURED, MILLISECOND, SECOND, DeviceLook, Order, ProcessLook, Verdict,)
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
+    MEASURED,
+    MILLISECOND,
+    SECOND,
+    DeviceLook,
+    Order,
+    ProcessLook,
+    Verdict,
+)
 from jupyter_aliquot.gpu_hook.protocol.codec import Gate, Pace
 
 SAMPLE = 5 * SECOND

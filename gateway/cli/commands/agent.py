@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Generator
 
-from .base import PassThroughCommand
 from jupyter_aliquot.gpu_hook.agent.settings import add_arguments, read_arguments
+
+from .base import PassThroughCommand
 
 
 class AgentCommand(PassThroughCommand):

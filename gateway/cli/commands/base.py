@@ -12,9 +12,10 @@ import textwrap
 from collections.abc import Generator, Iterator
 from typing import Any
 
-from jupyter_aliquot.provisioner.errors import AliquotError
 from traitlets import Bool, Float, Integer, TraitType, Unicode
 from traitlets.config import Application
+
+from jupyter_aliquot.provisioner.errors import AliquotError
 
 # In the help of each command that asks a gateway.
 WHICH_GATEWAY = """

@@ -11,13 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .base import Command, CommandError
-from jupyter_aliquot.provisioner.resources import Bytes
 from traitlets import Unicode, validate
 
+from jupyter_aliquot.provisioner.resources import Bytes
+
+from .base import Command, CommandError
+
 if TYPE_CHECKING:
-    from jupyter_aliquot.gateway.demo.runner import Result
     from rich.console import Console
+
+    from jupyter_aliquot.gateway.demo.runner import Result
 
 _NEEDED = {"nbclient": "nbclient", "cuda.bindings": "cuda-bindings", "cuda.core": "cuda-core", "ipykernel": "ipykernel"}
 _SMALLEST_BYTES = 64 << 20
@@ -71,8 +74,8 @@ class DemoCommand(Command):
         screen.print(f"all {len(result.claims)} claims hold, in {result.seconds:.0f} s")
 
     async def _run(self, notebook: Path, screen: Console) -> Result:
-        from jupyter_aliquot.gateway.demo.runner import hold_demo, provide_kernelspecs
         from jupyter_aliquot.gateway.demo.oversubscription import AGENT_OPTIONS
+        from jupyter_aliquot.gateway.demo.runner import hold_demo, provide_kernelspecs
         from jupyter_aliquot.gateway.demo.view import DemoView
         from jupyter_aliquot.gateway.serverapp.ephemeral_stack import Ring, RingSettings
 

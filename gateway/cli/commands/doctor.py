@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
-from .base import JSON_FLAG, Command
+from rich.text import Text
+
 from jupyter_aliquot.gateway.doctor.runner import FAIL, OK, WARN, Finding, all_checks, all_well, examine, report
 from jupyter_aliquot.gateway.terminal.tables import console
-from rich.text import Text
+
+from .base import JSON_FLAG, Command
 
 _MARKS = {OK: ("✓", "green"), WARN: ("!", "yellow"), FAIL: ("✗", "red")}
 

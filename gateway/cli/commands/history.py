@@ -6,12 +6,14 @@ import json
 from typing import Any
 from urllib.parse import urlencode
 
-from .base import JSON_FLAG, WHICH_GATEWAY, Command, CommandError, UsageError
+from traitlets import Bool, Unicode
+
 from jupyter_aliquot.gateway.history.buckets import RANGES
 from jupyter_aliquot.gateway.terminal.history_table import history_table
 from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, Gateways, NoGatewayHere
 from jupyter_aliquot.gateway.terminal.tables import console
-from traitlets import Bool, Unicode
+
+from .base import JSON_FLAG, WHICH_GATEWAY, Command, CommandError, UsageError
 
 
 class HistoryCommand(Command):

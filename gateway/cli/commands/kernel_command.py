@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .base import JSON_FLAG, Command, UsageError
-from jupyter_aliquot.gateway.terminal.rest_client import Gateways
-from jupyter_aliquot.gateway.terminal.kernel_client import RunningKernel
-from jupyter_aliquot.gateway.terminal.tables import printable
 from traitlets import Unicode
+
+from jupyter_aliquot.gateway.terminal.kernel_client import RunningKernel
+from jupyter_aliquot.gateway.terminal.rest_client import Gateways
+from jupyter_aliquot.gateway.terminal.tables import printable
+
+from .base import JSON_FLAG, Command, UsageError
 
 _LOOK_SECONDS = 0.2
 

@@ -7,8 +7,9 @@ import os
 import sys
 from collections.abc import Generator
 
-from .base import PassThroughCommand
 from jupyter_aliquot.provisioner.relay.host.settings import add_arguments, read_arguments
+
+from .base import PassThroughCommand
 
 
 class RelayCommand(PassThroughCommand):

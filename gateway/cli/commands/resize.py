@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from .base import WHICH_GATEWAY, UsageError
-from .kernel_command import KernelCommand, title
+from traitlets import Bool, Unicode
+
 from jupyter_aliquot.gateway.terminal.tables import size_text
 from jupyter_aliquot.provisioner.resources import Bytes, WorkloadClass
-from traitlets import Bool, Unicode
+
+from .base import WHICH_GATEWAY, UsageError
+from .kernel_command import KernelCommand, title
 
 _SHARE = "share"
 _CLASSES = tuple(one.value for one in WorkloadClass)

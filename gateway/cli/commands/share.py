@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from traitlets import Bool, Unicode
+
+from jupyter_aliquot.gateway.terminal.tables import printable
+
 from .base import WHICH_GATEWAY, UsageError
 from .kernel_command import KernelCommand
-from jupyter_aliquot.gateway.terminal.tables import printable
-from traitlets import Bool, Unicode
 
 
 class ShareCommand(KernelCommand):

@@ -6,17 +6,19 @@ import json
 from pathlib import Path
 from typing import Any
 
-from jupyter_aliquot.gateway.containers.images import ImageCatalogue
-from .base import JSON_FLAG, Command, CommandError, UsageError
+from jupyter_core.application import JupyterApp
+from traitlets import Bool, Unicode
+
 from jupyter_aliquot.gateway.config import Aliquot
+from jupyter_aliquot.gateway.containers.images import ImageCatalogue
 from jupyter_aliquot.gateway.kernelspecs.installed import install_named, install_sizes, sys_prefix_folder, user_folder
 from jupyter_aliquot.gateway.kernelspecs.manager import OfferedSize, SizedKernelSpecManager
 from jupyter_aliquot.gateway.terminal.tables import console, plain_table
-from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus, UnreadableReportError
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query, read_status
+from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus, UnreadableReportError
 from jupyter_aliquot.provisioner.resources import Bytes, Request
-from jupyter_core.application import JupyterApp
-from traitlets import Bool, Unicode
+
+from .base import JSON_FLAG, Command, CommandError, UsageError
 
 _ANSWER_SECONDS = 3.0
 

@@ -5,15 +5,24 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .base import JSON_FLAG, Command, CommandError, UsageError
-from .top import show_live
-from jupyter_aliquot.gateway.terminal.kernel_rows import (doubt_lines, doubtful_kernels, ended_kernels, ended_rows, queue_rows, waiting_kernels,)
-from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, Gateways, NoGatewayHere
-from jupyter_aliquot.gateway.terminal.tables import console, ended_table, status_view
-from jupyter_aliquot.gpu_hook.client.reports import UnreadableReportError
-from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query, read_status
 from rich.text import Text
 from traitlets import Bool, Float, Unicode
+
+from jupyter_aliquot.gateway.terminal.kernel_rows import (
+    doubt_lines,
+    doubtful_kernels,
+    ended_kernels,
+    ended_rows,
+    queue_rows,
+    waiting_kernels,
+)
+from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, Gateways, NoGatewayHere
+from jupyter_aliquot.gateway.terminal.tables import console, ended_table, status_view
+from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query, read_status
+from jupyter_aliquot.gpu_hook.client.reports import UnreadableReportError
+
+from .base import JSON_FLAG, Command, CommandError, UsageError
+from .top import show_live
 
 _ANSWER_SECONDS = 3.0
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from .base import WHICH_GATEWAY, CommandError, UsageError
-from .kernel_command import KernelCommand, look_until, title
+from traitlets import Float
+
 from jupyter_aliquot.gateway.terminal.kernel_client import RunningKernel
 from jupyter_aliquot.provisioner.resources import Bytes
-from traitlets import Float
+
+from .base import WHICH_GATEWAY, CommandError, UsageError
+from .kernel_command import KernelCommand, look_until, title
 
 _MOST_SECONDS = 86400.0
 _OUT = ("swapped", "checkpointed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jupyter_aliquot.gpu_hook.agent.pages.hook_page import HookSide
+
 from .idleness import Telemetry
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
+
 from .base import KernelCompute, Setting
 from .choice import ActuatorReport, ChosenActuators
-from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
 
 
 def nobody(reservation: Reservation) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from jupyter_aliquot.gpu_hook.agent.compute.policy.controller import MeasuredController
-from .no_control import NoControl
-from jupyter_aliquot.gpu_hook.agent.compute.policy.policy import Policy
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import Controller
+from jupyter_aliquot.gpu_hook.agent.compute.policy.controller import MeasuredController
+from jupyter_aliquot.gpu_hook.agent.compute.policy.policy import Policy
+
+from .no_control import NoControl
 
 
 class Wishes(Protocol):

@@ -9,13 +9,22 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.reading import NO_BOARD
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
+    MILLISECOND,
+    OPEN,
+    SECOND,
+    Controller,
+    DeviceLook,
+    KernelShare,
+    ProcessLook,
+    Verdict,
+)
 from jupyter_aliquot.gpu_hook.agent.pages.activity_page import BoardWords
 
 from .eviction import Production
 from .facts import Member, Owner, kernels_of
 from .orders import PAUSES_ONLY, WAITING, fallback, first_order
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.reading import NO_BOARD
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (MILLISECOND, OPEN, SECOND, Controller, DeviceLook, KernelShare, ProcessLook, Verdict,)
 
 log = logging.getLogger(__name__)
 

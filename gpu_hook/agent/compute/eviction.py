@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .facts import Leases
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import SECOND
+
+from .facts import Leases
 
 log = logging.getLogger(__name__)
 

@@ -14,20 +14,20 @@ from dataclasses import replace
 from typing import Any
 
 from jupyter_aliquot.gpu_hook.agent.actuators.actuation import Actuation
-from jupyter_aliquot.gpu_hook.agent.pages.activity_page import BoardPage
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.boards import CROWD, BoardPlace, CrowdBoard, first_places
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.reading import Reader, Who
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, Controller, Order
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
+from jupyter_aliquot.gpu_hook.agent.pages.activity_page import BoardPage
 from jupyter_aliquot.gpu_hook.protocol.codec import MAX_NEIGHBOURS, NO_LIMIT, Pace, Role
 
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.boards import CROWD, BoardPlace, CrowdBoard, first_places
 from .controllers import CONTROLLERS
 from .desk import DeviceDesk
 from .eviction import Evictions
 from .facts import Leases, Member, Owner, ProcessRecord, Session
 from .orders import combine
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.reading import Reader, Who
 from .settings import ComputeSettings
 from .status import describe_control, describe_share
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, Controller, Order
 
 log = logging.getLogger(__name__)
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from jupyter_aliquot.gpu_hook.protocol.codec import Gate, Pace
-
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MEASURED, MILLISECOND, OPEN, Order
+from jupyter_aliquot.gpu_hook.protocol.codec import Gate, Pace
 
 PAUSES_ONLY = Order(gate=Gate.PACED, pace=Pace.TIME, allowed_beside=0, in_flight_cap=1)
 # Between its welcome and the boards that follow it a process knows of no neighbour: what it may do then is bounded.

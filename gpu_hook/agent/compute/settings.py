@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-from .controllers import CONTROLLERS
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND
+
+from .controllers import CONTROLLERS
 
 CAPS = ("none", "opportunistic", "all")
 LEAST_PERIOD, MOST_PERIOD = 5, 1000  # milliseconds

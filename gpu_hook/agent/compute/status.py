@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND
 from jupyter_aliquot.gpu_hook.protocol.codec import Gate, Pace
 
 from .desk import DeviceDesk
 from .facts import Member
 from .settings import ComputeSettings
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND
 
 _AWAITED = "waits until production is back at the agent, which was restarted"
 _UNHOLDABLE = "swapped out while production works there: nothing less would hold it"

@@ -10,9 +10,10 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .devices import DeviceReading, call_in_thread
-from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
 from jupyter_aliquot.gpu_hook.agent.base.process_facts import Families
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
+
+from .devices import DeviceReading, call_in_thread
 
 log = logging.getLogger(__name__)
 

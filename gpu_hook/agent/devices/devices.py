@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, cast
 
-from jupyter_aliquot.gpu_hook.waiting import within
-
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
+from jupyter_aliquot.gpu_hook.waiting import within
 
 log = logging.getLogger(__name__)
 

@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import pynvml  # type: ignore[import-untyped, unused-ignore]
+
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
+from jupyter_aliquot.gpu_hook.agent.settings import SoftGpuSettings
 from jupyter_aliquot.gpu_hook.paths import Driver
 
 from .devices import DeviceReading, DriverError
-from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
-from jupyter_aliquot.gpu_hook.agent.settings import SoftGpuSettings
 
 log = logging.getLogger(__name__)
 

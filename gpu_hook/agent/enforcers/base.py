@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 from jupyter_aliquot.gpu_hook.placement.placement import Part
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 
 
 class EnforcerError(Exception):

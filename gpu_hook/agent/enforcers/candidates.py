@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from jupyter_aliquot.gpu_hook.paths import Driver
-
 from jupyter_aliquot.gpu_hook.agent.actuators.base import Actuator, ActuatorError
 from jupyter_aliquot.gpu_hook.agent.actuators.choice import ChosenActuators, choose_actuators
 from jupyter_aliquot.gpu_hook.agent.actuators.green_contexts import GreenContexts
@@ -17,13 +15,15 @@ from jupyter_aliquot.gpu_hook.agent.actuators.mps import Mps
 from jupyter_aliquot.gpu_hook.agent.actuators.pacing import Pacing
 from jupyter_aliquot.gpu_hook.agent.actuators.settings import ActuatorSettings
 from jupyter_aliquot.gpu_hook.agent.actuators.stream_priority import StreamPriority
+from jupyter_aliquot.gpu_hook.agent.settings import AgentSettings
+from jupyter_aliquot.gpu_hook.paths import Driver
+
 from .base import Enforcer
 from .cgroups import find_hierarchy
 from .choice import Choice, choose
 from .driver import DriverEnforcer
 from .hook import HookEnforcer
 from .mps import MpsEnforcer
-from jupyter_aliquot.gpu_hook.agent.settings import AgentSettings
 
 FindEnforcers = Callable[[Driver], Sequence[Enforcer]]
 

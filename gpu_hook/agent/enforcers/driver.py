@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pynvml  # type: ignore[import-untyped, unused-ignore]
-from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+
 from jupyter_aliquot.gpu_hook.placement.placement import Part
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 
 from .base import EnforcerError, KernelLimits
 from .cgroups import CgroupHierarchy

@@ -11,13 +11,13 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from jupyter_aliquot.gpu_hook.agent.devices.devices import call_in_thread
+from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
 from jupyter_aliquot.gpu_hook.protocol.codec import Enforcer as EnforcerWord
 from jupyter_aliquot.gpu_hook.waiting import within
 
-from jupyter_aliquot.gpu_hook.agent.devices.devices import call_in_thread
 from .base import EnforcerError, KernelLimits
 from .choice import Choice, EnforcerReport
-from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
 
 log = logging.getLogger(__name__)
 

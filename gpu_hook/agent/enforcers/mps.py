@@ -9,9 +9,15 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from jupyter_aliquot.gpu_hook.protocol import codec as protocol
-from jupyter_aliquot.gpu_hook.agent.devices.mps_daemon import (PERCENTAGE, PIPE_DIRECTORY, MpsDaemon, default_pipe_directory, environment_of,)
+from jupyter_aliquot.gpu_hook.agent.devices.mps_daemon import (
+    PERCENTAGE,
+    PIPE_DIRECTORY,
+    MpsDaemon,
+    default_pipe_directory,
+    environment_of,
+)
 from jupyter_aliquot.gpu_hook.placement.placement import Part
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 
 from .base import KernelLimits
 

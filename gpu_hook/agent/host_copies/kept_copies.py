@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from jupyter_aliquot.gpu_hook.agent.base.descriptors import OF_A_WATCH, Descriptors
 from jupyter_aliquot.gpu_hook.agent.base.processes import Process, WatchedProcesses
+
 from .segments import Segment, held_bytes
 
 _LOOK_SECONDS = 1.0  # between two looks at segments that outlive their use

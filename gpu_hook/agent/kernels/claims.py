@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from jupyter_aliquot.gpu_hook.protocol import codec as protocol
-from jupyter_aliquot.gpu_hook.protocol.codec import Hello, MalformedError, Role
-
 from jupyter_aliquot.gpu_hook.agent.base.descriptors import OF_A_WATCH, Descriptors
+from jupyter_aliquot.gpu_hook.agent.base.processes import Process, WatchedProcesses
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Entry, LentBefore, Reservation
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Account, Ledger, LedgerError
-from jupyter_aliquot.gpu_hook.agent.base.processes import Process, WatchedProcesses
 from jupyter_aliquot.gpu_hook.agent.sessions.session import HookSession
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.protocol.codec import Hello, MalformedError, Role
 
 _MOST_REMEMBERED = 256  # processes that left and live: as many as may be connected
 

@@ -12,20 +12,27 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
+from jupyter_aliquot.gpu_hook.agent.base.processes import read_boot_id
+from jupyter_aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
+from jupyter_aliquot.gpu_hook.agent.devices.audit import KernelProcesses
+from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import (
+    Entry,
+    JournalError,
+    Reservation,
+    Tally,
+    read_entry,
+    remove_folder,
+)
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger, LedgerError
+from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
+from jupyter_aliquot.gpu_hook.agent.settings import AgentSettings
+from jupyter_aliquot.gpu_hook.agent.swap.facts import swapped_by_device
+from jupyter_aliquot.gpu_hook.agent.swap.residency import SwapTools
 from jupyter_aliquot.gpu_hook.placement.placement import NEVER_FITS, Part, Refusal, over_limit, place, resize
 
-from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
-from jupyter_aliquot.gpu_hook.agent.devices.audit import KernelProcesses
-from jupyter_aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
-from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
-from jupyter_aliquot.gpu_hook.agent.ledger.journal import (Entry, JournalError, Reservation, Tally, read_entry, remove_folder,)
 from .kernel import Kernel
-from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
-from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger, LedgerError
-from jupyter_aliquot.gpu_hook.agent.base.processes import read_boot_id
-from jupyter_aliquot.gpu_hook.agent.swap.residency import SwapTools
-from jupyter_aliquot.gpu_hook.agent.swap.facts import swapped_by_device
-from jupyter_aliquot.gpu_hook.agent.settings import AgentSettings
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
 from jupyter_aliquot.gpu_hook.agent.base.processes import Process, start_time_ticks
+from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
 
 log = logging.getLogger(__name__)
 

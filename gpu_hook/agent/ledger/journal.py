@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jupyter_aliquot.gpu_hook.agent.base.processes import Process
 from jupyter_aliquot.gpu_hook.paths import KERNEL_ID
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 from jupyter_aliquot.gpu_hook.protocol.codec import MAX_AMOUNT, ResidencyMode
-
-from jupyter_aliquot.gpu_hook.agent.base.processes import Process
 
 _NAME = "grant.json"
 _VERSION = 1

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 from jupyter_aliquot.gpu_hook.placement.host_memory import HostRoom, host_room
 from jupyter_aliquot.gpu_hook.placement.overcommit import MOST_RATIO, Oversubscription, Reserved, device_state
 from jupyter_aliquot.gpu_hook.placement.placement import WHOLE, DeviceState, Part
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 
 from .contexts import ContextCosts
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jupyter_aliquot.gpu_hook.agent.base.coalesced import Coalesced
+
 from .journal import Entry, Tally, write_entry
 
 log = logging.getLogger(__name__)

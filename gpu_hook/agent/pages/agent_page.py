@@ -10,11 +10,11 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import OPEN, Order
 from jupyter_aliquot.gpu_hook.placement.placement import Part
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage
 
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import OPEN, Order
 from .shared_page import SharedPage, fence
 
 

@@ -11,14 +11,14 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 
+from jupyter_aliquot.gpu_hook.agent.activity.idleness import Moment, Patience
+from jupyter_aliquot.gpu_hook.agent.swap.facts import Move
 from jupyter_aliquot.gpu_hook.waiting import within
 
-from jupyter_aliquot.gpu_hook.agent.activity.idleness import Moment, Patience
-from .records import Leased, LeaseRecord, LeftFor, Movable, why_out
-from .views import NEVER, Decision, KernelView, Out, Policy, Reason, State, Wait
 from .leases import decide
-from jupyter_aliquot.gpu_hook.agent.swap.facts import Move
+from .records import Leased, LeaseRecord, LeftFor, Movable, why_out
 from .room import Room
+from .views import NEVER, Decision, KernelView, Out, Policy, Reason, State, Wait
 
 log = logging.getLogger(__name__)
 

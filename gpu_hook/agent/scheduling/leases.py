@@ -10,7 +10,19 @@ from collections.abc import Mapping, Sequence
 
 from .links import Links
 from .victims import Plan, Victims, is_guaranteed
-from .views import (NEVER as NEVER, Decision as Decision, DeviceView as DeviceView, Holding as Holding, KernelView as KernelView, Out as Out, Policy as Policy, Reason as Reason, State as State, Wait as Wait, Want as Want,)
+from .views import (
+    NEVER as NEVER,
+    Decision as Decision,
+    DeviceView as DeviceView,
+    Holding as Holding,
+    KernelView as KernelView,
+    Out as Out,
+    Policy as Policy,
+    Reason as Reason,
+    State as State,
+    Wait as Wait,
+    Want as Want,
+)
 
 NOTHING = Decision()
 _Need = list[tuple[str, int]]

@@ -10,12 +10,13 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
-from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
 from jupyter_aliquot.gpu_hook.agent.activity.idleness import Moment, Patience, Telemetry, judge
+from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
-from .views import NEVER, Holding, KernelView, Out, Policy, State, Want
 from jupyter_aliquot.gpu_hook.agent.swap.facts import Move, ResidencyFacts
 from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
+
+from .views import NEVER, Holding, KernelView, Out, Policy, State, Want
 
 HINT_SECONDS = 30.0
 _SAME_SECONDS = 0.1

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 
-from jupyter_aliquot.gpu_hook.agent.ledger.departures import Departures
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
+from jupyter_aliquot.gpu_hook.agent.ledger.departures import Departures
+
 from .views import DeviceView
 
 _LOOKS = 3  # a move that ends between a look and its booking spoils one of them, never two

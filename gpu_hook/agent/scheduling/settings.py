@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import RESIDENCY_MODES
 from jupyter_aliquot.gpu_hook.placement.overcommit import MOST_RATIO, Oversubscription
 
-from jupyter_aliquot.gpu_hook.agent.ledger.journal import RESIDENCY_MODES
 from .views import Policy
 
 

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
-from jupyter_aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
-
 from jupyter_aliquot.gpu_hook.agent.devices.cdi import hook_spec, replace_file, softgpu_spec, write_specs
 from jupyter_aliquot.gpu_hook.agent.devices.libraries import mounted_folders
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
+
 from .operations import Node
 
 log = logging.getLogger(__name__)

@@ -17,9 +17,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from jupyter_aliquot.gpu_hook.waiting import within
-
 from jupyter_aliquot.gpu_hook.agent.base.slices import Slices, encode_line
+from jupyter_aliquot.gpu_hook.waiting import within
 
 log = logging.getLogger(__name__)
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Refused
 from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
 from jupyter_aliquot.gpu_hook.agent.scheduling.records import HINT_SECONDS, LeaseRecord, read_moment
 from jupyter_aliquot.gpu_hook.agent.scheduling.views import Reason, Wait
-from .request_fields import read_kernel_id
-from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Refused
 from jupyter_aliquot.gpu_hook.agent.swap.facts import describe_residency
+
+from .request_fields import read_kernel_id
 
 _WORDS = {
     Reason.COMING: "its memory is being copied back",

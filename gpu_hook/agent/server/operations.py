@@ -13,17 +13,28 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
+from jupyter_aliquot.gpu_hook.agent.devices.libraries import Libraries
+from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
+from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Refused, Reservations
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
+from jupyter_aliquot.gpu_hook.agent.trimming.trimmer import Trims
 from jupyter_aliquot.gpu_hook.paths import Driver
 
-from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
-from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
-from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
 from .lease_operations import LeaseOperations
-from jupyter_aliquot.gpu_hook.agent.devices.libraries import Libraries
-from .request_fields import (is_int, read_attributes, read_class, read_int, read_kernel_id, read_placement, read_residency, read_seconds, read_size, read_text,)
-from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Refused, Reservations
+from .request_fields import (
+    is_int,
+    read_attributes,
+    read_class,
+    read_int,
+    read_kernel_id,
+    read_placement,
+    read_residency,
+    read_seconds,
+    read_size,
+    read_text,
+)
 from .status import describe_grant
-from jupyter_aliquot.gpu_hook.agent.trimming.trimmer import Trims
 
 log = logging.getLogger(__name__)
 

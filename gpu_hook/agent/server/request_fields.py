@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jupyter_aliquot.gpu_hook.paths import KERNEL_ID
-
-from jupyter_aliquot.gpu_hook.agent.ledger.journal import RESIDENCY_MODES
 from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Refused
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import RESIDENCY_MODES
+from jupyter_aliquot.gpu_hook.paths import KERNEL_ID
 
 _MAX_AMOUNT = (1 << 62) - 1
 _MAX_TEXT = 256

@@ -7,17 +7,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from jupyter_aliquot.gpu_hook.paths import Driver
-
-from jupyter_aliquot.gpu_hook.agent.devices.audit import Findings, Sighting
 from jupyter_aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
+from jupyter_aliquot.gpu_hook.agent.devices.audit import Findings, Sighting
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
-from jupyter_aliquot.gpu_hook.agent.enforcers.enforcement import Enforcement
-from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
-from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
-from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
 from jupyter_aliquot.gpu_hook.agent.devices.libraries import Libraries, audit_is_cheap
+from jupyter_aliquot.gpu_hook.agent.enforcers.enforcement import Enforcement
+from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
 from jupyter_aliquot.gpu_hook.agent.swap.facts import swapped_by_device
+from jupyter_aliquot.gpu_hook.paths import Driver
 
 
 def bytes_on_devices(kernel: Kernel) -> tuple[dict[str, int], dict[str, int]]:

@@ -10,22 +10,30 @@ from functools import partial
 from typing import Any
 
 from jupyter_aliquot.gpu_hook.agent.actuators.actuation import Actuation
-from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena
-from jupyter_aliquot.gpu_hook.agent.devices.audit import Auditor
+from jupyter_aliquot.gpu_hook.agent.base.slices import Slices
 from jupyter_aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
+from jupyter_aliquot.gpu_hook.agent.devices.audit import Auditor
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceMonitor
 from jupyter_aliquot.gpu_hook.agent.enforcers.enforcement import Enforcement
-from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
+from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena
 from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
-from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
-from .lease_operations import describe_lease
-from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
-from .operations import Node
 from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Reservations
-from jupyter_aliquot.gpu_hook.agent.base.slices import Slices
-from .status import (bytes_on_devices, describe_devices, describe_kernel, describe_lost, describe_oversubscription, describe_sighting,)
-from .status_changes import StatusChanges
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
+from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
 from jupyter_aliquot.gpu_hook.agent.trimming.trimmer import Trims
+
+from .lease_operations import describe_lease
+from .operations import Node
+from .status import (
+    bytes_on_devices,
+    describe_devices,
+    describe_kernel,
+    describe_lost,
+    describe_oversubscription,
+    describe_sighting,
+)
+from .status_changes import StatusChanges
 
 
 @dataclass(frozen=True)

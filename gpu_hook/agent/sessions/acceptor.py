@@ -8,13 +8,13 @@ import socket
 import time
 from pathlib import Path
 
+from jupyter_aliquot.gpu_hook.agent.base.descriptors import OF_A_SESSION, OF_A_VISITOR, Descriptors
+from jupyter_aliquot.gpu_hook.agent.base.token_bucket import TokenBucket
 from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 from jupyter_aliquot.gpu_hook.protocol.codec import RefusalReason
 
-from jupyter_aliquot.gpu_hook.agent.base.descriptors import OF_A_SESSION, OF_A_VISITOR, Descriptors
 from .listener import HookDoor, send_away
 from .session import HookSession, InvisiblePeerError, SessionOwner
-from jupyter_aliquot.gpu_hook.agent.base.token_bucket import TokenBucket
 
 log = logging.getLogger(__name__)
 

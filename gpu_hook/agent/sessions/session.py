@@ -13,15 +13,27 @@ import socket
 import struct
 from typing import Protocol
 
-from jupyter_aliquot.gpu_hook.protocol import codec as protocol
-from jupyter_aliquot.gpu_hook.protocol.codec import (Credit, Hello, MalformedError, Message, MessageType, Moved, RefusalReason, Residency, Role, Segment, SelfCheckResult, Wake,)
-
-from jupyter_aliquot.gpu_hook.agent.pages.activity_page import BoardPage
-from jupyter_aliquot.gpu_hook.agent.pages.hook_page import HookSide
-from jupyter_aliquot.gpu_hook.agent.ledger.ledger import LedgerError
-from jupyter_aliquot.gpu_hook.agent.pages.agent_page import AgentSide
 from jupyter_aliquot.gpu_hook.agent.base.processes import Process, ProcessWatch
 from jupyter_aliquot.gpu_hook.agent.base.token_bucket import TokenBucket
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import LedgerError
+from jupyter_aliquot.gpu_hook.agent.pages.activity_page import BoardPage
+from jupyter_aliquot.gpu_hook.agent.pages.agent_page import AgentSide
+from jupyter_aliquot.gpu_hook.agent.pages.hook_page import HookSide
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.protocol.codec import (
+    Credit,
+    Hello,
+    MalformedError,
+    Message,
+    MessageType,
+    Moved,
+    RefusalReason,
+    Residency,
+    Role,
+    Segment,
+    SelfCheckResult,
+    Wake,
+)
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
 
+from jupyter_aliquot.gpu_hook.agent.activity.idleness import Moment, Telemetry
 from jupyter_aliquot.gpu_hook.protocol.codec import ResidencyMode, Staying
 
-from jupyter_aliquot.gpu_hook.agent.activity.idleness import Moment, Telemetry
 from .table import LEASE_HELD, KernelState
 
 _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 2.0, 60.0

@@ -10,16 +10,16 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeGuard
 
+from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena, ArenaFullError, OwnerGoneError
+from jupyter_aliquot.gpu_hook.agent.host_copies.segments import Segment
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceAccount
 from jupyter_aliquot.gpu_hook.protocol.codec import MessageType, Moved, MoveOutcome, Residency, ResidencyMode
 
-from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena, ArenaFullError, OwnerGoneError
-from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceAccount
 from .facts import Move, MoveResult, Moving, slowest
 from .process import Absence, Answer, Patience, ProcessResidency, move_of
 from .progress import MoveProgress
-from .table import Event
-from jupyter_aliquot.gpu_hook.agent.host_copies.segments import Segment
 from .settings import SwapSettings
+from .table import Event
 
 _SLOWEST_BYTES_PER_SECOND = 128 << 20  # a spill file on a slow disk
 

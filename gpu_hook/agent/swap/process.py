@@ -11,12 +11,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from jupyter_aliquot.gpu_hook.protocol.codec import (MalformedError, MessageType, Moved, MoveOutcome, Residency, Segment as SegmentMessage, Staying, Swap,)
-
-from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceAccount
-from .facts import DeviceBytes, Move, MoveResult
 from jupyter_aliquot.gpu_hook.agent.host_copies.segments import Segment, open_for_process
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceAccount
 from jupyter_aliquot.gpu_hook.agent.sessions.session import HookSession
+from jupyter_aliquot.gpu_hook.protocol.codec import (
+    MalformedError,
+    MessageType,
+    Moved,
+    MoveOutcome,
+    Residency,
+    Segment as SegmentMessage,
+    Staying,
+    Swap,
+)
+
+from .facts import DeviceBytes, Move, MoveResult
 
 _NO_STAYING = Staying(0)
 

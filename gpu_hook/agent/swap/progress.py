@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceAccount
+
 from .facts import Moving
 from .process import ProcessResidency
 

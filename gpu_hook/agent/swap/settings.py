@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from jupyter_aliquot.gpu_hook.protocol.codec import ResidencyMode
-
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import ResidencyPlan
+from jupyter_aliquot.gpu_hook.protocol.codec import ResidencyMode
 
 PIECE_BYTES = 2 << 20  # the granularity of device memory, and of segments
 _LARGEST_COUNT = 64

@@ -10,14 +10,15 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
 from jupyter_aliquot.gpu_hook.agent.activity.idleness import Moment
+from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
+from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Refused
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
 from jupyter_aliquot.gpu_hook.agent.server.lease_operations import Operation, Send
 from jupyter_aliquot.gpu_hook.agent.server.request_fields import read_int, read_kernel_id
-from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Refused
-from jupyter_aliquot.gpu_hook.agent.swap.residency import KernelResidency
 from jupyter_aliquot.gpu_hook.agent.swap.facts import ResidencyFacts
+from jupyter_aliquot.gpu_hook.agent.swap.residency import KernelResidency
+
 from .policy import TrimPolicy, TrimView, is_trim_due, quiet_period
 
 log = logging.getLogger(__name__)

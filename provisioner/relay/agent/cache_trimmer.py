@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jupyter_aliquot.provisioner.relay.server.forwarder import Traffic
+from jupyter_aliquot.provisioner.relay.server.internal_requests import OwnRequests
+
 from .agent_notifier import AgentTeller
 from .ipykernel_trim import REQUEST
-from jupyter_aliquot.provisioner.relay.server.internal_requests import OwnRequests
-from jupyter_aliquot.provisioner.relay.server.forwarder import Traffic
 
 _SOURCE = (Path(__file__).parent / "kernel_side.py").read_text()
 _KEY = "aliquot"

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import zmq
-from jupyter_aliquot.provisioner.relay.wire.files import CLIENT_LINKS, RelayRecord, keep_links
 from jupyter_client._version import version_info
 from jupyter_client.connect import port_names
+
+from jupyter_aliquot.provisioner.relay.wire.files import CLIENT_LINKS, RelayRecord, keep_links
 
 # The first whose clients speak CurveZMQ over ipc.
 _CURVE_OVER_IPC = (8, 10)

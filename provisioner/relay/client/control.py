@@ -21,14 +21,33 @@ from typing import Any
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.gpu_hook.waiting import within
 from jupyter_aliquot.provisioner.errors import RelayError, RelayProtocolError, RelayRefusedError, RelayUnavailableError
+from jupyter_aliquot.provisioner.relay.wire.files import (
+    Ended,
+    KernelLaunch,
+    ProcessId,
+    RelayRecord,
+    RelayRequest,
+    UnreadableRecordError,
+    parse_ended,
+    parse_relay_record,
+    read_ended,
+    read_relay_record,
+    read_relay_records,
+)
+from jupyter_aliquot.provisioner.relay.wire.proc import is_process
+from jupyter_aliquot.provisioner.relay.wire.protocol import (
+    LONGEST_RECORD,
+    VERSIONS,
+    ProtocolError,
+    Record,
+    RecordReader,
+    encode_whole,
+)
+from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 from jupyter_aliquot.provisioner.runtime.base import KernelProcess
 
-from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 from .host_launcher import RelaySettings, ensure_relay_host
 from .link import Activity, Attached, Dropped, KernelState, LinkListener, LinkMessage, RelayLink, SentRequest, connect
-from jupyter_aliquot.provisioner.relay.wire.proc import is_process
-from jupyter_aliquot.provisioner.relay.wire.protocol import (LONGEST_RECORD, VERSIONS, ProtocolError, Record, RecordReader, encode_whole,)
-from jupyter_aliquot.provisioner.relay.wire.files import (Ended, KernelLaunch, ProcessId, RelayRecord, RelayRequest, UnreadableRecordError, parse_ended, parse_relay_record, read_ended, read_relay_record, read_relay_records,)
 
 __all__ = [
     "Activity",

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from jupyter_aliquot.gpu_hook.client.agent_process import answers, wait_aside
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, prepare_runtime_dir, private_opener
 from jupyter_aliquot.provisioner.errors import RelayUnavailableError
-
 from jupyter_aliquot.provisioner.relay.wire.proc import stat_fields
 
 _POLL_SECONDS = 0.02

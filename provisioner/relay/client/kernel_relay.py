@@ -14,14 +14,23 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_aliquot.gpu_hook.paths import KERNEL_ID, PathError, RuntimeDir, prepare_runtime_dir
-
 from jupyter_aliquot.provisioner.errors import LaunchError, RelayError, RelayUnavailableError
-from .connection_info import curve_keys, lead_clients, reason_against
 from jupyter_aliquot.provisioner.grants.codec import grant_record
-from .control import RelaySettings, ensure_relay_host, set_facts, start_relay, stop_relay
+from jupyter_aliquot.provisioner.relay.wire.files import (
+    UNREAD_BYTES,
+    UNSENT,
+    RelayRecord,
+    RelayRequest,
+    UnreadableRecordError,
+    UnsentBytes,
+    keep_links,
+    read_relay_record,
+)
 from jupyter_aliquot.provisioner.relay.wire.proc import start_time_ticks
-from jupyter_aliquot.provisioner.relay.wire.files import (UNREAD_BYTES, UNSENT, RelayRecord, RelayRequest, UnreadableRecordError, UnsentBytes, keep_links, read_relay_record,)
 from jupyter_aliquot.provisioner.resources import Grant
+
+from .connection_info import curve_keys, lead_clients, reason_against
+from .control import RelaySettings, ensure_relay_host, set_facts, start_relay, stop_relay
 
 WITHOUT_RELAY = "set c.AliquotProvisioner.relay = False to start kernels without relays, which end with their client"
 

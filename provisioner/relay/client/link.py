@@ -21,10 +21,19 @@ from typing import Any, Protocol, cast
 
 from jupyter_aliquot.gpu_hook.waiting import forget_reading, within
 from jupyter_aliquot.provisioner.errors import RelayProtocolError, RelayUnavailableError
-
-from jupyter_aliquot.provisioner.relay.wire.resend import CAPABILITY
-from jupyter_aliquot.provisioner.relay.wire.protocol import (LONGEST_RECORD, VERSIONS, Frame, ProtocolError, Record, RecordReader, charge, encode, encode_whole,)
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
+from jupyter_aliquot.provisioner.relay.wire.protocol import (
+    LONGEST_RECORD,
+    VERSIONS,
+    Frame,
+    ProtocolError,
+    Record,
+    RecordReader,
+    charge,
+    encode,
+    encode_whole,
+)
+from jupyter_aliquot.provisioner.relay.wire.resend import CAPABILITY
 
 _HELLO_SECONDS = 10.0
 _RETRY_SECONDS = 0.01

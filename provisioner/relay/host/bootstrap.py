@@ -12,31 +12,31 @@ from pathlib import Path
 from typing import Any
 
 import zmq
-from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 
-from jupyter_aliquot.provisioner.relay.server.activity_tracker import ActivityTracker
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.relay.agent.agent_notifier import AgentTeller
-from jupyter_aliquot.provisioner.relay.server.kernel_sockets import Back
-from jupyter_aliquot.provisioner.relay.store.delivery import Delivery
-from jupyter_aliquot.provisioner.relay.server.client_sockets import Front
-from jupyter_aliquot.provisioner.relay.server.link_server import Links
-from jupyter_aliquot.provisioner.relay.server.poll_loop import Chore, Loop
-from jupyter_aliquot.provisioner.relay.wire.messages import Signer, new_id
+from jupyter_aliquot.provisioner.relay.agent.cache_trimmer import Trimmer
 from jupyter_aliquot.provisioner.relay.agent.notices import Notices
+from jupyter_aliquot.provisioner.relay.agent.reserver import Reserver
+from jupyter_aliquot.provisioner.relay.server.activity_tracker import ActivityTracker
+from jupyter_aliquot.provisioner.relay.server.backlog import Unread
+from jupyter_aliquot.provisioner.relay.server.client_sockets import Front
+from jupyter_aliquot.provisioner.relay.server.forwarder import Traffic
 from jupyter_aliquot.provisioner.relay.server.internal_requests import OwnRequests
-from jupyter_aliquot.provisioner.relay.wire.peer import listen
-from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS, RelayRequest
+from jupyter_aliquot.provisioner.relay.server.kernel_sockets import Back
+from jupyter_aliquot.provisioner.relay.server.link_server import Links
+from jupyter_aliquot.provisioner.relay.server.own_record import OwnRecord
+from jupyter_aliquot.provisioner.relay.server.poll_loop import Chore, Loop
 from jupyter_aliquot.provisioner.relay.server.relay import Relay
 from jupyter_aliquot.provisioner.relay.server.relay_folder import RelayFolder
-from jupyter_aliquot.provisioner.relay.server.own_record import OwnRecord
-from jupyter_aliquot.provisioner.relay.agent.reserver import Reserver
-from jupyter_aliquot.provisioner.relay.wire.spare_names import SpareNames
+from jupyter_aliquot.provisioner.relay.store.delivery import Delivery
+from jupyter_aliquot.provisioner.relay.store.output_store import Bounds, Store
 from jupyter_aliquot.provisioner.relay.store.segments import Spill
 from jupyter_aliquot.provisioner.relay.store.spill_room import RoomBounds, SpillRoom
-from jupyter_aliquot.provisioner.relay.store.output_store import Bounds, Store
-from jupyter_aliquot.provisioner.relay.server.forwarder import Traffic
-from jupyter_aliquot.provisioner.relay.agent.cache_trimmer import Trimmer
-from jupyter_aliquot.provisioner.relay.server.backlog import Unread
+from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS, RelayRequest
+from jupyter_aliquot.provisioner.relay.wire.messages import Signer, new_id
+from jupyter_aliquot.provisioner.relay.wire.peer import listen
+from jupyter_aliquot.provisioner.relay.wire.spare_names import SpareNames
 
 _NAME = b"aliquot-relay"
 _PR_SET_NAME = 15

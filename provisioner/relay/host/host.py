@@ -20,19 +20,27 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_aliquot.gpu_hook.paths import KERNEL_ID, RuntimeDir
-
-from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
+from jupyter_aliquot.provisioner.relay.server.own_record import PRIVATE_FIELDS, OwnRecord, read_request
+from jupyter_aliquot.provisioner.relay.store.spill_room import sweep
+from jupyter_aliquot.provisioner.relay.wire.files import (
+    Ended,
+    RelayRecord,
+    UnreadableRecordError,
+    read_relay_fields,
+    read_relay_record,
+    read_relay_records,
+    write_ended,
+)
 from jupyter_aliquot.provisioner.relay.wire.log import log
-from .left_kernels import folders_without_relay, kernels_of
 from jupyter_aliquot.provisioner.relay.wire.messages import Signer
 from jupyter_aliquot.provisioner.relay.wire.peer import Peer, Record, Refusal, accept
 from jupyter_aliquot.provisioner.relay.wire.proc import is_process
 from jupyter_aliquot.provisioner.relay.wire.protocol import ProtocolError
-from jupyter_aliquot.provisioner.relay.wire.files import (Ended, RelayRecord, UnreadableRecordError, read_relay_fields, read_relay_record, read_relay_records, write_ended,)
-from .bootstrap import prepare_folder, run
-from jupyter_aliquot.provisioner.relay.server.own_record import PRIVATE_FIELDS, OwnRecord, read_request
+from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 from jupyter_aliquot.provisioner.relay.wire.spare_names import is_listened_at
-from jupyter_aliquot.provisioner.relay.store.spill_room import sweep
+
+from .bootstrap import prepare_folder, run
+from .left_kernels import folders_without_relay, kernels_of
 
 _SCAN_SECONDS = 5.0
 _KEEP_SECONDS = 7 * 24 * 3600.0  # a folder whose relay ended, for who still wants to know how

@@ -9,7 +9,6 @@ import os
 from pathlib import Path
 
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
-
 from jupyter_aliquot.provisioner.relay.wire.proc import command_line, stat_fields
 from jupyter_aliquot.provisioner.relay.wire.spare_names import is_listened_at
 

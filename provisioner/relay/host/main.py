@@ -14,11 +14,11 @@ from pathlib import Path
 
 from jupyter_aliquot.gpu_hook.client.agent_process import answers
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, prepare_runtime_dir
+from jupyter_aliquot.provisioner.relay.wire.log import log
+from jupyter_aliquot.provisioner.relay.wire.peer import listen
 
 from .host import Host
-from jupyter_aliquot.provisioner.relay.wire.log import log
 from .settings import HostSettings, read_arguments
-from jupyter_aliquot.provisioner.relay.wire.peer import listen
 
 _PR_SET_CHILD_SUBREAPER = 36
 _LOCK_SECONDS = 3.0  # a host that is ending holds its lock a little longer than its socket

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
-
 from jupyter_aliquot.provisioner.relay.store.spill_room import choose_spill_dir
 
 

@@ -9,10 +9,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .kernel_sockets import Back
 from jupyter_aliquot.provisioner.relay.wire.messages import Request
 from jupyter_aliquot.provisioner.relay.wire.protocol import charge
 from jupyter_aliquot.provisioner.relay.wire.zmq_io import send_now
+
+from .kernel_sockets import Back
 
 CHANNELS = ("shell", "control", "stdin")
 # For what ends or interrupts the kernel, beyond the bound.

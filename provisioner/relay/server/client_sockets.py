@@ -8,8 +8,8 @@ from typing import Any
 
 import zmq
 
-from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS
+from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 
 CHANNELS = ("shell", "control", "stdin", "hb", "iopub")
 _TYPES = {"shell": zmq.ROUTER, "control": zmq.ROUTER, "stdin": zmq.ROUTER, "hb": zmq.ROUTER, "iopub": zmq.XPUB}

@@ -10,23 +10,35 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from .activity_tracker import ActivityTracker
-from jupyter_aliquot.provisioner.relay.wire.resend import NOT_RUN, Again, Doubts
 from jupyter_aliquot.provisioner.relay.agent.agent_notifier import AgentTeller
-from .kernel_sockets import Back
 from jupyter_aliquot.provisioner.relay.store.delivery import Delivery
-from .client_sockets import Front
+from jupyter_aliquot.provisioner.relay.store.output_store import Entry, Store
+from jupyter_aliquot.provisioner.relay.wire.error_replies import CommWords, answers, content_of, parent_of, unread_words
 from jupyter_aliquot.provisioner.relay.wire.log import log
+from jupyter_aliquot.provisioner.relay.wire.messages import (
+    CONTENT,
+    HEADER,
+    PARENT,
+    Request,
+    Signer,
+    find_delimiter,
+    is_silent,
+    named_cell,
+    read_object,
+    read_question,
+)
+from jupyter_aliquot.provisioner.relay.wire.protocol import charge
+from jupyter_aliquot.provisioner.relay.wire.resend import NOT_RUN, Again, Doubts
+from jupyter_aliquot.provisioner.relay.wire.state_reads import StateReads
+from jupyter_aliquot.provisioner.relay.wire.zmq_io import receive, send, send_now
+
+from .activity_tracker import ActivityTracker
+from .backlog import Unread
+from .client_sockets import Front
+from .internal_requests import OwnRequests
+from .kernel_sockets import Back
 from .link_server import Links
 from .poll_loop import READ, WRITE, Loop
-from jupyter_aliquot.provisioner.relay.wire.messages import (CONTENT, HEADER, PARENT, Request, Signer, find_delimiter, is_silent, named_cell, read_object, read_question,)
-from .internal_requests import OwnRequests
-from jupyter_aliquot.provisioner.relay.wire.protocol import charge
-from jupyter_aliquot.provisioner.relay.wire.error_replies import CommWords, answers, content_of, parent_of, unread_words
-from jupyter_aliquot.provisioner.relay.wire.state_reads import StateReads
-from jupyter_aliquot.provisioner.relay.store.output_store import Entry, Store
-from .backlog import Unread
-from jupyter_aliquot.provisioner.relay.wire.zmq_io import receive, send, send_now
 
 _BATCH = 256  # messages of one socket in one turn
 _BATCH_BYTES = 1 << 20

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jupyter_aliquot.provisioner.relay.wire.files import Ended, ProcessId, read_ended_in
 from jupyter_aliquot.provisioner.relay.wire.peer import Refusal
 from jupyter_aliquot.provisioner.relay.wire.proc import is_process, start_time_ticks
-from jupyter_aliquot.provisioner.relay.wire.files import Ended, ProcessId, read_ended_in
 
 _WORDS_BYTES = 4096
 _WORDS_LINES = 20

@@ -13,14 +13,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
-from jupyter_aliquot.provisioner.relay.wire.resend import Again, read_again
-from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 from jupyter_aliquot.provisioner.relay.store.delivery import Delivery
-from .poll_loop import READ, WRITE, Loop
+from jupyter_aliquot.provisioner.relay.store.output_store import Store
 from jupyter_aliquot.provisioner.relay.wire.messages import HEADER, find_delimiter, read_object
 from jupyter_aliquot.provisioner.relay.wire.peer import Peer, Record, Refusal, accept, listen
 from jupyter_aliquot.provisioner.relay.wire.protocol import ProtocolError
-from jupyter_aliquot.provisioner.relay.store.output_store import Store
+from jupyter_aliquot.provisioner.relay.wire.resend import Again, read_again
+from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
+
+from .poll_loop import READ, WRITE, Loop
 
 _SEEN_REQUESTS = 10_000
 _LONGEST_SEEN = 100

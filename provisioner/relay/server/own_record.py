@@ -8,10 +8,18 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from jupyter_aliquot.provisioner.relay.wire.files import (
+    RELAY_VERSION,
+    ProcessId,
+    RelayRequest,
+    UnreadableRecordError,
+    connection_info,
+    read_relay_fields,
+    write_relay_fields,
+)
 from jupyter_aliquot.provisioner.relay.wire.messages import new_id
 from jupyter_aliquot.provisioner.relay.wire.peer import Refusal
 from jupyter_aliquot.provisioner.relay.wire.proc import read_boot_id, start_time_ticks
-from jupyter_aliquot.provisioner.relay.wire.files import (RELAY_VERSION, ProcessId, RelayRequest, UnreadableRecordError, connection_info, read_relay_fields, write_relay_fields,)
 
 _KINDS: dict[str, tuple[type, ...]] = {
     "kernel_id": (str,),

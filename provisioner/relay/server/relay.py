@@ -13,21 +13,21 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import kernel_process
-from . import shutdown_policy as lives
-from jupyter_aliquot.provisioner.relay.wire.resend import CAPABILITY, Again
-from .kernel_sockets import Back
-from jupyter_aliquot.provisioner.relay.wire.rmtree import empty_folder, remove_folder
+from jupyter_aliquot.provisioner.relay.wire.files import Ended, RelayRequest, forget_ended, write_ended
 from jupyter_aliquot.provisioner.relay.wire.log import log
-from .kernel_process import HOST_LOOK_SECONDS, RunningKernel
-from .link_server import Links
-from .poll_loop import Chore, Loop
 from jupyter_aliquot.provisioner.relay.wire.peer import Peer, Record, Refusal
 from jupyter_aliquot.provisioner.relay.wire.proc import is_process
-from jupyter_aliquot.provisioner.relay.wire.files import Ended, RelayRequest, forget_ended, write_ended
-from .relay_folder import RelayFolder, UnreachableError
-from .own_record import OwnRecord
+from jupyter_aliquot.provisioner.relay.wire.resend import CAPABILITY, Again
+from jupyter_aliquot.provisioner.relay.wire.rmtree import empty_folder, remove_folder
+
+from . import kernel_process, shutdown_policy as lives
 from .forwarder import Traffic, activity_record, cells_record
+from .kernel_process import HOST_LOOK_SECONDS, RunningKernel
+from .kernel_sockets import Back
+from .link_server import Links
+from .own_record import OwnRecord
+from .poll_loop import Chore, Loop
+from .relay_folder import RelayFolder, UnreachableError
 
 _TICK_SECONDS = 1.0
 _LOOK_SECONDS = 0.01  # for the socket files of a kernel that starts

@@ -11,12 +11,20 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from .kernel_sockets import Back
-from jupyter_aliquot.provisioner.relay.wire.rmtree import empty_folder, remove_folder
-from .client_sockets import Front
+from jupyter_aliquot.provisioner.relay.wire.files import (
+    UnreadableRecordError,
+    has_links,
+    keep_links,
+    read_relay_record,
+    take_in_advance,
+    write_whole,
+)
 from jupyter_aliquot.provisioner.relay.wire.log import log
+from jupyter_aliquot.provisioner.relay.wire.rmtree import empty_folder, remove_folder
+
+from .client_sockets import Front
+from .kernel_sockets import Back
 from .link_server import Links
-from jupyter_aliquot.provisioner.relay.wire.files import (UnreadableRecordError, has_links, keep_links, read_relay_record, take_in_advance, write_whole,)
 from .own_record import OwnRecord
 
 _CLOCK_STEP_NS = 100_000_000

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jupyter_aliquot.provisioner.relay.wire.messages import PARENT, new_id, read_object
+
 from .segments import Place, Spill
 from .spill_room import SpillFullError
 

@@ -10,12 +10,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
-from jupyter_aliquot.gateway.scheduling.ledger import Asker, Device, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.capacity import Room
+from jupyter_aliquot.gateway.scheduling.ledger import Asker, Device, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.resize import held_of
 from jupyter_aliquot.gpu_hook.placement.placement import NEVER_FITS, NO_ROOM, Part, Refusal, place
-from jupyter_aliquot.provisioner.errors import (AgentUnavailableError, AliquotError, NeverFitsError, NoRoomError, RequestError,)
+from jupyter_aliquot.provisioner.errors import (
+    AgentUnavailableError,
+    AliquotError,
+    NeverFitsError,
+    NoRoomError,
+    RequestError,
+)
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
 
 MEMORY = Bytes(8 << 30)

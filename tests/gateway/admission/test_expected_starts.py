@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
+
 from jupyter_aliquot.gateway.culling.config import Announcement
-from jupyter_aliquot.gateway.status.expected_starts import ExpectedStarts
 from jupyter_aliquot.gateway.scheduling.ledger import Asker, Device, Holding, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.planner import Pending, expected_starts
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
 from jupyter_aliquot.gateway.scheduling.resize import held_of
+from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 from jupyter_aliquot.gateway.scheduling.wait_reason import not_planned
+from jupyter_aliquot.gateway.status.expected_starts import ExpectedStarts
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
 
 GIB = 1 << 30

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
 from jupyter_aliquot.gateway.scheduling.first_word import FirstWord
 from jupyter_aliquot.gateway.scheduling.ledger import Asker

@@ -6,14 +6,15 @@ import contextlib
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
 from jupyter_aliquot.gateway.scheduling.admission import Admission
-from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps, claims_of
 from jupyter_aliquot.gateway.scheduling.ledger import Asker, Holding, LedgerSnapshot
 from jupyter_aliquot.gateway.scheduling.planner import Pending
+from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps, claims_of
 from jupyter_aliquot.gateway.scheduling.user_quota import quota_report
 from jupyter_aliquot.provisioner import errors
 from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request
-from hypothesis import HealthCheck, given, settings, strategies as st
 
 TEAMS = {"ada": frozenset({"vision", "speech"}), "bob": frozenset({"vision"}), "cy": frozenset({"hikers"})}
 CAPS = GpuCaps(GpuShare(150), {"cy": None, "bob": GpuShare(90)}, {"vision": GpuShare(200), "speech": GpuShare(60)})

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import pytest
+
 from jupyter_aliquot.gateway.base.groups import in_groups
 
 Question = Callable[[], Awaitable[bool]]

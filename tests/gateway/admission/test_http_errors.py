@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 
 import pytest
+
 from jupyter_aliquot.gateway.base.http_errors import HTTP_STATUS, http_error
 from jupyter_aliquot.provisioner import errors
 

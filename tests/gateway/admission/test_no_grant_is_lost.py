@@ -8,10 +8,11 @@ import random
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
 from jupyter_aliquot.gateway.scheduling.ledger import Asker
 from jupyter_aliquot.provisioner.errors import AliquotError, DeviceLostError, NoRoomError
 from jupyter_aliquot.provisioner.resources import GpuShare, Request
-from hypothesis import HealthCheck, given, settings, strategies as st
 
 STEPS = ("submit", "submit", "withdraw", "cancel", "release", "refuse", "lose", "go", "come_back", "restart", "tick")
 

@@ -6,16 +6,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
 from jupyter_aliquot.gateway.scheduling.admission import Admission
-from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
-from jupyter_aliquot.gateway.scheduling.ledger import Asker, Device, LedgerSnapshot, Node
-from jupyter_aliquot.gateway.scheduling.dry_run import LARGEST, Moment, Outcome, Outlook, Question, foresee
-from jupyter_aliquot.gateway.scheduling.planner import Pending
 from jupyter_aliquot.gateway.scheduling.capacity import Room, RoomDevice
+from jupyter_aliquot.gateway.scheduling.dry_run import LARGEST, Moment, Outcome, Outlook, Question, foresee
+from jupyter_aliquot.gateway.scheduling.ledger import Asker, Device, LedgerSnapshot, Node
+from jupyter_aliquot.gateway.scheduling.planner import Pending
+from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
 from jupyter_aliquot.gateway.scheduling.room_limits import alone, largest_share, most_memory
 from jupyter_aliquot.provisioner import errors
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request, WorkloadClass
-from hypothesis import HealthCheck, given, settings, strategies as st
 
 GIB = 1 << 30
 LIMIT = GpuShare(250)

@@ -3,9 +3,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
+from jupyter_aliquot.gateway.scheduling.capacity import Held
 from jupyter_aliquot.gateway.scheduling.ledger import Device, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.planner import Pending, Plan, plan
-from jupyter_aliquot.gateway.scheduling.capacity import Held
 from jupyter_aliquot.gateway.scheduling.wait_reason import WaitCode
 from jupyter_aliquot.gpu_hook.placement.host_memory import HostShortage
 from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription

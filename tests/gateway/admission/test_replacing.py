@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gateway.scheduling.admission import Admission
-from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
 from jupyter_aliquot.gateway.scheduling.ledger import Asker
+from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
 from jupyter_aliquot.provisioner import errors
 from jupyter_aliquot.provisioner.resources import GpuShare, Request
 

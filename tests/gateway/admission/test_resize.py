@@ -6,10 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gateway.scheduling.admission import Admission
-from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
 from jupyter_aliquot.gateway.scheduling.ledger import Asker
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
+from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
 from jupyter_aliquot.gateway.scheduling.wait_reason import WaitCode
 from jupyter_aliquot.provisioner import errors
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request, WorkloadClass

@@ -9,14 +9,24 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.auth.access import Access, may_do, may_reach
-from jupyter_aliquot.gateway.auth.identity import (NOBODY, AliquotIdentityProvider, AliquotUser, User, access_of, current_user, require_access, user_of,)
-from jupyter_aliquot.gateway.auth.shares import Share, Shares
 from jupyter_server import CallContext
 from jupyter_server.auth import IdentityProvider, PasswordIdentityProvider, User as JupyterUser
 from tornado.web import HTTPError
 from traitlets import TraitError
 from traitlets.config import Config
+
+from jupyter_aliquot.gateway.auth.access import Access, may_do, may_reach
+from jupyter_aliquot.gateway.auth.identity import (
+    NOBODY,
+    AliquotIdentityProvider,
+    AliquotUser,
+    User,
+    access_of,
+    current_user,
+    require_access,
+    user_of,
+)
+from jupyter_aliquot.gateway.auth.shares import Share, Shares
 
 ME = User(pwd.getpwuid(os.getuid()).pw_name, "admin")
 SHA = hashlib.sha256(b"secret of bob").hexdigest()

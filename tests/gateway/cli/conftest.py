@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
 
 START_SECONDS = 90.0
@@ -56,7 +57,16 @@ def run_aliquot(an_environment: dict[str, str]) -> RunAliquot:
 @pytest.fixture
 def an_agent(an_environment: dict[str, str], a_runtime_folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A node agent on the software GPU, started by the command."""
-    command = [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", "agent", "--driver", "softgpu", "--softgpu-memory", "1GiB"]
+    command = [
+        sys.executable,
+        "-m",
+        "jupyter_aliquot.gateway.cli.app",
+        "agent",
+        "--driver",
+        "softgpu",
+        "--softgpu-memory",
+        "1GiB",
+    ]
     with (a_runtime_folder / "agent.out").open("wb") as log:
         agent = subprocess.Popen(command, env=an_environment, stdout=log, stderr=log)
     deadline = time.monotonic() + START_SECONDS

@@ -7,9 +7,10 @@ import logging
 from functools import partial
 
 import pytest
-from jupyter_aliquot.gateway.node.connection import AgentLink
-from jupyter_aliquot.gateway.node.agent_options import differences
+
 from jupyter_aliquot.gateway.base.clock import SystemClock
+from jupyter_aliquot.gateway.node.agent_options import differences
+from jupyter_aliquot.gateway.node.connection import AgentLink
 from jupyter_aliquot.gateway.serverapp.ephemeral_stack import Ring, RingSettings
 from jupyter_aliquot.gpu_hook.agent.settings import read_arguments
 

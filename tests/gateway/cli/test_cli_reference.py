@@ -6,6 +6,7 @@ import importlib
 from pathlib import Path
 
 import pytest
+
 from jupyter_aliquot.gateway.cli.app import COMMANDS
 from jupyter_aliquot.gateway.cli.reference import reference_page
 
@@ -14,7 +15,9 @@ PAGE = ROOT / "docs/reference/cli.md"
 
 
 def test_the_reference_is_what_the_commands_say() -> None:
-    assert PAGE.read_text() == reference_page(), "python -m jupyter_aliquot.gateway.cli.reference > docs/reference/cli.md"
+    assert PAGE.read_text() == reference_page(), (
+        "python -m jupyter_aliquot.gateway.cli.reference > docs/reference/cli.md"
+    )
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from jupyter_aliquot.gateway.cli.app import COMMANDS
 from jupyter_aliquot.gpu_hook.paths import nvidia_driver
 

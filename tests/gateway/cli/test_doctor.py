@@ -12,12 +12,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.doctor import host as doctor_host
-from jupyter_aliquot.gateway.doctor import jupyter as doctor_jupyter
-from jupyter_aliquot.gateway.doctor import node as doctor_node
+
+from jupyter_aliquot.gateway.doctor import host as doctor_host, jupyter as doctor_jupyter, node as doctor_node
 from jupyter_aliquot.gateway.doctor.runner import FAIL, OK, WARN, Finding, all_well, examine
-from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.gpu_hook.client.residency_reports import MODE_IS_OFF, ResidencyStatus
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 
 
 def a_check_that_breaks() -> list[Finding]:

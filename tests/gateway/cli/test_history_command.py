@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from jupyter_aliquot.gateway.terminal.history_table import gpu_seconds, history_table, mean, sparkline
 from rich.console import Console
+
+from jupyter_aliquot.gateway.terminal.history_table import gpu_seconds, history_table, mean, sparkline
 
 from .conftest import RunAliquot
 

@@ -9,12 +9,13 @@ from io import StringIO
 from typing import Any
 
 import pytest
+from rich.console import Console, RenderableType
+
 from jupyter_aliquot.gateway.terminal.history_table import local_time
 from jupyter_aliquot.gateway.terminal.ranked_table import RankedTable
 from jupyter_aliquot.gateway.terminal.tables import ended_table, queue_table, short_ids, status_view
-from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 from jupyter_aliquot.gpu_hook.client.client import read_status
-from rich.console import Console, RenderableType
+from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 
 GIB = 1 << 30
 DEVICE = {

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import nbformat
 import pytest
+
 from jupyter_aliquot.gateway.cli.commands.demo import find_notebook
+from jupyter_aliquot.gateway.demo.oversubscription import NOTEBOOK, PARTS as TURNS
 from jupyter_aliquot.gateway.demo.runner import LONG_CELL, PARTS
 from jupyter_aliquot.gateway.demo.two_classes import NOTEBOOK as PAUSES, PARTS as CLASSES
-from jupyter_aliquot.gateway.demo.oversubscription import NOTEBOOK, PARTS as TURNS
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from jupyter_aliquot.gateway.terminal.tables import warnings
 from jupyter_aliquot.gpu_hook.client.client import read_status
 

@@ -21,16 +21,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ports import free_port
+from rich.console import Console
+
 from jupyter_aliquot.gateway.auth.identity import User
-from jupyter_aliquot.gateway.terminal.rest_client import Gateways
 from jupyter_aliquot.gateway.status.report import NodeView, Scene, status_report
+from jupyter_aliquot.gateway.terminal.rest_client import Gateways
 from jupyter_aliquot.gateway.terminal.tables import kernels_table, warnings
 from jupyter_aliquot.gateway.terminal.top_source import Look, TopSource
 from jupyter_aliquot.gateway.terminal.top_view import Screen, rows_of, share_bar, top_view
 from jupyter_aliquot.gpu_hook.client.client import read_status
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
-from ports import free_port
-from rich.console import Console
 
 PATIENCE_SECONDS = 60.0
 LAST_WORDS_SECONDS = 30.0

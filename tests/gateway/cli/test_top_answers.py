@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
+
 from jupyter_aliquot.gateway.auth.identity import User
-from jupyter_aliquot.gateway.terminal.rest_client import Gateways
 from jupyter_aliquot.gateway.status.report import NodeView, Scene, status_report
+from jupyter_aliquot.gateway.terminal.rest_client import Gateways
 from jupyter_aliquot.gateway.terminal.top_source import Look, TopSource
 from jupyter_aliquot.gateway.terminal.top_view import Screen, top_view
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
-from rich.console import Console
 
 OK = b"HTTP/1.1 200 OK\r\n"
 

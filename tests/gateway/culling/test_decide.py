@@ -8,11 +8,22 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.culling.config import (LEAST_WARNING_SECONDS, Announcement, Culling, Decision, KernelFacts, Policy, decide, duration_text, read_policy,)
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from traitlets import TraitError
 from traitlets.config import Config
+
+from jupyter_aliquot.gateway.culling.config import (
+    LEAST_WARNING_SECONDS,
+    Announcement,
+    Culling,
+    Decision,
+    KernelFacts,
+    Policy,
+    decide,
+    duration_text,
+    read_policy,
+)
 
 HOUR = Policy(idle=3600.0, opportunistic_idle=3600.0, warning=300.0)
 IDLE = KernelFacts("k1", started=0.0, active=0.0)

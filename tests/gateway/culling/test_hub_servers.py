@@ -8,10 +8,11 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from traitlets import TraitError
+
 from jupyter_aliquot.gateway.culling.config import Policy
 from jupyter_aliquot.gateway.hub_service.user_cache import service_name
 from jupyter_aliquot.gateway.hub_service.user_servers import ASK_AGAIN_SECONDS, HubQuestions, HubServers, hub_servers
-from traitlets import TraitError
 
 LOG = logging.getLogger("test")
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 import pytest
+
 from jupyter_aliquot.gateway.base.clock import SystemClock
 from jupyter_aliquot.gateway.base.recurring import Recurring
 

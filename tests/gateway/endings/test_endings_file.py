@@ -10,9 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from jupyter_aliquot.gateway.terminations.store import KEPT_SECONDS, EndedKernel, Endings
-from jupyter_aliquot.provisioner.terminations import Ending, EndingCode
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
+from jupyter_aliquot.provisioner.terminations import Ending, EndingCode
 
 LOG = logging.getLogger("test")
 REQUEST = Request(GpuShare(25), Bytes(1 << 30), WorkloadClass.OPPORTUNISTIC)

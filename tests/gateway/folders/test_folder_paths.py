@@ -7,10 +7,11 @@ import stat
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
 from jupyter_aliquot.gateway.folders.safe_open import look_at, make_home
 from jupyter_aliquot.provisioner.containers.plan import FolderIdentity
 from jupyter_aliquot.provisioner.errors import FolderError
-from hypothesis import HealthCheck, given, settings, strategies as st
 
 
 def identity(path: Path) -> FolderIdentity:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os.path
 
 import pytest
+from hypothesis import given, strategies as st
+
 from jupyter_aliquot.gateway.folders import rules
 from jupyter_aliquot.provisioner.containers.plan import Mount
 from jupyter_aliquot.provisioner.errors import RequestError
-from hypothesis import given, strategies as st
 
 ROOTS = ("/srv/homes", "/srv/data")
 HOMES = "/srv/homes"

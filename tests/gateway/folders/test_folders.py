@@ -10,12 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.auth.identity import User
-from jupyter_aliquot.gateway.folders.registry import Folders, working_folder
-from jupyter_aliquot.gateway.folders.shared_folder import (FolderSettings, SharedFolder, SharedFolders, folder_table, read_folder,)
-from jupyter_aliquot.provisioner.errors import FolderError, RequestError, StateError, TakenError
 from traitlets import TraitError
 from traitlets.config import Config
+
+from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.folders.registry import Folders, working_folder
+from jupyter_aliquot.gateway.folders.shared_folder import (
+    FolderSettings,
+    SharedFolder,
+    SharedFolders,
+    folder_table,
+    read_folder,
+)
+from jupyter_aliquot.provisioner.errors import FolderError, RequestError, StateError, TakenError
 
 LOG = logging.getLogger(__name__)
 ALICE = User("alice", "user", frozenset({"vision"}))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jupyter_aliquot.gateway.history.samples import FIGURES, Figure
-from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus, KernelDeviceStatus, KernelStatus, NodeStatus
 from jupyter_aliquot.gpu_hook.client.compute_reports import ComputeStatus
+from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus, KernelDeviceStatus, KernelStatus, NodeStatus
 
 UUID = "GPU-1"
 GIB = 1 << 30

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.history.recorder import HistoryKeeper, HistorySettings
-from jupyter_aliquot.gateway.history.database import Limits
-from jupyter_aliquot.gateway.history.query import Question
-from jupyter_aliquot.gateway.history.export import csv_report, json_report
-from jupyter_aliquot.gateway.history.samples import Look
+
 from jupyter_aliquot.gateway.history.buckets import DAY, HOUR, WEEK, Range
+from jupyter_aliquot.gateway.history.database import Limits
+from jupyter_aliquot.gateway.history.export import csv_report, json_report
+from jupyter_aliquot.gateway.history.query import Question
+from jupyter_aliquot.gateway.history.recorder import HistoryKeeper, HistorySettings
+from jupyter_aliquot.gateway.history.samples import Look
 from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 
 from .node import GIB, node

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from jupyter_aliquot.gateway.history.samples import FIGURES, Look, Sample, Subject, is_gap, samples
+
 from jupyter_aliquot.gateway.history.buckets import DAY, HOUR, WEEK, OpenSteps, parts
+from jupyter_aliquot.gateway.history.samples import FIGURES, Look, Sample, Subject, is_gap, samples
 
 from .node import UUID, figure, node
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html.parser import HTMLParser
 
 import pytest
+
 from jupyter_aliquot.gateway.hub import HubSettings
 from jupyter_aliquot.gateway.hub.options_form import read_form, size_form
 from jupyter_aliquot.gateway.hub.size_choice import SizeChoiceError

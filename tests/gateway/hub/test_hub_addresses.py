@@ -7,16 +7,17 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.base.clock import SystemClock
-from jupyter_aliquot.gateway.hub_service.proxy_headers import believe_the_proxy
-from jupyter_aliquot.gateway.hub_service.identity import HubTokens
-from jupyter_aliquot.gateway.hub_service.login import HubCallbackHandler
-from jupyter_aliquot.gateway.hub_service.token_cache import CheckLimits, TokenChecks
 from ports import free_port
 from tornado.httpclient import AsyncHTTPClient
 from tornado.httpserver import HTTPServer
 from tornado.web import Application, RequestHandler
 from traitlets import TraitError
+
+from jupyter_aliquot.gateway.base.clock import SystemClock
+from jupyter_aliquot.gateway.hub_service.identity import HubTokens
+from jupyter_aliquot.gateway.hub_service.login import HubCallbackHandler
+from jupyter_aliquot.gateway.hub_service.proxy_headers import believe_the_proxy
+from jupyter_aliquot.gateway.hub_service.token_cache import CheckLimits, TokenChecks
 
 from .test_hub_tokens import provider
 

@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 
 import pytest
+
 from jupyter_aliquot.gateway.auth.identity import User
 from jupyter_aliquot.gateway.hub_service.user_cache import HubPeople
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+
 from jupyter_aliquot.gateway.cli.commands.base import UsageError
-from jupyter_aliquot.gateway.serverapp.hub_app import HubGatewayServerApp
 from jupyter_aliquot.gateway.hub_service.environment import read_hub_service
+from jupyter_aliquot.gateway.serverapp.hub_app import HubGatewayServerApp
 
 ENVIRONMENT = {
     "JUPYTERHUB_API_TOKEN": "a-secret",

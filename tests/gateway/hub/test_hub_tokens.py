@@ -8,15 +8,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.hub_service.identity import HubIdentityProvider, HubTokens
-from jupyter_aliquot.gateway.hub_service.environment import HubService
-from jupyter_aliquot.provisioner.errors import HubAwayError
 from ports import free_port
 from tornado.httpclient import AsyncHTTPClient
 from tornado.httpserver import HTTPServer
 from tornado.web import Application, RequestHandler
 from traitlets import TraitError
 from traitlets.config import Config
+
+from jupyter_aliquot.gateway.hub_service.environment import HubService
+from jupyter_aliquot.gateway.hub_service.identity import HubIdentityProvider, HubTokens
+from jupyter_aliquot.provisioner.errors import HubAwayError
 
 SERVICE = HubService(
     name="aliquot",

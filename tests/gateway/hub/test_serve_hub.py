@@ -6,6 +6,7 @@ import os
 import sys
 
 import pytest
+
 from jupyter_aliquot.gateway.cli.app import main
 
 from .test_hub_service import ENVIRONMENT
@@ -29,7 +30,9 @@ def test_without_jupyterhub_it_says_how_to_install_it(
 ) -> None:
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    ours = [name for name in sys.modules if name.startswith("jupyter_aliquot.gateway.hub_") or name.endswith(".hub_server")]
+    ours = [
+        name for name in sys.modules if name.startswith("jupyter_aliquot.gateway.hub_") or name.endswith(".hub_server")
+    ]
     for name in [*ours, *(name for name in sys.modules if name.partition(".")[0] == "jupyterhub")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "jupyterhub", None)

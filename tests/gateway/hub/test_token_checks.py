@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gateway.hub_service.token_cache import CheckLimits, TokenChecks
 from jupyter_aliquot.provisioner.errors import HubAwayError, TooManyTokensError
 

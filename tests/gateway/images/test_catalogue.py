@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from traitlets import TraitError
+from traitlets.config import Config
+
 from jupyter_aliquot.gateway.auth.identity import User
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue, read_image
 from jupyter_aliquot.gateway.kernelspecs.installed import install_sizes
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, Pull
 from jupyter_aliquot.provisioner.resources import Bytes
-from traitlets import TraitError
-from traitlets.config import Config
 
 PYTORCH: dict[str, Any] = {
     "name": "pytorch",

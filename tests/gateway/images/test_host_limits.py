@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from traitlets import TraitError
+from traitlets.config import Config
+
+from jupyter_aliquot.gateway.containers.host_limits import HostLimits, node_totals
 from jupyter_aliquot.gateway.containers.images import read_image
 from jupyter_aliquot.gateway.containers.planner import image_limits
-from jupyter_aliquot.gateway.containers.host_limits import HostLimits, node_totals
 from jupyter_aliquot.provisioner.containers.limits import limits_for
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare
-from traitlets import TraitError
-from traitlets.config import Config
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
-from jupyter_aliquot.gateway.node.connection import AgentLink
+from traitlets.config import Config
+
 from jupyter_aliquot.gateway.base.clock import SystemClock
+from jupyter_aliquot.gateway.node.connection import AgentLink
 from jupyter_aliquot.gateway.node.grant_server import LocalSocket
+from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
 from jupyter_aliquot.gpu_hook.client.client import AgentUnreachable, query
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
-from traitlets.config import Config
 
 AGENT = Path(__file__).parents[2] / "provisioner" / "agent_with_stub_devices.py"
 

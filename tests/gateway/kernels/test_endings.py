@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.kernels import manager as kernel_manager
+
 from jupyter_aliquot.gateway.auth.identity import User
 from jupyter_aliquot.gateway.base.clock import SystemClock
-from jupyter_aliquot.gateway.terminations.store import EndedKernel, Endings
+from jupyter_aliquot.gateway.kernels import manager as kernel_manager
 from jupyter_aliquot.gateway.terminations.recorder import KernelEndings
+from jupyter_aliquot.gateway.terminations.store import EndedKernel, Endings
 from jupyter_aliquot.provisioner.terminations import EndingCode, asked_by_rule
 
 from .conftest import write_spec

@@ -8,10 +8,10 @@ import signal
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.kernels import manager as kernel_manager
-from jupyter_aliquot.gateway.kernels import sharing as shared_kernels
-from jupyter_aliquot.gateway.auth.identity import User
 from tornado.httpclient import HTTPClientError
+
+from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.kernels import manager as kernel_manager, sharing as shared_kernels
 
 
 async def start(fetch: Any, name: str) -> str:

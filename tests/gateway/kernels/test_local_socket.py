@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jupyter_client.manager import AsyncKernelManager
+from traitlets.config import Config
+
 from jupyter_aliquot.gateway.node.grant_server import LocalSocket
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner import errors
-from jupyter_aliquot.provisioner.grants.gateway_client import GatewayConnection
 from jupyter_aliquot.provisioner.grants.acquire import user_name
+from jupyter_aliquot.provisioner.grants.gateway_client import GatewayConnection
 from jupyter_aliquot.provisioner.relay.wire.proc import start_time_ticks
 from jupyter_aliquot.provisioner.resources import GpuShare, Request
-from jupyter_client.manager import AsyncKernelManager
-from traitlets.config import Config
 
 HALF = Request(GpuShare(50))
 

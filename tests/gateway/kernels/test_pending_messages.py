@@ -10,13 +10,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.identity import User
-from jupyter_aliquot.gateway.channels.backpressure import StockUnread
 from jupyter_aliquot.gateway.auth.shares import Share, Shares
+from jupyter_aliquot.gateway.channels.backpressure import StockUnread
+from jupyter_aliquot.gateway.channels.pending_connection import MOST_ANSWER_BYTES, PendingWebsocketConnection
 from jupyter_aliquot.gateway.channels.pending_kernels import Kernels, PendingKernels
 from jupyter_aliquot.gateway.channels.pending_messages import MOST_MESSAGES, PendingMessages
-from jupyter_aliquot.gateway.channels.pending_connection import MOST_ANSWER_BYTES, PendingWebsocketConnection
 from jupyter_aliquot.gateway.channels.write_buffer import Unsent
 from jupyter_aliquot.provisioner.relay.wire.error_replies import Answer
 

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.state.persistence import KernelMemory
-from jupyter_aliquot.gateway.state.records import KernelRecords, KernelState
-from jupyter_aliquot.gateway.state.record_queue import RecordQueue
-from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from slow_disk import PATIENCE_SECONDS, SlowDisk
+
+from jupyter_aliquot.gateway.state.persistence import KernelMemory
+from jupyter_aliquot.gateway.state.record_queue import RecordQueue
+from jupyter_aliquot.gateway.state.records import KernelRecords, KernelState
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 
 LOG = logging.getLogger("test")
 

@@ -8,9 +8,15 @@ import weakref
 from collections.abc import Iterator
 
 import pytest
-from jupyter_aliquot.gateway.serverapp.gc_policy import (LONGEST_SECONDS, WHOLE_SECONDS, CalmCollector, is_known_collector,)
-from jupyter_aliquot.gateway.serverapp import app as server
 from jupyter_server.serverapp import ServerApp
+
+from jupyter_aliquot.gateway.serverapp import app as server
+from jupyter_aliquot.gateway.serverapp.gc_policy import (
+    LONGEST_SECONDS,
+    WHOLE_SECONDS,
+    CalmCollector,
+    is_known_collector,
+)
 
 
 class Knot:

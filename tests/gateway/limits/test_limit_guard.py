@@ -6,15 +6,16 @@ import logging
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.scheduling.ledger import Asker
-from jupyter_aliquot.gateway.limits.guard import LimitGuard
-from jupyter_aliquot.gateway.limits.config import Limits
-from jupyter_aliquot.gateway.scheduling.planner import Pending
-from jupyter_aliquot.gateway.scheduling.capacity import Held
-from jupyter_aliquot.provisioner.errors import LimitError
-from jupyter_aliquot.provisioner.resources import GpuShare, Request, WorkloadClass
 from traitlets import TraitError
 from traitlets.config import Config
+
+from jupyter_aliquot.gateway.limits.config import Limits
+from jupyter_aliquot.gateway.limits.guard import LimitGuard
+from jupyter_aliquot.gateway.scheduling.capacity import Held
+from jupyter_aliquot.gateway.scheduling.ledger import Asker
+from jupyter_aliquot.gateway.scheduling.planner import Pending
+from jupyter_aliquot.provisioner.errors import LimitError
+from jupyter_aliquot.provisioner.resources import GpuShare, Request, WorkloadClass
 
 ONE = Request(GpuShare(100))
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from jupyter_aliquot.gateway.limits.token_bucket import TokenBuckets
 from hypothesis import given, strategies as st
+
+from jupyter_aliquot.gateway.limits.token_bucket import TokenBuckets
 
 waits = st.floats(0, 3, allow_nan=False)
 

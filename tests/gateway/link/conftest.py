@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jupyter_server.serverapp import ServerApp
+from traitlets.config import Config
+
 from jupyter_aliquot.gateway.relays.link import KernelLink
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.relay.client.control import read_relay_records, stop_relay
-from jupyter_server.serverapp import ServerApp
-from traitlets.config import Config
 
 from .browser import Browser
 

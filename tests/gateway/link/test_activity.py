@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from jupyter_aliquot.gateway.relays.activity import Activity, execution_state, moment, read_activity
 from jupyter_aliquot.provisioner.relay.client.link import Activity as RelayActivity, KernelState
 

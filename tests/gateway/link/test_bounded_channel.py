@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 import zmq
-from jupyter_aliquot.gateway.channels.backpressure import BoundedChannel, StockUnread
 from jupyter_client.session import Session
 from zmq.eventloop.zmqstream import ZMQStream
+
+from jupyter_aliquot.gateway.channels.backpressure import BoundedChannel, StockUnread
 
 MOST = 16 << 20
 LARGE = 4 << 20

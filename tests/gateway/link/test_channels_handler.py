@@ -8,10 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.remote.channels import RemoteWebsocketConnection
-from jupyter_aliquot.gateway.channels.zmq_connection import StockWebsocketConnection
+
 from jupyter_aliquot.gateway.api.jupyter import ChannelsHandler
 from jupyter_aliquot.gateway.channels.relay_connection import KernelWebsocketConnection
+from jupyter_aliquot.gateway.channels.zmq_connection import StockWebsocketConnection
+from jupyter_aliquot.gateway.remote.channels import RemoteWebsocketConnection
 
 
 class FullLink:

@@ -9,10 +9,11 @@ import weakref
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.api.events import EventsHandler
 from jupyter_server import CallContext
 from tornado.httpclient import HTTPClientError
 from tornado.web import RequestHandler
+
+from jupyter_aliquot.gateway.api.events import EventsHandler
 
 from .conftest import House
 

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.replay.store import CellOutputs
+
 from jupyter_aliquot.gateway.replay.cells import Budget, KernelCells
 from jupyter_aliquot.gateway.replay.seen_ids import SeenMessages
+from jupyter_aliquot.gateway.replay.store import CellOutputs
 from jupyter_aliquot.provisioner.relay.client.link import KnownCell
 from jupyter_aliquot.provisioner.relay.wire.messages import Signer
 

@@ -12,12 +12,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.api.events import EventsHandler
-from jupyter_aliquot.gateway.api.base import SETTING
-from jupyter_aliquot.gateway.relays.link import KernelLink
-from jupyter_aliquot.gateway.api.jupyter import ChannelsHandler
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 from tornado.httpclient import HTTPClientError
+
+from jupyter_aliquot.gateway.api.base import SETTING
+from jupyter_aliquot.gateway.api.events import EventsHandler
+from jupyter_aliquot.gateway.api.jupyter import ChannelsHandler
+from jupyter_aliquot.gateway.relays.link import KernelLink
 
 from .conftest import House
 

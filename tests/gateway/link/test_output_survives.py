@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gateway.channels.relay_connection import KernelWebsocketConnection
 from jupyter_aliquot.provisioner.relay.client.control import read_relay_record
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.channels.read_only import Allowance, answers, question, refusal
 

@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from tornado.websocket import WebSocketClosedError
+
 from jupyter_aliquot.gateway.relays.link import KernelLink
 from jupyter_aliquot.provisioner.errors import RelayUnavailableError
 from jupyter_aliquot.provisioner.relay.client.link import Activity, Attached, LinkListener, LinkMessage, SentRequest
-from tornado.websocket import WebSocketClosedError
 
 
 class PlayedRelay:

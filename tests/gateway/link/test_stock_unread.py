@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.channels.backpressure import StockUnread
 from started import stopped
+
+from jupyter_aliquot.gateway.channels.backpressure import StockUnread
 
 from .browser import Browser, Message, text_of, widgets_are_told_of_once
 from .conftest import House

@@ -7,8 +7,9 @@ import json
 from typing import Any
 
 import pytest
-from jupyter_aliquot.provisioner.relay.client import control as client
 from started import stopped
+
+from jupyter_aliquot.provisioner.relay.client import control as client
 
 from .browser import Browser, Message, text_of, widgets_are_told_of_once
 from .conftest import House

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.cli.app import main
 from ports import free_port
+
+from jupyter_aliquot.gateway.cli.app import main
 
 from .conftest import TOKENS, Server
 from .test_remote_kernels import NOTHING

@@ -7,12 +7,13 @@ import logging
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.api import events as event_handlers
-from jupyter_aliquot.gateway.auth.identity import AliquotUser
 from jupyter_server.auth import AllowAllAuthorizer
 from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 from tornado.web import Application
+
+from jupyter_aliquot.gateway.api import events as event_handlers
+from jupyter_aliquot.gateway.auth.identity import AliquotUser
 
 HANDSHAKE = (
     b"GET /events HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

@@ -8,11 +8,12 @@ import json
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.remote import client as gateway_questions
-from jupyter_aliquot.gateway.remote.kernels import AliquotRemoteKernelManager
-from jupyter_aliquot.gateway.api.jupyter import with_cause
 from tornado.httpclient import HTTPClientError, HTTPRequest, HTTPResponse
 from tornado.web import HTTPError
+
+from jupyter_aliquot.gateway.api.jupyter import with_cause
+from jupyter_aliquot.gateway.remote import client as gateway_questions
+from jupyter_aliquot.gateway.remote.kernels import AliquotRemoteKernelManager
 
 SAID = "asked more than 100 requests a second, after 2000 at once; found too many from alice. Try again in 1 s"
 

@@ -10,13 +10,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.limits.websocket import fitting
-from jupyter_aliquot.gateway.remote.resend import SentRequests
-from jupyter_aliquot.gateway.remote.channels import SETTING, Refusals, RemoteWebsocketConnection
 from jupyter_server.gateway.gateway_client import GatewayClient
 from tornado.httpclient import HTTPClientError
 from tornado.web import HTTPError
 from tornado.websocket import WebSocketClosedError
+
+from jupyter_aliquot.gateway.limits.websocket import fitting
+from jupyter_aliquot.gateway.remote.channels import SETTING, Refusals, RemoteWebsocketConnection
+from jupyter_aliquot.gateway.remote.resend import SentRequests
 
 WORDS = "JupyterHub does not know this token"
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gateway.remote import resend as remote_requests
 from jupyter_aliquot.gateway.remote.resend import SentRequests, dated, unmarked
 

@@ -10,13 +10,14 @@ from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import Any
 
-from jupyter_aliquot.gateway.remote.channels import RemoteWebsocketConnection
-from jupyter_aliquot.gateway.api.jupyter import ChannelsHandler
-from jupyter_aliquot.gateway.channels.write_buffer import Unsent
 from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 from tornado.web import Application
 from tornado.websocket import WebSocketHandler, websocket_connect
+
+from jupyter_aliquot.gateway.api.jupyter import ChannelsHandler
+from jupyter_aliquot.gateway.channels.write_buffer import Unsent
+from jupyter_aliquot.gateway.remote.channels import RemoteWebsocketConnection
 
 SIZE = 1 << 20
 MOST = 8 << 20

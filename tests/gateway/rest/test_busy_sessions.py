@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.kernels import busy_table
 from jupyter_server.serverapp import ServerApp
+
+from jupyter_aliquot.gateway.kernels import busy_table
 
 from .conftest import Ask
 from .test_ownership import start_session

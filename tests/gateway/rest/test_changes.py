@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.base.clock import SystemClock
-from jupyter_aliquot.gpu_hook.client.residency_reports import MODE_IS_OFF
 from jupyter_server.serverapp import ServerApp
 from prometheus_client.parser import text_string_to_metric_families
 from traitlets.config import Config
+
+from jupyter_aliquot.gateway.base.clock import SystemClock
+from jupyter_aliquot.gpu_hook.client.residency_reports import MODE_IS_OFF
 
 from .conftest import Ask
 from .fake_agent import GIB, FakeAgent, device, kernel

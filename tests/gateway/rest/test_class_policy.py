@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.auth.identity import User
+from traitlets.config import Config
+
 from jupyter_aliquot.gateway.auth.class_policy import ClassPolicy
+from jupyter_aliquot.gateway.auth.identity import User
 from jupyter_aliquot.gateway.sizes.grammar import parse_size
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.errors import LimitError
 from jupyter_aliquot.provisioner.grants.gateway_client import GatewayConnection
 from jupyter_aliquot.provisioner.resources import GpuShare, Request, WorkloadClass
-from traitlets.config import Config
 
 from .conftest import USERS, Ask
 from .fake_agent import GIB, FakeAgent, device

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from jupyter_aliquot.gateway.auth.identity import User
 from jupyter_aliquot.gateway.events.diff import by_id, kernel_news
 from jupyter_aliquot.gateway.status.report import NodeView, Scene, kernel_reports
 from jupyter_aliquot.gpu_hook.client.client import read_status
-from prometheus_client.parser import text_string_to_metric_families
 
 from .conftest import Ask
 from .fake_agent import UUID, FakeAgent, device, kernel

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
-from jupyter_aliquot.gateway.api.routes import HANDLERS
-from jupyter_aliquot.gateway.base.http_errors import HTTP_STATUS
 from jsonschema import Draft202012Validator, FormatChecker
 from prometheus_client.parser import text_string_to_metric_families
 from traitlets.config import Config
+
+from jupyter_aliquot.gateway.api.routes import HANDLERS
+from jupyter_aliquot.gateway.base.http_errors import HTTP_STATUS
 
 from .conftest import ROOT, Answer, Ask
 from .fake_agent import GIB, UUID, FakeAgent, device, escaped, kernel

@@ -20,7 +20,11 @@ NEVER_ANSWERS = re.compile(r"/lab/api/licenses/.*")
 @pytest.fixture
 def jp_server_config(jp_server_config: Config) -> Config:
     """The same, with JupyterLab's extensions."""
-    jp_server_config.ServerApp.jpserver_extensions = {"jupyter_aliquot.gateway": True, "jupyterlab": True, "jupyter_lsp": True}
+    jp_server_config.ServerApp.jpserver_extensions = {
+        "jupyter_aliquot.gateway": True,
+        "jupyterlab": True,
+        "jupyter_lsp": True,
+    }
     return jp_server_config
 
 

@@ -9,18 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.node.launcher import agent_arguments
-from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider
-from jupyter_aliquot.gateway.config import Aliquot
-from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
-from jupyter_aliquot.gateway.serverapp.config_warnings import gateway_mode
-from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from jupyter_server.auth import IdentityProvider, User as JupyterUser
 from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.serverapp import ServerApp
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 from traitlets.config import Config
+
+from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider
+from jupyter_aliquot.gateway.config import Aliquot
+from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
+from jupyter_aliquot.gateway.node.launcher import agent_arguments
+from jupyter_aliquot.gateway.serverapp.config_warnings import gateway_mode
+from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
 
 from .conftest import Ask
 from .fake_agent import FakeAgent

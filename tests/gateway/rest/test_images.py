@@ -7,12 +7,13 @@ import json
 from typing import Any
 
 import pytest
+from jupyter_server.serverapp import ServerApp
+from traitlets.config import Config
+
 from jupyter_aliquot.gateway.containers.planner import ContainerStart
 from jupyter_aliquot.gateway.serverapp.config_warnings import engine_within_reach
 from jupyter_aliquot.provisioner.containers.plan import ContainerPlan
 from jupyter_aliquot.provisioner.errors import LaunchError
-from jupyter_server.serverapp import ServerApp
-from traitlets.config import Config
 
 from .conftest import USERS, Ask
 from .test_contract import check

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.api.base import SETTING
-from jupyter_aliquot.gateway.status.report_cache import ReportMemo
-from jupyter_aliquot.gateway.status.report import Scene
 from jupyter_server.serverapp import ServerApp
+
+from jupyter_aliquot.gateway.api.base import SETTING
+from jupyter_aliquot.gateway.status.report import Scene
+from jupyter_aliquot.gateway.status.report_cache import ReportMemo
 
 from .conftest import Ask
 from .fake_agent import FakeAgent, kernel

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gateway.auth.identity import User
 from jupyter_aliquot.gateway.events.diff import by_id, kernel_news
 from jupyter_aliquot.gateway.events.evictions import reclaim

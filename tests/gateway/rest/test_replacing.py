@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from jupyter_aliquot.provisioner.terminations import asked_by_user
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
+
+from jupyter_aliquot.provisioner.terminations import asked_by_user
 
 from .conftest import Ask
 from .fake_agent import FakeAgent, device

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.containers.environment import allowed_env, without_servers_own
-from jupyter_aliquot.gateway.kernels.kernel import ManagedKernel
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
+
+from jupyter_aliquot.gateway.containers.environment import allowed_env, without_servers_own
+from jupyter_aliquot.gateway.kernels.kernel import ManagedKernel
 
 from .conftest import TOKENS, USERS, Ask, write_light_spec
 

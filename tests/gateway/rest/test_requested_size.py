@@ -6,14 +6,15 @@ import asyncio
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies as st
+from jupyter_server.serverapp import ServerApp
+from traitlets.config import Config
+
 from jupyter_aliquot.gateway.sizes.environment import default_size, with_size
 from jupyter_aliquot.gateway.sizes.grammar import GRAMMAR
 from jupyter_aliquot.provisioner.containers.plan import ContainerPlan
 from jupyter_aliquot.provisioner.errors import LaunchError, RequestError
 from jupyter_aliquot.provisioner.resources import GpuShare
-from hypothesis import given, strategies as st
-from jupyter_server.serverapp import ServerApp
-from traitlets.config import Config
 
 from .conftest import Ask
 from .fake_agent import FakeAgent

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
 from traitlets.config import Config
+
+from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
 
 WriteKernelSpec = Callable[..., Path]
 Make = Callable[..., SizedKernelSpecManager]

@@ -6,21 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider, User
-from jupyter_aliquot.gateway.containers.images import ImageCatalogue
-from jupyter_aliquot.gateway.config import Aliquot, configuration_page
-from jupyter_aliquot.gateway.culling.config import Culling
-from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
-from jupyter_aliquot.gateway.history.config import History
-from jupyter_aliquot.gateway.containers.host_limits import HostLimits
-from jupyter_aliquot.gateway.hub_service.identity import HubIdentityProvider
-from jupyter_aliquot.gateway.containers.config import KernelContainers
-from jupyter_aliquot.gateway.limits.config import Limits
-from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders
-from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
-from jupyter_aliquot.provisioner.resources import GpuShare
 from traitlets import TraitError
 from traitlets.config import Application, Config
+
+from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider, User
+from jupyter_aliquot.gateway.config import Aliquot, configuration_page
+from jupyter_aliquot.gateway.containers.config import KernelContainers
+from jupyter_aliquot.gateway.containers.host_limits import HostLimits
+from jupyter_aliquot.gateway.containers.images import ImageCatalogue
+from jupyter_aliquot.gateway.culling.config import Culling
+from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders
+from jupyter_aliquot.gateway.history.config import History
+from jupyter_aliquot.gateway.hub_service.identity import HubIdentityProvider
+from jupyter_aliquot.gateway.limits.config import Limits
+from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
+from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
+from jupyter_aliquot.provisioner.resources import GpuShare
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "configuration.md"
 CLASSES = (

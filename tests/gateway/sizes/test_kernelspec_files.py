@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from jupyter_client.kernelspec import KernelSpecManager
+
 from jupyter_aliquot.gateway.kernelspecs.installed import KernelSpecFileError, install_sizes
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
-from jupyter_client.kernelspec import KernelSpecManager
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGED = sorted((ROOT / "jupyter-config" / "kernels").iterdir())

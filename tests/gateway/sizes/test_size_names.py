@@ -5,10 +5,19 @@ from __future__ import annotations
 import re
 
 import pytest
-from jupyter_aliquot.gateway.sizes.grammar import (PATTERN, SizedName, parse_size, parse_size_name, resized_name, size_label, size_name,)
+from hypothesis import given, strategies as st
+
+from jupyter_aliquot.gateway.sizes.grammar import (
+    PATTERN,
+    SizedName,
+    parse_size,
+    parse_size_name,
+    resized_name,
+    size_label,
+    size_name,
+)
 from jupyter_aliquot.provisioner.errors import SizeNameError
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
-from hypothesis import given, strategies as st
 
 GIB = 1 << 30
 LOW = WorkloadClass.OPPORTUNISTIC

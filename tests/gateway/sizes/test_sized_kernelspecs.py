@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from jupyter_client.kernelspec import NoSuchKernel
+
 from jupyter_aliquot.gateway.kernelspecs.manager import NoSuchBase, NoSuchSize, SizedKernelSpecManager
 from jupyter_aliquot.provisioner.errors import SizeNameError
 from jupyter_aliquot.provisioner.grants.codec import stanza_request
-from jupyter_client.kernelspec import NoSuchKernel
 
 from .conftest import Make, WriteKernelSpec
 

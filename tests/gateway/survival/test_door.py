@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 import tornado.httpserver
 import tornado.testing
 import tornado.web
-from jupyter_aliquot.gateway.recovery.door import Door
 from tornado.httpclient import AsyncHTTPClient
+
+from jupyter_aliquot.gateway.recovery.door import Door
 
 
 class Echo(tornado.web.RequestHandler):

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from jupyter_aliquot.gateway.state.state_dir import GATEWAY_NAME, NameTakenError, claim_folder, default_name
 from jupyter_aliquot.provisioner.errors import StateError
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from jupyter_aliquot.gateway.state.persistence import lasting_arguments, live_arguments, read_heritage
 from jupyter_aliquot.gateway.state.records import KernelRecord, KernelState
-from jupyter_aliquot.provisioner.terminations import Ending, EndingCode
 from jupyter_aliquot.provisioner.errors import StateError
+from jupyter_aliquot.provisioner.terminations import Ending, EndingCode
 
 
 def test_of_the_environment_only_what_the_asker_added_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

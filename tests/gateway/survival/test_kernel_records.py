@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gateway.state.records import KernelRecord, KernelRecords, KernelState
 from jupyter_aliquot.provisioner.terminations import Ending, EndingCode
 

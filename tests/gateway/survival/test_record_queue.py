@@ -9,9 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from jupyter_aliquot.gateway.state.records import KernelRecord, KernelRecords, KernelState
-from jupyter_aliquot.gateway.state.record_queue import RecordQueue
 from slow_disk import PATIENCE_SECONDS, SlowDisk
+
+from jupyter_aliquot.gateway.state.record_queue import RecordQueue
+from jupyter_aliquot.gateway.state.records import KernelRecord, KernelRecords, KernelState
 
 LOG = logging.getLogger("test")
 PENDING = KernelRecord("k1", "alice", "python3.gpu-0.25", KernelState.PENDING, 12.5, "b")

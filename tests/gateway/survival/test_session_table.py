@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gateway.kernels.busy_table import TableBusyError
-from jupyter_aliquot.gateway.kernels.sessions import OwnedSessionManager, usable_database
 from jupyter_server.services.contents.manager import ContentsManager
 from jupyter_server.services.kernels.kernelmanager import MappingKernelManager
+
+from jupyter_aliquot.gateway.kernels.busy_table import TableBusyError
+from jupyter_aliquot.gateway.kernels.sessions import OwnedSessionManager, usable_database
 
 LOG = logging.getLogger("test")
 

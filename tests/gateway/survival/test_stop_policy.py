@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gateway.state.stop_policy import StopPolicy
 
 

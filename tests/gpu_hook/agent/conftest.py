@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+
 from jupyter_aliquot.gpu_hook.agent.base.processes import start_time_ticks
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, AgentUnreachable, query
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 from jupyter_aliquot.gpu_hook.protocol.codec import Credit, HookPage, Message, MessageType, Role
 
 HERE = Path(__file__).parent

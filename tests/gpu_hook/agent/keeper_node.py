@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from jupyter_aliquot.gpu_hook.agent.activity.idleness import Moment, Telemetry
 from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
-from jupyter_aliquot.gpu_hook.agent.activity.idleness import Moment, Telemetry
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
 from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
 from jupyter_aliquot.gpu_hook.agent.scheduling.views import Policy
-from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
 from jupyter_aliquot.gpu_hook.agent.swap.facts import DeviceBytes, Move, MoveRefusal, MoveResult, ResidencyFacts
 from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
 from jupyter_aliquot.gpu_hook.placement.placement import Part

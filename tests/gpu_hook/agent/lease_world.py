@@ -8,7 +8,17 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field, replace
 
-from jupyter_aliquot.gpu_hook.agent.scheduling.leases import (NEVER, Decision, DeviceView, Holding, KernelView, Policy, State, Want, decide,)
+from jupyter_aliquot.gpu_hook.agent.scheduling.leases import (
+    NEVER,
+    Decision,
+    DeviceView,
+    Holding,
+    KernelView,
+    Policy,
+    State,
+    Want,
+    decide,
+)
 
 GIB = 1 << 30
 TICK = 0.5

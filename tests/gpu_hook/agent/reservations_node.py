@@ -15,21 +15,21 @@ import struct
 import time
 from pathlib import Path
 
-from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 from jupyter_aliquot.gpu_hook.agent.actuators.actuation import Actuation
 from jupyter_aliquot.gpu_hook.agent.actuators.choice import ChosenActuators
-from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena, HostBudget
 from jupyter_aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
-from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
+from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena, HostBudget
 from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
+from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Reservations
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts, Ledger
 from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
 from jupyter_aliquot.gpu_hook.agent.scheduling.records import read_moment
-from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts, Ledger
-from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Reservations
-from jupyter_aliquot.gpu_hook.agent.swap.residency import SwapTools
 from jupyter_aliquot.gpu_hook.agent.settings import AgentSettings
+from jupyter_aliquot.gpu_hook.agent.swap.residency import SwapTools
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 from jupyter_aliquot.gpu_hook.protocol.codec import Credit, Message, MessageType, Role
 from jupyter_aliquot.gpu_hook.waiting import end_task
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena, HostBudget
 from jupyter_aliquot.gpu_hook.agent.base.descriptors import Descriptors
-from jupyter_aliquot.gpu_hook.agent.ledger.journal import Entry, Reservation, Tally, read_entry
+from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena, HostBudget
 from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import Entry, Reservation, Tally, read_entry
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts, Ledger
 from jupyter_aliquot.gpu_hook.agent.swap.residency import SwapTools
 from jupyter_aliquot.gpu_hook.agent.swap.settings import SwapSettings

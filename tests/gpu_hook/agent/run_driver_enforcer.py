@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pynvml
+
 from jupyter_aliquot.gpu_hook.agent.enforcers.base import EnforcerError, KernelLimits
 from jupyter_aliquot.gpu_hook.agent.enforcers.cgroups import CgroupHierarchy
 from jupyter_aliquot.gpu_hook.agent.enforcers.driver import DriverEnforcer

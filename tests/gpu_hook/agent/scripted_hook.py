@@ -13,9 +13,28 @@ import socket
 from collections.abc import Iterable
 from pathlib import Path
 
-from jupyter_aliquot.gpu_hook.protocol import codec as protocol
-from jupyter_aliquot.gpu_hook.protocol.codec import (AgentPage, Credit, HookPage, Lease, Message, MessageType, Moved, MovedDevice, MoveOutcome, Refuse, Residency, Role, Segment, Staying, Swap, Wake, Welcome,)
 from shared_words import load_half, store, store_half
+
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.protocol.codec import (
+    AgentPage,
+    Credit,
+    HookPage,
+    Lease,
+    Message,
+    MessageType,
+    Moved,
+    MovedDevice,
+    MoveOutcome,
+    Refuse,
+    Residency,
+    Role,
+    Segment,
+    Staying,
+    Swap,
+    Wake,
+    Welcome,
+)
 
 MIB = 1 << 20
 UUID = protocol.device_uuid_bytes("GPU-00000000-0000-0000-0000-0000000000a0")

@@ -10,8 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.agent.actuators.base import ActuatorError, KernelCompute
-from jupyter_aliquot.gpu_hook.agent.actuators.choice import (ACTUATORS, AUTO, ChosenActuators, choose_actuators, read_actuators,)
+from jupyter_aliquot.gpu_hook.agent.actuators.choice import (
+    ACTUATORS,
+    AUTO,
+    ChosenActuators,
+    choose_actuators,
+    read_actuators,
+)
 from jupyter_aliquot.gpu_hook.agent.actuators.green_contexts import GreenContexts
 from jupyter_aliquot.gpu_hook.agent.actuators.mps import Mps
 from jupyter_aliquot.gpu_hook.agent.actuators.pacing import Pacing

@@ -18,11 +18,12 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
-from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena, ArenaFullError, HostBudget
-from jupyter_aliquot.gpu_hook.agent.base.processes import Process, start_time_ticks
-from jupyter_aliquot.gpu_hook.agent.host_copies.segments import Segment
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from jupyter_aliquot.gpu_hook.agent.base.processes import Process, start_time_ticks
+from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena, ArenaFullError, HostBudget
+from jupyter_aliquot.gpu_hook.agent.host_copies.segments import Segment
 
 if TYPE_CHECKING:
     from tests.gpu_hook.agent.residency_node import until

@@ -12,10 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gpu_hook.agent.devices.audit import (NOT_REGISTERED, PAST_ITS_CHARGE, Audit, Auditor, Holding, KernelProcesses,)
+
+from jupyter_aliquot.gpu_hook.agent.base.process_facts import Families, read_facts
+from jupyter_aliquot.gpu_hook.agent.devices.audit import (
+    NOT_REGISTERED,
+    PAST_ITS_CHARGE,
+    Audit,
+    Auditor,
+    Holding,
+    KernelProcesses,
+)
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
-from jupyter_aliquot.gpu_hook.agent.base.process_facts import Families, read_facts
 
 MIB = 1 << 20
 GPU = DeviceFacts("GPU-a0", 0, "Fake", 1 << 30)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.agent.devices.cdi import HOOK_KIND, SOFTGPU_KIND, hook_spec, softgpu_spec, write_specs
 from jupyter_aliquot.gpu_hook.agent.devices.libraries import Libraries, installed, mounted_folders, prune, publish
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.agent.swap.checkpoint_helper import CheckpointError, CheckpointHelper, ProcessState
 from jupyter_aliquot.gpu_hook.paths import native_dir
 

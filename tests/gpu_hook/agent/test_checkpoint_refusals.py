@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.agent.swap.checkpoint_refusals import Circumstances, why_not
 from jupyter_aliquot.gpu_hook.agent.swap.facts import DeviceBytes, MoveRefusal, MoveResult, ResidencyFacts
 from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver, softgpu_state_path
 
@@ -58,7 +59,15 @@ class ARing:
 
     def start(self) -> None:
         """An agent, and somebody who holds the kernel."""
-        command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "1GiB"]
+        command = [
+            sys.executable,
+            "-m",
+            "jupyter_aliquot.gpu_hook.agent",
+            "--driver",
+            "softgpu",
+            "--softgpu-memory",
+            "1GiB",
+        ]
         log = self.node.folder / "agent.log"
         command += ["--runtime-dir", str(self.node.folder), "--log-file", str(log), "--checkpoint-after", "0.1"]
         self.node.process = subprocess.Popen(command)

@@ -14,11 +14,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
-from jupyter_aliquot.gpu_hook.protocol import codec as protocol
-from jupyter_aliquot.gpu_hook.agent.sessions.acceptor import MESSAGES_A_SECOND, MESSAGES_AT_ONCE, journal_tokens
-from jupyter_aliquot.gpu_hook.protocol.codec import (Credit, HelloDevice, HookPage, MessageType, Refuse, Residency, Role, Welcome,)
 from hypothesis import Phase, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from jupyter_aliquot.gpu_hook.agent.sessions.acceptor import MESSAGES_A_SECOND, MESSAGES_AT_ONCE, journal_tokens
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.protocol.codec import (
+    Credit,
+    HelloDevice,
+    HookPage,
+    MessageType,
+    Refuse,
+    Residency,
+    Role,
+    Welcome,
+)
 
 if TYPE_CHECKING:
     from tests.gpu_hook.agent.reservations_node import CARD, MIB, RAW_UUID, AProcess, AReservationsNode, close_quietly

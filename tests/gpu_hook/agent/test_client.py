@@ -14,7 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gpu_hook.client.client import (AgentClient, AgentRefused, AgentStartError, AgentUnreachable, AgentUnreadable, KernelActivity, find_agent, query, start_agent,)
+
+from jupyter_aliquot.gpu_hook.client.client import (
+    AgentClient,
+    AgentRefused,
+    AgentStartError,
+    AgentUnreachable,
+    AgentUnreadable,
+    KernelActivity,
+    find_agent,
+    query,
+    start_agent,
+)
 from jupyter_aliquot.gpu_hook.paths import PathError
 
 FAKE_AGENT = (sys.executable, str(Path(__file__).parent / "run_fake_agent.py"))

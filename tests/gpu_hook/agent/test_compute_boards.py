@@ -8,8 +8,9 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from jupyter_aliquot.gpu_hook.agent.pages.activity_page import BoardPage
+
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.boards import BoardPlace, NeighbourBook, first_places
+from jupyter_aliquot.gpu_hook.agent.pages.activity_page import BoardPage
 from jupyter_aliquot.gpu_hook.protocol.codec import BOARD_BYTES, BOARD_MAGIC, MAX_NEIGHBOURS, BoardKind, BoardNotice
 
 

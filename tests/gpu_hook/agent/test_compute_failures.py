@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from compute_world import HARVEST, PRODUCTION, AKernel, AWorld, hold_all, in_a_loop, neighbours, uuid_of
+
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, DeviceLook, Order, Verdict
 from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, AgentPage, Gate, HookPage, Pace
-from compute_world import HARVEST, PRODUCTION, AKernel, AWorld, hold_all, in_a_loop, neighbours, uuid_of
 
 
 @in_a_loop

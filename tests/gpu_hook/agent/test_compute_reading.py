@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from jupyter_aliquot.gpu_hook.agent.pages.activity_page import BoardWords
+from hypothesis import given, settings, strategies as some
+
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.reading import LONGEST, MOST_BURSTS, NO_WORK, Reader, Who
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, Interval, ProcessLook
+from jupyter_aliquot.gpu_hook.agent.pages.activity_page import BoardWords
 from jupyter_aliquot.gpu_hook.agent.pages.hook_page import ComputeWords
 from jupyter_aliquot.gpu_hook.protocol.codec import BOARD_INTERVALS, NO_LIMIT
-from hypothesis import given, settings, strategies as some
 
 WHO = Who(1, "k", True, 50)
 START = 10 * SECOND

@@ -7,6 +7,7 @@ import struct
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, Gate
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.agent.compute.controllers import CONTROLLERS
-from jupyter_aliquot.gpu_hook.agent.compute.settings import ComputeSettings
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, DeviceLook, ProcessLook
+from jupyter_aliquot.gpu_hook.agent.compute.settings import ComputeSettings
 from jupyter_aliquot.gpu_hook.agent.settings import read_arguments
 
 

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gpu_hook.agent.ledger.contexts import ContextCosts
+
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
+from jupyter_aliquot.gpu_hook.agent.ledger.contexts import ContextCosts
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver, softgpu_state_path
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 
@@ -40,7 +41,15 @@ class ANodeWithContexts:
         self._environ = {name: value for name, value in os.environ.items() if name != "ALIQUOT_SOFTGPU_CONTEXT"}
 
     def start(self, memory: str) -> None:
-        command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", memory]
+        command = [
+            sys.executable,
+            "-m",
+            "jupyter_aliquot.gpu_hook.agent",
+            "--driver",
+            "softgpu",
+            "--softgpu-memory",
+            memory,
+        ]
         command += ["--runtime-dir", str(self.node.folder), "--log-file", str(self.node.folder / "agent.log")]
         self.node.process = subprocess.Popen(command, env=self._environ)
         self.node.until(self.node.answers)

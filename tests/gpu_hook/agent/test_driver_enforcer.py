@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import AgentSide
 from jupyter_aliquot.gpu_hook.paths import PathError, softgpu_driver
 from jupyter_aliquot.gpu_hook.placement.placement import Part
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage
 
 MIB = 1 << 20

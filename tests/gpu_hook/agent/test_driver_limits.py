@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gpu_hook.agent.enforcers.cgroups import find_hierarchy
+
 from jupyter_aliquot.gpu_hook.agent.base.processes import start_time_ticks
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
+from jupyter_aliquot.gpu_hook.agent.enforcers.cgroups import find_hierarchy
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver, softgpu_state_path
 
 MIB = 1 << 20
@@ -56,7 +57,15 @@ def a_limited_node(an_idle_node: Any) -> Iterator[Any]:
         softgpu_driver()
     except PathError as error:
         pytest.skip(f"no software GPU: {error}")
-    command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "1GiB"]
+    command = [
+        sys.executable,
+        "-m",
+        "jupyter_aliquot.gpu_hook.agent",
+        "--driver",
+        "softgpu",
+        "--softgpu-memory",
+        "1GiB",
+    ]
     command += ["--enforcer", "driver", "--runtime-dir", str(an_idle_node.folder)]
     an_idle_node.process = subprocess.Popen([*command, "--log-file", str(an_idle_node.folder / "agent.log")])
     an_idle_node.until(an_idle_node.answers)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+
 from jupyter_aliquot.gpu_hook.agent.enforcers.base import EnforcerError, KernelLimits
 from jupyter_aliquot.gpu_hook.agent.enforcers.cgroups import CgroupHierarchy, find_hierarchy
 from jupyter_aliquot.gpu_hook.agent.enforcers.choice import choose
@@ -18,6 +18,7 @@ from jupyter_aliquot.gpu_hook.agent.enforcers.driver import DriverEnforcer
 from jupyter_aliquot.gpu_hook.agent.enforcers.hook import HookEnforcer
 from jupyter_aliquot.gpu_hook.agent.enforcers.mps import MpsEnforcer
 from jupyter_aliquot.gpu_hook.placement.placement import Part
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 
 MIB = 1 << 20
 PARTS = (Part("GPU-a0", 3, 100, 4096 * MIB), Part("GPU-a1", 5, 50, 2048 * MIB))

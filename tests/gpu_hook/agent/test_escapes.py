@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.agent.base.processes import start_time_ticks
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver, softgpu_state_path
@@ -38,7 +39,15 @@ def a_node_with_slack(an_idle_node: Any) -> Iterator[Any]:
         softgpu_driver()
     except PathError as error:
         pytest.skip(f"no software GPU: {error}")
-    command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "1GiB"]
+    command = [
+        sys.executable,
+        "-m",
+        "jupyter_aliquot.gpu_hook.agent",
+        "--driver",
+        "softgpu",
+        "--softgpu-memory",
+        "1GiB",
+    ]
     log = an_idle_node.folder / "agent.log"
     command += ["--runtime-dir", str(an_idle_node.folder), "--log-file", str(log), "--context-slack", "32MiB"]
     an_idle_node.process = subprocess.Popen(command)

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from test_client import FAKE_AGENT
+
 from jupyter_aliquot.gpu_hook.client.agent_process import AgentStartError, start_agent
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
-from test_client import FAKE_AGENT
 
 LONG = 600.0  # seconds: a test that waits for this deadline fails
 

@@ -13,15 +13,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gpu_hook.protocol import codec as protocol
-from jupyter_aliquot.gpu_hook.agent.base.descriptors import OF_A_SESSION, Descriptors
-from jupyter_aliquot.gpu_hook.agent.ledger.credit_queues import MOST_OF_A_KERNEL, MOST_OF_A_PROCESS, KernelDesks
-from jupyter_aliquot.gpu_hook.agent.sessions.acceptor import MESSAGES_A_SECOND, MESSAGES_AT_ONCE
-from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts, Ledger
-from jupyter_aliquot.gpu_hook.agent.base.token_bucket import TokenBucket
-from jupyter_aliquot.gpu_hook.placement.placement import Part
-from jupyter_aliquot.gpu_hook.protocol.codec import Credit, MalformedError, MessageType, RefusalReason
 from hypothesis import given, strategies as st
+
+from jupyter_aliquot.gpu_hook.agent.base.descriptors import OF_A_SESSION, Descriptors
+from jupyter_aliquot.gpu_hook.agent.base.token_bucket import TokenBucket
+from jupyter_aliquot.gpu_hook.agent.ledger.credit_queues import MOST_OF_A_KERNEL, MOST_OF_A_PROCESS, KernelDesks
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts, Ledger
+from jupyter_aliquot.gpu_hook.agent.sessions.acceptor import MESSAGES_A_SECOND, MESSAGES_AT_ONCE
+from jupyter_aliquot.gpu_hook.placement.placement import Part
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.protocol.codec import Credit, MalformedError, MessageType, RefusalReason
 
 MIB = 1 << 20
 # Processes that each join, borrow and leave the agent at this path, and live on until standard input ends.

@@ -40,7 +40,15 @@ class TestFolders:
         self.check_refused(Path("/proc/aliquot"), "cannot write into the runtime folder /proc/aliquot")
 
     def check_refused(self, folder: Path, want: str) -> None:
-        command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--log-file", os.devnull]
+        command = [
+            sys.executable,
+            "-m",
+            "jupyter_aliquot.gpu_hook.agent",
+            "--driver",
+            "softgpu",
+            "--log-file",
+            os.devnull,
+        ]
         result = subprocess.run(
             [*command, "--runtime-dir", str(folder)], capture_output=True, text=True, timeout=90, check=False
         )

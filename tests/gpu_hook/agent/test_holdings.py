@@ -8,12 +8,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+
 from jupyter_aliquot.gpu_hook.agent.devices.audit import Holding
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts, Ledger
-from jupyter_aliquot.gpu_hook.agent.sessions.session import HookSession
 from jupyter_aliquot.gpu_hook.agent.ledger.usage import KernelUsage
+from jupyter_aliquot.gpu_hook.agent.sessions.session import HookSession
 from jupyter_aliquot.gpu_hook.placement.placement import Part
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 from jupyter_aliquot.gpu_hook.protocol.codec import HelloDevice, HookPage
 
 MIB = 1 << 20

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+
 from jupyter_aliquot.gpu_hook.agent.devices.host_memory import HostMemoryRule, machine_memory_bytes
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 from jupyter_aliquot.gpu_hook.protocol.codec import HOST_MEMORY, AgentPage, Credit, HelloDevice, HookPage, MessageType
 
 MIB = 1 << 20

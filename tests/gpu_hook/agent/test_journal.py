@@ -8,8 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gpu_hook.agent.ledger.journal import (Entry, JournalError, Reservation, Tally, read_entry, write_entry,)
+
 from jupyter_aliquot.gpu_hook.agent.base.processes import Process
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import (
+    Entry,
+    JournalError,
+    Reservation,
+    Tally,
+    read_entry,
+    write_entry,
+)
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 
 PARTS = (Part("GPU-00000000-0000-0000-0000-0000000000a0", 0, 50, 1 << 29),)

@@ -10,11 +10,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from reservations_node import CARD, MIB, AProcess, AReservationsNode
+
 from jupyter_aliquot.gpu_hook.agent.ledger import record
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Entry, read_entry
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 from jupyter_aliquot.gpu_hook.protocol.codec import Role, Welcome
-from reservations_node import CARD, MIB, AProcess, AReservationsNode
 
 
 @pytest.fixture

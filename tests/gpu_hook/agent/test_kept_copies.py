@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena, ArenaFullError, HostBudget
+
 from jupyter_aliquot.gpu_hook.agent.base.descriptors import OF_A_WATCH, Descriptors
 from jupyter_aliquot.gpu_hook.agent.base.processes import Process, start_time_ticks
-from jupyter_aliquot.gpu_hook.agent.swap.facts import MoveResult
+from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena, ArenaFullError, HostBudget
 from jupyter_aliquot.gpu_hook.agent.host_copies.segments import open_for_process
+from jupyter_aliquot.gpu_hook.agent.swap.facts import MoveResult
 
 if TYPE_CHECKING:
     from tests.gpu_hook.agent.residency_node import ANodeHere, until

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from keeper_node import MIB, ANode, call
+
 from jupyter_aliquot.gpu_hook.agent.scheduling.views import Reason
 from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
-from keeper_node import MIB, ANode, call
 
 
 def test_a_displaced_kernel_leaves_busy_as_it_is_and_comes_back_when_it_is_let_in() -> None:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
+from keeper_node import MIB, UUID, ANode, call
+
 from jupyter_aliquot.gpu_hook.agent.activity.idleness import Telemetry
+from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
 from jupyter_aliquot.gpu_hook.agent.scheduling.views import Reason
 from jupyter_aliquot.gpu_hook.agent.swap.facts import MoveRefusal, MoveResult
 from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
-from keeper_node import MIB, UUID, ANode, call
 
 
 @pytest.fixture

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from jupyter_aliquot.gpu_hook.agent.scheduling.leases import DeviceView, Policy, State, Want, decide
 from hypothesis import given, settings, strategies as st
+
+from jupyter_aliquot.gpu_hook.agent.scheduling.leases import DeviceView, Policy, State, Want, decide
 
 try:
     from tests.gpu_hook.agent.lease_world import GIB, AKernel, AWorld

@@ -7,10 +7,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from keeper_node import MIB, AKernel, ANode, call
+
 from jupyter_aliquot.gpu_hook.agent.scheduling.views import Reason
 from jupyter_aliquot.gpu_hook.agent.swap.facts import Move, MoveRefusal, MoveResult
 from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
-from keeper_node import MIB, AKernel, ANode, call
 
 PATIENCE_SECONDS = 60  # of the node's policy
 Scenario = Callable[[ANode], Coroutine[Any, Any, None]]

@@ -7,10 +7,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from keeper_node import MIB, AKernel, ANode, call
+
 from jupyter_aliquot.gpu_hook.agent.scheduling.views import Policy, Reason
 from jupyter_aliquot.gpu_hook.agent.swap.facts import MoveResult
 from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
-from keeper_node import MIB, AKernel, ANode, call
 
 Scenario = Callable[[ANode], Coroutine[Any, Any, None]]
 

@@ -5,7 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from jupyter_aliquot.gpu_hook.agent.scheduling.leases import (NEVER, NOTHING, DeviceView, Holding, KernelView, Policy, Reason, State, Want, decide,)
+
+from jupyter_aliquot.gpu_hook.agent.scheduling.leases import (
+    NEVER,
+    NOTHING,
+    DeviceView,
+    Holding,
+    KernelView,
+    Policy,
+    Reason,
+    State,
+    Want,
+    decide,
+)
 
 GIB = 1 << 30
 POLICY = Policy(hold_seconds=5, quantum_seconds=30, quantum_moves=0, patience_seconds=60, move_seconds=0)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 
 import pytest
+from hypothesis import settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
 from jupyter_aliquot.gpu_hook.agent.ledger.credit import CreditDesk
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import LedgerError
 from jupyter_aliquot.gpu_hook.placement.overcommit import Reserved
 from jupyter_aliquot.gpu_hook.placement.placement import Part
-from hypothesis import settings, strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 try:
     from tests.gpu_hook.agent.desk_world import MEMORY, QUOTA, B, FakeClock, FakeProcess, Mail, a_ledger

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from keeper_node import ANode, call
+
 from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
 from jupyter_aliquot.gpu_hook.agent.scheduling.records import LeftFor
 from jupyter_aliquot.gpu_hook.agent.swap.facts import MoveResult
 from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
-from keeper_node import ANode, call
 
 
 @pytest.mark.parametrize(

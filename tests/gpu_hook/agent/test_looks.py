@@ -10,8 +10,8 @@ from typing import Any
 
 import pynvml
 import pytest
-from jupyter_aliquot.gpu_hook.agent.devices import libraries
-from jupyter_aliquot.gpu_hook.agent.devices import nvml
+
+from jupyter_aliquot.gpu_hook.agent.devices import libraries, nvml
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceMonitor, DeviceReading
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
 

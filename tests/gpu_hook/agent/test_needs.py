@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import cast
 
-from jupyter_aliquot.gpu_hook.agent.pages.hook_page import HookWords, NeedWords
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Tally
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Account
-from jupyter_aliquot.gpu_hook.agent.sessions.session import HookSession
 from jupyter_aliquot.gpu_hook.agent.ledger.usage import KernelUsage
+from jupyter_aliquot.gpu_hook.agent.pages.hook_page import HookWords, NeedWords
+from jupyter_aliquot.gpu_hook.agent.sessions.session import HookSession
 
 NOW = 1000.0
 LONG_AGO, JUST_NOW = 990.0, 999.9

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceAccount
-from jupyter_aliquot.gpu_hook.agent.server.notifier import StatusNotices
 from jupyter_aliquot.gpu_hook.agent.ledger.usage import DeviceUse
+from jupyter_aliquot.gpu_hook.agent.server.notifier import StatusNotices
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 
 PART = Part("GPU-00000000-0000-0000-0000-0000000000a0", 0, 50, 100)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from jupyter_aliquot.gpu_hook.agent.scheduling.views import DeviceView, Holding, KernelView, Policy, State, Want
-from jupyter_aliquot.gpu_hook.agent.scheduling.leases import decide
+from hypothesis import given, settings, strategies as st
+
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts, Ledger, LedgerError
+from jupyter_aliquot.gpu_hook.agent.scheduling.leases import decide
+from jupyter_aliquot.gpu_hook.agent.scheduling.views import DeviceView, Holding, KernelView, Policy, State, Want
 from jupyter_aliquot.gpu_hook.placement.overcommit import MOST_RATIO, Oversubscription
 from jupyter_aliquot.gpu_hook.placement.placement import GRAIN_BYTES, Part, Refusal, place, resize
-from hypothesis import given, settings, strategies as st
 
 GRAIN = GRAIN_BYTES
 MEMORY = 100 * GRAIN

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+
 from jupyter_aliquot.gpu_hook.agent.base.process_facts import Families, read_cgroup, read_facts
 from jupyter_aliquot.gpu_hook.agent.base.processes import start_time_ticks
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 
 ME = os.getpid()
 # Takes a name that is no UTF-8, as the 15 bytes that Linux keeps of a longer name may be.

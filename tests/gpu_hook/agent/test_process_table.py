@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, HookPage, Role
 

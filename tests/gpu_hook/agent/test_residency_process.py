@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from jupyter_aliquot.gpu_hook.agent.host_copies.segments import Segment
 from jupyter_aliquot.gpu_hook.agent.swap.facts import MoveResult
 from jupyter_aliquot.gpu_hook.agent.swap.process import Absence, Patience, move_of
-from jupyter_aliquot.gpu_hook.agent.host_copies.segments import Segment
 from jupyter_aliquot.gpu_hook.protocol.codec import MessageType, Moved, MoveOutcome, Residency, Staying
 
 if TYPE_CHECKING:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from jupyter_aliquot.gpu_hook.agent.swap.table import (ACTIONS, LEASE_HELD, MOVING, Action, Event, KernelState, table_markdown,)
+
+from jupyter_aliquot.gpu_hook.agent.swap.table import (
+    ACTIONS,
+    LEASE_HELD,
+    MOVING,
+    Action,
+    Event,
+    KernelState,
+    table_markdown,
+)
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "kernel-life.md"
 

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
-from jupyter_aliquot.gpu_hook.agent.base.processes import start_time_ticks
-from jupyter_aliquot.gpu_hook.protocol.codec import Welcome
 from hypothesis import Phase, settings, strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
+
+from jupyter_aliquot.gpu_hook.agent.base.processes import start_time_ticks
+from jupyter_aliquot.gpu_hook.protocol.codec import Welcome
 
 if TYPE_CHECKING:
     from tests.gpu_hook.agent.conftest import ANode

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, shim_dir, softgpu_driver, softgpu_state_path
 
@@ -66,7 +67,15 @@ def a_ring(an_idle_node: Any) -> Iterator[Any]:
         pytest.skip(f"no hook at {shim_dir()}")
 
     def start_agent() -> None:
-        command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "1GiB"]
+        command = [
+            sys.executable,
+            "-m",
+            "jupyter_aliquot.gpu_hook.agent",
+            "--driver",
+            "softgpu",
+            "--softgpu-memory",
+            "1GiB",
+        ]
         log = an_idle_node.folder / "agent.log"
         command += ["--runtime-dir", str(an_idle_node.folder), "--log-file", str(log)]
         an_idle_node.process = subprocess.Popen(command)

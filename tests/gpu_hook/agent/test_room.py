@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from jupyter_aliquot.gpu_hook.agent.base.processes import Process
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
-from jupyter_aliquot.gpu_hook.agent.base.processes import Process
 from jupyter_aliquot.gpu_hook.agent.scheduling.room import Room
 
 GIB = 1 << 30

@@ -13,8 +13,17 @@ import time
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.protocol import codec as protocol
-from jupyter_aliquot.gpu_hook.protocol.codec import (AgentPage, Credit, HelloDevice, HookPage, MessageType, RefusalReason, Role,)
+from jupyter_aliquot.gpu_hook.protocol.codec import (
+    AgentPage,
+    Credit,
+    HelloDevice,
+    HookPage,
+    MessageType,
+    RefusalReason,
+    Role,
+)
 
 UUID = protocol.device_uuid_bytes("GPU-00000000-0000-0000-0000-0000000000a0")
 MIB = 1 << 20

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
 from jupyter_aliquot.gpu_hook.client.client import AgentClient
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, shim_dir, softgpu_driver, softgpu_state_path
@@ -132,7 +133,15 @@ def a_card(an_idle_node: Any) -> Iterator[Callable[..., Any]]:
         pytest.skip(f"no hook at {shim_dir()}")
 
     def start(*more: str) -> Any:
-        command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", str(CARD)]
+        command = [
+            sys.executable,
+            "-m",
+            "jupyter_aliquot.gpu_hook.agent",
+            "--driver",
+            "softgpu",
+            "--softgpu-memory",
+            str(CARD),
+        ]
         command += ["--runtime-dir", str(an_idle_node.folder), "--log-file", str(an_idle_node.folder / "agent.log")]
         command += ["--oversubscribe", "4", "--swap-memory", "2GiB", "--swap-segment", "64MiB", "--swap-ring", "16MiB"]
         command += ["--lease-hold", "0.2", "--lease-quantum", "1", *more]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.agent.base.processes import start_time_ticks
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import is_in_use, prepare, remove as remove_state
 from jupyter_aliquot.gpu_hook.client.client import query
@@ -144,7 +145,15 @@ def test_the_machine_goes_with_its_agent(an_idle_node: Any, start: Start, a_stat
 def an_abandoned_folder(an_idle_node: Any) -> Iterator[Path]:
     """The runtime folder of an agent that was killed. Its machine is there, until any agent of this user starts."""
     node = type(an_idle_node)(Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp")))
-    command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--runtime-dir", str(node.folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "jupyter_aliquot.gpu_hook.agent",
+        "--driver",
+        "softgpu",
+        "--runtime-dir",
+        str(node.folder),
+    ]
     node.process = subprocess.Popen([*command, "--log-file", str(node.folder / "agent.log")])
     node.until(node.answers)
     node.end(9)
@@ -198,7 +207,15 @@ def test_a_new_agent_makes_a_machine_of_its_own_settings(an_idle_node: Any, star
 
 def test_a_machine_that_cannot_be_made_ends_the_agent_with_one_line(a_folder: Path, a_state: Path) -> None:
     a_state.mkdir(parents=True)
-    command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--runtime-dir", str(a_folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "jupyter_aliquot.gpu_hook.agent",
+        "--driver",
+        "softgpu",
+        "--runtime-dir",
+        str(a_folder),
+    ]
     result = subprocess.run(
         [*command, "--log-file", os.devnull], capture_output=True, text=True, timeout=90, check=False
     )

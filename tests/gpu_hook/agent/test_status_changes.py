@@ -9,9 +9,10 @@ import time
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.agent.server.status_changes import StatusChanges
-from jupyter_aliquot.gpu_hook.client.reports import UnreadableReportError, read_status
 from jupyter_aliquot.gpu_hook.client.client import AgentClient, AgentRefused, KernelActivity
+from jupyter_aliquot.gpu_hook.client.reports import UnreadableReportError, read_status
 from jupyter_aliquot.gpu_hook.client.status_reader import StatusReader
 
 NODE = {"node": "n", "driver": "softgpu", "enforcer": "hook", "connections": 1, "devices": []}

@@ -10,12 +10,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from reservations_node import AReservationsNode
+
 from jupyter_aliquot.gpu_hook.agent.actuators.actuation import Actuation
 from jupyter_aliquot.gpu_hook.agent.actuators.choice import ChosenActuators
-from jupyter_aliquot.gpu_hook.agent.devices.audit import Findings
 from jupyter_aliquot.gpu_hook.agent.base.slices import Slices, encode_line
+from jupyter_aliquot.gpu_hook.agent.devices.audit import Findings
 from jupyter_aliquot.gpu_hook.agent.server.status_maker import StatusMaker, Subjects
-from reservations_node import AReservationsNode
 
 KERNELS = 8
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.agent.swap.facts import MoveResult
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
 from jupyter_aliquot.gpu_hook.paths import Driver, PathError, RuntimeDir, shim_dir, softgpu_driver, softgpu_state_path
@@ -105,7 +106,15 @@ class Node:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--runtime-dir", str(folder)]
+        command = [
+            sys.executable,
+            "-m",
+            "jupyter_aliquot.gpu_hook.agent",
+            "--driver",
+            "softgpu",
+            "--runtime-dir",
+            str(folder),
+        ]
         command += ["--softgpu-memory", str(DEVICE_BYTES), "--softgpu-devices", "2"]
         self.agent = subprocess.Popen([*command, "--log-file", str(folder / "agent.log")], env=clean_environment())
         until(self._answers)

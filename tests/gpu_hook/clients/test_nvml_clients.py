@@ -18,7 +18,13 @@ import websocket
 from ports import free_port
 
 MIB = 1 << 20
-_OTHER_EXTENSIONS = ("jupyter_aliquot.gateway", "jupyterlab", "jupyter_lsp", "jupyter_server_terminals", "notebook_shim")
+_OTHER_EXTENSIONS = (
+    "jupyter_aliquot.gateway",
+    "jupyterlab",
+    "jupyter_lsp",
+    "jupyter_server_terminals",
+    "notebook_shim",
+)
 ROOT = Path(__file__).parents[3]
 DASHBOARD = ROOT / "build" / "nvdashboard"
 needs_dashboard = pytest.mark.skipif(

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+
 from jupyter_aliquot.gpu_hook import paths
 from jupyter_aliquot.gpu_hook.protocol.codec import ResidencyMode
 

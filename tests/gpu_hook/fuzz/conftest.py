@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook import paths
 from jupyter_aliquot.gpu_hook.protocol.codec import HookPage
 

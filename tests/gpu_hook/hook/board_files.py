@@ -10,9 +10,10 @@ import socket
 import struct
 from typing import Any
 
+from shared_words import load, load_half, store, store_half
+
 from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 from jupyter_aliquot.gpu_hook.protocol.codec import Board, BoardKind, BoardNotice
-from shared_words import load, load_half, store, store_half
 
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 

@@ -19,6 +19,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook import paths
 
 HERE = Path(__file__).parent

@@ -9,9 +9,10 @@ from __future__ import annotations
 import mmap
 from typing import Any
 
-from jupyter_aliquot.gpu_hook.protocol.codec import HookPage
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from jupyter_aliquot.gpu_hook.protocol.codec import HookPage
 
 MIB = 1 << 20
 PAGE = mmap.PAGESIZE

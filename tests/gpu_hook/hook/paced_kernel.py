@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, Gate, HookPage, Pace
 from shared_words import load_half
+
+from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, Gate, HookPage, Pace
 
 MIB = 1 << 20
 MS = 1_000_000

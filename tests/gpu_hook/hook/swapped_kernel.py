@@ -6,9 +6,20 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from jupyter_aliquot.gpu_hook.protocol import codec as protocol
-from jupyter_aliquot.gpu_hook.protocol.codec import (AgentPage, HookPage, Lease, MessageType, MoveOutcome, Residency, ResidencyMode, Swap, Wake,)
 from shared_words import load_half, store_half
+
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.protocol.codec import (
+    AgentPage,
+    HookPage,
+    Lease,
+    MessageType,
+    MoveOutcome,
+    Residency,
+    ResidencyMode,
+    Swap,
+    Wake,
+)
 
 MIB = 1 << 20
 KEPT = "kept.append(alloc({bytes})[1]) or call('cuMemsetD8_v2', U64(kept[-1]), 7, SIZE({bytes}))"

@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_aliquot.gpu_hook.protocol import codec as protocol
-from jupyter_aliquot.gpu_hook.protocol.codec import (MessageType, Moved, MoveOutcome, Residency, Role, Segment, Swap, Wake,)
+from jupyter_aliquot.gpu_hook.protocol.codec import (
+    MessageType,
+    Moved,
+    MoveOutcome,
+    Residency,
+    Role,
+    Segment,
+    Swap,
+    Wake,
+)
 
 DRAIN_MILLISECONDS = 2000
 SEGMENT_BYTES = 64 << 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.protocol.codec import HookPage
 
 MIB = 1 << 20

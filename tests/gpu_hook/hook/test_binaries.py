@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from jupyter_aliquot.gpu_hook import paths
 
 NEWEST_GLIBC = (2, 28)

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.protocol.codec import HookPage, MoveOutcome, ResidencyMode
 
 MIB = 1 << 20

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.protocol.codec import HookPage, MoveOutcome, Pace, ResidencyMode
 
 MIB = 1 << 20

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shared_words import load
+
 from jupyter_aliquot.gpu_hook import paths
 from jupyter_aliquot.gpu_hook.protocol.codec import HookPage, MoveOutcome, Pace, Residency, ResidencyMode
-from shared_words import load
 
 MIB = 1 << 20
 HELD = 96 * MIB

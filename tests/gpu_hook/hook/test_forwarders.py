@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.protocol.codec import MoveOutcome, ResidencyMode
 
 MIB = 1 << 20

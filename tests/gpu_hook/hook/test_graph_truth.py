@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.protocol.codec import HookPage
 
 MIB = 1 << 20

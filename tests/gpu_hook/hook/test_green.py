@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gpu_hook.protocol.codec import Actuators, AgentPage, WorkloadClass
 from shared_words import store_half
+
+from jupyter_aliquot.gpu_hook.protocol.codec import Actuators, AgentPage, WorkloadClass
 
 MIB = 1 << 20
 NON_BLOCKING = 1

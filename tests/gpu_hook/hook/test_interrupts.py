@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, Gate, HookPage, Lease, MessageType, Residency, Wake
 from shared_words import load_half, store_half
+
+from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, Gate, HookPage, Lease, MessageType, Residency, Wake
 
 MIB = 1 << 20
 WANT_OUT_OF_MEMORY = 2

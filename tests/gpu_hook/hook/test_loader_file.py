@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.agent.devices.libraries import installed
 from jupyter_aliquot.gpu_hook.paths import native_dir
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, Board, Gate, HookPage, Pace
 
 MS = 1_000_000

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, Enforcer, Hello, Role
 
 MIB = 1 << 20

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook import paths
 
 ROOT = Path(paths.__file__).resolve().parents[1]

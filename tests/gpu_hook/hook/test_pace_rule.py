@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, Pace
 
 SOURCES = Path(__file__).parents[3] / "gpu_hook"

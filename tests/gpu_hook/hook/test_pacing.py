@@ -10,7 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gpu_hook.protocol.codec import (AgentPage, BoardKind, BoardNotice, Gate, HookPage, MoveOutcome, Pace, ResidencyMode, WorkloadClass,)
+
+from jupyter_aliquot.gpu_hook.protocol.codec import (
+    AgentPage,
+    BoardKind,
+    BoardNotice,
+    Gate,
+    HookPage,
+    MoveOutcome,
+    Pace,
+    ResidencyMode,
+    WorkloadClass,
+)
 
 MIB = 1 << 20
 MS = 1_000_000

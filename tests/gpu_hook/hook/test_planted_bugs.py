@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
 from jupyter_aliquot.gpu_hook import paths
 
 MIB = 1 << 20

@@ -9,8 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gpu_hook.protocol.codec import (AgentPage, HookPage, Lease, MessageType, Moved, MoveOutcome, Residency, ResidencyMode, WorkloadClass,)
 from shared_words import load_half, store_half
+
+from jupyter_aliquot.gpu_hook.protocol.codec import (
+    AgentPage,
+    HookPage,
+    Lease,
+    MessageType,
+    Moved,
+    MoveOutcome,
+    Residency,
+    ResidencyMode,
+    WorkloadClass,
+)
 
 MIB = 1 << 20
 FILL = "call('cuMemsetD8_v2', U64(kept[0]), 7, SIZE(4096))"

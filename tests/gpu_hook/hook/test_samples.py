@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.protocol.codec import GRID_CLASSES, AgentPage, HookPage
 
 MS = 1_000_000

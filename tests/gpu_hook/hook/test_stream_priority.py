@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shared_words import store_half
+
 from jupyter_aliquot.gpu_hook import paths
 from jupyter_aliquot.gpu_hook.protocol.codec import Actuators, AgentPage, WorkloadClass
-from shared_words import store_half
 
 MIB = 1 << 20
 SOURCES = Path(paths.__file__).resolve().parent / "src"

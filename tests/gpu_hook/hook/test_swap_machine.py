@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gpu_hook.protocol.codec import HookPage, MoveOutcome, ResidencyMode, Wake
 from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -19,6 +18,8 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+
+from jupyter_aliquot.gpu_hook.protocol.codec import HookPage, MoveOutcome, ResidencyMode, Wake
 
 MIB = 1 << 20
 GRAIN = 2 * MIB

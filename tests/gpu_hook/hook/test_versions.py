@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook import paths
 from jupyter_aliquot.gpu_hook.protocol.codec import VERSION, Hello, HookPage, Role, SelfCheck, SelfCheckResult
 

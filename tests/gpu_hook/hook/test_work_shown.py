@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpu_load import GpuLoad, Load, compile_load
+
 from jupyter_aliquot.gpu_hook import paths
 from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, Board, Gate, HookPage, Pace, WorkloadClass
-from gpu_load import GpuLoad, Load, compile_load
 
 MIB = 1 << 20
 MS = 1_000_000

@@ -10,8 +10,9 @@ import threading
 from types import TracebackType
 from typing import Any
 
-from jupyter_aliquot.gpu_hook.protocol.codec import Actuators, AgentPage, Gate, HookPage, Pace
 from shared_words import load_half, store, store_half
+
+from jupyter_aliquot.gpu_hook.protocol.codec import Actuators, AgentPage, Gate, HookPage, Pace
 
 PAUSE_SECONDS = 0.002
 PORTION_NANOSECONDS = 100_000  # of device time, and as many microseconds of a burst at most

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.protocol.codec import MoveOutcome, ResidencyMode
 
 CYCLES = Path(__file__).resolve().parents[1] / "hook" / "cycles.c"

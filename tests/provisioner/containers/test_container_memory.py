@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from jupyter_aliquot.provisioner.terminations import ProcessEnd
-from jupyter_aliquot.provisioner.resources import Bytes
+
 from jupyter_aliquot.provisioner.engine.oom_watch import MemoryFacts, MemoryWatch, judge_memory
+from jupyter_aliquot.provisioner.resources import Bytes
+from jupyter_aliquot.provisioner.terminations import ProcessEnd
 
 GIB = 1 << 30
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.provisioner.containers.limits import LimitRules, NodeTotals, limits_for
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan, Mount, Pull
 from jupyter_aliquot.provisioner.errors import RequestError

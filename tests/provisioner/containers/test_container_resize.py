@@ -9,10 +9,11 @@ from typing import Any
 
 import docker
 import pytest
-from jupyter_aliquot.provisioner.containers.plan import ContainerLimits
-from jupyter_aliquot.provisioner.resources import Bytes
-from jupyter_aliquot.provisioner.engine.update import resize_container
 from lame_engine import Asked, LameEngine
+
+from jupyter_aliquot.provisioner.containers.plan import ContainerLimits
+from jupyter_aliquot.provisioner.engine.update import resize_container
+from jupyter_aliquot.provisioner.resources import Bytes
 
 GIB = 1 << 30
 ID = "c0ffee"

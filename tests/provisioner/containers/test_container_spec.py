@@ -8,9 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.provisioner.containers.cdi import Edits, device_names, edits_for, load_specs, read_spec
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan, Mount
-from jupyter_aliquot.provisioner.containers.spec import (ContainerLaunch, ContainerSpec, Devices, ImageFacts, container_spec, container_user,)
+from jupyter_aliquot.provisioner.containers.spec import (
+    ContainerLaunch,
+    ContainerSpec,
+    Devices,
+    ImageFacts,
+    container_spec,
+    container_user,
+)
 from jupyter_aliquot.provisioner.errors import LaunchError
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
 

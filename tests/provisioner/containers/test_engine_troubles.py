@@ -11,14 +11,15 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
+from lame_engine import SECONDS, Asked, LameEngine
+
 from jupyter_aliquot.provisioner.containers.plan import ContainerPlan
 from jupyter_aliquot.provisioner.containers.spec import KERNEL_LABEL, container_name
+from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
+from jupyter_aliquot.provisioner.engine.settings import ContainerSettings
 from jupyter_aliquot.provisioner.errors import LaunchError
 from jupyter_aliquot.provisioner.launch_spec import LaunchSpec
 from jupyter_aliquot.provisioner.runtime.base import KernelProcess, Launch
-from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
-from jupyter_aliquot.provisioner.engine.settings import ContainerSettings
-from lame_engine import SECONDS, Asked, LameEngine
 
 IMAGE = "registry.example/large:1"
 # More than there are threads for calls.

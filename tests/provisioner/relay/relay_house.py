@@ -15,13 +15,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jupyter_aliquot.gpu_hook.paths import RuntimeDir
-from jupyter_aliquot.provisioner.relay.client import control as client
-from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
-from jupyter_aliquot.provisioner.relay.client.control import (KernelLaunch, LinkMessage, RelayLink, RelayRecord, RelayRequest,)
-from jupyter_aliquot.provisioner.relay.wire.proc import is_process
 from jupyter_client.asynchronous.client import AsyncKernelClient
 from jupyter_client.session import Session
+
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.relay.client import control as client
+from jupyter_aliquot.provisioner.relay.client.control import (
+    KernelLaunch,
+    LinkMessage,
+    RelayLink,
+    RelayRecord,
+    RelayRequest,
+)
+from jupyter_aliquot.provisioner.relay.wire.proc import is_process
+from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 
 T = TypeVar("T")
 SECONDS = 60.0

@@ -8,10 +8,11 @@ import time
 from typing import Any
 
 import pytest
+from relay_house import Gateway, House, kill_and_wait, lives, parent, until
+
 from jupyter_aliquot.provisioner.relay.client import control as client
 from jupyter_aliquot.provisioner.relay.server import link_server as links
 from jupyter_aliquot.provisioner.relay.wire.resend import MARK, Again, Doubts, read_again
-from relay_house import Gateway, House, kill_and_wait, lives, parent, until
 
 NOW = 1000.0
 

@@ -7,10 +7,11 @@ import os
 import signal
 from typing import Any
 
-from jupyter_aliquot.gpu_hook.client.client import AgentClient
-from jupyter_aliquot.provisioner.relay.client.control import read_relay_record, spawn
 from relay_house import Gateway, House, ipykernel, until
 from scripted_agent import Agent
+
+from jupyter_aliquot.gpu_hook.client.client import AgentClient
+from jupyter_aliquot.provisioner.relay.client.control import read_relay_record, spawn
 
 
 def test_work_is_told_while_the_kernel_has_not_seen_it(a_house: House) -> None:

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from relay_house import Gateway, House, ipykernel, kill_and_wait, lives, until
+
 from jupyter_aliquot.provisioner.errors import RelayRefusedError
 from jupyter_aliquot.provisioner.relay.client import control as client
-from relay_house import Gateway, House, ipykernel, kill_and_wait, lives, until
 
 
 @pytest.fixture

@@ -12,9 +12,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from relay_house import SECONDS, Gateway, House, Stranger, kill_and_wait, lives, soon, until
+
 from jupyter_aliquot.provisioner.relay.client import control as client
 from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
-from relay_house import SECONDS, Gateway, House, Stranger, kill_and_wait, lives, soon, until
 
 _DEPTH = 1500  # more levels than Python recurses, and than a path has room for
 

@@ -8,8 +8,9 @@ import os
 import signal
 from typing import Any
 
-from jupyter_aliquot.provisioner.relay.client import control as client
 from relay_house import Gateway, House, a_client, ipykernel, parent, soon, until
+
+from jupyter_aliquot.provisioner.relay.client import control as client
 
 
 async def run(kernel: Any, code: str) -> list[dict[str, Any]]:

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from relay_house import Gateway, House, a_client, is_idle, parent, soon, until, until_true
+
 from jupyter_aliquot.provisioner.errors import RelayProtocolError, RelayRefusedError, RelayUnavailableError
 from jupyter_aliquot.provisioner.relay.client import control as client
 from jupyter_aliquot.provisioner.relay.wire.protocol import MAGIC, Record, RecordReader, encode_whole
-from relay_house import Gateway, House, a_client, is_idle, parent, soon, until, until_true
 
 MANY = "for i in range({n}): print(i, flush=True)"
 

@@ -12,10 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
+from relay_house import Gateway, House, a_client, ipykernel, kill_and_wait, lives, until
+
 from jupyter_aliquot.provisioner.errors import RelayRefusedError, RelayUnavailableError
 from jupyter_aliquot.provisioner.relay.client import control as client
 from jupyter_aliquot.provisioner.relay.wire.proc import is_process, start_time_ticks
-from relay_house import Gateway, House, a_client, ipykernel, kill_and_wait, lives, until
 
 
 def kernel_lives(record: client.RelayRecord) -> bool:

@@ -8,9 +8,10 @@ import signal
 from pathlib import Path
 
 import pytest
+from relay_house import Gateway, House, Stranger, ipykernel, kill_and_wait, until
+
 from jupyter_aliquot.provisioner.relay.client import control as client
 from jupyter_aliquot.provisioner.relay.wire.proc import is_process
-from relay_house import Gateway, House, Stranger, ipykernel, kill_and_wait, until
 
 PORTS = range(1, 6)
 

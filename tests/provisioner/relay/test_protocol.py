@@ -6,8 +6,19 @@ import json
 import struct
 
 import pytest
-from jupyter_aliquot.provisioner.relay.wire.protocol import (LONGEST_GREETING, LONGEST_HEADER, LONGEST_RECORD, MAGIC, ProtocolError, Record, RecordReader, encode, encode_whole,)
 from hypothesis import given, strategies as st
+
+from jupyter_aliquot.provisioner.relay.wire.protocol import (
+    LONGEST_GREETING,
+    LONGEST_HEADER,
+    LONGEST_RECORD,
+    MAGIC,
+    ProtocolError,
+    Record,
+    RecordReader,
+    encode,
+    encode_whole,
+)
 
 texts = st.text(max_size=20)
 headers = st.dictionaries(texts, st.none() | st.booleans() | st.integers() | texts | st.lists(texts), max_size=5)

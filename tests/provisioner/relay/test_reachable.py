@@ -8,11 +8,12 @@ import shutil
 import signal
 
 import pytest
+from relay_house import Gateway, House, a_client, ipykernel, kill_and_wait, lives, until
+
 from jupyter_aliquot.provisioner.relay.client import control as client
 from jupyter_aliquot.provisioner.relay.host.left_kernels import kernels_of
-from jupyter_aliquot.provisioner.relay.wire.proc import is_process
 from jupyter_aliquot.provisioner.relay.wire.files import keep_links
-from relay_house import Gateway, House, a_client, ipykernel, kill_and_wait, lives, until
+from jupyter_aliquot.provisioner.relay.wire.proc import is_process
 
 
 def kernel_lives(record: client.RelayRecord) -> bool:

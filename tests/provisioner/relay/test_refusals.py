@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from jupyter_aliquot.provisioner.relay.wire.error_replies import CommWords, answers, unread_words
 
 MIB = 1 << 20

@@ -11,9 +11,10 @@ import sys
 from pathlib import Path
 
 import zmq
-from jupyter_aliquot.provisioner.relay.client import control as client
 from jupyter_client.asynchronous.client import AsyncKernelClient
 from relay_house import Gateway, House, Stranger, a_client, lives, soon, until
+
+from jupyter_aliquot.provisioner.relay.client import control as client
 
 
 def private_kilobytes(pid: int) -> int:
@@ -169,7 +170,14 @@ for path in sys.argv[2:]:
 
 
 def test_the_command_is_a_host_whose_relays_outlive_it(a_house: House) -> None:
-    command = [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", "relay", "--runtime-dir", str(a_house.runtime.path)]
+    command = [
+        sys.executable,
+        "-m",
+        "jupyter_aliquot.gateway.cli.app",
+        "relay",
+        "--runtime-dir",
+        str(a_house.runtime.path),
+    ]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as host:
         try:
             asyncio.run(until(a_house.runtime.relay_socket.exists))

@@ -7,11 +7,29 @@ import signal
 from dataclasses import replace
 
 import pytest
-from jupyter_aliquot.provisioner.relay.server.activity_tracker import ActivityTracker, RunningCell
-from jupyter_aliquot.provisioner.relay.server.shutdown_policy import (ASK, ORPHANED, STEPS, Company, EndingSteps, is_unjoinable, orphaned_at, unreachable_at,)
-from jupyter_aliquot.provisioner.relay.wire.messages import (HEADER, Request, Signer, find_delimiter, named_cell, read_question, read_request,)
 from hypothesis import given, strategies as st
 from jupyter_client.session import Session
+
+from jupyter_aliquot.provisioner.relay.server.activity_tracker import ActivityTracker, RunningCell
+from jupyter_aliquot.provisioner.relay.server.shutdown_policy import (
+    ASK,
+    ORPHANED,
+    STEPS,
+    Company,
+    EndingSteps,
+    is_unjoinable,
+    orphaned_at,
+    unreachable_at,
+)
+from jupyter_aliquot.provisioner.relay.wire.messages import (
+    HEADER,
+    Request,
+    Signer,
+    find_delimiter,
+    named_cell,
+    read_question,
+    read_request,
+)
 
 KEY = "a-key"
 

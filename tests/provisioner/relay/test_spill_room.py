@@ -11,10 +11,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from relay_house import kill_and_wait
+
 from jupyter_aliquot.provisioner.relay.store import spill_room
 from jupyter_aliquot.provisioner.relay.store.segments import Spill
-from jupyter_aliquot.provisioner.relay.store.spill_room import (RoomBounds, SpillFullError, SpillRoom, choose_spill_dir, sweep,)
-from relay_house import kill_and_wait
+from jupyter_aliquot.provisioner.relay.store.spill_room import (
+    RoomBounds,
+    SpillFullError,
+    SpillRoom,
+    choose_spill_dir,
+    sweep,
+)
 
 KB = 1000
 

@@ -12,13 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from jupyter_aliquot.provisioner.relay.store import spill_room
-from jupyter_aliquot.provisioner.relay.store.delivery import Delivery
-from jupyter_aliquot.provisioner.relay.store.segments import Spill
-from jupyter_aliquot.provisioner.relay.store.spill_room import RoomBounds, SpillRoom
-from jupyter_aliquot.provisioner.relay.store.output_store import Bounds, Store
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from jupyter_aliquot.provisioner.relay.store import spill_room
+from jupyter_aliquot.provisioner.relay.store.delivery import Delivery
+from jupyter_aliquot.provisioner.relay.store.output_store import Bounds, Store
+from jupyter_aliquot.provisioner.relay.store.segments import Spill
+from jupyter_aliquot.provisioner.relay.store.spill_room import RoomBounds, SpillRoom
 
 WINDOW = 1000
 SESSIONS = ("s", "t", "u")

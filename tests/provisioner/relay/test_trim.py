@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_aliquot.provisioner.relay.client import control as client
-from jupyter_aliquot.provisioner.relay.agent import ipykernel_trim as kernel_side
-from jupyter_aliquot.provisioner.relay.client.control import KernelLaunch, RelayRecord
 from relay_house import SECONDS, Gateway, House, a_client, ipykernel, parent, until
 from scripted_agent import Agent
+
+from jupyter_aliquot.provisioner.relay.agent import ipykernel_trim as kernel_side
+from jupyter_aliquot.provisioner.relay.client import control as client
+from jupyter_aliquot.provisioner.relay.client.control import KernelLaunch, RelayRecord
 
 MIB = 1 << 20
 

@@ -10,10 +10,11 @@ import signal
 from typing import Any
 
 import zmq
-from jupyter_aliquot.provisioner.relay.client import control as client
-from jupyter_aliquot.provisioner.relay.wire.resend import MARK
 from relay_house import Gateway, House, a_client, ipykernel, parent, soon, until, until_true
 from started import stopped
+
+from jupyter_aliquot.provisioner.relay.client import control as client
+from jupyter_aliquot.provisioner.relay.wire.resend import MARK
 
 MOST = 2 << 20
 PADDING = "#" * (128 << 10)

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.provisioner.relay.server import backlog as unread
-from jupyter_aliquot.provisioner.relay.wire.messages import Request
 from jupyter_aliquot.provisioner.relay.server.backlog import CHANNELS, Unread
+from jupyter_aliquot.provisioner.relay.wire.messages import Request
 
 MOST = 4 << 20
 LARGE = [b"x" * (3 << 20)]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from jupyter_aliquot.provisioner.relay.server.activity_tracker import RunningCell
+
 from jupyter_aliquot.provisioner.relay.agent.wait_notices import WaitingNotices
+from jupyter_aliquot.provisioner.relay.server.activity_tracker import RunningCell
 
 
 def cell(name: str = "cell", began: float = 0.0) -> RunningCell:

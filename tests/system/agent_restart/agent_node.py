@@ -46,7 +46,15 @@ class AgentNode:
         self._closers: list[Callable[[], None]] = []
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "4GiB"]
+        command = [
+            sys.executable,
+            "-m",
+            "jupyter_aliquot.gpu_hook.agent",
+            "--driver",
+            "softgpu",
+            "--softgpu-memory",
+            "4GiB",
+        ]
         command += ["--runtime-dir", str(self.folder), "--log-file", str(self.folder / "agent.log"), *self._options]
         self._agent = subprocess.Popen(command)
         until(self._answers)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.paths import PathError, softgpu_driver
 
 sys.path.insert(0, str(Path(__file__).parent))

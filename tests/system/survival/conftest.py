@@ -20,11 +20,12 @@ from typing import Any
 
 import pytest
 import websocket
+from ports import free_port
+
 from jupyter_aliquot.gpu_hook.client.client import AgentUnreachable, query
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
-from jupyter_aliquot.provisioner.relay.wire.proc import is_process
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord, read_relay_records
-from ports import free_port
+from jupyter_aliquot.provisioner.relay.wire.proc import is_process
 
 TOKEN = "survival-test-token"
 SECONDS = 90.0
@@ -210,7 +211,15 @@ class Node:
     # ---- the agent
 
     def start_agent(self, memory: str = "4GiB", *options: str) -> None:
-        command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", memory]
+        command = [
+            sys.executable,
+            "-m",
+            "jupyter_aliquot.gpu_hook.agent",
+            "--driver",
+            "softgpu",
+            "--softgpu-memory",
+            memory,
+        ]
         command += options
         with (self.folder / "agent.log").open("a") as log:
             self._agent = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_aliquot.gpu_hook.client.client import query
 from storm_cells import Blow, Browser, Prober, count
+
+from jupyter_aliquot.gpu_hook.client.client import query
 
 SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
 KERNELS = 2 if SOAK == 1 else 12

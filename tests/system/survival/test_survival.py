@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.client.client import query
 
 COUNT = """

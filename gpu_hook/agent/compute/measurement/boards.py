@@ -10,7 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from jupyter_aliquot.gpu_hook.agent.pages.shared_page import SharedPage
-from jupyter_aliquot.gpu_hook.protocol.codec import (BOARD_BYTES, BOARD_MAGIC, MAX_NEIGHBOURS, VERSION, Board, BoardKind, BoardNotice,)
+from jupyter_aliquot.gpu_hook.protocol.codec import (
+    BOARD_BYTES,
+    BOARD_MAGIC,
+    MAX_NEIGHBOURS,
+    VERSION,
+    Board,
+    BoardKind,
+    BoardNotice,
+)
 
 Notify = Callable[[BoardNotice, int | None], bool]
 

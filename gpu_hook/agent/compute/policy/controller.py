@@ -8,18 +8,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.attribution import Attributed, Attribution
-from .bounds import bounded
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.forecast import ALWAYS, Gaps, PauseHistory
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.slowdown import StretchWatch
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
+    MILLISECOND,
+    OPEN,
+    SECOND,
+    DeviceLook,
+    KernelShare,
+    Order,
+    Verdict,
+)
+from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, Gate, Pace
+
+from .bounds import bounded
 from .gates import gate_of
+from .history import Kernel, Recollection, Trail, kernels_of
 from .policy import Policy
 from .protection import Protection, Room, Seen, beside_interval, room
 from .reasons import Situation, reason
-from .history import Kernel, Recollection, Trail, kernels_of
 from .shares import Allowance, FairQueue
 from .solo import SoloNeed, SoloWindows
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.slowdown import StretchWatch
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (MILLISECOND, OPEN, SECOND, DeviceLook, KernelShare, Order, Verdict,)
-from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, Gate, Pace
 
 FORECAST_PERIOD = 100 * MILLISECOND
 JUMP = 2 * SECOND  # between two looks: what was remembered is no longer true

@@ -6,10 +6,11 @@ closed for the rest of a cycle.
 
 from __future__ import annotations
 
-from .policy import Policy
-from .history import Kernel
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, OPEN, Order
 from jupyter_aliquot.gpu_hook.protocol.codec import Gate
+
+from .history import Kernel
+from .policy import Policy
 
 CYCLE = 200 * MILLISECOND  # ten looks: tenths are the finest part
 CLOSED = Order(gate=Gate.CLOSED)

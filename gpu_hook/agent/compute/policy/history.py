@@ -9,8 +9,9 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.attribution import Account
-from .shares import Member
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, Interval, ProcessLook
+
+from .shares import Member
 
 RATIO_SPAN = 100 * MILLISECOND  # of occupied time, over which own / occupied is averaged
 LEAST_RATIO = 1 / 32

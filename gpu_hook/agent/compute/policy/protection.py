@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from math import ceil
 
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.forecast import PauseHistory, Risk
-from .policy import Policy
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import SECOND
+
+from .policy import Policy
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import Order
+
 from .history import Kernel
 from .shares import Allowance
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import Order
 
 
 @dataclass(frozen=True)

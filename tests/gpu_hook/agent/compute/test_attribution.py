@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import pytest
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.attribution import (MEMORY, Attribution, merged, sweep, sweep_turns,)
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.slices import SLICE
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (MILLISECOND, SECOND, DeviceLook, Interval, ProcessLook,)
 from hypothesis import given, strategies as st
+
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.attribution import (
+    MEMORY,
+    Attribution,
+    merged,
+    sweep,
+    sweep_turns,
+)
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.slices import SLICE
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
+    MILLISECOND,
+    SECOND,
+    DeviceLook,
+    Interval,
+    ProcessLook,
+)
 
 START = 1000 * SECOND
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from jupyter_aliquot.gpu_hook.agent.compute.policy.shares import MOST_CREDIT, FairQueue, Member, split
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, Interval
 from hypothesis import given, strategies as st
+
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, Interval
+from jupyter_aliquot.gpu_hook.agent.compute.policy.shares import MOST_CREDIT, FairQueue, Member, split
 
 STEP, HORIZON = 20 * MILLISECOND, 30 * MILLISECOND
 

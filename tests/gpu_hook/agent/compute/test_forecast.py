@@ -5,9 +5,10 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from hypothesis import given, strategies as st
+
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.forecast import FEW, Gaps, PauseHistory, Risk
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, Interval
-from hypothesis import given, strategies as st
 
 AGAIN = 40 * MILLISECOND
 START = 1000 * SECOND

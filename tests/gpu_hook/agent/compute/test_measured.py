@@ -6,11 +6,20 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
+    MILLISECOND,
+    NO_LIMIT,
+    OPEN,
+    SECOND,
+    DeviceLook,
+    Interval,
+    ProcessLook,
+)
 from jupyter_aliquot.gpu_hook.agent.compute.policy.controller import MeasuredController
 from jupyter_aliquot.gpu_hook.agent.compute.policy.policy import Policy
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (MILLISECOND, NO_LIMIT, OPEN, SECOND, DeviceLook, Interval, ProcessLook,)
 from jupyter_aliquot.gpu_hook.protocol.codec import Gate, Pace
-from hypothesis import HealthCheck, given, settings, strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[4] / "benchmarks"))
 

@@ -5,11 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.forecast import PauseHistory
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
+    MILLISECOND,
+    SECOND,
+    DeviceLook,
+    Interval,
+    ProcessLook,
+)
 from jupyter_aliquot.gpu_hook.agent.compute.policy.controller import MeasuredController
 from jupyter_aliquot.gpu_hook.agent.compute.policy.policy import NEVER, Policy
 from jupyter_aliquot.gpu_hook.agent.compute.policy.protection import Protection, Seen, beside_interval, room
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (MILLISECOND, SECOND, DeviceLook, Interval, ProcessLook,)
 from jupyter_aliquot.gpu_hook.protocol.codec import Gate
 
 POLICY = Policy()

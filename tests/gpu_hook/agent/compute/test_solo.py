@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND
 from jupyter_aliquot.gpu_hook.agent.compute.policy.policy import Policy
 from jupyter_aliquot.gpu_hook.agent.compute.policy.solo import SoloNeed, SoloWindows, Stage
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND
 
 POLICY = Policy()
 STEP = 20 * MILLISECOND

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from jupyter_aliquot.gpu_hook.protocol.codec import HookPage
 
 PROGRAMS = Path(__file__).parent / "programs"
