@@ -1,4 +1,4 @@
-"""The exception tree. The gateway maps it to HTTP in one place (gateway/base/http_errors.py); a test holds the map complete.
+"""The exception tree. gateway/base/http_errors.py alone maps it to HTTP; a test holds the map complete.
 
 AliquotError
  ├── RequestError            the request itself is wrong                       400

@@ -12,7 +12,7 @@ from gpu_headers import header_folder
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "tools" / "gpu_probe"
 BUILTINS = ROOT / "gpu_hook" / "builtins.ptx"
-TABLE = ROOT / "gpu_hook" / "src" / "entry_points.txt"
+TABLE = ROOT / "gpu_hook" / "hook" / "interpose" / "entry_points.txt"
 
 
 class ProbeError(Exception):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = Path(__file__).parent / "core"
-RULE = ROOT / "gpu_hook" / "src"
-HEADERS = ROOT / "gpu_hook" / "include"
+RULE = ROOT / "gpu_hook" / "hook" / "compute"
+HEADERS = ROOT / "gpu_hook" / "protocol"
 MOST_PIECES = 40
 NEVER = (1 << 64) - 1
 

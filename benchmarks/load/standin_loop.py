@@ -1,4 +1,4 @@
-"""One epoll loop for a thousand relays: the interface of provisioner/relay/server/poll_loop.py, and timers. Knows no kernels."""
+"""Run one epoll loop for a thousand relays, with the interface of poll_loop.py, and timers. Knows no kernels."""
 
 from __future__ import annotations
 

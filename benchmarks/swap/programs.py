@@ -7,15 +7,18 @@ from pathlib import Path
 from report import ROOT
 from subjects import compile_c
 
-SOURCES = ROOT / "gpu_hook" / "src"
+SOURCES = ROOT / "gpu_hook" / "hook"
 # What a copy takes, and what these ask in turn; the rest of the hook is played by the program.
-COPYING = ("mover.c", "mover_lanes.c", "windows.c", "ring.c", "segments.c", "socket.c", "log.c", "settings.c")
+COPYING = (
+    *("copy_engine/mover.c", "copy_engine/mover_lanes.c", "copy_engine/windows.c", "copy_engine/ring.c"),
+    *("copy_engine/segments.c", "agent_link/socket.c", "base/log.c", "base/settings.c"),
+)
 
 
 def compile_copies(output: Path, cuda: Path) -> Path:
     """benchmarks/swap/copies.c, linked to this driver."""
     folder = ROOT / "benchmarks" / "swap"
-    include = [f"-I{SOURCES}", f"-I{SOURCES.parent / 'include'}", "-include", str(folder / "direct_driver.h")]
+    include = [f"-I{SOURCES}", f"-I{SOURCES.parent / 'protocol'}", "-include", str(folder / "direct_driver.h")]
     flags = ["-D_GNU_SOURCE", "-pthread", "-Wno-deprecated-declarations", *include]
     sources = [str(folder / "copy_twice.c"), *(str(SOURCES / name) for name in COPYING)]
     return compile_c("../swap/copies.c", output, *flags, *sources, str(cuda))

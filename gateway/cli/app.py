@@ -39,7 +39,7 @@ def _factory(path: str) -> Callable[[Application], Application]:
     """Import a command when it is asked for; no singleton, for `lab` and `serve` start applications of their own."""
 
     def make(parent: Application) -> Application:
-        command: type[Application] = import_item(f"jupyter_aliquot.gateway.commands.{path}")
+        command: type[Application] = import_item(f"jupyter_aliquot.gateway.cli.commands.{path}")
         return command(parent=parent)
 
     return make

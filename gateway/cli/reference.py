@@ -27,7 +27,7 @@ def reference_page() -> str:
     parts = [_HEAD, _section("aliquot", AliquotApp)]
     for name, (path, _) in COMMANDS.items():
         module, _, cls = path.partition(".")
-        found = getattr(importlib.import_module(f"jupyter_aliquot.gateway.commands.{module}"), cls)
+        found = getattr(importlib.import_module(f"jupyter_aliquot.gateway.cli.commands.{module}"), cls)
         parts.append(_section(f"aliquot {name}", found))
     return "\n".join(parts)
 

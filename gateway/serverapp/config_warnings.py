@@ -63,7 +63,8 @@ def unknown_users(server: ServerApp) -> str:
     return (
         f"the identity provider {_name(provider)} tells no roles: everyone that it lets in is an administrator of "
         "Aliquot here, and may see, resize, and end the kernels of all users. If several people share this server, set "
-        "c.ServerApp.identity_provider_class to jupyter_aliquot.gateway.auth.identity.AliquotIdentityProvider and name them in "
+        "c.ServerApp.identity_provider_class to "
+        "jupyter_aliquot.gateway.auth.identity.AliquotIdentityProvider and name them in "
         "c.AliquotIdentityProvider.users (SECURITY.md)"
     )
 

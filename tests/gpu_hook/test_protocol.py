@@ -30,7 +30,7 @@ from jupyter_aliquot.gpu_hook.protocol.codec import (
     Wake,
 )
 
-HEADER = Path(__file__).parents[2] / "gpu_hook" / "include" / "aliquot_protocol.h"
+HEADER = Path(__file__).parents[2] / "gpu_hook" / "protocol" / "aliquot_protocol.h"
 PAGES = HEADER.with_name("aliquot_pages.h")
 ENUMS = {
     "aliquot_message_type": (protocol.MessageType, "ALIQUOT_"),

@@ -20,7 +20,7 @@ _REPOSITORY = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def a_contract() -> dict[str, Any]:
-    contract: dict[str, Any] = yaml.safe_load((_REPOSITORY / "gateway" / "api.yaml").read_text())
+    contract: dict[str, Any] = yaml.safe_load((_REPOSITORY / "gateway" / "api" / "openapi.yaml").read_text())
     return contract
 
 
@@ -32,7 +32,7 @@ def test_scripted_answers_are_answers_of_the_contract(a_contract: dict[str, Any]
 
 
 def test_scripted_events_are_events_of_the_schema() -> None:
-    schema = yaml.safe_load((_REPOSITORY / "gateway" / "kernel_event.yaml").read_text())
+    schema = yaml.safe_load((_REPOSITORY / "gateway" / "events" / "kernel_event.yaml").read_text())
     jsonschema.Draft202012Validator(schema).validate(StatusScript.an_event())
 
 

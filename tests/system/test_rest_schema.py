@@ -1,5 +1,5 @@
-"""Requests made from gateway/api/openapi.yaml, right ones and wrong ones, to a real gateway with real kernels: what it answers
-is what the document says, and never a defect. Asked as the owner, as another user and as an administrator."""
+"""Requests made from gateway/api/openapi.yaml, right ones and wrong ones, to a real gateway with real kernels: what it
+answers is what the document says, and never a defect. Asked as the owner, as another user and as an administrator."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remov
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
 
-API = Path(__file__).parents[2] / "gateway" / "api.yaml"
+API = Path(__file__).parents[2] / "gateway" / "api" / "openapi.yaml"
 DOCUMENT = yaml.safe_load(API.read_text())
 TOKENS = {"alice": "token-of-alice", "bob": "token-of-bob", "ada": "token-of-ada", "nobody": ""}
 SOAK = int(os.environ.get("ALIQUOT_SOAK", "0"))

@@ -143,27 +143,9 @@ def make_kernel(torch_python: str, stand_in: Path) -> Iterator[Callable[..., Ker
     """Kernels of one node: two software GPUs of 1 GiB."""
     softgpu_driver()
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
-    command = [
-        sys.executable,
-        "-m",
-        "jupyter_aliquot.gpu_hook.agent",
-        "--driver",
-        "softgpu",
-        "--softgpu-memory",
-        "1GiB",
-    ]
-    command += [
-        "--softgpu-devices",
-        "2",
-        "--oversubscribe",
-        "4",
-        "--lease-hold",
-        "0.5",
-        "--runtime-dir",
-        str(folder),
-        "--log-file",
-        str(folder / "agent.log"),
-    ]
+    command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver=softgpu", "--softgpu-memory=1GiB"]
+    command += ["--softgpu-devices=2", "--oversubscribe=4", "--lease-hold=0.5"]
+    command += [f"--runtime-dir={folder}", f"--log-file={folder / 'agent.log'}"]
     agent = subprocess.Popen(command)
     deadline = time.monotonic() + 20
     while not (folder / "agent.sock").exists():

@@ -1,5 +1,5 @@
 /* A model of a process's hook: bursts with an event on either side, a poll that sees their ends late, the board,
- * samples against solo baselines, and waiting as pace_rule.c has it. See gpu_hook/src for the real one.
+ * samples against solo baselines, and waiting as pace_rule.c has it. See gpu_hook/hook for the real one.
  */
 #include "../../../gpu_hook/protocol/aliquot_protocol.h"
 #include "plant.h"

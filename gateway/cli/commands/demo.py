@@ -113,7 +113,7 @@ class DemoCommand(Command):
 
 def find_notebook() -> Path:
     """The quickstart of this checkout, else the one that was installed."""
-    checkout = Path(__file__).resolve().parents[2]
+    checkout = Path(__file__).resolve().parents[3]
     if (checkout / "pyproject.toml").is_file():
         return checkout / "examples" / NOTEBOOK
     return Path(sys.prefix) / "share" / "aliquot" / "examples" / NOTEBOOK

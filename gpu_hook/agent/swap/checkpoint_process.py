@@ -1,4 +1,4 @@
-"""A small process that checkpoints others: ``python -m jupyter_aliquot.gpu_hook.agent.swap.checkpoint_process LIBCUDA``.
+"""A small process that checkpoints others: ``python -m …agent.swap.checkpoint_process LIBCUDA``.
 
 Attaching to the driver takes seconds, so it stays; it is no part of the agent, for a driver that hangs or crashes at
 this must not take the agent along. Reads requests as lines of JSON from stdin, one at a time, and answers each:

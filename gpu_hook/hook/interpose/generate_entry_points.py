@@ -60,7 +60,7 @@ def write_names(names: list[str]) -> str:
         at += len(name) + 1
     rows = "".join(f'    "{name}\\0"\n' for name in names)
     return (
-        '#include "entry_points.h"\n\n'
+        '#include "interpose/entry_points.h"\n\n'
         f"const unsigned entry_count = {len(names)};\n"
         f"unsigned char entry_is_resolved[{len(names)}];\n"
         f"const char entry_text[] =\n{rows};\n"

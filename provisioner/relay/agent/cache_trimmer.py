@@ -18,7 +18,7 @@ from jupyter_aliquot.provisioner.relay.server.internal_requests import OwnReques
 from .agent_notifier import AgentTeller
 from .ipykernel_trim import REQUEST
 
-_SOURCE = (Path(__file__).parent / "kernel_side.py").read_text()
+_SOURCE = (Path(__file__).parent / "ipykernel_trim.py").read_text()
 _KEY = "aliquot"
 _REPLY_SECONDS = 60.0
 _MOST_TRIES = 3

@@ -209,12 +209,8 @@ def own_servers(request: pytest.FixtureRequest) -> Iterator[Callable[..., list[S
     def make(user: str, gateway: Server, more: Sequence[str]) -> Server:
         folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
         words = ["jupyter_server", f"--gateway-url={gateway.url}", f"--GatewayClient.auth_token={TOKENS[user]}", *more]
-        on = {
-            "jupyter_aliquot.gateway": True,
-            "jupyterlab": False,
-            "jupyter_lsp": False,
-            "jupyter_server_terminals": False,
-        }
+        off = dict.fromkeys(("jupyterlab", "jupyter_lsp", "jupyter_server_terminals"), False)
+        on = {"jupyter_aliquot.gateway": True, **off}
         made.append(
             Server(folder, [*words, f"--ServerApp.jpserver_extensions={on}", "--IdentityProvider.token=own"], "own")
         )

@@ -19,7 +19,7 @@ from jupyter_aliquot.gateway.base.http_errors import HTTP_STATUS
 from .conftest import ROOT, Answer, Ask
 from .fake_agent import GIB, UUID, FakeAgent, device, escaped, kernel
 
-API = yaml.safe_load((ROOT / "gateway" / "api.yaml").read_text())
+API = yaml.safe_load((ROOT / "gateway" / "api" / "openapi.yaml").read_text())
 OPERATIONS = {
     (path, method): operation for path, methods in API["paths"].items() for method, operation in methods.items()
 }

@@ -64,7 +64,8 @@ def test_a_successor_waits_for_a_server_that_is_stopping(a_holder: subprocess.Po
     a_holder.stdin.write("stop\n")
     a_holder.stdin.flush()
     assert a_holder.stdout.readline() == "told\n"
-    claim = "import sys, pathlib\nfrom jupyter_aliquot.gateway.state.state_dir import claim_folder\nprint('asked', flush=True)\n"
+    claim = "import sys, pathlib\nfrom jupyter_aliquot.gateway.state.state_dir import claim_folder\n"
+    claim += "print('asked', flush=True)\n"
     claim += "print(claim_folder(pathlib.Path(sys.argv[1]), 'g', is_chosen=False).name)"
     command = [sys.executable, "-c", claim, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as successor:

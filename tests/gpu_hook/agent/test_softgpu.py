@@ -229,7 +229,8 @@ def test_a_machine_that_cannot_be_made_ends_the_agent_with_one_line(a_folder: Pa
 def test_a_full_dev_shm_ends_the_agent_with_a_clear_line(a_folder: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small /dev/shm")
-    agent = f"{sys.executable} -m jupyter_aliquot.gpu_hook.agent --driver softgpu --runtime-dir {a_folder} --log-file /dev/null"
+    agent = f"{sys.executable} -m jupyter_aliquot.gpu_hook.agent --driver softgpu --log-file /dev/null"
+    agent += f" --runtime-dir {a_folder}"
     script = f"mount -t tmpfs -o size=64k tmpfs /dev/shm && exec {agent}"
     result = subprocess.run(
         ["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, timeout=90, check=False

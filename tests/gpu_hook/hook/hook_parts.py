@@ -8,10 +8,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from jupyter_aliquot.gpu_hook import paths
+from hook_sources import HEADERS, SOURCES, source
+
 from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, HookPage
 
-SOURCES = Path(paths.__file__).resolve().parent / "src"
 U64, U32 = ctypes.c_uint64, ctypes.c_uint32
 
 
@@ -53,8 +53,8 @@ class Notice(ctypes.Structure):
 def _compile(folder: Path, names: tuple[str | Path, ...]) -> Path:
     target = folder / "parts.so"
     flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-shared", "-fPIC", "-pthread"]
-    include = [f"-I{SOURCES}", f"-I{SOURCES.parent / 'include'}"]
-    files = [str(SOURCES / name) for name in ("page.c", *names)]
+    include = [f"-I{SOURCES}", f"-I{HEADERS}"]
+    files = [str(source(name)) for name in ("page.c", *names)]
     subprocess.run(["cc", *flags, *include, *files, "-o", str(target)], check=True)
     return target
 

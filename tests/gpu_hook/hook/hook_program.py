@@ -10,13 +10,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from jupyter_aliquot.gpu_hook import paths
+from hook_sources import HEADERS, SOURCES, c_sources, source
 
 HERE = Path(__file__).parent
-SOURCES = Path(paths.__file__).resolve().parent / "src"
 MADE = HERE.parents[2] / "build" / "hook-objects"
 SHARED = ["entry_points.c", "log.c", "page.c", "settings.c", "socket.c", "version.c"]
-NVML = [*SHARED, "observer.c", *sorted(one.name for one in SOURCES.glob("nvml_*.c"))]
+NVML = [*SHARED, "observer.c", *sorted(one.name for one in SOURCES.rglob("nvml_*.c"))]
 NOT_CUDA = {"kernel_start.c", "self_check.c", "audit.c", "preload.c", *NVML} - set(SHARED)
 
 
@@ -27,7 +26,7 @@ def build(main: str, folder: Path, include: Path, sanitizer: str = "", kind: str
     assert compiler, "a C compiler is needed: install gcc"
     command = [compiler, "-std=gnu11", "-O1", "-g1", "-w", "-D_GNU_SOURCE", "-pthread"]
     command += [f"-fsanitize={sanitizer}"] if sanitizer else []
-    command += [f"-I{include}", f"-I{SOURCES}", f"-I{SOURCES.parent / 'include'}"]
+    command += [f"-I{include}", f"-I{SOURCES}", f"-I{HEADERS}"]
     objects = MADE / f"{kind}-{sanitizer.replace(',', '-') or 'plain'}"
     objects.mkdir(parents=True, exist_ok=True)
     program = folder / Path(main).stem
@@ -51,7 +50,7 @@ def _fingerprint(command: list[str]) -> str:
     """Of all that the objects depend on."""
     digest = hashlib.sha256(" ".join(command).encode())
     digest.update(subprocess.run([command[0], "--version"], check=True, capture_output=True).stdout)
-    for folder in (SOURCES, SOURCES.parent / "include"):
+    for folder in (SOURCES, HEADERS):
         for path in sorted(one for one in folder.rglob("*") if one.suffix in (".c", ".h", ".S", ".py", ".txt")):
             digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()
@@ -59,15 +58,15 @@ def _fingerprint(command: list[str]) -> str:
 
 def _sources(kind: str, folder: Path, include: Path) -> list[Path]:
     """What the hook's library is made of; the generated ones are written to ``folder``."""
-    generate = [sys.executable, str(SOURCES / "generate_entry_points.py"), kind, platform.machine()]
+    generate = [sys.executable, str(source("generate_entry_points.py")), kind, platform.machine()]
     generate += [str(folder / "jumps")]
     if kind == "cuda":
-        generate += [str(SOURCES / "entry_points.txt")]
-        names = [one.name for one in sorted(SOURCES.glob("*.c")) if one.name not in NOT_CUDA]
+        generate += [str(source("entry_points.txt"))]
+        names = [one.name for one in c_sources() if one.name not in NOT_CUDA]
     else:
-        newer = SOURCES.parent / "include" / "nvml_names.txt"
-        generate += [str(SOURCES / "nvml_calls.h"), str(include / "nvml.h"), str(newer)]
+        newer = HEADERS / "nvml_names.txt"
+        generate += [str(source("nvml_calls.h")), str(include / "nvml.h"), str(newer)]
         names = NVML
     subprocess.run(generate, check=True)
     (folder / "jumps.S").rename(folder / "entries.S")  # another object than that of entries' C file
-    return [folder / "entries.S", folder / "jumps.c", *(SOURCES / name for name in names)]
+    return [folder / "entries.S", folder / "jumps.c", *(source(name) for name in names)]

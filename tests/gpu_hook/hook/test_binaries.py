@@ -10,11 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from hook_sources import source
 
 from jupyter_aliquot.gpu_hook import paths
 
 NEWEST_GLIBC = (2, 28)
-SOURCES = Path(paths.__file__).resolve().parent / "src"
+
 FILES = [
     "shim/libcuda.so.1",
     "shim/libcuda.so",
@@ -96,15 +97,15 @@ def clang() -> str:
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-@pytest.mark.parametrize("source", ["preload.S", "start.S"])
-def test_the_assembly_of_each_machine_assembles(source: str, machine: str, clang: str, tmp_path: Path) -> None:
-    command = [clang, f"--target={machine}-linux-gnu", "-c", str(SOURCES / source), "-o", str(tmp_path / "o")]
+@pytest.mark.parametrize("file", ["preload.S", "start.S"])
+def test_the_assembly_of_each_machine_assembles(file: str, machine: str, clang: str, tmp_path: Path) -> None:
+    command = [clang, f"--target={machine}-linux-gnu", "-c", str(source(file)), "-o", str(tmp_path / "o")]
     subprocess.run(command, check=True)
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_the_forwarders_of_each_machine_assemble(machine: str, clang: str, tmp_path: Path) -> None:
-    generator, table = SOURCES / "generate_entry_points.py", SOURCES / "entry_points.txt"
+    generator, table = source("generate_entry_points.py"), source("entry_points.txt")
     subprocess.run([sys.executable, str(generator), "cuda", machine, str(tmp_path / "entries"), str(table)], check=True)
     command = [clang, f"--target={machine}-linux-gnu", "-c", str(tmp_path / "entries.S"), "-o", str(tmp_path / "o")]
     subprocess.run(command, check=True)

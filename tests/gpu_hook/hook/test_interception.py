@@ -12,23 +12,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hook_sources import source
 
 from jupyter_aliquot.gpu_hook import paths
 
 MIB = 1 << 20
 HERE = Path(__file__).parent
-SOURCES = Path(paths.__file__).resolve().parent / "src"
 
 
 def read_table() -> dict[str, Any]:
     """The table of entry points, read as the build reads it."""
-    spec = importlib.util.spec_from_file_location("entry_points_table", SOURCES / "entry_points_table.py")
+    spec = importlib.util.spec_from_file_location("entry_points_table", source("entry_points_table.py"))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
-    return module.read_table(SOURCES / "entry_points.txt")
+    return module.read_table(source("entry_points.txt"))
 
 
 TABLE = read_table()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
+from hook_sources import HEADERS, source
 
 from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, Pace
 
-SOURCES = Path(__file__).parents[3] / "gpu_hook"
 U32, U64 = ctypes.c_uint32, ctypes.c_uint64
 US = 1000
 
@@ -19,9 +18,9 @@ US = 1000
 @pytest.fixture(scope="module")
 def rule(tmp_path_factory: pytest.TempPathFactory) -> Any:
     target = tmp_path_factory.mktemp("pace_rule") / "rule.so"
-    source = SOURCES / "src" / "pace_rule.c"
+    rule_file = source("pace_rule.c")
     subprocess.run(
-        ["cc", "-std=gnu11", "-shared", "-fPIC", f"-I{SOURCES / 'include'}", str(source), "-o", str(target)], check=True
+        ["cc", "-std=gnu11", "-shared", "-fPIC", f"-I{HEADERS}", str(rule_file), "-o", str(target)], check=True
     )
     library = ctypes.CDLL(str(target))
     library.pace_wait.restype = U64

@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-
-from jupyter_aliquot.gpu_hook import paths
+from hook_sources import HEADERS, SOURCES, c_sources, source
 
 MIB = 1 << 20
-SOURCES = Path(paths.__file__).resolve().parent / "src"
 NOT_CUDA = ("kernel_start.c", "self_check.c", "nvml_", "observer.c")
 
 
@@ -93,7 +91,8 @@ BUGS: dict[str, list[Plant]] = {
         Plant("graph_calls.c", "        graph_memory_trimmed(device);", "        (void)device;")
     ],
     "opening memory of another process is charged": [
-        Plant("external_memory.c", '#include "charge.h"\n', '#include "charge.h"\n' + OPENING_IS_CHARGED),
+        Plant("external_memory.c", '#include "accounting/charge.h"\n',
+              '#include "accounting/charge.h"\n' + OPENING_IS_CHARGED),
         Plant("entry_points.txt", "  cuIpcOpenMemHandle{,_v2}\n",
               "  cuIpcOpenMemHandle\nhook:\n  cuIpcOpenMemHandle_v2\ngate:\n"),
     ],
@@ -112,18 +111,18 @@ class Builder:
         self.compiler = shutil.which("cc") or shutil.which("gcc")
         assert self.compiler, "a C compiler is needed: install gcc"
         self.flags = ["-std=gnu11", "-O1", "-fPIC", "-w", "-D_GNU_SOURCE", "-pthread", "-isystem", str(include)]
-        self.generate(folder, SOURCES / "entry_points.txt")
-        self.names = [one.name for one in sorted(SOURCES.glob("*.c")) if not one.name.startswith(NOT_CUDA)]
-        self.objects = {name: self.compile(SOURCES / name, folder, folder) for name in self.names}
+        self.generate(folder, source("entry_points.txt"))
+        self.names = [one.name for one in c_sources() if not one.name.startswith(NOT_CUDA)]
+        self.objects = {name: self.compile(source(name), folder, folder) for name in self.names}
 
     def generate(self, folder: Path, table: Path) -> None:
-        generator = str(SOURCES / "generate_entry_points.py")
+        generator = str(source("generate_entry_points.py"))
         command = [sys.executable, generator, "cuda", platform.machine(), str(folder / "entries"), str(table)]
         subprocess.run(command, check=True)
 
     def compile(self, source: Path, generated: Path, folder: Path) -> str:
         made = str(folder / f"{source.name}.o")
-        includes = [f"-I{generated}", f"-I{SOURCES}", f"-I{SOURCES.parent / 'include'}"]
+        includes = [f"-I{generated}", f"-I{SOURCES}", f"-I{HEADERS}"]
         subprocess.run([str(self.compiler), *self.flags, *includes, "-c", str(source), "-o", made], check=True)
         return made
 
@@ -133,7 +132,7 @@ class Builder:
         folder.mkdir()
         planted: dict[str, Path] = {}
         for plant in plants:
-            path = planted.get(plant.file, SOURCES / plant.file)
+            path = planted.get(plant.file, source(plant.file))
             text = path.read_text()
             assert text.count(plant.text) == 1, f"{plant.file} no longer holds the place of this bug once: {plant.text}"
             planted[plant.file] = folder / plant.file
@@ -142,11 +141,11 @@ class Builder:
         generated = folder if table else self.folder
         if table:
             self.generate(folder, table)
-            planted = {name: planted.get(name, SOURCES / name) for name in self.names}
+            planted = {name: planted.get(name, source(name)) for name in self.names}
         objects = {**self.objects, **{name: self.compile(path, generated, folder) for name, path in planted.items()}}
         link = ["-shared", "-Wl,-soname,libcuda.so.1", f"-Wl,--version-script,{generated / 'entries.map'}"]
         link += ["-Wl,-Bsymbolic", "-Wl,-z,nodelete", "-Wl,-z,now", *objects.values()]
-        link += [str(generated / "entries.S"), f"-I{SOURCES}", f"-I{SOURCES.parent / 'include'}"]
+        link += [str(generated / "entries.S"), f"-I{SOURCES}", f"-I{HEADERS}"]
         link += [str(generated / "entries.c"), "-o", str(folder / "libcuda.so.1"), "-ldl"]
         subprocess.run([str(self.compiler), *self.flags, *link], check=True)
         return folder

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hook_sources import SOURCES, source as hook_source
 from shared_words import store_half
 
-from jupyter_aliquot.gpu_hook import paths
 from jupyter_aliquot.gpu_hook.protocol.codec import Actuators, AgentPage, WorkloadClass
 
 MIB = 1 << 20
-SOURCES = Path(paths.__file__).resolve().parent / "src"
 STREAM = "streams.setdefault({name!r}, U64())"
 DRIVER = "ctypes.CDLL(os.environ['ALIQUOT_REAL_CUDA'])"
 RANGE = "(lambda a, b: [call('cuCtxGetStreamPriorityRange', ctypes.byref(a), ctypes.byref(b)), a.value, b.value])"
@@ -31,10 +30,10 @@ def levels(least: int, greatest: int) -> list[int]:
 def bounded(tmp_path_factory: pytest.TempPathFactory, include_dir: Path) -> Callable[..., int]:
     """The rule of stream_priority.c alone."""
     library = tmp_path_factory.mktemp("priority") / "rule.so"
-    rule = (SOURCES / "stream_priority.c").read_text()
+    rule = hook_source("stream_priority.c").read_text()
     start, end = rule.index("static int within"), rule.index("bool stream_priority_choose")
     source = library.with_suffix(".c")
-    source.write_text('#include "stream_priority.h"\n' + rule[start:end])
+    source.write_text('#include "streams/stream_priority.h"\n' + rule[start:end])
     flags = ["-shared", "-fPIC", "-w", f"-I{SOURCES}", f"-I{include_dir}", f"-I{source.parent}"]
     (source.parent / "driver_calls.h").write_text("")
     subprocess.run(["cc", *flags, str(source), "-o", str(library)], check=True)

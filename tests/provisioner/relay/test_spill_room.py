@@ -121,7 +121,8 @@ def test_a_full_disk_keeps_a_tenth_free_for_others(tmp_path: Path) -> None:
     script = "mount -t tmpfs -o size=2m none {top} && exec {python} -c '{code}'"
     code = (
         "from jupyter_aliquot.provisioner.relay.store.segments import Spill; "
-        "from jupyter_aliquot.provisioner.relay.store.spill_room import RoomBounds, SpillRoom; import os; from pathlib import Path; "
+        "from jupyter_aliquot.provisioner.relay.store.spill_room import RoomBounds, SpillRoom; "
+        "import os; from pathlib import Path; "
         'top = Path("{top}"); spill = Spill(SpillRoom(top, "u", "k", RoomBounds(0))); spill.write([bytes(1 << 20)])\n'
         "try: spill.write([bytes(1 << 20)])\n"
         "except OSError as error: found = os.statvfs(top); print(error.why, found.f_bavail >= found.f_blocks // 10 - 4)"
