@@ -82,7 +82,7 @@ def log_to(path: Path | None) -> None:
     except OSError as error:
         raise StartError(f"cannot write the log {path}: {error.strerror}") from error
     handler.setFormatter(logging.Formatter("time=%(asctime)s level=%(levelname)s module=%(module)s %(message)s"))
-    root = logging.getLogger("aliquot")
+    root = logging.getLogger("jupyter_aliquot")
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
     root.propagate = False

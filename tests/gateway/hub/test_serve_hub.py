@@ -31,7 +31,7 @@ def test_without_jupyterhub_it_says_how_to_install_it(
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     ours = [
-        name for name in sys.modules if name.startswith("jupyter_aliquot.gateway.hub_") or name.endswith(".hub_server")
+        name for name in sys.modules if name.startswith("jupyter_aliquot.gateway.hub_") or name.endswith(".hub_app")
     ]
     for name in [*ours, *(name for name in sys.modules if name.partition(".")[0] == "jupyterhub")]:
         monkeypatch.delitem(sys.modules, name)
