@@ -22,7 +22,8 @@ from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
 from jupyter_aliquot.provisioner.engine.settings import ContainerSettings
 from jupyter_aliquot.provisioner.launch_spec import LaunchSpec
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
-from jupyter_aliquot.provisioner.runtime.base import KernelProcess, Launch
+from jupyter_aliquot.provisioner.resources import KernelProcess
+from jupyter_aliquot.provisioner.runtime.base import Launch
 from jupyter_aliquot.provisioner.terminations import ProcessEnd
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pytest
 from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
 from jupyter_aliquot.provisioner.engine.settings import ContainerSettings
 from jupyter_aliquot.provisioner.errors import EngineError, InterceptionError, LaunchError
-from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
-from jupyter_aliquot.provisioner.runtime.base import KernelProcess, exit_status
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, KernelProcess, Quota, Request
+from jupyter_aliquot.provisioner.runtime.base import exit_status
 
 if TYPE_CHECKING:
     from tests.containers.container_engines import Engine

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from traitlets.config import Config
 
-from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.folders.registry import Folders, working_folder
 from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders
 from jupyter_aliquot.provisioner.errors import FolderError

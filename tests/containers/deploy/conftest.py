@@ -39,7 +39,7 @@ def wheels() -> Path:
     """Aliquot's own wheel, of this tree, beside those of all that the images need."""
     if not (WHEELS / "wheels.stamp").exists():
         pytest.skip("no wheels in build/wheelhouse; tools/fetch-wheels fetches them")
-    for old in WHEELS.glob("aliquot-*.whl"):
+    for old in WHEELS.glob("jupyter_aliquot-*.whl"):
         old.unlink()
     pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", "wheel"]
     # Without optimisation, which is half of what a compiler does here; nothing is measured in these images.

@@ -125,9 +125,9 @@ def test_no_image_of_the_services_is_pulled_from_a_registry() -> None:
 
 def test_aliquot_comes_into_the_images_as_the_wheel_of_this_tree_and_never_by_name() -> None:
     installs = re.findall(r"pip .*\binstall\b(.*)", (DEPLOY / "Dockerfile").read_text())
-    named = [words for words in installs if "aliquot" in words]
+    named = [words for words in installs if "jupyter_aliquot" in words]
     assert named
-    assert all("/wheels/aliquot-*.whl" in words for words in named)
+    assert all("/wheels/jupyter_aliquot-*.whl" in words for words in named)
     assert not any(re.search(r"\saliquot\b", words) for words in named)
 
 
