@@ -7,6 +7,7 @@ Set them in a Jupyter configuration file (`c.Aliquot.presets = [...]`) or on the
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from traitlets import (
@@ -29,12 +30,12 @@ from jupyter_aliquot.gateway.replay.cells import Budget
 from jupyter_aliquot.gateway.replay.store import CellOutputs
 from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
 from jupyter_aliquot.gateway.sizes.grammar import parse_size
-from jupyter_aliquot.gateway.state.state_dir import GATEWAY_NAME
 from jupyter_aliquot.provisioner.errors import SizeNameError
 from jupyter_aliquot.provisioner.grants.codec import RESIDENCY_MODES
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request
 
 DRIVERS = ("auto", "nvidia", "softgpu")
+GATEWAY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}")
 
 # Socket paths are shorter than 108 bytes, and the longest name under the runtime folder takes the rest.
 _LONGEST_RUNTIME_DIR = 50

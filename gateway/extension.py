@@ -13,18 +13,18 @@ from jupyter_server.serverapp import ServerApp
 
 from jupyter_aliquot.gateway.api.jupyter import replacements
 from jupyter_aliquot.gateway.api.routes import HANDLERS, SETTING, Sources
+from jupyter_aliquot.gateway.auth.access import may_reach
 from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider, askers_by_name
 from jupyter_aliquot.gateway.base.clock import SystemClock
 from jupyter_aliquot.gateway.base.log_scrubber import scrub_logs
-from jupyter_aliquot.gateway.base.patience import within_patience
+from jupyter_aliquot.gateway.base.tasks import within_patience
 from jupyter_aliquot.gateway.containers.config import KernelContainers
 from jupyter_aliquot.gateway.containers.host_limits import HostLimits
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
 from jupyter_aliquot.gateway.culling.config import Culling
 from jupyter_aliquot.gateway.events.stream import KernelEvents
-from jupyter_aliquot.gateway.folders.own_folders import private_folders
 from jupyter_aliquot.gateway.folders.registry import Folders
-from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders
+from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders, private_folders
 from jupyter_aliquot.gateway.history.config import History
 from jupyter_aliquot.gateway.history.recorder import UsageHistory
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
@@ -40,6 +40,7 @@ from jupyter_aliquot.gateway.node.grant_server import LocalSocket
 from jupyter_aliquot.gateway.node.launcher import agent_arguments, agent_starter
 from jupyter_aliquot.gateway.node.watcher import NodeWatch
 from jupyter_aliquot.gateway.recovery.door import Door
+from jupyter_aliquot.gateway.remote.jupyter import remote_replacements
 from jupyter_aliquot.gateway.remote.kernels import AliquotRemoteKernelManager
 from jupyter_aliquot.gateway.remote.proxy import remote_handlers
 from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
@@ -124,7 +125,8 @@ class AliquotExtension(ExtensionApp):
         self.settings[SETTING] = self._sources(basis)
         # A user's own server in gateway mode is its user's; the gateway has the limits.
         if self._gateway is None:
-            install(server, basis.limits, has_files="contents" in server.default_services)
+            has_files = "contents" in server.default_services  # among whose paths uploads are
+            install(server, basis.limits, lambda path: not has_files or may_reach(path, server.base_url))
         self._is_made = True
         self._door.watch(server)
 
@@ -173,7 +175,7 @@ class AliquotExtension(ExtensionApp):
         manager, policy = None if self._own is None else self._own.manager, knobs.class_policy()
         changes = KernelChanges(basis.admission, basis.link, manager, policy, basis.watch, clock)
         rules = OutlookRules(knobs.gpu_caps(), knobs.largest(), policy, knobs.residency_of)
-        outlooks = Outlooks(basis.admission.snapshot, basis.link, basis.watch.view, rules, clock)
+        outlooks = Outlooks(basis.admission.snapshot, basis.link, lambda: basis.watch.view().status, rules, clock)
         return replace(told, changes=changes, outlooks=outlooks, events=events, history=history)
 
     def _largest_here(self) -> GpuShare:
@@ -182,7 +184,8 @@ class AliquotExtension(ExtensionApp):
     def initialize_handlers(self) -> None:
         """Called by ExtensionApp.initialize."""
         ours = remote_handlers(HANDLERS) if self._gateway is not None else HANDLERS
-        self.handlers.extend([*ours, *replacements()])
+        jupyters = remote_replacements() if self._gateway_url else replacements()
+        self.handlers.extend([*ours, *jupyters])
 
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
         """Called once the server's loop runs. Without an agent plain kernels work, and the status says why."""

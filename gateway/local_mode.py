@@ -6,8 +6,9 @@ import asyncio
 
 from traitlets.config import Config
 
-from jupyter_aliquot.gateway.auth.identity import User, tells_people_apart, users_by_name
-from jupyter_aliquot.gateway.base.patience import within_patience
+from jupyter_aliquot.gateway.auth.identity import tells_people_apart, users_by_name
+from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gateway.base.tasks import within_patience
 from jupyter_aliquot.gateway.containers.config import KernelContainers
 from jupyter_aliquot.gateway.containers.host_limits import HostLimits, node_totals
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
@@ -16,14 +17,15 @@ from jupyter_aliquot.gateway.culling.config import Culling, read_policy
 from jupyter_aliquot.gateway.culling.culler import Culler
 from jupyter_aliquot.gateway.culling.interception import GuardRules, InterceptionGuard
 from jupyter_aliquot.gateway.hub_service.user_servers import hub_servers
+from jupyter_aliquot.gateway.kernels.first_word import FirstWord
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
 from jupyter_aliquot.gateway.limits.guard import UNREAD
 from jupyter_aliquot.gateway.recovery.adopt import Adoption
 from jupyter_aliquot.gateway.recovery.discovery import KernelRemains
 from jupyter_aliquot.gateway.relays.pool import RelayLinks
-from jupyter_aliquot.gateway.scheduling.first_word import FirstWord
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
+from jupyter_aliquot.gateway.serverapp.app import GatewayServerApp
 from jupyter_aliquot.gateway.state.gateway_memory import orphan_seconds
 from jupyter_aliquot.gateway.state.persistence import KernelMemory
 from jupyter_aliquot.gateway.state.record_queue import RecordQueue
@@ -158,7 +160,7 @@ class OwnKernels:
         folder = basis.memory.folder if self.policy.lets_kernels_outlive else None
         records = KernelRecords(None if folder is None else folder.kernels, basis.log)
         identity = "" if folder is None else folder.identity
-        orphans = orphan_seconds(basis.knobs, basis.server)
+        orphans = orphan_seconds(basis.knobs, is_service=isinstance(basis.server, GatewayServerApp))
         limits = basis.limits.limits
         unsent = UnsentBytes(
             limits.unsent_output_bytes, limits.unsent_output_bytes_per_user, limits.unsent_output_bytes_total

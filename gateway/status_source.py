@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.status.collector import waiting_elsewhere
 from jupyter_aliquot.gateway.status.expected_starts import ExpectedStarts
-from jupyter_aliquot.gateway.status.report import NodeView, Scene
+from jupyter_aliquot.gateway.status.report import Scene
 from jupyter_aliquot.gateway.status.report_cache import ReportMemo
 
 from . import __version__

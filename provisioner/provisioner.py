@@ -32,14 +32,14 @@ from jupyter_aliquot.provisioner.relay.client.kernel_relay import (
     check_place,
     relay_wish,
 )
-from jupyter_aliquot.provisioner.runtime.base import KernelProcess, Launch, Runtime
+from jupyter_aliquot.provisioner.runtime.base import Launch, Runtime
 from jupyter_aliquot.provisioner.runtime.factory import choose_runtime
 from jupyter_aliquot.provisioner.runtime.process import ProcessRuntime
 from jupyter_aliquot.provisioner.runtime.stdio import PipeEnds
 
 from .errors import AgentUnavailableError, EngineError, LaunchError, RequestError
 from .launch_spec import LaunchSettings, LaunchSpec, launch_spec
-from .resources import GpuShare, Grant, Request
+from .resources import GpuShare, Grant, KernelProcess, Request
 from .terminations import ProcessEnd
 
 _END_SECONDS = 5.0

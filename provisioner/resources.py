@@ -128,3 +128,18 @@ class Usage:
     devices: tuple[DeviceUsage, ...] = field(default=())
     processes: tuple[int, ...] = field(default=())
     interception: str = "unknown"
+
+
+@dataclass(frozen=True)
+class KernelProcess:
+    """One kernel's process. A pid comes back after its end, so it is only itself with its start time.
+
+    ``container`` is the engine's id of its container, empty for a process of this machine. The pid is always the
+    machine's own, never one within a container.
+    """
+
+    kernel_id: str
+    pid: int
+    start_time_ticks: int
+    process_group: int
+    container: str = ""

@@ -10,7 +10,8 @@ from typing import Any
 from jupyter_server.base.handlers import APIHandler
 from tornado.web import HTTPError
 
-from jupyter_aliquot.gateway.auth.identity import User, user_of
+from jupyter_aliquot.gateway.auth.identity import user_of
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.events.stream import KernelEvents
 from jupyter_aliquot.gateway.folders.registry import Folders
 from jupyter_aliquot.gateway.history.recorder import UsageHistory

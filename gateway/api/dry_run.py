@@ -10,9 +10,10 @@ from tornado.web import HTTPError, authenticated
 
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.identity import access_of
-from jupyter_aliquot.gateway.kernels.operations import Wish, read_wish
+from jupyter_aliquot.gateway.kernels.operations import read_wish
 from jupyter_aliquot.gateway.scheduling.dry_run import LARGEST, Outlook
 from jupyter_aliquot.gateway.scheduling.dry_run_service import Outlooks
+from jupyter_aliquot.gateway.scheduling.resize import Wish
 from jupyter_aliquot.gateway.sizes.grammar import parse_size, size_suffix
 from jupyter_aliquot.provisioner.errors import RequestError, SizeNameError
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass

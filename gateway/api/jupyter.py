@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 from jupyter_client.jsonutil import json_default
 from jupyter_client.kernelspec import NoSuchKernel
-from jupyter_server import CallContext
 from jupyter_server.auth.decorator import authorized, ws_authenticated
 from jupyter_server.services.kernels import handlers as kernels, websocket
 from jupyter_server.services.kernelspecs import handlers as kernelspecs
@@ -20,25 +19,24 @@ from jupyter_server.services.sessions import handlers as sessions
 from tornado.web import Finish, HTTPError, RequestHandler, authenticated
 
 from jupyter_aliquot.gateway.auth.identity import user_of
-from jupyter_aliquot.gateway.base.http_errors import http_error
+from jupyter_aliquot.gateway.base.http_errors import gateway_words, told
 from jupyter_aliquot.gateway.channels.frame_check import why_unreadable
 from jupyter_aliquot.gateway.channels.keepalive import begin_pings, end_pings, only_jupyters
 from jupyter_aliquot.gateway.channels.zmq_connection import StockWebsocketConnection
-from jupyter_aliquot.gateway.kernels.replaced_kernel import replace
+from jupyter_aliquot.gateway.kernels.request_context import replace
 from jupyter_aliquot.gateway.limits.websocket import MessagePace, SocketEnding, explain_large_messages, message_pace
-from jupyter_aliquot.gateway.remote.channels import SETTING as REFUSED_SOCKETS, RemoteWebsocketConnection
-from jupyter_aliquot.gateway.remote.client import gateway_words
-from jupyter_aliquot.gateway.remote.kernels import OWN_KERNELS, OWNER_HEADER, AliquotRemoteKernelManager
 from jupyter_aliquot.provisioner.errors import AliquotError
 
 from .base import ErrorsAsWritten
+
+# In the answer of a gateway of ours to a question for the asker's own kernels; other gateways list everybody's.
+OWNER_HEADER = "Aliquot-Owner"
+OWN_KERNELS = {"owner": "me"}
 
 # What these handlers read of a body: strings, in the body itself and in these parts of it.
 _STRINGS = ("name", "kernel_id", "id", "path", "type")
 _PARTS = ("kernel", "notebook")
 _SESSION_PARTS = ("path", "name", "type")
-# Connections whose disconnect bears that they were never open; Jupyter's own takes each for one that it counted.
-_OURS = (StockWebsocketConnection, RemoteWebsocketConnection)
 
 
 async def with_cause(serve: Callable[..., Awaitable[None] | None], *args: Any) -> None:
@@ -64,13 +62,6 @@ async def with_cause(serve: Callable[..., Awaitable[None] | None], *args: Any) -
             del cause, found  # its frames would know the error, and the error its frames: all of the request
 
 
-def told(error: BaseException) -> HTTPError:
-    """The HTTPError whose message is this error's own."""
-    if isinstance(error, AliquotError):
-        return http_error(error)
-    return HTTPError(404, str(error))
-
-
 def read_body(read: Callable[[], Any]) -> dict[str, Any] | None:
     """What Jupyter's handlers and our authorizer take for granted of a body. Raises HTTPError 400 for another one."""
     try:
@@ -92,13 +83,6 @@ def read_body(read: Callable[[], Any]) -> dict[str, Any] | None:
     if env is not None and not (isinstance(env, dict) and all(isinstance(value, str) for value in env.values())):
         raise HTTPError(400, "asked with an env that is no JSON object of strings")
     return {name: value for name, value in body.items() if name in parts or name not in _PARTS}
-
-
-def requested_env() -> dict[str, str]:
-    """The variables in the body of the request for a kernel that is being served: this request's, and nobody else's."""
-    handler = CallContext.get(CallContext.JUPYTER_HANDLER)
-    body = handler.get_json_body() if isinstance(handler, KernelsHandler) else None
-    return dict((body or {}).get("env") or {})
 
 
 class KernelsHandler(ErrorsAsWritten, kernels.MainKernelHandler):
@@ -132,10 +116,6 @@ class KernelHandler(ErrorsAsWritten, kernels.KernelHandler):
     @authenticated
     @authorized
     async def get(self, kernel_id: str) -> None:
-        """A page whose socket was refused decides by it whether it comes again: the gateway itself is asked."""
-        manager: Any = self.kernel_manager
-        if isinstance(manager, AliquotRemoteKernelManager) and manager.is_remote(kernel_id):
-            await manager.ask_for_kernel(kernel_id)
         await with_cause(super().get, kernel_id)
 
     @authenticated
@@ -205,6 +185,8 @@ class SessionHandler(ErrorsAsWritten, sessions.SessionHandler):
 class ChannelsHandler(websocket.KernelWebsocketHandler):
     """The WebSocket /api/kernels/{id}/channels: one that waits with its kernel hears why the kernel never started."""
 
+    # Connections whose disconnect bears that they were never open; Jupyter's own takes each for one that it counted.
+    _ours: tuple[type[Any], ...] = (StockWebsocketConnection,)
     _pace: MessagePace | None = None
     _ending: SocketEnding | None = None
     # Whether its browser left, or has none to wait for; and whether it was opened, for then tornado tells its end.
@@ -214,14 +196,11 @@ class ChannelsHandler(websocket.KernelWebsocketHandler):
 
     @ws_authenticated
     async def get(self, kernel_id: str) -> None:
-        refusals = self.settings.get(REFUSED_SOCKETS)
-        if refusals is not None:
-            refusals.check(kernel_id)
         try:
             await with_cause(super().get, kernel_id)
         finally:
             begun = self._left or getattr(self, "connection", None)
-            if not self._has_opened and isinstance(begun, _OURS):
+            if not self._has_opened and isinstance(begun, self._ours):
                 self.on_close()
             self._left = None
 
@@ -244,7 +223,7 @@ class ChannelsHandler(websocket.KernelWebsocketHandler):
         if (connection := getattr(self, "connection", None)) is not None:
             self._left = None if self._has_opened else connection
             super().on_close()  # type: ignore[no-untyped-call]
-        elif isinstance(self._left, _OURS):
+        elif isinstance(self._left, self._ours):
             self._left.disconnect()  # what was begun for it since
         end_pings(self)
         ending, self._ending = self._ending, None
@@ -282,14 +261,12 @@ class ChannelsHandler(websocket.KernelWebsocketHandler):
                 await more
 
     def _handle_late(self, connection: object, ws_message: str | bytes) -> None:
-        """It came when we had closed the socket, and the browser had not heard of it: its next one may have it sent."""
-        if isinstance(connection, RemoteWebsocketConnection) and isinstance(ws_message, str):
-            connection.keep(ws_message)
+        """It came when we had closed the socket, and the browser had not heard of it. A gateway's kernels need it."""
 
     def _until_room(self) -> Awaitable[None] | None:
         """What has to pass before more is read of this socket: a relay, or a gateway, may have much to take yet."""
         connection = self.connection
-        return connection.until_room() if isinstance(connection, _OURS) else None
+        return connection.until_room() if isinstance(connection, self._ours) else None
 
     def _handle(self, ws_message: str | bytes) -> None:
         """What the browser sent. What is no message ends its socket, and nothing else."""

@@ -10,7 +10,7 @@ from jupyter_aliquot.gateway.sizes.grammar import parse_size_name, size_name
 from jupyter_aliquot.provisioner.errors import LimitError, SizeNameError
 from jupyter_aliquot.provisioner.resources import Request, WorkloadClass
 
-from .identity import User
+from .principals import User
 
 EVERYBODY = "*"
 TEAM = "@"

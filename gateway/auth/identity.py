@@ -22,33 +22,14 @@ from jupyter_server.base.handlers import JupyterHandler
 from tornado.web import HTTPError, RequestHandler
 from traitlets import Dict, TraitError, default, validate
 
-from jupyter_aliquot.gateway.kernels.busy_table import TableBusyError
+from jupyter_aliquot.gateway.base.busy_table import TableBusyError
 from jupyter_aliquot.gateway.limits.http import admit
 
 from .access import REFUSAL, Access, may_do, may_reach
+from .principals import NOBODY, ROLES, User
 from .shares import Shares, too_little
 
-ROLES = ("user", "admin")
-
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-
-
-@dataclass(frozen=True)
-class User:
-    """Who asks: a name, unique on this server, a role ("user" or "admin"), and teams by name."""
-
-    name: str
-    role: str
-    teams: frozenset[str] = frozenset()
-
-    @property
-    def is_admin(self) -> bool:
-        """Whether everything on this server is theirs to see and end."""
-        return self.role == "admin"
-
-
-# Owns nothing and reaches nothing: what a request is before, or without, authentication.
-NOBODY = User("", "user")
 
 
 @dataclass

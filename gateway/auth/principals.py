@@ -1,4 +1,4 @@
-"""For whom something is: users and teams by name. Reads and answers; knows nobody by itself."""
+"""Users and teams by name: who asks, and for whom something is. Pure; no user is looked up here."""
 
 from __future__ import annotations
 
@@ -6,9 +6,26 @@ from dataclasses import dataclass
 
 from jupyter_aliquot.gateway.base.fields import Entry
 
-from .identity import User
-
+ROLES = ("user", "admin")
 EVERYBODY = "*"
+
+
+@dataclass(frozen=True)
+class User:
+    """Who asks: a name, unique on this server, a role ("user" or "admin"), and teams by name."""
+
+    name: str
+    role: str
+    teams: frozenset[str] = frozenset()
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether everything on this server is theirs to see and end."""
+        return self.role == "admin"
+
+
+# Owns nothing and reaches nothing: what a request is before, or without, authentication.
+NOBODY = User("", "user")
 
 
 @dataclass(frozen=True)

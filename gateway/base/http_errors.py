@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
+from tornado.httpclient import HTTPClientError
 from tornado.web import HTTPError
 
 from jupyter_aliquot.provisioner import errors
+
+_MOST_WORDS = 2000
 
 HTTP_STATUS: dict[type[errors.AliquotError], int] = {
     errors.AliquotError: 500,
@@ -41,3 +46,20 @@ def http_error(error: errors.AliquotError) -> HTTPError:
     """The same message as an HTTPError, with the status of the narrowest class in the table."""
     status = next(HTTP_STATUS[kind] for kind in type(error).__mro__ if kind in HTTP_STATUS)
     return HTTPError(status, str(error))
+
+
+def told(error: BaseException) -> HTTPError:
+    """The HTTPError whose message is this error's own."""
+    if isinstance(error, errors.AliquotError):
+        return http_error(error)
+    return HTTPError(404, str(error))
+
+
+def gateway_words(error: BaseException | None) -> str:
+    """What a gateway said of a request that it refused, in its own words; empty where it said nothing."""
+    try:
+        response = error.response if isinstance(error, HTTPClientError) else None
+        message = json.loads(response.body)["message"] if response else ""
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return message[:_MOST_WORDS] if isinstance(message, str) else ""

@@ -16,7 +16,8 @@ from typing import Any
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 from tornado.web import Finish
 
-from jupyter_aliquot.gateway.auth.identity import User, user_of
+from jupyter_aliquot.gateway.auth.identity import user_of
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.limits.websocket import fitting
 from jupyter_aliquot.gateway.relays.link_channel import CHANNELS, LinkChannel
 from jupyter_aliquot.provisioner.relay.wire.resend import MARK

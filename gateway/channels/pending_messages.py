@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import iso
 from jupyter_aliquot.gateway.replay.message import LONGEST_READ
 from jupyter_aliquot.gpu_hook.waiting import end_task, outlasting_task

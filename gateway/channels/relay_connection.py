@@ -18,16 +18,17 @@ from typing import Any
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 from tornado.websocket import WebSocketClosedError
 
+from jupyter_aliquot.gateway.auth.identity import tells_people_apart
 from jupyter_aliquot.gateway.limits.websocket import left_out, may_be_sent
 from jupyter_aliquot.gateway.relays.link import KernelLink
 from jupyter_aliquot.gateway.relays.link_channel import CHANNELS, LinkChannel
 from jupyter_aliquot.gateway.relays.pool import RelayLinks
-from jupyter_aliquot.gateway.remote.resend import TAKES_AGAIN, dated, unmarked
 from jupyter_aliquot.provisioner.relay.wire.error_replies import answers, parent_of
 from jupyter_aliquot.provisioner.relay.wire.messages import read_date
 from jupyter_aliquot.provisioner.relay.wire.resend import MARK, NO_RELAY, NOBODY_KNOWS, NOT_RUN
 
 from .pending_connection import PendingWebsocketConnection
+from .resend_mark import TAKES_AGAIN, dated, unmarked
 
 _UP_SECONDS = 2.0  # for a link that comes back, once its kernel is known to live
 
@@ -225,7 +226,7 @@ class KernelWebsocketConnection(PendingWebsocketConnection):
 
         a server in gateway mode closes its socket to the gateway over it, comes back, and is given it again.
         """
-        if not may_be_sent(self.websocket_handler, len(message)):
+        if not may_be_sent(self.websocket_handler, len(message), tells_people_apart):
             self._too_large, done = len(message), asyncio.get_running_loop().create_future()
             done.set_result(None)
             return done

@@ -14,7 +14,8 @@ from traitlets.config import Application
 from traitlets.utils.importstring import import_item
 
 import jupyter_aliquot.gateway.serverapp.lazy_rfc3987  # noqa: F401 (before any command imports Jupyter's server)
-from jupyter_aliquot.gateway.cli.commands.base import Command, UsageError, nearest
+from jupyter_aliquot.gateway.base.errors import UsageError
+from jupyter_aliquot.gateway.cli.commands.base import Command, nearest
 from jupyter_aliquot.provisioner.errors import AliquotError
 
 COMMANDS = {

@@ -16,8 +16,7 @@ from jupyter_client.kernelspec import KernelSpec
 from traitlets import List, TraitError, Unicode, validate
 from traitlets.config import Configurable
 
-from jupyter_aliquot.gateway.auth.identity import User
-from jupyter_aliquot.gateway.auth.principals import Audience, read_audience
+from jupyter_aliquot.gateway.auth.principals import Audience, User, read_audience
 from jupyter_aliquot.gateway.base.fields import Entry
 from jupyter_aliquot.gateway.sizes.grammar import parse_size, parse_size_name
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan, Pull

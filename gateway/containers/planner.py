@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.folders.registry import Folders, working_folder
 from jupyter_aliquot.gateway.folders.rules import seen_inside
 from jupyter_aliquot.gateway.sizes.grammar import parse_plain_name, parse_size_name

@@ -15,10 +15,10 @@ from typing import Any, Protocol
 from jupyter_client.kernelspec import NoSuchKernel
 
 from jupyter_aliquot.gateway.base.clock import Clock
-from jupyter_aliquot.gateway.base.recurring import Recurring
+from jupyter_aliquot.gateway.base.tasks import Recurring
+from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.relays.pool import RelayLinks
-from jupyter_aliquot.gateway.status.collector import request_of
-from jupyter_aliquot.gateway.status.report import NodeView
+from jupyter_aliquot.gateway.sizes.kernel_request import request_of
 from jupyter_aliquot.gpu_hook.client.client import KernelStatus
 from jupyter_aliquot.provisioner.resources import WorkloadClass
 from jupyter_aliquot.provisioner.terminations import Asked, EndingCode, asked_by_rule

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from jupyter_aliquot.gateway.node.unhooked import process_text
-from jupyter_aliquot.gateway.status.report import NodeView
+from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gpu_hook.client.client import KernelStatus
 from jupyter_aliquot.provisioner.terminations import Asked, EndingCode, asked_by_rule
 

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 
-from jupyter_aliquot.gateway.cli.commands.base import installed_version
+from jupyter_aliquot.gateway.base.version import installed_version
 from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, NoGatewayHere, OwnGateway
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
 from jupyter_aliquot.gpu_hook.paths import (

@@ -16,7 +16,7 @@ from typing import Any
 from jupyter_events import EventLogger
 
 from jupyter_aliquot.gateway.auth.access import Access
-from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.auth.shares import read_shares
 from jupyter_aliquot.gateway.status.report import Scene, access_for, kernel_reports
 

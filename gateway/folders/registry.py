@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.provisioner.containers.plan import Mount
 from jupyter_aliquot.provisioner.errors import RequestError, TakenError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.principals import User
 
 from .registry import Folders, ListedFolder
 from .shared_folder import HOME, FolderSettings

@@ -8,11 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from jupyter_core.paths import jupyter_data_dir
 from traitlets import Bool, List, TraitError, Unicode
 from traitlets.config import Configurable
 
 from jupyter_aliquot.gateway.auth.principals import Audience, read_audience
 from jupyter_aliquot.gateway.base.fields import Entry
+from jupyter_aliquot.gateway.config import Aliquot
+from jupyter_aliquot.gpu_hook.paths import find_runtime_dir
 from jupyter_aliquot.provisioner.errors import RequestError
 
 from .rules import NAME, USER, check_home, check_root, check_source, check_target, check_targets
@@ -136,3 +139,14 @@ def folder_table(folder: SharedFolder) -> Mapping[str, Any]:
         "teams": sorted(folder.audience.teams),
         "read_only": folder.read_only,
     }
+
+
+def private_folders(knobs: Aliquot) -> tuple[str, ...]:
+    """Aliquot's own folders, never shared with a kernel and never covered in one, as they are written and resolved.
+
+    They are the runtime folder with its sockets, and the folder in which gateways remember.
+    """
+    runtime = knobs.runtime_dir or str(find_runtime_dir().path)
+    state = knobs.state_dir or os.path.join(jupyter_data_dir(), "aliquot")
+    paths = [os.path.abspath(path) for path in (runtime, state)]
+    return tuple(dict.fromkeys([*paths, *map(os.path.realpath, paths)]))

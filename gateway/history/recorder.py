@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from jupyter_aliquot.gateway.base.clock import Clock
-from jupyter_aliquot.gateway.status.report import NodeView
+from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.provisioner.errors import StateError
 
 from .buckets import COARSE, FINE_SECONDS, OpenSteps, step_start

@@ -10,7 +10,7 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from jupyter_aliquot.gateway.cli.commands.base import UsageError
+from jupyter_aliquot.gateway.base.errors import UsageError
 from jupyter_aliquot.gateway.hub.scopes import access_scope
 
 _NEEDED = (

@@ -24,7 +24,8 @@ from tornado.web import HTTPError, RequestHandler
 from tornado.websocket import WebSocketHandler
 from traitlets import Float, Instance, Int, List, TraitError, Unicode, default, validate
 
-from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider, AliquotUser, User, refuse_unreachable
+from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider, AliquotUser, refuse_unreachable
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import SystemClock
 from jupyter_aliquot.gateway.base.http_errors import http_error
 from jupyter_aliquot.gateway.hub.scopes import ADMIN_SCOPE

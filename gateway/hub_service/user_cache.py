@@ -12,7 +12,7 @@ import os
 from collections import OrderedDict
 from pathlib import Path
 
-from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.principals import User
 
 _MOST_PEOPLE = 20_000
 # No user of a Hub can have a name that begins so.

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from traitlets import TraitError
 
 from jupyter_aliquot.gateway.base.clock import Clock
-from jupyter_aliquot.gateway.base.recurring import Recurring
+from jupyter_aliquot.gateway.base.tasks import Recurring
 from jupyter_aliquot.gateway.culling.config import Policy
 
 from .user_cache import is_service

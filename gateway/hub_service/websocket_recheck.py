@@ -13,9 +13,9 @@ from weakref import WeakKeyDictionary
 
 from tornado.websocket import WebSocketHandler
 
-from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import Clock
-from jupyter_aliquot.gateway.base.recurring import Recurring
+from jupyter_aliquot.gateway.base.tasks import Recurring
 from jupyter_aliquot.provisioner.errors import HubAwayError, HubError
 
 from .user_cache import HubPeople

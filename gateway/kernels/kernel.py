@@ -41,8 +41,7 @@ from jupyter_aliquot.provisioner.errors import AliquotError, LaunchError, Withdr
 from jupyter_aliquot.provisioner.grants.codec import grant_record, stanza_request
 from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
-from jupyter_aliquot.provisioner.resources import Grant, Request
-from jupyter_aliquot.provisioner.runtime.base import KernelProcess
+from jupyter_aliquot.provisioner.resources import Grant, KernelProcess, Request
 from jupyter_aliquot.provisioner.terminations import Asked, Ending, ProcessEnd
 
 _ASKING = "asking for a GPU"

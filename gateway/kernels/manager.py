@@ -19,14 +19,13 @@ from jupyter_server.prometheus.metrics import KERNEL_CURRENTLY_RUNNING_TOTAL
 from tornado.web import HTTPError
 from traitlets import Bool, default
 
-from jupyter_aliquot.gateway.api.jupyter import requested_env
 from jupyter_aliquot.gateway.auth.access import Access
-from jupyter_aliquot.gateway.auth.identity import User, access_of, current_user
+from jupyter_aliquot.gateway.auth.identity import access_of, current_user
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.http_errors import http_error
 from jupyter_aliquot.gateway.containers.planner import REQUEST_ENV, ContainerPlanner
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
 from jupyter_aliquot.gateway.limits.guard import LimitGuard
-from jupyter_aliquot.gateway.scheduling.first_word import FirstWord, after_first_word
 from jupyter_aliquot.gateway.scheduling.ledger import Asker
 from jupyter_aliquot.gateway.sizes.environment import with_size
 from jupyter_aliquot.gateway.state.records import KernelState
@@ -36,8 +35,10 @@ from jupyter_aliquot.provisioner.errors import AliquotError
 from jupyter_aliquot.provisioner.grants.codec import stanza_request
 from jupyter_aliquot.provisioner.terminations import Asked
 
+from .first_word import FirstWord, after_first_word
 from .kernel import REPLACES, ManagedKernel
 from .replacement import ReplacingKernelManager
+from .request_context import requested_env
 
 # ZeroMQ's own 100 ms let a kernel that is up wait for its server: 70 ms on average, of a start of 300.
 _TRY_AGAIN_MILLISECONDS = 10

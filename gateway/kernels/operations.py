@@ -6,20 +6,20 @@ have the last word.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Protocol
 
 from jupyter_aliquot.gateway.auth.class_policy import ClassPolicy
-from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gateway.base.fields import Entry
 from jupyter_aliquot.gateway.node.watcher import NodeWatch
 from jupyter_aliquot.gateway.scheduling.admission import Admission
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
+from jupyter_aliquot.gateway.scheduling.resize import Wish, no_gpu
 from jupyter_aliquot.gpu_hook.client.reports import KernelStatus
-from jupyter_aliquot.provisioner.errors import GrantError, RequestError
+from jupyter_aliquot.provisioner.errors import RequestError
 from jupyter_aliquot.provisioner.grants.codec import read_request
-from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request, WorkloadClass
+from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request, WorkloadClass
 
 from .resize import ResizableKernelManager
 
@@ -38,21 +38,6 @@ class ResidencyAgent(Protocol):
     async def wake(self, kernel_id: str) -> None: ...
 
     async def hint(self, kernel_id: str) -> None: ...
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What of a kernel is to change; None: it stays. ``memory_limit`` 0: the share's part, which is no own limit."""
-
-    gpus: GpuShare | None = None
-    memory_limit: Bytes | None = None
-    workload_class: WorkloadClass | None = None
-
-    def applied_to(self, request: Request) -> Request:
-        """The whole request after the change."""
-        limit = request.memory_limit if self.memory_limit is None else self.memory_limit or None
-        share, workload_class = self.gpus or request.gpus, self.workload_class or request.workload_class
-        return replace(request, gpus=share, memory_limit=limit, workload_class=workload_class)
 
 
 def read_wish(body: object, largest: GpuShare, where: str = "the body", here: GpuShare | None = None) -> Wish:
@@ -171,11 +156,3 @@ class KernelChanges:
     def _known(self, kernel_id: str) -> KernelStatus | None:
         status = self._watch.view().status
         return next((kernel for kernel in status.kernels if kernel.kernel_id == kernel_id), None) if status else None
-
-
-def no_gpu(kernel_id: str) -> GrantError:
-    """The error of who asks to change a kernel that has none."""
-    return GrantError(
-        f"asked a change of kernel {kernel_id}; it holds no GPU. A kernel gets its GPU when it starts: start one of a "
-        "kernelspec with a size, such as python3.gpu-0.25"
-    )

@@ -14,11 +14,11 @@ from typing import Any, cast
 
 from jupyter_server import CallContext
 
-from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.provisioner.terminations import asked_by_user
 
 from .kernel import REPLACES, ManagedKernel
-from .replaced_kernel import ANSWER, REPLACED_KERNEL, VARIABLE
+from .request_context import ANSWER, REPLACED_KERNEL, VARIABLE
 from .sharing import SharedKernelManager
 
 

@@ -10,7 +10,8 @@ from types import MappingProxyType
 
 from jupyter_server.services.sessions.sessionmanager import SessionManager
 
-from .busy_table import TableBusyError
+from jupyter_aliquot.gateway.base.busy_table import TableBusyError
+
 from .sessions import OwnedSessionManager
 
 

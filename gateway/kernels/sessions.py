@@ -6,67 +6,27 @@ A file that another program has locked stays the table: requests wait for it, an
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import os
 import sqlite3
-import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from jupyter_client.multikernelmanager import DuplicateKernelError
 from jupyter_server.services.sessions.sessionmanager import SessionManager
 from tornado.web import HTTPError
 
-from jupyter_aliquot.gateway.api.jupyter import told
 from jupyter_aliquot.gateway.auth.access import Access
-from jupyter_aliquot.gateway.auth.identity import User, access_of, current_user
+from jupyter_aliquot.gateway.auth.identity import access_of, current_user
+from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gateway.base.busy_table import BLOCKING_MILLISECONDS, TableBusyError, patiently
+from jupyter_aliquot.gateway.base.http_errors import told
 from jupyter_aliquot.gateway.kernelspecs.manager import NoSuchBase
+from jupyter_aliquot.gateway.state.session_table import IN_MEMORY, is_busy
 from jupyter_aliquot.provisioner.errors import AliquotError
 
-from .busy_table import BLOCKING_MILLISECONDS, TableBusyError, is_busy, patiently
 from .guest_sessions import GuestSessions
 
-_IN_MEMORY = ":memory:"
 # No page of Jupyter's comes near: sessions of one user on one kernel, and letters of a path, a name or a type.
 _MOST_SESSIONS, _LONGEST_TEXT = 100, 4096
-_COLUMNS = "session_id, path, name, type, kernel_id"
-
-
-def usable_database(path: Path, log: logging.Logger) -> str:
-    """The file if sessions can be kept in it, or it is busy; one that is damaged is set aside; else ":memory:"."""
-    try:
-        try:
-            _check_database(path)
-        except sqlite3.OperationalError:
-            raise
-        except sqlite3.DatabaseError as error:
-            aside = path.with_name(f"{path.name}.unreadable-{int(time.time())}")
-            os.replace(path, aside)
-            log.error("sessions=unreadable reason=%s; set aside as %s, and begun anew", error, aside)
-            _check_database(path)
-    except (sqlite3.Error, OSError) as error:
-        if isinstance(error, sqlite3.OperationalError) and is_busy(error):
-            log.warning("sessions=busy reason=%s: %s; requests for sessions wait for it", path, error)
-            return str(path)
-        log.error("sessions=in_memory reason=%s: %s; they end with this server", path, error)
-        return _IN_MEMORY
-    return str(path)
-
-
-def _check_database(path: Path) -> None:
-    """Raises sqlite3.OperationalError where it cannot be used now, another sqlite3.DatabaseError when it is damaged."""
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
-        found = database.execute("PRAGMA quick_check").fetchone()[0]
-        if found != "ok":
-            raise sqlite3.DatabaseError(found)
-        database.execute("BEGIN IMMEDIATE")
-        database.execute(f"CREATE TABLE IF NOT EXISTS session ({_COLUMNS})")
-        columns = ", ".join(row[1] for row in database.execute("PRAGMA table_info(session)"))
-        if columns != _COLUMNS:
-            raise sqlite3.DatabaseError(f"its table has the columns {columns}, wanted {_COLUMNS}")
-        database.execute("COMMIT")
 
 
 class PatientCursor:
@@ -131,15 +91,15 @@ class OwnedSessionManager(SessionManager):
 
     def leave_disk(self, error: sqlite3.OperationalError) -> None:
         """A disk that is full, or became read-only, ends nobody's session: the table goes on in memory."""
-        if self.database_filepath == _IN_MEMORY:
+        if self.database_filepath == IN_MEMORY:
             raise error
         self.log.error("sessions=in_memory reason=%s; they end with this server", error)
-        memory = sqlite3.connect(_IN_MEMORY, isolation_level=None)
+        memory = sqlite3.connect(IN_MEMORY, isolation_level=None)
         memory.row_factory = sqlite3.Row
         self.connection.backup(memory)
         self.close()  # type: ignore[no-untyped-call]
         self.connection.close()
-        self.database_filepath, self._connection = _IN_MEMORY, memory
+        self.database_filepath, self._connection = IN_MEMORY, memory
 
     @property
     def guests(self) -> GuestSessions:

@@ -17,13 +17,14 @@ from jupyter_server import CallContext
 from tornado.web import HTTPError
 
 from jupyter_aliquot.gateway.auth.access import Access
-from jupyter_aliquot.gateway.auth.identity import User, access_of, current_user
+from jupyter_aliquot.gateway.auth.identity import access_of, current_user
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.auth.shares import Shares
 from jupyter_aliquot.gateway.channels.shared_connection import look_at_sockets
-from jupyter_aliquot.gateway.remote.kernels import SPARED_KERNEL
 from jupyter_aliquot.gateway.state.persistence import Heritage
 
 from .kernel import ManagedKernel
+from .request_context import SPARED_KERNEL
 from .resize import ResizableKernelManager
 
 

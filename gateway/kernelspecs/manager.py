@@ -20,8 +20,7 @@ from jupyter_aliquot.gateway.auth.identity import current_user
 from jupyter_aliquot.gateway.config import Aliquot
 from jupyter_aliquot.gateway.containers.host_limits import HostLimits
 from jupyter_aliquot.gateway.containers.images import KNOB, CatalogueImage, ImageCatalogue, image_kernel_spec
-from jupyter_aliquot.gateway.folders.own_folders import private_folders
-from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders
+from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders, private_folders
 from jupyter_aliquot.gateway.sizes.grammar import (
     GRAMMAR,
     STEP,

@@ -5,16 +5,15 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
+from weakref import WeakSet
 
 from tornado.websocket import WebSocketHandler
 
 from jupyter_aliquot.gateway.base.clock import Clock
-from jupyter_aliquot.gateway.scheduling.ledger import Asker
-from jupyter_aliquot.gateway.scheduling.planner import Pending
 from jupyter_aliquot.provisioner.errors import LimitError
 
 from .config import Limits
-from .open_sockets import OpenSockets
 from .token_bucket import TokenBuckets
 
 # Where handlers find the guard, in the application's settings.
@@ -34,6 +33,20 @@ NAMES = (REQUESTS, KERNELS, QUEUED, QUEUE, BODY, MESSAGE, OUTPUT, MESSAGES, SOCK
 
 _QUIET_SECONDS = 60.0
 _MOST_TOLD = 1000
+
+
+class Owned(Protocol):
+    """A kernel and its owner."""
+
+    @property
+    def owner(self) -> str: ...
+
+
+class Waiting(Owned, Protocol):
+    """A queued request. ``held``: what its kernel has already; None for a kernel that has not started."""
+
+    @property
+    def held(self) -> object: ...
 
 
 class LimitGuard:
@@ -88,7 +101,7 @@ class LimitGuard:
                 "End one that is not needed"
             )
 
-    def check_queue(self, asker: Asker, pending: Collection[Pending]) -> None:
+    def check_queue(self, asker: Owned, pending: Collection[Waiting]) -> None:
         """One more kernel that is to wait. Raises LimitError."""
         if self._is_exempt(asker.owner):
             return
@@ -118,3 +131,29 @@ class LimitGuard:
         if len(self._told) < _MOST_TOLD:
             self._told[key] = now
             self._log.warning("limit=%s who=%r refused; more of it within a minute is only counted", limit, who)
+
+
+class OpenSockets:
+    """The websockets that each user has open, or asks to open, by the user's name. Forgets those that closed."""
+
+    def __init__(self) -> None:
+        self._by_user: dict[str, WeakSet[WebSocketHandler]] = {}
+
+    def add(self, name: str, socket: WebSocketHandler) -> None:
+        """This user's, from its handshake on."""
+        self._by_user.setdefault(name, WeakSet()).add(socket)
+
+    def count(self, name: str) -> int:
+        """Those of this user. What has closed is forgotten."""
+        kept = WeakSet(socket for socket in self._by_user.pop(name, ()) if _is_open(socket))
+        if kept:
+            self._by_user[name] = kept
+        return len(kept)
+
+
+def _is_open(socket: WebSocketHandler) -> bool:
+    if socket.ws_connection is not None:
+        return True
+    # Its handshake waits, for a kernel that has not started perhaps. When it is over, the connection has no stream.
+    stream = getattr(socket.request.connection, "stream", None)
+    return not socket._finished and stream is not None and not stream.closed()

@@ -16,7 +16,6 @@ from tornado.routing import Matcher, Rule
 from tornado.web import Finish, RequestHandler, stream_request_body
 from tornado.websocket import WebSocketHandler
 
-from jupyter_aliquot.gateway.auth.access import may_reach
 from jupyter_aliquot.provisioner.errors import LimitError
 
 from .guard import BODY, REQUESTS, SETTING, LimitGuard
@@ -64,15 +63,14 @@ def _admit_socket(handler: Any, guard: LimitGuard, name: str) -> None:
         raise Finish from error
 
 
-def install(server: ServerApp, guard: LimitGuard, *, has_files: bool) -> None:
-    """Before all other handlers. ``has_files``: large bodies are uploads there, and Jupyter's own limit holds."""
+def install(server: ServerApp, guard: LimitGuard, is_limited: Callable[[str], bool]) -> None:
+    """Before all other handlers. ``is_limited``: whether bodies to this path are; uploads have Jupyter's own limit."""
     app: Any = server.web_app
     limits = guard.limits
     app.settings[SETTING] = guard
     app.settings.setdefault(_MESSAGE_SETTING, limits.message_bytes or sys.maxsize)
     if limits.body_bytes:
-        limited: Callable[[str], bool] = lambda path: not has_files or may_reach(path, server.base_url)  # noqa: E731
-        rule = Rule(_Large(limits.body_bytes, limited), LargeBodyHandler, {"guard": guard})
+        rule = Rule(_Large(limits.body_bytes, is_limited), LargeBodyHandler, {"guard": guard})
         app.default_router.rules.insert(0, rule)
 
 

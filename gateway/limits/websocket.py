@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Any, cast
 
+from jupyter_server.auth import IdentityProvider
 from jupyter_server.base.handlers import JupyterHandler
 from tornado.iostream import StreamClosedError
 from tornado.web import RequestHandler
 
-from jupyter_aliquot.gateway.auth.identity import tells_people_apart
 from jupyter_aliquot.gpu_hook.waiting import within
 
 from .guard import MESSAGE, MESSAGES, OUTPUT, SETTING, LimitGuard
@@ -50,15 +51,16 @@ def message_pace(handler: RequestHandler, who: str) -> MessagePace | None:
     return MessagePace(guard, who) if guard is not None and guard.limits.messages_per_second else None
 
 
-def may_be_sent(handler: RequestHandler, length: int) -> bool:
+def may_be_sent(handler: RequestHandler, length: int, has_users: Callable[[IdentityProvider], bool]) -> bool:
     """Whether a kernel's message of so many bytes may go to the client of this websocket.
 
-    One person's own server is looked at by pages, which take all; servers in gateway mode come to those of several.
+    One person's own server is looked at by pages, which take all; servers in gateway mode come to those of several,
+    for whose identity provider ``has_users`` is true.
     """
     guard: LimitGuard | None = handler.settings.get(SETTING)
     if guard is None or not guard.limits.output_bytes or length <= guard.limits.output_bytes:
         return True
-    return not tells_people_apart(cast(JupyterHandler, handler).identity_provider)
+    return not has_users(cast(JupyterHandler, handler).identity_provider)
 
 
 def left_out(handler: RequestHandler, length: int) -> str:

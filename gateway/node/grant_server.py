@@ -26,8 +26,7 @@ from jupyter_aliquot.gpu_hook.waiting import end_task, within
 from jupyter_aliquot.provisioner.errors import AliquotError, RequestError
 from jupyter_aliquot.provisioner.grants.codec import grant_record, read_request
 from jupyter_aliquot.provisioner.grants.gateway_client import LONGEST_LINE, VERSION, error_record
-from jupyter_aliquot.provisioner.resources import Grant
-from jupyter_aliquot.provisioner.runtime.base import KernelProcess
+from jupyter_aliquot.provisioner.resources import Grant, KernelProcess
 from jupyter_aliquot.provisioner.runtime.process import ProcessRuntime
 
 _QUESTION_SECONDS = 10.0

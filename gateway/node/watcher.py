@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jupyter_aliquot.gateway.base.clock import Clock
-from jupyter_aliquot.gateway.status.report import NodeView
-from jupyter_aliquot.gateway.status.usage import lacked_bytes
 from jupyter_aliquot.gpu_hook.client.client import AgentClient, AgentClientError, AgentRefused
 from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.errors import AliquotError
 from jupyter_aliquot.provisioner.grants.agent_calls import answered, greet
+
+from .view import NodeView, lacked_bytes
 
 _CLIENT_NAME = "gateway status"
 _MOST_LACKS = 1024

@@ -27,8 +27,7 @@ from jupyter_aliquot.provisioner.errors import AliquotError
 from jupyter_aliquot.provisioner.grants.codec import read_grant, stanza_request
 from jupyter_aliquot.provisioner.grants.reservation import bind_process
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
-from jupyter_aliquot.provisioner.resources import Grant, Request
-from jupyter_aliquot.provisioner.runtime.base import KernelProcess
+from jupyter_aliquot.provisioner.resources import Grant, KernelProcess, Request
 
 from .discovery import KernelRemains
 from .plan import Decision, Fate, Remains, plan_adoption

@@ -14,7 +14,7 @@ from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime, FoundCo
 from jupyter_aliquot.provisioner.errors import EngineError, RelayError
 from jupyter_aliquot.provisioner.relay.client.control import ensure_relay_host, stop_relay
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord, read_ended, read_relay_records
-from jupyter_aliquot.provisioner.runtime.base import KernelProcess
+from jupyter_aliquot.provisioner.resources import KernelProcess
 from jupyter_aliquot.provisioner.terminations import ProcessEnd, relay_end
 
 from .plan import Remains

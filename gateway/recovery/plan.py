@@ -11,7 +11,7 @@ from enum import Enum
 
 from jupyter_aliquot.gateway.state.records import KernelRecord, KernelState
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
-from jupyter_aliquot.provisioner.runtime.base import KernelProcess
+from jupyter_aliquot.provisioner.resources import KernelProcess
 from jupyter_aliquot.provisioner.terminations import (
     Asked,
     Ending,

@@ -27,13 +27,15 @@ from tornado.httputil import url_concat
 from tornado.web import HTTPError
 from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, WebSocketError, websocket_connect
 
+from jupyter_aliquot.gateway.base.http_errors import gateway_words
+from jupyter_aliquot.gateway.channels.resend_mark import TAKES_AGAIN, unmarked
 from jupyter_aliquot.gateway.channels.write_buffer import Unsent
 from jupyter_aliquot.gateway.limits.websocket import fitting
 from jupyter_aliquot.provisioner.relay.wire.files import UNREAD_BYTES
 
-from .client import PING_SECONDS, gateway_words
+from .client import PING_SECONDS
 from .kernels import AliquotRemoteKernelManager
-from .resend import TAKES_AGAIN, SentRequests, unmarked
+from .resend import SentRequests
 
 _REFUSED = 1008
 _AWAY = 1013

@@ -6,7 +6,6 @@ What the gateway says is passed on as it is said; a gateway that is away, or of 
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 from typing import Any
 
@@ -17,6 +16,7 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.web import HTTPError
 from tornado.websocket import WebSocketClientConnection, WebSocketError, websocket_connect
 
+from jupyter_aliquot.gateway.base.http_errors import gateway_words
 from jupyter_aliquot.gpu_hook.waiting import within
 
 # Below the patience of a browser that asks us; the client alone would try for half a minute.
@@ -25,7 +25,6 @@ _ANSWER_SECONDS = 5.0
 PING_SECONDS = 30.0
 _AWAY = 503
 _NOT_FOUND = 404
-_MOST_WORDS = 2000
 
 
 async def ask_gateway(path: str, **request: Any) -> Any:
@@ -83,16 +82,6 @@ def _told(error: HTTPClientError) -> HTTPError:
     if error.code == _NOT_FOUND:
         return _no_aliquot()
     return HTTPError(error.code, f"the gateway at {_place()} answered {error.code} {error.message}")
-
-
-def gateway_words(error: BaseException | None) -> str:
-    """What a gateway said of a request that it refused, in its own words; empty where it said nothing."""
-    try:
-        response = error.response if isinstance(error, HTTPClientError) else None
-        message = json.loads(response.body)["message"] if response else ""
-    except (ValueError, KeyError, TypeError):
-        return ""
-    return message[:_MOST_WORDS] if isinstance(message, str) else ""
 
 
 def _no_aliquot() -> HTTPError:

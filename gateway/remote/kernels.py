@@ -22,16 +22,11 @@ from tornado.httputil import url_concat
 from tornado.web import HTTPError
 from traitlets import default
 
-from jupyter_aliquot.gateway.kernels.replaced_kernel import is_left_to_gateway, variables
+from jupyter_aliquot.gateway.api.jupyter import OWN_KERNELS, OWNER_HEADER
+from jupyter_aliquot.gateway.kernels.request_context import SPARED_KERNEL, is_left_to_gateway, variables
 from jupyter_aliquot.gpu_hook.waiting import within
 
 from .resend import SentRequests
-
-# In the answer of a gateway of ours to a question for the asker's own kernels; other gateways list everybody's.
-OWNER_HEADER = "Aliquot-Owner"
-OWN_KERNELS = {"owner": "me"}
-# In a request's context: the kernel that it must not end by itself, for its session is a guest's.
-SPARED_KERNEL = "aliquot_spared_kernel"
 
 _NOT_FOUND = 404
 _UNAVAILABLE = 503

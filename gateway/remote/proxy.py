@@ -17,7 +17,6 @@ from tornado.web import HTTPError, RequestHandler, authenticated
 
 from jupyter_aliquot.gateway.api.base import AliquotHandler
 from jupyter_aliquot.gateway.api.dry_run import OutlookHandler, OutlooksHandler
-from jupyter_aliquot.gateway.api.events import RemoteEventsHandler
 from jupyter_aliquot.gateway.api.history import HistoryHandler
 from jupyter_aliquot.gateway.api.jupyter import read_body, with_cause
 from jupyter_aliquot.gateway.api.kernels import (
@@ -37,6 +36,7 @@ from jupyter_aliquot.gateway.sizes.environment import default_size
 from jupyter_aliquot.provisioner.resources import GpuShare
 
 from .client import ask_gateway, ask_gateway_for_text
+from .events import RemoteEventsHandler
 
 _Report = dict[str, Any]
 

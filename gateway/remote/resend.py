@@ -7,17 +7,14 @@ soon, or as a question after it alone: as one that must not run. Pure: time is a
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from jupyter_aliquot.provisioner.relay.wire.resend import MARK, seconds_of
-
-# In a gateway's answer to the opening of a websocket: what comes again does no harm there.
-TAKES_AGAIN = "Aliquot-Takes-Again"
+from jupyter_aliquot.gateway.channels.resend_mark import marked, part_of, read_message
+from jupyter_aliquot.provisioner.relay.wire.resend import MARK
 
 _AGAIN = frozenset({"execute_request", "comm_open", "comm_msg", "comm_close"})
 # Of all kernels together. Beyond it the oldest are kept no more: those have arrived, most likely.
@@ -79,17 +76,17 @@ class SentRequests:
         """A page sent this just now. One with buffers, and what is no message, is not kept."""
         if not isinstance(message, str) or not session or len(message) > _LONGEST:
             return
-        told = _read(message)
-        channel, header = told.get("channel"), _part(told, "header")
+        told = read_message(message)
+        channel, header = told.get("channel"), part_of(told, "header")
         kind, msg_id = header.get("msg_type"), header.get("msg_id")
-        if not isinstance(msg_id, str) or not msg_id or not isinstance(kind, str) or MARK in _part(told, "metadata"):
+        if not isinstance(msg_id, str) or not msg_id or not isinstance(kind, str) or MARK in part_of(told, "metadata"):
             return
         if channel == "control" and kind in ("interrupt_request", "shutdown_request"):
             self.interrupted(kernel_id)
         elif channel == "shell" and kind in _AGAIN:
             self._keep((kernel_id, session, msg_id), message, msg_id)
         elif channel == "stdin" and kind == "input_reply":
-            self._keep_answer((kernel_id, session, msg_id), message, _part(told, "parent_header").get("msg_id"))
+            self._keep_answer((kernel_id, session, msg_id), message, part_of(told, "parent_header").get("msg_id"))
 
     def heard(self, kernel_id: str, session: str, message: str) -> None:
         """A message of the kernel's came. Called for each: little of it is looked at, and nothing where none waits."""
@@ -105,7 +102,7 @@ class SentRequests:
         if answer is not None and (kept := self._sent.get(answer)) is not None and kept.shown_by == parent:
             self._drop(answer)
         if is_question:
-            asked = _part(_read(message), "header").get("msg_id")
+            asked = part_of(read_message(message), "header").get("msg_id")
             self._questions.pop(whose, None)
             self._questions[whose] = (str(asked), parent)
             if len(self._questions) > _MOST_SESSIONS:
@@ -166,57 +163,3 @@ class SentRequests:
         self._bytes -= sent.size
         if self._answers.get(sent.session) == name:
             del self._answers[sent.session]
-
-
-def marked(message: str, age: float, *, runs: bool) -> str:
-    """It says of itself that it comes again. One that must not run comes without what it would run."""
-    told = _read(message)
-    mark = {"age": age, "runs": runs}
-    again = {**told, "metadata": {**_part(told, "metadata"), MARK: mark}}
-    if not runs:
-        again["content"] = {name: _part(told, "content").get(name) for name in ("silent", "comm_id")} | {"code": ""}
-    text = json.dumps(again, ensure_ascii=False, separators=(",", ":"))
-    return text if _is_unicode(text) else json.dumps(again)
-
-
-def _is_unicode(text: str) -> bool:
-    """Whether it can be sent as it is: an escape may stand for what is no character."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def unmarked(message: str) -> str:
-    """As a page may send it: a notebook's file brings metadata of its own, and only servers say what comes again."""
-    if MARK not in message:
-        return message
-    told = _read(message)
-    if MARK not in (metadata := _part(told, "metadata")):
-        return message
-    return json.dumps({**told, "metadata": {name: value for name, value in metadata.items() if name != MARK}})
-
-
-def dated(message: str, now: float) -> str:
-    """At the gateway: with the time at which it was sent first, by the clock that the relay has, too."""
-    told = _read(message)
-    mark = _part(_part(told, "metadata"), MARK)
-    age = seconds_of(mark.pop("age", None))
-    if age is None:
-        return message
-    mark |= {"sent": now - max(0.0, age)}
-    return json.dumps(told)
-
-
-def _read(message: str) -> dict[str, Any]:
-    try:
-        told = json.loads(message)
-    except (ValueError, RecursionError):
-        return {}
-    return told if isinstance(told, dict) else {}
-
-
-def _part(told: dict[str, Any], name: str) -> dict[str, Any]:
-    part = told.get(name)
-    return part if isinstance(part, dict) else {}

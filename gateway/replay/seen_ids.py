@@ -9,7 +9,7 @@ import re
 from collections import deque
 from typing import Any
 
-from jupyter_aliquot.gateway.relays.acks import Numbers
+from .ranges import Numbers
 
 # ipykernel and others name their messages by their session, their process, and a number.
 _COUNTED = re.compile(r"(.*_)(0|[1-9]\d{0,14})", re.DOTALL)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from jupyter_aliquot.gateway.base.clock import Clock
-from jupyter_aliquot.gateway.base.groups import in_groups
+from jupyter_aliquot.gateway.base.tasks import in_groups
 from jupyter_aliquot.gpu_hook.waiting import end_task, until_first
 from jupyter_aliquot.provisioner.errors import (
     AgentUnavailableError,

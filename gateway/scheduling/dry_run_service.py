@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from jupyter_aliquot.gateway.auth.class_policy import ClassPolicy
-from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import Clock
-from jupyter_aliquot.gateway.kernels.operations import Wish, no_gpu
-from jupyter_aliquot.gateway.status.report import NodeView
+from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 from jupyter_aliquot.provisioner.errors import AliquotError
 from jupyter_aliquot.provisioner.grants.codec import read_request
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request, WorkloadClass
@@ -18,6 +17,7 @@ from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota,
 from .dry_run import Moment, Outlook, Question, foresee
 from .ledger import Node
 from .quotas import GpuCaps
+from .resize import Wish, no_gpu
 from .snapshot import AdmissionSnapshot
 
 
@@ -40,19 +40,19 @@ class OutlookRules:
 
 
 class Outlooks:
-    """Made by the extension; found by handlers in Sources. ``view``: what the agent last said."""
+    """Made by the extension; found by handlers in Sources. ``told``: what the agent last said, if it answers."""
 
     def __init__(
         self,
         admission: Callable[[], AdmissionSnapshot],
         agent: NodeAgent,
-        view: Callable[[], NodeView],
+        told: Callable[[], NodeStatus | None],
         rules: OutlookRules,
         clock: Clock,
     ) -> None:
         self._admission = admission
         self._agent = agent
-        self._view = view
+        self._told = told
         self._rules = rules
         self._clock = clock
 
@@ -109,7 +109,7 @@ class Outlooks:
 
     def _grant_elsewhere(self, kernel_id: str) -> Grant | None:
         """What a kernel has that another program of this machine started."""
-        status = self._view().status
+        status = self._told()
         kernel = next((one for one in (status.kernels if status else ()) if one.kernel_id == kernel_id), None)
         if kernel is None:
             return None

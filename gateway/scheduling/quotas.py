@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from jupyter_aliquot.provisioner.errors import LimitError
 from jupyter_aliquot.provisioner.resources import GpuShare
@@ -145,3 +146,21 @@ def _use(limit: GpuShare | None, claims: Iterable[Claim], team: str = "") -> Cap
     for claim in claims:
         held, waits = held + claim.held, waits + claim.waits
     return CapUse(limit, GpuShare(held), GpuShare(waits), team)
+
+
+def quota_report(
+    caps: GpuCaps, ledger: LedgerSnapshot, pending: Iterable[Pending], name: str, teams: Iterable[str]
+) -> dict[str, Any]:
+    """``UserQuota`` of api.yaml. What waits is counted as admission counts it: it is left for nobody else."""
+    claims = claims_of(ledger, pending, caps, name, teams)
+    own, *of_teams = cap_uses(caps, claims, name, teams)
+    return {**_report(own), "teams": [{"name": use.team, **_report(use)} for use in of_teams]}
+
+
+def _report(use: CapUse) -> dict[str, Any]:
+    return {
+        "gpus": None if use.limit is None else float(use.limit),
+        "held_gpus": float(use.held),
+        "waiting_gpus": float(use.waits),
+        "left_gpus": None if use.left is None else float(use.left),
+    }

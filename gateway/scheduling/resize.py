@@ -5,9 +5,11 @@ A kernel keeps its devices for its life, for CUDA has numbered them: only their 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from jupyter_aliquot.gpu_hook.placement.placement import WHOLE, Part, Refusal, format_gpus
 from jupyter_aliquot.provisioner.errors import GrantError
-from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request, WorkloadClass
 
 from .capacity import Held, Room
 
@@ -63,3 +65,26 @@ def needs_room(room: Room, held: Held, request: Request) -> bool:
 
 def _devices(count: int) -> str:
     return f"{count} device" + ("s" if count != 1 else "")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What of a kernel is to change; None: it stays. ``memory_limit`` 0: the share's part, which is no own limit."""
+
+    gpus: GpuShare | None = None
+    memory_limit: Bytes | None = None
+    workload_class: WorkloadClass | None = None
+
+    def applied_to(self, request: Request) -> Request:
+        """The whole request after the change."""
+        limit = request.memory_limit if self.memory_limit is None else self.memory_limit or None
+        share, workload_class = self.gpus or request.gpus, self.workload_class or request.workload_class
+        return replace(request, gpus=share, memory_limit=limit, workload_class=workload_class)
+
+
+def no_gpu(kernel_id: str) -> GrantError:
+    """The error of who asks to change a kernel that has none."""
+    return GrantError(
+        f"asked a change of kernel {kernel_id}; it holds no GPU. A kernel gets its GPU when it starts: start one of a "
+        "kernelspec with a size, such as python3.gpu-0.25"
+    )

@@ -12,10 +12,9 @@ from traitlets import TraitError
 from traitlets.config import Config
 
 from jupyter_aliquot.gateway.config import Aliquot
-from jupyter_aliquot.gateway.kernels.sessions import usable_database
-from jupyter_aliquot.gateway.serverapp.app import GatewayServerApp
 from jupyter_aliquot.provisioner.errors import StateError
 
+from .session_table import usable_database
 from .state_dir import GatewayFolder, NameTakenError, claim_folder, default_name
 
 _HOUR_SECONDS = 3600.0
@@ -74,12 +73,12 @@ def keep_sessions(server: ServerApp, folder: GatewayFolder, manager: str, log: l
         server.update_config(Config({manager: {"database_filepath": path}}))
 
 
-def orphan_seconds(knobs: Aliquot, server: ServerApp) -> float:
-    """How long kernels wait for this server to come back.
+def orphan_seconds(knobs: Aliquot, *, is_service: bool) -> float:
+    """How long kernels wait for this server to come back. ``is_service``: whether it is `aliquot serve`.
 
     A service is expected back after a night's outage; behind somebody's own JupyterLab, which may never be started
     again in that folder, kernels must not hold a machine's GPUs for a day.
     """
     if knobs.orphan_seconds == -1:
-        return _DAY_SECONDS if isinstance(server, GatewayServerApp) else _HOUR_SECONDS
+        return _DAY_SECONDS if is_service else _HOUR_SECONDS
     return knobs.orphan_seconds or _FOR_EVER_SECONDS

@@ -17,8 +17,6 @@ from pathlib import Path
 
 from jupyter_aliquot.provisioner.errors import StateError
 
-GATEWAY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}")
-
 _STOPPING = "stopping"
 # A successor waits this long for a server that is on its way out, as when a service is restarted by hand.
 _SUCCESSION_SECONDS = 10.0

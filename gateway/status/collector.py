@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Protocol, cast
-
-from jupyter_client.kernelspec import NoSuchKernel
+from typing import Any, Protocol
 
 from jupyter_aliquot.gateway.auth.shares import UNSHARED
 from jupyter_aliquot.gateway.culling.config import Announcement
@@ -13,9 +11,8 @@ from jupyter_aliquot.gateway.relays.activity import Activity
 from jupyter_aliquot.gateway.scheduling.admission import AdmissionSnapshot
 from jupyter_aliquot.gateway.scheduling.ledger import Holding
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
-from jupyter_aliquot.provisioner.errors import RequestError
-from jupyter_aliquot.provisioner.grants.codec import stanza_request
-from jupyter_aliquot.provisioner.resources import Grant, Request
+from jupyter_aliquot.gateway.sizes.kernel_request import request_of
+from jupyter_aliquot.provisioner.resources import Request
 
 from .report import PLAIN, LocalKernel
 
@@ -126,16 +123,6 @@ def waiting_elsewhere(
     ids = {kernel.id for kernel in known}
     waiting = (entry for entry in snapshot.starts if kernel_id in (None, entry.kernel_id))
     return tuple(_asker_elsewhere(entry) for entry in waiting if entry.kernel_id not in ids)
-
-
-def request_of(kernel: Any) -> Request | None:
-    """What a kernel has, or else what its kernelspec asks for; None for a plain kernel, and where that is gone."""
-    if (grant := getattr(kernel, "grant", None)) is not None:
-        return cast(Grant, grant).request
-    try:
-        return stanza_request(kernel.kernel_spec.metadata)
-    except (NoSuchKernel, RequestError):
-        return None
 
 
 def _asker_elsewhere(entry: QueueEntry) -> LocalKernel:

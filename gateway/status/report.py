@@ -13,19 +13,19 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from jupyter_aliquot.gateway.auth.access import Access
-from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.auth.shares import UNSHARED, Shares
 from jupyter_aliquot.gateway.base.clock import iso
 from jupyter_aliquot.gateway.culling.config import Announcement
 from jupyter_aliquot.gateway.node.unhooked import count_processes
+from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.relays.activity import Activity
 from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
 from jupyter_aliquot.gateway.scheduling.planner import Pending
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
-from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
-from jupyter_aliquot.gateway.scheduling.user_quota import quota_report
+from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps, quota_report
 from jupyter_aliquot.gateway.terminations.store import EndedKernel
-from jupyter_aliquot.gpu_hook.client.reports import KernelStatus, NodeStatus
+from jupyter_aliquot.gpu_hook.client.reports import KernelStatus
 from jupyter_aliquot.provisioner.resources import GpuShare, Quota, Request
 from jupyter_aliquot.provisioner.terminations import Ending, ending_record
 
@@ -68,14 +68,6 @@ class LocalKernel(NamedTuple):
     interrupted_at: float | None = None
     needed_bytes: int | None = None
     shares: Shares = UNSHARED
-
-
-@dataclass(frozen=True)
-class NodeView:
-    """What the agent last said; None while it does not answer. ``problems``: what is wrong, and what to do."""
-
-    status: NodeStatus | None = None
-    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jupyter_aliquot.gateway.base.clock import iso
+from jupyter_aliquot.gateway.node.view import needed_bytes
 from jupyter_aliquot.gateway.relays.activity import Activity
 from jupyter_aliquot.gpu_hook.client.reports import HostMemoryStatus, KernelStatus, UnhookedProcess
 from jupyter_aliquot.provisioner.resources import Quota
@@ -108,27 +109,6 @@ def _sums(devices: Iterable[Mapping[str, Any]]) -> Report:
     listed = list(devices)
     sums: Report = {name: sum(device[name] for device in listed) for name in names}
     return {**sums, "over_quota_bytes": over_quota_bytes(listed)}
-
-
-def needed_bytes(known: KernelStatus) -> int | None:
-    """The quota with which nothing would have been refused for want of it; None if nothing was.
-
-    A quota is divided by the shares: where one device of several was too small, the whole has to grow in proportion.
-    """
-    whole = sum(device.hundredths for device in known.devices)
-    needed = (
-        -(-device.needed_bytes * whole // device.hundredths)
-        for device in known.devices
-        if device.needed_bytes is not None and device.hundredths
-    )
-    return max(needed, default=None)
-
-
-def lacked_bytes(known: KernelStatus | None) -> int | None:
-    """The quota that would have been enough; None where its own is."""
-    needed = None if known is None else needed_bytes(known)
-    quota = 0 if known is None else sum(device.quota_bytes for device in known.devices)
-    return needed if needed is not None and needed > quota else None
 
 
 def idle_since(activity: Activity | None, known: KernelStatus | None) -> float | None:

@@ -11,9 +11,11 @@ from typing import Any
 from urllib.parse import quote
 
 from jupyter_aliquot.gateway.auth.identity import operating_system_user
-from jupyter_aliquot.gateway.kernels.operations import Wish, read_wish
+from jupyter_aliquot.gateway.kernels.operations import read_wish
+from jupyter_aliquot.gateway.node.view import NodeView
+from jupyter_aliquot.gateway.scheduling.resize import Wish
 from jupyter_aliquot.gateway.sizes.grammar import largest_here
-from jupyter_aliquot.gateway.status.report import NodeView, Report, Scene, kernel_reports
+from jupyter_aliquot.gateway.status.report import Report, Scene, kernel_reports
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query, read_status
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.errors import AliquotError

@@ -6,7 +6,8 @@ import time
 from dataclasses import dataclass
 
 from jupyter_aliquot.gateway.auth.identity import operating_system_user
-from jupyter_aliquot.gateway.status.report import NodeView, Report, Scene, status_report
+from jupyter_aliquot.gateway.node.view import NodeView
+from jupyter_aliquot.gateway.status.report import Report, Scene, status_report
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query, read_status
 
 from .rest_client import GatewayRefusal, Gateways, NoGatewayHere

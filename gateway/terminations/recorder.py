@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from jupyter_aliquot.gateway.base.clock import Clock
-from jupyter_aliquot.gateway.status.collector import request_of
+from jupyter_aliquot.gateway.sizes.kernel_request import request_of
 from jupyter_aliquot.provisioner.errors import AliquotError, WithdrawnError
 from jupyter_aliquot.provisioner.terminations import (
     Asked,

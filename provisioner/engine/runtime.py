@@ -31,8 +31,8 @@ from jupyter_aliquot.provisioner.containers.spec import (
 )
 from jupyter_aliquot.provisioner.errors import AliquotError, EngineError, LaunchError
 from jupyter_aliquot.provisioner.relay.wire.proc import start_time_ticks
-from jupyter_aliquot.provisioner.resources import Grant
-from jupyter_aliquot.provisioner.runtime.base import KernelProcess, Launch, exit_status
+from jupyter_aliquot.provisioner.resources import Grant, KernelProcess
+from jupyter_aliquot.provisioner.runtime.base import Launch, exit_status
 from jupyter_aliquot.provisioner.runtime.process import is_running, wait_for_exit
 from jupyter_aliquot.provisioner.runtime.stdio import PipeEnds
 from jupyter_aliquot.provisioner.terminations import ProcessEnd, container_end

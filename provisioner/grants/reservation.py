@@ -14,8 +14,7 @@ from typing import Protocol
 from jupyter_aliquot.gpu_hook.client.client import AgentClient, AgentClientError
 from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError, GrantError, GrantLostError
-from jupyter_aliquot.provisioner.resources import Grant, Request
-from jupyter_aliquot.provisioner.runtime.base import KernelProcess
+from jupyter_aliquot.provisioner.resources import Grant, KernelProcess, Request
 
 from .agent_calls import answered, connect
 from .codec import agent_grant, read_request

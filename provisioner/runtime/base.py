@@ -12,28 +12,13 @@ from typing import Any, Protocol
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan
 from jupyter_aliquot.provisioner.launch_spec import LaunchSpec
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
-from jupyter_aliquot.provisioner.resources import Grant
+from jupyter_aliquot.provisioner.resources import Grant, KernelProcess
 from jupyter_aliquot.provisioner.terminations import ProcessEnd
 
 from .stdio import PipeEnds
 
 # The exit status of a process that nobody could wait for.
 UNKNOWN_EXIT_STATUS = 255
-
-
-@dataclass(frozen=True)
-class KernelProcess:
-    """One kernel's process. A pid comes back after its end, so it is only itself with its start time.
-
-    ``container`` is the engine's id of its container, empty for a process of this machine. The pid is always the
-    machine's own, never one within a container.
-    """
-
-    kernel_id: str
-    pid: int
-    start_time_ticks: int
-    process_group: int
-    container: str = ""
 
 
 @dataclass(frozen=True)

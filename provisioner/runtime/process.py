@@ -16,9 +16,10 @@ from jupyter_aliquot.provisioner.containers.plan import ContainerLimits
 from jupyter_aliquot.provisioner.errors import LaunchError
 from jupyter_aliquot.provisioner.launch_spec import KERNEL_ID_VARIABLE, LaunchSpec
 from jupyter_aliquot.provisioner.relay.wire.proc import is_process, start_time_ticks, stat_fields
+from jupyter_aliquot.provisioner.resources import KernelProcess
 from jupyter_aliquot.provisioner.terminations import ProcessEnd
 
-from .base import UNKNOWN_EXIT_STATUS, KernelProcess, Launch
+from .base import UNKNOWN_EXIT_STATUS, Launch
 from .stdio import PipeEnds
 
 _PROC = Path("/proc")

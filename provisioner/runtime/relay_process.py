@@ -22,9 +22,10 @@ from jupyter_aliquot.provisioner.relay.wire.files import (
     read_ended,
     read_relay_records,
 )
+from jupyter_aliquot.provisioner.resources import KernelProcess
 from jupyter_aliquot.provisioner.terminations import UNREACHABLE, ProcessEnd
 
-from .base import KernelProcess, Launch, exit_status
+from .base import Launch, exit_status
 from .process import check_program, is_running, signal_group, wait_for_exit
 from .stdio import PipeEnds, Streams
 

@@ -6,7 +6,6 @@ Exit codes: 0 done, 1 it did not work, 2 the command line was wrong, 130 interru
 from __future__ import annotations
 
 import difflib
-import importlib.metadata
 import logging
 import textwrap
 from collections.abc import Generator, Iterator
@@ -15,28 +14,13 @@ from typing import Any
 from traitlets import Bool, Float, Integer, TraitType, Unicode
 from traitlets.config import Application
 
-from jupyter_aliquot.provisioner.errors import AliquotError
+from jupyter_aliquot.gateway.base.errors import UsageError
+from jupyter_aliquot.gateway.base.version import installed_version
 
 # In the help of each command that asks a gateway.
 WHICH_GATEWAY = """
     In a terminal of a server of a Hub that server is asked; else, where JUPYTER_GATEWAY_URL and
     JUPYTER_GATEWAY_AUTH_TOKEN are set, their gateway; without them the gateway of this machine."""
-
-
-class UsageError(AliquotError):
-    """The command line itself is wrong."""
-
-
-class CommandError(AliquotError):
-    """A command could not do its work; the message is all that its user sees."""
-
-
-def installed_version() -> str:
-    """The version of the installed distribution."""
-    try:
-        return importlib.metadata.version("jupyter-aliquot")
-    except importlib.metadata.PackageNotFoundError:
-        return "0 (not installed)"
 
 
 def nearest(word: str, known: list[str]) -> str:

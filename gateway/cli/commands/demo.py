@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from traitlets import Unicode, validate
 
+from jupyter_aliquot.gateway.base.errors import CommandError
 from jupyter_aliquot.provisioner.resources import Bytes
 
-from .base import Command, CommandError
+from .base import Command
 
 if TYPE_CHECKING:
     from rich.console import Console

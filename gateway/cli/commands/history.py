@@ -8,12 +8,13 @@ from urllib.parse import urlencode
 
 from traitlets import Bool, Unicode
 
+from jupyter_aliquot.gateway.base.errors import CommandError, UsageError
 from jupyter_aliquot.gateway.history.buckets import RANGES
 from jupyter_aliquot.gateway.terminal.history_table import history_table
 from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, Gateways, NoGatewayHere
 from jupyter_aliquot.gateway.terminal.tables import console
 
-from .base import JSON_FLAG, WHICH_GATEWAY, Command, CommandError, UsageError
+from .base import JSON_FLAG, WHICH_GATEWAY, Command
 
 
 class HistoryCommand(Command):

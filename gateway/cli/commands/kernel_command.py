@@ -9,11 +9,12 @@ from typing import Any
 
 from traitlets import Unicode
 
+from jupyter_aliquot.gateway.base.errors import UsageError
 from jupyter_aliquot.gateway.terminal.kernel_client import RunningKernel
 from jupyter_aliquot.gateway.terminal.rest_client import Gateways
 from jupyter_aliquot.gateway.terminal.tables import printable
 
-from .base import JSON_FLAG, Command, UsageError
+from .base import JSON_FLAG, Command
 
 _LOOK_SECONDS = 0.2
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .base import CommandError, PassThroughCommand
+from jupyter_aliquot.gateway.base.errors import CommandError
+
+from .base import PassThroughCommand
 
 
 class LabCommand(PassThroughCommand):

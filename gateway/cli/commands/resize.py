@@ -6,10 +6,11 @@ from typing import Any
 
 from traitlets import Bool, Unicode
 
+from jupyter_aliquot.gateway.base.errors import UsageError
 from jupyter_aliquot.gateway.terminal.tables import size_text
 from jupyter_aliquot.provisioner.resources import Bytes, WorkloadClass
 
-from .base import WHICH_GATEWAY, UsageError
+from .base import WHICH_GATEWAY
 from .kernel_command import KernelCommand, title
 
 _SHARE = "share"

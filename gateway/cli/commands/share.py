@@ -6,9 +6,10 @@ from typing import Any
 
 from traitlets import Bool, Unicode
 
+from jupyter_aliquot.gateway.base.errors import UsageError
 from jupyter_aliquot.gateway.terminal.tables import printable
 
-from .base import WHICH_GATEWAY, UsageError
+from .base import WHICH_GATEWAY
 from .kernel_command import KernelCommand
 
 

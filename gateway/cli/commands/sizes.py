@@ -9,6 +9,7 @@ from typing import Any
 from jupyter_core.application import JupyterApp
 from traitlets import Bool, Unicode
 
+from jupyter_aliquot.gateway.base.errors import CommandError, UsageError
 from jupyter_aliquot.gateway.config import Aliquot
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
 from jupyter_aliquot.gateway.kernelspecs.installed import install_named, install_sizes, sys_prefix_folder, user_folder
@@ -18,7 +19,7 @@ from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query, read
 from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus, UnreadableReportError
 from jupyter_aliquot.provisioner.resources import Bytes, Request
 
-from .base import JSON_FLAG, Command, CommandError, UsageError
+from .base import JSON_FLAG, Command
 
 _ANSWER_SECONDS = 3.0
 

@@ -8,6 +8,7 @@ from typing import Any
 from rich.text import Text
 from traitlets import Bool, Float, Unicode
 
+from jupyter_aliquot.gateway.base.errors import CommandError, UsageError
 from jupyter_aliquot.gateway.terminal.kernel_rows import (
     doubt_lines,
     doubtful_kernels,
@@ -21,7 +22,7 @@ from jupyter_aliquot.gateway.terminal.tables import console, ended_table, status
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query, read_status
 from jupyter_aliquot.gpu_hook.client.reports import UnreadableReportError
 
-from .base import JSON_FLAG, Command, CommandError, UsageError
+from .base import JSON_FLAG, Command
 from .top import show_live
 
 _ANSWER_SECONDS = 3.0

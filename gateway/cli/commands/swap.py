@@ -6,10 +6,11 @@ from typing import Any
 
 from traitlets import Float
 
+from jupyter_aliquot.gateway.base.errors import CommandError, UsageError
 from jupyter_aliquot.gateway.terminal.kernel_client import RunningKernel
 from jupyter_aliquot.provisioner.resources import Bytes
 
-from .base import WHICH_GATEWAY, CommandError, UsageError
+from .base import WHICH_GATEWAY
 from .kernel_command import KernelCommand, look_until, title
 
 _MOST_SECONDS = 86400.0

@@ -18,12 +18,13 @@ from rich.console import Console
 from rich.live import Live
 from traitlets import Bool, Float, Unicode
 
+from jupyter_aliquot.gateway.base.errors import CommandError, UsageError
 from jupyter_aliquot.gateway.terminal.rest_client import Gateways
 from jupyter_aliquot.gateway.terminal.tables import console
 from jupyter_aliquot.gateway.terminal.top_source import Look, TopSource
 from jupyter_aliquot.gateway.terminal.top_view import Screen, top_view
 
-from .base import WHICH_GATEWAY, Command, CommandError, UsageError
+from .base import WHICH_GATEWAY, Command
 
 _LEAST_SECONDS, _MOST_SECONDS = 0.1, 3600.0
 _END_KEYS = (b"", b"q", b"Q", b"\x1b", b"\x04")  # nothing: the terminal is gone

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jupyter_aliquot.provisioner.relay.server.agent_notifier import AgentTeller
 from jupyter_aliquot.provisioner.relay.server.forwarder import Traffic
 from jupyter_aliquot.provisioner.relay.server.internal_requests import OwnRequests
 
-from .agent_notifier import AgentTeller
 from .ipykernel_trim import REQUEST
 
 _SOURCE = (Path(__file__).parent / "ipykernel_trim.py").read_text()

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jupyter_aliquot.provisioner.relay.server.activity_tracker import RunningCell
+from jupyter_aliquot.provisioner.relay.server.agent_notifier import AgentTeller
 from jupyter_aliquot.provisioner.relay.server.forwarder import Traffic
 from jupyter_aliquot.provisioner.relay.wire.messages import CONTENT, PARENT, Signer, read_object
 
-from .agent_notifier import AgentTeller
 from .wait_notices import WaitingNotices
 
 

@@ -8,10 +8,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from jupyter_aliquot.provisioner.relay.server.agent_notifier import AgentTeller
 from jupyter_aliquot.provisioner.relay.server.forwarder import Traffic
 from jupyter_aliquot.provisioner.relay.server.own_record import OwnRecord
-
-from .agent_notifier import AgentTeller
 
 _SIZE = ("owner", "hundredths", "memory_limit", "workload_class")
 

@@ -44,7 +44,7 @@ from jupyter_aliquot.provisioner.relay.wire.protocol import (
     encode_whole,
 )
 from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
-from jupyter_aliquot.provisioner.runtime.base import KernelProcess
+from jupyter_aliquot.provisioner.resources import KernelProcess
 
 from .host_launcher import RelaySettings, ensure_relay_host
 from .link import Activity, Attached, Dropped, KernelState, LinkListener, LinkMessage, RelayLink, SentRequest, connect

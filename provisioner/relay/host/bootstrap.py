@@ -14,11 +14,11 @@ from typing import Any
 import zmq
 
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
-from jupyter_aliquot.provisioner.relay.agent.agent_notifier import AgentTeller
 from jupyter_aliquot.provisioner.relay.agent.cache_trimmer import Trimmer
 from jupyter_aliquot.provisioner.relay.agent.notices import Notices
 from jupyter_aliquot.provisioner.relay.agent.reserver import Reserver
 from jupyter_aliquot.provisioner.relay.server.activity_tracker import ActivityTracker
+from jupyter_aliquot.provisioner.relay.server.agent_notifier import AgentTeller
 from jupyter_aliquot.provisioner.relay.server.backlog import Unread
 from jupyter_aliquot.provisioner.relay.server.client_sockets import Front
 from jupyter_aliquot.provisioner.relay.server.forwarder import Traffic

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from jupyter_aliquot.provisioner.relay.agent.agent_notifier import AgentTeller
 from jupyter_aliquot.provisioner.relay.store.delivery import Delivery
 from jupyter_aliquot.provisioner.relay.store.output_store import Entry, Store
 from jupyter_aliquot.provisioner.relay.wire.error_replies import CommWords, answers, content_of, parent_of, unread_words
@@ -33,6 +32,7 @@ from jupyter_aliquot.provisioner.relay.wire.state_reads import StateReads
 from jupyter_aliquot.provisioner.relay.wire.zmq_io import receive, send, send_now
 
 from .activity_tracker import ActivityTracker
+from .agent_notifier import AgentTeller
 from .backlog import Unread
 from .client_sockets import Front
 from .internal_requests import OwnRequests

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from jupyter_aliquot.gateway.kernels.first_word import FirstWord
 from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
-from jupyter_aliquot.gateway.scheduling.first_word import FirstWord
 from jupyter_aliquot.gateway.scheduling.ledger import Asker
 from jupyter_aliquot.provisioner.errors import NeverFitsError
 from jupyter_aliquot.provisioner.resources import GpuShare, Request

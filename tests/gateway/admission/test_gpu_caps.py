@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from jupyter_aliquot.gateway.scheduling.admission import Admission
 from jupyter_aliquot.gateway.scheduling.ledger import Asker, Holding, LedgerSnapshot
 from jupyter_aliquot.gateway.scheduling.planner import Pending
-from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps, claims_of
-from jupyter_aliquot.gateway.scheduling.user_quota import quota_report
+from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps, claims_of, quota_report
 from jupyter_aliquot.provisioner import errors
 from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from jupyter_aliquot.gateway.base.groups import in_groups
+from jupyter_aliquot.gateway.base.tasks import in_groups
 
 Question = Callable[[], Awaitable[bool]]
 

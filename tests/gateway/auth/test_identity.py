@@ -17,15 +17,14 @@ from traitlets.config import Config
 
 from jupyter_aliquot.gateway.auth.access import Access, may_do, may_reach
 from jupyter_aliquot.gateway.auth.identity import (
-    NOBODY,
     AliquotIdentityProvider,
     AliquotUser,
-    User,
     access_of,
     current_user,
     require_access,
     user_of,
 )
+from jupyter_aliquot.gateway.auth.principals import NOBODY, User
 from jupyter_aliquot.gateway.auth.shares import Share, Shares
 
 ME = User(pwd.getpwuid(os.getuid()).pw_name, "admin")

@@ -24,8 +24,9 @@ import pytest
 from ports import free_port
 from rich.console import Console
 
-from jupyter_aliquot.gateway.auth.identity import User
-from jupyter_aliquot.gateway.status.report import NodeView, Scene, status_report
+from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gateway.node.view import NodeView
+from jupyter_aliquot.gateway.status.report import Scene, status_report
 from jupyter_aliquot.gateway.terminal.rest_client import Gateways
 from jupyter_aliquot.gateway.terminal.tables import kernels_table, warnings
 from jupyter_aliquot.gateway.terminal.top_source import Look, TopSource

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from jupyter_aliquot.gateway.auth.identity import User
-from jupyter_aliquot.gateway.status.report import NodeView, Scene, status_report
+from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gateway.node.view import NodeView
+from jupyter_aliquot.gateway.status.report import Scene, status_report
 from jupyter_aliquot.gateway.terminal.rest_client import Gateways
 from jupyter_aliquot.gateway.terminal.top_source import Look, TopSource
 from jupyter_aliquot.gateway.terminal.top_view import Screen, top_view

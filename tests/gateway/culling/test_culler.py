@@ -11,8 +11,8 @@ import pytest
 
 from jupyter_aliquot.gateway.culling.config import Policy
 from jupyter_aliquot.gateway.culling.culler import Culler
+from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.relays.activity import Activity
-from jupyter_aliquot.gateway.status.report import NodeView
 from jupyter_aliquot.gpu_hook.client.client import read_status
 from jupyter_aliquot.provisioner.terminations import Asked
 

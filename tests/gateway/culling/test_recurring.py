@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from jupyter_aliquot.gateway.base.clock import SystemClock
-from jupyter_aliquot.gateway.base.recurring import Recurring
+from jupyter_aliquot.gateway.base.tasks import Recurring
 
 LOG = logging.getLogger("test.recurring")
 

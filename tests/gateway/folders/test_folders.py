@@ -13,7 +13,7 @@ import pytest
 from traitlets import TraitError
 from traitlets.config import Config
 
-from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.folders.registry import Folders, working_folder
 from jupyter_aliquot.gateway.folders.shared_folder import (
     FolderSettings,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.hub_service.user_cache import HubPeople
 
 LOG = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_aliquot.gateway.cli.commands.base import UsageError
+from jupyter_aliquot.gateway.base.errors import UsageError
 from jupyter_aliquot.gateway.hub_service.environment import read_hub_service
 from jupyter_aliquot.gateway.serverapp.hub_app import HubGatewayServerApp
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from tornado.websocket import WebSocketHandler
 
-from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import SystemClock
 from jupyter_aliquot.gateway.hub_service.user_cache import HubPeople
 from jupyter_aliquot.gateway.hub_service.websocket_recheck import HUB_AWAY, MAY_LESS, NO_MORE, HubSockets

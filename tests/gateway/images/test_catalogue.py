@@ -11,7 +11,7 @@ import pytest
 from traitlets import TraitError
 from traitlets.config import Config
 
-from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue, read_image
 from jupyter_aliquot.gateway.kernelspecs.installed import install_sizes
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager

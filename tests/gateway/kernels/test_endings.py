@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import SystemClock
 from jupyter_aliquot.gateway.kernels import manager as kernel_manager
 from jupyter_aliquot.gateway.terminations.recorder import KernelEndings

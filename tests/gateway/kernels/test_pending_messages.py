@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from jupyter_aliquot.gateway.auth.access import Access
-from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.auth.shares import Share, Shares
 from jupyter_aliquot.gateway.channels.backpressure import StockUnread
 from jupyter_aliquot.gateway.channels.pending_connection import MOST_ANSWER_BYTES, PendingWebsocketConnection

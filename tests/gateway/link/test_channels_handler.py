@@ -13,6 +13,7 @@ from jupyter_aliquot.gateway.api.jupyter import ChannelsHandler
 from jupyter_aliquot.gateway.channels.relay_connection import KernelWebsocketConnection
 from jupyter_aliquot.gateway.channels.zmq_connection import StockWebsocketConnection
 from jupyter_aliquot.gateway.remote.channels import RemoteWebsocketConnection
+from jupyter_aliquot.gateway.remote.jupyter import GatewayChannelsHandler
 
 
 class FullLink:
@@ -26,9 +27,11 @@ class FullLink:
         await self.moved.wait()
 
 
-def a_socket(link: Any, handled: list[Any], monkeypatch: pytest.MonkeyPatch) -> Any:
+def a_socket(
+    link: Any, handled: list[Any], monkeypatch: pytest.MonkeyPatch, kind: type[ChannelsHandler] = ChannelsHandler
+) -> Any:
     """One that has just come, and whose messages are noted instead of read."""
-    handler: Any = ChannelsHandler.__new__(ChannelsHandler)
+    handler: Any = kind.__new__(kind)
     handler.connection = KernelWebsocketConnection.__new__(KernelWebsocketConnection)
     handler.connection._link, handler.ws_connection = link, object()
     monkeypatch.setattr(ChannelsHandler, "_handle", lambda self, message: handled.append(message))
@@ -61,7 +64,7 @@ async def test_what_a_socket_sent_that_closed_while_it_waited_is_kept_nowhere(mo
 async def test_what_comes_when_a_users_server_closed_the_socket_is_kept_for_the_next_one(
     waits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handler = a_socket(None, [], monkeypatch)
+    handler = a_socket(None, [], monkeypatch, GatewayChannelsHandler)
     kept = list[str]()
     handler.connection = RemoteWebsocketConnection.__new__(RemoteWebsocketConnection)
     monkeypatch.setattr(RemoteWebsocketConnection, "keep", lambda self, message: kept.append(message))

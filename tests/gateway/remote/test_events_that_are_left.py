@@ -12,8 +12,8 @@ from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 from tornado.web import Application
 
-from jupyter_aliquot.gateway.api import events as event_handlers
 from jupyter_aliquot.gateway.auth.identity import AliquotUser
+from jupyter_aliquot.gateway.remote import events as event_handlers
 
 HANDSHAKE = (
     b"GET /events HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from jupyter_aliquot.gateway.channels.resend_mark import dated, unmarked
 from jupyter_aliquot.gateway.remote import resend as remote_requests
-from jupyter_aliquot.gateway.remote.resend import SentRequests, dated, unmarked
+from jupyter_aliquot.gateway.remote.resend import SentRequests
 
 KERNEL, PAGE = "k", "page"
 

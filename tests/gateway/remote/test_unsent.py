@@ -15,9 +15,9 @@ from tornado.testing import bind_unused_port
 from tornado.web import Application
 from tornado.websocket import WebSocketHandler, websocket_connect
 
-from jupyter_aliquot.gateway.api.jupyter import ChannelsHandler
 from jupyter_aliquot.gateway.channels.write_buffer import Unsent
 from jupyter_aliquot.gateway.remote.channels import RemoteWebsocketConnection
+from jupyter_aliquot.gateway.remote.jupyter import GatewayChannelsHandler
 
 SIZE = 1 << 20
 MOST = 8 << 20
@@ -53,7 +53,7 @@ class Connection(RemoteWebsocketConnection):
 def a_socket(connection: RemoteWebsocketConnection) -> Any:
     """The browser's, as tornado calls it; what it hands on, it hands on unread."""
 
-    class Handler(ChannelsHandler):
+    class Handler(GatewayChannelsHandler):
         def _handle(self, message: Any) -> None:
             self.connection.handle_incoming_message(message)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from jupyter_server.serverapp import ServerApp
 
-from jupyter_aliquot.gateway.kernels import busy_table
+from jupyter_aliquot.gateway.base import busy_table
 
 from .conftest import Ask
 from .test_ownership import start_session

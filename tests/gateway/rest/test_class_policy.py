@@ -9,7 +9,7 @@ import pytest
 from traitlets.config import Config
 
 from jupyter_aliquot.gateway.auth.class_policy import ClassPolicy
-from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.sizes.grammar import parse_size
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.errors import LimitError

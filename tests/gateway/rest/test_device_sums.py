@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gateway.node.view import NodeView, lacked_bytes, needed_bytes
 from jupyter_aliquot.gateway.relays.activity import Activity
-from jupyter_aliquot.gateway.status.report import NodeView, Scene, status_report
-from jupyter_aliquot.gateway.status.usage import idle_since, lacked_bytes, needed_bytes
+from jupyter_aliquot.gateway.status.report import Scene, status_report
+from jupyter_aliquot.gateway.status.usage import idle_since
 from jupyter_aliquot.gpu_hook.client.client import read_status
 from jupyter_aliquot.gpu_hook.client.reports import KernelActivity, KernelStatus
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jupyter_aliquot.gateway.culling.interception import GuardRules, InterceptionGuard
-from jupyter_aliquot.gateway.status.report import NodeView
+from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gpu_hook.client.client import NodeStatus, read_status
 from jupyter_aliquot.provisioner.terminations import Asked, EndingCode
 

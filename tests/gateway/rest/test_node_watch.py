@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from jupyter_aliquot.gateway.base.clock import SystemClock
+from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.node.watcher import NodeWatch
-from jupyter_aliquot.gateway.status.report import NodeView
 
 from .fake_agent import GIB, FakeAgent, kernel
 

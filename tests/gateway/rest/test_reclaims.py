@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.events.diff import by_id, kernel_news
 from jupyter_aliquot.gateway.events.evictions import reclaim
-from jupyter_aliquot.gateway.status.report import NodeView, Scene, kernel_reports
+from jupyter_aliquot.gateway.node.view import NodeView
+from jupyter_aliquot.gateway.status.report import Scene, kernel_reports
 from jupyter_aliquot.gpu_hook.client.client import read_status
 
 from .conftest import TOKENS, Ask

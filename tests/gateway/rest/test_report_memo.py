@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from jupyter_aliquot.gateway.auth.access import Access
-from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.auth.shares import Share, Shares
 from jupyter_aliquot.gateway.kernels.owners import KernelOwners
 from jupyter_aliquot.gateway.kernels.sharing import SharedKernelManager
+from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 from jupyter_aliquot.gateway.status.collector import KernelMemo, local_kernels
-from jupyter_aliquot.gateway.status.report import PLAIN, LocalKernel, NodeView, Scene, status_report, status_text
+from jupyter_aliquot.gateway.status.report import PLAIN, LocalKernel, Scene, status_report, status_text
 from jupyter_aliquot.gateway.status.report_cache import ReportMemo
 from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 from jupyter_aliquot.gpu_hook.client.status_reader import StatusReader

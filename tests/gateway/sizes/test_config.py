@@ -9,7 +9,8 @@ import pytest
 from traitlets import TraitError
 from traitlets.config import Application, Config
 
-from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider, User
+from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.config import Aliquot, configuration_page
 from jupyter_aliquot.gateway.containers.config import KernelContainers
 from jupyter_aliquot.gateway.containers.host_limits import HostLimits

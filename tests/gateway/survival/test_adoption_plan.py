@@ -9,7 +9,7 @@ import pytest
 from jupyter_aliquot.gateway.recovery.plan import Fate, Remains, plan_adoption
 from jupyter_aliquot.gateway.state.records import KernelRecord, KernelState
 from jupyter_aliquot.provisioner.relay.wire.files import ProcessId, RelayRecord
-from jupyter_aliquot.provisioner.runtime.base import KernelProcess
+from jupyter_aliquot.provisioner.resources import KernelProcess
 from jupyter_aliquot.provisioner.terminations import EndingCode, ProcessEnd
 
 BOOT, NOW = "this boot", 1e9

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_aliquot.gateway.state.state_dir import GATEWAY_NAME, NameTakenError, claim_folder, default_name
+from jupyter_aliquot.gateway.config import GATEWAY_NAME
+from jupyter_aliquot.gateway.state.state_dir import NameTakenError, claim_folder, default_name
 from jupyter_aliquot.provisioner.errors import StateError
 
 HOLDER = """

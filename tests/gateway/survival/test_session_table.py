@@ -13,8 +13,9 @@ import pytest
 from jupyter_server.services.contents.manager import ContentsManager
 from jupyter_server.services.kernels.kernelmanager import MappingKernelManager
 
-from jupyter_aliquot.gateway.kernels.busy_table import TableBusyError
-from jupyter_aliquot.gateway.kernels.sessions import OwnedSessionManager, usable_database
+from jupyter_aliquot.gateway.base.busy_table import TableBusyError
+from jupyter_aliquot.gateway.kernels.sessions import OwnedSessionManager
+from jupyter_aliquot.gateway.state.session_table import usable_database
 
 LOG = logging.getLogger("test")
 

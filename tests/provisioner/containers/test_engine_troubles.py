@@ -19,7 +19,8 @@ from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
 from jupyter_aliquot.provisioner.engine.settings import ContainerSettings
 from jupyter_aliquot.provisioner.errors import LaunchError
 from jupyter_aliquot.provisioner.launch_spec import LaunchSpec
-from jupyter_aliquot.provisioner.runtime.base import KernelProcess, Launch
+from jupyter_aliquot.provisioner.resources import KernelProcess
+from jupyter_aliquot.provisioner.runtime.base import Launch
 
 IMAGE = "registry.example/large:1"
 # More than there are threads for calls.

@@ -6,7 +6,6 @@ The wait is bounded and asynchronous: the event loop serves others meanwhile.
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import Callable, Coroutine
 from functools import wraps
@@ -34,11 +33,6 @@ class TableBusyError(HTTPError):
             reason,
         )
         self.kernel_id = kernel_id
-
-
-def is_busy(error: sqlite3.OperationalError) -> bool:
-    """Return whether another connection holds a lock. Python 3.10 tells no code of the error, but its text."""
-    return "locked" in str(error)
 
 
 def patiently(method: Callable[Asked, Coroutine[Any, Any, Result]]) -> Callable[Asked, Coroutine[Any, Any, Result]]:

@@ -1,4 +1,4 @@
-"""How a start says in the place of which kernel it comes: in a request's context, and to a gateway. No more."""
+"""Values of the request being served: its variables, the kernel that it replaces, one that it must not end."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from jupyter_server import CallContext
+from jupyter_server.services.kernels.handlers import MainKernelHandler
+
+# In a request's context: the kernel that it must not end by itself, for its session is a guest's.
+SPARED_KERNEL = "aliquot_spared_kernel"
 
 # In a request's context: the kernel of the session that changes it.
 REPLACED_KERNEL = "aliquot_replaced_kernel"
@@ -29,3 +33,10 @@ def variables() -> Mapping[str, str]:
 def is_left_to_gateway(model: Mapping[str, Any] | None, kernel_id: str) -> bool:
     """Whether a gateway that answered so ends this kernel when it is time."""
     return kernel_id in ((model or {}).get(ANSWER) or ())
+
+
+def requested_env() -> dict[str, str]:
+    """The variables in the body of the request for a kernel that is being served: this request's, and nobody else's."""
+    handler = CallContext.get(CallContext.JUPYTER_HANDLER)
+    body = handler.get_json_body() if isinstance(handler, MainKernelHandler) else None
+    return dict((body or {}).get("env") or {})

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jupyter_aliquot.provisioner.relay.server.poll_loop import READ, WRITE, Loop
 from jupyter_aliquot.provisioner.relay.wire.messages import read_object
+
+from .poll_loop import READ, WRITE, Loop
 
 Hearer = Callable[[Mapping[str, Any] | None], object]
 

@@ -14,11 +14,10 @@ from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 from tornado.web import HTTPError
 
 from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.errors import AliquotError
 from jupyter_aliquot.provisioner.grants.codec import stanza_request
-
-from .snapshot import AdmissionSnapshot
 
 _SECONDS = 10.0
 

@@ -1,0 +1,13 @@
+"""Errors that end a command. Its user sees the message alone."""
+
+from __future__ import annotations
+
+from jupyter_aliquot.provisioner.errors import AliquotError
+
+
+class UsageError(AliquotError):
+    """The command line itself is wrong."""
+
+
+class CommandError(AliquotError):
+    """A command could not do its work; the message is all that its user sees."""

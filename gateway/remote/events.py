@@ -1,0 +1,85 @@
+"""Pass the gateway's stream of events on, at /aliquot/api/events of a server in gateway mode."""
+
+# mypy: disable-error-code="no-untyped-call, misc, override"
+# Jupyter Server's handlers carry no types, and tornado's get is not as its base class says.
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from jupyter_server.auth.decorator import authorized, ws_authenticated
+from jupyter_server.gateway.gateway_client import GatewayClient
+from tornado.websocket import WebSocketClientConnection, WebSocketClosedError
+
+from jupyter_aliquot.gateway.api.events import TRY_AGAIN, EventsHandler
+from jupyter_aliquot.gateway.auth.identity import user_of
+
+from .client import open_events
+
+# Of RFC 6455's registry: a server that will not have the asker.
+_REFUSED = 1008
+
+
+class RemoteEventsHandler(EventsHandler):
+    """On a server in gateway mode: the gateway's stream, passed on to its administrators. Others hear nothing.
+
+    A gateway that is away, or has no stream, is told at the handshake; one that is lost later closes the stream.
+    """
+
+    _upstream: WebSocketClientConnection | None = None
+    _why = (TRY_AGAIN, "the gateway closed the stream")
+
+    @ws_authenticated
+    @authorized
+    async def get(self, *args: Any, **kwargs: Any) -> None:
+        """Open both, the gateway's first."""
+        self._upstream = await open_events() if user_of(self).is_admin else None
+        if self._is_over:  # its page went meanwhile, and nobody will say so again
+            self._leave()
+            return
+        try:
+            await super().get(*args, **kwargs)
+        finally:
+            self._leave()
+
+    def on_close(self) -> None:
+        """Called by tornado, also while the gateway is asked."""
+        super().on_close()
+        self._leave()
+
+    async def _send(self) -> None:
+        if self._upstream is None:
+            return
+        try:
+            while (message := await self._upstream.read_message()) is not None:
+                if (event := _readable(message)) is None:
+                    self.log.warning("events=unreadable gateway=%s", GatewayClient.instance().url)
+                    break
+                await self.write_message(event)
+        except WebSocketClosedError:
+            pass
+        finally:
+            self._leave()
+        self.close(*self._why)
+
+    def _leave(self) -> None:
+        upstream, self._upstream = self._upstream, None
+        if upstream is not None:
+            if upstream.close_code == _REFUSED and upstream.close_reason:
+                self._why = (_REFUSED, upstream.close_reason)
+            upstream.close()
+
+
+def _readable(message: str | bytes) -> str | None:
+    """An event as it came; None for what is none, which a browser must not be handed."""
+    try:
+        text = message if isinstance(message, str) else str(message, "utf-8")
+        return text if _is_event(json.loads(text)) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_event(event: Any) -> bool:
+    return (
+        isinstance(event, dict) and isinstance(event.get("schema_id"), str) and isinstance(event.get("kernel_id"), str)
+    )

@@ -1,0 +1,53 @@
+"""Check the file of the table of sessions before Jupyter uses it, and set a damaged one aside."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sqlite3
+import time
+from pathlib import Path
+
+IN_MEMORY = ":memory:"
+_COLUMNS = "session_id, path, name, type, kernel_id"
+
+
+def usable_database(path: Path, log: logging.Logger) -> str:
+    """The file if sessions can be kept in it, or it is busy; one that is damaged is set aside; else ":memory:"."""
+    try:
+        try:
+            _check_database(path)
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError as error:
+            aside = path.with_name(f"{path.name}.unreadable-{int(time.time())}")
+            os.replace(path, aside)
+            log.error("sessions=unreadable reason=%s; set aside as %s, and begun anew", error, aside)
+            _check_database(path)
+    except (sqlite3.Error, OSError) as error:
+        if isinstance(error, sqlite3.OperationalError) and is_busy(error):
+            log.warning("sessions=busy reason=%s: %s; requests for sessions wait for it", path, error)
+            return str(path)
+        log.error("sessions=in_memory reason=%s: %s; they end with this server", path, error)
+        return IN_MEMORY
+    return str(path)
+
+
+def _check_database(path: Path) -> None:
+    """Raises sqlite3.OperationalError where it cannot be used now, another sqlite3.DatabaseError when it is damaged."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+        found = database.execute("PRAGMA quick_check").fetchone()[0]
+        if found != "ok":
+            raise sqlite3.DatabaseError(found)
+        database.execute("BEGIN IMMEDIATE")
+        database.execute(f"CREATE TABLE IF NOT EXISTS session ({_COLUMNS})")
+        columns = ", ".join(row[1] for row in database.execute("PRAGMA table_info(session)"))
+        if columns != _COLUMNS:
+            raise sqlite3.DatabaseError(f"its table has the columns {columns}, wanted {_COLUMNS}")
+        database.execute("COMMIT")
+
+
+def is_busy(error: sqlite3.OperationalError) -> bool:
+    """Return whether another connection holds a lock. Python 3.10 tells no code of the error, but its text."""
+    return "locked" in str(error)
