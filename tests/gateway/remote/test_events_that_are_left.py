@@ -12,6 +12,7 @@ from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 from tornado.web import Application
 
+from jupyter_aliquot.gateway.api.base import SETTING
 from jupyter_aliquot.gateway.auth.identity import AliquotUser
 from jupyter_aliquot.gateway.remote import events as event_handlers
 
@@ -66,7 +67,7 @@ async def leave_while_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     gateway, Handler.gone = Gateway(), asyncio.Event()
     monkeypatch.setattr(event_handlers, "open_events", gateway.open)
     settings: dict[str, Any] = {"authorizer": AllowAllAuthorizer(), "base_url": "/"}
-    server = HTTPServer(Application([("/events", Handler)], **settings, **{event_handlers.SETTING: None}))
+    server = HTTPServer(Application([("/events", Handler)], **settings, **{SETTING: None}))
     socket, port = bind_unused_port()
     server.add_sockets([socket])
     _, page = await asyncio.open_connection("127.0.0.1", port)

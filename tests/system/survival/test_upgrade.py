@@ -10,8 +10,8 @@ from typing import Any
 # `aliquot serve` as a later version might be.
 PROGRAM = """
 import sys
-from aliquot import gateway
-from jupyter_aliquot.provisioner.relay import client, link
+from jupyter_aliquot import gateway
+from jupyter_aliquot.provisioner.relay.client import control as client, link
 gateway.__version__ = "99.0"
 client.VERSIONS = link.VERSIONS = {versions}
 from jupyter_aliquot.gateway.serverapp.app import GatewayServerApp
