@@ -11,7 +11,7 @@ from traitlets.config import Config
 from jupyter_aliquot.provisioner.terminations import asked_by_user
 
 from .conftest import Ask
-from .fake_agent import FakeAgent, device
+from .fake_agent import GIB, FakeAgent, device
 from .test_contract import until
 
 
@@ -100,7 +100,10 @@ async def test_while_the_new_one_waits_the_old_one_runs_and_stays_if_that_is_giv
 ) -> None:
     session = await a_session(ask, an_agent)
     old = session["kernel"]["id"]
+    # Another gateway's kernels hold the other half: the old kernel's room alone is too small for each that is picked.
+    an_agent.devices = [device(reserved_bytes=16 * GIB, reserved_hundredths=100)]
     an_agent.gives_room = False
+    an_agent.tell_changed()
     waiting = (await pick(ask, session, "python3.gpu-0.8")).json["kernel"]
     assert waiting["replaces"] == [old]
     smaller = (await pick(ask, session, "python3.gpu-0.7")).json["kernel"]
@@ -116,6 +119,7 @@ async def test_while_the_new_one_waits_the_old_one_runs_and_stays_if_that_is_giv
     bound = await ask("alice", "POST", "api/sessions", body={**_NOTEBOOK, "kernel": {"id": old}})
     assert bound.status == 201, "the notebook takes it back"
     last = (await pick(ask, bound.json, "python3.gpu-0.6")).json["kernel"]["id"]
+    an_agent.devices = [device(reserved_bytes=0, reserved_hundredths=0)]
     an_agent.gives_room = True
     an_agent.tell_changed()
     await until_resident(ask, last)
