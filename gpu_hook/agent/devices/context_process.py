@@ -1,4 +1,4 @@
-"""Makes a context on each device, and waits: ``python -m jupyter_aliquot.gpu_hook.agent.devices.context_process LIBCUDA``.
+"""Make a context on each device, and wait: ``python -m …agent.devices.context_process LIBCUDA``.
 
 A process of its own, for contexts cost the agent memory on every device, and a driver may hang at them. Prints a line
 of JSON once they are there, ``{"devices": N}`` or ``{"error": "…"}``, and ends with its stdin.

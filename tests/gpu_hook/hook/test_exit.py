@@ -66,7 +66,7 @@ def test_a_process_may_exit_while_its_work_is_measured(a_paced_kernel: Any) -> N
 def test_what_runs_after_the_hook_s_end_waits_for_no_memory_that_nobody_brings_back(
     late: str, make_node: Callable[..., Any], make_orders: Callable[..., Any]
 ) -> None:
-    """Destructors of libraries that were loaded before CUDA began: the hook's threads are over, and their call is, too."""
+    """The destructor of a library that was loaded before CUDA began calls after the hook's threads have ended."""
     node = make_node(devices=1, memory="256MiB", strict=0)  # this driver answers to the very end
     outsider = node.outsider()
     outsider("init()")
