@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from jupyter_aliquot.gateway.cli.app import COMMANDS
@@ -43,6 +48,18 @@ def test_each_command_explains_itself(run_aliquot, command: str) -> None:
     done = run_aliquot(command, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"usage: aliquot {command}")
+
+
+def test_jupyter_finds_the_command_line(run_aliquot) -> None:
+    scripts = Path(sys.executable).parent
+    done = subprocess.run(
+        [scripts / "jupyter", "aliquot", "--version"],
+        env={**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == run_aliquot("--version").stdout
 
 
 @pytest.mark.parametrize("command", COMMANDS)
