@@ -5,11 +5,11 @@
 
 #include "copy_twice.h"
 #include "../hook/measure.h"
-#include "contexts.h"
-#include "mover.h"
-#include "page.h"
-#include "pieces.h"
-#include "segments.h"
+#include "accounting/contexts.h"
+#include "copy_engine/mover.h"
+#include "agent_link/page.h"
+#include "swap/pieces.h"
+#include "copy_engine/segments.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,11 +1,11 @@
 /* A process of the hook's whose board and neighbours a test drives: one command a line, one answer a line. */
 #include "activation.h"
-#include "board.h"
-#include "neighbours.h"
-#include "samples.h"
-#include "times.h"
+#include "agent_link/board.h"
+#include "agent_link/neighbours.h"
+#include "compute/samples.h"
+#include "base/times.h"
 
-#include "driver.h"
+#include "interpose/driver.h"
 
 #include <pthread.h>
 #include <stdio.h>

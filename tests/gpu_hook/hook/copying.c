@@ -2,11 +2,11 @@
  * memory|FOLDER [close|limit|few]`. A copy that fails is tried once more: whatever failed, nothing may be lost. Prints how many
  * copies succeeded and failed, and the last failure. `close`: the program closes what it did not open while its memory is
  * out; `limit`: its files may not grow beyond 10 MiB; `few`: a quarter of the pieces, for sanitizers. */
-#include "contexts.h"
-#include "mover.h"
-#include "pieces.h"
-#include "residency.h"
-#include "segments.h"
+#include "accounting/contexts.h"
+#include "copy_engine/mover.h"
+#include "swap/pieces.h"
+#include "swap/residency.h"
+#include "copy_engine/segments.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "images.h"
+#include "modules/images.h"
 
 #define MOST_BYTES 16384
 #define FAT_MAGIC 0xba55ed50u

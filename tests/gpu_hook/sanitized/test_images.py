@@ -17,7 +17,7 @@ SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
 @pytest.mark.soak
 @pytest.mark.timeout(max(300, 60 * SOAK))
 def test_damaged_images_are_refused_or_understood(compile_with: Any) -> None:
-    sources = [HERE / "images.c", *sorted(SOFTGPU.glob("image*.c"))]
+    sources = [HERE / "images.c", *sorted((SOFTGPU / "modules").glob("image*.c"))]
     program = compile_with("address,undefined", sources, f"-I{SOFTGPU}", "-fno-sanitize-recover=undefined")
     count = 100_000 * SOAK
     command = [str(program), str(SOFTGPU.parent / "builtins.ptx"), "0", str(count)]
