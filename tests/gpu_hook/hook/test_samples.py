@@ -301,7 +301,8 @@ def test_devices_share_nothing(table: Table) -> None:
 
 def test_the_grid_class_is_the_logarithm_of_the_blocks(make_parts: Callable[..., Any], tmp_path: Path) -> None:
     source = tmp_path / "grid_class.c"
-    source.write_text('#include "compute/samples.h"\nunsigned of(uint64_t blocks) { return samples_grid_class(blocks); }\n')
+    body = "unsigned of(uint64_t blocks) { return samples_grid_class(blocks); }"
+    source.write_text(f'#include "compute/samples.h"\n{body}\n')
     grid_class = make_parts(source).library.of
     want = {0: 0, 1: 0, 2: 1, 3: 1, 4: 2, (1 << 20) - 1: 19, 1 << 20: 20, 2**64 - 1: GRID_CLASSES - 1}
     assert {blocks: grid_class(ctypes.c_uint64(blocks)) for blocks in want} == want
