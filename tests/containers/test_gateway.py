@@ -61,6 +61,7 @@ def test_a_kernel_of_the_catalogue_has_a_gpu_of_its_size_and_survives_gateway_an
     parts.wait_until(
         lambda: (a_container_node.boxes(), a_container_node.held(), a_container_node.relays()) == ([], {}, {})
     )
+    parts.wait_until(lambda: after.ended(kernel_id) is not None)
     assert after.ended(kernel_id)["code"] == "user"
 
 

@@ -26,8 +26,6 @@ else:
 
 pytestmark = pytest.mark.browser
 
-# Of a resize until the last place tells it; a busy machine delays one of them by itself.
-_MOST_SECONDS = 0.5
 _IS_DIRTY = "() => jupyterapp.shell.currentWidget.context.model.dirty"
 _SAVE = "() => jupyterapp.shell.currentWidget.context.save().then(() => null)"
 _IS_CALLED = "name => jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.name === name"
@@ -170,14 +168,11 @@ def _a_sized_notebook(server: LabProcess, page: Page) -> tuple[LabPage, str]:
 
 
 def _resizes_everywhere(page: Page, places: list[tuple[str, str]]) -> None:
-    """Three sizes, the last of which no server lists. The soonest of three counts; the slowest is a benchmark's."""
-    slowest = []
+    """Three sizes, the last of which no server lists. How soon each place tells it is a row of the benchmark."""
     for wish, label in SIZES:
         told = resize(page, wish, label, places)
         assert told["status"] == 200, told
         assert set(told["seconds"]) == {"answer", *(place for place, _ in places)}, told
-        slowest.append(max(told["seconds"].values()))
-    assert min(slowest) <= _MOST_SECONDS, "no place waits for a look that comes now and then"
     assert told["rest"] == ["python3.gpu-0.37-5g"] * 2, "Jupyter's kernels and sessions"
 
 

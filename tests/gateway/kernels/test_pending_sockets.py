@@ -22,7 +22,6 @@ from .conftest import Node
 USERS = {name: {"token": f"a-token-of-{name}"} for name in ("alice", "bob")}
 PLAIN = {"AliquotProvisioner": {"relay": False}}
 _OPEN_SECONDS = 1.0
-_STOP_SECONDS = 1.0
 _PATIENCE_SECONDS = 60.0
 
 each_kind = pytest.mark.parametrize("more_config", [{}, PLAIN], indirect=True, ids=["with a relay", "without one"])
@@ -200,10 +199,8 @@ async def test_stop_lets_the_cells_leave_the_queue_and_the_kernel_stay_in_it(a_l
     others = await other.run("print('third')")
     question = await page.send("shell", "kernel_info_request", {})
     await a_line.until_kept(4)
-    began = time.monotonic()
     assert await a_line.act("interrupt") == 204
     first = await page.finish(asked[0])
-    assert time.monotonic() - began <= _STOP_SECONDS
     assert [message.type for message in first] == ["status", "error", "execute_reply", "status"]
     assert first[1].content["ename"] == first[2].content["ename"] == "KeyboardInterrupt"
     assert "The kernel keeps its place in the queue" in first[1].content["evalue"]
