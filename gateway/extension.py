@@ -21,7 +21,7 @@ from jupyter_aliquot.gateway.base.tasks import within_patience
 from jupyter_aliquot.gateway.containers.config import KernelContainers
 from jupyter_aliquot.gateway.containers.host_limits import HostLimits
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
-from jupyter_aliquot.gateway.culling.config import Culling
+from jupyter_aliquot.gateway.culling.policy import Culling
 from jupyter_aliquot.gateway.events.stream import KernelEvents
 from jupyter_aliquot.gateway.folders.registry import Folders
 from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders, private_folders

@@ -130,7 +130,7 @@ def _wish_of(size: str) -> Wish:
 
 
 def outlook_report(outlook: Outlook) -> dict[str, Any]:
-    """As api.yaml has it."""
+    """As openapi.yaml has it."""
     request = outlook.request
     return {
         "suffix": size_suffix(_named(request)),

@@ -1,4 +1,7 @@
-"""REST under /aliquot/api: parse, ask, serialise. status.py decides what may be seen; api.yaml is the contract."""
+"""REST under /aliquot/api: parse, ask, serialise. openapi.yaml is the contract.
+
+status/report.py decides what a user may see.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """REST of one kernel's shares under /aliquot/api: with whom it is shared, and giving and taking back. For its owner.
 
-What a name has to be, kernel_shares.py decides.
+What a name has to be, auth/shares.py decides.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What somebody who is no administrator may reach on a server of several users: two tables and their reading.
 
 Everything that is not in a table is refused, handlers of other extensions included. What somebody may do with one
-kernel is an Access, the levels of which are here; who has which, auth.py decides.
+kernel is an Access, the levels of which are here; who has which, identity.py decides.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ends this server's kernels that nobody uses, after it has told so. Who that is, culling.py decides.
+"""Ends this server's kernels that nobody uses, after it has told so. Who that is, policy.py decides.
 
 Where it cannot know whether a kernel is used, for its relay or the node agent does not answer, it ends nothing.
 """
@@ -23,7 +23,7 @@ from jupyter_aliquot.gpu_hook.client.client import KernelStatus
 from jupyter_aliquot.provisioner.resources import WorkloadClass
 from jupyter_aliquot.provisioner.terminations import Asked, EndingCode, asked_by_rule
 
-from .config import Announcement, KernelFacts, Policy, decide
+from .policy import Announcement, KernelFacts, Policy, decide
 
 # States in which Jupyter's tracker, which is all there is for a kernel without a relay, has seen no work.
 _IDLE_STATES = frozenset({"idle", "starting"})

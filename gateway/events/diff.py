@@ -1,6 +1,6 @@
 """What became different between two looks at the kernels: pure, from their reports to the data of events.
 
-kernel_event.yaml is the form of an event; who hears of it, kernel_events.py decides.
+kernel_event.yaml is the form of an event; who hears of it, stream.py decides.
 """
 
 from __future__ import annotations

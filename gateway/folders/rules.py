@@ -1,6 +1,6 @@
 """Which folder of the host may be shared, and where a kernel may find it. Pure: texts in, texts or RequestError out.
 
-What a path leads to on the disk, and whether a link lies on the way, folder_paths.py looks up.
+What a path leads to on the disk, and whether a link lies on the way, safe_open.py looks up.
 """
 
 from __future__ import annotations

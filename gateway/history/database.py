@@ -1,6 +1,6 @@
 """The SQLite file of the history: opened or begun anew, written, made coarser, pruned. One thread at a time uses it.
 
-What cannot be read is set aside under another name, never deleted. Who may see what, history_query.py asks.
+What cannot be read is set aside under another name, never deleted. Who may see what, query.py asks.
 """
 
 from __future__ import annotations

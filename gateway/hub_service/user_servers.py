@@ -14,7 +14,7 @@ from traitlets import TraitError
 
 from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gateway.base.tasks import Recurring
-from jupyter_aliquot.gateway.culling.config import Policy
+from jupyter_aliquot.gateway.culling.policy import Policy
 
 from .user_cache import is_service
 

@@ -48,7 +48,7 @@ class MixedKernelManager(AliquotRemoteKernelManager):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         specs = self.kernel_spec_manager
-        assert isinstance(specs, MixedKernelSpecManager)  # server_classes.py puts both in place, or none
+        assert isinstance(specs, MixedKernelSpecManager)  # serverapp/class_defaults.py puts both in place, or none
         self._specs = specs
         self.own: Any = AsyncMappingKernelManager(
             parent=self.parent, log=self.log, connection_dir=self.connection_dir, kernel_spec_manager=specs.own

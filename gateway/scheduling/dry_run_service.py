@@ -1,4 +1,4 @@
-"""Outlooks for handlers: gathers what an answer depends on, and asks outlook.py. Changes nothing."""
+"""Outlooks for handlers: gathers what an answer depends on, and asks dry_run.py. Changes nothing."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def _use(limit: GpuShare | None, claims: Iterable[Claim], team: str = "") -> Cap
 def quota_report(
     caps: GpuCaps, ledger: LedgerSnapshot, pending: Iterable[Pending], name: str, teams: Iterable[str]
 ) -> dict[str, Any]:
-    """``UserQuota`` of api.yaml. What waits is counted as admission counts it: it is left for nobody else."""
+    """``UserQuota`` of api/openapi.yaml. What waits is counted as admission counts it: it is left for nobody else."""
     claims = claims_of(ledger, pending, caps, name, teams)
     own, *of_teams = cap_uses(caps, claims, name, teams)
     return {**_report(own), "teams": [{"name": use.team, **_report(use)} for use in of_teams]}

@@ -1,6 +1,6 @@
 """The kernelspec names that are requests: their grammar and the two functions that read and write it.
 
-Pure: it touches no disk and no server; sizes.py offers the names to Jupyter.
+Pure: it touches no disk and no server; kernelspecs/manager.py offers the names to Jupyter.
 """
 
 from __future__ import annotations

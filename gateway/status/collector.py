@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Protocol
 
 from jupyter_aliquot.gateway.auth.shares import UNSHARED
-from jupyter_aliquot.gateway.culling.config import Announcement
+from jupyter_aliquot.gateway.culling.policy import Announcement
 from jupyter_aliquot.gateway.relays.activity import Activity
 from jupyter_aliquot.gateway.scheduling.admission import AdmissionSnapshot
 from jupyter_aliquot.gateway.scheduling.ledger import Holding

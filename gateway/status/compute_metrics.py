@@ -1,4 +1,4 @@
-"""Prometheus metrics of GPU time, from the report of the status. Pure; metrics.py is who is asked."""
+"""Prometheus metrics of GPU time, from the report of the status. Pure; prometheus.py is who is asked."""
 
 from __future__ import annotations
 

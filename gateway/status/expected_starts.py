@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from jupyter_aliquot.gateway.base.clock import Clock
-from jupyter_aliquot.gateway.culling.config import Announcement
+from jupyter_aliquot.gateway.culling.policy import Announcement
 from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
 from jupyter_aliquot.gateway.scheduling.planner import Pending, expected_starts
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot

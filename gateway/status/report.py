@@ -1,6 +1,6 @@
 """What the server tells about devices and kernels: one pure function from what is known to what one user may see.
 
-It reads nothing by itself and decides nothing; node_watch.py and local_kernels.py bring what is known.
+It reads nothing by itself and decides nothing; node/watcher.py and collector.py bring what is known.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.auth.shares import UNSHARED, Shares
 from jupyter_aliquot.gateway.base.clock import iso
-from jupyter_aliquot.gateway.culling.config import Announcement
+from jupyter_aliquot.gateway.culling.policy import Announcement
 from jupyter_aliquot.gateway.node.unhooked import count_processes
 from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.relays.activity import Activity

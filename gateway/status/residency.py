@@ -1,6 +1,6 @@
 """Where a kernel's memory is, as people are told: pure functions from the agent's words to those of the REST API.
 
-Knows no user and no server; status.py decides who may see what it makes.
+Knows no user and no server; report.py decides who may see what it makes.
 """
 
 from __future__ import annotations

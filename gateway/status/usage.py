@@ -1,6 +1,6 @@
 """A kernel's figures, as the REST API has them: pure functions from what was granted and what the agent tells.
 
-Knows no user and no server; status.py decides who may see what it makes.
+Knows no user and no server; report.py decides who may see what it makes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The last kernels that ended here, each with its reason: the gateway's one memory of them, on disk and read at start.
 
-Bounded in number and in age. It decides no reason, and who may see whose is status.py's matter.
+Bounded in number and in age. It decides no reason, and who may see whose is status/report.py's matter.
 """
 
 from __future__ import annotations

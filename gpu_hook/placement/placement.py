@@ -25,7 +25,7 @@ class DeviceState:
     """One device as a planner sees it, for one class: what it has, and what may still be reserved (``free``).
 
     Where more is reserved than there is, ``reservable`` says how much may be in all, and ``backed`` how much of what is
-    free the device itself has: who is placed beyond that takes turns. See oversubscription.py, which makes these.
+    free the device itself has: who is placed beyond that takes turns. See overcommit.py, which makes these.
     """
 
     uuid: str

@@ -22,7 +22,7 @@ from traitlets.utils.importstring import import_item
 from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider
 from jupyter_aliquot.gateway.config import Aliquot
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
-from jupyter_aliquot.gateway.culling.config import Culling
+from jupyter_aliquot.gateway.culling.policy import Culling
 from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders
 
 sys.path.insert(0, str(Path(__file__).parent))

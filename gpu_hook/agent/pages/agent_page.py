@@ -1,7 +1,7 @@
 """The page that the agent writes for one process, which can only read it: what is in force, and what it may do.
 
 It is handed out through a descriptor opened for reading, and sealed against writing by anybody but this mapping, so
-that a process cannot reopen it for writing either. The process's own pages: hook_page.py, board_page.py.
+that a process cannot reopen it for writing either. The process's own pages: hook_page.py, activity_page.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Who is resident: a pure decision over frozen views of devices and kernels. No clock, no I/O, no memory of its own.
 
 The agent's keeper and the density simulation call the same ``decide``; it stays cheap: about 100 µs for 20 kernels on
-8 devices. Who is displaced for whom is in lease_victims.py.
+8 devices. Who is displaced for whom is in victims.py.
 """
 
 from __future__ import annotations

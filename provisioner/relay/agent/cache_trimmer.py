@@ -1,6 +1,6 @@
 """Has an ipykernel return the unused caches of its frameworks when the agent asks and nothing is open.
 
-What runs in the kernel is kernel_side.py. Kernels of other makers, and debugged ones, are left alone.
+What runs in the kernel is ipykernel_trim.py. Kernels of other makers, and debugged ones, are left alone.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from jupyter_aliquot.gateway.culling.config import Announcement
+from jupyter_aliquot.gateway.culling.policy import Announcement
 from jupyter_aliquot.gateway.scheduling.ledger import Asker, Device, Holding, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.planner import Pending, expected_starts
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from jupyter_aliquot.gateway.culling.config import Policy
 from jupyter_aliquot.gateway.culling.culler import Culler
+from jupyter_aliquot.gateway.culling.policy import Policy
 from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.relays.activity import Activity
 from jupyter_aliquot.gpu_hook.client.client import read_status

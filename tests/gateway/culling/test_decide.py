@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from traitlets import TraitError
 from traitlets.config import Config
 
-from jupyter_aliquot.gateway.culling.config import (
+from jupyter_aliquot.gateway.culling.policy import (
     LEAST_WARNING_SECONDS,
     Announcement,
     Culling,

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import pytest
 from traitlets import TraitError
 
-from jupyter_aliquot.gateway.culling.config import Policy
+from jupyter_aliquot.gateway.culling.policy import Policy
 from jupyter_aliquot.gateway.hub_service.user_cache import service_name
 from jupyter_aliquot.gateway.hub_service.user_servers import ASK_AGAIN_SECONDS, HubQuestions, HubServers, hub_servers
 

@@ -15,7 +15,7 @@ from jupyter_aliquot.gateway.config import Aliquot, configuration_page
 from jupyter_aliquot.gateway.containers.config import KernelContainers
 from jupyter_aliquot.gateway.containers.host_limits import HostLimits
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
-from jupyter_aliquot.gateway.culling.config import Culling
+from jupyter_aliquot.gateway.culling.policy import Culling
 from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders
 from jupyter_aliquot.gateway.history.config import History
 from jupyter_aliquot.gateway.hub_service.identity import HubIdentityProvider
