@@ -89,8 +89,8 @@ static void close_stale(struct bursts *bursts, struct track *track, uint64_t now
     burst_end(bursts, track);
 }
 
-/* Gives up the mutex. */
-static void poll_track(struct bursts *bursts, struct track *track, uint64_t now)
+/* Gives up the mutex, and reads the clock each time that it has it back: launches of meanwhile are not in the future. */
+static void poll_track(struct bursts *bursts, struct track *track)
 {
     CUcontext context = track->milestones.context;
     bool is_pushed;
@@ -100,9 +100,9 @@ static void poll_track(struct bursts *bursts, struct track *track, uint64_t now)
     bool is_there = track_enter_context(context, &is_pushed);
     bursts_lock(bursts);
     if (is_there) {
-        burst_take_passed(bursts, track, now);
+        burst_take_passed(bursts, track, times_now_nanoseconds());
         if (track->milestones.stream && bursts_are_touchable(bursts))
-            close_stale(bursts, track, now);
+            close_stale(bursts, track, times_now_nanoseconds());
         if (!track_is_busy(track))
             burst_end(bursts, track);
         if (!track_is_busy(track) && !track->milestones.stream)
@@ -122,18 +122,17 @@ bool bursts_poll(struct bursts *bursts, bool is_relaxed)
     DEFER_CANCELLATION;
     if (!bursts_lock(bursts))
         return true;
-    uint64_t now = times_now_nanoseconds();
     for (unsigned i = 0; i < bursts->tracks.count; i++) {
         struct track *track = &bursts->tracks.all[i];
         bool may_ask = bursts_are_touchable(bursts) && (is_relaxed || !captures_are_on());
         if (may_ask && track->is_taken && (track_is_busy(track) || track->has_burst))
-            poll_track(bursts, track, now);
+            poll_track(bursts, track);
     }
     for (unsigned i = 0; i < bursts->tracks.count; i++)
         is_busy |= bursts->tracks.all[i].is_taken && track_is_busy(&bursts->tracks.all[i]);
     if (!is_busy)
         burst_words_show_active(&bursts->words, false);
-    burst_words_publish(&bursts->words, now);
+    burst_words_publish(&bursts->words, times_now_nanoseconds());
     bursts_unlock(bursts);
     return is_busy;
 }
