@@ -25,6 +25,14 @@ void burst_end(struct bursts *bursts, struct track *track)
         bursts->words.in_flight--;
 }
 
+/* Not where the stream may be captured by now, nor where the record would be a barrier: close_late ends those. */
+static bool may_close(const struct bursts *bursts, const struct track *track, CUcontext current)
+{
+    return bursts_are_touchable(bursts) && track->is_taken && track->is_open && !track_entering(track) &&
+           current == track->milestones.context && !captures_are_on() &&
+           !(track_is_legacy(track) && bursts->tracks.has_blocking);
+}
+
 void bursts_close(struct bursts *bursts, struct track *track)
 {
     struct burst_record record = {0};
@@ -33,8 +41,7 @@ void bursts_close(struct bursts *bursts, struct track *track)
     DEFER_CANCELLATION;
     if (driver()->cuCtxGetCurrent(&current) != CUDA_SUCCESS || !bursts_lock(bursts))
         return;
-    if (bursts_are_touchable(bursts) && track->is_taken && track->is_open && !track_entering(track) &&
-        current == track->milestones.context)
+    if (may_close(bursts, track, current))
         burst_close_last(track, now, &record);
     burst_make_record(bursts, &record);
     bursts_unlock(bursts);

@@ -345,7 +345,6 @@ void pacing_note_stream(unsigned int flags)
 
 void pacing_begin_capture(CUstream stream)
 {
-    pacing_close();
     FOR_EACH_DEVICE(bursts_begin_capture(bursts, stream))
 }
 

@@ -48,7 +48,7 @@ void pacing_forget_context(void);
 /* Called on the session's thread. */
 void pacing_tick(void);
 
-/* See bursts.h; on all devices. What this thread left open is closed first. */
+/* See bursts.h; on all devices. A stream's end first closes what this thread left open. */
 void pacing_begin_capture(CUstream stream);
 bool pacing_end_stream(CUstream stream, CUresult (*real)(CUstream));
 void pacing_suspend(void);
