@@ -286,6 +286,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     if (!begin_creation(&acts))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = driver()->cuDevicePrimaryCtxRetain(context, device);
+    if (acts && result == CUDA_SUCCESS && green_owner(*context) != *context)
+        green_owners_forget(*context); /* it had the address before */
     if (acts && result == CUDA_SUCCESS)
         green_use_begins(device);
     return end_change(acts, result);
