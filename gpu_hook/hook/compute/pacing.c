@@ -376,10 +376,15 @@ void pacing_tick(void)
     FOR_EACH_DEVICE(bursts_count_waiting(bursts, 0))
 }
 
+void pacing_abandon(void)
+{
+    FOR_EACH_DEVICE(bursts_abandon(bursts))
+}
+
 /* What the parent's devices hold is not ours to free. */
 void pacing_reset(void)
 {
-    FOR_EACH_DEVICE(bursts_abandon(bursts))
+    pacing_abandon();
     for (int device = 0; device < DEVICES_MAX; device++)
         state.devices[device] = NULL;
     state.sleeps = state.has_thread = state.has_failed = state.waiting = 0;

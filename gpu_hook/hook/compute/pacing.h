@@ -55,7 +55,10 @@ void pacing_suspend(void);
 void pacing_resume(CUcontext ended);
 void pacing_registered(void);
 
-/* In the child of a fork. */
+/* In the fork handler: nobody gives back what the parent's threads held. */
+void pacing_abandon(void);
+
+/* In the child of a fork, at its own cuInit. */
 void pacing_reset(void);
 
 #endif
