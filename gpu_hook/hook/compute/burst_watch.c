@@ -72,12 +72,13 @@ static void close_late(struct bursts *bursts, struct track *track, uint64_t now)
     bool is_through = now - track->launched_at > LOST_NANOSECONDS;
     if (may_ask) {
         CUstream stream = track->milestones.stream;
-        uint32_t number = track->number;
+        uint32_t number = track->number, launches = track->work.launches; /* of which some leave launched_at as it is */
         uint64_t launched_at = track->launched_at;
         bursts_unlock(bursts);
         is_through = driver()->cuStreamQuery(stream) != CUDA_ERROR_NOT_READY;
         bursts_lock(bursts);
-        if (track->number != number || track->launched_at != launched_at || track_entering(track) || !track->is_open)
+        if (track->number != number || track->launched_at != launched_at || track->work.launches != launches ||
+            track_entering(track) || !track->is_open)
             return;
     }
     if (may_ask && !is_through)
