@@ -280,11 +280,13 @@ static void forget_context(struct bursts *bursts, CUcontext context)
 
 void bursts_resume(struct bursts *bursts, CUcontext ended)
 {
+    DEFER_CANCELLATION;
     if (!bursts_lock(bursts))
         return;
     bursts->suspended -= bursts->suspended > 0; /* 0 of a device that is newer than the suspension */
     if (ended && !bursts->is_stopped)
         forget_context(bursts, ended);
+    bursts_end_left_streams(bursts);
     bursts_unlock(bursts);
 }
 
