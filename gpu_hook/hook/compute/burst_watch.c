@@ -10,6 +10,7 @@
 #define STALE_NANOSECONDS 300000ull /* without a launch: nothing is recorded any more behind what is open */
 #define LOST_NANOSECONDS 1000000000ull /* without a launch: what may not be asked for is over */
 #define RECORD_NANOSECONDS 100000000ull /* a record that takes longer waits for room in its stream */
+#define ENDING_NANOSECONDS 2000000000ull /* the same in a context that is about to end */
 #define STOP_PAUSE_NANOSECONDS 1000000
 #define STOP_TRIES 100
 
@@ -256,13 +257,32 @@ bool bursts_end_stream(struct bursts *bursts, CUstream stream, CUresult (*real)(
     return is_left;
 }
 
-void bursts_suspend(struct bursts *bursts)
+static bool is_in(const struct track *track, CUcontext context)
+{
+    CUcontext own = track->milestones.context;
+    return own && (own == context || green_owner(own) == context);
+}
+
+static bool are_recording_in(const struct bursts *bursts, CUcontext context)
+{
+    for (unsigned i = 0; i < bursts->tracks.count; i++) {
+        const struct track *track = &bursts->tracks.all[i];
+        if (track->recorder && track->recorder != burst_self() && is_in(track, context))
+            return true;
+    }
+    return false;
+}
+
+void bursts_suspend(struct bursts *bursts, CUcontext ending)
 {
     DEFER_CANCELLATION;
     if (!bursts_lock(bursts))
         return;
     bursts->suspended++;
     await_calls(bursts, NULL, NULL);
+    uint64_t until = times_now_nanoseconds() + ENDING_NANOSECONDS;
+    while (!bursts_are_abandoned(bursts) && are_recording_in(bursts, ending) && times_now_nanoseconds() < until)
+        bursts_await_calls(bursts);
     bursts_unlock(bursts);
 }
 
@@ -270,8 +290,7 @@ static void forget_context(struct bursts *bursts, CUcontext context)
 {
     for (unsigned i = 0; i < bursts->tracks.count; i++) {
         struct track *track = &bursts->tracks.all[i];
-        CUcontext own = track->milestones.context;
-        if (own && (own == context || green_owner(own) == context)) {
+        if (is_in(track, context)) {
             burst_give_up(bursts, track, CUDA_SUCCESS);
             track_forget(track);
         }

@@ -356,9 +356,9 @@ bool pacing_end_stream(CUstream stream, CUresult (*real)(CUstream))
     return is_left;
 }
 
-void pacing_suspend(void)
+void pacing_suspend(CUcontext ending)
 {
-    FOR_EACH_DEVICE(bursts_suspend(bursts))
+    FOR_EACH_DEVICE(bursts_suspend(bursts, ending))
 }
 
 void pacing_resume(CUcontext ended)

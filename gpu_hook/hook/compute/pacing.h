@@ -51,7 +51,7 @@ void pacing_tick(void);
 /* See bursts.h; on all devices. A stream's end first closes what this thread left open. */
 void pacing_begin_capture(CUstream stream);
 bool pacing_end_stream(CUstream stream, CUresult (*real)(CUstream));
-void pacing_suspend(void);
+void pacing_suspend(CUcontext ending);
 void pacing_resume(CUcontext ended);
 void pacing_registered(void);
 
