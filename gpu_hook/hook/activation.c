@@ -66,6 +66,8 @@ static void leave_in_child(void)
     stream_priority_reset();
     green_reset();
     green_owners_reset();
+    drain_reset();
+    pacing_abandon();
     pthread_mutex_init(&state.mutex, NULL);
     threads_reset();
 }

@@ -78,8 +78,26 @@ static CUresult end_change(bool acts, CUresult result)
     return result;
 }
 
-/* Before a context may end. A move that this call waits for may leave a wait behind in that very context. */
-static bool begin_end(void)
+static bool is_primary_active(CUdevice device)
+{
+    unsigned int flags;
+    int is_active = 0;
+    return driver()->cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS && is_active;
+}
+
+/* NULL: not active. The handle is learnt by one more use of it, for it may have been made by a path that we do not
+ * see. */
+static CUcontext find_primary(CUdevice device)
+{
+    CUcontext context = NULL;
+    if (is_primary_active(device) && driver()->cuDevicePrimaryCtxRetain(&context, device) == CUDA_SUCCESS)
+        driver()->cuDevicePrimaryCtxRelease_v2(device);
+    return context;
+}
+
+/* Before a context may end, or where that is NULL the device's primary one; a device of -1: any. A move that this call waits
+ * for may leave a wait behind in that very context. */
+static bool begin_end(CUcontext context, CUdevice device)
 {
     for (;;) {
         drain_await_end();
@@ -89,7 +107,7 @@ static bool begin_end(void)
             continue;
         }
         if (acts)
-            pacing_suspend();
+            pacing_suspend(pacing_is_used() && !context && device >= 0 ? find_primary(device) : context);
         return acts;
     }
 }
@@ -222,7 +240,7 @@ CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsig
 
 static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
 {
-    bool acts = begin_end();
+    bool acts = begin_end(context, -1);
     CUresult result = real(context);
     return end_end(acts, result, acts && result == CUDA_SUCCESS ? context : NULL, -1);
 }
@@ -249,7 +267,7 @@ CUresult cuCtxAttach(CUcontext *context, unsigned int flags)
 
 CUresult cuCtxDetach(CUcontext context)
 {
-    bool acts = begin_end();
+    bool acts = begin_end(context, -1);
     CUresult result = driver()->cuCtxDetach(context);
     bool has_ended = acts && result == CUDA_SUCCESS && context_list_detach(context);
     return end_end(acts, result, has_ended ? context : NULL, -1);
@@ -286,26 +304,11 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     if (!begin_creation(&acts))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = driver()->cuDevicePrimaryCtxRetain(context, device);
+    if (acts && result == CUDA_SUCCESS && green_owner(*context) != *context)
+        green_owners_forget(*context); /* it had the address before */
     if (acts && result == CUDA_SUCCESS)
         green_use_begins(device);
     return end_change(acts, result);
-}
-
-static bool is_primary_active(CUdevice device)
-{
-    unsigned int flags;
-    int is_active = 0;
-    return driver()->cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS && is_active;
-}
-
-/* NULL: not active. The handle is learnt by one more use of it, for it may have been made by a path that we do not
- * see. */
-static CUcontext find_primary(CUdevice device)
-{
-    CUcontext context = NULL;
-    if (is_primary_active(device) && driver()->cuDevicePrimaryCtxRetain(&context, device) == CUDA_SUCCESS)
-        driver()->cuDevicePrimaryCtxRelease_v2(device);
-    return context;
 }
 
 void contexts_hold(void)
@@ -350,7 +353,7 @@ CUcontext contexts_find(CUdevice device)
 
 static CUresult end_primary(CUdevice device, bool is_reset, CUresult (*real)(CUdevice))
 {
-    bool acts = begin_end();
+    bool acts = begin_end(NULL, device);
     if (acts)
         green_use_ends(device, is_reset);
     CUcontext context = acts ? find_primary(device) : NULL;
@@ -383,7 +386,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 CUresult cuGreenCtxDestroy(CUgreenCtx context)
 {
     CUcontext primaries[DEVICES_MAX] = {NULL};
-    bool acts = begin_end();
+    bool acts = begin_end(NULL, -1);
     for (int device = 0; acts && device < devices_count(); device++)
         primaries[device] = find_primary(device);
     CUresult result = driver()->cuGreenCtxDestroy(context);

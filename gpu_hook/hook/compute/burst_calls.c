@@ -105,16 +105,30 @@ static void record_now(struct milestone_record *record)
 }
 
 /* The program ended the stream while the record was on its way. Where a call may end the stream's context just now, the
- * stream goes with that, or stays until another call does. */
-static void end_stream(struct bursts *bursts, const struct burst_record *record)
+ * stream goes with that, or is left until that call has returned. */
+static void end_stream(struct bursts *bursts, struct track *track, CUstream stream)
 {
-    CUresult (*ends)(CUstream) = record->track->ends;
-    record->track->ends = NULL;
-    if (!ends || !bursts_are_touchable(bursts))
+    CUresult (*ends)(CUstream) = track->ends;
+    track->left = ends && !bursts_are_touchable(bursts) ? stream : NULL;
+    if (!ends || track->left)
         return;
+    track->ends = NULL;
     bursts_unlock(bursts);
-    ends(record->milestone.stream);
+    ends(stream);
     bursts_lock(bursts);
+}
+
+void bursts_end_left_streams(struct bursts *bursts)
+{
+    for (unsigned i = 0; i < bursts->tracks.count; i++) {
+        struct track *track = &bursts->tracks.all[i];
+        if (!track->left)
+            continue;
+        track->recorder = burst_self(); /* so that the next call that may end a context waits for it */
+        end_stream(bursts, track, track->left);
+        track->recorder = NULL;
+        show_end_of_calls(bursts);
+    }
 }
 
 void burst_make_record(struct bursts *bursts, struct burst_record *record)
@@ -129,7 +143,7 @@ void burst_make_record(struct bursts *bursts, struct burst_record *record)
     CUresult result = milestones_commit(&track->milestones, &record->milestone);
     if (result != CUDA_SUCCESS)
         burst_give_up(bursts, track, result);
-    end_stream(bursts, record);
+    end_stream(bursts, track, record->milestone.stream);
     track->recorder = NULL;
     record->track = NULL;
     show_end_of_calls(bursts);

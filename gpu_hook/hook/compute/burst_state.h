@@ -55,6 +55,9 @@ void burst_reserve(struct track *track, const struct timed_work *work, uint64_t 
 /* Makes the record that was decided, if one was: gives up the mutex meanwhile. The track's context is current. */
 void burst_make_record(struct bursts *bursts, struct burst_record *record);
 
+/* Ends the streams that were left while a call might end their context: gives up the mutex meanwhile. */
+void bursts_end_left_streams(struct bursts *bursts);
+
 /* What is open ends with a milestone, if one may be recorded. */
 void burst_close_track(struct track *track, uint64_t now, struct burst_record *record);
 

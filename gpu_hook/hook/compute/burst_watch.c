@@ -10,6 +10,7 @@
 #define STALE_NANOSECONDS 300000ull /* without a launch: nothing is recorded any more behind what is open */
 #define LOST_NANOSECONDS 1000000000ull /* without a launch: what may not be asked for is over */
 #define RECORD_NANOSECONDS 100000000ull /* a record that takes longer waits for room in its stream */
+#define ENDING_NANOSECONDS 2000000000ull /* the same in a context that is about to end */
 #define STOP_PAUSE_NANOSECONDS 1000000
 #define STOP_TRIES 100
 
@@ -25,6 +26,14 @@ void burst_end(struct bursts *bursts, struct track *track)
         bursts->words.in_flight--;
 }
 
+/* Not where the stream may be captured by now, nor where the record would be a barrier: close_late ends those. */
+static bool may_close(const struct bursts *bursts, const struct track *track, CUcontext current)
+{
+    return bursts_are_touchable(bursts) && track->is_taken && track->is_open && !track_entering(track) &&
+           current == track->milestones.context && !captures_are_on() &&
+           !(track_is_legacy(track) && bursts->tracks.has_blocking);
+}
+
 void bursts_close(struct bursts *bursts, struct track *track)
 {
     struct burst_record record = {0};
@@ -33,8 +42,7 @@ void bursts_close(struct bursts *bursts, struct track *track)
     DEFER_CANCELLATION;
     if (driver()->cuCtxGetCurrent(&current) != CUDA_SUCCESS || !bursts_lock(bursts))
         return;
-    if (bursts_are_touchable(bursts) && track->is_taken && track->is_open && !track_entering(track) &&
-        current == track->milestones.context)
+    if (may_close(bursts, track, current))
         burst_close_last(track, now, &record);
     burst_make_record(bursts, &record);
     bursts_unlock(bursts);
@@ -65,12 +73,13 @@ static void close_late(struct bursts *bursts, struct track *track, uint64_t now)
     bool is_through = now - track->launched_at > LOST_NANOSECONDS;
     if (may_ask) {
         CUstream stream = track->milestones.stream;
-        uint32_t number = track->number;
+        uint32_t number = track->number, launches = track->work.launches; /* of which some leave launched_at as it is */
         uint64_t launched_at = track->launched_at;
         bursts_unlock(bursts);
         is_through = driver()->cuStreamQuery(stream) != CUDA_ERROR_NOT_READY;
         bursts_lock(bursts);
-        if (track->number != number || track->launched_at != launched_at || track_entering(track) || !track->is_open)
+        if (track->number != number || track->launched_at != launched_at || track->work.launches != launches ||
+            track_entering(track) || !track->is_open)
             return;
     }
     if (may_ask && !is_through)
@@ -89,8 +98,8 @@ static void close_stale(struct bursts *bursts, struct track *track, uint64_t now
     burst_end(bursts, track);
 }
 
-/* Gives up the mutex. */
-static void poll_track(struct bursts *bursts, struct track *track, uint64_t now)
+/* Gives up the mutex, and reads the clock each time that it has it back: launches of meanwhile are not in the future. */
+static void poll_track(struct bursts *bursts, struct track *track)
 {
     CUcontext context = track->milestones.context;
     bool is_pushed;
@@ -100,9 +109,9 @@ static void poll_track(struct bursts *bursts, struct track *track, uint64_t now)
     bool is_there = track_enter_context(context, &is_pushed);
     bursts_lock(bursts);
     if (is_there) {
-        burst_take_passed(bursts, track, now);
+        burst_take_passed(bursts, track, times_now_nanoseconds());
         if (track->milestones.stream && bursts_are_touchable(bursts))
-            close_stale(bursts, track, now);
+            close_stale(bursts, track, times_now_nanoseconds());
         if (!track_is_busy(track))
             burst_end(bursts, track);
         if (!track_is_busy(track) && !track->milestones.stream)
@@ -122,18 +131,17 @@ bool bursts_poll(struct bursts *bursts, bool is_relaxed)
     DEFER_CANCELLATION;
     if (!bursts_lock(bursts))
         return true;
-    uint64_t now = times_now_nanoseconds();
     for (unsigned i = 0; i < bursts->tracks.count; i++) {
         struct track *track = &bursts->tracks.all[i];
         bool may_ask = bursts_are_touchable(bursts) && (is_relaxed || !captures_are_on());
         if (may_ask && track->is_taken && (track_is_busy(track) || track->has_burst))
-            poll_track(bursts, track, now);
+            poll_track(bursts, track);
     }
     for (unsigned i = 0; i < bursts->tracks.count; i++)
         is_busy |= bursts->tracks.all[i].is_taken && track_is_busy(&bursts->tracks.all[i]);
     if (!is_busy)
         burst_words_show_active(&bursts->words, false);
-    burst_words_publish(&bursts->words, now);
+    burst_words_publish(&bursts->words, times_now_nanoseconds());
     bursts_unlock(bursts);
     return is_busy;
 }
@@ -249,13 +257,32 @@ bool bursts_end_stream(struct bursts *bursts, CUstream stream, CUresult (*real)(
     return is_left;
 }
 
-void bursts_suspend(struct bursts *bursts)
+static bool is_in(const struct track *track, CUcontext context)
+{
+    CUcontext own = track->milestones.context;
+    return own && (own == context || green_owner(own) == context);
+}
+
+static bool are_recording_in(const struct bursts *bursts, CUcontext context)
+{
+    for (unsigned i = 0; i < bursts->tracks.count; i++) {
+        const struct track *track = &bursts->tracks.all[i];
+        if (track->recorder && track->recorder != burst_self() && is_in(track, context))
+            return true;
+    }
+    return false;
+}
+
+void bursts_suspend(struct bursts *bursts, CUcontext ending)
 {
     DEFER_CANCELLATION;
     if (!bursts_lock(bursts))
         return;
     bursts->suspended++;
     await_calls(bursts, NULL, NULL);
+    uint64_t until = times_now_nanoseconds() + ENDING_NANOSECONDS;
+    while (!bursts_are_abandoned(bursts) && are_recording_in(bursts, ending) && times_now_nanoseconds() < until)
+        bursts_await_calls(bursts);
     bursts_unlock(bursts);
 }
 
@@ -263,8 +290,7 @@ static void forget_context(struct bursts *bursts, CUcontext context)
 {
     for (unsigned i = 0; i < bursts->tracks.count; i++) {
         struct track *track = &bursts->tracks.all[i];
-        CUcontext own = track->milestones.context;
-        if (own && (own == context || green_owner(own) == context)) {
+        if (is_in(track, context)) {
             burst_give_up(bursts, track, CUDA_SUCCESS);
             track_forget(track);
         }
@@ -273,11 +299,13 @@ static void forget_context(struct bursts *bursts, CUcontext context)
 
 void bursts_resume(struct bursts *bursts, CUcontext ended)
 {
+    DEFER_CANCELLATION;
     if (!bursts_lock(bursts))
         return;
     bursts->suspended -= bursts->suspended > 0; /* 0 of a device that is newer than the suspension */
     if (ended && !bursts->is_stopped)
         forget_context(bursts, ended);
+    bursts_end_left_streams(bursts);
     bursts_unlock(bursts);
 }
 

@@ -70,9 +70,9 @@ void bursts_note_blocking(struct bursts *bursts);
 /* Before the stream ends by `real`. True: a thread that records there calls `real` as soon as it has, and nobody else. */
 bool bursts_end_stream(struct bursts *bursts, CUstream stream, CUresult (*real)(CUstream));
 
-/* Around whatever may end a context: nothing of ours is touched between; then what went with it is forgotten. NULL: none
- * has ended. */
-void bursts_suspend(struct bursts *bursts);
+/* Around whatever may end a context: nothing of ours is touched between; then what went with it is forgotten. `ending`: the
+ * context, where it is known; a record there is waited for longer. NULL: none has ended. */
+void bursts_suspend(struct bursts *bursts, CUcontext ending);
 void bursts_resume(struct bursts *bursts, CUcontext ended);
 
 /* There is a new page. */

@@ -345,7 +345,6 @@ void pacing_note_stream(unsigned int flags)
 
 void pacing_begin_capture(CUstream stream)
 {
-    pacing_close();
     FOR_EACH_DEVICE(bursts_begin_capture(bursts, stream))
 }
 
@@ -357,9 +356,9 @@ bool pacing_end_stream(CUstream stream, CUresult (*real)(CUstream))
     return is_left;
 }
 
-void pacing_suspend(void)
+void pacing_suspend(CUcontext ending)
 {
-    FOR_EACH_DEVICE(bursts_suspend(bursts))
+    FOR_EACH_DEVICE(bursts_suspend(bursts, ending))
 }
 
 void pacing_resume(CUcontext ended)
@@ -377,10 +376,15 @@ void pacing_tick(void)
     FOR_EACH_DEVICE(bursts_count_waiting(bursts, 0))
 }
 
+void pacing_abandon(void)
+{
+    FOR_EACH_DEVICE(bursts_abandon(bursts))
+}
+
 /* What the parent's devices hold is not ours to free. */
 void pacing_reset(void)
 {
-    FOR_EACH_DEVICE(bursts_abandon(bursts))
+    pacing_abandon();
     for (int device = 0; device < DEVICES_MAX; device++)
         state.devices[device] = NULL;
     state.sleeps = state.has_thread = state.has_failed = state.waiting = 0;

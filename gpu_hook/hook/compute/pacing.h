@@ -48,14 +48,17 @@ void pacing_forget_context(void);
 /* Called on the session's thread. */
 void pacing_tick(void);
 
-/* See bursts.h; on all devices. What this thread left open is closed first. */
+/* See bursts.h; on all devices. A stream's end first closes what this thread left open. */
 void pacing_begin_capture(CUstream stream);
 bool pacing_end_stream(CUstream stream, CUresult (*real)(CUstream));
-void pacing_suspend(void);
+void pacing_suspend(CUcontext ending);
 void pacing_resume(CUcontext ended);
 void pacing_registered(void);
 
-/* In the child of a fork. */
+/* In the fork handler: nobody gives back what the parent's threads held. */
+void pacing_abandon(void);
+
+/* In the child of a fork, at its own cuInit. */
 void pacing_reset(void);
 
 #endif

@@ -42,13 +42,14 @@ void track_forget(struct track *track)
     CUevent gone[MILESTONES_MOST];
     milestones_forget(&track->milestones, gone);
     track->ends = NULL;
+    track->left = NULL;
     track->is_taken = track->has_burst = track->is_open = false;
     track->number++;
 }
 
 static bool is_free(const struct track *track)
 {
-    return !track->is_taken && track_entering(track) == 0 && !track->recorder && !track->asker;
+    return !track->is_taken && track_entering(track) == 0 && !track->recorder && !track->asker && !track->left;
 }
 
 /* Of the same context: its events serve again. Otherwise one that has none. Otherwise one whose stream rests longest. */
@@ -61,7 +62,8 @@ static struct track *choose(struct tracks *tracks, CUcontext context)
             return track;
         if (is_free(track) && !found)
             found = track;
-        if (!track_is_busy(track) && !track->asker && !track->has_burst && (!resting || track->launched_at < resting->launched_at))
+        bool is_resting = !track_is_busy(track) && !track->asker && !track->has_burst && !track->left;
+        if (is_resting && (!resting || track->launched_at < resting->launched_at))
             resting = track;
     }
     if (found || tracks->count == TRACKS_MOST)

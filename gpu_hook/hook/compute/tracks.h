@@ -21,6 +21,7 @@ struct track {
     const void *recorder;
     const void *asker; /* the thread that asks the driver about it, and waits for nothing there; NULL: none */
     CUresult (*ends)(CUstream); /* how the recorder ends the stream afterwards; NULL: not at all */
+    CUstream left; /* that it could not end, as a context was about to; NULL: none */
     bool has_burst;
     bool is_open;               /* launches since the last milestone */
     uint64_t burst_expected;    /* of the burst's launches */

@@ -12,6 +12,7 @@
 
 #define VARIABLE "CUDA_VISIBLE_DEVICES"
 #define GRANT "ALIQUOT_VISIBLE_DEVICES" /* read once, by settings.c */
+#define SPARE "ALIQUOT_SPARE" /* a place in the environment for ours, where the program has deleted its own */
 #define LIST_BYTES 4096 /* 64 devices with UUIDs of 40 characters, and more */
 
 static struct {
@@ -19,6 +20,7 @@ static struct {
     char *given; /* NAME=VALUE as the driver reads it. Never freed: another thread's getenv may have answered with it */
     char *replaced; /* the program's, in whose place in the environment ours stands; NULL: none */
     bool is_added;  /* there was no place for it */
+    char **environment; /* that was made at load, perhaps replaced since */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* The driver that begins itself again finds its choice made. */
@@ -106,26 +108,46 @@ static char **find_text(const char *text)
     return slot && *slot ? slot : NULL;
 }
 
-/* False: no memory. */
-static bool prepare_given(const char *text)
+/* The grant's place may not serve: a child that another thread starts meanwhile has its grant from there. The array is a
+ * new one, as the program may be at the old one; setenv() would free that. */
+__attribute__((constructor)) static void reserve_place(void)
 {
-    if (state.given && strcmp(state.given + strlen(VARIABLE "="), text) == 0)
-        return true;
-    char *given = malloc(strlen(VARIABLE "=") + strlen(text) + 1);
-    if (!given)
-        return false;
-    strcpy(given, VARIABLE "=");
-    strcat(given, text);
-    state.given = given;
-    return true;
+    static char spare[] = SPARE "=";
+    size_t count = 0;
+    if (!find_slot(GRANT) || find_slot(SPARE))
+        return;
+    while (environ[count])
+        count++;
+    state.environment = calloc(count + 2, sizeof *state.environment);
+    if (!state.environment)
+        return;
+    memcpy(state.environment, environ, count * sizeof *environ);
+    state.environment[count] = spare;
+    __atomic_store_n(&environ, state.environment, __ATOMIC_RELEASE);
 }
 
-/* Where the program has deleted the variable, the grant's place serves: nobody reads that any more. */
+/* Without memory for it no device is given: the program's own text would count the node's devices. */
+static void prepare_given(const char *text)
+{
+    static char nothing[] = VARIABLE "=";
+    if (state.given && strcmp(state.given + strlen(VARIABLE "="), text) == 0)
+        return;
+    char *given = malloc(strlen(VARIABLE "=") + strlen(text) + 1);
+    if (given) {
+        strcpy(given, VARIABLE "=");
+        strcat(given, text);
+    } else {
+        LOG("event=no_memory_for_visible_devices given=\"\"");
+    }
+    state.given = given ? given : nothing;
+}
+
 static void give(const char *text)
 {
     char **slot = find_slot(VARIABLE);
-    slot = slot ? slot : find_slot(GRANT);
-    if (slot && prepare_given(text)) {
+    slot = slot ? slot : find_slot(SPARE);
+    if (slot) {
+        prepare_given(text);
         state.replaced = *slot;
         replace(slot, state.given);
     } else {
@@ -155,9 +177,7 @@ void visible_end(void)
     char **slot = state.replaced ? find_text(state.given) : NULL;
     if (slot)
         replace(slot, state.replaced);
-    else if (state.replaced && !find_slot(GRANT)) /* another thread chose meanwhile, and its choice stays */
-        setenv(GRANT, settings()->visible_devices, 1);
-    else if (state.is_added)
+    else if (state.is_added) /* else another thread chose meanwhile, and its choice stays */
         unsetenv(VARIABLE);
     state.replaced = NULL;
     state.is_added = false;

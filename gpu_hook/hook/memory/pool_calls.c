@@ -23,7 +23,8 @@ static bool takes_nothing_now(CUstream stream, capture_query query)
 static CUresult ask_driver(const struct pool_use *use, CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
                            CUstream stream, allocation_call allocate)
 {
-    struct charge charge = {.acts = use->pool, .is_on_device = residency_enter(), .device = use->device};
+    bool acts = use->pool && use->device != QUOTA_HOST; /* a device's free memory tells nothing of the host's */
+    struct charge charge = {.acts = acts, .is_on_device = residency_enter(), .device = use->device};
     struct retry retry = RETRY_NONE;
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     if (!charge.is_on_device)

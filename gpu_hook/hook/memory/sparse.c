@@ -2,6 +2,7 @@
 
 #include "aliquot_protocol.h"
 #include "base/log.h"
+#include "streams/green_owners.h"
 #include "vmm/vmm.h"
 #include "vmm/vmm_access.h"
 
@@ -138,6 +139,7 @@ static CUresult change(CUarrayMapInfo *list, unsigned int count, CUstream stream
     free(named);
     if (acts && result == CUDA_SUCCESS) {
         driver()->cuCtxGetCurrent(&context);
+        context = green_owner(context);
         for (unsigned int i = 0; i < count; i++) {
             unmap(array_of(&list[i]), NULL, &list[i]);
             if (list[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP)

@@ -157,6 +157,7 @@ static void begun(CUresult result, struct capture *capture)
             return CUDA_ERROR_OUT_OF_MEMORY;                             \
         }                                                                \
         struct capture *capture = describe(stream, mode);                \
+        pacing_close(); /* nothing is recorded once it counts */         \
         __atomic_fetch_add(&state.count, 1, __ATOMIC_ACQ_REL);           \
         pacing_begin_capture(stream);                                    \
         CUresult result = driver()->name arguments;                      \

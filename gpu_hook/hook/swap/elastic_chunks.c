@@ -172,22 +172,34 @@ void elastic_release_chunks(struct elastic *elastic)
     release(elastic, elastic->chunk_count);
 }
 
+/* One by one. Returns the answer for the memory's own device. */
+static CUresult open_each(const struct elastic *elastic, uint64_t devices)
+{
+    CUresult own = CUDA_SUCCESS;
+    for (int other = 0; other < DEVICES_MAX; other++) {
+        CUresult result = devices >> other & 1 ? open_to(elastic, 1ull << other) : CUDA_SUCCESS;
+        if (result != CUDA_SUCCESS)
+            LOG("event=not_opened device=%d peer=%d code=%d", elastic->device, other, (int)result);
+        own = other == elastic->device ? result : own;
+    }
+    return own;
+}
+
 /* A peer that refuses now costs that peer its access, and nobody the memory. */
 static CUresult open_to_devices(struct elastic *elastic)
 {
     uint64_t own = 1ull << elastic->device;
     elastic->opened = wanted_devices(elastic);
     CUresult result = open_to(elastic, elastic->opened);
-    return result == CUDA_SUCCESS || elastic->opened == own ? result : open_to(elastic, own);
+    return result == CUDA_SUCCESS || elastic->opened == own ? result : open_each(elastic, elastic->opened);
 }
 
 void elastic_open_to_used(struct elastic *elastic)
 {
     uint64_t lacking = wanted_devices(elastic) & ~elastic->opened;
     elastic->opened |= lacking;
-    CUresult result = lacking ? open_to(elastic, lacking) : CUDA_SUCCESS;
-    if (result != CUDA_SUCCESS)
-        LOG("event=not_opened device=%d peers=%llx code=%d", elastic->device, (unsigned long long)lacking, (int)result);
+    if (lacking && open_to(elastic, lacking) != CUDA_SUCCESS)
+        open_each(elastic, lacking);
 }
 
 static CUresult map_one(const struct elastic *elastic, size_t index)

@@ -317,7 +317,7 @@ static void begin_closing(struct stream *stream)
     stream->is_closing = 1;
     if (stream->awaiting)
         pthread_cond_broadcast(&queues.done);
-    if (!stream->has_worker && stream->head == NULL)
+    if (!stream->has_worker && stream->head == NULL && !stream->awaiting)
         unlink_and_free(stream);
     else if (start_worker(stream) == 0) /* else it stays until the context goes: a leak without memory for a thread */
         pthread_cond_signal(&stream->has_work);

@@ -112,6 +112,16 @@ def close_work_in_a_full_stream(pointer: int) -> bool:
     return False
 
 
+def close_work_under_capture(pointer: int) -> int:
+    """Leave launches open in a stream, have another thread capture it, then go on elsewhere; return the first error."""
+    stream, graph = U64(make_stream()), U64()
+    code = spins("kernel", 25, 100, stream.value)
+    begin = Steps(lambda: call("cuStreamBeginCapture_v2", stream, 2), 1)
+    code = code or begin.end()[0] or call("cuMemsetD8_v2", U64(pointer), 0, U64(64))
+    code = code or call("cuStreamEndCapture", stream, ctypes.byref(graph))
+    return code or call("cuStreamSynchronize", stream)
+
+
 def launch_behind_a_held_stream(launches: int) -> float:
     """Return how many microseconds so many launches into the latest held stream took."""
     begun = time.monotonic()

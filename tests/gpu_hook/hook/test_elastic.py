@@ -228,3 +228,21 @@ def test_a_free_in_the_order_of_an_ended_context_lets_others_events_be(make_kern
     assert program("call('cuStreamEndCapture', stream, ctypes.byref(ctypes.c_void_p()))") == 0
     assert program("[call('cuEventQuery', one) for one in events]") == [0] * 64
     assert kernel.word(HookPage.CHARGED) == 0
+
+
+def test_a_peer_that_refuses_costs_no_other_peer_its_access(make_node: Callable[..., Any]) -> None:
+    """The first call names all devices, the ones behind it each its own: the second peer of three devices refuses."""
+    node = make_node(devices=3, memory="256MiB", faults="cuMemSetAccess:1=801,cuMemSetAccess:3=801")
+    node.agent.residency_mode, node.agent.host_quota = ResidencyMode.VMM, 1 << 40
+    program = node.program()
+    assert program("init()") == 0
+    node.grant(*((program(f"uuid({device})"), QUOTA) for device in range(3)))
+    assert program("[use(device) for device in (2, 1, 0)]") == [0] * 3
+    code, pointer = program(f"alloc({4 * MIB})")
+    assert code == 0
+    ask = (
+        "(lambda found: [ctypes.CDLL(os.environ['ALIQUOT_REAL_CUDA']).cuMemGetAccess(ctypes.byref(found), "
+        "(ctypes.c_int * 2)(1, {device}), U64({pointer})), found.value])(ctypes.c_ulonglong())"
+    )
+    want = [[0, 3], [0, 0], [0, 3]]
+    assert [program(ask.format(device=device, pointer=pointer)) for device in range(3)] == want

@@ -11,6 +11,7 @@ from jupyter_aliquot.gpu_hook.protocol.codec import HookPage, Pace
 
 MIB = 1 << 20
 MS = 1_000_000
+INVALID_HANDLE = 400
 PATIENCE = 5  # seconds: an answer takes milliseconds, a deadlock for ever
 # The queue holds a function of the host, then for each launch an event, the launch and an event: so what is held up is
 # the event before a launch, the launch, and the event behind it.
@@ -123,3 +124,17 @@ def test_what_a_thread_records_behind_its_work_holds_up_nobody(act: str, make_pa
     kernel.agent.wait_for(lambda: kernel.program("call('cuStreamQuery', U64(held[-1].number))") == want_code)
     assert kernel.program("wait()") == 0
     kernel.occupied()
+
+
+def test_a_stream_that_ends_while_another_context_does_is_not_left_behind(make_paced: Callable[[int], Any]) -> None:
+    """The thread that records there may end nothing meanwhile, so the context's end does it."""
+    kernel = make_paced(200)
+    program = kernel.program
+    assert program("globals().update(memory=alloc(1024)[1]) or 0") == 0
+    assert program("close_work_in_a_full_stream(memory)")
+    assert program("destroy_stream(held[-1].number)") == 0
+    assert program("set_current(context) or held.append(HeldStream()) or use(0)") == 0
+    assert program("steps.append(Steps(lambda: end_context(context), 1)) or steps[-1].is_held_up()")
+    assert program("held[-2].release() and steps[-2].end()") == [0]
+    assert program("held[-1].release() and steps[-1].end()") == [0]
+    assert program("call('cuStreamQuery', U64(held[-2].number))") == INVALID_HANDLE

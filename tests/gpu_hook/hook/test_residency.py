@@ -325,3 +325,16 @@ def test_without_memory_for_the_list_nothing_moves(make_kernel: Callable[..., An
     flag.unlink()
     a_kernel.swap_in()
     assert a_kernel.program("read_byte(kept[0])") == [0, 7]
+
+
+def test_a_child_waits_for_nothing_that_its_parent_left_behind(a_kernel: Any) -> None:
+    """The thread that waits in a context is the parent's alone."""
+    hurried = a_kernel.new_orders(drain_milliseconds=20)
+    code, context = a_kernel.program("new_context()")
+    assert code == 0
+    assert a_kernel.program("spin(10_000, waits=False)") == 0
+    assert hurried.swap_out().outcome is MoveOutcome.BUSY
+    a_kernel.program.ask(f"in_fork(lambda: end_context({context}))")
+    assert a_kernel.program.has_answer(5)
+    assert a_kernel.program.answer() == NOT_INITIALIZED
+    a_kernel.program.kill()

@@ -168,24 +168,43 @@ def test_many_threads_may_begin_at_once(a_kernel: Kernel) -> None:
     assert program("os.environ['CUDA_VISIBLE_DEVICES']") == "1,0"
 
 
-@pytest.mark.parametrize(("chosen", "want"), [("1,0", [1, 0]), (None, [0, 1, 2])])
-def test_no_thread_that_reads_the_environment_meets_a_change_of_it(
-    chosen: str | None, want: list[int], a_kernel: Kernel, tmp_path: Path, include_dir: Path
-) -> None:
-    """setenv and unsetenv move what another thread's getenv reads: the program ends where they are called."""
+@pytest.fixture
+def guarded(a_kernel: Kernel, tmp_path: Path, include_dir: Path) -> Callable[..., list[str]]:
+    """Runs environment.c with a choice; returns the devices it sees, its choice and its grant."""
     program = tmp_path / "environment"
     source = Path(__file__).parent / "clients" / "environment.c"
     driver = Path(a_kernel.node.hooked_env["ALIQUOT_REAL_CUDA"]).parent
-    command = ["cc", "-w", "-rdynamic", f"-I{include_dir}", str(source), "-o", str(program)]
+    command = ["cc", "-w", "-rdynamic", "-D_GNU_SOURCE", f"-I{include_dir}", str(source), "-o", str(program)]
     subprocess.run([*command, f"-L{driver}", "-l:libcuda.so.1"], check=True)
-    env = {**a_kernel.node.hooked_env, "ALIQUOT_VISIBLE_DEVICES": a_kernel.granted}
-    if chosen is not None:
-        env["CUDA_VISIBLE_DEVICES"] = chosen
-    done = subprocess.run([program], env=env, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    uuids, now, grant = done.stdout.splitlines()
+
+    def run(chosen: str | None, *arguments: str) -> list[str]:
+        env = {**a_kernel.node.hooked_env, "ALIQUOT_VISIBLE_DEVICES": a_kernel.granted}
+        if chosen is not None:
+            env["CUDA_VISIBLE_DEVICES"] = chosen
+        done = subprocess.run([program, *arguments], env=env, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout.splitlines()
+
+    return run
+
+
+@pytest.mark.parametrize(("chosen", "want"), [("1,0", [1, 0]), (None, [0, 1, 2])])
+def test_no_thread_that_reads_the_environment_meets_a_change_of_it(
+    chosen: str | None, want: list[int], a_kernel: Kernel, guarded: Callable[..., list[str]]
+) -> None:
+    """setenv and unsetenv move what another thread's getenv reads: the program ends where they are called. A child that
+    another thread starts has its grant at any time."""
+    uuids, now, grant = guarded(chosen)
     assert uuids.split() == ["0", *(a_kernel.own[place] for place in want)]
     assert (now, grant) == (chosen or "deleted", a_kernel.granted)
+
+
+def test_without_memory_for_the_choice_there_is_no_device_and_the_choice_stays(
+    a_kernel: Kernel, guarded: Callable[..., list[str]]
+) -> None:
+    translated = f"CUDA_VISIBLE_DEVICES={a_kernel.text(a_kernel.own[1])}"
+    want = [str(NO_DEVICE), "1", a_kernel.granted]
+    assert guarded("1", str(len(translated) + 1)) == want
 
 
 def test_where_nothing_was_granted_the_drivers_own_meaning_stays(a_kernel: Kernel) -> None:
