@@ -80,6 +80,9 @@ def test_kernels_of_before_are_on_lost_devices_until_the_driver_answers(
     (device,) = an_idle_node.status()["devices"]
     assert device["lost"]
     assert an_idle_node.kernel() is not None
+    again = open_holder()
+    assert again.reserve()["ok"], "who has it holds it again, and asks no device"
+    assert again.reserve("new")["code"] == "no_room"
     an_idle_node.set_devices(count=2)
     an_idle_node.until(lambda: [one["lost"] for one in an_idle_node.status()["devices"]] == [False, False])
 
