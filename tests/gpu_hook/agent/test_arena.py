@@ -214,7 +214,7 @@ def test_who_is_cancelled_while_warm_memory_is_dropped_for_it_leaks_none_of_that
         blocked.set()
         await all_given_back(arena, 0)
         await until(lambda: not arena._leaves)
-        with pytest.raises(OSError):
+        with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(descriptor)
         assert arena.descriptors.held("other") == 0
 
