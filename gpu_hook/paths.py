@@ -28,6 +28,7 @@ _DRIVER_DIRS = (
     "/usr/lib/wsl/lib",
     "/run/opengl-driver/lib",
 )
+_PRELOAD_LIBRARY = "libaliquot-preload.so"  # beside each shim
 _DRIVER_DEVICES = ("/dev/nvidiactl", "/dev/dxg")
 
 
@@ -245,10 +246,15 @@ def _find_library(name: str) -> Path | None:
     chosen = [Path(folder) / name for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
     candidates = [Path(folder) / name for folder in _DRIVER_DIRS]
     for path in [*chosen, *_cached_libraries(name), *candidates]:
-        # A shim of ours may have been put into the loader's cache: it is not the driver.
-        if path.is_file() and path.parent.resolve() not in (shim_dir().resolve(), native_dir() / "softgpu"):
+        if path.is_file() and not _is_ours(path.parent):
             return path
     return None
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a hook's libraries are there, this installation's or another's, or our software GPU's: no driver's."""
+    ours = (shim_dir().resolve(), (native_dir() / "softgpu").resolve())
+    return folder.resolve() in ours or (folder / _PRELOAD_LIBRARY).exists()
 
 
 def _cached_libraries(name: str) -> list[Path]:

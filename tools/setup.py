@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -149,6 +150,17 @@ def make_environment() -> None:
         fail("python -m venv", "on Debian: apt-get install python3-venv")
 
 
+def remove_former_name() -> None:
+    """The distribution was named ``aliquot``: beside today's it leaves each entry point twice in the environment."""
+    for file in VENV.glob("lib/python*/site-packages/aliquot-*.dist-info/direct_url.json"):
+        found = json.loads(file.read_text())
+        if found.get("url") == ROOT.as_uri() and found.get("dir_info", {}).get("editable"):
+            pip = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "uninstall", "-y"]
+            if not run_step("removing Aliquot under its former name", [*pip, "aliquot"]):
+                fail("pip uninstall aliquot", "the lines above name the cause; or begin anew with `make clean`")
+    shutil.rmtree(BUILD / "editable" / "aliquot", ignore_errors=True)
+
+
 def install_packages(extra: str) -> None:
     pip = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install"]
     if not run_step("fetching build requirements", [*pip, *build_requirements()]):
@@ -271,6 +283,7 @@ def main() -> None:
     extra = options.extra
     check_host()
     left_out.begin()
+    remove_former_name()
     stamp = BUILD / f"setup-{extra}.stamp"
     want = fingerprint(extra)
     if not (stamp.exists() and stamp.read_text() == want and (VENV / "bin" / "python").exists()):

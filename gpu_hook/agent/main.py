@@ -10,7 +10,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,8 +19,8 @@ from jupyter_aliquot.gpu_hook.agent.actuators.actuation import Actuation
 from jupyter_aliquot.gpu_hook.agent.actuators.base import ActuatorError
 from jupyter_aliquot.gpu_hook.agent.compute.controllers import CONTROLLERS, MakeController
 from jupyter_aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
-from jupyter_aliquot.gpu_hook.agent.devices.audit import Audit, Auditor
-from jupyter_aliquot.gpu_hook.agent.devices.context_probe import measure_contexts
+from jupyter_aliquot.gpu_hook.agent.devices.audit import Audit, Auditor, Findings
+from jupyter_aliquot.gpu_hook.agent.devices.context_probe import ContextProbe
 from jupyter_aliquot.gpu_hook.agent.devices.devices import (
     DeviceMonitor,
     DeviceReading,
@@ -61,6 +61,7 @@ from jupyter_aliquot.gpu_hook.paths import (
     prepare_runtime_dir,
     softgpu_state_path,
 )
+from jupyter_aliquot.gpu_hook.waiting import end_task
 
 from .lifecycle import (
     AgentLock,
@@ -104,6 +105,7 @@ class Agent:
         self._ledger = Ledger(machine_bytes, settings.leases.oversubscription(machine_bytes), contexts)
         self._notices = StatusNotices(self._send)
         self._monitor = DeviceMonitor(source, self._saw_devices, settings.driver_deadline_seconds)
+        self._probe = ContextProbe(node.driver.cuda, self._monitor, contexts)
         self._devices_known = asyncio.Event()
         self._arena = Arena(
             HostBudget(settings.leases.host.bytes(machine_bytes)), settings.swap.segment_bytes, settings.swap.spill_dir
@@ -120,6 +122,7 @@ class Agent:
         )
         self._enforcement = Enforcement(chosen.limits, self._kernels)
         self._auditor = Auditor(Audit(settings.context_slack_bytes))
+        self._learned = Findings()  # those from which contexts were learned last
         self._lease_operations = LeaseOperations(self._leases, self._send, self._notices.enter)
         self._trims = Trims(settings.trim, self._kernels, self._idle_since, self._send, read_moment)
         self._control = ControlServer(self._make_operations(chosen).answer, self._drop_connection)
@@ -165,9 +168,11 @@ class Agent:
             info = {"version": CONTROL_VERSION, "driver": self._node.driver.kind, "node": self._node.name}
             write_agent_info(settings.runtime, info)
             await self._control.listen(settings.runtime.agent_socket)
-            if not await self._look_first():
+            first = await self._look_first()
+            if first is None:
                 return
             self._restore()
+            self._leases.room.look(first, self._reservations.on_devices())
             self._write_specs()
         except OSError as error:
             raise StartError(f"cannot start in {settings.runtime.path}: {error}") from error
@@ -175,18 +180,27 @@ class Agent:
         log.info("event=started pid=%d folder=%s driver=%s", os.getpid(), settings.runtime.path, self._node.driver.kind)
         await self._run_jobs()
 
-    async def _look_first(self) -> bool:
-        """Wait for the first look, no longer than its deadline. False: the agent is to end. Raises DriverError."""
-        look, end = asyncio.ensure_future(self._monitor.look()), asyncio.ensure_future(self._end.wait())
-        await asyncio.wait([look, end], return_when=asyncio.FIRST_COMPLETED)
-        if self._end.is_set():
-            look.cancel()
-            return False
-        end.cancel()
-        look.result()
+    async def _look_first(self) -> tuple[DeviceReading, ...] | None:
+        """Wait for the first look, no longer than its deadline, and measure contexts. Raises DriverError.
+
+        Returns what was seen before there was a context of ours; None: the agent is to end.
+        """
+        if not await self._unless_ended(self._monitor.look()):
+            return None
         if self._monitor.problem and not self._monitor.is_silent:
             raise DriverError(self._monitor.problem)
-        self._ledger.contexts.note_measured(await measure_contexts(self._node.driver.cuda, self._monitor))
+        first = self._monitor.readings
+        return first if await self._unless_ended(self._probe.measure()) else None
+
+    async def _unless_ended(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Wait for a piece of the start; False: the agent is to end before it is done."""
+        task, end = asyncio.ensure_future(work), asyncio.ensure_future(self._end.wait())
+        await asyncio.wait([task, end], return_when=asyncio.FIRST_COMPLETED)
+        if self._end.is_set():
+            await end_task(task)
+            return False
+        end.cancel()
+        task.result()
         return True
 
     def _restore(self) -> None:
@@ -251,6 +265,7 @@ class Agent:
     async def close(self) -> None:
         """Leave the folder to the next agent: kernels that live keep their grant.json."""
         self._compute.close()
+        await self._probe.close()
         await self._leases.close()
         self._reservations.close()  # before the connections that hold some of them
         self._arena.close()
@@ -274,15 +289,25 @@ class Agent:
         readings = self._monitor.readings
         before = self._ledger.device_states()
         self._ledger.set_devices((r.facts for r in readings), (r.facts.uuid for r in readings if r.is_lost))
+        if not self._devices_known.is_set():
+            return  # kernels of before are not restored: what they have would be somebody else's
         self._auditor.look(readings, self._reservations.processes(), asyncio.get_running_loop().time())
-        self._ledger.contexts.note_seen(self._auditor.findings.contexts)
+        self._learn_contexts()
         self._reservations.book_looks(readings)
         self._compute.saw_devices(readings)
         self._follow_departures(readings)
         self._leases.room.look(readings, self._reservations.on_devices())
-        if self._devices_known.is_set() and self._ledger.device_states() != before:
+        self._probe.saw_devices()
+        if self._ledger.device_states() != before:
             log.warning("event=devices_changed lost=%s", [s.index for s in self._ledger.device_states() if s.lost])
             self._tell_change()
+
+    def _learn_contexts(self) -> None:
+        """Of each audit once: one that takes its time leaves the findings of the look before it."""
+        found = self._auditor.findings
+        if found is not self._learned:
+            self._learned = found
+            self._ledger.contexts.note_seen(found.least_contexts, found.context_pids)
 
     def _follow_departures(self, readings: Sequence[DeviceReading]) -> None:
         """Lend from now on the memory that the driver took back, and look again soon at the rest."""

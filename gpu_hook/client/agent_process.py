@@ -19,6 +19,7 @@ from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_d
 
 _POLL_SECONDS = 0.02
 _LOG_LINES = 5
+_END_SECONDS = 5.0  # for an agent that was told to end; one whose driver hangs may not
 _STATUS = b'{"id":1,"op":"status","kernels":false}\n'  # answered when the agent has looked at its devices
 # What a kernel's environment carries would lead the agent to the hook instead of the driver.
 _NOT_INHERITED = ("LD_PRELOAD", "LD_AUDIT", "CUDA_VISIBLE_DEVICES", "ALIQUOT_KERNEL_DIR", "ALIQUOT_SOFTGPU_STATE")
@@ -87,14 +88,24 @@ def start_agent(
             if code is not None:
                 raise AgentStartError(f"the node agent ended with code {code}: {_last_words(runtime, log_start)}")
             if time.monotonic() > deadline:
-                process.terminate()
-                process.wait(5)
+                ended = _end(process)
                 raise AgentStartError(
-                    f"the node agent did not answer within {seconds:g} s: {_last_words(runtime, log_start)}"
+                    f"the node agent did not answer within {seconds:g} s{ended}: {_last_words(runtime, log_start)}"
                 )
             time.sleep(_POLL_SECONDS)
         wait_aside(process)
     return True
+
+
+def _end(process: subprocess.Popen[bytes]) -> str:
+    """End an agent that does not answer; return what to add to the message where it does not end."""
+    process.terminate()
+    try:
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        wait_aside(process)
+        return f", and does not end (pid {process.pid})"
+    return ""
 
 
 def _knows_its_devices(path: Path, deadline: float) -> bool:

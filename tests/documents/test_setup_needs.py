@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Sequence
@@ -52,6 +53,34 @@ def test_a_machines_own_cmake_is_taken_if_it_is_new_enough(
     a_cmake(tmp_path / "bin", version)
     setup.install_packages("demo")
     assert (setup.CMAKE_REQUIREMENT in steps[0]) is want_fetched
+
+
+def test_a_checkout_from_before_the_new_name_loses_the_distribution_of_the_old(
+    steps: list[list[str]], tmp_path: Path
+) -> None:
+    """Both would offer the kernel provisioner."""
+    packages = tmp_path / "venv" / "lib" / "python3.12" / "site-packages"
+    for name, url, is_editable in (
+        ("aliquot-0.1.0", ROOT.as_uri(), True),
+        ("aliquot-0.2.0", "file:///elsewhere", True),
+        ("aliquot-0.3.0", ROOT.as_uri(), False),
+        ("jupyter_aliquot-0.1.0", ROOT.as_uri(), True),
+    ):
+        folder = packages / f"{name}.dist-info"
+        folder.mkdir(parents=True)
+        (folder / "direct_url.json").write_text(json.dumps({"url": url, "dir_info": {"editable": is_editable}}))
+    links = tmp_path / "build" / "editable"
+    for name in ("aliquot", "jupyter_aliquot"):
+        (links / name).mkdir(parents=True)
+    setup.remove_former_name()
+    [command] = steps
+    assert command[-3:] == ["uninstall", "-y", "aliquot"]
+    assert [folder.name for folder in links.iterdir()] == ["jupyter_aliquot"]
+
+
+def test_a_checkout_that_never_had_the_old_name_is_left_alone(steps: list[list[str]]) -> None:
+    setup.remove_former_name()
+    assert steps == []
 
 
 def test_native_libraries_are_built_again_with_the_environments_cmake(steps: list[list[str]], tmp_path: Path) -> None:

@@ -115,6 +115,32 @@ class TestDriver:
         monkeypatch.setattr(paths, "shim_dir", lambda: compat)
         assert paths.choose_driver("nvidia").cuda == a_driver / "libcuda.so.1", "our own shim is no driver"
 
+    def test_the_hook_of_another_installation_is_not_taken_for_the_driver(
+        self, a_driver: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As a node agent has it in LD_LIBRARY_PATH that is started from a kernel."""
+        other = tmp_path / "other" / "shim"
+        other.mkdir(parents=True)
+        for name in ("libcuda.so.1", "libnvidia-ml.so.1", "libaliquot-preload.so"):
+            (other / name).touch()
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(other))
+        want = paths.Driver("nvidia", a_driver / "libcuda.so.1", a_driver / "libnvidia-ml.so.1")
+        assert paths.choose_driver("nvidia") == want
+
+    @pytest.mark.parametrize("by_link", [True, False])
+    def test_our_software_gpu_is_not_taken_for_the_driver_by_whatever_name(
+        self, a_driver: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_link: bool
+    ) -> None:
+        """An editable installation is a folder of links."""
+        real, link = tmp_path / "real" / "softgpu", tmp_path / "native"
+        real.mkdir(parents=True)
+        link.symlink_to(tmp_path / "real")
+        for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+            (real / name).touch()
+        monkeypatch.setattr(paths, "native_dir", lambda: link)
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(link / "softgpu" if by_link else real))
+        assert paths.choose_driver("nvidia").cuda == a_driver / "libcuda.so.1"
+
     def test_our_own_hook_is_not_taken_for_the_driver(self, a_driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(paths, "shim_dir", lambda: a_driver)
         assert paths.nvidia_driver() is None

@@ -223,7 +223,7 @@ def test_gpu_time_is_said_with_what_holds_it_back(a_panel: ScriptedPanel) -> Non
     for want in ("stretch 1.03×", "throttled 3.3 s", "delays production by 2.0 ms at most", "peak 2.5 GiB"):
         _kernels(a_panel).get_by_text(want).wait_for()
     _kernels(a_panel).get_by_text("host memory locked: 1.0 of 2.0 GiB").wait_for()
-    _kernels(a_panel).get_by_text("GPU contexts, not counted in its memory limit: 512.0 MiB").wait_for()
+    _kernels(a_panel).get_by_text("GPU contexts, counted in its memory limit: 512.0 MiB").wait_for()
     folded.click()
 
 

@@ -64,11 +64,16 @@ class KernelProcesses:
 
 @dataclass(frozen=True)
 class Findings:
-    """Of one look. ``contexts``: bytes by kernel and UUID that contexts took beside what was charged."""
+    """Of one look. ``contexts``: bytes by kernel and UUID that contexts took beside what was charged, and whose.
+
+    ``least_contexts``: those of them that cannot be what its processes freed since the driver was asked.
+    """
 
     unhooked: Mapping[str, tuple[Sighting, ...]] = field(default_factory=dict)
     foreign: tuple[Sighting, ...] = ()
     contexts: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    least_contexts: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    context_pids: Mapping[tuple[str, str], frozenset[int]] = field(default_factory=dict)
 
 
 class Audit:
@@ -95,7 +100,9 @@ class Audit:
                     self._judge(found, kernel, _Seen(pid, reading.facts, used_bytes), now)
         self._suspected_since = found.suspected_since
         unhooked = {kernel_id: tuple(sightings) for kernel_id, sightings in found.unhooked.items()}
-        self.findings = Findings(unhooked, tuple(found.foreign), found.contexts)
+        self.findings = Findings(
+            unhooked, tuple(found.foreign), found.contexts, found.least_contexts, found.context_pids
+        )
         self._tell()
 
     def _judge(self, found: _Found, kernel: KernelProcesses | None, seen: _Seen, now: float) -> None:
@@ -113,8 +120,7 @@ class Audit:
                 found.add(kernel, seen, NOT_REGISTERED)
         elif seen.used_bytes is not None:
             key = (kernel.kernel_id, seen.device.uuid)
-            footprint = max(0, seen.used_bytes - holding.charged_bytes)
-            found.contexts[key] = found.contexts.get(key, 0) + footprint
+            found.note_context(key, seen.pid, seen.used_bytes, holding)
             if seen.used_bytes > holding.most_bytes + self._slack_bytes and self._is_confirmed(found, seen, now):
                 found.add(kernel, seen, PAST_ITS_CHARGE, holding.charged_bytes)
 
@@ -192,7 +198,14 @@ class _Found:
     unhooked: dict[str, list[Sighting]] = field(default_factory=dict)
     foreign: list[Sighting] = field(default_factory=list)
     contexts: dict[tuple[str, str], int] = field(default_factory=dict)
+    least_contexts: dict[tuple[str, str], int] = field(default_factory=dict)
+    context_pids: dict[tuple[str, str], frozenset[int]] = field(default_factory=dict)
     suspected_since: dict[tuple[int, str], float] = field(default_factory=dict)
+
+    def note_context(self, key: tuple[str, str], pid: int, used_bytes: int, holding: Holding) -> None:
+        self.contexts[key] = self.contexts.get(key, 0) + max(0, used_bytes - holding.charged_bytes)
+        self.least_contexts[key] = self.least_contexts.get(key, 0) + max(0, used_bytes - holding.most_bytes)
+        self.context_pids[key] = self.context_pids.get(key, frozenset()) | {pid}
 
     def add(self, kernel: KernelProcesses, seen: _Seen, why: str, charged_bytes: int = 0) -> None:
         described = self.describe(seen, why, charged_bytes)

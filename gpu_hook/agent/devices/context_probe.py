@@ -11,18 +11,53 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from jupyter_aliquot.gpu_hook.waiting import within
+from jupyter_aliquot.gpu_hook.agent.ledger.contexts import ContextCosts
+from jupyter_aliquot.gpu_hook.waiting import end_task, within
 
-from .devices import DeviceMonitor
+from .devices import DeviceMonitor, DeviceReading
 
 log = logging.getLogger(__name__)
 
 SECONDS = 10.0  # a node with many devices and without a persistence daemon takes its time
+_END_SECONDS = 2.0  # a process that hangs in its driver does not end when it is killed
+_MOST_PROBES = 5  # of one agent: a device that comes and goes is not measured each time
 _NOT_INHERITED = ("CUDA_VISIBLE_DEVICES", "LD_PRELOAD", "LD_AUDIT")
 
 
 class ProbeError(Exception):
     """No context could be measured."""
+
+
+class ContextProbe:
+    """Measures at the agent's start, and again when a device comes, or comes back, that was not measured."""
+
+    def __init__(self, cuda: Path, monitor: DeviceMonitor, costs: ContextCosts, seconds: float = SECONDS) -> None:
+        self._cuda, self._monitor, self._costs, self._seconds = cuda, monitor, costs, seconds
+        self._present: frozenset[str] = frozenset()
+        self._probes = 0
+        self._task: asyncio.Task[None] | None = None
+
+    async def measure(self) -> None:
+        """Measure all devices that answer. Never raises; a driver that is silent is not asked for contexts either."""
+        self._present = _present(self._monitor)
+        if self._present and not self._monitor.is_silent:
+            self._probes += 1
+            self._costs.note_measured(await measure_contexts(self._cuda, self._monitor, self._seconds))
+
+    def saw_devices(self) -> None:
+        """Called after each look, once the agent serves."""
+        before, self._present = self._present, _present(self._monitor)
+        is_due = any(not self._costs.is_measured(uuid) for uuid in self._present - before)
+        if is_due and self._probes < _MOST_PROBES and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self.measure(), name="contexts")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            await end_task(self._task)
+
+
+def _present(monitor: DeviceMonitor) -> frozenset[str]:
+    return frozenset(reading.facts.uuid for reading in monitor.readings if not reading.is_lost)
 
 
 async def measure_contexts(cuda: Path, monitor: DeviceMonitor, seconds: float = SECONDS) -> Mapping[str, int]:
@@ -45,26 +80,51 @@ async def measure_contexts(cuda: Path, monitor: DeviceMonitor, seconds: float = 
         log.warning("event=contexts_not_measured reason=%r", str(error) or f"no answer within {seconds:g} s")
         return {}
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+        await _end(process)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    try:
+        await within(process.wait(), _END_SECONDS)
+    except asyncio.TimeoutError:
+        log.error("event=context_process_hangs pid=%d reason='the driver does not let it end'", process.pid)
 
 
 async def _look(process: asyncio.subprocess.Process, monitor: DeviceMonitor) -> Mapping[str, int]:
     """Raises ProbeError."""
     assert process.stdout is not None  # as asked
-    before = {reading.facts.uuid: reading.used_bytes for reading in monitor.readings}
+    before = {reading.facts.uuid: reading for reading in monitor.readings}
     try:
         answer = json.loads(await process.stdout.readline() or b"{}")
     except ValueError as error:
         raise ProbeError(f"the process that makes contexts said what is no JSON: {error}") from error
     if not isinstance(answer, dict) or "devices" not in answer:
         raise ProbeError(str(answer.get("error", "it ended")) if isinstance(answer, dict) else "it said nothing")
+    if answer.get("errors"):
+        log.warning("event=contexts_not_measured reason=%r", "; ".join(answer["errors"]))
     await monitor.look()
     found = {}
     for reading in monitor.readings:
-        uuid, told = reading.facts.uuid, reading.processes.get(process.pid)
-        if not reading.is_lost and uuid in before:
-            # Where the driver does not tell processes apart, what the device lost meanwhile is taken for it.
-            found[uuid] = max(0, reading.used_bytes - before[uuid]) if told is None else told
+        uuid = reading.facts.uuid
+        if not reading.is_lost and uuid in before and uuid in answer["devices"]:
+            amount = context_bytes(process.pid, before[uuid], reading)
+            if amount is not None:
+                found[uuid] = amount
     return found
+
+
+def context_bytes(pid: int, before: DeviceReading, after: DeviceReading) -> int | None:
+    """Return what the context that a process made between two looks takes; None: nobody can tell.
+
+    Where the driver does not tell its bytes, those that the device lost are its context, if no other process is there.
+    One that is there under a pid of another namespace may be this one.
+    """
+    told = after.processes.get(pid)
+    if told is not None:
+        return told
+    unknown = 0 if pid in after.processes else 1
+    if before.processes or len(set(after.processes) - {pid}) > unknown:
+        return None
+    return max(0, after.used_bytes - before.used_bytes)

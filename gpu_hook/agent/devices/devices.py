@@ -85,6 +85,7 @@ class DeviceMonitor:
         self._deadline_seconds = deadline_seconds
         self._saw = saw
         self._look: asyncio.Future[tuple[DeviceReading, ...]] | None = None
+        self._one_at_a_time = asyncio.Lock()  # two that took the same answer would book its GPU time twice
         self._wanted = asyncio.Event()
         self._next: asyncio.TimerHandle | None = None  # of the one look that was asked for last
         self.began = 0.0  # the last look, on the monotonic clock
@@ -101,6 +102,10 @@ class DeviceMonitor:
 
         A driver that hangs (a GPU that fell off its bus) keeps its thread; the next look waits for the same answer.
         """
+        async with self._one_at_a_time:
+            await self._look_alone()
+
+    async def _look_alone(self) -> None:
         began = time.monotonic()
         if self._look is None or self._look.done():
             self._look = call_in_thread(self._source.read)

@@ -298,7 +298,8 @@ class Arena:
             while not stack.holds and _memory(stack) and self._is_short(amount, keep if is_sibling else None):
                 segment = next(segment for segment in reversed(stack.segments) if not segment.is_spilled)
                 stack.segments.remove(segment)
-                await asyncio.wrap_future(self._submit_empty(owner[0], segment))
+                # Nothing but the thread has it now: who is cancelled here must not take that from it.
+                await asyncio.shield(asyncio.wrap_future(self._submit_empty(owner[0], segment)))
             if not stack.segments and self._stacks.get(owner) is stack and not stack.holds:
                 del self._stacks[owner]
 

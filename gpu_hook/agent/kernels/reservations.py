@@ -28,11 +28,11 @@ from jupyter_aliquot.gpu_hook.agent.ledger.journal import (
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger, LedgerError
 from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
 from jupyter_aliquot.gpu_hook.agent.settings import AgentSettings
-from jupyter_aliquot.gpu_hook.agent.swap.facts import swapped_by_device
 from jupyter_aliquot.gpu_hook.agent.swap.residency import SwapTools
 from jupyter_aliquot.gpu_hook.placement.placement import NEVER_FITS, Part, Refusal, over_limit, place, resize
 
 from .kernel import Kernel
+from .on_devices import bytes_on_devices
 
 log = logging.getLogger(__name__)
 
@@ -271,9 +271,7 @@ class Reservations:
         """Return the bytes that processes of kernels have on each device now, whatever their pages say."""
         total: Counter[str] = Counter()
         for kernel in self._kernels.values():
-            away = swapped_by_device(kernel.residency.facts())
-            for part, use in zip(kernel.reservation.parts, kernel.report(), strict=True):
-                total[part.uuid] += max(0, use.there_bytes - away.get(part.uuid, 0))
+            total.update(bytes_on_devices(kernel)[1])
         return total
 
     def processes(self) -> list[KernelProcesses]:

@@ -22,17 +22,29 @@ class ContextCosts:
         self._most_bytes = most_bytes
         self._measured: dict[str, int] = {}
         self._seen: dict[tuple[str, str], deque[int]] = {}
+        self._pids: dict[tuple[str, str], frozenset[int]] = {}
 
     def measured(self, uuid: str) -> int:
         """Return what a context without any work takes of this device; 0: nobody measured."""
         return self._measured.get(uuid, 0)
 
+    def is_measured(self, uuid: str) -> bool:
+        return uuid in self._measured
+
     def note_measured(self, found: Mapping[str, int]) -> None:
         self._measured.update({uuid: max(0, min(amount, self._most_bytes)) for uuid, amount in found.items()})
 
-    def note_seen(self, contexts: Mapping[tuple[str, str], int]) -> None:
-        """Take from a look what the driver showed of kernels' processes beyond their charges, by kernel and device."""
-        self._seen = {key: self._seen.get(key, deque(maxlen=_LOOKS)) for key in contexts}
+    def note_seen(
+        self, contexts: Mapping[tuple[str, str], int], pids: Mapping[tuple[str, str], frozenset[int]] | None = None
+    ) -> None:
+        """Take from one look what the driver showed of kernels' processes beyond their charges, by kernel and device.
+
+        ``pids``: of which processes. What was seen of others before tells nothing of these.
+        """
+        own = pids or {}
+        kept = {key: looks for key, looks in self._seen.items() if own.get(key) == self._pids.get(key)}
+        self._seen = {key: kept.get(key, deque(maxlen=_LOOKS)) for key in contexts}
+        self._pids = dict(own)
         for key, amount in contexts.items():
             self._seen[key].append(amount)
 

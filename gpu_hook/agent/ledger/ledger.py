@@ -51,12 +51,14 @@ class Account:
 
     ``kept_bytes``: what was lent before a quota that may be smaller was in force, or before this agent.
     ``context_bytes``: what contexts of its processes take, which no process is lent.
+    ``measured_bytes``: what the agent measured of one of them itself; what its processes show has no part in it.
     """
 
     quota_bytes: int
     lent: int = 0
     kept_bytes: int = 0
     context_bytes: int = 0
+    measured_bytes: int = 0
     loans: dict[int, Loan] = field(default_factory=dict)
 
     @property
@@ -235,6 +237,7 @@ class Ledger:
     def count_contexts(self, kernel_id: str, processes: int) -> None:
         """Count the contexts of so many processes of a kernel against its memory, on each of its devices."""
         for account in self._kernels.get(kernel_id, ()):
+            account.measured_bytes = self.contexts.measured(account.part.uuid)
             account.context_bytes = self.contexts.counted(kernel_id, account.part.uuid, processes)
 
     def kernels(self) -> Iterator[str]:

@@ -150,8 +150,9 @@ class KernelUsage:
     def _there_bytes(self, sessions: Sequence[HookSession], device: int, account: Account) -> int:
         """What its processes charged, or can take from the device, or what the driver last saw there if that is more.
 
-        The driver tells of contexts, too, which no process was lent: what they are counted with is left out, and the
-        rest is believed as far as a process was lent something.
+        The driver tells of contexts, too, which no process was lent: what the agent measured of one is left out, and
+        the rest is believed as far as a process was lent something. A context that its process's page shows could be
+        any allocation that the page hides.
         """
         said, lent = Counter[int](), Counter[int]()
         for session in sessions:
@@ -160,8 +161,9 @@ class KernelUsage:
                 elastic = 0 if device == HOST_MEMORY else session.hook_side.elastic(device)
                 said[session.pid] += min(loan.bytes, max(session.hook_side.charged(device), elastic))
                 lent[session.pid] += loan.bytes
-        seen, context = self._seen.get(device, {}), account.context_bytes // max(1, len(lent))
-        return sum(max(said[pid], min(amount, (seen.get(pid) or 0) - context)) for pid, amount in lent.items())
+        seen = self._seen.get(device, {})
+        believed = {pid: (seen.get(pid) or 0) - account.measured_bytes for pid in lent}
+        return sum(max(said[pid], min(amount, believed[pid])) for pid, amount in lent.items())
 
     def needed_bytes(self, sessions: Iterable[HookSession], device: int, now: float) -> int | None:
         """The most that it would have used of a device had no quota refused it; None: nothing was refused.

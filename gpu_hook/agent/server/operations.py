@@ -168,7 +168,8 @@ class Operations:
             created=time.time(),
             residency=read_residency(request, self._node.residency),
         )
-        self._check_devices()
+        if self._reservations.find(asked.kernel_id) is None:
+            self._check_devices()
         limit = None if request.get("owner_limit") is None else read_int(request, "owner_limit")
         kernel = self._reservations.reserve(asked, read_placement(request), connection, limit)
         node = self._node

@@ -19,14 +19,6 @@ from jupyter_aliquot.gpu_hook.agent.swap.facts import swapped_by_device
 from jupyter_aliquot.gpu_hook.paths import Driver
 
 
-def bytes_on_devices(kernel: Kernel) -> tuple[dict[str, int], dict[str, int]]:
-    """What its processes say that they have of each device: in all, and of that what is not swapped out."""
-    uses = zip(kernel.reservation.parts, kernel.report(), strict=True)
-    charged = {part.uuid: use.charged_bytes for part, use in uses}
-    away = swapped_by_device(kernel.residency.facts())
-    return charged, {uuid: max(0, amount - away.get(uuid, 0)) for uuid, amount in charged.items()}
-
-
 def describe_devices(
     ledger: Ledger,
     readings: Iterable[DeviceReading],

@@ -17,6 +17,7 @@ from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceMonitor
 from jupyter_aliquot.gpu_hook.agent.enforcers.enforcement import Enforcement
 from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena
 from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
+from jupyter_aliquot.gpu_hook.agent.kernels.on_devices import bytes_on_devices
 from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Reservations
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
@@ -26,7 +27,6 @@ from jupyter_aliquot.gpu_hook.agent.trimming.trimmer import Trims
 from .lease_operations import describe_lease
 from .operations import Node
 from .status import (
-    bytes_on_devices,
     describe_devices,
     describe_kernel,
     describe_lost,

@@ -55,7 +55,7 @@ export function kernelDetails(kernel: IKernel, trans: TranslationBundle): string
     said.push(trans.__('GPU time %1', formatSeconds(kernel.busy_seconds)));
   }
   if (kernel.context_bytes > 0) {
-    said.push(trans.__('GPU contexts, not counted in its memory limit: %1', formatBytes(kernel.context_bytes)));
+    said.push(trans.__('GPU contexts, counted in its memory limit: %1', formatBytes(kernel.context_bytes)));
   }
   for (const { reason, bytes } of kernel.residency?.staying ?? []) {
     said.push(trans.__('stays on the GPU when swapped out: %1 (%2)', formatBytes(bytes), reason));

@@ -6,9 +6,11 @@ With record and relay no gateway finds such a kernel, and with the host it has n
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.launch_spec import KERNEL_ID_VARIABLE
 from jupyter_aliquot.provisioner.relay.wire.proc import command_line, stat_fields
 from jupyter_aliquot.provisioner.relay.wire.spare_names import is_listened_at
 
@@ -31,14 +33,31 @@ def folders_without_relay(runtime: RuntimeDir) -> tuple[Path, ...]:
 def kernels_of(folder: Path) -> set[int]:
     """Return the pids of our own account that were started as the kernel of this folder, and whose relay is gone.
 
-    A kernel leads a group of its own, and its command names its connection file.
+    A kernel leads a group of its own, its command names its connection file, and its environment has its id: a program
+    that reads the file (an editor, a client) has a command like that alone.
     """
-    started_with = os.fspath(folder / "k" / "connection.json")
-    found = set()
-    for pid in (int(name) for name in os.listdir(_PROC) if name.isdigit()):
-        if started_with in command_line(pid) and _is_ours(pid) and _has_no_relay(pid):
-            found.add(pid)
-    return found
+    file, kernel_id = os.fspath(folder / "k" / "connection.json"), f"{KERNEL_ID_VARIABLE}={folder.name}"
+    return {
+        pid
+        for pid in (int(name) for name in os.listdir(_PROC) if name.isdigit())
+        if _names(_words(pid, "cmdline"), file)
+        and kernel_id in _words(pid, "environ")
+        and _is_ours(pid)
+        and _has_no_relay(pid)
+    }
+
+
+def _names(command: list[str], file: str) -> bool:
+    """Whether the path is a word of the command, an option's value, or a word of what a shell is to run."""
+    return any(file == word or file in re.split(r"[\s='\"]+", word) for word in command)
+
+
+def _words(pid: int, name: str) -> list[str]:
+    """Return what a file of /proc has between its NULs; nothing once the process is gone, or is another account's."""
+    try:
+        return (_PROC / str(pid) / name).read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return []
 
 
 def _is_ours(pid: int) -> bool:

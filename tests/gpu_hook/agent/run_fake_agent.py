@@ -2,7 +2,8 @@
 
 The folder's ``devices`` file says how many devices of 1 GiB there are, which are lost, how busy pids are, and which are
 on them with how many bytes; it is read at each look, so that a test can change it. While it ``hangs`` no look ends, and
-what it ``refuses`` with is why the driver does not start. Its ``deadline`` is for looks, read at the agent's start.
+what it ``refuses`` with is why the driver does not start. Its ``deadline`` is for looks, read at the agent's start, as
+is ``cuda``, the libcuda with which contexts are measured.
 """
 
 from __future__ import annotations
@@ -55,5 +56,6 @@ if __name__ == "__main__":
     settings = read_arguments()
     file = settings.runtime.path / "devices"
     settings = replace(settings, driver_deadline_seconds=read_devices(file).get("deadline", 5.0))
-    driver = Driver("nvidia", Path("/nowhere/libcuda.so.1"), Path("/nowhere/libnvidia-ml.so.1"))
+    cuda = Path(read_devices(file).get("cuda", "/nowhere/libcuda.so.1"))
+    driver = Driver("nvidia", cuda, Path("/nowhere/libnvidia-ml.so.1"))
     sys.exit(run_agent(settings, lambda _: FakeSource(file), find_driver=lambda _: driver))

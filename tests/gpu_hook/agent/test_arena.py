@@ -196,6 +196,31 @@ def test_a_smaller_budget_drops_what_is_warm_and_keeps_what_is_lent() -> None:
     play(scenario, 16 * MIB)
 
 
+def test_who_is_cancelled_while_warm_memory_is_dropped_for_it_leaks_none_of_that() -> None:
+    """What was to be given back waits for a thread then, and has no other owner."""
+
+    async def scenario(arena: Arena) -> None:
+        (segment,) = await arena.lend("other", 1, SEGMENT)
+        arena.release("other", 1)
+        blocked, descriptor = Event(), segment.descriptor
+        for _ in range(2):
+            arena._pool.submit(blocked.wait)
+        lending = asyncio.ensure_future(arena.lend("k", 2, SEGMENT))
+        await until(lambda: arena._leaves)
+        await asyncio.sleep(0)
+        lending.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await lending
+        blocked.set()
+        await all_given_back(arena, 0)
+        await until(lambda: not arena._leaves)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
+        assert arena.descriptors.held("other") == 0
+
+    play(scenario, SEGMENT)
+
+
 def test_who_is_cancelled_leaves_nothing_that_is_not_counted() -> None:
     async def scenario(arena: Arena) -> None:
         lending = asyncio.create_task(arena.lend("k", 1, 64 * MIB))

@@ -293,3 +293,10 @@ def test_a_name_that_would_break_a_line_is_made_plain(tmp_path: Any) -> None:
     facts = read_facts(7, tmp_path)
     assert facts is not None
     assert (facts.name, facts.parent, facts.group, facts.session) == ("a?b) c", 1, 2, 3)
+
+
+def test_what_a_process_freed_since_the_look_is_learned_as_no_context() -> None:
+    audit, key = settled(), ("k", GPU.uuid)
+    audit.look([reading(**{f"p{ME}": 9 * MIB})], [kernel(ME, holdings=holds(2 * MIB, most=8 * MIB))], 10.0)
+    assert audit.findings.contexts == {key: 7 * MIB}, "as far as the hook says now"
+    assert (audit.findings.least_contexts, audit.findings.context_pids) == ({key: MIB}, {key: frozenset({ME})})

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import Phase, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from jupyter_aliquot.gpu_hook.agent.kernels.on_devices import bytes_on_devices
 from jupyter_aliquot.gpu_hook.agent.sessions.acceptor import MESSAGES_A_SECOND, MESSAGES_AT_ONCE, journal_tokens
 from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 from jupyter_aliquot.gpu_hook.protocol.codec import (
@@ -31,10 +32,18 @@ from jupyter_aliquot.gpu_hook.protocol.codec import (
 )
 
 if TYPE_CHECKING:
-    from tests.gpu_hook.agent.reservations_node import CARD, MIB, RAW_UUID, AProcess, AReservationsNode, close_quietly
+    from tests.gpu_hook.agent.reservations_node import (
+        CARD,
+        MIB,
+        RAW_UUID,
+        UUID,
+        AProcess,
+        AReservationsNode,
+        close_quietly,
+    )
     from tests.gpu_hook.agent.residency_node import until
 else:
-    from reservations_node import CARD, MIB, RAW_UUID, AProcess, AReservationsNode, close_quietly
+    from reservations_node import CARD, MIB, RAW_UUID, UUID, AProcess, AReservationsNode, close_quietly
     from residency_node import until
 
 T = TypeVar("T")
@@ -85,6 +94,32 @@ def test_a_page_that_says_less_than_its_process_has_takes_no_room_from_a_neighbo
         evil.write_page(HookPage.CHARGED, 0)
         evil.write_page(HookPage.ELASTIC, HALF)
         node.look(tells_processes=tells_processes)
+        assert await victim.borrow(HALF) == HALF
+        for process in (victim, evil):
+            process.close()
+
+    play(scenario, a_folder)
+
+
+def test_what_a_page_hides_is_no_context_however_often_it_is_seen(a_folder: Path) -> None:
+    """The audit takes for contexts what a page does not tell of; the status tells what is there all the same."""
+
+    async def scenario(node: AReservationsNode) -> None:
+        connection = node.a_connection()
+        node.reserve(connection, "victim", 50)
+        kernel = node.reserve(connection, "evil", 50)
+        victim, evil = AProcess(node.folder("victim")), AProcess(node.folder("evil"))
+        for process in (victim, evil):
+            await process.hello()
+        assert await evil.borrow(HALF) == HALF
+        evil.write_page(HookPage.CHARGED, 0)
+        for _ in range(3):
+            node.ledger.contexts.note_seen({("evil", UUID): HALF})
+        node.look()
+        assert node.ledger.accounts("evil")[0].context_bytes == HALF
+        charged, there = bytes_on_devices(kernel)
+        assert (charged, there) == ({UUID: 0}, {UUID: HALF})
+        assert node.reservations.on_devices()[UUID] == HALF
         assert await victim.borrow(HALF) == HALF
         for process in (victim, evil):
             process.close()

@@ -157,3 +157,13 @@ def test_what_the_driver_shows_of_processes_corrects_the_measure_when_three_look
     costs.note_seen({})
     assert costs.counted("k", "GPU-a", 1) == 300
     assert costs.why_too_small([Part("GPU-b", 0, 1, 4 << 20)]) == ""
+
+
+def test_what_was_seen_of_other_processes_of_a_kernel_is_forgotten() -> None:
+    costs, key = ContextCosts(), ("k", "GPU-a")
+    for _ in range(3):
+        costs.note_seen({key: 900}, {key: frozenset({1, 2})})
+    assert costs.counted("k", "GPU-a", 2) == 900
+    for want in (0, 0, 400):
+        costs.note_seen({key: 400}, {key: frozenset({1})})
+        assert costs.counted("k", "GPU-a", 1) == want

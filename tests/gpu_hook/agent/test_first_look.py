@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import subprocess
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +12,7 @@ from typing import Any
 import pytest
 from test_client import FAKE_AGENT
 
+from jupyter_aliquot.gpu_hook.client import agent_process
 from jupyter_aliquot.gpu_hook.client.agent_process import AgentStartError, start_agent
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
 
@@ -80,6 +84,9 @@ def test_kernels_of_before_are_on_lost_devices_until_the_driver_answers(
     (device,) = an_idle_node.status()["devices"]
     assert device["lost"]
     assert an_idle_node.kernel() is not None
+    again = open_holder()
+    assert again.reserve()["ok"], "who has it holds it again, and asks no device"
+    assert again.reserve("new")["code"] == "no_room"
     an_idle_node.set_devices(count=2)
     an_idle_node.until(lambda: [one["lost"] for one in an_idle_node.status()["devices"]] == [False, False])
 
@@ -88,3 +95,19 @@ def test_a_driver_that_does_not_start_is_the_starters_error(an_idle_node: Any) -
     an_idle_node.set_devices(count=1, refuses="the NVIDIA driver does not start: version mismatch")
     with pytest.raises(AgentStartError, match="does not start: version mismatch"):
         start_agent(an_idle_node.folder, command=FAKE_AGENT)
+
+
+def test_an_agent_that_does_not_end_either_is_the_starters_error(
+    an_idle_node: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one whose driver hangs in a call that no signal ends."""
+    monkeypatch.setattr(agent_process, "_END_SECONDS", 0.01, raising=False)
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a child inherits it
+    try:
+        with pytest.raises(AgentStartError, match=r"within 0.1 s, and does not end \(pid (\d+)\)") as error:
+            start_agent(an_idle_node.folder, command=("sh", "-c", "exec sleep 600", "agent"), seconds=0.1)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    found = re.search(r"pid (\d+)", str(error.value))
+    assert found is not None
+    os.kill(int(found[1]), signal.SIGKILL)

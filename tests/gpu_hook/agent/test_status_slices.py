@@ -10,13 +10,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from reservations_node import AReservationsNode
+from reservations_node import MIB, UUID, AProcess, AReservationsNode
 
 from jupyter_aliquot.gpu_hook.agent.actuators.actuation import Actuation
 from jupyter_aliquot.gpu_hook.agent.actuators.choice import ChosenActuators
 from jupyter_aliquot.gpu_hook.agent.base.slices import Slices, encode_line
 from jupyter_aliquot.gpu_hook.agent.devices.audit import Findings
+from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
 from jupyter_aliquot.gpu_hook.agent.server.status_maker import StatusMaker, Subjects
+from jupyter_aliquot.gpu_hook.protocol.codec import HookPage
 
 KERNELS = 8
 
@@ -26,14 +28,14 @@ def short_slices() -> Slices:
     return Slices(itertools.count(0.0, 1.0).__next__)
 
 
-def a_status_maker(node: AReservationsNode) -> StatusMaker:
+def a_status_maker(node: AReservationsNode, *readings: DeviceReading) -> StatusMaker:
     enforcement = SimpleNamespace(
         name="hook", reports=(), state_of=lambda kernel_id: "holds", drifts_of=lambda kernel_id: 0
     )
     subjects = SimpleNamespace(
         ledger=node.ledger,
         reservations=node.reservations,
-        monitor=SimpleNamespace(readings=(), problem=""),
+        monitor=SimpleNamespace(readings=readings, problem=""),
         auditor=SimpleNamespace(findings=Findings()),
         enforcement=enforcement,
         actuation=Actuation(ChosenActuators((), ())),
@@ -129,5 +131,22 @@ def test_two_that_ask_at_once_are_answered_one_after_the_other(a_folder: Path) -
         first, second = await asyncio.gather(ask(1), ask(2))
         assert done == [1, 2]
         assert ids(first) == ids(second)
+
+    play(scenario, a_folder)
+
+
+def test_what_a_device_has_in_use_is_told_whole_though_a_page_hides_some_of_it(a_folder: Path) -> None:
+    """By what the room is counted with: by what the pages say, the rest would pass for given back since the look."""
+
+    async def scenario(node: AReservationsNode) -> None:
+        process = AProcess(node.folder("k0"))
+        await process.hello()
+        assert await process.borrow(50 * MIB) == 50 * MIB
+        process.write_page(HookPage.CHARGED, 0)
+        node.look()
+        reading = DeviceReading(node.ledger.devices[0], used_bytes=50 * MIB)
+        (device,) = (await a_status_maker(node, reading).describe(True, None))["devices"]
+        assert (device["uuid"], device["charged_bytes"], device["used_bytes"]) == (UUID, 0, 50 * MIB)
+        process.close()
 
     play(scenario, a_folder)

@@ -19,6 +19,7 @@ from jupyter_client.asynchronous.client import AsyncKernelClient
 from jupyter_client.session import Session
 
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.launch_spec import KERNEL_ID_VARIABLE
 from jupyter_aliquot.provisioner.relay.client import control as client
 from jupyter_aliquot.provisioner.relay.client.control import (
     KernelLaunch,
@@ -95,7 +96,7 @@ class Stranger:
 
 def ipykernel(record: RelayRecord, *, env: dict[str, str] | None = None, **fields: Any) -> KernelLaunch:
     argv = (sys.executable, "-m", "ipykernel_launcher", "-f", str(record.kernel_connection_file))
-    return KernelLaunch(argv, {**os.environ, **(env or {})}, **fields)
+    return KernelLaunch(argv, {**os.environ, KERNEL_ID_VARIABLE: record.kernel_id, **(env or {})}, **fields)
 
 
 def kill_and_wait(pid: int) -> None:

@@ -6,10 +6,14 @@ import asyncio
 import os
 import shutil
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from relay_house import Gateway, House, a_client, ipykernel, kill_and_wait, lives, until
 
+from jupyter_aliquot.provisioner.launch_spec import KERNEL_ID_VARIABLE
 from jupyter_aliquot.provisioner.relay.client import control as client
 from jupyter_aliquot.provisioner.relay.host.left_kernels import kernels_of
 from jupyter_aliquot.provisioner.relay.wire.files import keep_links
@@ -122,6 +126,33 @@ def test_the_host_ends_a_kernel_whose_relay_was_killed_and_left_no_record(a_hous
         await until(lambda: not kernel_lives(record))
 
     asyncio.run(scene())
+
+
+def test_a_program_that_reads_a_kernels_connection_file_is_not_taken_for_the_kernel(tmp_path: Path) -> None:
+    """It leads a group of its own, as each job of a shell does, and nothing of Aliquot is its parent."""
+    file = os.fspath(tmp_path / "k" / "connection.json")
+    started: list[subprocess.Popen[bytes]] = []
+
+    def run(word: str, **env: str) -> int:
+        command = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", word]
+        pipe, environ = subprocess.PIPE, {**os.environ, **env}
+        process = subprocess.Popen(command, env=environ, stdin=pipe, stdout=pipe, start_new_session=True)
+        started.append(process)
+        assert process.stdout is not None
+        process.stdout.readline()  # /proc has its words from here on
+        return process.pid
+
+    own = {KERNEL_ID_VARIABLE: tmp_path.name}
+    try:
+        run(file)
+        run(file, **{KERNEL_ID_VARIABLE: "other"})
+        run(f"{file}.bak", **own)
+        assert kernels_of(tmp_path) == set()
+        kernels = {run(file, **own), run(f"--connection={file}", **own), run(f"exec kernel -f '{file}'", **own)}
+        assert kernels_of(tmp_path) == kernels
+    finally:
+        for process in started:
+            process.communicate()
 
 
 def test_a_new_host_ends_a_kernel_whose_relay_and_host_were_killed_and_left_no_record(a_house: House) -> None:
