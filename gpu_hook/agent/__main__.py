@@ -5,6 +5,10 @@ from __future__ import annotations
 import gc
 import sys
 
+from .base.precedence import take_precedence
+
+if __name__ == "__main__":
+    take_precedence()  # most of a start is imports, which wait for a processor like everything else
 gc.disable()  # nothing of what is imported is garbage: to look for some takes a tenth of the start
 from .main import main  # noqa: E402 - after that
 

@@ -34,6 +34,9 @@ class AgentCommand(PassThroughCommand):
 
     def start(self) -> None:
         """Called by Application.start: becomes the agent, and returns when that ends."""
+        from jupyter_aliquot.gpu_hook.agent.base.precedence import take_precedence
+
+        take_precedence()
         from jupyter_aliquot.gpu_hook.agent.main import run_agent
 
         self.exit(run_agent(read_arguments(self.extra_args)))
