@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,8 +30,14 @@ def niceness(uid: int = 0) -> int:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may raise a priority")
-def test_an_agent_of_root_runs_before_kernels(a_node: Any) -> None:
+def test_an_agent_of_root_runs_before_kernels(a_folder: Path, an_idle_node: Any) -> None:
     assert niceness() == NICENESS
     assert niceness(65534) == os.getpriority(os.PRIO_PROCESS, 0), "an account without the right goes on as it is"
-    agent = a_node.process.pid
-    assert os.getpriority(os.PRIO_PROCESS, agent) == NICENESS
+    command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu"]
+    command += ["--softgpu-memory", "256MiB", "--runtime-dir", str(a_folder), "--log-file", os.devnull]
+    with subprocess.Popen(command) as agent:
+        try:
+            an_idle_node.until((a_folder / "agent.sock").exists)
+            assert os.getpriority(os.PRIO_PROCESS, agent.pid) == NICENESS
+        finally:
+            agent.terminate()
