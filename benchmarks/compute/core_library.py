@@ -13,7 +13,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = Path(__file__).parent / "core"
-RULE = ROOT / "gpu_hook" / "hook" / "compute"
+HOOK = ROOT / "gpu_hook" / "hook"
+RULE = HOOK / "compute"
 HEADERS = ROOT / "gpu_hook" / "protocol"
 MOST_PIECES = 40
 NEVER = (1 << 64) - 1
@@ -63,7 +64,7 @@ def _build(sources: list[Path], path: Path) -> None:
         made = Path(folder) / path.name
         subprocess.run(
             [compiler, "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
-             f"-I{HEADERS}", f"-I{RULE}", *map(str, sources), "-o", str(made)],
+             f"-I{HEADERS}", f"-I{HOOK}", *map(str, sources), "-o", str(made)],
             check=True,
         )  # fmt: skip
         os.replace(made, path)

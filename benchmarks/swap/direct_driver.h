@@ -6,7 +6,8 @@
 #include <cuda.h>
 
 #define DIRECT_CALLS(X)                                                                                           \
-    X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuDevicePrimaryCtxRelease_v2) X(cuDevicePrimaryCtxRetain)             \
+    X(cuCtxGetCurrent) X(cuCtxPopCurrent_v2) X(cuCtxPushCurrent_v2) X(cuCtxSetCurrent)                            \
+    X(cuDevicePrimaryCtxRelease_v2) X(cuDevicePrimaryCtxRetain)                                                   \
     X(cuEventCreate) X(cuEventDestroy_v2) X(cuEventRecord)                                                        \
     X(cuEventSynchronize) X(cuMemcpyDtoHAsync_v2) X(cuMemcpyHtoDAsync_v2) X(cuMemHostRegister_v2)                 \
     X(cuMemHostUnregister) X(cuPointerGetAttribute) X(cuStreamCreate) X(cuStreamDestroy_v2)                       \

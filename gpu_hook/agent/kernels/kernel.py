@@ -306,7 +306,8 @@ class Kernel:
         if why := self._entrance.why_full(len(self._sessions)):
             self._claims.leave(session)
             return session.refuse(RefusalReason.FULL, why)
-        self.usage.joining(is_first=not (self._sessions or self._expected or hello.role is Role.OBSERVER))
+        is_first = not (self._sessions or self._expected or hello.role is Role.OBSERVER)
+        self.usage.joining(is_first=is_first)
         self._sessions[session.number] = session
         own = self.reservation
         try:
@@ -322,13 +323,16 @@ class Kernel:
         self.compute.joining(self, session)
         self.sample()  # before the welcome: a process that reads its page at once reads the truth
         self._claims.note_growth()
+        if is_first:
+            self.write_journal()  # an agent after us has others wait for a kernel that it knows to be in use
         session.welcome()
         self.compute.joined(self, session)
         self.residency.joined(session)
         log.info("event=joined kernel=%s pid=%d role=%s", self.kernel_id, session.pid, hello.role.name)
         if session.role is not Role.OBSERVER and self._expected.discard(session.pid):
             self._resume()
-        self._note_member(session)
+        if not is_first:
+            self._note_member(session)
 
     def take(self, session: HookSession, message: FromHook) -> None:
         if isinstance(message, SelfCheckResult):

@@ -7,7 +7,7 @@ import subprocess
 from typing import Any
 
 import pytest
-from hook_sources import HEADERS, source
+from hook_sources import HEADERS, SOURCES, source
 
 from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, Pace
 
@@ -19,9 +19,8 @@ US = 1000
 def rule(tmp_path_factory: pytest.TempPathFactory) -> Any:
     target = tmp_path_factory.mktemp("pace_rule") / "rule.so"
     rule_file = source("pace_rule.c")
-    subprocess.run(
-        ["cc", "-std=gnu11", "-shared", "-fPIC", f"-I{HEADERS}", str(rule_file), "-o", str(target)], check=True
-    )
+    flags = ["-std=gnu11", "-shared", "-fPIC", f"-I{HEADERS}", f"-I{SOURCES}"]
+    subprocess.run(["cc", *flags, str(rule_file), "-o", str(target)], check=True)
     library = ctypes.CDLL(str(target))
     library.pace_wait.restype = U64
     return library
