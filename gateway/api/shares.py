@@ -45,9 +45,10 @@ class _KernelSharesHandler(OneKernelHandler):
             )
         return manager
 
-    def share(self, kernel_id: str, shares: Shares) -> None:
-        """From now on, and say so to whoever listens."""
+    async def share(self, kernel_id: str, shares: Shares) -> None:
+        """Share the kernel so from now on, tell pages that listen, and answer when it is on disk."""
         self.manager.share(kernel_id, shares)
+        await self.manager.noted(kernel_id)
         if self.sources.events is not None:
             self.sources.events.tell()
         self.answer({"shares": shares.report()})
@@ -79,7 +80,7 @@ class ShareHandler(_KernelSharesHandler):
             wish = read_wish(read_body(self.get_json_body))
             share = read_share(_KINDS[kind], name, wish, self.manager.owner_of(kernel_id) or "")
             shares = before.with_one(share)
-        self.share(kernel_id, shares)
+        await self.share(kernel_id, shares)
 
     @authenticated
     @authorized
@@ -90,7 +91,7 @@ class ShareHandler(_KernelSharesHandler):
         if before.find(one, name) is None:
             found = ", ".join(f"{share.kind} {share.name}" for share in before.given) or "nobody"
             raise HTTPError(404, f"asked to take back what {one} {name} was given; it is shared with {found}")
-        self.share(kernel_id, before.without(one, name))
+        await self.share(kernel_id, before.without(one, name))
 
 
 def read_wish(body: dict[str, Any] | None) -> object:

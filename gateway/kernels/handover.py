@@ -110,10 +110,11 @@ class LastingKernelManager(RelayedKernelManager):
     async def _async_start_kernel(self, **kwargs: Any) -> str:
         """Return when the start is on the disk: what a server answered is found again by the next one."""
         kernel_id = str(await super()._async_start_kernel(**kwargs))
-        await self._noted(kernel_id)
+        await self.noted(kernel_id)
         return kernel_id
 
-    async def _noted(self, kernel_id: str) -> None:
+    async def noted(self, kernel_id: str) -> None:
+        """Wait until what a gateway after this one needs of the kernel is on disk: an answer promises it."""
         if self.memory is not None:
             await self.memory.noted(kernel_id)
 

@@ -107,6 +107,7 @@ class KernelChanges:
             done: Grant | QueueEntry = await self._agent.resize(kernel_id, request)
         elif self._manager is not None and kernel_id in self._manager:
             done = await self._manager.resize_kernel(kernel_id, request)
+            await self._manager.noted(kernel_id)
         else:
             done = await self._admission.resize(kernel_id, request)
         await self._watch.look()
@@ -117,6 +118,7 @@ class KernelChanges:
         withdrawn = await self._admission.withdraw_resize(kernel_id)
         if self._manager is not None:
             self._manager.forget_wish(kernel_id)
+            await self._manager.noted(kernel_id)
         return withdrawn
 
     async def swap_out(self, kernel_id: str) -> None:

@@ -58,7 +58,9 @@ async def until(claim: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
 
 
-def test_processes_that_come_together_after_the_first_and_those_that_go_together_are_written_once(a_folder: Path, writes: list[Entry]) -> None:
+def test_processes_that_come_after_the_first_or_go_together_are_written_once(
+    a_folder: Path, writes: list[Entry]
+) -> None:
     async def scenario(node: AReservationsNode) -> None:
         kernel = node.reserve(node.a_connection(), "k", 50)
         before = len(writes)
