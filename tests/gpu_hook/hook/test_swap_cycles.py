@@ -147,6 +147,7 @@ FAULTS = {
     "cuMemMap@aliquot:1=2": (0, 1),
     "cuMemMap@aliquot:6=999": (0, 1),
     "cuMemSetAccess@aliquot:2=999": (0, 0),  # tried again without the peers
+    "cuMemSetAccess@aliquot:2=999,cuMemSetAccess@aliquot:3=999": (0, 0),  # a peer that refuses alone, too
     "cuMemSetAccess@aliquot:2=999,cuMemSetAccess@aliquot:3=999,cuMemSetAccess@aliquot:4=999": (0, 1),
     "cuMemcpyHtoDAsync_v2@aliquot:1=719": (0, 1),
     "cuMemcpyHtoDAsync_v2@aliquot:9=719": (0, 1),

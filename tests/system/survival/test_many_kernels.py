@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,15 @@ class Held:
         return cls(len(os.listdir(f"/proc/{pid}/fd")), pages * os.sysconf("SC_PAGE_SIZE"))
 
 
+def descriptors_of(pid: int) -> list[str]:
+    """Return what the descriptors of a process lead to, sorted: a failure names the one that is too many."""
+    found = []
+    for one in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            found.append(os.readlink(one))
+    return sorted(found)
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(300 if SOAK == 1 else 600 + 10 * CYCLES)
 def test_kernels_that_start_and_end_leave_no_memory_and_no_descriptors(
@@ -53,8 +63,8 @@ def test_kernels_that_start_and_end_leave_no_memory_and_no_descriptors(
         before, last = all_held[-2 * quarter : -quarter], all_held[-quarter:]
         told = [(held.descriptors, round(held.memory_bytes / (1 << 20), 1)) for held in (all_held[0], *before, *last)]
         print(name, told[0], "...", told[quarter], "...", told[-1], f"in {CYCLES} cycles")
-        # In so few cycles one may be opened for the first time, and stay; the soak's hundreds tell that from growth.
-        most = max(held.descriptors for held in before) + (1 if SOAK == 1 else 0)
+        most = max(held.descriptors for held in before)
+        print(name, "holds", descriptors_of(pids[name]))
         # The last request's connection may still be closing when a cycle is read.
         eventually(lambda pid=pids[name], most=most: Held.by(pid).descriptors <= most)
         growth = median(h.memory_bytes for h in last) - median(h.memory_bytes for h in before)
