@@ -77,6 +77,7 @@ def test_memory_that_was_not_enough_is_told_with_a_size_that_is(
     assert json.loads(started.value.post_data or "null")["kernel"]["name"] == "python3.gpu-0.5"
 
 
+_REMEMBERS = "() => Object.keys(localStorage).some(key => key.includes(':told:'))"
 _END_BY_TIME = "toast => toast.getAnimations({ subtree: true }).forEach(animation => animation.finish())"
 
 
@@ -88,11 +89,15 @@ def test_good_news_leaves_by_itself_and_when_its_notebook_is_opened(
     waits = {"reason": "others have their turn", "seconds": 40.0, "before": 0, "expected_seconds": 8.0}
     residency = {**a_script.a_kernel()["residency"], "state": "swapped", "waits": waits}
     toast = page.locator(".Toastify__toast", has_text="served.ipynb has its GPU now.")
+    # A wait counts as news once the settings are read: then the page remembers what it was told.
+    page.wait_for_function(_REMEMBERS)
+    panel = a_scripted_lab.show_panel()
 
     def serve() -> None:
-        a_script.body["kernels"] = [a_script.a_kernel(label=path, state="waking", residency=residency)]
-        with page.expect_response(lambda answer: "/aliquot/api/status" in answer.url):
-            a_script.tell(kernel_id="k-1", label=path, state="waking", waits=waits)
+        waking = {"state": "waking", "reason": waits["reason"], "residency": residency}
+        a_script.body["kernels"] = [a_script.a_kernel(label=path, **waking)]
+        a_script.tell(kernel_id="k-1", label=path, state="waking", waits=waits)
+        panel.get_by_text("others have their turn").first.wait_for()
         a_script.body["kernels"] = [a_script.a_kernel(label=path)]
         a_script.tell(kernel_id="k-1", label=path, state="resident")
         toast.wait_for()
