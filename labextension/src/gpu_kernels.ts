@@ -2,8 +2,8 @@
 
 import { Token } from '@lumino/coreutils';
 
-import { AliquotClient } from './client';
-import { GpuKernelsModel } from './model';
+import { AliquotClient } from './client/client';
+import { GpuKernelsModel } from './model/model';
 
 /** What is known of GPUs and kernels, and the way to ask for changes. */
 export interface IGpuKernels {

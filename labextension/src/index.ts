@@ -3,23 +3,23 @@
 import { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ServiceManagerPlugin } from '@jupyterlab/services';
 
-import { cellExecutor } from './plugins/cell_executor';
-import { cellWaits } from './plugins/cell_waits';
-import { comingBack } from './plugins/coming_back';
+import { cellExecutor } from './plugins/notebook/cell_executor';
+import { cellWaits } from './plugins/notebook/cell_waits';
+import { comingBack } from './plugins/notebook/coming_back';
 import { history } from './plugins/history';
 import { kernelCommands } from './plugins/kernel_commands';
-import { kernelNames } from './plugins/kernel_names';
+import { kernelNames } from './plugins/notebook/kernel_names';
 import { kernelSpecs } from './plugins/kernel_specs';
 import { kernels } from './plugins/kernels';
-import { missingSize } from './plugins/missing_size';
+import { missingSize } from './plugins/notebook/missing_size';
 import { notifications } from './plugins/notifications';
 import { panel } from './plugins/panel';
 import { picker } from './plugins/picker';
-import { reviving } from './plugins/reviving';
-import { sizedNotebooks } from './plugins/sized_notebooks';
+import { reviving } from './plugins/notebook/reviving';
+import { sizedNotebooks } from './plugins/notebook/sized_notebooks';
 import { statusBar } from './plugins/status_bar';
-import { toolbar } from './plugins/toolbar';
-import { wakeHints } from './plugins/wake_hints';
+import { toolbar } from './plugins/notebook/toolbar';
+import { wakeHints } from './plugins/notebook/wake_hints';
 
 const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[] = [
   kernels,

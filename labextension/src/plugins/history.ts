@@ -4,13 +4,13 @@ import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyte
 import { ICommandPalette, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
 
-import { AliquotClient } from '../client';
+import { AliquotClient } from '../client/client';
 import { IGpuKernels } from '../gpu_kernels';
-import { HistoryModel } from '../history_model';
-import { Range } from '../history_series';
+import { HistoryModel } from '../history/history_model';
+import { Range } from '../history/history_series';
 import { CommandIDs, PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
-import { HistoryPage } from '../widgets/history';
-import { historyIcon } from '../widgets/icons';
+import { HistoryPage } from '../widgets/history/history';
+import { historyIcon } from '../widgets/elements/icons';
 
 const NAMESPACE = 'aliquot-history';
 

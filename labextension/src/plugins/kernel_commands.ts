@@ -6,13 +6,13 @@ import { KernelAPI } from '@jupyterlab/services';
 import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
 import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
-import { obstacle } from '../action_rules';
+import { obstacle } from '../model/action_rules';
 import { IGpuKernels } from '../gpu_kernels';
-import { kernelTitle } from '../model';
+import { kernelTitle } from '../model/model';
 import { ACTION_COMMANDS, CommandAction, IKernel, PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
-import { actionCaption, actionLabel, obstacleText } from '../widgets/action_words';
-import { contextOf } from '../widgets/open_contexts';
-import { showShareDialog } from '../widgets/share_dialog';
+import { actionCaption, actionLabel, obstacleText } from '../widgets/elements/action_words';
+import { contextOf } from '../widgets/notebook/open_contexts';
+import { showShareDialog } from '../widgets/sharing/share_dialog';
 
 export const kernelCommands: JupyterFrontEndPlugin<void> = {
   id: PluginIDs.kernelCommands,

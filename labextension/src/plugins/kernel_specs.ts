@@ -12,8 +12,8 @@ import {
 } from '@jupyterlab/services';
 import { nullTranslator } from '@jupyterlab/translation';
 
-import { AliquotClient } from '../client';
-import { KnownSpecs } from '../known_specs';
+import { AliquotClient } from '../client/client';
+import { KnownSpecs } from '../sizes/known_specs';
 import { PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
 
 export const kernelSpecs: ServiceManagerPlugin<KernelSpec.IManager> = {

@@ -3,12 +3,12 @@
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { AliquotClient } from '../client';
+import { AliquotClient } from '../client/client';
 import { IGpuKernels } from '../gpu_kernels';
-import { GpuKernelsModel } from '../model';
-import { BrowserPage } from '../page';
-import { storage } from '../storage';
-import { EventStream } from '../stream';
+import { GpuKernelsModel } from '../model/model';
+import { BrowserPage } from '../client/page';
+import { storage } from '../base/storage';
+import { EventStream } from '../client/stream';
 import { PLUGIN_ID, PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
 
 export const kernels: JupyterFrontEndPlugin<IGpuKernels> = {

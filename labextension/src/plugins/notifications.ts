@@ -8,14 +8,14 @@ import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/tran
 import { IDisposable } from '@lumino/disposable';
 
 import { IGpuKernels } from '../gpu_kernels';
-import { GpuKernelsModel, notebookPath } from '../model';
-import { NewsReader } from '../news';
-import { RefusedComms, type Refusal } from '../refused_comms';
-import { storage } from '../storage';
+import { GpuKernelsModel, notebookPath } from '../model/model';
+import { NewsReader } from '../model/news';
+import { RefusedComms, type Refusal } from '../sessions/refused_comms';
+import { storage } from '../base/storage';
 import { CommandIDs, IKernel, PLUGIN_ID, PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
-import { Announcer, tellFailure } from '../widgets/announce';
-import { describeMemory } from '../widgets/memory_news';
-import { contextAt } from '../widgets/open_contexts';
+import { Announcer, tellFailure } from '../widgets/notifications/announce';
+import { describeMemory } from '../widgets/notifications/memory_news';
+import { contextAt } from '../widgets/notebook/open_contexts';
 
 export const notifications: JupyterFrontEndPlugin<void> = {
   id: PluginIDs.notifications,

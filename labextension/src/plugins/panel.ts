@@ -6,7 +6,7 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { IGpuKernels } from '../gpu_kernels';
 import { CommandIDs, PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
-import { gpuIcon } from '../widgets/icons';
+import { gpuIcon } from '../widgets/elements/icons';
 import { GpuKernelsPanel } from '../widgets/panel';
 
 /** Below "Running Terminals and Kernels" (200), above the table of contents (400). */

@@ -6,9 +6,9 @@ import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { IGpuKernels } from '../gpu_kernels';
-import { KnownSpecs } from '../known_specs';
+import { KnownSpecs } from '../sizes/known_specs';
 import { PluginIDs } from '../tokens';
-import { SizedDialogs } from '../widgets/kernel_dialogs';
+import { SizedDialogs } from '../widgets/notebook/kernel_dialogs';
 
 /** Its settings are the restart dialog's, and stay in force. */
 const STOCK_PLUGIN_ID = '@jupyterlab/apputils-extension:sessionDialogs';

@@ -8,12 +8,12 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { ISignal, Signal } from '@lumino/signaling';
 import { Widget } from '@lumino/widgets';
 
-import { AttachedKernel } from '../attached_kernel';
+import { AttachedKernel } from '../sessions/attached_kernel';
 import { IGpuKernels } from '../gpu_kernels';
-import { GpuKernelsModel } from '../model';
+import { GpuKernelsModel } from '../model/model';
 import { PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
-import { KernelItem } from '../widgets/kernel_item';
-import { KernelPopovers } from '../widgets/kernel_popover';
+import { KernelItem } from '../widgets/notebook/kernel_item';
+import { KernelPopovers } from '../widgets/notebook/kernel_popover';
 
 /** Beside Lab's own "Python 3 | Idle", whose rank is 1. */
 const RANK = 1.5;

@@ -14,19 +14,19 @@ import { Message, MessageLoop } from '@lumino/messaging';
 import { AccordionPanel, Widget } from '@lumino/widgets';
 import * as React from 'react';
 
-import { AliquotClient } from '../client';
-import { DeviceHistory } from '../device_history';
-import { divide, GpuKernelsModel, IState } from '../model';
+import { AliquotClient } from '../client/client';
+import { DeviceHistory } from '../history/device_history';
+import { divide, GpuKernelsModel, IState } from '../model/model';
 import { IKernel, IStatus, TRANSLATION_DOMAIN } from '../tokens';
-import { ICommands } from './actions';
-import { keepKernel } from './announce';
-import { COMPACT_FROM, DeviceList } from './devices';
-import { EndedList } from './ended';
-import { gpuIcon } from './icons';
-import { IKernelTools } from './kernel_entry';
-import { KernelList } from './kernels';
-import { NodeFacts } from './node';
-import { StateNotices } from './notice';
+import { ICommands } from './kernels/actions';
+import { keepKernel } from './notifications/announce';
+import { COMPACT_FROM, DeviceList } from './devices/devices';
+import { EndedList } from './kernels/ended';
+import { gpuIcon } from './elements/icons';
+import { IKernelTools } from './kernels/kernel_entry';
+import { KernelList } from './kernels/kernels';
+import { NodeFacts } from './devices/node';
+import { StateNotices } from './elements/notice';
 
 export class GpuKernelsPanel extends SidePanel {
   constructor(options: GpuKernelsPanel.IOptions) {

@@ -1,0 +1,214 @@
+// What a chart of the history shows, as figures: who used how much when, one upon the other, and each device. Pure.
+
+import { IHistory } from '../tokens';
+
+/** What of the kernels is shown: GPUs kept busy, GPU memory in use, or host memory that holds what was swapped out. */
+export type HistoryFigure = 'time' | 'memory' | 'copies';
+
+export type Range = IHistory['range'];
+
+type Column = readonly (number | null)[];
+
+/** One kernel's part of the chart, or that of all which are too small to be told apart. */
+export interface ILayer {
+  /** The kernel's id and owner; empty for the rest. */
+  readonly key: string;
+  readonly label: string;
+  readonly owner: string;
+  /** How many kernels it stands for. */
+  readonly count: number;
+  /** GPUs, or bytes, of each step: the mean. */
+  readonly values: Column;
+  /** GPU seconds in all. */
+  readonly gpuSeconds: number;
+  /** The most at once, in bytes: GPU memory, or host memory where host copies are shown. */
+  readonly peakBytes: number;
+}
+
+/** A device's utilisation and memory. */
+export interface IDeviceLine {
+  readonly uuid: string;
+  readonly index: number;
+  readonly name: string;
+  /** Per cent, of each step. */
+  readonly mean: Column;
+  readonly most: Column;
+  readonly meanPercent: number | null;
+  readonly peakBytes: number;
+}
+
+/** The kernels that used the most, the first of them with the most, and all others as one. */
+export function layersOf(history: IHistory, figure: HistoryFigure, most: number): ILayer[] {
+  const all = history.kernels.map(kernel => Private.layer(kernel, figure));
+  const weight = (layer: ILayer): number => (figure === 'time' ? layer.gpuSeconds : layer.peakBytes);
+  const sorted = all
+    .filter(layer => layer.peakBytes > 0 || (figure !== 'copies' && layer.gpuSeconds > 0))
+    .sort((a, b) => weight(b) - weight(a) || a.key.localeCompare(b.key));
+  if (sorted.length <= most) {
+    return sorted;
+  }
+  return [...sorted.slice(0, most - 1), Private.together(sorted.slice(most - 1))];
+}
+
+export function deviceLines(history: IHistory): IDeviceLine[] {
+  return history.devices.map(device => {
+    const { utilization_percent: utilization, used_bytes: used } = device.figures;
+    return {
+      uuid: device.uuid,
+      index: device.index,
+      name: device.name,
+      mean: utilization.mean,
+      most: utilization.max,
+      meanPercent: Private.meanOver(utilization.mean, device.known_seconds),
+      peakBytes: Private.greatest(used.max)
+    };
+  });
+}
+
+/** Whether anything was known in each step: a gap in all is a gap, and no zero. */
+export function knownSteps(history: IHistory): boolean[] {
+  const columns: Column[] = [...history.devices, ...history.kernels].map(subject => subject.known_seconds);
+  const steps = columns.reduce((most, column) => Math.max(most, column.length), 0);
+  return Array.from({ length: steps }, (_, step) => columns.some(column => (column[step] ?? 0) > 0));
+}
+
+/** The upper edge of each layer in each step, the lower being that of the layer before. */
+export function stack(layers: readonly ILayer[], steps: number): number[][] {
+  const edge: number[] = new Array<number>(steps).fill(0);
+  return layers.map(layer => {
+    layer.values.forEach((value, step) => {
+      edge[step] = (edge[step] ?? 0) + (value ?? 0);
+    });
+    return [...edge];
+  });
+}
+
+/** Where an axis ends so that its marks are round: `marks` from 0 on, the last of which is the end. */
+export function axis(most: number, unit: number): { end: number; marks: number[] } {
+  const wanted = Math.max(most / unit, 1e-9);
+  const power = 10 ** Math.floor(Math.log10(wanted));
+  const end = ([1, 2, 2.5, 5, 10].find(factor => factor * power >= wanted * 0.999) ?? 10) * power;
+  return { end: end * unit, marks: [0, 0.5, 1].map(part => part * end * unit) };
+}
+
+/** The area between two edges, as an SVG path in steps by `end`, the origin on top left; gaps are left out. */
+export function areaPath(upper: readonly number[], lower: readonly number[] | null, known: readonly boolean[], end: number): string {
+  return Private.runs(known)
+    .map(([from, to]) => {
+      const there: string[] = [];
+      const back: string[] = [];
+      for (let step = from; step < to; step += 1) {
+        const top = Private.height(upper[step] ?? 0, end);
+        const bottom = Private.height(lower?.[step] ?? 0, end);
+        there.push(`${step},${top} ${step + 1},${top}`);
+        back.unshift(`${step + 1},${bottom} ${step},${bottom}`);
+      }
+      return `M${there.join(' ')} ${back.join(' ')}Z`;
+    })
+    .join('');
+}
+
+/** When each step begins. */
+export function stepTime(history: IHistory, step: number): Date {
+  return new Date(new Date(history.start).getTime() + step * history.step_seconds * 1000);
+}
+
+/** Steps that stand under a time's mark, evenly spread, not at the very edges. */
+export function timeMarks(steps: number, count: number): number[] {
+  return Array.from({ length: count }, (_, mark) => Math.round(((mark + 0.5) * steps) / count)).filter(
+    (step, place, all) => step < steps && all.indexOf(step) === place
+  );
+}
+
+/** A colour for each key, of so many; who had one keeps it. */
+export class Colours {
+  constructor(private readonly _count: number) {}
+
+  of(keys: readonly string[]): Map<string, number> {
+    const kept = new Map([...this._given].filter(([key]) => keys.includes(key)));
+    for (const key of keys.filter(key => !kept.has(key))) {
+      const taken = new Set(kept.values());
+      const free = Array.from({ length: this._count }, (_, colour) => colour).find(colour => !taken.has(colour));
+      kept.set(key, free ?? kept.size % this._count);
+    }
+    this._given = kept;
+    return new Map(kept);
+  }
+
+  private _given = new Map<string, number>();
+}
+
+namespace Private {
+  const HEIGHT = 100;
+
+  export function layer(kernel: IHistory['kernels'][number], figure: HistoryFigure): ILayer {
+    const { busy_gpus: busy, used_bytes: used, swapped_bytes: swapped } = kernel.figures;
+    // A kernel is charged for what is swapped out, too: that is not on its GPU.
+    const values = {
+      time: busy.mean,
+      memory: onGpu(used.mean, swapped.mean),
+      copies: swapped.mean
+    };
+    return {
+      key: `${kernel.id} ${kernel.owner}`,
+      label: kernel.label || kernel.name || kernel.id.slice(0, 8),
+      owner: kernel.owner,
+      count: 1,
+      values: values[figure],
+      gpuSeconds: busy.mean.reduce<number>((sum, gpus, step) => sum + (gpus ?? 0) * (kernel.known_seconds[step] ?? 0), 0),
+      peakBytes: greatest(figure === 'copies' ? swapped.max : onGpu(used.max, swapped.min))
+    };
+  }
+
+  function onGpu(used: Column, swapped: Column): Column {
+    return used.map((bytes, step) => (bytes === null ? null : Math.max(0, bytes - (swapped[step] ?? 0))));
+  }
+
+  export function together(layers: readonly ILayer[]): ILayer {
+    const steps = layers.reduce((most, layer) => Math.max(most, layer.values.length), 0);
+    return {
+      key: '',
+      label: '',
+      owner: '',
+      count: layers.length,
+      values: Array.from({ length: steps }, (_, step) => layers.reduce((sum, layer) => sum + (layer.values[step] ?? 0), 0)),
+      gpuSeconds: layers.reduce((sum, layer) => sum + layer.gpuSeconds, 0),
+      peakBytes: layers.reduce((most, layer) => Math.max(most, layer.peakBytes), 0)
+    };
+  }
+
+  export function greatest(column: Column): number {
+    return column.reduce<number>((most, value) => Math.max(most, value ?? 0), 0);
+  }
+
+  /** Weighted by the seconds that were seen. */
+  export function meanOver(column: Column, seconds: Column): number | null {
+    let sum = 0;
+    let seen = 0;
+    column.forEach((value, step) => {
+      if (value !== null) {
+        sum += value * (seconds[step] ?? 0);
+        seen += seconds[step] ?? 0;
+      }
+    });
+    return seen > 0 ? sum / seen : null;
+  }
+
+  /** Stretches of known steps, each from its first to after its last. */
+  export function runs(known: readonly boolean[]): [number, number][] {
+    const found: [number, number][] = [];
+    known.forEach((is, step) => {
+      const last = found[found.length - 1];
+      if (is && last && last[1] === step) {
+        last[1] = step + 1;
+      } else if (is) {
+        found.push([step, step + 1]);
+      }
+    });
+    return found;
+  }
+
+  export function height(value: number, end: number): string {
+    return String(Math.round(10 * (HEIGHT - (HEIGHT * Math.min(Math.max(value, 0), end)) / end)) / 10);
+  }
+}

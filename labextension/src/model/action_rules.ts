@@ -1,0 +1,139 @@
+// What may be asked of a kernel in which state, as one table, and why not where it may not. Pure; the widgets have the words.
+
+import { Access, isSharedWithMe, suffices } from './kernel_access';
+import { notebookPath } from './model';
+import { CommandAction, IKernel, IStatus, KernelState } from '../tokens';
+
+export type Action = CommandAction | 'resize';
+
+/** Why an action cannot work now. */
+export type Obstacle =
+  | 'agent-away'
+  | 'already-resident'
+  | 'already-swapped'
+  | 'already-waking'
+  | 'busy'
+  | 'ended'
+  | 'never-swapped'
+  | 'no-gpu'
+  | 'no-notebook'
+  | 'not-announced'
+  | 'not-mine'
+  | 'not-shareable'
+  | 'of-age'
+  | 'of-another-program'
+  | 'owners-alone'
+  | 'pending'
+  | 'read-only'
+  | 'starting'
+  | 'wanted';
+
+/** What of somebody else's kernel one needs for it. */
+const NEEDED: Readonly<Record<Action, Access>> = {
+  open: 'own',
+  newNotebook: 'read',
+  follow: 'read',
+  resize: 'own',
+  swapOut: 'own',
+  wake: 'write',
+  keep: 'own',
+  share: 'own',
+  restart: 'write',
+  shutDown: 'own'
+};
+
+type Row = Readonly<Record<KernelState, Obstacle | null>>;
+
+const OVER = { ended: 'ended' } as const;
+const NOT_YET = { pending: 'pending', starting: 'starting', ...OVER } as const;
+const RUNNING = { resident: null, swapped: null, waking: null, checkpointed: null } as const;
+
+/** By the kernel's state alone; null: nothing is in the way. */
+const BY_STATE: Readonly<Record<Action, Row>> = {
+  open: { pending: null, starting: null, ...RUNNING, ended: null },
+  newNotebook: { ...NOT_YET, ...RUNNING },
+  follow: { ...NOT_YET, ...RUNNING },
+  resize: { ...NOT_YET, ...RUNNING },
+  swapOut: {
+    ...NOT_YET,
+    resident: null,
+    swapped: 'already-swapped',
+    waking: 'wanted',
+    checkpointed: 'already-swapped'
+  },
+  wake: { ...NOT_YET, resident: 'already-resident', swapped: null, waking: 'already-waking', checkpointed: null },
+  keep: { ...NOT_YET, ...RUNNING },
+  share: { pending: null, starting: null, ...RUNNING, ...OVER },
+  restart: { ...NOT_YET, ...RUNNING },
+  shutDown: { pending: null, starting: null, ...RUNNING, ...OVER }
+};
+
+const OF_MEMORY: readonly Action[] = ['resize', 'swapOut', 'wake'];
+const OF_THE_PROCESS: readonly Action[] = ['restart', 'shutDown'];
+/** By Jupyter's own ways, which a kernel that another program started has not. */
+const OF_JUPYTER: readonly Action[] = ['share', 'newNotebook', 'follow'];
+
+/** Why this cannot be asked of the kernel now; null: it can. The server has the last word. */
+export function obstacle(action: Action, kernel: IKernel, status: IStatus): Obstacle | null {
+  const byAccess = ofAccess(action, kernel);
+  if (byAccess !== null) {
+    return byAccess;
+  }
+  const byState = BY_STATE[action][kernel.state];
+  if (byState !== null) {
+    return byState;
+  }
+  if (OF_MEMORY.includes(action)) {
+    return ofMemory(action, kernel, status);
+  }
+  if (OF_THE_PROCESS.includes(action)) {
+    return kernel.name === '' ? 'of-another-program' : null;
+  }
+  if (OF_JUPYTER.includes(action)) {
+    return kernel.name === '' ? 'not-shareable' : null;
+  }
+  if (kernel.owner !== status.user.name) {
+    return 'not-mine';
+  }
+  if (action === 'keep') {
+    return ofKeeping(kernel);
+  }
+  return notebookPath(kernel, status) === null ? 'no-notebook' : null;
+}
+
+/** Which of the two moves is of use: one is always out of place. */
+export function move(kernel: IKernel): 'swapOut' | 'wake' {
+  return ['swapped', 'waking', 'checkpointed'].includes(kernel.state) ? 'wake' : 'swapOut';
+}
+
+/** Of a kernel that was shared, what does not come with it. */
+function ofAccess(action: Action, kernel: IKernel): Obstacle | null {
+  if (!isSharedWithMe(kernel) || suffices(kernel, NEEDED[action])) {
+    return null;
+  }
+  return NEEDED[action] === 'write' ? 'read-only' : 'owners-alone';
+}
+
+function ofMemory(action: Action, kernel: IKernel, status: IStatus): Obstacle | null {
+  if (kernel.gpus === 0) {
+    return 'no-gpu';
+  }
+  if (status.node.agent === 'unavailable') {
+    return 'agent-away';
+  }
+  if (action !== 'swapOut') {
+    return null;
+  }
+  if (kernel.residency?.mode === 'off') {
+    return 'never-swapped';
+  }
+  // A gateway that does not tell since when a kernel is idle leaves it to the server to refuse.
+  return kernel.idle_since === null || kernel.execution_state === 'busy' ? 'busy' : null;
+}
+
+function ofKeeping(kernel: IKernel): Obstacle | null {
+  if (!kernel.ending_soon) {
+    return 'not-announced';
+  }
+  return kernel.ending_soon.can_keep ? null : 'of-age';
+}

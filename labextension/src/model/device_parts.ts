@@ -1,0 +1,87 @@
+// How a device's memory divides: mine and others', each within guarantees, beyond them, and promised but not used. Pure.
+
+import { IDevice, IKernel } from '../tokens';
+
+/** In bytes. All but the last two add up to the device; those are in host memory, beside it. */
+export interface IDeviceParts {
+  /** In use by the asker's kernels, contexts included; within guarantees, and beyond. */
+  readonly mine: number;
+  readonly mineElastic: number;
+  /** Promised to them, and not used. */
+  readonly mineHeld: number;
+  /** In use by anybody else: other users' kernels, and what is of no kernel. */
+  readonly others: number;
+  readonly othersElastic: number;
+  readonly othersHeld: number;
+  readonly free: number;
+  readonly mineSwapped: number;
+  readonly othersSwapped: number;
+}
+
+/** What the asker's kernels have of one device, as only their own reports tell. */
+export interface IMyPart {
+  context: number;
+  elastic: number;
+  held: number;
+}
+
+const NOTHING: IMyPart = { context: 0, elastic: 0, held: 0 };
+
+/** By the device's uuid. */
+export function myParts(kernels: readonly IKernel[], me: string): Map<string, IMyPart> {
+  const parts = new Map<string, IMyPart>();
+  for (const kernel of kernels.filter(one => one.owner === me)) {
+    for (const device of kernel.devices) {
+      const before = parts.get(device.uuid) ?? NOTHING;
+      const resident = device.used_bytes * residentPart(kernel);
+      parts.set(device.uuid, {
+        context: before.context + device.context_bytes,
+        elastic: before.elastic + Math.max(0, resident - device.guarantee_bytes),
+        held: before.held + Math.max(0, device.guarantee_bytes - resident)
+      });
+    }
+  }
+  return parts;
+}
+
+export function deviceParts(device: IDevice, my: IMyPart = NOTHING): IDeviceParts {
+  const total = Math.max(device.memory_bytes, 0);
+  const used = within(device.used_bytes, total);
+  const mineSwapped = device.mine_swapped_bytes ?? 0;
+  const mineUsed = within(device.mine_bytes - mineSwapped + my.context, used);
+  const othersUsed = used - mineUsed;
+  const mineElastic = within(my.elastic, mineUsed);
+  const othersElastic = within((device.elastic_bytes ?? 0) - my.elastic, othersUsed);
+  const othersReserved = Math.max(0, device.reserved_bytes - (device.mine_reserved_bytes ?? 0));
+  // More may be promised than there is: what is not there is not drawn.
+  const mineHeld = within(my.held, total - used);
+  const othersHeld = within(othersReserved - (othersUsed - othersElastic), total - used - mineHeld);
+  return {
+    mine: mineUsed - mineElastic,
+    mineElastic,
+    mineHeld,
+    others: othersUsed - othersElastic,
+    othersElastic,
+    othersHeld,
+    free: total - used - mineHeld - othersHeld,
+    mineSwapped,
+    othersSwapped: Math.max(0, (device.swapped_bytes ?? 0) - mineSwapped)
+  };
+}
+
+/** How a kernel's memory divides within its quota: on the device within its guarantee, beyond it, in host memory. */
+export function kernelParts(kernel: IKernel): { resident: number; elastic: number; swapped: number } {
+  const swapped = within(kernel.residency?.swapped_bytes ?? 0, kernel.used_bytes);
+  const resident = kernel.used_bytes - swapped;
+  const elastic = Math.max(0, resident - kernel.guarantee_bytes);
+  return { resident: resident - elastic, elastic, swapped };
+}
+
+function residentPart(kernel: IKernel): number {
+  const swapped = within(kernel.residency?.swapped_bytes ?? 0, kernel.used_bytes);
+  return kernel.used_bytes > 0 ? 1 - swapped / kernel.used_bytes : 1;
+}
+
+function within(value: number, most: number): number {
+  return Math.min(Math.max(value, 0), Math.max(most, 0));
+}

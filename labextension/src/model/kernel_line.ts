@@ -1,0 +1,123 @@
+// What one line says of a notebook's kernel: `0.25 GPU · 3.1 / 20 GiB · resident`. Pure: amounts come from the server.
+
+import { TranslationBundle } from '@jupyterlab/translation';
+
+import { isSharedWithMe, suffices } from './kernel_access';
+import { formatPart, formatShare } from '../base/quantities';
+import { IKernel, IWaits } from '../tokens';
+import { awaitsRoom } from './waits';
+
+/** `0.25 GPU`, `2.5 GPUs`, `No GPU` */
+export function kernelSize(gpus: number, trans: TranslationBundle): string {
+  if (gpus === 0) {
+    return trans.__('No GPU');
+  }
+  return gpus > 1 ? trans.__('%1 GPUs', formatShare(gpus)) : trans.__('%1 GPU', formatShare(gpus));
+}
+
+/** Used and limit without empty decimals: `3.1 / 20 GiB`. Null while it has no memory to speak of. */
+export function kernelMemory(kernel: IKernel): string | null {
+  if (!hasMemory(kernel) || kernel.quota_bytes <= 0) {
+    return null;
+  }
+  const [used, quota] = formatPart(kernel.used_bytes, kernel.quota_bytes).map(text => text.replace(/\.0(?= |$)/, ''));
+  return `${used} / ${quota}`;
+}
+
+/** Its state in plain words, as short as a line needs it. */
+export function kernelState(kernel: IKernel, trans: TranslationBundle): string {
+  switch (kernel.state) {
+    case 'pending':
+      return waitsBehind(kernel.queue_position === null ? null : kernel.queue_position - 1, trans);
+    case 'starting':
+      return trans.__('starting');
+    case 'resident':
+      return leaves(kernel, trans) ?? (awaitsRoom(kernel) ? forMemory(kernel.residency.waits, trans) : trans.__('resident'));
+    case 'swapped':
+      return trans.__('swapped');
+    case 'checkpointed':
+      return trans.__('checkpointed');
+    case 'waking':
+      return wakes(kernel, trans);
+    case 'ended':
+      return trans.__('ended');
+    default:
+      return String(kernel.state); // of a server that is newer
+  }
+}
+
+/** Of somebody else's kernel, whether cells can be run in it; null for one's own. */
+export function kernelShared(kernel: IKernel, trans: TranslationBundle): string | null {
+  if (!isSharedWithMe(kernel)) {
+    return null;
+  }
+  return suffices(kernel, 'write') ? trans.__('shared') : trans.__('shared, read-only');
+}
+
+/** The whole line. */
+export function kernelLine(kernel: IKernel, trans: TranslationBundle): string {
+  const memory = kernelMemory(kernel);
+  const shared = kernelShared(kernel, trans);
+  const parts = [kernelSize(kernel.gpus, trans), memory, kernelState(kernel, trans), shared];
+  return parts.filter(part => part !== null).join(' · ');
+}
+
+/** The same as a sentence, with the reason where there is one. */
+export function kernelHint(kernel: IKernel, trans: TranslationBundle): string {
+  const said = [trans.__('GPU of this kernel: %1', kernelSize(kernel.gpus, trans))];
+  if (hasMemory(kernel) && kernel.quota_bytes > 0) {
+    said.push(trans.__('%1 of %2 of memory used', ...formatPart(kernel.used_bytes, kernel.quota_bytes)));
+  }
+  said.push(kernelState(kernel, trans));
+  if (isSharedWithMe(kernel)) {
+    said.push(trans.__('shared by %1', kernel.owner));
+  }
+  const reason = kernel.ending?.message ?? kernel.reason;
+  return reason ? `${said.join(', ')}. ${reason}` : said.join(', ');
+}
+
+/** How much of what moves has moved, in whole per cent; null while nothing moves, or nobody tells. */
+export function movedPercent(kernel: IKernel): number | null {
+  const moving = kernel.residency?.moving;
+  if (!moving || moving.total_bytes <= 0) {
+    return null;
+  }
+  return Math.min(100, Math.max(0, Math.floor((100 * moving.done_bytes) / moving.total_bytes)));
+}
+
+function hasMemory(kernel: IKernel): boolean {
+  return ['resident', 'swapped', 'waking', 'checkpointed'].includes(kernel.state);
+}
+
+/** Null for one that stays. An event may tell its state before the figures of a move are new: they alone say nothing. */
+function leaves(kernel: IKernel, trans: TranslationBundle): string | null {
+  if (kernel.residency?.state !== 'swapping_out') {
+    return null;
+  }
+  const percent = movedPercent(kernel);
+  return percent === null ? trans.__('swapping out') : trans.__('swapping out: %1%', percent);
+}
+
+function wakes(kernel: IKernel, trans: TranslationBundle): string {
+  const percent = movedPercent(kernel);
+  if (percent !== null) {
+    return trans.__('waking: %1%', percent);
+  }
+  const { waits, state } = kernel.residency ?? {};
+  if (!waits || state === 'swapping_in') {
+    return trans.__('waking'); // it has its room
+  }
+  return forMemory(waits, trans);
+}
+
+function forMemory({ before }: IWaits, trans: TranslationBundle): string {
+  return before > 0 ? waitsBehind(before, trans) : trans.__('waits for memory');
+}
+
+/** Of a queue, whichever it is: how many are served first. */
+function waitsBehind(before: number | null, trans: TranslationBundle): string {
+  if (before === null) {
+    return trans.__('waits');
+  }
+  return before > 0 ? trans._n('waits: %1 before it', 'waits: %1 before it', before) : trans.__('waits: next');
+}

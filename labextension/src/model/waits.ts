@@ -1,0 +1,157 @@
+// Whether a cell that runs has to wait for its kernel's GPU, for what and how long; and what of that is said aloud. Pure.
+
+import { TranslationBundle } from '@jupyterlab/translation';
+
+import { formatPart, formatSeconds, formatTime } from '../base/quantities';
+import { IKernel, IWaits } from '../tokens';
+
+/** What a cell's badge shows. */
+export interface IWait {
+  /** queue: for a grant; memory: for room; copy: its bytes move; stopping: an interrupt is on its way; asleep: swapped, and nothing asked for it yet. */
+  readonly kind: 'queue' | 'memory' | 'copy' | 'stopping' | 'asleep';
+  /** `waits for GPU memory: 2 before it, about 3 s` */
+  readonly text: string;
+  /** The server's reason; null where the text says it all. */
+  readonly why: string | null;
+  /** How many are served first; null where there is no order. */
+  readonly before: number | null;
+  readonly progress: { readonly done: number; readonly total: number } | null;
+}
+
+/** Null for a kernel whose cells do not wait. */
+export function waitOf(kernel: IKernel | null, trans: TranslationBundle): IWait | null {
+  if (kernel === null || kernel.gpus === 0) {
+    return null;
+  }
+  if (kernel.interrupted_at && (isAway(kernel) || awaitsRoom(kernel))) {
+    return stopping(trans);
+  }
+  switch (kernel.state) {
+    case 'pending':
+      return queued(kernel, trans);
+    case 'waking':
+      return waking(kernel, trans);
+    case 'swapped':
+    case 'checkpointed':
+      return kernel.residency?.waits ? forMemory(kernel.residency.waits, trans) : asleep(trans);
+    case 'resident':
+      return awaitsRoom(kernel) ? forMemory(kernel.residency.waits, trans) : null;
+    default:
+      return null;
+  }
+}
+
+/** Whether an output holds nothing but what the relay writes of a wait, for clients that show no badge. */
+export function isNotice(text: string): boolean {
+  return text.trim() !== '' && text.split('\n').every(line => line === '' || NOTICE.test(line));
+}
+
+/** docs/reference/relay.md has the words. */
+const NOTICE = /^\[Aliquot: .*waiting for GPU memory.*\]$/;
+
+/** What a screen reader is told of a wait: its beginning, a change of place, its end. Not its seconds. */
+export class WaitTeller {
+  constructor(private readonly _trans: TranslationBundle) {}
+
+  /** The next sentence, or null for nothing new. `nowMs` never goes back. */
+  next(wait: IWait | null, nowMs: number): string | null {
+    if (wait === null) {
+      return this._over();
+    }
+    this._since ??= nowMs;
+    const told = this._told;
+    const isNew = told === null || told.before !== wait.before || told.kind !== wait.kind;
+    const isTime =
+      told === null ? nowMs - this._since >= WaitTeller.QUIET_MS : nowMs - told.at >= WaitTeller.BETWEEN_MS;
+    if (!isNew || !isTime || wait.kind === 'asleep') {
+      return null;
+    }
+    this._told = { before: wait.before, kind: wait.kind, at: nowMs };
+    return this._trans.__('The cell %1', wait.text);
+  }
+
+  private _over(): string | null {
+    const wasTold = this._told !== null;
+    this._told = null;
+    this._since = null;
+    return wasTold ? this._trans.__('The cell goes on') : null;
+  }
+
+  private _told: { before: number | null; kind: IWait['kind']; at: number } | null = null;
+  private _since: number | null = null;
+}
+
+export namespace WaitTeller {
+  /** A wait that is over sooner is not worth an interruption. */
+  export const QUIET_MS = 1000;
+  /** Between two sentences about one wait. */
+  export const BETWEEN_MS = 10000;
+}
+
+function queued(kernel: IKernel, trans: TranslationBundle): IWait {
+  const before = kernel.queue_position === null ? null : kernel.queue_position - 1;
+  const text = before
+    ? trans._n('waits for a GPU: %1 kernel before it', 'waits for a GPU: %1 kernels before it', before)
+    : before === 0
+      ? trans.__('waits for a GPU: next in the queue')
+      : trans.__('waits for a GPU');
+  return { kind: 'queue', text: expected(text, kernel, trans), why: kernel.reason, before, progress: null };
+}
+
+/** With the moment that announced ends of other kernels let the gateway expect. */
+function expected(what: string, kernel: IKernel, trans: TranslationBundle): string {
+  const at = kernel.expected_start === null ? '' : formatTime(kernel.expected_start, new Date());
+  return at ? trans.__('%1; expected to start at %2', what, at) : what;
+}
+
+function waking(kernel: IKernel, trans: TranslationBundle): IWait {
+  const moving = kernel.residency?.moving;
+  if (moving && moving.total_bytes > 0) {
+    const done = Math.min(moving.done_bytes, moving.total_bytes);
+    const text = trans.__('waits while its GPU memory comes back: %1 of %2', ...formatPart(done, moving.total_bytes));
+    return { kind: 'copy', text, why: null, before: null, progress: { done, total: moving.total_bytes } };
+  }
+  const { waits, state } = kernel.residency ?? {};
+  if (waits && state !== 'swapping_in') {
+    return forMemory(waits, trans);
+  }
+  const text = inTime(trans.__('waits while its GPU memory comes back'), waits?.expected_seconds ?? null, trans);
+  return { kind: 'copy', text, why: null, before: null, progress: null };
+}
+
+function forMemory(waits: IWaits, trans: TranslationBundle): IWait {
+  const { before, expected_seconds: seconds } = waits;
+  const what =
+    before > 0
+      ? trans._n('waits for GPU memory: %1 kernel before it', 'waits for GPU memory: %1 kernels before it', before)
+      : trans.__('waits for GPU memory');
+  return { kind: 'memory', text: inTime(what, seconds, trans), why: waits.reason || null, before, progress: null };
+}
+
+/** Whether its memory is on the GPU, and an allocation finds no room beside it. */
+export function awaitsRoom(kernel: IKernel): kernel is IKernel & { residency: { waits: IWaits } } {
+  return kernel.state === 'resident' && Boolean(kernel.residency?.waits);
+}
+
+function isAway(kernel: IKernel): boolean {
+  return ['waking', 'swapped', 'checkpointed'].includes(kernel.state);
+}
+
+/** The cell that waits ends as soon as the interrupt reaches it. */
+function stopping(trans: TranslationBundle): IWait {
+  return { kind: 'stopping', text: trans.__('is stopping'), why: null, before: null, progress: null };
+}
+
+/** A cell runs and nothing of it has touched the GPU: it does not wait, and would at its next call. */
+function asleep(trans: TranslationBundle): IWait {
+  const text = trans.__('GPU memory is swapped out; it comes back when the cell uses the GPU');
+  return { kind: 'asleep', text, why: null, before: null, progress: null };
+}
+
+function inTime(what: string, seconds: number | null, trans: TranslationBundle): string {
+  if (seconds === null) {
+    return what;
+  }
+  const time = seconds < 60 ? `${Math.max(1, Math.ceil(seconds))} s` : formatSeconds(seconds);
+  return trans.__('%1, about %2', what, time);
+}

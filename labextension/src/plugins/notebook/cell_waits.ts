@@ -1,0 +1,30 @@
+// Cells that wait for their kernel's GPU say so, why, and what can be done about it, in every notebook.
+
+import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+
+import { IGpuKernels } from '../../gpu_kernels';
+import { PluginIDs, TRANSLATION_DOMAIN } from '../../tokens';
+import { CellBadges } from '../../widgets/notebook/cell_badges';
+
+export const cellWaits: JupyterFrontEndPlugin<void> = {
+  id: PluginIDs.cellWaits,
+  description: "Marks cells that wait for their kernel's GPU, with the reason.",
+  autoStart: true,
+  requires: [IGpuKernels, INotebookTracker],
+  optional: [ITranslator],
+  activate: (
+    { commands }: JupyterFrontEnd,
+    { model, client }: IGpuKernels,
+    notebooks: INotebookTracker,
+    translator: ITranslator | null
+  ): void => {
+    const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
+    // Each disposes of itself with its notebook.
+    const mark = (panel: NotebookPanel): CellBadges => 
+      new CellBadges(panel, { model, client, commands, trans });
+    notebooks.forEach(mark);
+    notebooks.widgetAdded.connect((_, panel) => mark(panel));
+  }
+};

@@ -1,0 +1,48 @@
+// A size is part of a kernel's name, and a resize changes both. Jupyter's pages read a kernel's name once, when they connect
+// to it: this plugin has Lab ask for its lists of running kernels and sessions when a size was changed, by anybody, and
+// gives the new names to what is open on those kernels.
+
+import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { NotebookPanel } from '@jupyterlab/notebook';
+import { Kernel } from '@jupyterlab/services';
+
+import { IGpuKernels } from '../../gpu_kernels';
+import { renamed } from '../../sessions/kernel_names';
+import { PluginIDs } from '../../tokens';
+import { showKernelName, withContexts } from '../../widgets/notebook/open_contexts';
+
+export const kernelNames: JupyterFrontEndPlugin<void> = {
+  id: PluginIDs.kernelNames,
+  description: 'Has all of the page call a kernel by the size that it was given while it runs.',
+  autoStart: true,
+  requires: [IGpuKernels],
+  activate: ({ serviceManager, shell }: JupyterFrontEnd, { model }: IGpuKernels): void => {
+    const { kernels, sessions, kernelspecs } = serviceManager;
+    const readNames = (): void => {
+      // A failure is the connection's, which Lab shows; its lists are read again every ten seconds.
+      void Promise.allSettled([kernels.refreshRunning(), sessions.refreshRunning()]);
+    };
+    const giveNames = (models: Iterable<Kernel.IModel>): void => {
+      const names = new Map(Array.from(models, ({ id, name }) => [id, name]));
+      for (const [widget, context] of withContexts(shell.widgets('main'))) {
+        const name = names.get(context.session?.kernel?.id ?? '');
+        if (name !== undefined && renamed(context, name, kernelspecs, widget instanceof NotebookPanel)) {
+          showKernelName(widget);
+        }
+      }
+    };
+    model.happened.connect((_, { kind, resize }) => {
+      if (kind === 'resize' && resize?.state === 'granted') {
+        readNames();
+      }
+    });
+    // While no events come, a size that was changed is found in the status.
+    model.kernelChanged.connect((_, { id, kernel }) => {
+      const known = Array.from(kernels.running()).find(one => one.id === id);
+      if (kernel !== null && known !== undefined && kernel.name !== known.name) {
+        readNames();
+      }
+    });
+    kernels.runningChanged.connect((_, models) => giveNames(models));
+  }
+};

@@ -1,0 +1,36 @@
+// Joins the connections of this page's kernels to what the model hears of the server and its gateway.
+
+import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+
+import { IGpuKernels } from '../../gpu_kernels';
+import { PluginIDs } from '../../tokens';
+import { contextsOf } from '../../widgets/notebook/open_contexts';
+import { IConnection, Revival, revive } from '../../sessions/reviving';
+
+export const reviving: JupyterFrontEndPlugin<void> = {
+  id: PluginIDs.reviving,
+  description: 'Connects notebooks and consoles to their kernels again as soon as a gateway that was away is back.',
+  autoStart: true,
+  requires: [IGpuKernels],
+  activate: ({ serviceManager, shell }: JupyterFrontEnd, { model }: IGpuKernels): void => {
+    const revival = new Revival();
+    const look = (): void => {
+      if (revival.isBack(model.state.problem === null && model.state.status !== null, model.isLive)) {
+        void revive(
+          () => connections(shell),
+          () => serviceManager.kernels.refreshRunning()
+        );
+      }
+    };
+    model.changed.connect(look);
+    model.liveChanged.connect(look);
+  }
+};
+
+function* connections(shell: JupyterFrontEnd.IShell): Iterable<IConnection> {
+  for (const { session } of contextsOf(shell.widgets('main'))) {
+    if (session?.kernel) {
+      yield session.kernel;
+    }
+  }
+}

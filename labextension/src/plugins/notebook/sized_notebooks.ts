@@ -1,0 +1,73 @@
+// A notebook starts at the size that it names, custom ones included, and its metadata says that size in full. Where it
+// cannot be had, nothing else is started in its place: Lab is told to ask, and the picker says why.
+
+import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ISessionContext } from '@jupyterlab/apputils';
+import { DocumentRegistry } from '@jupyterlab/docregistry';
+import { INotebookModel, NotebookPanel } from '@jupyterlab/notebook';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+
+import { IGpuKernels } from '../../gpu_kernels';
+import { KnownSpecs } from '../../sizes/known_specs';
+import { refusalNow } from '../../sizes/refusal_now';
+import { PluginIDs, TRANSLATION_DOMAIN } from '../../tokens';
+import { UnaskedStarts } from '../../widgets/notebook/unasked_starts';
+
+export const sizedNotebooks: JupyterFrontEndPlugin<void> = {
+  id: PluginIDs.sizedNotebooks,
+  description: 'Starts notebooks at the size that they name, and never at another.',
+  autoStart: true,
+  requires: [IGpuKernels],
+  optional: [ILayoutRestorer, ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    { client, model }: IGpuKernels,
+    restorer: ILayoutRestorer | null,
+    translator: ITranslator | null
+  ): void => {
+    const unasked = new UnaskedStarts(model, client, restorer, (translator ?? nullTranslator).load(TRANSLATION_DOMAIN));
+    const known = app.serviceManager.kernelspecs;
+    if (!(known instanceof KnownSpecs)) {
+      return; // That plugin is disabled, and Lab knows the listed sizes only.
+    }
+    app.docRegistry.addWidgetExtension('Notebook', {
+      createNew: (_: NotebookPanel, context: DocumentRegistry.IContext<INotebookModel>) => {
+        startAsNamed(context.sessionContext, known, name => refusalNow(name, known, client));
+        unasked.hold(context.sessionContext, app.serviceManager.contents.localPath(context.path));
+        const complete = (): void => completeMetadata(context.model, known);
+        context.model.metadataChanged.connect(complete);
+      }
+    });
+  }
+};
+
+/** Lab starts what it lists, or else a kernelspec of the same language: neither is what a custom size asks for. */
+function startAsNamed(
+  context: ISessionContext,
+  known: KnownSpecs,
+  refusalOf: (name: string) => Promise<unknown>
+): void {
+  const start = context.startKernel.bind(context);
+  context.startKernel = async () => {
+    const { id, name } = context.kernelPreference;
+    if (id || !name || known.lists(name)) {
+      return start();
+    }
+    await known.ready;
+    const needsSelection = (await refusalOf(name)) !== null;
+    return needsSelection || known.listing(name, start);
+  };
+}
+
+/** Lab knows the display name and the language of listed kernelspecs; a custom size's are as its base's. */
+function completeMetadata(model: INotebookModel, known: KnownSpecs): void {
+  const written = model.getMetadata('kernelspec') as { name?: string; display_name?: string; language?: string } | undefined;
+  const name = written?.name;
+  if (name === undefined || known.lists(name) || known.base(name) === name) {
+    return;
+  }
+  const spec = known.specs?.kernelspecs[name];
+  if (spec !== undefined && (written?.display_name !== spec.display_name || written?.language !== spec.language)) {
+    model.setMetadata('kernelspec', { name, display_name: spec.display_name, language: spec.language });
+  }
+}

@@ -1,0 +1,42 @@
+// Somebody who turns to a cell of a swapped kernel will run it soon: its node is told, so that the memory comes back earlier.
+
+import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
+
+import { IGpuKernels } from '../../gpu_kernels';
+import { PluginIDs } from '../../tokens';
+import { HintRule } from '../../sessions/wake_hints';
+
+/** Lab's class of cells that can be run. */
+const CELL = '.jp-CodeCell';
+
+export const wakeHints: JupyterFrontEndPlugin<void> = {
+  id: PluginIDs.wakeHints,
+  description: 'Wakes a swapped kernel when somebody turns to a cell of its notebook.',
+  autoStart: true,
+  requires: [IGpuKernels, INotebookTracker],
+  activate: (_app: JupyterFrontEnd, { model, client }: IGpuKernels, notebooks: INotebookTracker): void => {
+    const rule = new HintRule();
+    const hint = (panel: NotebookPanel): void => {
+      const { status } = model.state;
+      const id = panel.sessionContext.session?.kernel?.id;
+      const kernel = id === undefined ? null : model.kernel(id);
+      if (kernel && status && rule.mayHint(kernel, status.user.name, performance.now())) {
+        // A hint is a courtesy: without it the wake begins with the cell.
+        client.hint(kernel.id).catch(() => undefined);
+      }
+    };
+    const follow = (_: unknown, panel: NotebookPanel): void => {
+      const onTouch = (event: Event): void => {
+        if (event.target instanceof Element && event.target.closest(CELL)) {
+          hint(panel);
+        }
+      };
+      // They end with the node that they are on.
+      panel.content.node.addEventListener('focusin', onTouch);
+      panel.content.node.addEventListener('keydown', onTouch);
+    };
+    notebooks.forEach(panel => follow(notebooks, panel));
+    notebooks.widgetAdded.connect(follow);
+  }
+};

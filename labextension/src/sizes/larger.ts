@@ -1,0 +1,80 @@
+// A larger size for a kernel that ran out of its GPU memory: which one, and what it would mean. Pure but for two
+// questions to the server.
+
+import { ISizes, IKernel, IOutlook, IStatus, IWish } from '../tokens';
+
+const GIB = 2 ** 30;
+
+/** A size that holds what was needed, as the server sees it. */
+export interface ILarger {
+  readonly wish: IWish;
+  readonly outlook: IOutlook;
+}
+
+/** The part of the client that is asked. */
+export interface ISizeSource {
+  sizes(): Promise<ISizes>;
+  outlook(wish: IWish, kernelId?: string): Promise<IOutlook>;
+}
+
+/** Why it ended: for want of memory, as far as anybody can tell. */
+export function endedForMemory(kernel: IKernel): boolean {
+  const code = kernel.ending?.code;
+  return code === 'quota' || code === 'oom' || (code !== undefined && isShort(kernel));
+}
+
+/** Whether it was refused memory that it needed. */
+export function isShort(kernel: IKernel): boolean {
+  return (kernel.needed_bytes ?? 0) > kernel.quota_bytes;
+}
+
+/**
+ * The smallest size that holds what this kernel needed; null where none does, or nobody knows.
+ * Of a running kernel its own devices limit it, for it stays on them; one that is started again may have others.
+ */
+export async function findLarger(kernel: IKernel, status: IStatus, source: ISizeSource): Promise<ILarger | null> {
+  const sizes = await source.sizes();
+  const wish = largerWish(kernel, status, sizes);
+  if (wish === null) {
+    return null;
+  }
+  const isOver = kernel.state === 'ended';
+  return { wish, outlook: await source.outlook(wish, isOver ? undefined : kernel.id) };
+}
+
+export function largerWish(kernel: IKernel, status: IStatus, sizes: ISizes): IWish | null {
+  const needed = Math.max(kernel.needed_bytes ?? 0, kernel.quota_bytes + 1);
+  const { workload_class } = kernel;
+  if (kernel.memory_limit_bytes !== null) {
+    const memory = Math.ceil(needed / GIB) * GIB;
+    const most = mostBytes(kernel, status, sizes);
+    return most !== null && memory > most ? null : { gpus: kernel.gpus, memory, workload_class };
+  }
+  const device = deviceBytes(kernel, status, sizes);
+  if (device === null) {
+    return null;
+  }
+  const most = kernel.state === 'ended' ? sizes.largest_gpus : Math.max(1, kernel.devices.length);
+  const least = Math.max(Math.ceil(needed / device / sizes.step - 1e-6) * sizes.step, kernel.gpus + sizes.step);
+  // A size that the administrator offers, where one is not much larger; else the next step.
+  const offered = sizes.sizes
+    .filter(size => size.memory_limit_bytes === null && size.gpus >= least - 1e-6)
+    .map(size => size.gpus)
+    .filter(gpus => gpus <= Math.min(most, 2 * least));
+  const gpus = Math.round((offered.length > 0 ? Math.min(...offered) : least) * 100) / 100;
+  return gpus <= most ? { gpus, memory: null, workload_class } : null;
+}
+
+/** Of the smallest device that it has, or could have. */
+function deviceBytes(kernel: IKernel, status: IStatus, sizes: ISizes): number | null {
+  const its = new Set(kernel.devices.map(device => device.uuid));
+  const devices = status.devices.filter(device => !device.lost && (its.size === 0 || its.has(device.uuid)));
+  const told = sizes.device_memory_bytes ?? 0;
+  const least = Math.min(...devices.map(device => device.memory_bytes));
+  return Number.isFinite(least) && least > 0 ? least : told > 0 ? told : null;
+}
+
+function mostBytes(kernel: IKernel, status: IStatus, sizes: ISizes): number | null {
+  const device = deviceBytes(kernel, status, sizes);
+  return device && device * Math.max(1, Math.ceil(kernel.gpus));
+}

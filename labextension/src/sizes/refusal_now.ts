@@ -1,0 +1,46 @@
+// Whether the size that a document names can be had here: by the rules, and by what the server would say to it now.
+
+import { KnownSpecs } from './known_specs';
+import { ISizeDraft, wishOf } from './resize_wish';
+import { candidates, nearest, Refusal } from './sizes';
+import { IOutlook, ISizes, IWish } from '../tokens';
+
+interface ITeller {
+  outlook(wish: IWish): Promise<IOutlook>;
+}
+
+/**
+ * Why it cannot be had; null where it can, where it names no size, and where nobody tells. The server knows what its
+ * GPUs can hold, which may be less than its rules allow.
+ */
+export async function refusalNow(
+  name: string,
+  known: KnownSpecs,
+  client: ITeller
+): Promise<Refusal | null> {
+  const refusal = known.refusal(name);
+  const named = known.sized(name);
+  if (named === null || (refusal !== null && refusal.kind !== 'too-large')) {
+    return refusal;
+  }
+  try {
+    const outlook = await client.outlook(wishOf(named.asked));
+    return outlook.outcome === 'never' ? { kind: 'never', ...named, message: outlook.message } : refusal;
+  } catch {
+    return refusal; // The server says so itself when the kernel is asked for.
+  }
+}
+
+/** The nearest size that can be had, now or after a wait; null where none can. By the rules alone where nobody tells. */
+export async function nearestNow(asked: ISizeDraft, sizes: ISizes, client: ITeller): Promise<ISizeDraft | null> {
+  for (const draft of candidates(asked, sizes)) {
+    try {
+      if ((await client.outlook(wishOf(draft))).outcome !== 'never') {
+        return draft;
+      }
+    } catch {
+      return nearest(asked, sizes);
+    }
+  }
+  return null;
+}

@@ -1,0 +1,99 @@
+// Another size for a kernel that runs: what may be asked of it, and what of it differs from what it has. Pure.
+
+import { IDevice, IKernel, IWish, WorkloadClass } from '../tokens';
+
+const GIB = 2 ** 30;
+/** Limits in names of sizes are whole, so that a kernel can be started again at the size that it was given. */
+export const MEMORY_STEP_GIB = 1;
+
+/** A size as a form holds it. */
+export interface ISizeDraft {
+  readonly gpus: number;
+  /** null: the share's part of each device. */
+  readonly memoryGib: number | null;
+  readonly workloadClass: WorkloadClass;
+}
+
+/** The size that a kernel has, or, where it waits for another, had before. */
+export function sizeOf(kernel: IKernel): ISizeDraft {
+  const limit = kernel.memory_limit_bytes;
+  return { gpus: kernel.gpus, memoryGib: limit === null ? null : limit / GIB, workloadClass: kernel.workload_class };
+}
+
+/** A kernel keeps its devices, so that its share stays on as many. */
+export function shareRange(kernel: IKernel): { min: number; max: number } {
+  const devices = Math.max(1, kernel.devices.length || Math.ceil(kernel.gpus));
+  return { min: hundredths(devices - 1 + 0.01), max: devices };
+}
+
+/** Up to all the memory of its devices, as far as that is known. */
+export function memoryRange(kernel: IKernel, devices: readonly IDevice[]): { min: number; max: number } {
+  const mine = new Set(kernel.devices.map(device => device.uuid));
+  const total = devices.filter(device => mine.has(device.uuid)).reduce((sum, device) => sum + device.memory_bytes, 0);
+  return { min: MEMORY_STEP_GIB, max: Math.max(MEMORY_STEP_GIB, Math.floor(Math.max(total, kernel.quota_bytes) / GIB)) };
+}
+
+/** What a memory limit begins with when somebody wants one: no less than the kernel may use now. */
+export function firstMemoryGib(kernel: IKernel): number {
+  return Math.max(MEMORY_STEP_GIB, Math.ceil(kernel.quota_bytes / GIB));
+}
+
+/** The difference as a request, and null where there is none. */
+export function change(kernel: IKernel, draft: ISizeDraft): Partial<IWish> | null {
+  const has = sizeOf(kernel);
+  const wish: { gpus?: number; memory?: number | null; workload_class?: WorkloadClass } = {};
+  if (hundredths(draft.gpus) !== hundredths(has.gpus)) {
+    wish.gpus = hundredths(draft.gpus);
+  }
+  if (draft.memoryGib === null ? has.memoryGib !== null : draft.memoryGib !== has.memoryGib) {
+    wish.memory = bytes(draft.memoryGib);
+  }
+  if (draft.workloadClass !== has.workloadClass) {
+    wish.workload_class = draft.workloadClass;
+  }
+  return Object.keys(wish).length > 0 ? wish : null;
+}
+
+/** The whole of it, for a look at what it would mean. */
+export function wishOf(draft: ISizeDraft): IWish {
+  const memory = bytes(draft.memoryGib);
+  return { gpus: hundredths(draft.gpus), memory, workload_class: draft.workloadClass };
+}
+
+/** Why a text is no number of these steps within this range; null where it is one. */
+export function problemOf(text: string, step: number, range: { min: number; max: number }): NumberProblem | null {
+  const value = numberOf(text);
+  if (value === null) {
+    return 'no-number';
+  }
+  if (value < range.min || value > range.max) {
+    return value < range.min ? 'too-small' : 'too-large';
+  }
+  const steps = value * Math.round(1 / step);
+  return Math.abs(steps - Math.round(steps)) > 1e-6 ? 'off-step' : null;
+}
+
+export type NumberProblem = 'no-number' | 'too-small' | 'too-large' | 'off-step';
+
+/** The number of a text, in steps, within a range; null where it is none. */
+export function stepped(text: string, step: number, range: { min: number; max: number }): number | null {
+  const value = numberOf(text);
+  if (value === null) {
+    return null;
+  }
+  const inverse = Math.round(1 / step);
+  return Math.min(Math.max(Math.round(value * inverse) / inverse, range.min), range.max);
+}
+
+function numberOf(text: string): number | null {
+  const value = Number(text.trim().replace(',', '.'));
+  return text.trim() === '' || !Number.isFinite(value) ? null : value;
+}
+
+function bytes(gib: number | null): number | null {
+  return gib === null ? null : Math.round(gib * GIB);
+}
+
+function hundredths(value: number): number {
+  return Math.round(value * 100) / 100;
+}

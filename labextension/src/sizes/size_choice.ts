@@ -1,0 +1,190 @@
+// What is picked for a kernel that is to start, or for the one that runs, and what it would mean now. State and a signal,
+// no DOM.
+
+import { ISignal, Signal } from '@lumino/signaling';
+
+import { LatestAnswer } from '../base/latest_answer';
+import { ISizeDraft, wishOf } from './resize_wish';
+import { Choice, choiceFor, choiceOf, isSame, noGpu, onBase, presetsOf, sizeOf, snapShare } from './sizes';
+import { IOutlook, ISize, ISizes, IWish } from '../tokens';
+
+const PAUSE_MS = 150;
+
+/** What the size is of: a kernelspec to start, or a kernel that runs and has a size already. */
+export interface ITarget {
+  readonly base: string;
+  readonly running: { readonly id: string; readonly has: ISizeDraft } | null;
+}
+
+export class SizeChoice {
+  constructor(
+    readonly sizes: ISizes,
+    private readonly _ask: (wish: IWish, kernelId?: string) => Promise<IOutlook>,
+    pauseMs: number = PAUSE_MS
+  ) {
+    this._custom = { gpus: snapShare(0.25, sizes), memoryGib: null, workloadClass: firstClass(sizes) };
+    this._asker = new LatestAnswer<IQuestion, IOutlook>(
+      question => _ask(question.wish, question.kernelId),
+      (question, answer, error) => this._tell(question, answer, error),
+      pauseMs
+    );
+  }
+
+  /** null for what has no sizes. */
+  get target(): ITarget | null {
+    return this._target;
+  }
+
+  get presets(): readonly ISize[] {
+    return this._target === null ? [] : presetsOf(this._target.base, this.sizes);
+  }
+
+  get choice(): Choice {
+    return this._choice;
+  }
+
+  /** What "Custom" asks for, or would. */
+  get custom(): ISizeDraft {
+    return this._custom;
+  }
+
+  /** What the chosen size would mean; null while nobody has answered, and where the server does not tell. */
+  get outlook(): IOutlook | null {
+    return this._outlook;
+  }
+
+  /** Why nobody could tell; null where somebody did, or was not asked yet. */
+  get failure(): unknown {
+    return this._failure;
+  }
+
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  /** To something else, or null for what has no sizes. What somebody chose stays chosen. */
+  moveTo(target: ITarget | null): void {
+    this._target = target;
+    if (target === null) {
+      this._take(this._choice);
+    } else if (target.running !== null) {
+      this._take(choiceOf(target.running.has, presetsOf(target.base, this.sizes)));
+    } else {
+      const { sizes, _choice: choice, _isTouched: isTouched } = this;
+      this._take(isTouched ? onBase(choice, target.base, sizes) : choiceFor(null, target.base, sizes));
+    }
+  }
+
+  /** As a document has it that names this kernelspec. */
+  begin(base: string, name: string | null): void {
+    this._target = { base, running: null };
+    this._isTouched = name !== null;
+    this._take(choiceFor(name, base, this.sizes));
+  }
+
+  /** In the place of a size that cannot be had: this one, or none. */
+  propose(base: string, asked: ISizeDraft | null): void {
+    this._target = { base, running: null };
+    this._isTouched = true;
+    this._take(asked === null ? noGpu(this.sizes) : choiceOf(asked, presetsOf(base, this.sizes)));
+  }
+
+  choose(choice: Choice): void {
+    this._isTouched = true;
+    this._take(choice);
+  }
+
+  /** A part of the custom size. */
+  draft(part: Partial<ISizeDraft>): void {
+    this.choose({ kind: 'custom', asked: { ...this._custom, ...part } });
+  }
+
+  /** The same question again, for others come and go; the answer that is known stays until then. */
+  askAgain(): void {
+    if (this._wanted !== null && this._isAnswered) {
+      this._asker.want(this._wanted);
+    }
+  }
+
+  /** The kernelspec to start. A custom size is named by the server, which may have to be asked first. */
+  async kernelName(): Promise<string> {
+    const base = this._target?.base ?? '';
+    const { _choice: choice } = this;
+    if (choice.kind === 'plain') {
+      return base;
+    }
+    if (choice.kind === 'none') {
+      return `${base}.gpu-none`;
+    }
+    if (choice.kind === 'preset') {
+      return choice.size.name;
+    }
+    const outlook = this._outlook ?? (await this._ask(wishOf(choice.asked)));
+    return `${base}.${outlook.suffix}`;
+  }
+
+  /** What the running kernel is to become; null where it stays as it is. */
+  get change(): IWish | null {
+    const asked = sizeOf(this._choice, this.sizes);
+    const running = this._target?.running ?? null;
+    return asked === null || running === null || isSame(asked, running.has) ? null : wishOf(asked);
+  }
+
+  dispose(): void {
+    this._asker.forget();
+    Signal.clearData(this);
+  }
+
+  private _take(choice: Choice): void {
+    this._choice = choice;
+    const asked = sizeOf(choice, this.sizes);
+    if (asked !== null) {
+      this._custom = asked; // "Custom" begins where the hand was.
+    }
+    this._look();
+  }
+
+  private _look(): void {
+    const asked = this._target === null ? null : sizeOf(this._choice, this.sizes);
+    this._wanted = asked && { wish: wishOf(asked), kernelId: this._target?.running?.id };
+    this._outlook = null;
+    this._failure = null;
+    this._isAnswered = false;
+    if (this._wanted === null) {
+      this._asker.forget();
+    } else {
+      this._asker.want(this._wanted);
+    }
+    this._changed.emit();
+  }
+
+  private _tell(question: IQuestion, answer: IOutlook | null, error: unknown): void {
+    if (question === this._wanted) {
+      this._isAnswered = true;
+      this._outlook = answer;
+      this._failure = answer === null ? error : null;
+      this._changed.emit();
+    }
+  }
+
+  private _target: ITarget | null = null;
+  private _choice: Choice = { kind: 'plain' };
+  private _custom: ISizeDraft;
+  private _isTouched = false;
+  private _wanted: IQuestion | null = null;
+  private _outlook: IOutlook | null = null;
+  private _failure: unknown = null;
+  /** By an outlook, or by a failure. */
+  private _isAnswered = false;
+  private readonly _asker: LatestAnswer<IQuestion, IOutlook>;
+  private readonly _changed = new Signal<this, void>(this);
+}
+
+interface IQuestion {
+  readonly wish: IWish;
+  readonly kernelId: string | undefined;
+}
+
+function firstClass(sizes: ISizes): ISizeDraft['workloadClass'] {
+  return sizes.may_have_production ? 'production' : 'opportunistic';
+}

@@ -1,0 +1,99 @@
+// What each size card would mean now, asked of the server in one request. State and a signal, no DOM.
+
+import { ISignal, Signal } from '@lumino/signaling';
+
+import { LatestAnswer } from '../base/latest_answer';
+import { ITarget } from './size_choice';
+import { presetsOf, suffixOf } from './sizes';
+import { IOutlook, ISizes, StatusError } from '../tokens';
+
+const PAUSE_MS = 50;
+/** The most sizes that the server reads in one question. */
+const MOST_SIZES = 64;
+
+interface IQuestion {
+  readonly suffixes: readonly string[];
+  readonly kernelId: string | undefined;
+}
+
+/** The outlooks of all cards that a target has. Cards are shown without them, and get their words with the answer. */
+export class SizeOutlooks {
+  constructor(
+    private readonly _sizes: ISizes,
+    ask: (suffixes: readonly string[], kernelId?: string) => Promise<readonly IOutlook[]>,
+    pauseMs: number = PAUSE_MS
+  ) {
+    this._asker = new LatestAnswer<IQuestion, readonly IOutlook[]>(
+      question => ask(question.suffixes, question.kernelId),
+      (question, answer, error) => this._tell(question, answer, error),
+      pauseMs
+    );
+  }
+
+  /** The outlook of the size with this suffix; null while it is not known. */
+  of(suffix: string): IOutlook | null {
+    return this._found.get(suffix) ?? null;
+  }
+
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  /** Ask for the cards of this target; null has none. The same target again asks nothing. */
+  follow(target: ITarget | null): void {
+    const key = target === null ? '' : `${target.base} ${target.running?.id ?? ''}`;
+    if (key === this._key) {
+      return;
+    }
+    this._key = key;
+    this._found = new Map();
+    const suffixes = target === null ? [] : this._suffixesOf(target);
+    this._wanted = suffixes.length === 0 ? null : { suffixes, kernelId: target?.running?.id };
+    this._ask();
+    this._changed.emit();
+  }
+
+  /** Ask the same question again, for others come and go; known words stay until the answer. */
+  askAgain(): void {
+    if (this._isAnswered) {
+      this._ask();
+    }
+  }
+
+  dispose(): void {
+    this._asker.forget();
+    Signal.clearData(this);
+  }
+
+  private _suffixesOf(target: ITarget): string[] {
+    const { default_size: byDefault } = this._sizes;
+    const names = presetsOf(target.base, this._sizes).map(suffixOf);
+    const all = byDefault && target.running === null ? [...names, `gpu-${byDefault}`] : names;
+    return [...new Set(all)].filter(name => /^gpu-/i.test(name)).slice(0, MOST_SIZES);
+  }
+
+  private _ask(): void {
+    this._isAnswered = false;
+    if (this._wanted === null || this._hasNone) {
+      this._asker.forget();
+    } else {
+      this._asker.want(this._wanted);
+    }
+  }
+
+  private _tell(question: IQuestion, answer: readonly IOutlook[] | null, error: unknown): void {
+    this._isAnswered = true;
+    this._hasNone = error instanceof StatusError && error.kind === 'not-installed';
+    this._found = new Map((answer ?? []).map((outlook, place) => [question.suffixes[place]!, outlook]));
+    this._changed.emit();
+  }
+
+  private _key = '';
+  private _wanted: IQuestion | null = null;
+  private _found: ReadonlyMap<string, IOutlook> = new Map();
+  private _isAnswered = false;
+  /** Whether the server, an older gateway, does not know the question. */
+  private _hasNone = false;
+  private readonly _asker: LatestAnswer<IQuestion, readonly IOutlook[]>;
+  private readonly _changed = new Signal<this, void>(this);
+}

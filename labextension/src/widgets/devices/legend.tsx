@@ -1,0 +1,53 @@
+// What the patterns of a device's bar mean. Only those that are drawn somewhere.
+
+import { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+
+import { IDeviceParts } from '../../model/device_parts';
+import { BarPart } from '../elements/bar';
+
+interface ILegendProps {
+  parts: readonly IDeviceParts[];
+  trans: TranslationBundle;
+}
+
+export function Legend({ parts, trans }: ILegendProps): JSX.Element {
+  const has = (kind: keyof IDeviceParts): boolean => parts.some(one => one[kind] > 0);
+  const entries: [BarPart | 'free', boolean, string, string][] = [
+    ['mine', true, trans.__('mine'), trans.__('In use by my kernels')],
+    ['others', has('others') || has('othersElastic'), trans.__('others'), trans.__('In use by anybody else')],
+    [
+      has('mineElastic') ? 'mine-elastic' : 'others-elastic',
+      has('mineElastic') || has('othersElastic'),
+      trans.__('elastic'),
+      trans.__('Beyond guarantees: taken back when it is needed')
+    ],
+    [
+      has('mineHeld') ? 'mine-held' : 'others-held',
+      has('mineHeld') || has('othersHeld'),
+      trans.__('reserved'),
+      trans.__('Promised to kernels that do not use it now')
+    ],
+    [
+      has('mineSwapped') ? 'mine-swapped' : 'others-swapped',
+      has('mineSwapped') || has('othersSwapped'),
+      trans.__('swapped'),
+      trans.__('In host memory: comes back with the next use')
+    ],
+    ['free', true, trans.__('free'), trans.__('Promised to nobody')]
+  ];
+  return (
+    <ul className="aliquot-Legend" aria-label={trans.__('What the bars show')}>
+      {entries.map(
+        ([kind, isShown, word, hint]) =>
+          isShown && (
+            <li key={kind} title={hint}>
+              <span className={`aliquot-Legend-swatch aliquot-Bar-part aliquot-mod-${kind}`} aria-hidden="true" />
+              {word}
+              <span className="jp-sr-only">: {hint}</span>
+            </li>
+          )
+      )}
+    </ul>
+  );
+}

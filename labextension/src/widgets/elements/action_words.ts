@@ -1,0 +1,112 @@
+// The words of what may be asked of a kernel: names of actions, and why one cannot work now.
+
+import { TranslationBundle } from '@jupyterlab/translation';
+
+import { Action, Obstacle } from '../../model/action_rules';
+import { IKernel, StatusError } from '../../tokens';
+
+export function actionLabel(action: Action, trans: TranslationBundle): string {
+  switch (action) {
+    case 'open':
+      return trans.__('Open Notebook');
+    case 'newNotebook':
+      return trans.__('New Notebook on It');
+    case 'follow':
+      return trans.__('Follow in a Console');
+    case 'resize':
+      return trans.__('Resize');
+    case 'swapOut':
+      return trans.__('Swap Out Now');
+    case 'wake':
+      return trans.__('Bring Back');
+    case 'keep':
+      return trans.__('Keep It');
+    case 'share':
+      return trans.__('Share…');
+    case 'restart':
+      return trans.__('Restart…');
+    case 'shutDown':
+      return trans.__('Shut Down…');
+  }
+}
+
+/** What it does, for who has not used it yet. */
+export function actionCaption(action: Action, trans: TranslationBundle): string {
+  switch (action) {
+    case 'open':
+      return trans.__('Open the notebook of this kernel');
+    case 'newNotebook':
+      return trans.__('Open a new notebook that is attached to this kernel');
+    case 'follow':
+      return trans.__('Open a console that shows the cells that anybody runs in this kernel, with their output');
+    case 'resize':
+      return trans.__('Change share, memory limit or class without a restart');
+    case 'swapOut':
+      return trans.__('Move its memory to the host and make room on the GPU; it comes back with the next use');
+    case 'wake':
+      return trans.__('Move its memory back to the GPU as soon as there is room');
+    case 'keep':
+      return trans.__('Do not end this kernel for now');
+    case 'share':
+      return trans.__('Let another user or a team see this kernel, or use it');
+    case 'restart':
+      return trans.__('Restart the kernel at its size; all variables are lost');
+    case 'shutDown':
+      return trans.__('End the kernel and free its part of the GPU');
+  }
+}
+
+export function obstacleText(why: Obstacle, kernel: IKernel, trans: TranslationBundle): string {
+  switch (why) {
+    case 'agent-away':
+      return trans.__('The node agent does not answer.');
+    case 'already-resident':
+      return trans.__('Its memory is on the GPU already.');
+    case 'already-swapped':
+      return trans.__('Its memory is in the host already.');
+    case 'already-waking':
+      return trans.__('Its memory is coming back already.');
+    case 'busy':
+      return trans.__('It is busy: it can be swapped out when nothing runs in it.');
+    case 'ended':
+      return trans.__('It has ended.');
+    case 'never-swapped':
+      return kernel.residency?.refusal
+        ? trans.__('It is never swapped: %1', kernel.residency.refusal)
+        : trans.__('It is never swapped.');
+    case 'no-gpu':
+      return trans.__('It has no part of a GPU.');
+    case 'no-notebook':
+      return trans.__('It belongs to no notebook.');
+    case 'not-announced':
+      return trans.__('Nobody is about to end it.');
+    case 'not-mine':
+      return trans.__('It is a kernel of %1.', kernel.owner);
+    case 'not-shareable':
+      return trans.__('Another program started it: no notebook can be attached to it.');
+    case 'of-age':
+      return trans.__('It is ended for its age, which nobody can change.');
+    case 'of-another-program':
+      return trans.__('Another program started it: end it there.');
+    case 'owners-alone':
+      return trans.__('It is a kernel of %1, who alone can do this.', kernel.owner);
+    case 'pending':
+      return trans.__('It waits for room and has not started.');
+    case 'read-only':
+      return trans.__('%1 shares it with you read-only.', kernel.owner);
+    case 'starting':
+      return trans.__('It is starting.');
+    case 'wanted':
+      return trans.__('It is about to be used: its memory is coming back.');
+  }
+}
+
+/** A failure in the server's words, and where it had none in ours. */
+export function failureText(error: unknown, trans: TranslationBundle): string {
+  if (error instanceof StatusError && !error.message) {
+    return error.kind === 'not-installed'
+      ? trans.__('The server does not know this kernel any more.')
+      : trans.__('The server refused and gave no reason.');
+  }
+  return error instanceof Error ? error.message : String(error);
+}

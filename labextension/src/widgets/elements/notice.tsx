@@ -1,0 +1,72 @@
+// Sentences that ask for attention: what is wrong or special, and what to do. Announced by screen readers.
+
+import { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+
+import { IState } from '../../model/model';
+import { INode, StatusError } from '../../tokens';
+import { noteIcon, warningIcon } from './icons';
+
+interface INoticeProps {
+  kind: 'info' | 'warning';
+  children: React.ReactNode;
+}
+
+export function Notice({ kind, children }: INoticeProps): JSX.Element {
+  const icon = kind === 'warning' ? warningIcon : noteIcon;
+  return (
+    <div className={`aliquot-Notice aliquot-mod-${kind}`} role={kind === 'warning' ? 'alert' : 'note'}>
+      <icon.react className="aliquot-Notice-icon" tag="span" />
+      <span>{children}</span>
+    </div>
+  );
+}
+
+/** All notices about the state as a whole, the gravest first. */
+export function StateNotices({ state, trans }: { state: IState; trans: TranslationBundle }): JSX.Element {
+  const { status, problem } = state;
+  const trouble = status && nodeTrouble(status.node, trans);
+  return (
+    <>
+      {problem && <Notice kind="warning">{explain(problem, trans)}</Notice>}
+      {!problem && trouble && <Notice kind="warning">{trouble}</Notice>}
+      {status && status.node.foreign_processes > 0 && (
+        <Notice kind="info">
+          {trans._n(
+            '%1 process on the GPUs belongs to no kernel: its memory is not promised to anybody.',
+            '%1 processes on the GPUs belong to no kernel: their memory is not promised to anybody.',
+            status.node.foreign_processes
+          )}
+        </Notice>
+      )}
+      {status?.node.driver === 'softgpu' && (
+        <Notice kind="info">{trans.__('Software GPU: compiled GPU code is timed, not executed')}</Notice>
+      )}
+      {!status && !problem && <p className="aliquot-Empty">{trans.__('Looking for GPUs…')}</p>}
+    </>
+  );
+}
+
+/** What is wrong with the node and what to do, in the server's words; null when nothing is. */
+function nodeTrouble(node: INode, trans: TranslationBundle): string | null {
+  const isSilent = node.agent === 'unavailable' && !node.message;
+  return isSilent ? trans.__('The node agent does not answer. Run "aliquot doctor" on the server.') : node.message;
+}
+
+function explain(problem: StatusError, trans: TranslationBundle): string {
+  switch (problem.kind) {
+    case 'not-installed':
+      return trans.__(
+        'This Jupyter server does not run Aliquot. Install the package aliquot where the server runs, ' +
+          'check it with "jupyter server extension list", and restart the server.'
+      );
+    case 'forbidden':
+      return trans.__('The server does not let you see its GPUs: %1', problem.message);
+    case 'too-many':
+      return trans.__('The server answers this page more slowly for a while: %1', problem.message);
+    case 'unreachable':
+      return trans.__('The server does not answer. The figures below are the last known ones; trying again.');
+    case 'server':
+      return trans.__('The server could not say how its GPUs are: %1', problem.message);
+  }
+}

@@ -1,0 +1,80 @@
+// What of a kernel asks for attention: a limit that does not hold, an end that is announced, a start that was not asked for.
+
+import { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+
+import { enforcementFailure, interceptionFailure } from '../../model/model';
+import { formatBytes, formatTime } from '../../base/quantities';
+import { IKernel, IUnhookedProcess } from '../../tokens';
+import { Notice } from '../elements/notice';
+
+interface IKernelNoticesProps {
+  kernel: IKernel;
+  isMine: boolean;
+  trans: TranslationBundle;
+  keep: (kernel: IKernel) => void;
+}
+
+export function KernelNotices(props: IKernelNoticesProps): JSX.Element {
+  const { kernel, trans } = props;
+  const failure = interceptionFailure(kernel);
+  return (
+    <>
+      {failure && (
+        <Notice kind="warning">{trans.__('The memory limit does not hold in this kernel: %1', failure)}</Notice>
+      )}
+      <Escapes kernel={kernel} trans={trans} />
+      <Ends {...props} />
+    </>
+  );
+}
+
+/** Why it was started again, and when it will be ended. */
+function Ends({ kernel, isMine, trans, keep }: IKernelNoticesProps): JSX.Element {
+  const { last_crash: crash, ending_soon: soon } = kernel;
+  return (
+    <>
+      {crash && (
+        <Notice kind="info">
+          {trans.__('Started again at %1: %2', formatTime(crash.at, new Date()), crash.message)}
+        </Notice>
+      )}
+      {soon && (
+        <Notice kind="warning">
+          {trans.__('Will be ended at %1: %2', formatTime(soon.at, new Date()), soon.reason)}
+          {soon.can_keep && isMine && (
+            <button type="button" className="aliquot-Notice-action" onClick={() => keep(kernel)}>
+              {trans.__('Keep it')}
+            </button>
+          )}
+        </Notice>
+      )}
+    </>
+  );
+}
+
+/** What of this kernel is on a GPU and not within its limit. */
+function Escapes({ kernel, trans }: { kernel: IKernel; trans: TranslationBundle }): JSX.Element {
+  const failure = enforcementFailure(kernel);
+  return (
+    <>
+      {failure && <Notice kind="warning">{trans.__('The limits of this kernel are not set: %1', failure)}</Notice>}
+      {kernel.unhooked_processes.map(process => (
+        <Notice key={`${process.pid} ${process.index}`} kind="warning">
+          {escape(process, trans)}
+        </Notice>
+      ))}
+    </>
+  );
+}
+
+function escape(process: IUnhookedProcess, trans: TranslationBundle): string {
+  const who = [String(process.pid), process.name, String(process.index)];
+  return process.used_bytes === null
+    ? trans.__('Process %1 (%2) uses GPU %3 past the memory limit', ...who)
+    : trans.__('Process %1 (%2) holds memory of GPU %3 past the memory limit: %4', ...who, past(process));
+}
+
+function past(process: IUnhookedProcess): string {
+  return formatBytes(Math.max(0, (process.used_bytes ?? 0) - process.charged_bytes));
+}

@@ -1,0 +1,100 @@
+// The words of a kernel's entry: its size, its state, what is worth a line, and what is folded away.
+
+import { TranslationBundle } from '@jupyterlab/translation';
+
+import { kernelParts } from '../../model/device_parts';
+import { formatBytes, formatPart, formatSeconds, formatShare, formatTime } from '../../base/quantities';
+import { IHostMemory, IKernel } from '../../tokens';
+import { residencyFacts, residencyState } from './residency';
+import { sharedText } from '../sharing/share_words';
+
+export function sizeText(kernel: IKernel, trans: TranslationBundle): string {
+  if (kernel.gpus === 0) {
+    return trans.__('no GPU');
+  }
+  const share = formatShare(kernel.gpus);
+  return kernel.gpus > 1 ? trans.__('%1 GPUs', share) : trans.__('%1 GPU', share);
+}
+
+/** In sight always: state and what is out of the ordinary. */
+export function kernelFacts(kernel: IKernel, showsDevice: boolean, trans: TranslationBundle): string[] {
+  const said = [stateText(kernel, trans)];
+  const shared = sharedText(kernel, trans);
+  if (shared !== null) {
+    said.push(shared);
+  }
+  if (kernel.workload_class === 'opportunistic') {
+    said.push(trans.__('opportunistic'));
+  }
+  if (showsDevice && kernel.devices.length === 1) {
+    said.push(trans.__('GPU %1', String(kernel.devices[0]?.index)));
+  }
+  if (kernel.refusals > 0) {
+    said.push(trans._n('%1 allocation refused', '%1 allocations refused', kernel.refusals));
+  }
+  const { elastic } = kernelParts(kernel);
+  if (elastic > 0) {
+    said.push(trans.__('%1 beyond its guarantee', formatBytes(elastic)));
+  }
+  return said.concat(residencyFacts(kernel, trans));
+}
+
+/** For who looks closer. */
+export function kernelDetails(kernel: IKernel, trans: TranslationBundle): string[] {
+  const said: string[] = [];
+  if (kernel.gpus > 0) {
+    said.push(kernel.workload_class === 'production' ? trans.__('production') : trans.__('opportunistic'));
+  }
+  if (kernel.peak_bytes > 0) {
+    said.push(trans.__('peak %1', formatBytes(kernel.peak_bytes)));
+  }
+  if (kernel.guarantee_bytes > 0) {
+    said.push(trans.__('%1 guaranteed', formatBytes(kernel.guarantee_bytes)));
+  }
+  if (kernel.busy_seconds > 0) {
+    said.push(trans.__('GPU time %1', formatSeconds(kernel.busy_seconds)));
+  }
+  if (kernel.context_bytes > 0) {
+    said.push(trans.__('GPU contexts, counted in its memory limit: %1', formatBytes(kernel.context_bytes)));
+  }
+  for (const { reason, bytes } of kernel.residency?.staying ?? []) {
+    said.push(trans.__('stays on the GPU when swapped out: %1 (%2)', formatBytes(bytes), reason));
+  }
+  if (kernel.host_memory && kernel.host_memory.used_bytes > 0) {
+    said.push(hostMemory(kernel.host_memory, trans));
+  }
+  return said;
+}
+
+function hostMemory(host: IHostMemory, trans: TranslationBundle): string {
+  return host.quota_bytes === null
+    ? trans.__('host memory locked: %1', formatBytes(host.used_bytes))
+    : trans.__('host memory locked: %1 of %2', ...formatPart(host.used_bytes, host.quota_bytes));
+}
+
+function stateText(kernel: IKernel, trans: TranslationBundle): string {
+  switch (kernel.state) {
+    case 'pending':
+      return kernel.queue_position === null
+        ? trans.__('waiting')
+        : trans.__('waiting: position %1 of %2', String(kernel.queue_position), String(kernel.queue_length));
+    case 'starting':
+      return trans.__('starting');
+    case 'ended':
+      return trans.__('ended');
+    case 'resident':
+      return kernel.gpus === 0 ? (kernel.execution_state ?? trans.__('running')) : residentText(kernel, trans);
+    default:
+      return residencyState(kernel, trans);
+  }
+}
+
+function residentText(kernel: IKernel, trans: TranslationBundle): string {
+  if (kernel.execution_state === 'busy') {
+    return trans.__('resident, busy');
+  }
+  if (kernel.idle_since) {
+    return trans.__('resident, idle since %1', formatTime(kernel.idle_since, new Date()));
+  }
+  return kernel.execution_state === 'idle' ? trans.__('resident, idle') : trans.__('resident');
+}

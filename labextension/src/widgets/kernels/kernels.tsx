@@ -1,0 +1,64 @@
+// The list of kernels that hold, or wait for, a part of a GPU: the asker's own, and for who sees those of others, by
+// owner; then what others share.
+
+import { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+
+import { divideShared, showsOwners } from '../../model/kernel_access';
+import { byOwner, foldersToTell, idsToTell } from '../../model/kernel_groups';
+import { IKernel, IStatus } from '../../tokens';
+import { IKernelTools, KernelEntry } from './kernel_entry';
+import { QueueLine } from './queue';
+import { QuotaLine } from './quota';
+import { SharedKernels } from '../sharing/shared_kernels';
+import { OwnerGroup } from './users';
+
+interface IKernelsProps {
+  /** Those of the status that are not over. */
+  kernels: readonly IKernel[];
+  status: IStatus;
+  tools: IKernelTools;
+}
+
+export function KernelList({ kernels, status, tools }: IKernelsProps): JSX.Element {
+  const { trans } = tools;
+  const { listed, shared } = divideShared(kernels);
+  const folders = foldersToTell(kernels);
+  const ids = idsToTell(kernels);
+  const entry = (kernel: IKernel): JSX.Element => (
+    <KernelEntry
+      key={kernel.id}
+      {...{ kernel, tools }}
+      folder={folders.get(kernel.id) ?? null}
+      shortId={ids.get(kernel.id) ?? null}
+      isMine={kernel.owner === status.user.name}
+      showsDevice={status.devices.length > 1}
+    />
+  );
+  return (
+    <>
+      <QuotaLine quota={status.user.quota ?? null} trans={trans} />
+      <QueueLine status={status} kernels={kernels} trans={trans} />
+      {listed.length === 0 ? (
+        <NoKernels trans={trans} />
+      ) : showsOwners(status) ? (
+        byOwner(listed, status.user.name).map(group => (
+          <OwnerGroup key={group.owner} group={group} trans={trans} entry={entry} />
+        ))
+      ) : (
+        <ul className="aliquot-List" aria-label={trans.__('GPU kernels')}>
+          {listed.map(entry)}
+        </ul>
+      )}
+      <SharedKernels kernels={shared} {...{ trans, entry }} />
+    </>
+  );
+}
+
+function NoKernels({ trans }: { trans: TranslationBundle }): JSX.Element {
+  return (
+    <p className="aliquot-Empty">
+      {trans.__('No kernel holds a part of a GPU. Pick a kernel with a GPU size in the launcher to start one.')}
+    </p>
+  );
+}

@@ -1,0 +1,34 @@
+// Who waits for room: how many of all users, and where the asker's own stand. What each waits for is in its entry.
+
+import { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+
+import { myPlaces } from '../../model/kernel_groups';
+import { IKernel, IStatus } from '../../tokens';
+
+interface IQueueProps {
+  status: IStatus;
+  kernels: readonly IKernel[];
+  trans: TranslationBundle;
+}
+
+/** Nothing while nobody waits: the list stays calm. */
+export function QueueLine({ status, kernels, trans }: IQueueProps): JSX.Element | null {
+  const { length } = status.queue;
+  const places = myPlaces(kernels, status.user.name);
+  if (length === 0 && places.length === 0) {
+    return null;
+  }
+  const all = trans._n('%1 kernel waits for room.', '%1 kernels wait for room.', Math.max(length, places.length));
+  return (
+    <p className="aliquot-Queue" role="status">
+      {all} {places.length > 0 && where(places, trans)}
+    </p>
+  );
+}
+
+function where(places: readonly number[], trans: TranslationBundle): string {
+  return places.length === 1
+    ? trans.__('Mine is at position %1.', String(places[0]))
+    : trans.__('Mine are at positions %1.', places.join(', '));
+}

@@ -1,0 +1,55 @@
+// What of GPUs the asker, and their teams, may hold at once: what of it is held and what is left. Nothing where no limit
+// is told.
+
+import { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+
+import { formatShare } from '../../base/quantities';
+import { ITeamQuota, IUserQuota } from '../../tokens';
+import { PartsBar } from '../elements/bar';
+
+export function QuotaLine({ quota, trans }: { quota: IUserQuota | null; trans: TranslationBundle }): JSX.Element | null {
+  if (quota === null) {
+    return null;
+  }
+  const teams = quota.teams ?? []; // an older gateway has none
+  return (
+    <>
+      <Limit label={trans.__('My quota')} limit={quota} trans={trans} />
+      {teams.map(team => (
+        <Limit key={team.name} label={trans.__('Team %1', team.name)} limit={team} trans={trans} />
+      ))}
+    </>
+  );
+}
+
+interface ILimitProps {
+  label: string;
+  limit: Pick<ITeamQuota, 'held_gpus' | 'waiting_gpus'> & { readonly gpus: number | null; readonly left_gpus: number | null };
+  trans: TranslationBundle;
+}
+
+function Limit({ label, limit, trans }: ILimitProps): JSX.Element | null {
+  if (limit.gpus === null) {
+    return null;
+  }
+  const left = limit.left_gpus ?? Math.max(0, limit.gpus - limit.held_gpus);
+  const held = [label, formatShare(limit.held_gpus), formatShare(limit.gpus), formatShare(left)];
+  const text =
+    limit.waiting_gpus > 0
+      ? trans.__('%1: %2 of %3 GPU held, %4 left, %5 waiting', ...held, formatShare(limit.waiting_gpus))
+      : trans.__('%1: %2 of %3 GPU held, %4 left', ...held);
+  return (
+    <div className="aliquot-Quota">
+      <p className="aliquot-Item-line">{text}</p>
+      <PartsBar
+        label={label}
+        text={text}
+        value={limit.held_gpus}
+        whole={limit.gpus}
+        parts={[{ kind: left > 0 ? 'mine' : 'tight', amount: limit.held_gpus }]}
+        isThin
+      />
+    </div>
+  );
+}

@@ -1,0 +1,232 @@
+// Tells of kernels in Lab's own notifications, each with what can be done about it. What is news, news.ts decides.
+
+import { Notification } from '@jupyterlab/apputils';
+import { TranslationBundle } from '@jupyterlab/translation';
+
+import { suffices } from '../../model/kernel_access';
+import { GpuKernelsModel, kernelTitle } from '../../model/model';
+import { News, NewsReader, newsOf } from '../../model/news';
+import { formatTime } from '../../base/quantities';
+import { IKernel, IKernelEvent, IStatus } from '../../tokens';
+
+/** More of a kind at once, as after a night, are told in one sentence: the panel has each of them. */
+const MOST_AT_ONCE = 3;
+/** Memory that is lent is taken back often: once in so long is told of each kernel. */
+const RECLAIM_PAUSE_MS = 600000;
+/** Good news does not lie over the notebook for long. */
+const SERVED_MS = 20000;
+
+/** What is said of one piece of news, and what can be done about it. */
+export interface IAnnouncement {
+  readonly text: string;
+  readonly actions: readonly Notification.IAction[];
+}
+
+/** Asks the server to keep a kernel; tells why it does not. */
+export function keepKernel(model: GpuKernelsModel, kernelId: string): void {
+  model.keep(kernelId).catch(tellFailure);
+}
+
+/** A failure of what was asked by a click in a notification, where the user looks. */
+export function tellFailure(error: unknown): void {
+  Notification.error(error instanceof Error ? error.message : String(error), { autoClose: false });
+}
+
+/** Follows the model until the page is left. */
+export class Announcer {
+  constructor(private readonly _options: Announcer.IOptions) {
+    const { model } = _options;
+    model.changed.connect(() => this._look());
+    model.happened.connect((_, event) => this._hear(event));
+  }
+
+  /** Whether anything is told; while it is not, nothing counts as told. */
+  isEnabled = false;
+
+  /** Called when another widget is in front: good news of a kernel whose notebook is seen is no news. */
+  see(): void {
+    for (const [id, kernel] of [...this._served]) {
+      if (this._options.isShown(kernel)) {
+        Notification.dismiss(id);
+        this._served.delete(id);
+      }
+    }
+  }
+
+  private _look(): void {
+    const { model, reader, isShown } = this._options;
+    const { status } = model.state;
+    if (status === null || !this.isEnabled) {
+      return;
+    }
+    const fresh = reader.read(status, new Date()).filter(news => news.kind !== 'served' || !isShown(news.kernel));
+    for (const kind of new Set(fresh.map(news => news.kind))) {
+      const alike = fresh.filter(news => news.kind === kind);
+      if (alike.length > MOST_AT_ONCE) {
+        this._tellOfMany(kind, alike);
+      } else {
+        alike.forEach(news => this._tell(news, status));
+      }
+    }
+    this._takeBack(new Set(newsOf(status).map(news => news.key)));
+  }
+
+  private _tell(news: News, status: IStatus): void {
+    const { trans, model } = this._options;
+    const title = kernelTitle(news.kernel);
+    if (news.kind === 'soon') {
+      const at = formatTime(news.soon.at, new Date());
+      const keep: Notification.IAction = {
+        label: trans.__('Keep it'),
+        displayType: 'accent',
+        callback: () => keepKernel(model, news.kernel.id)
+      };
+      const message = trans.__('%1 will be ended at %2: %3', title, at, news.soon.reason);
+      this._warn(message, news.soon.can_keep ? [keep] : [], [news]);
+    } else if (news.kind === 'restarted') {
+      const message = trans.__('%1 was started again, without its variables: %2', title, news.ending.message);
+      Notification.warning(message, { autoClose: false });
+    } else if (news.kind === 'served') {
+      const message = trans.__('%1 has its GPU now.', title);
+      const options = { autoClose: SERVED_MS, actions: this._toNotebook(news.kernel) };
+      this._served.set(Notification.success(message, options), news.kernel);
+    } else if (news.kind === 'shared') {
+      this._tellOfShare(news.kernel, this._ofShare(news.kernel), this._toShared(news.kernel));
+    } else if (news.kind === 'unshared') {
+      const message = trans.__('%1 of %2 is not shared with you any more, or has ended.', title, news.kernel.owner);
+      this._tellOfShare(news.kernel, message, []);
+    } else {
+      void this._tellOfMemory(news, status);
+    }
+  }
+
+  /** Of an end, or of memory that was refused: with a larger size, where there is one that helps. */
+  private async _tellOfMemory(news: News & { kind: 'ended' | 'short' }, status: IStatus): Promise<void> {
+    const { text, actions } = await this._options.describe(news, status);
+    if (news.kind === 'ended') {
+      Notification.warning(text, { autoClose: false, actions: [...actions, this._toPanel()] });
+    } else {
+      this._warn(text, actions, [news]);
+    }
+  }
+
+  /** Stands until it is put away, or does not hold any more. */
+  private _warn(message: string, actions: readonly Notification.IAction[], all: readonly News[]): void {
+    const id = Notification.warning(message, { autoClose: false, actions: [...actions] });
+    this._standing.set(id, all.map(news => news.key));
+  }
+
+  private _tellOfMany(kind: News['kind'], all: readonly News[]): void {
+    const message = this._ofMany(kind, String(all.length));
+    if (kind === 'soon' || kind === 'short') {
+      this._warn(message, [this._toPanel()], all);
+    } else {
+      const options = { autoClose: kind === 'served' ? SERVED_MS : false, actions: [this._toPanel()] } as const;
+      const look = kind === 'served' ? 'success' : kind === 'shared' || kind === 'unshared' ? 'info' : 'warning';
+      Notification.emit(message, look, { ...options, actions: [...options.actions] });
+    }
+  }
+
+  private _ofMany(kind: News['kind'], count: string): string {
+    const { trans } = this._options;
+    switch (kind) {
+      case 'ended':
+        return trans.__('%1 of your kernels ended.', count);
+      case 'restarted':
+        return trans.__('%1 of your kernels were started again, without their variables.', count);
+      case 'soon':
+        return trans.__('%1 of your kernels will be ended soon.', count);
+      case 'short':
+        return trans.__('%1 of your kernels ran out of their GPU memory.', count);
+      case 'shared':
+        return trans.__('%1 kernels are shared with you.', count);
+      case 'unshared':
+        return trans.__('%1 kernels are not shared with you any more, or have ended.', count);
+      case 'served':
+        return trans.__('%1 of your kernels have their GPU now.', count);
+    }
+  }
+
+  /** What was taken of a kernel of mine; what is normal life on a shared device interrupts nobody. */
+  private _hear(event: IKernelEvent): void {
+    const { model, trans } = this._options;
+    const kernel = model.kernel(event.kernel_id);
+    const now = Date.now();
+    const isSoon = now - (this._reclaimed.get(event.kernel_id) ?? -Infinity) < RECLAIM_PAUSE_MS;
+    const isMine = event.owner === model.state.status?.user.name;
+    const taken = event.kind === 'reclaimed' ? event.reclaimed : null;
+    if (!this.isEnabled || !taken || taken.is_quiet || kernel === null || !isMine || isSoon) {
+      return;
+    }
+    this._reclaimed.set(event.kernel_id, now);
+    const why = event.reason ?? trans.__('another kernel needs it.');
+    const message =
+      taken.reason === 'resized'
+        ? trans.__('%1 has another size: %2', kernelTitle(kernel), why)
+        : trans.__('GPU memory of %1 was taken back: %2', kernelTitle(kernel), why);
+    Notification.info(message, { autoClose: 10000, actions: [this._toPanel()] });
+  }
+
+  /** Announcements that do not hold any more. */
+  private _takeBack(present: ReadonlySet<string>): void {
+    for (const [id, keys] of [...this._standing]) {
+      if (!keys.some(key => present.has(key))) {
+        Notification.dismiss(id);
+        this._standing.delete(id);
+      }
+    }
+  }
+
+  private _toPanel(): Notification.IAction {
+    return { label: this._options.trans.__('Show GPU kernels'), callback: () => this._options.showPanel() };
+  }
+
+  /** In the place of what was said of it before. */
+  private _tellOfShare({ id }: IKernel, message: string, actions: Notification.IAction[]): void {
+    Notification.dismiss(this._shares.get(id) ?? 'none');
+    this._shares.set(id, Notification.info(message, { autoClose: false, actions }));
+  }
+
+  private _ofShare(kernel: IKernel): string {
+    const { trans } = this._options;
+    const title = kernelTitle(kernel);
+    return suffices(kernel, 'write')
+      ? trans.__('%1 shares %2 with you: you can run cells in it.', kernel.owner, title)
+      : trans.__('%1 shares %2 with you, read-only.', kernel.owner, title);
+  }
+
+  private _toShared(kernel: IKernel): Notification.IAction[] {
+    const { trans, openNotebookOn } = this._options;
+    const open = { label: trans.__('Open a notebook on it'), callback: () => openNotebookOn(kernel) };
+    return [...(suffices(kernel, 'write') ? [open] : []), this._toPanel()];
+  }
+
+  private _toNotebook(kernel: IKernel): Notification.IAction[] {
+    const { trans, open } = this._options;
+    return open(kernel) ? [{ label: trans.__('Open its notebook'), callback: () => open(kernel)?.() }] : [];
+  }
+
+  /** Of one kernel each. */
+  private readonly _served = new Map<string, IKernel>();
+  private readonly _standing = new Map<string, readonly string[]>();
+  /** The last notification about each kernel of others. */
+  private readonly _shares = new Map<string, string>();
+  private readonly _reclaimed = new Map<string, number>();
+}
+
+export namespace Announcer {
+  export interface IOptions {
+    readonly model: GpuKernelsModel;
+    readonly reader: NewsReader;
+    readonly trans: TranslationBundle;
+    readonly showPanel: () => void;
+    /** What to do to open its notebook; null where it has none that is this user's. */
+    readonly open: (kernel: IKernel) => (() => void) | null;
+    /** A new notebook, on a kernel that was shared. */
+    readonly openNotebookOn: (kernel: IKernel) => void;
+    /** Whether the user looks at this kernel's notebook. */
+    readonly isShown: (kernel: IKernel) => boolean;
+    /** What is said of kernels that want for memory, or ended. Never rejects. */
+    readonly describe: (news: News & { kind: 'ended' | 'short' }, status: IStatus) => Promise<IAnnouncement>;
+  }
+}

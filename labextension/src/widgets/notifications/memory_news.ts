@@ -1,0 +1,75 @@
+// What is said when a kernel ran out of its GPU memory, or ended: with the size that would have held it, one click away.
+
+import { Notification } from '@jupyterlab/apputils';
+import { TranslationBundle } from '@jupyterlab/translation';
+
+import { endedForMemory, findLarger, ILarger, ISizeSource } from '../../sizes/larger';
+import { MemoryNews, memoryText, sizeText } from '../../sizes/memory_words';
+import { GpuKernelsModel, kernelTitle } from '../../model/model';
+import { IKernel, IStatus, IWish } from '../../tokens';
+import { IAnnouncement, tellFailure } from './announce';
+
+export interface IMemoryWays {
+  readonly model: GpuKernelsModel;
+  readonly client: ISizeSource & { resize(kernelId: string, wish: Partial<IWish>): Promise<IKernel> };
+  readonly trans: TranslationBundle;
+  /** Starts its notebook's kernel as this kernelspec; null where there is no such notebook. */
+  readonly restartAs: ((name: string) => Promise<void>) | null;
+}
+
+/** Never rejects: where no larger size can be found, it is told without. */
+export async function describeMemory(
+  news: MemoryNews,
+  status: IStatus,
+  ways: IMemoryWays
+): Promise<IAnnouncement> {
+  const { kernel } = news;
+  const { trans } = ways;
+  if (news.kind === 'ended' && (!endedForMemory(kernel) || ways.restartAs === null)) {
+    return { text: memoryText(news, null, trans), actions: [] };
+  }
+  const larger = await findLarger(kernel, status, ways.client).catch(() => null);
+  const text = memoryText(news, larger, trans);
+  if (larger === null) {
+    return { text, actions: [] };
+  }
+  return { text, actions: larger.outlook.outcome === 'never' ? [] : [action(news, larger, ways)] };
+}
+
+function action(news: MemoryNews, larger: ILarger, ways: IMemoryWays): Notification.IAction {
+  const { kernel } = news;
+  const { message } = larger.outlook;
+  const size = sizeText(larger, ways.trans);
+  if (news.kind === 'ended') {
+    const callback = (): void => void restart(kernel, larger, ways).catch(tellFailure);
+    return { label: ways.trans.__('Restart at %1', size), caption: message, displayType: 'accent', callback };
+  }
+  const caption = ways.trans.__('Without a restart: %1', message);
+  const callback = (): void => void resize(kernel, larger, ways);
+  const isQueued = larger.outlook.outcome === 'queued';
+  const label = isQueued ? ways.trans.__('Queue for %1', size) : ways.trans.__('Change to %1', size);
+  return { label, caption, displayType: 'accent', callback };
+}
+
+/** The size's name is the server's: what stands before `.gpu-` is the base kernelspec's. */
+async function restart(kernel: IKernel, { outlook }: ILarger, { restartAs, model }: IMemoryWays): Promise<void> {
+  const base = kernel.name.replace(/\.gpu-.*$/i, '');
+  await restartAs?.(`${base}.${outlook.suffix}`);
+  await model.refresh();
+}
+
+async function resize(kernel: IKernel, larger: ILarger, { client, model, trans }: IMemoryWays): Promise<void> {
+  const title = kernelTitle(kernel);
+  try {
+    const changed = await client.resize(kernel.id, larger.wish);
+    const size = sizeText(larger, trans);
+    if (changed.resize === null) {
+      Notification.success(trans.__('%1 has %2 now.', title, size), { autoClose: 5000 });
+    } else {
+      Notification.info(trans.__('%1 waits for %2: %3', title, size, changed.resize.reason), { autoClose: 10000 });
+    }
+  } catch (error) {
+    tellFailure(error);
+  }
+  await model.refresh();
+}

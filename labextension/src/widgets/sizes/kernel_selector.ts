@@ -1,0 +1,193 @@
+// The body of the dialog: Lab's own list of kernels, in which each kernelspec is named once, and below it the form of
+// the size for one that has sizes.
+
+import { ISessionContext, SessionContextDialogs } from '@jupyterlab/apputils';
+import { ITranslator } from '@jupyterlab/translation';
+import { IDisposable } from '@lumino/disposable';
+import { Panel, Widget } from '@lumino/widgets';
+
+import { AliquotClient } from '../../client/client';
+import { KnownSpecs } from '../../sizes/known_specs';
+import { GpuKernelsModel } from '../../model/model';
+import { ISizeDraft } from '../../sizes/resize_wish';
+import { ITarget, SizeChoice } from '../../sizes/size_choice';
+import { SizeOutlooks } from '../../sizes/size_outlooks';
+import { presetsOf, Refusal } from '../../sizes/sizes';
+import { IWish, TRANSLATION_DOMAIN } from '../../tokens';
+import { SizeForm } from './size_form';
+
+/**
+ * A kernel that runs, and what it is to become if that is not what it is; a kernelspec to start, whose name the server
+ * may have to be asked for; or none.
+ */
+export type Selected =
+  | { readonly id: string; readonly change: IWish | null }
+  | { readonly name: Promise<string> }
+  | null;
+
+/** As the stock dialog writes it into an option. */
+type Option = { readonly id?: string; readonly name?: string } | null;
+
+export interface IRefused {
+  readonly why: Refusal;
+  readonly nearest: ISizeDraft | null;
+}
+
+export interface IKernelSelectorOptions {
+  context: ISessionContext;
+  known: KnownSpecs;
+  client: AliquotClient;
+  model: GpuKernelsModel;
+  translator: ITranslator;
+  /** The kernel that the document has, and its size; null without one, or where its size cannot be changed. */
+  current: ITarget | null;
+  /** Why the size that the document names cannot be had, and the nearest that can. */
+  refusal: IRefused | null;
+}
+
+export class KernelSelector extends Panel {
+  constructor(private readonly _options: IKernelSelectorOptions) {
+    super();
+    const { known, client, model, translator, refusal } = _options;
+    this.addClass('aliquot-KernelSelector');
+    this._choice = new SizeChoice(known.sizes!, (wish, id) => client.outlook(wish, id, this._replacedId));
+    this._outlooks = new SizeOutlooks(known.sizes!, (sizes, id) => client.outlooks(sizes, id, this._replacedId));
+    this._choice.changed.connect(() => this._outlooks.follow(this._choice.target));
+    const list = new Widget();
+    list.node.append(...this._listNodes());
+    this.addWidget(list);
+    const trans = translator.load(TRANSLATION_DOMAIN);
+    const isOwn = (): boolean => this._isOwnKernel;
+    const pickNew = (): void => this.pickNew();
+    const { _choice: choice, _outlooks: outlooks } = this;
+    this.addWidget(new SizeForm({ choice, outlooks, known, model, refusal, trans, isOwn, pickNew }));
+    this._begin();
+    this._watching = model.watch();
+    model.changed.connect(choice.askAgain, choice);
+    model.changed.connect(outlooks.askAgain, outlooks);
+    this._select.addEventListener('change', () => this._choice.moveTo(this._target()));
+  }
+
+  /** Called by the dialog when it is accepted. */
+  getValue(): Selected {
+    const option = this._option();
+    if (option?.id !== undefined) {
+      return { id: option.id, change: this._choice.change };
+    }
+    if (option?.name === undefined) {
+      return null;
+    }
+    return { name: this._choice.target === null ? Promise.resolve(option.name) : this._choice.kernelName() };
+  }
+
+  override dispose(): void {
+    this._watching.dispose();
+    this._choice.dispose();
+    this._outlooks.dispose();
+    super.dispose();
+  }
+
+  private _listNodes(): HTMLElement[] {
+    const { context, translator } = this._options;
+    const label = document.createElement('label');
+    label.textContent = `${translator.load('jupyterlab').__('Select kernel for:')} "${context.name}"`;
+    const options = SessionContextDialogs.kernelOptions(context, translator);
+    this._select.disabled = options.disabled ?? false;
+    for (const group of options.groups) {
+      const node = document.createElement('optgroup');
+      node.label = group.label;
+      for (const { text, title, value, selected } of group.options) {
+        const option = new Option(text, value, selected, selected);
+        option.title = title ?? '';
+        if (!this._isSizeOfListed(JSON.parse(value) as Option)) {
+          node.append(option);
+        }
+      }
+      if (node.childElementCount > 0) {
+        this._select.append(node);
+      }
+    }
+    label.append(this._select);
+    return [label];
+  }
+
+  /** The kernel with a GPU that ends when the document gets another; a server that has it not would refuse its id. */
+  private get _replacedId(): string | undefined {
+    const { context, model } = this._options;
+    const id = context.session?.kernel?.id;
+    return id === undefined || model.kernel(id) === null ? undefined : id;
+  }
+
+  /** Whether the kernel that the document has is selected: one without a size that could be changed shows none. */
+  private get _isOwnKernel(): boolean {
+    const id = this._option()?.id;
+    return id !== undefined && id === this._options.context.session?.kernel?.id && this._baseOfOwn !== null;
+  }
+
+  /** What the document's kernel runs on, if sizes of that can be started. */
+  private get _baseOfOwn(): string | null {
+    const { context, known } = this._options;
+    const name = context.session?.kernel?.name;
+    const base = name === undefined ? null : known.base(name);
+    return base !== null && presetsOf(base, known.sizes!).length > 0 ? base : null;
+  }
+
+  /** From the document's kernel to a new one on the same base. */
+  pickNew(): void {
+    this._point(this._baseOfOwn ?? '');
+    this._choice.moveTo(this._target());
+    this._select.focus();
+  }
+
+  /** What the document has now, or asks for. */
+  private _begin(): void {
+    const { context, known, refusal } = this._options;
+    const running = context.session?.kernel?.name;
+    const name = running ?? context.kernelPreference.name ?? null;
+    const base = refusal?.why.base ?? (name === null ? null : known.base(name));
+    if (running === undefined && base !== null) {
+      this._point(base);
+    }
+    const target = this._target();
+    if (refusal !== null && target !== null) {
+      this._choice.propose(target.base, refusal.nearest);
+    } else {
+      this._choice.begin(base ?? target?.base ?? '', name);
+      this._choice.moveTo(target);
+    }
+  }
+
+  private _point(base: string): void {
+    for (const option of Array.from(this._select.options)) {
+      if ((JSON.parse(option.value) as Option)?.name?.toLowerCase() === base.toLowerCase()) {
+        option.selected = true;
+      }
+    }
+  }
+
+  private _option(): Option {
+    return JSON.parse(this._select.value) as Option;
+  }
+
+  /** What is selected, if it has a size. */
+  private _target(): ITarget | null {
+    const { current, known } = this._options;
+    const option = this._option();
+    if (option?.id !== undefined) {
+      return option.id === current?.running?.id ? current : null;
+    }
+    const base = option?.name;
+    return base !== undefined && presetsOf(base, known.sizes!).length > 0 ? { base, running: null } : null;
+  }
+
+  private _isSizeOfListed(option: Option): boolean {
+    const { known } = this._options;
+    const base = option?.name === undefined ? undefined : known.sized(option.name)?.base;
+    return base !== undefined && (known.lists(base) || known.lists(base.toLowerCase()));
+  }
+
+  private readonly _watching: IDisposable;
+  private readonly _choice: SizeChoice;
+  private readonly _outlooks: SizeOutlooks;
+  private readonly _select = document.createElement('select');
+}

@@ -1,0 +1,208 @@
+// Another size or class for a kernel that runs: chosen, looked at, asked for. What waits for room can be given up.
+
+import { TranslationBundle } from '@jupyterlab/translation';
+import { Button } from '@jupyterlab/ui-components';
+import * as React from 'react';
+
+import { AliquotClient } from '../../client/client';
+import { LatestAnswer } from '../../base/latest_answer';
+import { GpuKernelsModel, kernelTitle } from '../../model/model';
+import { formatBytes, formatShare } from '../../base/quantities';
+import {
+  change,
+  firstMemoryGib,
+  ISizeDraft,
+  MEMORY_STEP_GIB,
+  memoryRange,
+  shareRange,
+  sizeOf,
+  wishOf
+} from '../../sizes/resize_wish';
+import { IKernel, IOutlook, IStatus, IWish, StatusError, WorkloadClass } from '../../tokens';
+import { failureText } from '../elements/action_words';
+import { SizeSlider } from './size_slider';
+import { classHint, className, outlookText } from './size_words';
+
+const CLASSES: readonly WorkloadClass[] = ['production', 'opportunistic'];
+
+export interface IResizeFormProps {
+  kernel: IKernel;
+  status: IStatus;
+  model: GpuKernelsModel;
+  client: AliquotClient;
+  trans: TranslationBundle;
+}
+
+export function ResizeForm(props: IResizeFormProps): JSX.Element {
+  const { kernel, model, client, trans } = props;
+  const [draft, setDraft] = React.useState<Partial<ISizeDraft>>({});
+  const [failure, setFailure] = React.useState('');
+  const [isUnderWay, setUnderWay] = React.useState(false);
+  const chosen: ISizeDraft = { ...sizeOf(kernel), ...draft };
+  const wanted = change(kernel, chosen);
+  const outlook = useOutlook(client, kernel, wanted && wishOf(chosen), trans);
+  const ask = async (request: () => Promise<unknown>): Promise<void> => {
+    setUnderWay(true);
+    setFailure('');
+    try {
+      await request();
+      await model.readAnew(); // else the form would show for a moment what was before
+      setDraft({});
+    } catch (error) {
+      setFailure(failureText(error, trans));
+      void model.refresh();
+    }
+    setUnderWay(false);
+  };
+  const submit = (event: React.FormEvent): void => {
+    event.preventDefault();
+    if (wanted && !isUnderWay) {
+      void ask(() => client.resize(kernel.id, wanted));
+    }
+  };
+  return (
+    <form className="aliquot-Resize" aria-label={trans.__('Size of %1', kernelTitle(kernel))} onSubmit={submit}>
+      <SizeFields {...props} chosen={chosen} choose={part => setDraft({ ...draft, ...part })} />
+      <p className="aliquot-Resize-outlook" role="status" data-outcome={outlook?.outcome}>
+        {wanted ? outlook?.text : trans.__('Changes without a restart.')}
+      </p>
+      <div className="aliquot-Actions-row">
+        <Button type="submit" small className="aliquot-Action aliquot-mod-main" disabled={!wanted || isUnderWay}>
+          {trans.__('Resize')}
+        </Button>
+        {wanted && (
+          <Button type="button" small className="aliquot-Action" onClick={() => setDraft({})}>
+            {trans.__('Undo')}
+          </Button>
+        )}
+      </div>
+      {kernel.resize && (
+        <div className="aliquot-Resize-waiting">
+          <span>{waits(kernel.resize.gpus, kernel.resize.position, trans)}</span>
+          <Button
+            type="button"
+            small
+            className="aliquot-Action"
+            disabled={isUnderWay}
+            onClick={() => void ask(() => client.withdrawResize(kernel.id))}
+          >
+            {trans.__('Give Up')}
+          </Button>
+        </div>
+      )}
+      {failure && (
+        <p className="aliquot-Actions-failure" role="alert">
+          {failure}
+        </p>
+      )}
+    </form>
+  );
+}
+
+function waits(gpus: number, position: number, trans: TranslationBundle): string {
+  return trans.__('Waits to become %1 GPU: position %2.', formatShare(gpus), String(position));
+}
+
+interface ISizeFieldsProps extends IResizeFormProps {
+  chosen: ISizeDraft;
+  choose: (part: Partial<ISizeDraft>) => void;
+}
+
+function SizeFields({ kernel, status, trans, chosen, choose }: ISizeFieldsProps): JSX.Element {
+  const share = formatShare(chosen.gpus);
+  const name = React.useId();
+  return (
+    <>
+      <SizeSlider
+        trans={trans}
+        label={trans.__('GPU share')}
+        unit={trans.__('GPU')}
+        {...shareRange(kernel)}
+        step={0.01}
+        value={chosen.gpus}
+        text={trans.__('%1 GPU', share)}
+        onChange={gpus => choose({ gpus })}
+      />
+      <label className="aliquot-Resize-choice">
+        <input
+          type="checkbox"
+          checked={chosen.memoryGib !== null}
+          onChange={event => choose({ memoryGib: event.target.checked ? firstMemoryGib(kernel) : null })}
+        />
+        {trans.__('A memory limit of its own')}
+      </label>
+      {chosen.memoryGib !== null && (
+        <SizeSlider
+          trans={trans}
+          label={trans.__('Memory limit')}
+          unit={trans.__('GiB')}
+          {...memoryRange(kernel, status.devices)}
+          step={MEMORY_STEP_GIB}
+          value={chosen.memoryGib}
+          text={trans.__('%1 GiB', String(chosen.memoryGib))}
+          onChange={memoryGib => choose({ memoryGib })}
+        />
+      )}
+      <fieldset className="aliquot-Resize-class">
+        <legend className="jp-sr-only">{trans.__('Class')}</legend>
+        {CLASSES.map(one => (
+          <label key={one} className="aliquot-Resize-choice" title={classHint(one, trans)}>
+            <input
+              type="radio"
+              name={name}
+              checked={chosen.workloadClass === one}
+              onChange={() => choose({ workloadClass: one })}
+            />
+            {className(one, trans)}
+          </label>
+        ))}
+      </fieldset>
+    </>
+  );
+}
+
+interface ISaid {
+  readonly text: string;
+  readonly outcome?: IOutlook['outcome'];
+}
+
+/** What a wish would mean now. Asked when the hand rests; null while nobody has answered, or no server can. */
+function useOutlook(client: AliquotClient, kernel: IKernel, wish: IWish | null, trans: TranslationBundle): ISaid | null {
+  const [said, setSaid] = React.useState<ISaid | null>(null);
+  const { id: kernelId, used_bytes: used } = kernel;
+  const asker = React.useMemo(
+    () =>
+      new LatestAnswer<IWish, IOutlook>(
+        question => client.outlook(question, kernelId),
+        (_, answer, error) => setSaid(answer ? { text: meaning(answer, used, trans), outcome: answer.outcome } : refused(error, trans))
+      ),
+    [client, kernelId, used, trans]
+  );
+  const key = JSON.stringify(wish);
+  React.useEffect(() => {
+    if (wish === null) {
+      setSaid(null);
+      asker.forget();
+    } else {
+      asker.want(wish);
+    }
+    return () => asker.forget();
+    // The wish is a new object at each turn; its text tells whether it differs.
+  }, [asker, key]);
+  return said;
+}
+
+function meaning(outlook: IOutlook, used: number, trans: TranslationBundle): string {
+  const { outcome, quota_bytes: limit } = outlook;
+  const said = outcome === 'starts' ? trans.__('Changes at once.') : outlookText(outlook, trans);
+  if (outcome === 'never' || limit === null || used <= limit) {
+    return said;
+  }
+  const amounts = [formatBytes(used), formatBytes(limit)];
+  return trans.__('%1 The kernel uses %2: new allocations fail until it uses less than %3.', said, ...amounts);
+}
+
+function refused(error: unknown, trans: TranslationBundle): ISaid | null {
+  const cannotTell = error instanceof StatusError && error.kind === 'not-installed';
+  return cannotTell ? null : { text: failureText(error, trans), outcome: 'never' };
+}

@@ -1,0 +1,112 @@
+// What sizes, refusals and outlooks read as in the picker.
+
+import { TranslationBundle } from '@jupyterlab/translation';
+
+import { kernelSize } from '../../model/kernel_line';
+import { formatBytes } from '../../base/quantities';
+import { problemOf, stepped } from '../../sizes/resize_wish';
+import { label, Refusal } from '../../sizes/sizes';
+import { IOutlook, WorkloadClass } from '../../tokens';
+
+const MOST_OF_A_NAME = 60;
+
+/** `4 GiB`, `3.5 GiB` */
+export function gib(bytes: number): string {
+  return formatBytes(bytes).replace('.0 ', ' ');
+}
+
+export function className(workloadClass: WorkloadClass, trans: TranslationBundle): string {
+  return workloadClass === 'production' ? trans.__('production') : trans.__('opportunistic');
+}
+
+export function classHint(workloadClass: WorkloadClass, trans: TranslationBundle): string {
+  return workloadClass === 'production'
+    ? trans.__('protected from opportunistic kernels')
+    : trans.__('uses what is spare, and waits when there is none');
+}
+
+/** `Starts at once, with up to 4 GiB of GPU memory.`; why it waits or never fits in the server's words. */
+export function outlookText(outlook: IOutlook, trans: TranslationBundle, isRunning = false): string {
+  const { outcome, quota_bytes: quota, message } = outlook;
+  if (outcome === 'starts' && !isRunning && quota !== null) {
+    return trans.__('Starts at once, with up to %1 of GPU memory.', gib(quota));
+  }
+  return sentence(message);
+}
+
+/** The outlook in the few words that a card has room for: `starts now`, `2 ahead`, `never fits`. */
+export function cardText({ outcome, position, message }: IOutlook, trans: TranslationBundle, isRunning: boolean): string {
+  switch (outcome) {
+    case 'starts':
+      return isRunning ? trans.__('changes now') : trans.__('starts now');
+    case 'queued':
+      return position !== null && position > 1 ? trans.__('queued, %1 ahead', String(position - 1)) : trans.__('queued');
+    case 'never':
+      return message.replace(/:.*/s, '');
+  }
+}
+
+/** Why a number cannot be taken, and what to enter; null where it can. */
+export function numberProblem(text: string, field: INumberField, trans: TranslationBundle): string | null {
+  const { unit, step, min, max } = field;
+  switch (problemOf(text, step, field)) {
+    case null:
+      return null;
+    case 'no-number':
+      return trans.__('Enter a number from %1 to %2.', String(min), String(max));
+    case 'too-small':
+      return trans.__('%1 %2 is too small. Enter %3 to %4.', text, unit, String(min), String(max));
+    case 'too-large':
+      return trans.__('%1 %2 is too large. Enter %3 to %4.', text, unit, String(min), String(max));
+    case 'off-step':
+      return trans.__(
+        '%1 %2 is between two steps of %3. Enter %4, for example.',
+        text,
+        unit,
+        String(step),
+        String(stepped(text, step, field))
+      );
+  }
+}
+
+interface INumberField {
+  readonly unit: string;
+  readonly step: number;
+  readonly min: number;
+  readonly max: number;
+}
+
+/** Why a document does not get the size that it names, and what is proposed in its place. */
+export function refusalText(refusal: Refusal, hasNearest: boolean, trans: TranslationBundle): string {
+  const proposal = hasNearest ? trans.__('The nearest that can be had is selected.') : trans.__('Pick another.');
+  return `${reasonText(refusal, trans)} ${proposal}`;
+}
+
+function reasonText(refusal: Refusal, trans: TranslationBundle): string {
+  const { kind } = refusal;
+  const base = elided(refusal.base);
+  if (kind === 'unreadable') {
+    return trans.__('This document asks for a size of %1 that cannot be read.', base);
+  }
+  const size = refusal.asked === null ? trans.__('no GPU') : label(refusal.asked);
+  switch (kind) {
+    case 'no-base':
+      return trans.__('This document asks for %1 on %2, and no kernel of that name is installed here.', size, base);
+    case 'too-large':
+      return trans.__('This document asks for %1; the largest is %2.', size, kernelSize(refusal.largest, trans));
+    case 'class':
+      return trans.__('This document asks for %1 of the class production, which you may not have here.', size);
+    case 'never':
+      return trans.__('This document asks for %1, which cannot be had here (%2).', size, refusal.message);
+  }
+}
+
+/** Whoever wrote the document has chosen it. */
+function elided(name: string): string {
+  return name.length > MOST_OF_A_NAME ? `${name.slice(0, MOST_OF_A_NAME)}…` : name;
+}
+
+function sentence(text: string): string {
+  const full = text.slice(0, 1).toUpperCase() + text.slice(1);
+  return /[.!?]$/.test(full) ? full : `${full}.`;
+}
