@@ -118,7 +118,7 @@ class Gateway:
         deadline = time.monotonic() + _DEADLINE_SECONDS
         while True:
             try:
-                self.ask("POST", f"aliquot/api/kernels/{kernel_id}/{action}")
+                self.ask("POST", f"aliquot/api/v1/kernels/{kernel_id}/{action}")
                 return
             except HTTPError as error:
                 if error.code != HTTPStatus.CONFLICT or time.monotonic() > deadline:
@@ -129,7 +129,7 @@ class Gateway:
         """The kernel's report in this state."""
         deadline = time.monotonic() + _DEADLINE_SECONDS
         while time.monotonic() < deadline:
-            kernel: dict[str, Any] = self.ask("GET", f"aliquot/api/kernels/{kernel_id}")
+            kernel: dict[str, Any] = self.ask("GET", f"aliquot/api/v1/kernels/{kernel_id}")
             if kernel["state"] == state:
                 return kernel
             time.sleep(0.05)
@@ -169,7 +169,7 @@ def changes_to_pixels(browser: Browser, lab: LabProcess, repeats: int) -> list[f
         view.show_panel()
         view.start_command("notebook:run-all-cells")
         page.locator(".jp-OutputArea-output", has_text="held!").wait_for()
-        kernel_id = gateway.ask("GET", "aliquot/api/status")["kernels"][0]["id"]
+        kernel_id = gateway.ask("GET", "aliquot/api/v1/status")["kernels"][0]["id"]
         page.evaluate(_WATCH)
         page.wait_for_function("() => window.painted.length > 0")
         for repeat in range(repeats):

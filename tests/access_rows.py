@@ -52,7 +52,7 @@ def own(owner: int, admin: int) -> Wanted:
 
 _NOTEBOOK = {"path": "{who}", "type": "notebook", "kernel": {"id": "{k}"}}
 _FOLDER = {"source": "/nowhere/at/all"}
-_K = "aliquot/api/kernels/{k}"
+_K = "aliquot/api/v1/kernels/{k}"
 
 TABLE = (
     #    method   path                      no token, other, team, read, write, owner, admin
@@ -81,21 +81,21 @@ TABLE = (
     Row("PATCH", "api/sessions/{b}", (403, 400, 400, 200, 200, 200, 200), {"kernel": {"id": "{k}"}}),
     Row("PATCH", "api/sessions/{b}", (403, 400, 400, 400, 400, 400, 400), {"kernel": {"id": "{n}"}}),
     # Ours. The kernel has no GPU: who may change it hears that.
-    Row("GET", "aliquot/api/status", ALL),
-    Row("GET", "aliquot/api/sizes", ALL),
-    Row("GET", "aliquot/api/outlook?gpus=0.25", ALL),
-    Row("GET", "aliquot/api/outlook?gpus=0.25&replaces={k}", READ),
-    Row("GET", "aliquot/api/outlook?gpus=0.25&kernel={k}", own(409, 409)),
-    Row("GET", "aliquot/api/outlooks?size=gpu-0.25", ALL),
-    Row("GET", "aliquot/api/outlooks?size=gpu-0.25&replaces={k}", READ),
-    Row("GET", "aliquot/api/outlooks?size=gpu-0.25&kernel={k}", own(409, 409)),
-    Row("GET", "aliquot/api/kernels", ALL),
-    Row("GET", "aliquot/api/history", ALL),
-    Row("WEBSOCKET", "aliquot/api/events", (403, 101, 101, 101, 101, 101, 101)),
-    Row("GET", "aliquot/api/folders", ALL),
-    Row("PUT", "aliquot/api/folders/zoe", (403, 403, 403, 403, 403, 403, 400), _FOLDER),
-    Row("DELETE", "aliquot/api/folders/zoe", (403, 403, 403, 403, 403, 403, 404)),
-    Row("GET", "aliquot/api/metrics", ADMIN),
+    Row("GET", "aliquot/api/v1/status", ALL),
+    Row("GET", "aliquot/api/v1/sizes", ALL),
+    Row("GET", "aliquot/api/v1/outlook?gpus=0.25", ALL),
+    Row("GET", "aliquot/api/v1/outlook?gpus=0.25&replaces={k}", READ),
+    Row("GET", "aliquot/api/v1/outlook?gpus=0.25&kernel={k}", own(409, 409)),
+    Row("GET", "aliquot/api/v1/outlooks?size=gpu-0.25", ALL),
+    Row("GET", "aliquot/api/v1/outlooks?size=gpu-0.25&replaces={k}", READ),
+    Row("GET", "aliquot/api/v1/outlooks?size=gpu-0.25&kernel={k}", own(409, 409)),
+    Row("GET", "aliquot/api/v1/kernels", ALL),
+    Row("GET", "aliquot/api/v1/history", ALL),
+    Row("WEBSOCKET", "aliquot/api/v1/events", (403, 101, 101, 101, 101, 101, 101)),
+    Row("GET", "aliquot/api/v1/folders", ALL),
+    Row("PUT", "aliquot/api/v1/folders/zoe", (403, 403, 403, 403, 403, 403, 400), _FOLDER),
+    Row("DELETE", "aliquot/api/v1/folders/zoe", (403, 403, 403, 403, 403, 403, 404)),
+    Row("GET", "aliquot/api/v1/metrics", ADMIN),
     Row("GET", _K, READ),
     Row("GET", f"{_K}/cells", READ),
     Row("POST", f"{_K}/hint", write(409), {}),

@@ -139,7 +139,7 @@ class HubProcess(Started):
         return self._ask(f"{self.url}/hub/api/{path}", method, body, token or self.token)
 
     def gateway(self, path: str, method: str = "GET", body: Any = None, *, token: str) -> Any:
-        """A path of the gateway, through the proxy: `api/kernels`, `aliquot/api/status`."""
+        """A path of the gateway, through the proxy: `api/kernels`, `aliquot/api/v1/status`."""
         return self._ask(f"{self.gateway_url}/{path}", method, body, token)
 
     def server(self, user: str, path: str, method: str = "GET", body: Any = None, *, token: str) -> Any:

@@ -182,7 +182,7 @@ class Generator:
         deadline = time.monotonic() + seconds
         while True:
             try:
-                status = json.loads(await self._admins[-1].client.ask("GET", "/aliquot/api/status"))
+                status = json.loads(await self._admins[-1].client.ask("GET", "/aliquot/api/v1/status"))
                 if holds(status):
                     return status
             except (OSError, EOFError):

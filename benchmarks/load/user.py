@@ -67,7 +67,7 @@ class User:
     async def poll(self) -> bytes:
         """One status, measured from the question to its last byte."""
         began = time.perf_counter()
-        answer = await self.client.ask("GET", "/aliquot/api/status")
+        answer = await self.client.ask("GET", "/aliquot/api/v1/status")
         took = 1e3 * (time.perf_counter() - began)
         seen = self._seen()
         (seen.admin_status if self.is_admin else seen.user_status).append(took)
@@ -91,7 +91,7 @@ class User:
 
     async def resize(self, kernel_id: str, gpus: float) -> None:
         """Returns when it has the size, or waits for it."""
-        await self._wishes.ask("PATCH", f"/aliquot/api/kernels/{kernel_id}", {"gpus": gpus})
+        await self._wishes.ask("PATCH", f"/aliquot/api/v1/kernels/{kernel_id}", {"gpus": gpus})
 
     async def leave(self) -> None:
         """Close all."""
@@ -110,7 +110,7 @@ class User:
         """Hear of its kernels, and open one of them."""
         async with self._opens:
             if self._events is None:
-                events = await self._open("/aliquot/api/events")
+                events = await self._open("/aliquot/api/v1/events")
                 self._events = asyncio.create_task(self._hear(events))
             if self._channels is None and self.kernels:
                 await self._open_channels(self.kernels[0])

@@ -1,4 +1,4 @@
-"""What all handlers of /aliquot/api share: what they ask, who asks them, and how they answer."""
+"""What all handlers of /aliquot/api/v1 share: what they ask, who asks them, and how they answer."""
 
 from __future__ import annotations
 

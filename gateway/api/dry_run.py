@@ -1,4 +1,4 @@
-"""REST of /aliquot/api/outlook: reads what is asked, and answers what would happen. Changes nothing."""
+"""REST of /aliquot/api/v1/outlook: reads what is asked, and answers what would happen. Changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The websocket /aliquot/api/events: events of the asker's kernels, as JSON, one a message."""
+"""The websocket /aliquot/api/v1/events: events of the asker's kernels, as JSON, one a message."""
 
 # mypy: disable-error-code="no-untyped-call, misc, override"
 # Jupyter Server's handlers carry no types, and tornado's get is not as its base class says.

@@ -1,4 +1,4 @@
-"""REST for one kernel under /aliquot/api: what it has, and what may be asked of it while it runs, and by whom.
+"""REST for one kernel under /aliquot/api/v1: what it has, and what may be asked of it while it runs, and by whom.
 
 What each of them needs is checked here: a kernel that the asker may not see answers as one that does not exist.
 """
@@ -211,10 +211,10 @@ class CellsHandler(OneKernelHandler):
         return wish == "no"
 
 
-KERNEL = r"/aliquot/api/kernels/(?P<kernel_id>[A-Za-z0-9][A-Za-z0-9_.-]*)"
+KERNEL = r"/aliquot/api/v1/kernels/(?P<kernel_id>[A-Za-z0-9][A-Za-z0-9_.-]*)"
 
 KERNEL_HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
-    (r"/aliquot/api/kernels", KernelsHandler),
+    (r"/aliquot/api/v1/kernels", KernelsHandler),
     (KERNEL, KernelHandler),
     (f"{KERNEL}/cells", CellsHandler),
     (f"{KERNEL}/keep", KeepHandler),

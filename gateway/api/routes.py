@@ -1,4 +1,4 @@
-"""REST under /aliquot/api: parse, ask, serialise. openapi.yaml is the contract.
+"""REST under /aliquot/api/v1: parse, ask, serialise. openapi.yaml is the contract.
 
 status/report.py decides what a user may see.
 """
@@ -137,17 +137,17 @@ class NothingHandler(AliquotHandler):
 
 
 HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
-    (r"/aliquot/api/status", StatusHandler),
-    (r"/aliquot/api/sizes", SizesHandler),
-    (r"/aliquot/api/outlook", OutlookHandler),
-    (r"/aliquot/api/outlooks", OutlooksHandler),
+    (r"/aliquot/api/v1/status", StatusHandler),
+    (r"/aliquot/api/v1/sizes", SizesHandler),
+    (r"/aliquot/api/v1/outlook", OutlookHandler),
+    (r"/aliquot/api/v1/outlooks", OutlooksHandler),
     *KERNEL_HANDLERS,
     *SHARE_HANDLERS,
-    (r"/aliquot/api/events", EventsHandler),
-    (r"/aliquot/api/history", HistoryHandler),
-    (r"/aliquot/api/folders", FoldersHandler),
-    (r"/aliquot/api/folders/(?P<name>[^/]+)", FolderHandler),
-    (r"/aliquot/api/metrics", MetricsHandler),
+    (r"/aliquot/api/v1/events", EventsHandler),
+    (r"/aliquot/api/v1/history", HistoryHandler),
+    (r"/aliquot/api/v1/folders", FoldersHandler),
+    (r"/aliquot/api/v1/folders/(?P<name>[^/]+)", FolderHandler),
+    (r"/aliquot/api/v1/metrics", MetricsHandler),
     (r"/aliquot/api(?:/.*)?", NothingHandler),  # the last: it takes what no other does
 )
 

@@ -1,4 +1,4 @@
-"""REST of one kernel's shares under /aliquot/api: with whom it is shared, and giving and taking back. For its owner.
+"""REST of one kernel's shares under /aliquot/api/v1: with whom it is shared, and giving and taking back. For its owner.
 
 What a name has to be, auth/shares.py decides.
 """

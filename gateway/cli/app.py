@@ -20,7 +20,7 @@ from jupyter_aliquot.provisioner.errors import AliquotError
 
 COMMANDS = {
     "lab": ("lab.LabCommand", "JupyterLab with Aliquot"),
-    "serve": ("serve.ServeCommand", "the gateway only: kernels, sessions, kernelspecs and /aliquot/api"),
+    "serve": ("serve.ServeCommand", "the gateway only: kernels, sessions, kernelspecs and /aliquot/api/v1"),
     "agent": ("agent.AgentCommand", "the node agent, in the foreground"),
     "relay": ("relay.RelayCommand", "the relay host, which keeps kernels while no gateway runs; in the foreground"),
     "demo": ("demo.DemoCommand", "three notebooks share one GPU; each claim is checked"),

@@ -18,7 +18,7 @@ from jupyter_aliquot.gateway.limits.http import admit, refuse_for
 from jupyter_aliquot.provisioner.errors import HubError, TooManyTokensError
 
 # What a browser that comes without a wish sees when it is logged in.
-_FIRST_PAGE = "aliquot/api/status"
+_FIRST_PAGE = "aliquot/api/v1/status"
 
 
 class HubLoginHandler(JupyterHandler):

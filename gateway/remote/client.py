@@ -1,4 +1,4 @@
-"""Questions of a server in gateway mode to /aliquot/api of its gateway, with the credentials that its user gave it.
+"""Questions of a server in gateway mode to /aliquot/api/v1 of its gateway, with the credentials that its user gave it.
 
 What the gateway says is passed on as it is said; a gateway that is away, or of another kind, is said so.
 """
@@ -38,7 +38,7 @@ async def ask_gateway(path: str, **request: Any) -> Any:
 
 async def ask_gateway_for_text(path: str, **request: Any) -> str:
     """Its answer as it is. Raises likewise."""
-    url = url_path_join(GatewayClient.instance().url or "", "aliquot/api", path)
+    url = url_path_join(GatewayClient.instance().url or "", "aliquot/api/v1", path)
     try:
         response = await within(gateway_request(url, **{"method": "GET", **request}), _ANSWER_SECONDS)
         return str(response.body or b"", "utf-8")
@@ -52,7 +52,7 @@ async def ask_gateway_for_text(path: str, **request: Any) -> str:
 async def open_events() -> WebSocketClientConnection:
     """The gateway's stream of events. Raises HTTPError likewise."""
     client = GatewayClient.instance()
-    url = url_path_join(client.ws_url or "", "aliquot/api/events")
+    url = url_path_join(client.ws_url or "", "aliquot/api/v1/events")
     request = HTTPRequest(url, **client.load_connection_args())  # type: ignore[no-untyped-call]
     opening = asyncio.ensure_future(websocket_connect(request, ping_interval=PING_SECONDS))
     try:
@@ -74,7 +74,7 @@ def _close(opening: asyncio.Future[WebSocketClientConnection]) -> None:
 
 
 def _told(error: HTTPClientError) -> HTTPError:
-    """What the gateway said, in its words; of one without words for /aliquot/api, that it has none."""
+    """What the gateway said, in its words; of one without words for /aliquot/api/v1, that it has none."""
     if error.code == 599:
         return _away(error)
     if message := gateway_words(error):

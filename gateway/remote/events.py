@@ -1,4 +1,4 @@
-"""Pass the gateway's stream of events on, at /aliquot/api/events of a server in gateway mode."""
+"""Pass the gateway's stream of events on, at /aliquot/api/v1/events of a server in gateway mode."""
 
 # mypy: disable-error-code="no-untyped-call, misc, override"
 # Jupyter Server's handlers carry no types, and tornado's get is not as its base class says.

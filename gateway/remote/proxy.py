@@ -1,4 +1,4 @@
-"""REST under /aliquot/api on a server in gateway mode: what the gateway says of its user's kernels, passed on.
+"""REST under /aliquot/api/v1 on a server in gateway mode: what the gateway says of its user's kernels, passed on.
 
 Only to whom this server's kernels are: its administrators. Paths of notebooks are this server's own to add.
 """

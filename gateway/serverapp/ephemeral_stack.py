@@ -114,7 +114,7 @@ class Ring:
         return int(float(found.group(1))) if found else 0
 
     def _read_metrics(self) -> str:
-        url = f"{self.gateway_address()}aliquot/api/metrics"
+        url = f"{self.gateway_address()}aliquot/api/v1/metrics"
         request = urllib.request.Request(url, headers={"Authorization": f"token {self._token}"})
         with urllib.request.urlopen(request, timeout=_METRICS_SECONDS) as answer:
             return str(answer.read().decode())

@@ -63,7 +63,7 @@ class ServerMetrics(Collector):
         self._registry.register(self)
 
     def text(self) -> bytes:
-        """The Prometheus exposition text. Called by GET /aliquot/api/metrics."""
+        """The Prometheus exposition text. Called by GET /aliquot/api/v1/metrics."""
         return generate_latest(self._registry)
 
     def describe(self) -> Iterator[Metric]:

@@ -98,7 +98,7 @@ class Scene:
 
 
 def status_report(scene: Scene, who: User, ended: int = LAST_ENDED) -> Report:
-    """The answer of GET /aliquot/api/status: aggregates for everybody, kernels for their owner and administrators.
+    """The answer of GET /aliquot/api/v1/status: aggregates for everybody, kernels for their owner and administrators.
 
     It is asked for every few seconds: of the kernels that ended it has the last few that the asker did not end.
     """

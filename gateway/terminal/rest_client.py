@@ -139,7 +139,7 @@ class OwnGateway:
     def text(self, path: str, method: str = "GET", body: Any = None, seconds: float = _ANSWER_SECONDS) -> str:
         """The answer as it is. Raises likewise."""
         request = urllib.request.Request(
-            f"{self.url}aliquot/api/{path}",
+            f"{self.url}aliquot/api/v1/{path}",
             data=None if body is None else json.dumps(body).encode(),
             headers={"Authorization": f"{self.scheme} {self.token}", "Content-Type": "application/json"},
             method=method,

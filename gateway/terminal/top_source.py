@@ -17,7 +17,7 @@ _ANSWER_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class Look:
-    """One answer, in the form of GET /aliquot/api/status. ``at``: seconds of a clock that only goes forward.
+    """One answer, in the form of GET /aliquot/api/v1/status. ``at``: seconds of a clock that only goes forward.
 
     ``report`` None: nobody answered. ``problem``: what is wrong with who should have; empty when nothing is.
     """

@@ -45,7 +45,7 @@ class Socket(WebSocketHandler):
 async def a_gateway() -> AsyncIterator[tuple[int, set[Any]]]:
     """Its port, and the sockets open now."""
     is_open: set[Any] = set()
-    paths = ("/aliquot/api/events", "/api/kernels/one/channels")
+    paths = ("/aliquot/api/v1/events", "/api/kernels/one/channels")
     server = HTTPServer(Application([(path, Socket, {"is_open": is_open}) for path in paths]))
     socket, port = bind_unused_port()
     server.add_socket(socket)

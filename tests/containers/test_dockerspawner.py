@@ -46,7 +46,7 @@ def test_a_servers_container_holds_no_gpu_and_its_kernels_have_the_size_of_the_s
         assert "python3.gpu-0.25" in specs
         made = hub.ask("user/alice/api/kernels", "POST", {"name": "python3"}, token=token)
         assert made["name"] == "python3.gpu-0.25"
-        (held_by,) = hub.ask("services/aliquot/aliquot/api/status", token=token)["kernels"]
+        (held_by,) = hub.ask("services/aliquot/aliquot/api/v1/status", token=token)["kernels"]
         assert (held_by["id"], held_by["gpus"]) == (made["id"], 0.25), "the server itself holds none"
         server = f"{hub.url}/user/alice"
         assert run_cell(server, token, made["id"], "kept = 6 * 7; print(kept)") == "42\n"

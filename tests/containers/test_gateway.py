@@ -85,7 +85,7 @@ def test_a_kernel_is_interrupted_and_restarted_and_its_lack_of_memory_is_said(
 
     tab.execute("block = b'x' * (400 << 20)")
     parts.wait_until(lambda: a_container_node.box_id(kernel_id) not in ("", first, second))
-    kernels = gateway.call("GET", "/aliquot/api/kernels")["kernels"]
+    kernels = gateway.call("GET", "/aliquot/api/v1/kernels")["kernels"]
     (crash,) = [kernel["last_crash"] for kernel in kernels if kernel["id"] == kernel_id]
     assert crash["code"] == "oom"
     assert "of 128 MiB host memory" in crash["message"]

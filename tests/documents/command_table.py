@@ -17,15 +17,15 @@ RUN = (
     "aliquot sizes",
     "aliquot agent --help",
     "aliquot history --range day",
-    'curl -H "Authorization: token $TOKEN" "$SERVER/aliquot/api/history?range=day&format=csv" > day.csv',
+    'curl -H "Authorization: token $TOKEN" "$SERVER/aliquot/api/v1/history?range=day&format=csv" > day.csv',
     "aliquot resize train.ipynb 0.5 --memory 12GiB --class opportunistic",
-    'curl -X PATCH "$SERVER/aliquot/api/kernels/$KERNEL" -H "Authorization: token $TOKEN" \\\n'
+    'curl -X PATCH "$SERVER/aliquot/api/v1/kernels/$KERNEL" -H "Authorization: token $TOKEN" \\\n'
     """     -d '{"gpus": 0.5, "memory": "12GiB", "class": "opportunistic"}'""",
     "aliquot share train.ipynb --user bob",
     "aliquot share train.ipynb --team vision --write",
     "aliquot share train.ipynb",
     "aliquot share train.ipynb --user bob --stop",
-    'curl -H "Authorization: token $ADMIN_TOKEN" https://gpu.example.org:8890/aliquot/api/metrics',
+    'curl -H "Authorization: token $ADMIN_TOKEN" https://gpu.example.org:8890/aliquot/api/v1/metrics',
     "python -c 'import hashlib, secrets; t = secrets.token_urlsafe(32);"
     " print(t, hashlib.sha256(t.encode()).hexdigest())'",
     'echo "ALIQUOT_TOKEN=$(openssl rand -hex 32)" > .env && chmod 600 .env',
@@ -130,7 +130,7 @@ COVERED = {
     "docker compose --profile images build": _COMPOSE,
     "docker compose up -d": _COMPOSE,
     "install -d /srv/homes /etc/cdi /var/lib/aliquot": _COMPOSE,
-    'curl -H "Authorization: token $(cut -d= -f2 .env)" http://127.0.0.1:8890/aliquot/api/status': _COMPOSE,
+    'curl -H "Authorization: token $(cut -d= -f2 .env)" http://127.0.0.1:8890/aliquot/api/v1/status': _COMPOSE,
     "docker compose -f compose.yaml -f compose.nvidia.yaml up -d": _COMPOSE_READ,
 }
 

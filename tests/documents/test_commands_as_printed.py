@@ -75,7 +75,7 @@ README = "README.md"
 PRINTED = printed()
 # Files that a command writes into its folder, and a pattern of what they then hold.
 WRITES = {
-    'curl -H "Authorization: token $TOKEN" "$SERVER/aliquot/api/history?range=day&format=csv" > day.csv': (
+    'curl -H "Authorization: token $TOKEN" "$SERVER/aliquot/api/v1/history?range=day&format=csv" > day.csv': (
         "day.csv",
         r"^[a-z_]+,[a-z_]+",
     ),

@@ -113,6 +113,6 @@ def test_the_page_shows_the_last_choice(a_hub: HubProcess) -> None:
 
 
 def soon_ending(hub: HubProcess, token: str, kernel_id: str) -> dict[str, Any] | None:
-    (report,) = [one for one in hub.gateway("aliquot/api/status", token=token)["kernels"] if one["id"] == kernel_id]
+    (report,) = [one for one in hub.gateway("aliquot/api/v1/status", token=token)["kernels"] if one["id"] == kernel_id]
     found: dict[str, Any] | None = report["ending_soon"]
     return found

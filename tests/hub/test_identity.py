@@ -98,11 +98,11 @@ def test_what_a_client_says_of_itself_names_nobody(a_hub: HubProcess) -> None:
 
 
 def test_a_token_without_the_scope_or_unknown_is_refused_in_words(a_hub: HubProcess) -> None:
-    status, said = ask(a_hub, "aliquot/api/status", a_hub.token_of("bob", "read:users:name!user"))
+    status, said = ask(a_hub, "aliquot/api/v1/status", a_hub.token_of("bob", "read:users:name!user"))
     assert (status, said.partition(":")[0]) == (403, "bob may not use the service 'aliquot'")
-    status, said = ask(a_hub, "aliquot/api/status", "a-token-of-nobody")
+    status, said = ask(a_hub, "aliquot/api/v1/status", "a-token-of-nobody")
     assert (status, said.partition(":")[0]) == (403, "JupyterHub does not know this token")
-    assert ask(a_hub, "aliquot/api/status?token=" + a_hub.token_of("bob", ACCESS), "")[0] == 403
+    assert ask(a_hub, "aliquot/api/v1/status?token=" + a_hub.token_of("bob", ACCESS), "")[0] == 403
 
 
 def test_the_table_of_paths_and_roles_holds_for_tokens_of_the_hub(a_hub: HubProcess, alices_kernel: str) -> None:
@@ -112,7 +112,7 @@ def test_the_table_of_paths_and_roles_holds_for_tokens_of_the_hub(a_hub: HubProc
     scopes = dict.fromkeys(["bob", "carol", "rita", "wanda", "alice"], (ACCESS,)) | {"ada": (ACCESS, ADMIN)}
     tokens = ["", *(a_hub.token_of(name, *more) for name, more in scopes.items())]
     for name, access in (("rita", "read"), ("wanda", "write")):
-        path = f"aliquot/api/kernels/{alices_kernel}/shares/users/{name}"
+        path = f"aliquot/api/v1/kernels/{alices_kernel}/shares/users/{name}"
         assert ask(a_hub, path, tokens[5], "PUT", {"access": access})[0] == 200
     wrong, asked = [], 0
     for row in TABLE:
@@ -142,7 +142,7 @@ def test_a_revoked_token_is_refused_and_its_websockets_end_with_the_reason(
     async def scenario() -> None:
         sockets = [
             await opened(a_hub, path, made["token"])
-            for path in (f"api/kernels/{alices_kernel}/channels", "aliquot/api/events")
+            for path in (f"api/kernels/{alices_kernel}/channels", "aliquot/api/v1/events")
         ]
         await asyncio.to_thread(a_hub.revoke_token, "alice", made["id"])
         for socket in sockets:
@@ -152,7 +152,7 @@ def test_a_revoked_token_is_refused_and_its_websockets_end_with_the_reason(
     asyncio.run(scenario())
     status, said = ask(a_hub, f"api/kernels/{alices_kernel}", made["token"])
     assert (status, "revoked" in said) == (403, True)
-    assert handshake(a_hub, "aliquot/api/events", made["token"]) == 403
+    assert handshake(a_hub, "aliquot/api/v1/events", made["token"]) == 403
 
 
 def test_who_guesses_tokens_is_told_when_to_come_again(a_hub: HubProcess) -> None:
@@ -161,7 +161,7 @@ def test_who_guesses_tokens_is_told_when_to_come_again(a_hub: HubProcess) -> Non
         connection = HTTPConnection("127.0.0.1", a_hub.port, timeout=90, source_address=("127.0.0.2", 0))
         try:
             headers = {"Authorization": f"token a-guess-{number}"}
-            connection.request("GET", "/services/aliquot/aliquot/api/status", headers=headers)
+            connection.request("GET", "/services/aliquot/aliquot/api/v1/status", headers=headers)
             answer = connection.getresponse()
             said = json.loads(answer.read())["message"]
         finally:
@@ -186,7 +186,7 @@ def test_who_leaves_a_team_loses_what_was_shared_with_it(a_hub: HubProcess, alic
     a_hub.add_user("dan")
     a_hub.api("groups/vision/users", "POST", {"users": ["dan"]})
     owner, token = a_hub.token_of("alice", ACCESS), a_hub.token_of("dan", ACCESS)
-    share = f"aliquot/api/kernels/{alices_kernel}/shares/teams/vision"
+    share = f"aliquot/api/v1/kernels/{alices_kernel}/shares/teams/vision"
     assert ask(a_hub, share, owner, "PUT", {"access": "read"})[0] == 200
 
     async def scenario() -> None:
@@ -203,13 +203,13 @@ def test_who_leaves_a_team_loses_what_was_shared_with_it(a_hub: HubProcess, alic
 def test_a_browser_logs_in_by_the_hub_and_its_cookie_opens_pages_and_no_websockets(a_hub: HubProcess) -> None:
     visitor = Visitor()
     page = visitor.log_in(f"{a_hub.gateway_url}/", "alice", PASSWORD)
-    assert (page.status, page.url) == (200, f"{a_hub.gateway_url}/aliquot/api/status")
+    assert (page.status, page.url) == (200, f"{a_hub.gateway_url}/aliquot/api/v1/status")
     assert json.loads(page.text)["user"]["name"] == "alice"
     prefix = "/services/aliquot/"
     assert visitor.cookie("service-aliquot", prefix)
     cookies = "; ".join(f"{c.name}={c.value}" for c in visitor.cookies)
     request = HTTPRequest(
-        f"{a_hub.gateway_url}/aliquot/api/events".replace("http", "ws", 1), headers={"Cookie": cookies}
+        f"{a_hub.gateway_url}/aliquot/api/v1/events".replace("http", "ws", 1), headers={"Cookie": cookies}
     )
     with pytest.raises(HTTPClientError, match="403"):
         asyncio.run(connected(request))

@@ -18,7 +18,7 @@ SECONDS = 240.0
 
 
 def report(hub: HubProcess, kernel_id: str, token: str) -> Any:
-    (found,) = [one for one in hub.gateway("aliquot/api/status", token=token)["kernels"] if one["id"] == kernel_id]
+    (found,) = [one for one in hub.gateway("aliquot/api/v1/status", token=token)["kernels"] if one["id"] == kernel_id]
     return found
 
 

@@ -102,7 +102,7 @@ def test_a_gateway_on_loopback_works_with_a_hub_whose_internal_tls_is_on(tmp_pat
 
 def assert_all_works(hub: HubProcess) -> None:
     page = Visitor().log_in(f"{hub.gateway_url}/", "alice", PASSWORD)
-    assert (page.status, page.url) == (200, f"{hub.gateway_url}/aliquot/api/status")
+    assert (page.status, page.url) == (200, f"{hub.gateway_url}/aliquot/api/v1/status")
     assert json.loads(page.text)["user"]["name"] == "alice"
     hub.start_server("alice", gpu="0.25")
     token = hub.token_of("alice")
@@ -110,7 +110,7 @@ def assert_all_works(hub: HubProcess) -> None:
     assert made["name"] == "python3.gpu-0.25"
     for url in (f"{hub.url}/user/alice", hub.gateway_url):
         assert run_cell(url, token, made["id"], "print(6 * 7)") == "42\n"
-    status = hub.server("alice", "aliquot/api/status", token=token)
+    status = hub.server("alice", "aliquot/api/v1/status", token=token)
     assert [one["id"] for one in status["kernels"]] == [made["id"]], "the panel of the user's server"
 
 

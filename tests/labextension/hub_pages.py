@@ -88,7 +88,7 @@ class Person:
 
     def kernel_ids(self) -> list[str]:
         """Of the kernels that this person's panel is about, their own and shared ones."""
-        kernels: list[dict[str, Any]] = self.ask("aliquot/api/status")["kernels"]
+        kernels: list[dict[str, Any]] = self.ask("aliquot/api/v1/status")["kernels"]
         return [kernel["id"] for kernel in kernels]
 
     def ask(self, path: str) -> Any:

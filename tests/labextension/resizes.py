@@ -23,7 +23,7 @@ _JS = """async ([wish, want, places]) => {
     const id = shell.currentWidget.sessionContext.session.kernel.id;
     const texts = selector => Array.from(document.querySelectorAll(selector), node => node.textContent);
     const begun = performance.now();
-    const answer = await fetch(`${baseUrl}aliquot/api/kernels/${id}`, {
+    const answer = await fetch(`${baseUrl}aliquot/api/v1/kernels/${id}`, {
         method: 'PATCH', headers, body: JSON.stringify(wish)
     });
     const seconds = { answer: (performance.now() - begun) / 1000 };

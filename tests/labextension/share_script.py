@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
 
-_SHARES_URL = re.compile(r"/aliquot/api/kernels/([^/?]+)/shares(?:/(user|team)s/([^/?]+))?(\?|$)")
+_SHARES_URL = re.compile(r"/aliquot/api/v1/kernels/([^/?]+)/shares(?:/(user|team)s/([^/?]+))?(\?|$)")
 
 
 class ShareScript:

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page, Route, WebSocketRoute
 
 GIB = 1 << 30
-_STATUS_URL = re.compile(r"/aliquot/api/status(\?|$)")
-_SIZES_URL = re.compile(r"/aliquot/api/sizes(\?|$)")
-_EVENTS_URL = re.compile(r"/aliquot/api/events(\?|$)")
-_KEEP_URL = re.compile(r"/aliquot/api/kernels/([^/]+)/keep(\?|$)")
-_HISTORY_URL = re.compile(r"/aliquot/api/history(\?|$)")
-_OUTLOOK_URL = re.compile(r"/aliquot/api/outlook\?")
-_ACTION_URL = re.compile(r"/aliquot/api/kernels/([^/?]+)(?:/(resize|swap-out|wake))?(\?|$)")
+_STATUS_URL = re.compile(r"/aliquot/api/v1/status(\?|$)")
+_SIZES_URL = re.compile(r"/aliquot/api/v1/sizes(\?|$)")
+_EVENTS_URL = re.compile(r"/aliquot/api/v1/events(\?|$)")
+_KEEP_URL = re.compile(r"/aliquot/api/v1/kernels/([^/]+)/keep(\?|$)")
+_HISTORY_URL = re.compile(r"/aliquot/api/v1/history(\?|$)")
+_OUTLOOK_URL = re.compile(r"/aliquot/api/v1/outlook\?")
+_ACTION_URL = re.compile(r"/aliquot/api/v1/kernels/([^/?]+)(?:/(resize|swap-out|wake))?(\?|$)")
 _STREAM_SECONDS = 60.0
 
 

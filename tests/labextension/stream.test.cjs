@@ -36,10 +36,10 @@ test('it is opened where Lab opens its sockets, with the token where Lab appends
   const { stream, sockets } = aStream();
   stream.open(nothing);
   stream.open(nothing);
-  assert.deepEqual(sockets.map(socket => socket.url), ['ws://here/base/aliquot/api/events?token=a%20b']);
+  assert.deepEqual(sockets.map(socket => socket.url), ['ws://here/base/aliquot/api/v1/events?token=a%20b']);
   const plain = aStream({ appendToken: false });
   plain.stream.open(nothing);
-  assert.equal(plain.sockets[0].url, 'ws://here/base/aliquot/api/events');
+  assert.equal(plain.sockets[0].url, 'ws://here/base/aliquot/api/v1/events');
 });
 
 test('it is live from the handshake until the end, and passes on what it can read', () => {

@@ -72,7 +72,7 @@ def test_a_size_that_is_more_than_the_users_is_refused_on_the_spawn_page_with_th
 
 def test_a_notebook_of_a_plain_kernelspec_runs_on_the_size_that_was_chosen_and_nobody_else_sees_it(a_day: Day) -> None:
     alice, bob = a_day.alice, a_day.bob
-    kernel = alice.ask(f"aliquot/api/kernels/{a_day.kernel_id}")
+    kernel = alice.ask(f"aliquot/api/v1/kernels/{a_day.kernel_id}")
     assert (kernel["gpus"], kernel["owner"], kernel["name"]) == (0.25, "alice", "python3.gpu-0.25")
     alice.lab.finish_command("notebook:run-all-cells")
     _outputs(alice).filter(has_text="it is 42").wait_for()

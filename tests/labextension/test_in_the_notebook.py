@@ -72,7 +72,7 @@ def test_a_kernel_is_seen_swapped_and_woken_from_its_notebook(an_aliquot_lab: La
     page.keyboard.press("Escape")
     window.wait_for(state="detached")
     page.wait_for_function("() => document.activeElement.closest('.aliquot-KernelItem') !== null")
-    with page.expect_response(re.compile(r"/aliquot/api/kernels/[^/]+/hint")) as hint:
+    with page.expect_response(re.compile(r"/aliquot/api/v1/kernels/[^/]+/hint")) as hint:
         page.locator(".jp-CodeCell .cm-content").nth(1).click()
     assert hint.value.ok
     line.get_by_text("· resident").wait_for()

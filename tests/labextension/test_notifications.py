@@ -46,9 +46,9 @@ def asked(a_page: Page, a_script: StatusScript) -> list[tuple[str, Any]]:
         wish = {"state": "pending", "gpus": 0.5, "reason": "waits for 4 GiB", "position": 1}
         route.fulfill(json={**a_script.a_kernel(), "resize": wish})
 
-    a_page.route("**/aliquot/api/sizes*", lambda route: route.fulfill(json=offer))
-    a_page.route("**/aliquot/api/outlook*", lambda route: route.fulfill(json=_OUTLOOK))
-    a_page.route("**/aliquot/api/kernels/k-1?*", change)
+    a_page.route("**/aliquot/api/v1/sizes*", lambda route: route.fulfill(json=offer))
+    a_page.route("**/aliquot/api/v1/outlook*", lambda route: route.fulfill(json=_OUTLOOK))
+    a_page.route("**/aliquot/api/v1/kernels/k-1?*", change)
     return requests
 
 

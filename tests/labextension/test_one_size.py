@@ -84,7 +84,7 @@ def test_a_resize_leaves_a_consoles_cells_and_a_cell_that_runs_as_they_are(
         a_page.evaluate(_RUN, f"{wait}\nprint('two')")
         a_page.wait_for_function(f"want => ({_SHOWN})() === want", arg="one\n")
         kernel_id = a_page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.id")
-        _ask(an_aliquot_lab, "PATCH", f"aliquot/api/kernels/{kernel_id}", {"gpus": 0.5})
+        _ask(an_aliquot_lab, "PATCH", f"aliquot/api/v1/kernels/{kernel_id}", {"gpus": 0.5})
         a_page.wait_for_function(_IS_CALLED, arg="python3.gpu-0.5")
         a_page.wait_for_function(f"want => ({_CONSOLE})()[0] === want", arg="python3.gpu-0.5")
         Path(flag).touch()
@@ -106,7 +106,7 @@ def test_a_page_whose_server_was_away_learns_the_size_that_was_given_before_it_c
             server.kill_and_start_again()
             names = [kernel["name"] for kernel in _ask(server, "GET", "api/kernels")]
             assert names == ["python3.gpu-0.5"], "the next server knows it"
-            _ask(server, "PATCH", f"aliquot/api/kernels/{kernel_id}", {"gpus": 0.4})
+            _ask(server, "PATCH", f"aliquot/api/v1/kernels/{kernel_id}", {"gpus": 0.4})
             a_page.wait_for_function(_IS_CALLED, arg="python3.gpu-0.4")
             a_page.wait_for_function(_IS_IDLE)
             a_page.locator("#jp-main-statusbar").get_by_text(f"{PYTHON} · 0.4 GPU | Idle").wait_for()

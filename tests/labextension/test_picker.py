@@ -22,7 +22,7 @@ pytestmark = pytest.mark.browser
 _SHARE_OF_KERNEL = """async () => {
     const kernel = jupyterapp.shell.currentWidget.sessionContext.session.kernel.id;
     const { baseUrl, token } = jupyterapp.serviceManager.serverSettings;
-    const answer = await fetch(`${baseUrl}aliquot/api/status`, { headers: { Authorization: `token ${token}` } });
+    const answer = await fetch(`${baseUrl}aliquot/api/v1/status`, { headers: { Authorization: `token ${token}` } });
     return (await answer.json()).kernels.find(one => one.id === kernel)?.gpus;
 }"""
 
@@ -191,8 +191,8 @@ def test_the_cards_are_there_before_the_server_has_said_what_they_mean(
 ) -> None:
     dialog = _dialog(a_real_lab)
     held: list[Route] = []
-    a_real_lab.page.route("**/aliquot/api/outlooks?*", lambda route: held.append(route))
-    with a_real_lab.page.expect_request("**/aliquot/api/outlooks?*"):
+    a_real_lab.page.route("**/aliquot/api/v1/outlooks?*", lambda route: held.append(route))
+    with a_real_lab.page.expect_request("**/aliquot/api/v1/outlooks?*"):
         _open(a_real_lab, _without_kernel(an_aliquot_lab, "held"))
     dialog.get_by_role("radio", name="0.25 GPU, 4 GiB", exact=True).check()
     dialog.get_by_role("status").get_by_text("Starts at once").wait_for()
@@ -200,7 +200,7 @@ def test_the_cards_are_there_before_the_server_has_said_what_they_mean(
     assert dialog.get_by_text("starts now").count() == 0
     for route in held:
         route.continue_()
-    a_real_lab.page.unroute("**/aliquot/api/outlooks?*")
+    a_real_lab.page.unroute("**/aliquot/api/v1/outlooks?*")
     _says(dialog, "0.25 GPU, 4 GiB", "starts now")
     assert dialog.locator(".aliquot-SizeForm-presets").evaluate("cards => cards.offsetHeight") == height
     page = a_real_lab.page

@@ -71,7 +71,7 @@ def test_a_panel_whose_gateway_is_lost_says_so_and_hears_of_changes_again(
     streams: list[list[str]] = []
 
     def note(socket: WebSocket) -> None:
-        if "/aliquot/api/events" in socket.url:
+        if "/aliquot/api/v1/events" in socket.url:
             heard: list[str] = []
             streams.append(heard)
             socket.on("framereceived", lambda frame: heard.append(str(frame)))
@@ -92,7 +92,7 @@ def test_a_panel_whose_gateway_is_lost_says_so_and_hears_of_changes_again(
     lost.wait_for(state="detached")
     kernel_id = _ask(a_mortal_lab, "GET", "api/kernels")[0]["id"]
     for gpus in itertools.islice(itertools.cycle([0.5, 0.25]), _TRIES):  # until one falls into a stream that is open
-        _ask(a_mortal_lab, "PATCH", f"aliquot/api/kernels/{kernel_id}", {"gpus": gpus})
+        _ask(a_mortal_lab, "PATCH", f"aliquot/api/v1/kernels/{kernel_id}", {"gpus": gpus})
         a_page.wait_for_timeout(500)
         heard = [event for stream in streams[before:] for event in stream]
         if any('"granted"' in event for event in heard):

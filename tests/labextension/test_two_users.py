@@ -66,7 +66,7 @@ for gib in (2, 6):
 
 
 def _status(page: Page) -> dict[str, Any]:
-    code, text = _ask(page, "aliquot/api/status")
+    code, text = _ask(page, "aliquot/api/v1/status")
     assert code == 200, text
     answer: dict[str, Any] = json.loads(text)
     return answer
@@ -94,13 +94,13 @@ def test_each_sees_their_own_kernels_and_of_the_others_only_the_sum(
         page = seen[user].page
         assert f"of-{stranger}" not in page.content()
         assert ids[stranger] not in page.content()
-        everything = "".join(_ask(page, path)[1] for path in ("aliquot/api/status", "api/kernels", "api/sessions"))
+        everything = "".join(_ask(page, path)[1] for path in ("aliquot/api/v1/status", "api/kernels", "api/sessions"))
         assert ids[stranger] not in everything
         assert f"of-{stranger}" not in everything
-        for path in (f"api/kernels/{ids[stranger]}", f"aliquot/api/kernels/{ids[stranger]}"):
+        for path in (f"api/kernels/{ids[stranger]}", f"aliquot/api/v1/kernels/{ids[stranger]}"):
             assert _ask(page, path)[0] == 404, path
         for path, method in ((f"api/kernels/{ids[stranger]}", "DELETE"), ("swap-out", "POST"), ("wake", "POST")):
-            full = path if "/" in path else f"aliquot/api/kernels/{ids[stranger]}/{path}"
+            full = path if "/" in path else f"aliquot/api/v1/kernels/{ids[stranger]}/{path}"
             assert _ask(page, full, method)[0] == 404, full
     for user, lab in seen.items():
         assert [kernel["id"] for kernel in _status(lab.page)["kernels"]] == [ids[user]]

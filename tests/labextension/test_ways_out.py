@@ -127,7 +127,7 @@ def test_a_start_that_is_cancelled_leaves_the_queue_and_the_notebook_without_ker
     _ways(page).wait_for(state="detached")
     page.wait_for_function("() => !document.querySelector('.jp-CodeCell .jp-InputPrompt').innerText.includes('*')")
     assert _kernels(a_desk) == {neighbour: "python3.gpu-1"}
-    assert a_desk.ask("aliquot/api/status")["queue"]["length"] == 0
+    assert a_desk.ask("aliquot/api/v1/status")["queue"]["length"] == 0
 
 
 def test_an_idle_kernel_of_the_users_own_that_is_shut_down_makes_room(a_desk: Desk) -> None:

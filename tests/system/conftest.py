@@ -72,7 +72,7 @@ class Server:
         return json.loads(text) if text else None
 
     def status(self) -> Any:
-        return self.call("GET", "/aliquot/api/status")
+        return self.call("GET", "/aliquot/api/v1/status")
 
     def start(self, name: str) -> Kernel:
         return Kernel(self, self.call("POST", "/api/kernels", {"name": name})["id"])

@@ -243,7 +243,7 @@ class Prober(threading.Thread):
 
     def run(self) -> None:
         """Called by Thread.start."""
-        paths = ("/api/kernels", "/aliquot/api/kernels", "/aliquot/api/history")
+        paths = ("/api/kernels", "/aliquot/api/v1/kernels", "/aliquot/api/v1/history")
         while not self._finishing.wait(0.3):
             path = paths[self.asked % len(paths)]
             began = time.monotonic()

@@ -39,11 +39,11 @@ print(int(pointer), hashlib.sha256(back).digest() == hashlib.sha256(mine).digest
 
 
 def patch(kernel: Any, **wish: Any) -> Any:
-    return kernel.server.call("PATCH", f"/aliquot/api/kernels/{kernel.id}", wish)
+    return kernel.server.call("PATCH", f"/aliquot/api/v1/kernels/{kernel.id}", wish)
 
 
 def post(kernel: Any, verb: str) -> Any:
-    return kernel.server.call("POST", f"/aliquot/api/kernels/{kernel.id}/{verb}", {})
+    return kernel.server.call("POST", f"/aliquot/api/v1/kernels/{kernel.id}/{verb}", {})
 
 
 def test_a_running_kernel_sees_its_new_size_and_loses_nothing(a_server, eventually) -> None:

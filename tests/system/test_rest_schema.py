@@ -112,7 +112,7 @@ class Gateway:
 
     def _is_up(self) -> bool:
         try:
-            status = self.sessions["ada"].get(f"{self.url}/aliquot/api/status").json()
+            status = self.sessions["ada"].get(f"{self.url}/aliquot/api/v1/status").json()
         except requests.ConnectionError:
             return False
         return bool(status["node"]["agent"] == "ok")

@@ -14,7 +14,7 @@ class ServeCommand(PassThroughCommand):
 
     name = "aliquot serve"
     usage = "aliquot serve [options of jupyter server]"
-    description = """The gateway only: kernels, sessions, kernelspecs and /aliquot/api, for JupyterLab's gateway mode
+    description = """The gateway only: kernels, sessions, kernelspecs and /aliquot/api/v1, for JupyterLab's gateway mode
     (jupyter lab --gateway-url=...), curl, and clients of its own. It serves no files, no terminals, no JupyterLab.
 
     All further arguments go to Jupyter Server; aliquot serve --help-all lists them. A node agent is started when none

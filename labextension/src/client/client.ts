@@ -22,7 +22,7 @@ const PATIENCE_MS = 15000;
 /** One that has begun to come may be long, and the link slow; but it may also never end, as after a sleep. */
 const BODY_PATIENCE_MS = 60000;
 
-/** Every request under /aliquot/api, with the credentials that Lab itself uses. Each rejects with a StatusError. */
+/** Every request under /aliquot/api/v1, with the credentials that Lab itself uses. Each rejects with a StatusError. */
 export class AliquotClient implements IStatusSource {
   /** `_trans`: for what a failure is called where the server has no words for it. */
   constructor(
@@ -165,7 +165,7 @@ export class AliquotClient implements IStatusSource {
   }
 
   private _url(path: readonly string[]): string {
-    return URLExt.join(this.settings.baseUrl, 'aliquot', 'api', ...path.map(encodeURIComponent));
+    return URLExt.join(this.settings.baseUrl, 'aliquot', 'api', 'v1', ...path.map(encodeURIComponent));
   }
 
   private async _json(method: string, path: readonly string[], body?: unknown, query = ''): Promise<unknown> {

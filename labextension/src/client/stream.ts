@@ -83,7 +83,7 @@ export class EventStream implements IEventStream {
 
   private _url(): string {
     const { wsUrl, token, appendToken } = this._settings;
-    const url = URLExt.join(wsUrl, 'aliquot', 'api', 'events');
+    const url = URLExt.join(wsUrl, 'aliquot', 'api', 'v1', 'events');
     return appendToken && token !== '' ? `${url}?token=${encodeURIComponent(token)}` : url;
   }
 

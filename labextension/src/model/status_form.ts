@@ -16,7 +16,7 @@ export function readStatus(text: string, trans: ITranslation): IStatus {
   if (!holds) {
     throw new StatusError(
       'server',
-      trans.__('The answer of /aliquot/api/status has an unknown form: the server and this extension differ in version.')
+      trans.__('The answer of /aliquot/api/v1/status has an unknown form: the server and this extension differ in version.')
     );
   }
   return body as unknown as IStatus;

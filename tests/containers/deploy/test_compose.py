@@ -58,11 +58,12 @@ def test_they_do_on_podman_too(deploy: Callable[[Engine], Deployment], a_podman:
 def run_a_cell(deployed: Deployment) -> None:
     services, server = deployed.services, deployed.server
     services.up()
-    services.wait_for("the gateway and its agent", lambda: agent_of(server.ask("GET", "/aliquot/api/status")) == "ok")
+    status = "/aliquot/api/v1/status"
+    services.wait_for("the gateway and its agent", lambda: agent_of(server.ask("GET", status)) == "ok")
     kernel = server.ask("POST", "/api/kernels", {"name": "python.gpu-0.25"})["id"]
     services.wait_for("the kernel", lambda: state_of(server, kernel) == "resident")
     devices, total, too_much, folder, user, secrets = json.loads(server.execute(kernel, CELL))
-    [device] = server.ask("GET", "/aliquot/api/status")["devices"]
+    [device] = server.ask("GET", "/aliquot/api/v1/status")["devices"]
     assert (devices, total, too_much) == (1, device["memory_bytes"] // 4 // (2 << 20) * (2 << 20), 2)
     assert (folder, user, secrets) == ("/home/user", 1000, [])
     [home] = (deployed.folder / "homes").iterdir()
@@ -71,14 +72,14 @@ def run_a_cell(deployed: Deployment) -> None:
     assert (report["name"], report["gpus"], report["interception"]) == ("python.gpu-0.25", 0.25, "holds")
     server.execute(kernel, "x = 42")
     services.replace("gateway")
-    services.wait_for("the next gateway", lambda: agent_of(server.ask("GET", "/aliquot/api/status")) == "ok")
+    services.wait_for("the next gateway", lambda: agent_of(server.ask("GET", "/aliquot/api/v1/status")) == "ok")
     assert server.execute(kernel, "print(x)") == "42"
     server.ask("DELETE", f"/api/kernels/{kernel}")
     assert server.ask("GET", "/api/kernels") == []
 
 
 def using(server: Server, least: int) -> list[Any]:
-    kernels = server.ask("GET", "/aliquot/api/status")["kernels"]
+    kernels = server.ask("GET", "/aliquot/api/v1/status")["kernels"]
     return [kernel for kernel in kernels if kernel["used_bytes"] >= least]
 
 
@@ -87,7 +88,7 @@ def agent_of(status: Any) -> str | None:
 
 
 def state_of(server: Server, kernel_id: str) -> str:
-    report = server.ask("GET", f"/aliquot/api/kernels/{kernel_id}")
+    report = server.ask("GET", f"/aliquot/api/v1/kernels/{kernel_id}")
     assert report["state"] != "ended", report["reason"]
     return str(report["state"])
 

@@ -233,7 +233,7 @@ def test_who_may_see_a_kernel_hears_what_he_lacks_and_others_that_there_is_none(
     [
         ("/base/api/kernels", True),
         ("/base/api/kernels/1/channels", True),
-        ("/base/aliquot/api/status", True),
+        ("/base/aliquot/api/v1/status", True),
         ("/base/api/contents", False),
         ("/base/api/kernelsx", False),
         ("/base/api/resolvePath", False),

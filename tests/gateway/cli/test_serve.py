@@ -116,7 +116,7 @@ def test_a_wrong_knob_in_the_servers_configuration_ends_it_with_the_reason(tmp_p
 
 
 @pytest.mark.parametrize(
-    "path", ["/api/kernels", "/api/sessions", "/api/kernelspecs", "/api/status", "/api/me", "/aliquot/api/status"]
+    "path", ["/api/kernels", "/api/sessions", "/api/kernelspecs", "/api/status", "/api/me", "/aliquot/api/v1/status"]
 )
 def test_it_serves_those_with_a_token(a_gateway: Gateway, path: str) -> None:
     assert a_gateway.get(path)[0] == 200

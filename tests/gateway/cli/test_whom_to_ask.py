@@ -102,7 +102,7 @@ def test_a_token_goes_to_whom_it_is_for_and_nowhere_else(way: str, monkeypatch: 
                 monkeypatch.delenv("NO_PROXY", raising=False)
                 monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{elsewhere.server_port}")
                 assert asked.ask("status") == {}
-                assert heard == ["/aliquot/api/status"], "asked as Jupyter's own client asks it"
+                assert heard == ["/aliquot/api/v1/status"], "asked as Jupyter's own client asks it"
             else:
                 with pytest.raises(GatewayRefusal, match="answered 302"):
                     asked.ask("status")

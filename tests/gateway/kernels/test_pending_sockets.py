@@ -93,7 +93,7 @@ class Line:
 
     async def share(self, access: str | None) -> None:
         """Give Bob this access to the kernel, or take it from him."""
-        path = ("aliquot", "api", "kernels", self.kernel_id, "shares", "users", "bob")
+        path = ("aliquot", "api", "v1", "kernels", self.kernel_id, "shares", "users", "bob")
         body = None if access is None else json.dumps({"access": access})
         await self.fetch(*path, method="DELETE" if access is None else "PUT", body=body)
 
@@ -105,7 +105,7 @@ class Line:
             await asyncio.sleep(0.02)
 
     async def cells(self) -> list[dict[str, Any]]:
-        found = await self.fetch("aliquot", "api", "kernels", self.kernel_id, "cells")
+        found = await self.fetch("aliquot", "api", "v1", "kernels", self.kernel_id, "cells")
         return list(found["cells"])
 
 

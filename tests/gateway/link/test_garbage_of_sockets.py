@@ -65,7 +65,7 @@ async def test_a_stream_of_events_is_freed_when_it_closed(
         is_there(handler, *args, **kwargs)
 
     monkeypatch.setattr(EventsHandler, "open", open_noted)
-    stream = await jp_ws_fetch("aliquot/api/events")
+    stream = await jp_ws_fetch("aliquot/api/v1/events")
     [handler] = opened
     assert handler() is not None
     stream.close()

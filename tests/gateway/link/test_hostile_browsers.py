@@ -80,7 +80,7 @@ async def test_everybody_is_answered_while_a_kernel_floods_who_does_not_read(a_h
     await until(lambda: a_house.bytes_to_write() > 1 << 20)
     held = []
     for _ in range(20):
-        answer = await a_house.fetch("aliquot", "api", "status")
+        answer = await a_house.fetch("aliquot", "api", "v1", "status")
         assert answer.code == 200
         held.append(a_house.bytes_to_write())
     assert max(held) < 10 << 20

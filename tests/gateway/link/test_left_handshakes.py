@@ -279,7 +279,7 @@ async def test_who_leaves_before_his_stream_of_events_is_open_is_told_of_nothing
         return await found if asyncio.iscoroutine(found) else found
 
     monkeypatch.setattr(type(identity), "get_user", slow)
-    leaving = handshake(EventsHandler, "aliquot/api/events")
+    leaving = handshake(EventsHandler, "aliquot/api/v1/events")
     await leaving.leave(door)
     handler = await leaving.end(door)
     assert (handler._sender, handler.ping_callback) == (None, None)

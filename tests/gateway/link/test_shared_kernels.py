@@ -57,7 +57,7 @@ class SharedHouse(House):
         return answer.code, json.loads(answer.body) if answer.body else None
 
     async def share(self, name: str, access: str | None) -> None:
-        path = ("aliquot", "api", "kernels", self.kernel_id, "shares", "users", name)
+        path = ("aliquot", "api", "v1", "kernels", self.kernel_id, "shares", "users", name)
         body = None if access is None else {"access": access}
         status, _ = await self.ask("alice", "PUT" if access else "DELETE", *path, body=body)
         assert status == 200
@@ -124,7 +124,7 @@ async def test_a_reader_sees_the_output_asks_two_things_and_runs_nothing(
         status, said = await house.ask("bob", "POST", "api", "kernels", house.kernel_id, action)
         assert (status, "read-only by alice" in said) == (403, True)
     assert (await house.ask("bob", "DELETE", "api", "kernels", house.kernel_id))[0] == 403
-    cells = (await house.ask("bob", "GET", "aliquot", "api", "kernels", house.kernel_id, "cells"))[1]["cells"]
+    cells = (await house.ask("bob", "GET", "aliquot", "api", "v1", "kernels", house.kernel_id, "cells"))[1]["cells"]
     assert "seen by both" in json.dumps(cells)
 
 

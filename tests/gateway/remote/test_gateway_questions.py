@@ -1,4 +1,4 @@
-"""/aliquot/api of the user's own server: what the gateway tells, to whom, and with which gateways."""
+"""/aliquot/api/v1 of the user's own server: what the gateway tells, to whom, and with which gateways."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .test_remote_kernels import NOTHING, a_session
 
 def a_stream(server: Server, seconds: float = 90) -> websocket.WebSocket:
     return websocket.create_connection(
-        f"ws://127.0.0.1:{server.port}/aliquot/api/events",
+        f"ws://127.0.0.1:{server.port}/aliquot/api/v1/events",
         timeout=seconds,
         header=[f"Authorization: token {server.token}"],
     )
@@ -24,13 +24,13 @@ def a_stream(server: Server, seconds: float = 90) -> websocket.WebSocket:
 def test_outlooks_and_cells_are_the_gateways(a_gateway: Server, own_servers: Callable[..., list[Server]]) -> None:
     alices, bobs = own_servers("alice", "bob")
     kernel_id = a_session(alices)["kernel"]["id"]
-    query = "aliquot/api/outlook?gpus=0.3&memory=6GiB&class=opportunistic"
+    query = "aliquot/api/v1/outlook?gpus=0.3&memory=6GiB&class=opportunistic"
     want = a_gateway.ask("GET", query, token=TOKENS["alice"])
     told = alices.ask("GET", query)
     assert (told.status, told.body) == (200, want.body)
     assert told.body["suffix"] == "gpu-0.3-6g-low"
     assert told.body["outcome"] == "queued", "no node agent answers this gateway"
-    wrong = alices.ask("GET", "aliquot/api/outlook?gpus=50%25")
+    wrong = alices.ask("GET", "aliquot/api/v1/outlook?gpus=50%25")
     assert (wrong.status, json.loads(wrong.body)["message"]) == (
         400,
         "asked gpus '50%'; found no number; write one such as 0.25",
@@ -45,14 +45,14 @@ def test_outlooks_and_cells_are_the_gateways(a_gateway: Server, own_servers: Cal
         for route, answer in answers.items():
             said = json.loads(answer.body)["message"], json.loads(want.body)["message"]
             assert (answer.status, said[0]) == (want.status, said[1]), route
-    of_kernel = f"aliquot/api/outlook?gpus=0.5&kernel={kernel_id}"
+    of_kernel = f"aliquot/api/v1/outlook?gpus=0.5&kernel={kernel_id}"
     assert "holds no GPU" in alices.ask("GET", of_kernel).body
-    stranger, nobody = bobs.ask("GET", of_kernel), bobs.ask("GET", f"aliquot/api/outlook?gpus=0.5&kernel={NOTHING}")
+    stranger, nobody = bobs.ask("GET", of_kernel), bobs.ask("GET", f"aliquot/api/v1/outlook?gpus=0.5&kernel={NOTHING}")
     assert (stranger.status, nobody.status) == (404, 404)
     assert stranger.body.replace(kernel_id, NOTHING) == nobody.body
     alices.execute(kernel_id, "print('seen')", until="seen")
-    cells = alices.ask("GET", f"aliquot/api/kernels/{kernel_id}/cells")
-    assert (cells.status, bobs.ask("GET", f"aliquot/api/kernels/{kernel_id}/cells").status) == (200, 404)
+    cells = alices.ask("GET", f"aliquot/api/v1/kernels/{kernel_id}/cells")
+    assert (cells.status, bobs.ask("GET", f"aliquot/api/v1/kernels/{kernel_id}/cells").status) == (200, 404)
     assert "cells" in cells.body
 
 
@@ -68,7 +68,7 @@ def test_the_stream_ends_with_either_end_and_is_opened_again(
         a_stream(mine)
     assert refused.value.status_code == 503
     for path in ("status", "kernels", "sizes", "outlook?gpus=1"):
-        away = mine.ask("GET", f"aliquot/api/{path}")
+        away = mine.ask("GET", f"aliquot/api/v1/{path}")
         assert (away.status, "does not answer" in away.body) == (503, True), (path, away)
     own_gateway.start()
     again = a_stream(mine)
@@ -88,9 +88,9 @@ def test_a_gateway_without_aliquot_is_said_to_be_one(
         "history",
         f"kernels/{NOTHING}/cells",
     ):
-        answer = mine.ask("GET", f"aliquot/api/{path}")
+        answer = mine.ask("GET", f"aliquot/api/v1/{path}")
         assert (answer.status, "has no Aliquot" in answer.body) == (404, True), (path, answer)
-    assert mine.ask("PATCH", f"aliquot/api/kernels/{NOTHING}", {"gpus": 1}).status == 404
+    assert mine.ask("PATCH", f"aliquot/api/v1/kernels/{NOTHING}", {"gpus": 1}).status == 404
     with pytest.raises(websocket.WebSocketBadStatusException) as refused:
         a_stream(mine)
     assert refused.value.status_code == 404
@@ -110,7 +110,7 @@ def test_users_of_a_server_of_several_do_not_speak_for_its_owner(own_servers: Ca
         ("PATCH", f"kernels/{kernel_id}"),
         ("POST", f"kernels/{kernel_id}/keep"),
     ):
-        answer = mine.ask(method, f"aliquot/api/{path}", {} if method != "GET" else None, token="a-guest")
+        answer = mine.ask(method, f"aliquot/api/v1/{path}", {} if method != "GET" else None, token="a-guest")
         assert answer.status in (403, 404), (path, answer)
         assert "for this server's owner" in answer.body or "does not exist" in answer.body, answer
-    assert mine.ask("GET", "aliquot/api/kernels", token="a-guest").body == {"kernels": []}
+    assert mine.ask("GET", "aliquot/api/v1/kernels", token="a-guest").body == {"kernels": []}

@@ -58,7 +58,7 @@ def test_a_stop_that_somebody_asked_for_ends_the_kernels_of_that_server_alone(
     desk.wait()
     assert a_gateway.kernels() == [kept]
     laptop.until(lambda: laptop.kernels() == [kept])
-    report = a_gateway.ask("GET", f"aliquot/api/kernels/{ended}", token=TOKENS["alice"]).body
+    report = a_gateway.ask("GET", f"aliquot/api/v1/kernels/{ended}", token=TOKENS["alice"]).body
     assert report["ending"]["message"] == "the kernel was ended by its owner alice"
 
 
@@ -107,17 +107,17 @@ def test_the_users_own_server_tells_what_the_gateway_says_of_its_kernels(
     alices, bobs = own_servers("alice", "bob")
     session = a_session(alices, "work/a.ipynb")
     kernel_id = session["kernel"]["id"]
-    assert alices.ask("POST", f"aliquot/api/kernels/{kernel_id}/keep", {}).status == 204
-    assert bobs.ask("POST", f"aliquot/api/kernels/{kernel_id}/keep", {}).status == 404
+    assert alices.ask("POST", f"aliquot/api/v1/kernels/{kernel_id}/keep", {}).status == 204
+    assert bobs.ask("POST", f"aliquot/api/v1/kernels/{kernel_id}/keep", {}).status == 404
     assert a_gateway.ask("DELETE", f"api/kernels/{kernel_id}").status == 204, "the administrator ends it"
-    status = alices.ask("GET", "aliquot/api/status").body
+    status = alices.ask("GET", "aliquot/api/v1/status").body
     assert (status["user"]["name"], status["user"]["role"]) == ("alice", "user"), "she is who the gateway takes her for"
     [ended] = [kernel for kernel in status["kernels"] if kernel["id"] == kernel_id]
     assert (ended["label"], ended["state"]) == ("work/a.ipynb", "ended")
     assert ended["ending"]["message"] == "the kernel was ended by the administrator ada"
-    assert alices.ask("GET", f"aliquot/api/kernels/{kernel_id}").body["ending"] == ended["ending"]
-    assert bobs.ask("GET", f"aliquot/api/kernels/{kernel_id}").status == 404
-    sizes = alices.ask("GET", "aliquot/api/sizes").body
+    assert alices.ask("GET", f"aliquot/api/v1/kernels/{kernel_id}").body["ending"] == ended["ending"]
+    assert bobs.ask("GET", f"aliquot/api/v1/kernels/{kernel_id}").status == 404
+    sizes = alices.ask("GET", "aliquot/api/v1/sizes").body
     assert "python3.gpu-0.25" in [size["name"] for size in sizes["sizes"]]
     assert sizes["default_size"] is None
 
@@ -126,22 +126,22 @@ def test_a_server_with_a_default_size_tells_it_and_a_name_can_ask_for_no_gpu_the
     a_gateway: Server, own_servers: Callable[..., list[Server]]
 ) -> None:
     [mine] = own_servers("bob", variables={"KERNEL_GPU": "0.50-LOW"})
-    assert mine.ask("GET", "aliquot/api/sizes").body["default_size"] == "0.5-low"
-    assert a_gateway.ask("GET", "aliquot/api/sizes").body["default_size"] is None
+    assert mine.ask("GET", "aliquot/api/v1/sizes").body["default_size"] == "0.5-low"
+    assert a_gateway.ask("GET", "aliquot/api/v1/sizes").body["default_size"] is None
     kernel = a_session(mine, name="python3.gpu-none")["kernel"]
     assert kernel["name"] == "python3.gpu-none"
     assert mine.execute(kernel["id"], "print('it runs')", until="\n") == "it runs\n"
-    assert mine.ask("GET", "aliquot/api/status").body["kernels"] == [], "it holds nothing, and waits for nothing"
+    assert mine.ask("GET", "aliquot/api/v1/status").body["kernels"] == [], "it holds nothing, and waits for nothing"
 
 
 def test_the_history_is_the_gateways(a_gateway: Server, own_servers: Callable[..., list[Server]]) -> None:
     [mine] = own_servers("alice")
-    want = a_gateway.ask("GET", "aliquot/api/history?range=week", token=TOKENS["alice"])
-    told = mine.ask("GET", "aliquot/api/history?range=week")
+    want = a_gateway.ask("GET", "aliquot/api/v1/history?range=week", token=TOKENS["alice"])
+    told = mine.ask("GET", "aliquot/api/v1/history?range=week")
     assert (told.status, want.status) == (200, 200)
     assert told.body["range"] == "week"
     assert [one["uuid"] for one in told.body["devices"]] == [one["uuid"] for one in want.body["devices"]]
-    assert mine.ask("GET", "aliquot/api/history?range=year").status == 400
+    assert mine.ask("GET", "aliquot/api/v1/history?range=year").status == 400
 
 
 def test_changes_and_events_are_passed_on_to_the_gateway(
@@ -150,7 +150,7 @@ def test_changes_and_events_are_passed_on_to_the_gateway(
     """A plain kernel: the gateway's words for what it cannot do tell that the gateway was asked."""
     [mine] = own_servers("alice")
     kernel_id = a_session(mine)["kernel"]["id"]
-    path = f"aliquot/api/kernels/{kernel_id}"
+    path = f"aliquot/api/v1/kernels/{kernel_id}"
     asked = {"PATCH": path, "POST": f"{path}/hint"}
     for method, where in asked.items():
         answer = mine.ask(method, where, {"gpus": 0.5} if method == "PATCH" else {})
@@ -158,9 +158,9 @@ def test_changes_and_events_are_passed_on_to_the_gateway(
     for verb in ("swap-out", "wake"):
         assert mine.ask("POST", f"{path}/{verb}", {}).status == 409
     assert "none waits for room" in mine.ask("DELETE", f"{path}/resize").body
-    assert mine.ask("PATCH", f"aliquot/api/kernels/{NOTHING}", {"gpus": 0.5}).status == 404
+    assert mine.ask("PATCH", f"aliquot/api/v1/kernels/{NOTHING}", {"gpus": 0.5}).status == 404
     stream = websocket.create_connection(
-        f"ws://127.0.0.1:{mine.port}/aliquot/api/events", timeout=90, header=[f"Authorization: token {mine.token}"]
+        f"ws://127.0.0.1:{mine.port}/aliquot/api/v1/events", timeout=90, header=[f"Authorization: token {mine.token}"]
     )
     try:
         stream.settimeout(0.5)
@@ -176,7 +176,7 @@ def test_a_kernel_that_is_shared_is_used_from_another_users_server_and_outlives_
 ) -> None:
     hers, his = own_servers("alice", "bob")
     kernel_id = a_session(hers)["kernel"]["id"]
-    share = f"aliquot/api/kernels/{kernel_id}/shares/users/bob"
+    share = f"aliquot/api/v1/kernels/{kernel_id}/shares/users/bob"
     assert his.kernels() == []
     told = {"JUPYTER_GATEWAY_URL": a_gateway.url, "JUPYTER_GATEWAY_AUTH_TOKEN": TOKENS["alice"]}
     hers_in_a_hub = {"JUPYTERHUB_USER": "alice", "JUPYTERHUB_SERVICE_URL": hers.url, "JUPYTERHUB_API_TOKEN": hers.token}
@@ -189,7 +189,7 @@ def test_a_kernel_that_is_shared_is_used_from_another_users_server_and_outlives_
     session = his.ask("POST", "api/sessions", body).body
     assert (session["kernel"]["id"], session["kernel"]["owner"]) == (kernel_id, "alice")
     assert his.execute(kernel_id, "x = 42\nprint('x is', x)", until="\n") == "x is 42\n"
-    told = his.ask("GET", f"aliquot/api/kernels/{kernel_id}").body
+    told = his.ask("GET", f"aliquot/api/v1/kernels/{kernel_id}").body
     assert (told["access"], told["owner"], told["shares"], told["label"]) == ("write", "alice", None, "")
     refused = his.ask("DELETE", f"api/kernels/{kernel_id}")
     assert (refused.status, "shared with you to use by alice" in refused.body) == (403, True)

@@ -68,7 +68,7 @@ async def make_things(ask: Ask) -> Things:
         lambda: ask("alice", "GET", "api/kernels", kernel), lambda found: found.json["execution_state"] == "idle"
     )
     for share, access in (("users/rita", "read"), ("teams/writers", "write")):
-        path = f"aliquot/api/kernels/{kernel}/shares/{share}"
+        path = f"aliquot/api/v1/kernels/{kernel}/shares/{share}"
         answer = await ask("alice", "PUT", path, body={"access": access})
         assert answer.status == 200, answer
     own = {who: await start_session(ask, who, {"name": "python3"}) for who in ("bob", "carol")}

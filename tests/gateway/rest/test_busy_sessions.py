@@ -53,7 +53,7 @@ async def test_a_session_waits_for_a_backup_and_is_on_disk_then(
     body = {"path": "after.ipynb", "name": "", "type": "notebook", "kernel": {"name": "python3"}}
     request = asyncio.create_task(ask("alice", "POST", "api/sessions", body=body))
     for _ in range(10):
-        assert (await ask("alice", "GET", "aliquot/api/status")).status == 200, "others are served meanwhile"
+        assert (await ask("alice", "GET", "aliquot/api/v1/status")).status == 200, "others are served meanwhile"
     assert not request.done()
     other.execute("ROLLBACK")
     answer = await request

@@ -16,7 +16,7 @@ from .conftest import Ask
 from .fake_agent import GIB, FakeAgent, device, kernel
 from .test_contract import check, until
 
-KERNEL = "/aliquot/api/kernels/{kernel_id}"
+KERNEL = "/aliquot/api/v1/kernels/{kernel_id}"
 WHO = ("nobody", "bob", "alice", "ada")
 PATHS = (
     ("PATCH", "", {"gpus": 0.5}, (403, 404, 200, 200)),
@@ -46,7 +46,7 @@ async def a_kernel_of_alice(ask: Ask, agent: FakeAgent, size: str = "0.25") -> s
     kernel_id = str(started.json["id"])
 
     async def state() -> Any:
-        return (await ask("alice", "GET", "aliquot/api/kernels", kernel_id)).json["state"]
+        return (await ask("alice", "GET", "aliquot/api/v1/kernels", kernel_id)).json["state"]
 
     await until(state, lambda state: state == "resident")
     return kernel_id
@@ -63,7 +63,7 @@ async def test_changes_are_the_owners_and_administrators(
     route = KERNEL + path
     got = {}
     for who in WHO:
-        answer = await ask(who, method, "aliquot/api/kernels/k1" + path, body=body)
+        answer = await ask(who, method, "aliquot/api/v1/kernels/k1" + path, body=body)
         got[who] = answer.status
         if answer.status != 204:
             check(answer, route, method.lower())
@@ -102,7 +102,7 @@ async def test_a_wrong_wish_is_refused_with_what_is_wrong_in_it(
     ask: Ask, an_agent: FakeAgent, body: Any, status: int, want: str
 ) -> None:
     kernel_id = await a_kernel_of_alice(ask, an_agent)
-    answer = await ask("alice", "PATCH", "aliquot/api/kernels", kernel_id, body=body)
+    answer = await ask("alice", "PATCH", "aliquot/api/v1/kernels", kernel_id, body=body)
     assert (answer.status, want in answer.json["message"]) == (status, True), answer.json
     assert ("resize", kernel_id) not in an_agent.asked
 
@@ -111,7 +111,7 @@ async def test_the_largest_size_is_one_figure_everywhere(ask: Ask, an_agent: Fak
     """The rules allow 8 GPUs, and the node has one: its figure is told, until it has more."""
 
     async def told() -> tuple[float, str, str]:
-        sizes = (await ask("alice", "GET", "aliquot/api/sizes")).json
+        sizes = (await ask("alice", "GET", "aliquot/api/v1/sizes")).json
         unknown = await ask("alice", "POST", "api/kernels", body={"name": "python3.gpu-0.333"})
         return sizes["largest_gpus"], sizes["grammar"], unknown.json["message"]
 
@@ -131,7 +131,7 @@ async def test_a_granted_size_is_told_and_stays_over_a_restart(
 ) -> None:
     kernel_id = await a_kernel_of_alice(ask, an_agent)
     wish = {"gpus": 0.5, "memory": "12GiB", "class": "opportunistic"}
-    told = check(await ask("alice", "PATCH", "aliquot/api/kernels", kernel_id, body=wish), KERNEL, "patch")
+    told = check(await ask("alice", "PATCH", "aliquot/api/v1/kernels", kernel_id, body=wish), KERNEL, "patch")
     assert (told["gpus"], told["memory_limit_bytes"], told["workload_class"]) == (0.5, 12 * GIB, "opportunistic")
     assert (told["resize"], told["quota_bytes"]) == (None, 12 * GIB)
     managed = a_server.kernel_manager.get_kernel(kernel_id)
@@ -143,7 +143,9 @@ async def test_a_granted_size_is_told_and_stays_over_a_restart(
     await until(held, lambda found: found == (50, True))
     assert (await ask("alice", "POST", "api/kernels", kernel_id, "restart", body={})).status == 200
     assert await held() == (50, True)
-    again = check(await ask("alice", "PATCH", "aliquot/api/kernels", kernel_id, body={"memory": None}), KERNEL, "patch")
+    again = check(
+        await ask("alice", "PATCH", "aliquot/api/v1/kernels", kernel_id, body={"memory": None}), KERNEL, "patch"
+    )
     assert (again["memory_limit_bytes"], again["quota_bytes"]) == (None, 8 * GIB)
 
 
@@ -157,13 +159,13 @@ async def test_jupyters_kernels_and_sessions_bear_the_name_of_the_size_that_a_ke
     async def names() -> set[str]:
         [listed] = (await ask("alice", "GET", "api/kernels")).json
         [opened] = (await ask("alice", "GET", "api/sessions")).json
-        told = (await ask("alice", "GET", "aliquot/api/kernels", kernel_id)).json
+        told = (await ask("alice", "GET", "aliquot/api/v1/kernels", kernel_id)).json
         alone = (await ask("alice", "GET", "api/kernels", kernel_id)).json
         return {listed["name"], opened["kernel"]["name"], told["name"], alone["name"]}
 
     assert await names() == {"python3.gpu-0.25"}
     wish = {"gpus": 0.37, "memory": "5GiB", "class": "opportunistic"}
-    assert (await ask("alice", "PATCH", "aliquot/api/kernels", kernel_id, body=wish)).status == 200
+    assert (await ask("alice", "PATCH", "aliquot/api/v1/kernels", kernel_id, body=wish)).status == 200
     want = "python3.gpu-0.37-5g-low"
     assert await names() == {want}, "with the answer, and not at some later look"
     spec = (await ask("alice", "GET", "api/kernelspecs", want)).json["spec"]
@@ -172,7 +174,7 @@ async def test_jupyters_kernels_and_sessions_bear_the_name_of_the_size_that_a_ke
     assert await names() == {want}
 
     an_agent.devices = [device(reserved_bytes=16 * GIB, reserved_hundredths=100)]
-    assert (await ask("alice", "PATCH", "aliquot/api/kernels", kernel_id, body={"gpus": 0.5})).status == 202
+    assert (await ask("alice", "PATCH", "aliquot/api/v1/kernels", kernel_id, body={"gpus": 0.5})).status == 202
     assert await names() == {want}, "a size that it waits for is not its size"
 
 
@@ -180,7 +182,7 @@ async def test_a_start_that_failed_after_a_resize_is_tried_again_in_the_new_size
     ask: Ask, an_agent: FakeAgent, a_server: ServerApp
 ) -> None:
     kernel_id = await a_kernel_of_alice(ask, an_agent)
-    assert (await ask("alice", "PATCH", "aliquot/api/kernels", kernel_id, body={"gpus": 0.5})).status == 200
+    assert (await ask("alice", "PATCH", "aliquot/api/v1/kernels", kernel_id, body={"gpus": 0.5})).status == 200
     kernel = a_server.kernel_manager.get_kernel(kernel_id)
     await kernel._give_up(RuntimeError("the machine has no process to give"))
     assert (kernel.grant, kernel.request().gpus.hundredths) == (None, 50)
@@ -189,19 +191,19 @@ async def test_a_start_that_failed_after_a_resize_is_tried_again_in_the_new_size
 async def test_a_size_that_waits_is_pending_until_there_is_room(ask: Ask, an_agent: FakeAgent) -> None:
     kernel_id = await a_kernel_of_alice(ask, an_agent)
     an_agent.devices = [device(reserved_bytes=16 * GIB, reserved_hundredths=100)]
-    answer = await ask("alice", "PATCH", "aliquot/api/kernels", kernel_id, body={"gpus": 0.5})
+    answer = await ask("alice", "PATCH", "aliquot/api/v1/kernels", kernel_id, body={"gpus": 0.5})
     assert answer.status == 202
     told = check(answer, KERNEL, "patch")
     assert (told["gpus"], told["state"]) == (0.25, "resident"), "it goes on as it is"
     resize = told["resize"]
     assert (resize["state"], resize["gpus"], resize["position"]) == ("pending", 0.5, 1)
     assert resize["reason"].startswith("Needs 0.25 GPU more; none is free on gpu0")
-    other = await ask("alice", "PATCH", "aliquot/api/kernels", kernel_id, body={"gpus": 0.75})
+    other = await ask("alice", "PATCH", "aliquot/api/v1/kernels", kernel_id, body={"gpus": 0.75})
     assert other.json["resize"]["gpus"] == 0.75, "a new wish replaces the one that waited"
-    assert (await ask("alice", "GET", "aliquot/api/status")).json["queue"] == {"length": 1}
+    assert (await ask("alice", "GET", "aliquot/api/v1/status")).json["queue"] == {"length": 1}
 
     async def mine() -> Any:
-        return (await ask("alice", "GET", "aliquot/api/kernels", kernel_id)).json
+        return (await ask("alice", "GET", "aliquot/api/v1/kernels", kernel_id)).json
 
     an_agent.devices = [device(reserved_bytes=4 * GIB, reserved_hundredths=25)]
     an_agent.tell_changed()
@@ -214,7 +216,7 @@ async def test_a_refused_wish_leaves_the_one_that_waits_also_in_the_record(
 ) -> None:
     kernel_id = await a_kernel_of_alice(ask, an_agent)
     an_agent.devices = [device(reserved_bytes=16 * GIB, reserved_hundredths=100)]
-    path = ("aliquot/api/kernels", kernel_id)
+    path = ("aliquot/api/v1/kernels", kernel_id)
     assert (await ask("alice", "PATCH", *path, body={"gpus": 0.5})).status == 202
     want_wish = a_server.kernel_manager.get_kernel(kernel_id).wish
     assert (await ask("alice", "PATCH", *path, body={"gpus": 0.95})).status == 403
@@ -225,7 +227,7 @@ async def test_a_refused_wish_leaves_the_one_that_waits_also_in_the_record(
 async def test_a_wish_can_be_withdrawn_once(ask: Ask, an_agent: FakeAgent) -> None:
     kernel_id = await a_kernel_of_alice(ask, an_agent)
     an_agent.devices = [device(reserved_bytes=16 * GIB, reserved_hundredths=100)]
-    path = ("aliquot/api/kernels", kernel_id)
+    path = ("aliquot/api/v1/kernels", kernel_id)
     assert (await ask("alice", "PATCH", *path, body={"gpus": 0.5})).status == 202
     assert (await ask("bob", "DELETE", *path, "resize")).status == 404
     assert (await ask("alice", "DELETE", *path, "resize")).status == 204
@@ -233,17 +235,19 @@ async def test_a_wish_can_be_withdrawn_once(ask: Ask, an_agent: FakeAgent) -> No
     assert (await ask("alice", "GET", *path)).json["resize"] is None
     assert (await ask("alice", "PATCH", *path, body={"gpus": 0.5})).status == 202
     assert (await ask("alice", "DELETE", "api/kernels", kernel_id)).status == 204
-    assert (await ask("ada", "GET", "aliquot/api/status")).json["queue"] == {"length": 0}
+    assert (await ask("ada", "GET", "aliquot/api/v1/status")).json["queue"] == {"length": 0}
 
 
 async def test_a_class_is_had_by_policy(ask: Ask, an_agent: FakeAgent) -> None:
     an_agent.kernels = [kernel("k1", "bob", workload_class="opportunistic"), kernel("k2", "bob")]
     an_agent.gives_room = True
     await an_agent.start()
-    to_production = await ask("bob", "PATCH", "aliquot/api/kernels/k1", body={"class": "production"})
+    to_production = await ask("bob", "PATCH", "aliquot/api/v1/kernels/k1", body={"class": "production"})
     assert (to_production.status, "production_for" in to_production.json["message"]) == (403, True)
-    assert (await ask("bob", "PATCH", "aliquot/api/kernels/k2", body={"gpus": 0.5})).status == 200, "it has it already"
-    assert (await ask("ada", "PATCH", "aliquot/api/kernels/k1", body={"class": "production"})).status == 200
+    assert (await ask("bob", "PATCH", "aliquot/api/v1/kernels/k2", body={"gpus": 0.5})).status == 200, (
+        "it has it already"
+    )
+    assert (await ask("ada", "PATCH", "aliquot/api/v1/kernels/k1", body={"class": "production"})).status == 200
     started = await ask("bob", "POST", "api/kernels", body={"name": "python3.gpu-0.25"})
     assert (started.status, "python3.gpu-0.25-low" in started.json["message"]) == (403, True)
     assert (await ask("bob", "POST", "api/kernels", body={"name": "python3.gpu-0.25-low"})).status == 201
@@ -252,7 +256,7 @@ async def test_a_class_is_had_by_policy(ask: Ask, an_agent: FakeAgent) -> None:
 async def test_a_kernel_that_waits_to_start_cannot_be_changed(ask: Ask, an_agent: FakeAgent) -> None:
     await an_agent.start()
     kernel_id = (await ask("alice", "POST", "api/kernels", body={"name": "python3.gpu-0.9"})).json["id"]
-    answer = await ask("alice", "PATCH", "aliquot/api/kernels", kernel_id, body={"gpus": 0.5})
+    answer = await ask("alice", "PATCH", "aliquot/api/v1/kernels", kernel_id, body={"gpus": 0.5})
     assert (answer.status, "it is pending: end it" in answer.json["message"]) == (409, True)
 
 
@@ -263,7 +267,7 @@ async def test_hints_within_a_second_reach_the_agent_once(
     an_agent.kernels = [kernel("k1", "alice"), kernel("k2", "alice")]
     await an_agent.start()
     for kernel_id in ("k1", "k1", "k2", "k1"):
-        assert (await ask("alice", "POST", f"aliquot/api/kernels/{kernel_id}/hint", body={})).status == 204
+        assert (await ask("alice", "POST", f"aliquot/api/v1/kernels/{kernel_id}/hint", body={})).status == 204
     assert an_agent.asked == [("hint", "k1"), ("hint", "k2")]
 
 
@@ -276,7 +280,7 @@ async def test_what_the_agent_refuses_is_told_in_its_words(
     an_agent.kernels = [kernel("k1", "alice")]
     an_agent.refusals = {"swap_out": (code, "asked to swap k1; it shares memory by IPC")}
     await an_agent.start()
-    answer = await ask("alice", "POST", "aliquot/api/kernels/k1/swap-out", body={})
+    answer = await ask("alice", "POST", "aliquot/api/v1/kernels/k1/swap-out", body={})
     assert (answer.status, answer.json["message"]) == (status, "asked to swap k1; it shares memory by IPC")
 
 
@@ -285,12 +289,14 @@ async def test_without_an_agent_a_change_says_so(ask: Ask, an_agent: FakeAgent) 
     await an_agent.stop()
 
     async def state() -> Any:
-        return (await ask("alice", "GET", "aliquot/api/status")).json["node"]["agent"]
+        return (await ask("alice", "GET", "aliquot/api/v1/status")).json["node"]["agent"]
 
     await until(state, lambda state: state == "unavailable")
-    swapped = await ask("alice", "POST", "aliquot/api/kernels", kernel_id, "swap-out", body={})
+    swapped = await ask("alice", "POST", "aliquot/api/v1/kernels", kernel_id, "swap-out", body={})
     assert swapped.status == 503
-    resized = check(await ask("alice", "PATCH", "aliquot/api/kernels", kernel_id, body={"gpus": 0.5}), KERNEL, "patch")
+    resized = check(
+        await ask("alice", "PATCH", "aliquot/api/v1/kernels", kernel_id, body={"gpus": 0.5}), KERNEL, "patch"
+    )
     assert "node agent does not answer" in resized["resize"]["reason"]
 
 
@@ -306,7 +312,7 @@ async def test_states_and_waits_are_shown_as_the_agent_tells_them(ask: Ask, an_a
     ]
     an_agent.node = {"oversubscription": 2.5, "host_copies": {"used_bytes": GIB, "budget_bytes": 4 * GIB}}
     await an_agent.start()
-    status = check(await ask("alice", "GET", "aliquot/api/status"), "/aliquot/api/status")
+    status = check(await ask("alice", "GET", "aliquot/api/v1/status"), "/aliquot/api/v1/status")
     told = {found["id"]: found for found in status["kernels"]}
     assert {name: found["state"] for name, found in told.items()} == {
         "out": "swapped",
@@ -322,7 +328,7 @@ async def test_states_and_waits_are_shown_as_the_agent_tells_them(ask: Ask, an_a
     assert (told["off"]["residency"]["refusal"], told["plain"]["residency"]) == (UNKNOWN, None)
     assert status["node"]["oversubscription"] == 2.5
     assert status["node"]["host_copies"] == {"used_bytes": GIB, "budget_bytes": 4 * GIB, "spilled_bytes": 0}
-    text = check(await ask("ada", "GET", "aliquot/api/metrics"), "/aliquot/api/metrics")
+    text = check(await ask("ada", "GET", "aliquot/api/v1/metrics"), "/aliquot/api/v1/metrics")
     samples = {
         (s.name, s.labels.get("kernel")): s.value for f in text_string_to_metric_families(text) for s in f.samples
     }
@@ -342,10 +348,10 @@ async def test_a_kernel_that_cannot_be_swapped_says_why(ask: Ask, an_agent: Fake
         kernel("free", "alice", residency={"state": "resident", "mode": "vmm"}),
     ]
     await an_agent.start()
-    status = check(await ask("alice", "GET", "aliquot/api/status"), "/aliquot/api/status")
+    status = check(await ask("alice", "GET", "aliquot/api/v1/status"), "/aliquot/api/v1/status")
     told = {found["id"]: found["residency"]["not_swappable"] for found in status["kernels"]}
     assert told == {"stuck": UNKNOWN, "never": None, "free": None}
-    text = check(await ask("ada", "GET", "aliquot/api/metrics"), "/aliquot/api/metrics")
+    text = check(await ask("ada", "GET", "aliquot/api/v1/metrics"), "/aliquot/api/v1/metrics")
     samples = [s for family in text_string_to_metric_families(text) for s in family.samples]
     stuck = [s for s in samples if s.name == "aliquot_kernel_not_swappable"]
     assert [(s.labels["kernel"], s.labels["reason"], s.value) for s in stuck] == [("stuck", UNKNOWN, 1.0)]

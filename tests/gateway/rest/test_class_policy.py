@@ -54,7 +54,7 @@ async def test_a_start_that_is_refused_names_the_kernelspec_to_choose_and_leaves
         answer = await ask("bob", "POST", path, body=body)
         assert (answer.status, answer.json["message"]) == (403, REFUSED), path
         assert (await ask("bob", "GET", path)).json == [], path
-    assert (await ask("bob", "GET", "aliquot/api/kernels")).json == {"kernels": []}
+    assert (await ask("bob", "GET", "aliquot/api/v1/kernels")).json == {"kernels": []}
     assert (await ask("bob", "POST", "api/kernels", body={"name": "python3.gpu-0.25-low"})).status == 201
     assert (await ask("alice", "POST", "api/kernels", body={"name": "python3.gpu-0.25"})).status == 201, "of the team"
     assert (await ask("ada", "POST", "api/kernels", body={"name": "python3.gpu-0.25"})).status == 201, "administrator"
@@ -73,7 +73,7 @@ async def test_a_session_whose_other_kernel_is_refused_keeps_the_one_it_has(ask:
 
 async def test_each_user_is_offered_the_sizes_in_a_class_that_they_may_have(ask: Ask) -> None:
     async def sizes(who: str) -> tuple[bool, list[str]]:
-        told = check(await ask(who, "GET", "aliquot/api/sizes"), "/aliquot/api/sizes")
+        told = check(await ask(who, "GET", "aliquot/api/v1/sizes"), "/aliquot/api/v1/sizes")
         sizes = [size["name"].partition(".gpu-")[2] for size in told["sizes"] if size["base"] == "python3"]
         return told["may_have_production"], sizes
 
@@ -90,7 +90,7 @@ async def test_each_user_is_offered_the_sizes_in_a_class_that_they_may_have(ask:
 async def test_a_refused_change_of_class_leaves_the_kernel_and_what_it_waits_for(ask: Ask, an_agent: FakeAgent) -> None:
     await an_agent_with_room(an_agent)
     kernel_id = (await ask("bob", "POST", "api/kernels", body={"name": "python3.gpu-0.25-low"})).json["id"]
-    path = ("aliquot/api/kernels", kernel_id)
+    path = ("aliquot/api/v1/kernels", kernel_id)
 
     async def mine() -> Any:
         return (await ask("bob", "GET", *path)).json
@@ -108,7 +108,7 @@ async def test_a_refused_change_of_class_leaves_the_kernel_and_what_it_waits_for
 async def test_the_local_socket_asks_the_same_policy(ask: Ask, an_agent: FakeAgent, runtime_dir: Path) -> None:
     """Behind it is an account of the machine, which is one name more on a server that tells users apart."""
     await an_agent_with_room(an_agent)
-    await ask("ada", "GET", "aliquot/api/status")
+    await ask("ada", "GET", "aliquot/api/v1/status")
 
     async def granted(request: Request) -> WorkloadClass:
         connection = await GatewayConnection.connect(RuntimeDir(runtime_dir).gateway_socket)

@@ -44,7 +44,7 @@ async def test_compute_is_told_to_the_kernels_owner(ask: Ask, an_agent: FakeAgen
     await an_agent.start()
 
     async def status() -> Any:
-        return check(await ask("alice", "GET", "aliquot/api/status"), "/aliquot/api/status")
+        return check(await ask("alice", "GET", "aliquot/api/v1/status"), "/aliquot/api/v1/status")
 
     told = await until(status, lambda status: status["kernels"])
     assert told["devices"][0]["compute_control"] == CONTROL
@@ -63,7 +63,7 @@ async def test_an_agent_from_before_tells_nothing_of_it(ask: Ask, an_agent: Fake
     await an_agent.start()
 
     async def status() -> Any:
-        return check(await ask("alice", "GET", "aliquot/api/status"), "/aliquot/api/status")
+        return check(await ask("alice", "GET", "aliquot/api/v1/status"), "/aliquot/api/v1/status")
 
     told = await until(status, lambda status: status["kernels"])
     assert (told["devices"][0]["compute_control"], told["kernels"][0]["devices"][0]["compute"]) == (None, None)
@@ -75,7 +75,7 @@ async def test_metrics_have_what_was_measured_and_no_sample_of_the_rest(ask: Ask
     await an_agent.start()
 
     async def samples() -> Any:
-        text = check(await ask("ada", "GET", "aliquot/api/metrics"), "/aliquot/api/metrics")
+        text = check(await ask("ada", "GET", "aliquot/api/v1/metrics"), "/aliquot/api/v1/metrics")
         found = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
         return {(sample.name.removeprefix("aliquot_"), sample.labels.get("kernel")): sample for sample in found}
 

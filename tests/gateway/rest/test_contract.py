@@ -95,18 +95,18 @@ async def test_every_path_answers_as_documented(path: str, ask: Ask, an_agent: F
 
 async def test_one_kernel_is_answered_to_its_owner_and_administrators(ask: Ask, an_agent: FakeAgent) -> None:
     an_agent.kernels = [kernel("k1", "alice")]
-    path = "/aliquot/api/kernels/{kernel_id}"
+    path = "/aliquot/api/v1/kernels/{kernel_id}"
     await an_agent.start()
-    statuses = {who: await ask(who, "GET", "aliquot/api/kernels/k1") for who in ("nobody", "bob", "alice", "ada")}
+    statuses = {who: await ask(who, "GET", "aliquot/api/v1/kernels/k1") for who in ("nobody", "bob", "alice", "ada")}
     for answer in statuses.values():
         check(answer, path)
-    unknown = await ask("bob", "GET", "aliquot/api/kernels/k2")
+    unknown = await ask("bob", "GET", "aliquot/api/v1/kernels/k2")
     assert [answer.status for answer in statuses.values()] == [403, 404, 200, 200]
     assert unknown.body == statuses["bob"].body.replace(b"k1", b"k2")
 
 
 async def test_without_an_agent_the_status_says_so_and_what_to_do(ask: Ask) -> None:
-    report = check(await ask("alice", "GET", "aliquot/api/status"), "/aliquot/api/status")
+    report = check(await ask("alice", "GET", "aliquot/api/v1/status"), "/aliquot/api/v1/status")
     assert report["node"]["agent"] == "unavailable"
     assert "aliquot agent" in report["node"]["message"]
     assert report["devices"] == report["kernels"] == []
@@ -116,7 +116,7 @@ async def test_without_an_agent_the_status_says_so_and_what_to_do(ask: Ask) -> N
 
 async def test_the_status_follows_an_agent_that_goes_and_comes(ask: Ask, an_agent: FakeAgent) -> None:
     async def agent_state() -> Any:
-        return check(await ask("alice", "GET", "aliquot/api/status"), "/aliquot/api/status")["node"]["agent"]
+        return check(await ask("alice", "GET", "aliquot/api/v1/status"), "/aliquot/api/v1/status")["node"]["agent"]
 
     for _ in range(2):
         await an_agent.start()
@@ -137,19 +137,19 @@ async def test_users_see_aggregates_of_all_and_kernels_of_their_own(ask: Ask, an
     want_mine = {"alice": GIB, "bob": 2 * GIB, "ada": 0}
     await an_agent.start()
     for who, want in want_kernels.items():
-        report = check(await ask(who, "GET", "aliquot/api/status"), "/aliquot/api/status")
+        report = check(await ask(who, "GET", "aliquot/api/v1/status"), "/aliquot/api/v1/status")
         assert [found["id"] for found in report["kernels"]] == want
         assert report["devices"][0]["reserved_gpus"] == 0.75
         assert report["devices"][0]["mine_bytes"] == want_mine[who]
         assert [found["lost"] for found in report["devices"]] == [False, True]
-        listed = check(await ask(who, "GET", "aliquot/api/kernels"), "/aliquot/api/kernels")
+        listed = check(await ask(who, "GET", "aliquot/api/v1/kernels"), "/aliquot/api/v1/kernels")
         assert listed["kernels"] == report["kernels"]
 
 
 async def test_a_kernel_of_another_program_is_told_whole(ask: Ask, an_agent: FakeAgent) -> None:
     an_agent.kernels = [kernel("k1", "alice", memory_limit=8 * GIB, attributes={"kernelspec": "python3.gpu-0.25-8g"})]
     await an_agent.start()
-    found = check(await ask("alice", "GET", "aliquot/api/kernels/k1"), "/aliquot/api/kernels/{kernel_id}")
+    found = check(await ask("alice", "GET", "aliquot/api/v1/kernels/k1"), "/aliquot/api/v1/kernels/{kernel_id}")
     want = {"name": "python3.gpu-0.25-8g", "label": "k1.ipynb", "gpus": 0.25, "memory_limit_bytes": 8 * GIB}
     want |= {"state": "resident", "quota_bytes": 4 * GIB, "used_bytes": GIB, "peak_bytes": 2 * GIB, "refusals": 3}
     want |= {"created": "2027-01-15T08:00:00.500Z", "interception": "holds", "execution_state": None}
@@ -164,14 +164,14 @@ async def test_what_goes_past_the_hook_is_told(ask: Ask, an_agent: FakeAgent) ->
     an_agent.kernels[0]["devices"][0]["context_bytes"] = 300
     an_agent.node = {"enforcer": "driver", "foreign_processes": [escaped(index=0), escaped(index=1)]}
     await an_agent.start()
-    report = check(await ask("alice", "GET", "aliquot/api/status"), "/aliquot/api/status")
+    report = check(await ask("alice", "GET", "aliquot/api/v1/status"), "/aliquot/api/v1/status")
     assert (report["node"]["enforcer"], report["node"]["foreign_processes"]) == ("driver", 1)
     [found] = report["kernels"]
     want_process = {"pid": 77, "name": "python3", "index": 0, "used_bytes": None, "charged_bytes": 0}
     assert found["unhooked_processes"] == [{**want_process, "why": "not registered"}]
     assert found["host_memory"] == {"quota_bytes": None, "used_bytes": 5, "peak_bytes": 7, "refusals": 1}
     assert (found["context_bytes"], found["enforcement"]) == (300, "failed: no")
-    text = check(await ask("ada", "GET", "aliquot/api/metrics"), "/aliquot/api/metrics")
+    text = check(await ask("ada", "GET", "aliquot/api/v1/metrics"), "/aliquot/api/v1/metrics")
     values = {s.name: s.value for family in text_string_to_metric_families(text) for s in family.samples}
     assert values["aliquot_kernel_unhooked_processes"] == values["aliquot_foreign_processes"] == 1
     assert values["aliquot_kernel_host_memory_used_bytes"] == 5
@@ -182,13 +182,13 @@ async def test_what_goes_past_the_hook_is_told(ask: Ask, an_agent: FakeAgent) ->
 async def test_an_agent_of_a_version_before_tells_what_it_knows(ask: Ask, an_agent: FakeAgent) -> None:
     an_agent.kernels = [kernel("k1", "alice")]
     await an_agent.start()
-    found = check(await ask("alice", "GET", "aliquot/api/kernels/k1"), "/aliquot/api/kernels/{kernel_id}")
+    found = check(await ask("alice", "GET", "aliquot/api/v1/kernels/k1"), "/aliquot/api/v1/kernels/{kernel_id}")
     assert (found["unhooked_processes"], found["context_bytes"], found["enforcement"]) == ([], 0, "holds")
 
 
 async def test_a_kernel_that_waits_is_pending_with_reason_and_place(ask: Ask, an_agent: FakeAgent) -> None:
     async def mine() -> Any:
-        return check(await ask("alice", "GET", "aliquot/api/status"), "/aliquot/api/status")
+        return check(await ask("alice", "GET", "aliquot/api/v1/status"), "/aliquot/api/v1/status")
 
     await an_agent.start()
     started = await ask("alice", "POST", "api/kernels", body={"name": "python3.gpu-0.9"})
@@ -205,7 +205,7 @@ async def test_a_kernel_that_waits_is_pending_with_reason_and_place(ask: Ask, an
         "free": {"gpus": 0.75, "memory_bytes": 12 << 30, "device": 0},
         "host_memory": None,
     }
-    bobs = check(await ask("bob", "GET", "aliquot/api/status"), "/aliquot/api/status")
+    bobs = check(await ask("bob", "GET", "aliquot/api/v1/status"), "/aliquot/api/v1/status")
     assert (bobs["kernels"], bobs["queue"]) == ([], {"length": 1})
     assert (await ask("alice", "DELETE", "api/kernels", waiting["id"])).status == 204
     await until(mine, lambda r: r["queue"]["length"] == 0 and not r["kernels"])
@@ -214,7 +214,7 @@ async def test_a_kernel_that_waits_is_pending_with_reason_and_place(ask: Ask, an
 async def test_metrics_follow_prometheus_and_name_what_is_there(ask: Ask, an_agent: FakeAgent) -> None:
     an_agent.kernels = [kernel("k1", "alice")]
     await an_agent.start()
-    text = check(await ask("ada", "GET", "aliquot/api/metrics"), "/aliquot/api/metrics")
+    text = check(await ask("ada", "GET", "aliquot/api/v1/metrics"), "/aliquot/api/v1/metrics")
     samples = {(s.name, s.labels.get("kernel", "")): s for f in text_string_to_metric_families(text) for s in f.samples}
     assert samples["aliquot_agent_up", ""].value == 1
     assert samples["aliquot_device_memory_bytes", ""].labels["uuid"] == UUID

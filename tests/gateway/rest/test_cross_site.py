@@ -23,11 +23,11 @@ CHANGES: tuple[tuple[str, str, Any], ...] = (
     ("POST", "api/sessions", {"path": "x", "type": "notebook", "kernel": {"name": "python3"}}),
     ("DELETE", "api/sessions/{s}", None),
     ("PATCH", "api/sessions/{s}", {"name": "theirs"}),
-    ("POST", "aliquot/api/kernels/{k}/keep", {}),
-    ("PATCH", "aliquot/api/kernels/{k}", {"class": "opportunistic"}),
-    ("POST", "aliquot/api/kernels/{k}/swap-out", {}),
-    ("POST", "aliquot/api/kernels/{k}/hint", {}),
-    ("PUT", "aliquot/api/folders/theirs", {}),
+    ("POST", "aliquot/api/v1/kernels/{k}/keep", {}),
+    ("PATCH", "aliquot/api/v1/kernels/{k}", {"class": "opportunistic"}),
+    ("POST", "aliquot/api/v1/kernels/{k}/swap-out", {}),
+    ("POST", "aliquot/api/v1/kernels/{k}/hint", {}),
+    ("PUT", "aliquot/api/v1/folders/theirs", {}),
     ("POST", "login", {}),
 )
 
@@ -82,7 +82,7 @@ async def test_its_own_page_changes_things_with_its_token(ask: Ask) -> None:
 async def test_another_site_opens_no_websocket_with_a_cookie(ask: Ask) -> None:
     session = await a_session(ask)
     cookie = {"Cookie": sent(await browser(ask, "alice"))}
-    for path in (f"api/kernels/{session['kernel']['id']}/channels", "aliquot/api/events"):
+    for path in (f"api/kernels/{session['kernel']['id']}/channels", "aliquot/api/v1/events"):
         for origin in FOREIGN:
             assert (await ask("nobody", "WEBSOCKET", path, headers={**cookie, **HOST, "Origin": origin})).status == 403
         assert (await ask("nobody", "WEBSOCKET", path, headers={**cookie, **OWN})).status == 101
@@ -91,7 +91,7 @@ async def test_another_site_opens_no_websocket_with_a_cookie(ask: Ask) -> None:
 
 async def test_another_site_reads_nothing_and_is_allowed_nothing(ask: Ask) -> None:
     cookie = {"Cookie": sent(await browser(ask, "ada"))}
-    paths = ("api/kernels", "api/sessions", "aliquot/api/status", "aliquot/api/kernels", "api/me")
+    paths = ("api/kernels", "api/sessions", "aliquot/api/v1/status", "aliquot/api/v1/kernels", "api/me")
     for path, origin in itertools.product(paths, FOREIGN):
         answer: Answer = await ask("nobody", "GET", path, headers={**cookie, **HOST, "Origin": origin})
         assert answer.status == 404

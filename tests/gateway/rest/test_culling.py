@@ -13,7 +13,7 @@ from .conftest import Ask
 from .fake_agent import GIB, FakeAgent, device
 from .test_contract import check, until
 
-KERNEL = "/aliquot/api/kernels/{kernel_id}"
+KERNEL = "/aliquot/api/v1/kernels/{kernel_id}"
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ class Somebody:
         self.kernel_id = kernel_id
 
     async def report(self) -> dict[str, Any] | None:
-        answer = await self.ask("alice", "GET", "aliquot/api/kernels", self.kernel_id)
+        answer = await self.ask("alice", "GET", "aliquot/api/v1/kernels", self.kernel_id)
         return check(answer, KERNEL) if answer.status == 200 else None
 
     async def soon(self) -> dict[str, Any] | None:
@@ -41,7 +41,7 @@ class Somebody:
         return None if report is None else report["ending_soon"]
 
     async def keep(self, who: str = "alice") -> int:
-        answer = await self.ask(who, "POST", "aliquot/api/kernels", self.kernel_id, "keep", body={})
+        answer = await self.ask(who, "POST", "aliquot/api/v1/kernels", self.kernel_id, "keep", body={})
         return int(answer.status)
 
 
@@ -84,11 +84,11 @@ async def test_a_cell_is_spared_its_kernel_announced_kept_and_ended(ask: Ask, a_
     assert report["reason"] == report["ending"]["message"] == "the kernel was ended after 6 s idle"
     assert report["ending"]["at"] >= again["at"]
     assert somebody.kernel_id not in somebody.manager
-    status = (await somebody.ask("alice", "GET", "aliquot/api/status")).json
+    status = (await somebody.ask("alice", "GET", "aliquot/api/v1/status")).json
     assert [kernel["id"] for kernel in status["kernels"]] == [somebody.kernel_id]
-    assert (await somebody.ask("bob", "GET", "aliquot/api/kernels", somebody.kernel_id)).status == 404
-    assert (await somebody.ask("bob", "GET", "aliquot/api/kernels")).json == {"kernels": []}
-    text = (await somebody.ask("ada", "GET", "aliquot/api/metrics")).body.decode()
+    assert (await somebody.ask("bob", "GET", "aliquot/api/v1/kernels", somebody.kernel_id)).status == 404
+    assert (await somebody.ask("bob", "GET", "aliquot/api/v1/kernels")).json == {"kernels": []}
+    text = (await somebody.ask("ada", "GET", "aliquot/api/v1/metrics")).body.decode()
     assert 'aliquot_kernel_endings_total{code="culled"} 1.0' in text
     assert await somebody.keep() == 404
 
@@ -105,7 +105,7 @@ async def test_what_waits_is_expected_to_start_when_culling_makes_room(
     an_agent.devices = [device(reserved_bytes=12 * GIB, reserved_hundredths=75)]
     an_agent.gives_room = False
     started = await ask("bob", "POST", "api/kernels", body={"name": "python3.gpu-0.5"})
-    path = ("aliquot", "api", "kernels", started.json["id"])
+    path = ("aliquot", "api", "v1", "kernels", started.json["id"])
 
     async def pair() -> tuple[Any, Any]:
         soon, waiting = await idle.soon(), (await ask("bob", "GET", *path)).json

@@ -139,7 +139,7 @@ def test_while_nobody_listens_nothing_is_looked_at() -> None:
 @pytest.fixture
 def open_stream(ask: Ask, jp_ws_fetch: Any) -> Callable[[str], Any]:
     async def opened(who: str) -> Any:
-        return await jp_ws_fetch("aliquot/api/events", headers={"Authorization": f"token {TOKENS[who]}"})
+        return await jp_ws_fetch("aliquot/api/v1/events", headers={"Authorization": f"token {TOKENS[who]}"})
 
     return opened
 
@@ -161,7 +161,7 @@ async def test_everybody_hears_of_his_own_kernels_alone(
 ) -> None:
     an_agent.kernels = [kernel("k1", "alice"), kernel("k2", "bob")]
     await an_agent.start()
-    assert (await ask("alice", "GET", "aliquot/api/status")).status == 200
+    assert (await ask("alice", "GET", "aliquot/api/v1/status")).status == 200
     streams = {who: await open_stream(who) for who in ("alice", "bob", "ada")}
     for turn in range(3):
         state = "swapped" if turn % 2 == 0 else "resident"
@@ -192,9 +192,9 @@ async def test_a_stream_ends_with_its_server(
     ask: Ask, an_agent: FakeAgent, a_server: ServerApp, open_stream: Callable[[str], Any]
 ) -> None:
     await an_agent.start()
-    assert (await ask("alice", "GET", "aliquot/api/status")).status == 200
+    assert (await ask("alice", "GET", "aliquot/api/v1/status")).status == 200
     stream = await open_stream("alice")
-    assert (await ask("alice", "GET", "aliquot/api/status")).status == 200
+    assert (await ask("alice", "GET", "aliquot/api/v1/status")).status == 200
     await a_server.extension_manager.stop_all_extensions()
     assert await asyncio.wait_for(stream.read_message(), PATIENCE_SECONDS) is None
     assert stream.close_code == 1013

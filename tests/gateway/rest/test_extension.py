@@ -56,8 +56,8 @@ async def test_a_server_of_one_user_shows_them_everything(as_me: Any, a_server: 
     assert started.status == 201
     assert [kernel["id"] for kernel in (await as_me("GET", "api/kernels")).json] == [started.json["id"]]
     assert (await as_me("GET", "api/contents")).status == 200
-    assert (await as_me("GET", "aliquot/api/metrics")).status == 200
-    assert (await as_me("GET", "aliquot/api/status")).json["user"]["role"] == "admin"
+    assert (await as_me("GET", "aliquot/api/v1/metrics")).status == 200
+    assert (await as_me("GET", "aliquot/api/v1/status")).json["user"]["role"] == "admin"
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def no_folder(runtime_dir: Path, a_server: ServerApp) -> Iterator[Path]:
 
 
 async def test_an_agent_that_cannot_start_is_explained_and_plain_kernels_run(no_folder: Path, as_me: Any) -> None:
-    report = (await as_me("GET", "aliquot/api/status")).json
+    report = (await as_me("GET", "aliquot/api/v1/status")).json
     assert report["node"]["agent"] == "unavailable"
     assert "is no folder" in report["node"]["message"]
     assert (await as_me("POST", "api/kernels", body={"name": "python3"})).status == 201
@@ -108,7 +108,7 @@ class TestWithAnAgentThatRunsAlready:
         want = "has --oversubscribe 1, and this server asks for --oversubscribe 3"
 
         async def message() -> str:
-            return str((await as_me("GET", "aliquot/api/status")).json["node"]["message"])
+            return str((await as_me("GET", "aliquot/api/v1/status")).json["node"]["message"])
 
         await until(message, lambda told: want in told)
         assert capfd.readouterr().err.count(want) == 1
@@ -122,7 +122,7 @@ class TestWithAnotherKernelManager:
 
     async def test_the_status_says_so_and_the_server_works(self, as_me: Any, a_server: ServerApp) -> None:
         assert not isinstance(a_server.kernel_manager, AliquotKernelManager)
-        report = (await as_me("GET", "aliquot/api/status")).json
+        report = (await as_me("GET", "aliquot/api/v1/status")).json
         assert "Remove c.ServerApp.kernel_manager_class" in report["node"]["message"]
         assert (await as_me("POST", "api/kernels", body={"name": "python3"})).status == 201
         assert (await as_me("GET", "api/kernelspecs/python3.gpu-0.25")).status == 200
@@ -138,7 +138,7 @@ class TestWithAnotherIdentityProvider:
         started = await as_me("POST", "api/kernels", body={"name": "python3"})
         assert started.status == 201
         assert a_server.kernel_manager.owner_of(started.json["id"]) == "hub-user"
-        user = (await as_me("GET", "aliquot/api/status")).json["user"]
+        user = (await as_me("GET", "aliquot/api/v1/status")).json["user"]
         assert (user["name"], user["role"]) == ("hub-user", "admin")
 
     async def test_the_log_warns_that_they_are_all_administrators(
@@ -226,7 +226,7 @@ class TestInGatewayMode:
     async def test_no_agent_is_started_here_and_the_status_says_where_kernels_are(
         self, as_me: Any, runtime_dir: Path
     ) -> None:
-        answer = await as_me("GET", "aliquot/api/status")
+        answer = await as_me("GET", "aliquot/api/v1/status")
         assert answer.status == 503
         assert answer.json["message"].startswith("the gateway at http://127.0.0.1:9 does not answer")
         assert os.listdir(runtime_dir) == []

@@ -12,7 +12,7 @@ from traitlets.config import Config
 from .conftest import USERS, Ask
 from .test_contract import check
 
-ALL, ONE = "/aliquot/api/folders", "/aliquot/api/folders/{name}"
+ALL, ONE = "/aliquot/api/v1/folders", "/aliquot/api/v1/folders/{name}"
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ async def seen(ask: Ask, who: str) -> dict[str, Any]:
 
 
 async def test_users_see_what_their_kernels_get_and_nothing_of_the_host(ask: Ask, host: Path) -> None:
-    answer = await ask("ada", "PUT", "aliquot/api/folders/vision", body=vision(host))
+    answer = await ask("ada", "PUT", "aliquot/api/v1/folders/vision", body=vision(host))
     assert check(answer, ONE, "put")["source"] == f"{host}/vision"
     alices, bobs = await seen(ask, "alice"), await seen(ask, "bob")
     assert (set(alices), set(bobs)) == ({"home", "sets"}, {"home", "vision"})
@@ -60,7 +60,7 @@ async def test_users_see_what_their_kernels_get_and_nothing_of_the_host(ask: Ask
 
 
 async def test_administrators_see_all_and_which_are_theirs(ask: Ask, host: Path) -> None:
-    await ask("ada", "PUT", "aliquot/api/folders/vision", body=vision(host))
+    await ask("ada", "PUT", "aliquot/api/v1/folders/vision", body=vision(host))
     all_of_them = await seen(ask, "ada")
     assert {name: folder["mine"] for name, folder in all_of_them.items()} == {
         "home": True,
@@ -75,7 +75,7 @@ async def test_administrators_see_all_and_which_are_theirs(ask: Ask, host: Path)
 @pytest.mark.parametrize("who", ["bob", "alice", "nobody"])
 async def test_users_change_nothing(ask: Ask, host: Path, method: str, who: str) -> None:
     body = vision(host, users=[who]) if method == "PUT" else None
-    answer = await ask(who, method, "aliquot/api/folders/vision", body=body)
+    answer = await ask(who, method, "aliquot/api/v1/folders/vision", body=body)
     assert answer.status == 403
     assert set(await seen(ask, "ada")) == {"home", "sets"}
 
@@ -104,7 +104,7 @@ async def test_a_wrong_folder_is_refused_and_changes_nothing(
 ) -> None:
     (host / "link").symlink_to("/etc")
     filled = {k: v.replace("{host}", str(host)) if isinstance(v, str) else v for k, v in change.items()}
-    answer = await ask("ada", "PUT", f"aliquot/api/folders/{name}", body=vision(host, **filled))
+    answer = await ask("ada", "PUT", f"aliquot/api/v1/folders/{name}", body=vision(host, **filled))
     assert answer.status == status
     check(answer, ONE, "put")
     assert set(await seen(ask, "ada")) == {"home", "sets"}
@@ -112,14 +112,14 @@ async def test_a_wrong_folder_is_refused_and_changes_nothing(
 
 @pytest.mark.parametrize("body", [b"[]", b"5", b"{", b"null", b""])
 async def test_a_body_that_is_no_table_is_refused(ask: Ask, body: bytes) -> None:
-    assert (await ask("ada", "PUT", "aliquot/api/folders/vision", body=body)).status == 400
+    assert (await ask("ada", "PUT", "aliquot/api/v1/folders/vision", body=body)).status == 400
 
 
 async def test_a_folder_is_taken_back_once(ask: Ask, host: Path) -> None:
-    await ask("ada", "PUT", "aliquot/api/folders/vision", body=vision(host))
+    await ask("ada", "PUT", "aliquot/api/v1/folders/vision", body=vision(host))
     want = [("vision", 200), ("vision", 404), ("sets", 409)]
     for name, status in want:
-        answer = await ask("ada", "DELETE", f"aliquot/api/folders/{name}")
+        answer = await ask("ada", "DELETE", f"aliquot/api/v1/folders/{name}")
         assert answer.status == status
         check(answer, ONE, "delete")
     assert set(await seen(ask, "bob")) == {"home"}

@@ -17,7 +17,7 @@ from .conftest import Answer, Ask
 from .fake_agent import UUID, FakeAgent, kernel
 from .test_contract import check
 
-HISTORY = "/aliquot/api/history"
+HISTORY = "/aliquot/api/v1/history"
 LOOKS = 1500
 
 
@@ -41,7 +41,7 @@ def working(kernel_id: str, owner: str, **other: Any) -> dict[str, Any]:
 async def ask_until_known(ask: Ask, who: str, *wanted: str) -> Any:
     """The history once these kernels are in it."""
     for _ in range(LOOKS):
-        found = check(await ask(who, "GET", "aliquot/api/history"), HISTORY)
+        found = check(await ask(who, "GET", "aliquot/api/v1/history"), HISTORY)
         if {one["id"] for one in found["kernels"]} >= set(wanted):
             return found
         await asyncio.sleep(0.02)
@@ -54,16 +54,16 @@ async def test_each_user_reads_their_own_kernels_and_all_devices(ask: Ask, an_ag
     told = await ask_until_known(ask, "ada", "k1", "k2", "k3")
     assert [one["uuid"] for one in told["devices"]] == [UUID]
     for who, want in {"alice": ["k1"], "bob": ["k2"]}.items():
-        mine = check(await ask(who, "GET", "aliquot/api/history"), HISTORY)
+        mine = check(await ask(who, "GET", "aliquot/api/v1/history"), HISTORY)
         assert [one["id"] for one in mine["kernels"]] == want
         assert [one["uuid"] for one in mine["devices"]] == [UUID]
         assert mine["omitted"] == 0
         named = {"kernel": "k2"}
-        asked = check(await ask(who, "GET", "aliquot/api/history", params=named), HISTORY)
+        asked = check(await ask(who, "GET", "aliquot/api/v1/history", params=named), HISTORY)
         assert [one["owner"] for one in asked["kernels"]] == (["bob"] if who == "bob" else [])
-        cells = (await ask(who, "GET", "aliquot/api/history", params={"format": "csv"})).body.decode()
+        cells = (await ask(who, "GET", "aliquot/api/v1/history", params={"format": "csv"})).body.decode()
         assert {row["owner"] for row in csv.DictReader(io.StringIO(cells)) if row["kind"] == "kernel"} == {who}
-    assert (await ask("nobody", "GET", "aliquot/api/history")).status == 403
+    assert (await ask("nobody", "GET", "aliquot/api/v1/history")).status == 403
 
 
 async def test_a_kernel_that_ended_is_still_told_with_its_size(ask: Ask, an_agent: FakeAgent) -> None:
@@ -72,7 +72,7 @@ async def test_a_kernel_that_ended_is_still_told_with_its_size(ask: Ask, an_agen
     await ask_until_known(ask, "alice", "k1")
     an_agent.kernels = []
     for name in ("day", "week"):
-        answer = await ask("alice", "GET", "aliquot/api/history", params={"range": name})
+        answer = await ask("alice", "GET", "aliquot/api/v1/history", params={"range": name})
         [found] = check(answer, HISTORY)["kernels"]
         want = {"label": "=train.ipynb", "gpus": 0.25, "name": "python3.gpu-0.25", "workload_class": "production"}
         assert {key: found[key] for key in want} == want
@@ -85,7 +85,7 @@ async def test_csv_comes_by_accept_too_and_begins_no_formula(ask: Ask, an_agent:
     await ask_until_known(ask, "alice", "k1")
 
     async def table(**more: Any) -> Answer:
-        found: Answer = await ask("alice", "GET", "aliquot/api/history", **more)
+        found: Answer = await ask("alice", "GET", "aliquot/api/v1/history", **more)
         return found
 
     asked = [await table(params={"format": "csv"}), await table(headers={"Accept": "text/csv"})]
@@ -99,7 +99,7 @@ async def test_csv_comes_by_accept_too_and_begins_no_formula(ask: Ask, an_agent:
 
 @pytest.mark.parametrize("params", [{"range": "year"}, {"range": "%s"}, {"format": "xml"}])
 async def test_what_cannot_be_asked_is_refused_with_what_can(ask: Ask, params: dict[str, str]) -> None:
-    answer = await ask("alice", "GET", "aliquot/api/history", params=params)
+    answer = await ask("alice", "GET", "aliquot/api/v1/history", params=params)
     assert answer.status == 400
     [(name, asked)] = params.items()
     assert f"asked {name} {asked!r}; wanted one of" in json.loads(answer.body)["message"]
@@ -118,7 +118,7 @@ async def test_a_history_that_is_switched_off_is_said_and_leaves_no_file(
     no_history: None, ask: Ask, an_agent: FakeAgent, tmp_path: Path
 ) -> None:
     await an_agent.start()
-    answer = await ask("alice", "GET", "aliquot/api/history")
+    answer = await ask("alice", "GET", "aliquot/api/v1/history")
     assert answer.status == 503
     assert "c.History.enabled" in json.loads(answer.body)["message"]
     assert not (tmp_path / "usage.sqlite").exists()

@@ -24,12 +24,12 @@ REPEATING: tuple[tuple[str, str, Any], ...] = (
     ("GET", "api/kernels/{x}", None),
     ("GET", "api/sessions/{x}", None),
     ("GET", "api/kernelspecs/{x}", None),
-    ("GET", "aliquot/api/kernels/{x}", None),
+    ("GET", "aliquot/api/v1/kernels/{x}", None),
     ("POST", "api/kernels", {"name": "{x}"}),
     ("POST", "api/kernels", {"name": "python3.gpu-{x}"}),
     ("POST", "api/kernels", {"kernel_id": "{x}"}),
-    ("PUT", "aliquot/api/folders/{x}", {}),
-    ("PATCH", "aliquot/api/kernels/{n}", {"gpus": "{x}"}),
+    ("PUT", "aliquot/api/v1/folders/{x}", {}),
+    ("PATCH", "aliquot/api/v1/kernels/{n}", {"gpus": "{x}"}),
 )
 PATHS = ("../../../../etc", "/etc/x.ipynb", "a/../../../../../etc/x.ipynb", "x\0y", "~root/x")
 # The user's own, and what only looks like it: Cyrillic, full width, another case, with an accent put on top.
@@ -71,14 +71,14 @@ async def test_markup_in_names_is_text_in_every_answer(ask: Ask) -> None:
     session = await ask("alice", "POST", "api/sessions", body=body)
     assert (session.status, session.json["name"]) == (201, MARKUP), "it is a name like any other"
     for who in ("alice", "ada"):
-        for path in ("api/sessions", "api/kernels", "api/kernelspecs", "aliquot/api/status", "aliquot/api/sizes"):
+        for path in ("api/sessions", "api/kernels", "api/kernelspecs", "aliquot/api/v1/status", "aliquot/api/v1/sizes"):
             answer = await ask(who, "GET", path)
             assert (answer.status, as_text(answer)) == (200, True), path
 
 
 async def test_markup_in_the_name_of_a_share_is_text(ask: Ask) -> None:
     kernel = (await ask("alice", "POST", "api/kernels", body={"name": "light"})).json["id"]
-    shares = f"aliquot/api/kernels/{kernel}/shares"
+    shares = f"aliquot/api/v1/kernels/{kernel}/shares"
     named = [IN_PATH, "bob\r\nSet-Cookie: a=b", "bob\0", "b\u200bob"]
     for name in named:
         answer = await ask("alice", "PUT", f"{shares}/users/{name}", body={"access": "read"})
@@ -109,7 +109,7 @@ async def test_a_page_of_an_error_shows_markup_as_text(ask: Ask, jp_http_port: i
 
 
 async def test_every_answer_says_its_type_and_frames_nowhere_else(ask: Ask) -> None:
-    paths = ("api", "api/kernels", "api/kernels/none", "aliquot/api/status", "aliquot/api/none", "login", "no/page")
+    paths = ("api", "api/kernels", "api/kernels/none", "aliquot/api/v1/status", "aliquot/api/none", "login", "no/page")
     for path in (*paths, "kernelspecs/python3/logo-64x64.png", "static/favicon.ico", "api/spec.yaml", "metrics"):
         for who in ("nobody", "alice", "ada"):
             headers = (await ask(who, "GET", path)).headers
@@ -120,7 +120,7 @@ async def test_every_answer_says_its_type_and_frames_nowhere_else(ask: Ask) -> N
 
 async def test_no_path_leads_out_of_its_folder(ask: Ask, jp_http_port: int, jp_base_url: str) -> None:
     await ask("nobody", "GET", "api")
-    places = ("kernelspecs/python3/{}", "kernelspecs/{}", "static/{}", "custom/{}", "aliquot/api/{}", "api/{}")
+    places = ("kernelspecs/python3/{}", "kernelspecs/{}", "static/{}", "custom/{}", "aliquot/api/v1/{}", "api/{}")
     asked = [place.format("".join([up] * 12) + "etc/passwd") for up in UP for place in places]
     for path in asked:
         for who in ("nobody", "alice"):
@@ -144,7 +144,7 @@ async def test_guessed_ids_tell_nothing_whatever_they_look_like(ask: Ask) -> Non
     kernel = (await ask("alice", "POST", "api/kernels", body={"name": "light"})).json["id"]
     near = [kernel[:-1], kernel.upper(), f"{kernel}%00", f"{kernel}/", f"{kernel}%20", f"../kernels/{kernel}", "*", "%"]
     for guess in (kernel, *near, NOTHING):
-        for path in (f"api/kernels/{guess}", f"aliquot/api/kernels/{guess}"):
+        for path in (f"api/kernels/{guess}", f"aliquot/api/v1/kernels/{guess}"):
             answer = await ask("bob", "GET", path)
             assert answer.status in (302, 404), path
             assert b"alice" not in answer.body
@@ -179,7 +179,9 @@ async def test_a_percent_sign_in_a_name_comes_back_once(ask: Ask, name: str) -> 
     assert name.replace("%", "%%") not in answer.json["message"]
 
 
-@pytest.mark.parametrize("path", ["aliquot/api/kernels/nothing", "api/kernels/nothing", "api/kernels/nothing/channels"])
+@pytest.mark.parametrize(
+    "path", ["aliquot/api/v1/kernels/nothing", "api/kernels/nothing", "api/kernels/nothing/channels"]
+)
 @pytest.mark.parametrize(
     "name",
     ["x=1&token=", "x=1&%74oken=", "x=1&T%4fk%65n=", "next=%2Flab%3Ftoken%3D", "next=%252Flab%253Fto%256Ben%253D"],

@@ -75,7 +75,7 @@ async def test_users_see_the_images_that_are_for_them(ask: Ask) -> None:
 
 
 async def test_sizes_say_image_description_and_proposal(ask: Ask) -> None:
-    body = check(await ask("alice", "GET", "aliquot/api/sizes"), "/aliquot/api/sizes")
+    body = check(await ask("alice", "GET", "aliquot/api/v1/sizes"), "/aliquot/api/v1/sizes")
     sizes = {size["name"]: size for size in body["sizes"] if size["base"] == "open"}
     assert sizes["open.gpu-0.25"]["image"] == OPEN["image"]
     assert sizes["open.gpu-0.25"]["description"] == "For everybody"

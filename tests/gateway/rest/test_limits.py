@@ -41,7 +41,7 @@ def jp_server_config(jp_server_config: Config) -> Config:
 
 
 async def refusals(ask: Ask, limit: str) -> float:
-    text = (await ask("ada", "GET", "aliquot/api/metrics")).body.decode()
+    text = (await ask("ada", "GET", "aliquot/api/v1/metrics")).body.decode()
     line = next(line for line in text.splitlines() if line.startswith(f'aliquot_limit_refusals_total{{limit="{limit}"'))
     return float(line.split()[-1])
 
@@ -76,14 +76,14 @@ async def test_who_asks_too_often_hears_when_to_come_again_and_is_alone_with_it(
 ) -> None:
     statuses = [(await ask("alice", "GET", "api/kernels")).status for _ in range(BURST)]
     assert set(statuses) == {200}
-    for path in ("api/kernels", "aliquot/api/status", "login", "api/kernels/x/channels"):
+    for path in ("api/kernels", "aliquot/api/v1/status", "login", "api/kernels/x/channels"):
         refused = await ask("alice", "GET", path)
         assert (refused.status, refused.media_type) == (429, "application/json"), path
         assert 900 <= int(refused.headers["Retry-After"]) <= 1000
         assert refused.json["message"].startswith(f"asked more than 0.001 requests a second, after {BURST} at once")
         assert "found too many from alice. Try again in" in refused.json["message"]
     assert (await ask("alice", "POST", "api/kernels", body={"name": "python3"})).status == 429
-    assert (await ask("alice", "WEBSOCKET", "aliquot/api/events")).status == 429
+    assert (await ask("alice", "WEBSOCKET", "aliquot/api/v1/events")).status == 429
     assert (await ask("bob", "GET", "api/kernels")).status == 200
     assert (await ask("nobody", "GET", "api")).status == 200, "the version is for everybody"
     for _ in range(2 * BURST):
@@ -104,7 +104,7 @@ async def test_the_unknown_are_counted_by_their_address(ask: Ask) -> None:
 async def test_a_body_that_is_too_large_is_refused_before_it_is_read(ask: Ask) -> None:
     large = json.dumps({"name": "python3", "path": "x" * 6000}).encode()
     for who in ("alice", "ada", "nobody"):
-        for method, path in (("POST", "api/kernels"), ("POST", "api/sessions"), ("PUT", "aliquot/api/folders/x")):
+        for method, path in (("POST", "api/kernels"), ("POST", "api/sessions"), ("PUT", "aliquot/api/v1/folders/x")):
             answer = await ask(who, method, path, body=large)
             assert answer.status == 413, (who, path)
             assert f"a body of {len(large)} bytes; at most 5000 are read here (c.Limits.body_bytes)" in str(answer.json)
@@ -150,7 +150,7 @@ async def test_sessions_of_a_kernel_and_their_names_are_bounded(ask: Ask, monkey
     third = await begin("alice", "3.ipynb")
     assert (third.status, "alice has 2 of it, and may have 2" in third.json["message"]) == (403, True)
     assert (await begin("alice", "2.ipynb")).status == 201, "it is there"
-    share = ("aliquot/api/kernels", kernel, "shares", "users", "bob")
+    share = ("aliquot/api/v1/kernels", kernel, "shares", "users", "bob")
     assert (await ask("alice", "PUT", *share, body={"access": "read"})).status == 200
     assert [(await begin("bob", f"{number}.ipynb")).status for number in range(3)] == [201, 201, 403]
     long = "x" * 4097
@@ -172,13 +172,13 @@ def kernel_info(padding: str = "") -> str:
 
 
 async def test_open_websockets_are_counted_and_one_that_closes_makes_room(ask: Ask, jp_ws_fetch: Any) -> None:
-    assert (await ask("alice", "GET", "aliquot/api/status")).status == 200, "the server's extensions are started"
+    assert (await ask("alice", "GET", "aliquot/api/v1/status")).status == 200, "the server's extensions are started"
 
     async def opened(who: str) -> Any:
-        return await jp_ws_fetch("aliquot/api/events", headers={"Authorization": f"token {TOKENS[who]}"})
+        return await jp_ws_fetch("aliquot/api/v1/events", headers={"Authorization": f"token {TOKENS[who]}"})
 
     first, _ = await opened("alice"), await opened("alice")
-    full = await ask("alice", "WEBSOCKET", "aliquot/api/events")
+    full = await ask("alice", "WEBSOCKET", "aliquot/api/v1/events")
     assert (full.status, "alice has 2 open, and may have 2" in full.json["message"]) == (403, True)
     for who in ("bob", "ada", "ada", "ada"):
         await opened(who)

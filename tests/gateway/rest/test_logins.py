@@ -45,4 +45,4 @@ async def test_a_forged_cookie_is_nobody(ask: Ask) -> None:
 async def test_another_site_reads_nothing_with_a_cookie(ask: Ask) -> None:
     cookies = cookies_of(await ask("nobody", "GET", "api/me", params={"token": TOKENS["ada"]}))
     headers = {"Cookie": sent(cookies), "Origin": "https://elsewhere.example", "Host": "127.0.0.1"}
-    assert (await ask("nobody", "GET", "aliquot/api/status", headers=headers)).status == 404
+    assert (await ask("nobody", "GET", "aliquot/api/v1/status", headers=headers)).status == 404

@@ -69,7 +69,7 @@ async def four_kernels(ask: Ask, agent: FakeAgent) -> str:
         started = await ask("alice", "POST", "api/kernels", body={"name": "python3.gpu-0.05"})
         assert started.status == 201, started.body
     assert (await ask("alice", "DELETE", "api/kernels", started.json["id"])).status == 204
-    told = {one["id"] for one in (await ask("alice", "GET", "aliquot/api/kernels")).json["kernels"]}
+    told = {one["id"] for one in (await ask("alice", "GET", "aliquot/api/v1/kernels")).json["kernels"]}
     assert len(told) == 4
     return kernel_id
 
@@ -89,7 +89,7 @@ async def test_a_request_about_a_kernel_gathers_it_alone_and_makes_its_report_on
 ) -> None:
     kernel_id = await four_kernels(ask, an_agent)
     looked = looks()
-    answer = await ask("alice", method, f"aliquot/api/kernels/{kernel_id}{path}", body=body)
+    answer = await ask("alice", method, f"aliquot/api/v1/kernels/{kernel_id}{path}", body=body)
     assert (answer.status, looked.kernels, looked.made) == (want_status, {kernel_id}, want_made), answer.body
 
 
@@ -98,12 +98,12 @@ async def test_one_kernel_is_told_as_the_list_tells_it(ask: Ask, an_agent: FakeA
     await four_kernels(ask, an_agent)
     volatile = ("execution_state", "idle_since")
     for who in ("alice", "ada"):
-        listed = (await ask(who, "GET", "aliquot/api/kernels")).json["kernels"]
+        listed = (await ask(who, "GET", "aliquot/api/v1/kernels")).json["kernels"]
         # The agent may still tell of the one that ended just now; the list has it twice then.
         for want in {one["id"]: one for one in reversed(listed)}.values():
-            told = (await ask(who, "GET", "aliquot/api/kernels", want["id"])).json
+            told = (await ask(who, "GET", "aliquot/api/v1/kernels", want["id"])).json
             assert {**told, **dict.fromkeys(volatile)} == {**want, **dict.fromkeys(volatile)}
-            assert (await ask("bob", "GET", "aliquot/api/kernels", want["id"])).status == 404
+            assert (await ask("bob", "GET", "aliquot/api/v1/kernels", want["id"])).status == 404
 
 
 async def test_the_history_gathers_no_kernel_that_its_asker_may_not_see(
@@ -111,5 +111,5 @@ async def test_the_history_gathers_no_kernel_that_its_asker_may_not_see(
 ) -> None:
     await four_kernels(ask, an_agent)
     looked = looks()
-    assert (await ask("bob", "GET", "aliquot/api/history")).status == 200
+    assert (await ask("bob", "GET", "aliquot/api/v1/history")).status == 200
     assert {one.id for scene in looked.scenes for one in scene.kernels} == set()

@@ -1,4 +1,4 @@
-"""GET /aliquot/api/outlook: what would come of a request, to whom it is told, and what is refused of a question."""
+"""GET /aliquot/api/v1/outlook: what would come of a request, to whom it is told, and what is refused of a question."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .conftest import Ask
 from .fake_agent import GIB, FakeAgent, device, kernel
 from .test_contract import check, until
 
-PATH = "/aliquot/api/outlook"
-SEVERAL = "/aliquot/api/outlooks"
+PATH = "/aliquot/api/v1/outlook"
+SEVERAL = "/aliquot/api/v1/outlooks"
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ async def test_a_size_is_told_with_its_name_its_limit_and_what_would_come(ask: A
     }
     started = await ask("alice", "POST", "api/kernels", body={"name": f"python3.{low['suffix']}"})
     assert started.status == 201
-    quota = (await ask("alice", "GET", "aliquot/api/status")).json["user"]["quota"]
+    quota = (await ask("alice", "GET", "aliquot/api/v1/status")).json["user"]["quota"]
     assert quota["gpus"] == 0.9
     assert quota["held_gpus"] + quota["waiting_gpus"] == 0.3
     assert quota["left_gpus"] == pytest.approx(0.6)

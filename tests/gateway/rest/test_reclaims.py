@@ -84,10 +84,10 @@ async def test_an_administrators_change_is_told_to_the_owner(
     an_agent.gives_room = True
     an_agent.kernels = [kernel("k1", "alice")]
     await an_agent.start()
-    assert (await ask("alice", "GET", "aliquot/api/status")).status == 200
-    stream = await jp_ws_fetch("aliquot/api/events", headers={"Authorization": f"token {TOKENS['alice']}"})
+    assert (await ask("alice", "GET", "aliquot/api/v1/status")).status == 200
+    stream = await jp_ws_fetch("aliquot/api/v1/events", headers={"Authorization": f"token {TOKENS['alice']}"})
     for who, gpus in (("alice", 0.5), ("ada", 0.25)):
-        assert (await ask(who, "PATCH", "aliquot/api/kernels/k1", body={"gpus": gpus})).status == 200
+        assert (await ask(who, "PATCH", "aliquot/api/v1/kernels/k1", body={"gpus": gpus})).status == 200
     heard: list[dict[str, Any]] = []
     while not heard or heard[-1]["kind"] != "reclaimed":
         heard.append(json.loads(await asyncio.wait_for(stream.read_message(), 30)))

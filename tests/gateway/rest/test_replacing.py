@@ -36,7 +36,7 @@ async def a_session(ask: Ask, an_agent: FakeAgent) -> Any:
 
 async def until_resident(ask: Ask, kernel_id: str) -> None:
     async def state() -> Any:
-        return (await ask("alice", "GET", "aliquot/api/kernels", kernel_id)).json.get("state")
+        return (await ask("alice", "GET", "aliquot/api/v1/kernels", kernel_id)).json.get("state")
 
     await until(state, lambda state: state == "resident")
 
@@ -110,7 +110,7 @@ async def test_while_the_new_one_waits_the_old_one_runs_and_stays_if_that_is_giv
     assert sorted(smaller["replaces"]) == sorted([old, waiting["id"]]), "in the place of both"
 
     async def states() -> Any:
-        kernels = (await ask("alice", "GET", "aliquot/api/kernels")).json["kernels"]
+        kernels = (await ask("alice", "GET", "aliquot/api/v1/kernels")).json["kernels"]
         return {kernel["id"]: kernel["state"] for kernel in kernels if kernel["state"] != "ended"}
 
     await until(states, lambda found: found == {old: "resident", smaller["id"]: "pending"})
@@ -138,7 +138,7 @@ async def test_nobody_has_a_kernel_of_somebody_else_replaced(ask: Ask, an_agent:
         assert (started.status, "replaces" in started.json) == (201, False)
 
         async def state(kernel_id: str = started.json["id"]) -> Any:
-            return (await ask("ada", "GET", "aliquot/api/kernels", kernel_id)).json["state"]
+            return (await ask("ada", "GET", "aliquot/api/v1/kernels", kernel_id)).json["state"]
 
         await until(state, lambda found: found == "resident")
     await until_alone(ask, old)

@@ -86,7 +86,7 @@ async def test_requests_at_the_same_time_get_each_their_own_size_and_later_ones_
     assert (await start(ask, "alice", "python3.gpu-0.75", "0.25")).json["name"] == "python3.gpu-0.75"
     none = (await start(ask, "alice", "python3.gpu-none", "0.25")).json
     assert none["name"] == "python3.gpu-none"
-    told = (await ask("alice", "GET", "aliquot/api/kernels")).json["kernels"]
+    told = (await ask("alice", "GET", "aliquot/api/v1/kernels")).json["kernels"]
     assert none["id"] not in [kernel["id"] for kernel in told], "it asks for no GPU"
 
 
@@ -95,7 +95,7 @@ async def test_a_kernel_keeps_its_size_when_it_is_started_again(ask: Ask, an_age
     kernel = (await start(ask, "alice", "python3", "0.25")).json
     restarted = await ask("alice", "POST", "api/kernels", kernel["id"], "restart")
     assert (restarted.status, restarted.json["name"]) == (200, "python3.gpu-0.25")
-    [told] = (await ask("alice", "GET", "aliquot/api/kernels")).json["kernels"]
+    [told] = (await ask("alice", "GET", "aliquot/api/v1/kernels")).json["kernels"]
     assert (told["name"], told["gpus"]) == ("python3.gpu-0.25", 0.25)
 
 

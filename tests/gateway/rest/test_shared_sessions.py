@@ -10,7 +10,7 @@ from .conftest import Ask
 from .test_contract import check
 from .test_ownership import start_kernel, start_session
 
-SHARE = "/aliquot/api/kernels/{kernel_id}/shares/{kind}/{name}"
+SHARE = "/aliquot/api/v1/kernels/{kernel_id}/shares/{kind}/{name}"
 
 
 @pytest.fixture
@@ -25,12 +25,12 @@ def users() -> dict[str, Any]:
 
 
 async def share(ask: Ask, kernel: str, kind: str, name: str, access: str, who: str = "alice") -> Any:
-    return await ask(who, "PUT", "aliquot/api/kernels", kernel, "shares", kind, name, body={"access": access})
+    return await ask(who, "PUT", "aliquot/api/v1/kernels", kernel, "shares", kind, name, body={"access": access})
 
 
 async def test_a_share_is_given_changed_told_and_taken_back(ask: Ask) -> None:
     kernel = await start_kernel(ask, "alice")
-    where = ("aliquot/api/kernels", kernel, "shares")
+    where = ("aliquot/api/v1/kernels", kernel, "shares")
     assert (await ask("bob", "GET", *where)).status == 404, "a kernel that he may not see is none"
     assert (await share(ask, kernel, "users", "bob", "read", who="bob")).status == 404
     report = check(await share(ask, kernel, "users", "bob", "read"), SHARE, "put")
@@ -43,7 +43,7 @@ async def test_a_share_is_given_changed_told_and_taken_back(ask: Ask) -> None:
     for method, more, body in (("GET", (), None), ("PUT", ("users", "carol"), {"access": "write"})):
         refused = await ask("bob", method, *where, *more, body=body)
         assert (refused.status, "shared with you to use by alice" in refused.json["message"]) == (403, True)
-    seen = {who: (await ask(who, "GET", "aliquot/api/kernels")).json["kernels"] for who in ("alice", "bob", "carol")}
+    seen = {who: (await ask(who, "GET", "aliquot/api/v1/kernels")).json["kernels"] for who in ("alice", "bob", "carol")}
     assert {who: [k["access"] for k in found] for who, found in seen.items()} == {
         "alice": ["own"],
         "bob": ["write"],
@@ -73,9 +73,9 @@ REFUSED = (
 async def test_what_cannot_be_shared_is_refused_in_words(ask: Ask) -> None:
     kernel = await start_kernel(ask, "alice")
     for kind, name, body, status, said in REFUSED:
-        answer = await ask("alice", "PUT", "aliquot/api/kernels", kernel, "shares", kind, name, body=body)
+        answer = await ask("alice", "PUT", "aliquot/api/v1/kernels", kernel, "shares", kind, name, body=body)
         assert (answer.status, said in answer.body.decode()) == (status, True), answer
-    assert (await ask("alice", "GET", "aliquot/api/kernels", kernel, "shares")).json == {"shares": []}
+    assert (await ask("alice", "GET", "aliquot/api/v1/kernels", kernel, "shares")).json == {"shares": []}
 
 
 async def test_a_guests_session_is_his_own_and_its_end_leaves_the_kernel(ask: Ask) -> None:
@@ -101,7 +101,7 @@ async def test_a_guests_session_is_his_own_and_its_end_leaves_the_kernel(ask: As
     assert (await ask("bob", "GET", "api/sessions", theirs)).status == 404
     assert (await ask("bob", "DELETE", "api/sessions", theirs)).status == 404
     assert (await ask("bob", "PATCH", "api/sessions", his, body={"path": "renamed.ipynb"})).status == 200
-    told = (await ask("alice", "GET", "aliquot/api/kernels", kernel)).json
+    told = (await ask("alice", "GET", "aliquot/api/v1/kernels", kernel)).json
     assert (told["label"], told["access"]) == ("hers.ipynb", "own")
     assert (await ask("bob", "DELETE", "api/kernels", kernel)).status == 403
     moved = await ask("bob", "PATCH", "api/sessions", his, body={"kernel": {"name": "python3"}})
@@ -132,7 +132,7 @@ async def test_a_path_of_a_kernel_that_was_taken_back_is_free_for_another(ask: A
     body = {"path": "c.ipynb", "type": "notebook", "kernel": {"id": kernel}}
     first = (await ask("carol", "POST", "api/sessions", body=body)).json
     assert (await ask("carol", "POST", "api/sessions", body=body)).json["id"] == first["id"]
-    await ask("alice", "DELETE", "aliquot/api/kernels", kernel, "shares", "teams", "vision")
+    await ask("alice", "DELETE", "aliquot/api/v1/kernels", kernel, "shares", "teams", "vision")
     assert (await ask("carol", "GET", "api/sessions")).json == []
     assert (await ask("carol", "POST", "api/sessions", body=body)).status == 409
     other = await start_session(ask, "carol", "c.ipynb")

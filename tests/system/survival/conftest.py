@@ -96,7 +96,7 @@ class Gateway:
 
     def ended(self, kernel_id: str) -> Any:
         """Why it ended, as REST says it; None while it did not."""
-        kernels = self.call("GET", "/aliquot/api/kernels")["kernels"]
+        kernels = self.call("GET", "/aliquot/api/v1/kernels")["kernels"]
         found = next((kernel for kernel in kernels if kernel["id"] == kernel_id), None)
         return found and found.get("ending")
 

@@ -15,7 +15,7 @@ from jupyter_aliquot.provisioner.relay.wire.proc import start_time_ticks
 
 
 def report(gateway: Any, kernel_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = gateway.call("GET", f"/aliquot/api/kernels/{kernel_id}")
+    found: dict[str, Any] = gateway.call("GET", f"/aliquot/api/v1/kernels/{kernel_id}")
     return found
 
 

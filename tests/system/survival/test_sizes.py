@@ -10,11 +10,11 @@ from jupyter_aliquot.gpu_hook.client.client import query
 
 
 def resize(gateway: Any, kernel_id: str, gpus: float) -> Any:
-    return gateway.call("PATCH", f"/aliquot/api/kernels/{kernel_id}", {"gpus": gpus})
+    return gateway.call("PATCH", f"/aliquot/api/v1/kernels/{kernel_id}", {"gpus": gpus})
 
 
 def report(gateway: Any, kernel_id: str) -> Any:
-    return gateway.call("GET", f"/aliquot/api/kernels/{kernel_id}")
+    return gateway.call("GET", f"/aliquot/api/v1/kernels/{kernel_id}")
 
 
 def names(gateway: Any) -> dict[str, str]:

@@ -69,7 +69,7 @@ def before(scene: Scene, world: Any) -> None:
         scene.kernels[name] = gateway.start_kernel("python3.gpu-1", USERS[owner])
         world.wait_until(lambda name=name: position(gateway, scene.kernels[name]))  # type: ignore[misc]
     for name, access in (("holder", "read"), ("second in line", "write")):
-        path = f"/aliquot/api/kernels/{scene.kernels[name]}/shares/users/carol"
+        path = f"/aliquot/api/v1/kernels/{scene.kernels[name]}/shares/users/carol"
         gateway.call("PUT", path, {"access": access}, USERS["alice"])
     asking = scene.tabs["asker"].execute("print('hello', input('who? '))", stdin=True)
     scene.messages["asking"] = asking
@@ -93,7 +93,7 @@ def after(scene: Scene) -> None:
 
 
 def position(gateway: Any, kernel_id: str) -> int | None:
-    kernels = gateway.call("GET", "/aliquot/api/status")["kernels"]
+    kernels = gateway.call("GET", "/aliquot/api/v1/status")["kernels"]
     return next((kernel["queue_position"] for kernel in kernels if kernel["id"] == kernel_id), None)
 
 

@@ -73,7 +73,9 @@ def settled(a_node: Any, eventually: Callable[..., Any]) -> Callable[..., None]:
         want = set(kernel_ids)
 
         def found() -> tuple[Any, ...]:
-            held = {kernel["id"] for kernel in gateway.call("GET", "/aliquot/api/status")["kernels"] if is_held(kernel)}
+            held = {
+                kernel["id"] for kernel in gateway.call("GET", "/aliquot/api/v1/status")["kernels"] if is_held(kernel)
+            }
             return set(a_node.held()), held, set(a_node.relays()), set(a_node.processes()), a_node.records()
 
         eventually(lambda: found() == (want,) * 5)

@@ -31,7 +31,7 @@ def test_a_later_version_takes_over_and_so_does_the_earlier_one_after_it(a_node:
     tab.wait_for_text("line 3\n")
     gateway.stop(signal.SIGTERM)
     after = a_node.succeed(gateway, program=later(2, 1))
-    assert after.call("GET", "/aliquot/api/status")["version"] == "99.0"
+    assert after.call("GET", "/aliquot/api/v1/status")["version"] == "99.0"
     tab.reconnect(after).wait_for_text("line 20\n")
     after.stop(signal.SIGTERM)
     assert tab.reconnect(a_node.succeed(after)).text(cell) == "".join(f"line {number}\n" for number in range(60))
