@@ -14,18 +14,15 @@ from random import Random
 from compute.core_library import NEVER, CoreLook, CoreSettings, Op, PaceOrder, core
 from compute.programs import Workload
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
-    MEASURED,
     MILLISECOND,
-    NO_LIMIT,
-    OPEN,
     Controller,
     DeviceLook,
     Interval,
-    Order,
     ProcessLook,
     Verdict,
 )
-from jupyter_aliquot.gpu_hook.protocol.codec import Gate
+from jupyter_aliquot.gpu_hook.agent.pages.agent_page import MEASURED, OPEN, Order
+from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, Gate
 
 BIN = 10 * MILLISECOND  # BIN_NANOSECONDS of core/plant.h
 RETURN = 300 * MILLISECOND  # a kernel that was swapped out needs so long to come back: 6 GB by a link of 20 GB/s

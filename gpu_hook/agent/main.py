@@ -48,6 +48,7 @@ from jupyter_aliquot.gpu_hook.agent.server.lease_operations import LeaseOperatio
 from jupyter_aliquot.gpu_hook.agent.server.notifier import StatusNotices
 from jupyter_aliquot.gpu_hook.agent.server.operations import CONTROL_VERSION, FirstLook, Node, Operations
 from jupyter_aliquot.gpu_hook.agent.server.status_maker import StatusMaker, Subjects
+from jupyter_aliquot.gpu_hook.agent.settings import AgentSettings, read_arguments
 from jupyter_aliquot.gpu_hook.agent.swap.checkpoint import CheckpointTools
 from jupyter_aliquot.gpu_hook.agent.swap.checkpoint_helper import CheckpointHelper
 from jupyter_aliquot.gpu_hook.agent.swap.checkpoint_refusals import Circumstances
@@ -72,7 +73,6 @@ from .lifecycle import (
     raise_descriptor_limit,
     write_agent_info,
 )
-from .settings import AgentSettings, read_arguments
 
 log = logging.getLogger(__name__)
 
@@ -394,7 +394,7 @@ def _run_locked(settings: AgentSettings, driver: Driver, libraries: Libraries, m
     name, residency = platform.node() or "localhost", settings.leases.residency
     try:
         raise_descriptor_limit()
-        chosen = choose_candidates(settings, driver, makers.enforcers)
+        chosen = choose_candidates(settings.enforcer, settings.actuators, driver, makers.enforcers)
         found = {"--driver": driver.kind, "--enforcer": chosen.limits.enforcer.name}
         options = {**settings.options, **found}
         node = Node(name, driver, driver_env, libraries, may_be_shut_down, residency, options)

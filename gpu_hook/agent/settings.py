@@ -20,6 +20,7 @@ from jupyter_aliquot.gpu_hook.agent.compute.settings import (
 )
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DEADLINE_SECONDS
 from jupyter_aliquot.gpu_hook.agent.devices.host_memory import HostMemoryRule
+from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import SoftGpuSettings
 from jupyter_aliquot.gpu_hook.agent.enforcers.choice import ENFORCERS
 from jupyter_aliquot.gpu_hook.agent.scheduling.settings import LeaseSettings, add_lease_arguments, read_lease_settings
 from jupyter_aliquot.gpu_hook.agent.swap.settings import SwapSettings, add_swap_arguments, read_swap_settings
@@ -31,16 +32,6 @@ _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 # Where this agent runs and writes: nothing that a kernel has of it.
 _OWN_PATHS = frozenset({"runtime_dir", "log_file", "exit_when_idle"})
-
-
-@dataclass(frozen=True)
-class SoftGpuSettings:
-    """The machine that the software GPU plays. None: its own default."""
-
-    devices: int | None = None
-    memory_bytes: int | None = None
-    sm_count: int | None = None
-    link_gbps: float | None = None
 
 
 @dataclass(frozen=True)

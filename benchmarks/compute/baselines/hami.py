@@ -11,14 +11,13 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
-    MEASURED,
     MILLISECOND,
     SECOND,
     DeviceLook,
-    Order,
     ProcessLook,
     Verdict,
 )
+from jupyter_aliquot.gpu_hook.agent.pages.agent_page import MEASURED, Order
 from jupyter_aliquot.gpu_hook.protocol.codec import Gate, Pace
 
 REFILL = 120 * MILLISECOND

@@ -8,13 +8,13 @@ from collections import deque
 from dataclasses import replace
 
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
-    MEASURED,
     MILLISECOND,
     SECOND,
     DeviceLook,
     ProcessLook,
     Verdict,
 )
+from jupyter_aliquot.gpu_hook.agent.pages.agent_page import MEASURED
 from jupyter_aliquot.gpu_hook.protocol.codec import Gate
 
 GEMINI_QUOTA, GEMINI_WINDOW = 250 * MILLISECOND, 10 * SECOND

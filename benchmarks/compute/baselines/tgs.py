@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from enum import Enum
 
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
-    MEASURED,
     MILLISECOND,
     SECOND,
     DeviceLook,
-    Order,
     ProcessLook,
     Verdict,
 )
+from jupyter_aliquot.gpu_hook.agent.pages.agent_page import MEASURED, Order
 from jupyter_aliquot.gpu_hook.protocol.codec import Gate, Pace
 
 SAMPLE = 5 * SECOND

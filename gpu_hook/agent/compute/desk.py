@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.reading import NO_BOARD
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
     MILLISECOND,
-    OPEN,
     SECOND,
     Controller,
     DeviceLook,
@@ -21,6 +20,7 @@ from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
     Verdict,
 )
 from jupyter_aliquot.gpu_hook.agent.pages.activity_page import BoardWords
+from jupyter_aliquot.gpu_hook.agent.pages.agent_page import OPEN
 
 from .eviction import Production
 from .facts import Member, Owner, kernels_of

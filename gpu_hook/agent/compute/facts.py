@@ -8,10 +8,9 @@ from typing import Protocol
 
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.boards import NeighbourBook
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.reading import Reader, Who
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import OPEN, Order
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
 from jupyter_aliquot.gpu_hook.agent.pages.activity_page import BoardPage
-from jupyter_aliquot.gpu_hook.agent.pages.agent_page import AgentSide
+from jupyter_aliquot.gpu_hook.agent.pages.agent_page import OPEN, AgentSide, Order
 from jupyter_aliquot.gpu_hook.agent.pages.hook_page import HookSide
 from jupyter_aliquot.gpu_hook.protocol.codec import BoardNotice, Role
 

@@ -16,9 +16,10 @@ from typing import Any
 from jupyter_aliquot.gpu_hook.agent.actuators.actuation import Actuation
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.boards import CROWD, BoardPlace, CrowdBoard, first_places
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.reading import Reader, Who
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, Controller, Order
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, Controller
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
 from jupyter_aliquot.gpu_hook.agent.pages.activity_page import BoardPage
+from jupyter_aliquot.gpu_hook.agent.pages.agent_page import Order
 from jupyter_aliquot.gpu_hook.protocol.codec import MAX_NEIGHBOURS, NO_LIMIT, Pace, Role
 
 from .controllers import CONTROLLERS

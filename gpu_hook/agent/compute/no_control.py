@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MEASURED, MILLISECOND, DeviceLook, Verdict
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, DeviceLook, Verdict
+from jupyter_aliquot.gpu_hook.agent.pages.agent_page import MEASURED
 
 
 class NoControl:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MEASURED, MILLISECOND, OPEN, Order
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND
+from jupyter_aliquot.gpu_hook.agent.pages.agent_page import MEASURED, OPEN, Order
 from jupyter_aliquot.gpu_hook.protocol.codec import Gate, Pace
 
 PAUSES_ONLY = Order(gate=Gate.PACED, pace=Pace.TIME, allowed_beside=0, in_flight_cap=1)

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import pynvml  # type: ignore[import-untyped, unused-ignore]
 
+from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import SoftGpuSettings
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
-from jupyter_aliquot.gpu_hook.agent.settings import SoftGpuSettings
 from jupyter_aliquot.gpu_hook.paths import Driver
 
 from .devices import DeviceReading, DriverError

@@ -12,6 +12,7 @@ import fcntl
 import logging
 import os
 import struct
+from dataclasses import dataclass
 from pathlib import Path
 
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir
@@ -22,6 +23,16 @@ _F_OFD_GETLK = 36
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
 _RUNTIME = "runtime"  # in the outer folder: a link to the runtime folder that the machine is of
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True)
+class SoftGpuSettings:
+    """The machine that the software GPU plays. None: its own default."""
+
+    devices: int | None = None
+    memory_bytes: int | None = None
+    sm_count: int | None = None
+    link_gbps: float | None = None
 
 
 def is_in_use(state: Path) -> bool:

@@ -15,7 +15,6 @@ from jupyter_aliquot.gpu_hook.agent.actuators.mps import Mps
 from jupyter_aliquot.gpu_hook.agent.actuators.pacing import Pacing
 from jupyter_aliquot.gpu_hook.agent.actuators.settings import ActuatorSettings
 from jupyter_aliquot.gpu_hook.agent.actuators.stream_priority import StreamPriority
-from jupyter_aliquot.gpu_hook.agent.settings import AgentSettings
 from jupyter_aliquot.gpu_hook.paths import Driver
 
 from .base import Enforcer
@@ -45,12 +44,14 @@ def find_actuators(driver: Driver, settings: ActuatorSettings) -> Sequence[Actua
     return Pacing(), StreamPriority(), Mps(settings.mps_folder), GreenContexts(driver.cuda)
 
 
-def choose_candidates(settings: AgentSettings, driver: Driver, enforcers: FindEnforcers) -> Chosen:
-    """Raises EnforcerError, ActuatorError."""
-    limits = choose(settings.enforcer, enforcers(driver))
-    if limits.enforcer.name == "mps" and "mps" in settings.actuators.asked:
+def choose_candidates(
+    enforcer: str, actuators: ActuatorSettings, driver: Driver, find_enforcers: FindEnforcers
+) -> Chosen:
+    """Return the enforcer of this name (or ``auto``) and the actuators. Raises EnforcerError, ActuatorError."""
+    limits = choose(enforcer, find_enforcers(driver))
+    if limits.enforcer.name == "mps" and "mps" in actuators.asked:
         raise ActuatorError(
             "asked --enforcer mps and --compute-actuators mps: the first has one server for all kernels, the second "
             "keeps classes apart; ask for one of them"
         )
-    return Chosen(limits, choose_actuators(settings.actuators.asked, find_actuators(driver, settings.actuators)))
+    return Chosen(limits, choose_actuators(actuators.asked, find_actuators(driver, actuators)))

@@ -19,10 +19,9 @@ from typing import Any, TypeVar
 
 from jupyter_aliquot.gpu_hook.agent.base.descriptors import OF_A_SEGMENT, Descriptors
 from jupyter_aliquot.gpu_hook.agent.base.processes import Process
-from jupyter_aliquot.gpu_hook.agent.swap.settings import PIECE_BYTES
 
 from .kept_copies import KeptCopies
-from .segments import NotWantedError, Segment, close_segment, empty_segment, make_segment
+from .segments import PIECE_BYTES, NotWantedError, Segment, close_segment, empty_segment, make_segment
 
 log = logging.getLogger(__name__)
 

@@ -16,6 +16,7 @@ from threading import Event
 
 from .spill import make_file
 
+PIECE_BYTES = 2 << 20  # the granularity of device memory, and of segments
 STEP_BYTES = 64 << 20  # of making one, between two looks at whether it is still wanted
 _MADV_HUGEPAGE = 14
 _MADV_POPULATE_WRITE = 23  # Linux 5.14

@@ -17,12 +17,12 @@ from jupyter_aliquot.gpu_hook.agent.base.descriptors import OF_A_SESSION, Descri
 from jupyter_aliquot.gpu_hook.agent.base.processes import Process, WatchedProcesses, read_boot_id
 from jupyter_aliquot.gpu_hook.agent.compute.facts import Unwatched, Watch
 from jupyter_aliquot.gpu_hook.agent.devices.audit import KernelProcesses
+from jupyter_aliquot.gpu_hook.agent.kernels.credit_queues import KernelDesks
+from jupyter_aliquot.gpu_hook.agent.kernels.usage import DeviceUse, KernelUsage, processes_in
 from jupyter_aliquot.gpu_hook.agent.ledger.credit import HasRoom, always
-from jupyter_aliquot.gpu_hook.agent.ledger.credit_queues import KernelDesks
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Entry, Reservation, remove_folder
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Account, DeviceAccount, Ledger
 from jupyter_aliquot.gpu_hook.agent.ledger.record import Record
-from jupyter_aliquot.gpu_hook.agent.ledger.usage import DeviceUse, KernelUsage, processes_in
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import AgentSide
 from jupyter_aliquot.gpu_hook.agent.sessions.acceptor import Entrance
 from jupyter_aliquot.gpu_hook.agent.sessions.session import FromHook, HookSession

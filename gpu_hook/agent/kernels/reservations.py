@@ -11,12 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
 from jupyter_aliquot.gpu_hook.agent.base.processes import read_boot_id
 from jupyter_aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
 from jupyter_aliquot.gpu_hook.agent.devices.audit import KernelProcesses
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
+from jupyter_aliquot.gpu_hook.agent.devices.host_memory import HostMemoryRule
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import (
     Entry,
     JournalError,
@@ -27,8 +29,8 @@ from jupyter_aliquot.gpu_hook.agent.ledger.journal import (
 )
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger, LedgerError
 from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
-from jupyter_aliquot.gpu_hook.agent.settings import AgentSettings
 from jupyter_aliquot.gpu_hook.agent.swap.residency import SwapTools
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.gpu_hook.placement.placement import NEVER_FITS, Part, Refusal, over_limit, place, resize
 
 from .kernel import Kernel
@@ -45,13 +47,32 @@ class Refused(Exception):
         self.code = code
 
 
+class KernelSettings(Protocol):
+    """The agent's settings, as far as they are about kernels."""
+
+    @property
+    def runtime(self) -> RuntimeDir: ...
+
+    @property
+    def host_memory(self) -> HostMemoryRule: ...
+
+    @property
+    def recall_seconds(self) -> float: ...
+
+    @property
+    def orphan_seconds(self) -> float: ...
+
+    @property
+    def restart_grace_seconds(self) -> float: ...
+
+
 class Reservations:
     """``changed`` is called when what could be reserved changed; ``processes_changed`` when one came or left."""
 
     def __init__(
         self,
         ledger: Ledger,
-        settings: AgentSettings,
+        settings: KernelSettings,
         changed: Callable[[], None],
         processes_changed: Callable[[], None],
         swap: SwapTools,

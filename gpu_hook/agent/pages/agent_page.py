@@ -10,10 +10,9 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import OPEN, Order
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 from jupyter_aliquot.gpu_hook.protocol import codec as protocol
-from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage
+from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, AgentPage, Gate, Pace
 
 from .shared_page import SharedPage, fence
 
@@ -38,6 +37,26 @@ class ProcessEntry:
     own_pid: int
     device: int
     charged_bytes: int
+
+
+@dataclass(frozen=True)
+class Order:
+    """The words of one process's page for one device; see aliquot_pages.h. The default lets everything pass."""
+
+    gate: Gate = Gate.OPEN
+    pace: Pace = Pace.OFF
+    allowed: int = NO_LIMIT
+    allowed_beside: int = NO_LIMIT
+    in_flight_cap: int = 0
+    burst_microseconds: int = 1000
+    gap_from: int = 0  # microseconds, these three
+    gap_until: int = 0
+    gap_again: int = 0
+    solo_window: int = 0
+
+
+OPEN = Order()
+MEASURED = Order(gate=Gate.PACED, pace=Pace.MEASURE)
 
 
 class AgentSide:
@@ -70,7 +89,7 @@ class AgentSide:
         self._written: dict[int, tuple[int, int]] = {}
         self._processes = b""
         self._orders: dict[int, Order] = {}
-        self._gate = protocol.Gate.OPEN
+        self._gate = Gate.OPEN
 
     @property
     def descriptor(self) -> int:
@@ -163,12 +182,12 @@ class AgentSide:
         fence()
         self._page.half_words[AgentPage.ACTUATORS // 4] = bits
 
-    def set_gate(self, gate: protocol.Gate) -> None:
+    def set_gate(self, gate: Gate) -> None:
         """Of all its devices. Whoever sees it sees the orders that were written before. Only a hook that knows what
         PACED is gets that.
         """
-        if gate is protocol.Gate.PACED and not self._has_compute:
-            gate = protocol.Gate.OPEN
+        if gate is Gate.PACED and not self._has_compute:
+            gate = Gate.OPEN
         if gate is not self._gate:
             self._gate = gate
             fence()

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 
+from jupyter_aliquot.gpu_hook.agent.devices.departures import Departures
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
-from jupyter_aliquot.gpu_hook.agent.ledger.departures import Departures
 
 from .views import DeviceView
 

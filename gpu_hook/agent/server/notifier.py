@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+from jupyter_aliquot.gpu_hook.agent.kernels.usage import DeviceUse
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceAccount
-from jupyter_aliquot.gpu_hook.agent.ledger.usage import DeviceUse
 
 _LEAST_SECONDS = 0.1  # between two notices
 _COPY_SECONDS = 0.25  # while memory is copied: who waits sees how far it is

@@ -94,6 +94,7 @@ class Operations:
         self._node = node
         self._devices = devices
         self._reservations = reservations
+        self._trims = trims
         self._describe = describe
         self._subscribe = subscribe
         self._shut_down = shut_down
@@ -110,7 +111,8 @@ class Operations:
             "interrupt": self._interrupt,
             "subscribe": self._enter_subscriber,
             **leases.table,
-            **trims.table,
+            "trimmer": self._take_trimmer,
+            "trimmed": self._take_trimmed,
             "shutdown": self._shutdown,
         }
 
@@ -218,6 +220,19 @@ class Operations:
 
     def _interrupt(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
         self._reservations.interrupt(read_kernel_id(request))
+        return {}
+
+    def _take_trimmer(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
+        """A relay can have its kernel trimmed, and is asked to on this connection."""
+        kernel_id = read_kernel_id(request)
+        if not self._trims.note_relay(kernel_id, connection):
+            raise Refused("not_found", f"no kernel {kernel_id} is reserved here")
+        return {}
+
+    def _take_trimmed(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
+        kernel_id = read_kernel_id(request)
+        if not self._trims.note_trimmed(kernel_id, read_int(request, "bytes")):
+            raise Refused("not_found", f"no kernel {kernel_id} is reserved here")
         return {}
 
     def _enter_subscriber(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:

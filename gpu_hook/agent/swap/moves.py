@@ -13,12 +13,12 @@ from typing import TypeGuard
 from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena, ArenaFullError, OwnerGoneError
 from jupyter_aliquot.gpu_hook.agent.host_copies.segments import Segment
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceAccount
+from jupyter_aliquot.gpu_hook.agent.swap.settings import SwapSettings
 from jupyter_aliquot.gpu_hook.protocol.codec import MessageType, Moved, MoveOutcome, Residency, ResidencyMode
 
 from .facts import Move, MoveResult, Moving, slowest
 from .process import Absence, Answer, Patience, ProcessResidency, move_of
 from .progress import MoveProgress
-from .settings import SwapSettings
 from .table import Event
 
 _SLOWEST_BYTES_PER_SECOND = 128 << 20  # a spill file on a slow disk

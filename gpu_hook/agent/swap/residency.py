@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 
 from jupyter_aliquot.gpu_hook.agent.activity.idleness import Telemetry
 from jupyter_aliquot.gpu_hook.agent.activity.telemetry import launches, telemetry_of
+from jupyter_aliquot.gpu_hook.agent.devices.departures import Departures
 from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena
-from jupyter_aliquot.gpu_hook.agent.ledger.departures import Departures
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceAccount
 from jupyter_aliquot.gpu_hook.agent.sessions.session import HookSession
+from jupyter_aliquot.gpu_hook.agent.swap.settings import SwapSettings
 from jupyter_aliquot.gpu_hook.client.residency_reports import MODE_IS_OFF
 from jupyter_aliquot.gpu_hook.protocol.codec import Lease, Moved, Residency, ResidencyMode, Role, Staying
 
@@ -24,7 +25,6 @@ from .facts import Move, MoveResult, ResidencyFacts
 from .history import MoveHistory
 from .moves import KernelMoves
 from .process import ProcessResidency, bytes_of, on_devices
-from .settings import SwapSettings
 from .table import ACTIONS, LEASE_HELD, Action, Event, KernelState
 
 log = logging.getLogger(__name__)

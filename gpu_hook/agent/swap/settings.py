@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from jupyter_aliquot.gpu_hook.agent.host_copies.segments import PIECE_BYTES
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import ResidencyPlan
 from jupyter_aliquot.gpu_hook.protocol.codec import ResidencyMode
 
-PIECE_BYTES = 2 << 20  # the granularity of device memory, and of segments
 _LARGEST_COUNT = 64
 
 

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from jupyter_aliquot.gpu_hook.agent.activity.idleness import Moment
 from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
-from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Refused
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
-from jupyter_aliquot.gpu_hook.agent.server.lease_operations import Operation, Send
-from jupyter_aliquot.gpu_hook.agent.server.request_fields import read_int, read_kernel_id
 from jupyter_aliquot.gpu_hook.agent.swap.facts import ResidencyFacts
 from jupyter_aliquot.gpu_hook.agent.swap.residency import KernelResidency
 
@@ -24,6 +21,8 @@ from .policy import TrimPolicy, TrimView, is_trim_due, quiet_period
 log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 1.0
+
+Send = Callable[[int, dict[str, Any]], None]  # hands an event to a control connection
 
 
 class Trimmed(Protocol):
@@ -61,7 +60,6 @@ class Trims:
         self._relays: dict[str, int] = {}  # kernel -> connection
         self._asked_for: dict[str, float] = {}
         self._returned: dict[str, dict[str, float]] = {}
-        self.table: Mapping[str, Operation] = {"trimmer": self._take_trimmer, "trimmed": self._take_trimmed}
 
     def describe(self, kernel_id: str) -> dict[str, float] | None:
         """What its latest trim returned, for the status."""
@@ -108,23 +106,23 @@ class Trims:
             asked_for=self._asked_for.get(kernel.kernel_id),
         )
 
-    def _take_trimmer(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
-        """A relay can have its kernel trimmed, and is asked to on this connection."""
-        self._relays[self._find(request).kernel_id] = connection
-        return {}
+    def note_relay(self, kernel_id: str, connection: int) -> bool:
+        """Note that a relay takes requests to trim on this connection; False: its kernel is not here."""
+        if self._find(kernel_id) is None:
+            return False
+        self._relays[kernel_id] = connection
+        return True
 
-    def _take_trimmed(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
-        kernel, returned = self._find(request), read_int(request, "bytes")
-        now = self._clock()
-        self._returned[kernel.kernel_id] = {"bytes": returned, "at": round(now.wall, 3)}
-        log.info("event=trimmed kernel=%s bytes=%d", kernel.kernel_id, returned)
-        if returned:
+    def note_trimmed(self, kernel_id: str, returned_bytes: int) -> bool:
+        """Note what a trim returned; False: its kernel is not here."""
+        kernel = self._find(kernel_id)
+        if kernel is None:
+            return False
+        self._returned[kernel_id] = {"bytes": returned_bytes, "at": round(self._clock().wall, 3)}
+        log.info("event=trimmed kernel=%s bytes=%d", kernel_id, returned_bytes)
+        if returned_bytes:
             kernel.residency.note_trimmed()
-        return {}
+        return True
 
-    def _find(self, request: Mapping[str, Any]) -> Trimmed:
-        kernel_id = read_kernel_id(request)
-        for kernel in self._kernels():
-            if kernel.kernel_id == kernel_id:
-                return kernel
-        raise Refused("not_found", f"no kernel {kernel_id} is reserved here")
+    def _find(self, kernel_id: str) -> Trimmed | None:
+        return next((kernel for kernel in self._kernels() if kernel.kernel_id == kernel_id), None)

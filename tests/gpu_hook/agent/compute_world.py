@@ -13,13 +13,13 @@ from typing import Any
 
 from jupyter_aliquot.gpu_hook.agent.actuators.base import Setting
 from jupyter_aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MEASURED, MILLISECOND, DeviceLook, Order, Verdict
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, DeviceLook, Verdict
 from jupyter_aliquot.gpu_hook.agent.compute.settings import ComputeSettings
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
 from jupyter_aliquot.gpu_hook.agent.pages.activity_page import BoardPage
-from jupyter_aliquot.gpu_hook.agent.pages.agent_page import AgentSide
+from jupyter_aliquot.gpu_hook.agent.pages.agent_page import MEASURED, AgentSide, Order
 from jupyter_aliquot.gpu_hook.agent.pages.hook_page import HookSide
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 from jupyter_aliquot.gpu_hook.protocol.codec import (

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from compute_world import HARVEST, PRODUCTION, AKernel, AWorld, hold_all, in_a_loop, neighbours, uuid_of
 
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, DeviceLook, Order, Verdict
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, DeviceLook, Verdict
+from jupyter_aliquot.gpu_hook.agent.pages.agent_page import Order
 from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, AgentPage, Gate, HookPage, Pace
 
 

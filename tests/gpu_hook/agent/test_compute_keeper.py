@@ -7,15 +7,14 @@ from collections.abc import Callable
 from compute_world import HARVEST, PRODUCTION, AKernel, AProcess, AWorld, hold_all, in_a_loop, neighbours, uuid_of
 
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
-    MEASURED,
     MILLISECOND,
     SECOND,
     DeviceLook,
     KernelShare,
-    Order,
     Verdict,
 )
 from jupyter_aliquot.gpu_hook.agent.compute.settings import ComputeSettings
+from jupyter_aliquot.gpu_hook.agent.pages.agent_page import MEASURED, Order
 from jupyter_aliquot.gpu_hook.protocol.codec import (
     MAX_NEIGHBOURS,
     NO_LIMIT,

@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping
 
 from jupyter_aliquot.gpu_hook.agent.base.processes import Process
+from jupyter_aliquot.gpu_hook.agent.devices.departures import Departures
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceMonitor, DeviceReading
-from jupyter_aliquot.gpu_hook.agent.ledger.departures import Departures
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
 from jupyter_aliquot.gpu_hook.agent.scheduling.leases import decide
 from jupyter_aliquot.gpu_hook.agent.scheduling.room import Room

@@ -17,7 +17,7 @@ from hypothesis import given, strategies as st
 
 from jupyter_aliquot.gpu_hook.agent.base.descriptors import OF_A_SESSION, Descriptors
 from jupyter_aliquot.gpu_hook.agent.base.token_bucket import TokenBucket
-from jupyter_aliquot.gpu_hook.agent.ledger.credit_queues import MOST_OF_A_KERNEL, MOST_OF_A_PROCESS, KernelDesks
+from jupyter_aliquot.gpu_hook.agent.kernels.credit_queues import MOST_OF_A_KERNEL, MOST_OF_A_PROCESS, KernelDesks
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts, Ledger
 from jupyter_aliquot.gpu_hook.agent.sessions.acceptor import MESSAGES_A_SECOND, MESSAGES_AT_ONCE
 from jupyter_aliquot.gpu_hook.placement.placement import Part

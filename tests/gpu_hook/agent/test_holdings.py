@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from jupyter_aliquot.gpu_hook.agent.devices.audit import Holding
+from jupyter_aliquot.gpu_hook.agent.kernels.usage import KernelUsage
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts, Ledger
-from jupyter_aliquot.gpu_hook.agent.ledger.usage import KernelUsage
 from jupyter_aliquot.gpu_hook.agent.sessions.session import HookSession
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 from jupyter_aliquot.gpu_hook.protocol import codec as protocol

@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import cast
 
+from jupyter_aliquot.gpu_hook.agent.kernels.usage import KernelUsage
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Tally
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Account
-from jupyter_aliquot.gpu_hook.agent.ledger.usage import KernelUsage
 from jupyter_aliquot.gpu_hook.agent.pages.hook_page import HookWords, NeedWords
 from jupyter_aliquot.gpu_hook.agent.sessions.session import HookSession
 

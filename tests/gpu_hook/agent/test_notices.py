@@ -7,8 +7,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from jupyter_aliquot.gpu_hook.agent.kernels.usage import DeviceUse
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceAccount
-from jupyter_aliquot.gpu_hook.agent.ledger.usage import DeviceUse
 from jupyter_aliquot.gpu_hook.agent.server.notifier import StatusNotices
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 

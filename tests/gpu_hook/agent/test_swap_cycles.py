@@ -16,11 +16,11 @@ import pytest
 
 from jupyter_aliquot.gpu_hook.agent.base.descriptors import Descriptors
 from jupyter_aliquot.gpu_hook.agent.devices.nvml import softgpu_environment
+from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import SoftGpuSettings
 from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena, HostBudget
 from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Entry, Reservation, Tally, read_entry
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts, Ledger
-from jupyter_aliquot.gpu_hook.agent.settings import SoftGpuSettings
 from jupyter_aliquot.gpu_hook.agent.swap.facts import Move, MoveResult
 from jupyter_aliquot.gpu_hook.agent.swap.residency import SwapTools
 from jupyter_aliquot.gpu_hook.agent.swap.settings import SwapSettings

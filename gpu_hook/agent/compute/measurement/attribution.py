@@ -9,8 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
+    MILLISECOND,
+    SECOND,
+    DeviceLook,
+    Interval,
+    ProcessLook,
+)
+
 from .slices import HANDOVER, SLICE, Turns
-from .views import MILLISECOND, SECOND, DeviceLook, Interval, ProcessLook
 
 MEMORY = 250 * MILLISECOND  # so long is waited for the intervals of a process that is at work; later ones are late
 OFTEN = 0.1  # waits, of the starts beside others

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
-from .views import MILLISECOND, SECOND, Interval
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, Interval
 
 FEW = 8  # pauses; with fewer nothing is known about them
 MOST_PAUSES = 400

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import SECOND, Interval, ProcessLook
 from jupyter_aliquot.gpu_hook.agent.pages.activity_page import BoardWords
 from jupyter_aliquot.gpu_hook.agent.pages.hook_page import ComputeWords
 from jupyter_aliquot.gpu_hook.protocol.codec import BOARD_INTERVALS, NO_LIMIT
-
-from .views import SECOND, Interval, ProcessLook
 
 MOST_BURSTS = 4096  # in flight, or threads that wait: more is nothing that a device could do
 MOST_STREAMS = 128  # of one process at once, for sums over streams and threads

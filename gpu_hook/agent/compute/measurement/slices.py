@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .views import MILLISECOND
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND
 
 SLICE = 2 * MILLISECOND  # NVIDIA's default for compute, and the software GPU's
 HANDOVER = 100_000  # between the end of one's work and the start of another's that waited for it: a switch of contexts

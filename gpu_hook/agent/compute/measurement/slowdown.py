@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from .views import SECOND
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import SECOND
 
 BESIDE_SPAN = 2 * SECOND
 QUIET_SPAN = 30 * SECOND

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, Gate, Pace
+from jupyter_aliquot.gpu_hook.agent.pages.agent_page import Order
 
 MILLISECOND = 1_000_000
 SECOND = 1_000_000_000
@@ -66,26 +66,6 @@ class DeviceLook:
     now: int
     processes: tuple[ProcessLook, ...] = ()
     time_slices: bool = True
-
-
-@dataclass(frozen=True)
-class Order:
-    """The words of one process's page for one device; see include/aliquot_pages.h. The default lets everything pass."""
-
-    gate: Gate = Gate.OPEN
-    pace: Pace = Pace.OFF
-    allowed: int = NO_LIMIT
-    allowed_beside: int = NO_LIMIT
-    in_flight_cap: int = 0
-    burst_microseconds: int = 1000
-    gap_from: int = 0  # microseconds, these three
-    gap_until: int = 0
-    gap_again: int = 0
-    solo_window: int = 0
-
-
-OPEN = Order()
-MEASURED = Order(gate=Gate.PACED, pace=Pace.MEASURE)
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,12 @@ from jupyter_aliquot.gpu_hook.agent.compute.measurement.forecast import ALWAYS, 
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.slowdown import StretchWatch
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
     MILLISECOND,
-    OPEN,
     SECOND,
     DeviceLook,
     KernelShare,
-    Order,
     Verdict,
 )
+from jupyter_aliquot.gpu_hook.agent.pages.agent_page import OPEN, Order
 from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, Gate, Pace
 
 from .bounds import bounded

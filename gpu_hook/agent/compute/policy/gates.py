@@ -6,7 +6,8 @@ closed for the rest of a cycle.
 
 from __future__ import annotations
 
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, OPEN, Order
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND
+from jupyter_aliquot.gpu_hook.agent.pages.agent_page import OPEN, Order
 from jupyter_aliquot.gpu_hook.protocol.codec import Gate
 
 from .history import Kernel

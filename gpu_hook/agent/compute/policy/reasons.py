@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import Order
+from jupyter_aliquot.gpu_hook.agent.pages.agent_page import Order
 
 from .history import Kernel
 from .shares import Allowance

@@ -10,8 +10,6 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
     MILLISECOND,
-    NO_LIMIT,
-    OPEN,
     SECOND,
     DeviceLook,
     Interval,
@@ -19,7 +17,8 @@ from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
 )
 from jupyter_aliquot.gpu_hook.agent.compute.policy.controller import MeasuredController
 from jupyter_aliquot.gpu_hook.agent.compute.policy.policy import Policy
-from jupyter_aliquot.gpu_hook.protocol.codec import Gate, Pace
+from jupyter_aliquot.gpu_hook.agent.pages.agent_page import OPEN
+from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, Gate, Pace
 
 sys.path.insert(0, str(Path(__file__).parents[4] / "benchmarks"))
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
+from jupyter_aliquot.gpu_hook.agent.ledger.credit import CreditDesk, HasRoom, always
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
 from jupyter_aliquot.gpu_hook.agent.sessions.session import HookSession
 from jupyter_aliquot.gpu_hook.protocol.codec import HOST_MEMORY, Credit, MalformedError, MessageType
-
-from .credit import CreditDesk, HasRoom, always
-from .ledger import Ledger
 
 _OLDEST_PATIENT = 3  # version of the protocol
 # Requests that wait, over all desks: a hook has one for each of its threads that allocates.

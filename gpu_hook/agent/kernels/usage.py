@@ -10,13 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jupyter_aliquot.gpu_hook.agent.devices.audit import Holding
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import Tally
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Account, DeviceAccount
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import ProcessEntry, pack_processes
 from jupyter_aliquot.gpu_hook.agent.pages.hook_page import NeedWords
 from jupyter_aliquot.gpu_hook.agent.sessions.session import HookSession
 from jupyter_aliquot.gpu_hook.protocol.codec import HOST_MEMORY, Role
-
-from .journal import Tally
-from .ledger import Account, DeviceAccount
 
 _MAX_REFUSALS = 1 << 53  # an untrusted counter must still fit into JSON's numbers
 _MAX_NEEDED_BYTES = 1 << 53
