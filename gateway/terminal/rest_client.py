@@ -23,6 +23,8 @@ from jupyter_core.paths import jupyter_runtime_dir
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 from jupyter_aliquot.provisioner.errors import AliquotError
 
+from .tables import printable
+
 _ANSWER_SECONDS = 15.0
 _Answer = TypeVar("_Answer")
 # What Jupyter says to who is nobody: 403, of 401 in words.
@@ -153,7 +155,9 @@ class OwnGateway:
         except urllib.error.HTTPError as error:
             raise GatewayRefusal(error.code, self._words(error)) from error
         except (OSError, ValueError, HTTPException) as error:  # the last: it ended while it answered
-            raise NoGatewayHere(f"the gateway at {self.url} does not answer: {error}") from error
+            raise NoGatewayHere(
+                f"the gateway at {self.url} does not answer: {printable(str(error).strip())}"
+            ) from error
 
     def _words(self, error: urllib.error.HTTPError) -> str:
         try:
@@ -165,7 +169,7 @@ class OwnGateway:
                 f"the gateway at {self.url} knows nobody by the token {self.origin}. Where it has users, set "
                 "JUPYTER_GATEWAY_URL to its address and JUPYTER_GATEWAY_AUTH_TOKEN to a token of yours"
             )
-        return message or f"the gateway at {self.url} answered {error.code} {error.reason}"
+        return printable(message) or f"the gateway at {self.url} answered {error.code} {error.reason}"
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ SOFTWARE_GPU_NOTE = "software GPU: compiled GPU code is timed, not executed; the
 _UNFOLDED = 1000  # cells of a line that goes to a file or a program
 _NUMBERS = {
     "reserved",
-    "quota",
+    "limit",
     "used",
     "peak",
     "context",
@@ -29,13 +29,13 @@ _NUMBERS = {
     "memory",
     "busy",
     "age",
-    "stretch",
+    "slowdown",
     "throttled",
 }
 # What a narrow terminal does without, the first first.
 _KERNELS_DROP = (
-    *("processes", "hook", "context", "throttled", "stretch", "host", "peak", "share", "GPU time", "age"),
-    *("owner", "id", "quota", "residency"),
+    *("processes", "hook", "context", "throttled", "slowdown", "host", "peak", "share", "GPU time", "age"),
+    *("owner", "id", "limit", "residency"),
 )
 _DEVICES_DROP = ("controlled by", "memory reserved", "name", "memory", "reserved")
 DRIVER_NAMES = {"nvidia": "NVIDIA driver", "softgpu": "software GPU"}
@@ -47,14 +47,17 @@ def status_view(status: NodeStatus, queue: Sequence[tuple[str, ...]] | None) -> 
     parts: list[RenderableType] = [
         Text(f"node {status.node} · {driver} · quota by {status.enforcer}{_promises(status)}"),
         devices_table(status.devices),
-        kernels_table(status.kernels) if status.kernels else Text("no kernel holds a GPU"),
+        kernels_table(status.kernels) if status.kernels else Text("No kernel holds a GPU."),
     ]
     parts += [Text(line, style="red") for line in warnings(status)]
     if queue is not None:
-        parts.append(queue_table(queue) if queue else Text("nobody waits"))
-    if status.driver == "softgpu":
-        parts.append(Text(SOFTWARE_GPU_NOTE, style="dim"))
-    return Group(*parts)
+        parts.append(queue_table(queue) if queue else Text("No kernel is queued."))
+    return Group(*parts, *software_note(status.driver))
+
+
+def software_note(driver: str | None) -> list[Text]:
+    """Return a line that says what the figures of a software GPU mean; none for a real one."""
+    return [Text(SOFTWARE_GPU_NOTE, style="dim")] if driver == "softgpu" else []
 
 
 def _promises(status: NodeStatus) -> str:
@@ -115,8 +118,8 @@ def kernels_table(kernels: Sequence[KernelStatus]) -> RankedTable:
     """One row a kernel: what it may hold, holds, and held at most. The id is as short as commands take it."""
     ids = short_ids([kernel.kernel_id for kernel in kernels])
     table = plain_table(
-        *("kernel", "id", "owner", "size", "quota", "used", "peak", "context", "host", "GPU time"),
-        *("share", "stretch", "throttled", "residency", "hook", "processes", "age"),
+        *("kernel", "id", "owner", "size", "limit", "used", "peak", "context", "host", "GPU time"),
+        *("share", "slowdown", "throttled", "residency", "hook", "processes", "age"),
         drop_first=_KERNELS_DROP,
     )
     for kernel in sorted(kernels, key=lambda kernel: kernel.created):

@@ -5,7 +5,6 @@ from __future__ import annotations
 # Run as printed by test_commands_as_printed.py, in this order, beside a gateway that has a kernel of train.ipynb.
 RUN = (
     ".venv/bin/aliquot status",
-    ".venv/bin/aliquot top",
     ".venv/bin/aliquot sizes",
     ".venv/bin/aliquot doctor",
     "aliquot doctor",
@@ -13,7 +12,6 @@ RUN = (
     "aliquot doctor | grep enforcer",
     "aliquot status",
     "aliquot status --json",
-    "aliquot top",
     "aliquot sizes",
     "aliquot agent --help",
     "aliquot history --range day",
@@ -101,6 +99,7 @@ COVERED = {
     "python3 tools/gpu_first --gpu nvidia --out results --only frameworks": (
         "tests/gpu_hook/test_gpu_rehearsal.py::test_the_matrix_of_frameworks_has_a_result_for_each"
     ),
+    "aliquot status --watch": "tests/gateway/cli/test_status_watch.py::test_it_ends_as_it_found_the_terminal",
     "make demo": "tests/system/test_demo.py::test_every_claim_of_the_demo_holds",
     "make hub": "tests/hub/test_example.py::test_the_example_holds_what_it_promises",
     "make lab": _LAB,

@@ -50,7 +50,6 @@ SAYS = {
     "aliquot status": "train.ipynb",
     ".venv/bin/aliquot status": "train.ipynb",
     "aliquot status --json": '"kernels"',
-    "aliquot top": "alice",
     "aliquot sizes": "python3.gpu-0.25",
     "aliquot agent --help": "--compute-actuators",
     "aliquot doctor": "enforcer",

@@ -1,42 +1,47 @@
-"""`aliquot status`: asks the node agent who holds what. Needs no gateway, no token and no browser."""
+"""`aliquot status`: who holds what, as the node agent says it. Needs no gateway, no token and no browser."""
 
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
+from rich.console import Group, RenderableType
 from rich.text import Text
 from traitlets import Bool, Float, Unicode
 
 from jupyter_aliquot.gateway.base.errors import CommandError, UsageError
-from jupyter_aliquot.gateway.terminal.kernel_rows import (
+from jupyter_aliquot.gateway.terminal.gateway_tables import (
     doubt_lines,
     doubtful_kernels,
     ended_kernels,
     ended_rows,
+    gateway_view,
     queue_rows,
     waiting_kernels,
 )
 from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, Gateways, NoGatewayHere
 from jupyter_aliquot.gateway.terminal.tables import console, ended_table, status_view
+from jupyter_aliquot.gateway.terminal.watch import watch_view
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query, read_status
 from jupyter_aliquot.gpu_hook.client.reports import UnreadableReportError
 
 from .base import JSON_FLAG, Command
-from .top import show_live
 
 _ANSWER_SECONDS = 3.0
+_LEAST_SECONDS, _MOST_SECONDS = 0.1, 3600.0
+_Answer = dict[str, Any]
 
 
 class StatusCommand(Command):
-    """Prints a table, or JSON for programs."""
+    """Print tables, or JSON for programs."""
 
     name = "aliquot status"
-    description = """The devices of this machine, the kernels that hold a part of them and where their memory is, the
-    kernels that wait, and the last that ended.
+    description = """Show the devices of this machine, the kernels that hold a part of them, where their memory is, and
+    how much of the GPU's time they get. Show also the kernels that are queued, and the last that ended.
 
-    It asks the node agent, and the gateway for those that wait or ended; it works without a gateway. A narrow terminal
-    shows the most useful columns. --watch shows who uses the GPUs' time, live, as aliquot top does."""
+    The node agent tells it; a gateway adds the queue and the ended kernels. Where no agent runs and
+    JUPYTER_GATEWAY_URL names a gateway, its GPUs are shown. A narrow terminal shows the most useful columns."""
     examples = """
     aliquot status
     aliquot status --json
@@ -50,47 +55,79 @@ class StatusCommand(Command):
     aliases = {"runtime-dir": "StatusCommand.runtime_dir", "interval": "StatusCommand.interval"}
 
     watch = Bool(False, help="Show it live; q or Ctrl-C ends it.").tag(config=True)
-    interval = Float(2.0, help="With --watch: seconds between two looks.").tag(config=True)
+    interval = Float(2.0, help="With --watch: seconds between two views (default 2).").tag(config=True)
     runtime_dir = Unicode("", help="Folder of the node agent's sockets (default: the usual one).").tag(config=True)
 
     def start(self) -> None:
         """Called by Application.start."""
         if self.watch and self.json_output:
-            raise UsageError("--watch is for people and --json for programs: choose one")
+            raise UsageError(
+                "Requested --watch and --json. Use one of them: --watch is for people, --json for programs"
+            )
+        if not _LEAST_SECONDS <= self.interval <= _MOST_SECONDS:
+            raise UsageError(
+                f"Requested --interval {self.interval:g}, which is out of range. "
+                f"Use a number from {_LEAST_SECONDS:g} to {_MOST_SECONDS:g}"
+            )
+        gateways, screen = Gateways.of(self.runtime_dir), console()
         if self.watch:
-            show_live(Gateways.of(self.runtime_dir), self.interval)
-            return
-        gateways = Gateways.of(self.runtime_dir)
+            watch_view(partial(self._view, gateways), screen, self.interval)
+        elif self.json_output:
+            print(json.dumps(self._report(gateways), indent=2, ensure_ascii=False))
+        else:
+            screen.print(self._view(gateways))
+
+    def _view(self, gateways: Gateways) -> RenderableType:
         try:
-            answer = query("status", runtime_dir=self.runtime_dir or None)
-            status = read_status(answer)
+            status = read_status(self._asked_of_agent())
         except (AgentClientError, UnreadableReportError) as error:
-            elsewhere = gateways.elsewhere and f". The GPUs of {gateways.elsewhere[-1].url} are shown by aliquot top"
-            raise CommandError(f"{error}{elsewhere or ''}") from None
+            return _view_elsewhere(gateways, str(error))
         kernels = known_to_gateway(gateways)
-        waiting = None if kernels is None else waiting_kernels(kernels)
-        ended, doubtful = ended_kernels(kernels or ()), doubtful_kernels(kernels or ())
-        if self.json_output:
-            told = {"queue": waiting, "doubtful": doubtful, "ended": ended}
-            print(json.dumps({**_payload(answer), **told}, indent=2, ensure_ascii=False))
-            return
-        screen = console()
-        screen.print(status_view(status, None if waiting is None else queue_rows(waiting)))
-        for line in doubt_lines(doubtful):
-            screen.print(Text(line, style="red"))
-        if ended:
-            screen.print(ended_table(ended_rows(ended)))
+        ended = ended_kernels(kernels or ())
+        return Group(
+            status_view(status, None if kernels is None else queue_rows(waiting_kernels(kernels))),
+            *(Text(line, style="red") for line in doubt_lines(doubtful_kernels(kernels or ()))),
+            *([ended_table(ended_rows(ended))] if ended else []),
+        )
+
+    def _report(self, gateways: Gateways) -> _Answer:
+        """Return the agent's answer without its envelope, with what only a gateway knows."""
+        try:
+            answer = self._asked_of_agent()
+            read_status(answer)
+        except (AgentClientError, UnreadableReportError) as error:
+            there = f". Read {gateways.elsewhere[-1].url}aliquot/api/v1/status instead" if gateways.elsewhere else ""
+            raise CommandError(f"{error}{there}") from None
+        kernels = known_to_gateway(gateways)
+        return {
+            **{name: value for name, value in answer.items() if name not in {"id", "ok"}},
+            "queue": None if kernels is None else waiting_kernels(kernels),
+            "doubtful": doubtful_kernels(kernels or ()),
+            "ended": ended_kernels(kernels or ()),
+        }
+
+    def _asked_of_agent(self) -> _Answer:
+        answer: _Answer = query("status", runtime_dir=self.runtime_dir or None)
+        return answer
 
 
-def known_to_gateway(gateways: Gateways) -> list[dict[str, Any]] | None:
-    """The kernels that the gateway tells of; None where none can be asked."""
+def known_to_gateway(gateways: Gateways) -> list[_Answer] | None:
+    """Return the kernels that the gateway reports; None where no gateway answers."""
     try:
-        kernels: list[dict[str, Any]] = gateways.ask("kernels", _ANSWER_SECONDS)[1]["kernels"]
+        kernels: list[_Answer] = gateways.ask("kernels", _ANSWER_SECONDS)[1]["kernels"]
     except (NoGatewayHere, GatewayRefusal, KeyError, TypeError):
         return None
     return kernels
 
 
-def _payload(answer: dict[str, Any]) -> dict[str, Any]:
-    """The agent's answer without the envelope."""
-    return {name: value for name, value in answer.items() if name not in {"id", "ok"}}
+def _view_elsewhere(gateways: Gateways, problem: str) -> RenderableType:
+    """Draw the node of the gateway that Jupyter's variables name. Raises CommandError where none is named."""
+    if not gateways.elsewhere:
+        raise CommandError(problem)
+    try:
+        gateway, report = gateways.ask("status", _ANSWER_SECONDS)
+        return gateway_view(report, gateway.url)
+    except (NoGatewayHere, GatewayRefusal) as error:
+        raise CommandError(str(error)) from None
+    except (KeyError, TypeError, ValueError):
+        raise CommandError(f"What answers at {gateways.elsewhere[-1].url} is not an Aliquot gateway") from None

@@ -13,8 +13,8 @@ import pytest
 
 from jupyter_aliquot.gateway.cli.app import main
 from jupyter_aliquot.gateway.status.residency import residency_text
+from jupyter_aliquot.gateway.terminal.gateway_tables import ended_kernels, ended_rows, queue_rows, waiting_kernels
 from jupyter_aliquot.gateway.terminal.kernel_client import NoSuchKernelError, pick_kernel
-from jupyter_aliquot.gateway.terminal.kernel_rows import ended_kernels, ended_rows, queue_rows, waiting_kernels
 from jupyter_aliquot.gpu_hook.client.residency_reports import MODE_IS_OFF, read_residency
 
 

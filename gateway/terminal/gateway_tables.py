@@ -1,4 +1,4 @@
-"""Kernels that only a gateway knows, as rows for the terminal: those that wait, and those that have ended. Pure."""
+"""What a gateway reports, for the terminal: waiting and ended kernels as rows, and a node of another machine. Pure."""
 
 from __future__ import annotations
 
@@ -7,10 +7,81 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from .tables import age_text, printable, size_text
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from jupyter_aliquot.gateway.status.compute import percent_text, stretch_text
+from jupyter_aliquot.provisioner.resources import Bytes
+
+from .ranked_table import RankedTable
+from .tables import (
+    DRIVER_NAMES,
+    age_text,
+    ended_table,
+    plain_table,
+    printable,
+    queue_table,
+    seconds_text,
+    size_text,
+    software_note,
+)
 
 LAST_ENDED = 10
 _SHORT_ID = 8
+
+
+def gateway_view(report: Mapping[str, Any], url: str) -> RenderableType:
+    """Draw the status of a node whose agent runs on another machine, from its gateway's status report."""
+    node, kernels = report["node"], report["kernels"]
+    driver = DRIVER_NAMES.get(node["driver"], node["driver"] or "no driver")
+    parts: list[RenderableType] = [Text(printable(f"node {node['name'] or '?'} · {driver} · from the gateway {url}"))]
+    parts += [Text(printable(node["message"]), style="red")] if node["message"] else []
+    parts.append(_devices_table(report["devices"]))
+    holders = [kernel for kernel in kernels if kernel["devices"] and kernel["state"] != "ended"]
+    parts.append(_kernels_table(holders) if holders else Text("No kernel holds a GPU."))
+    waiting, ended = queue_rows(waiting_kernels(kernels)), ended_rows(ended_kernels(kernels))
+    parts.append(queue_table(waiting) if waiting else Text("No kernel is queued."))
+    parts += [ended_table(ended)] if ended else []
+    return Group(*parts, *software_note(node["driver"]))
+
+
+def _devices_table(devices: Iterable[Mapping[str, Any]]) -> RankedTable:
+    table = plain_table("device", "name", "reserved", "memory used", "memory", "busy", drop_first=("name", "reserved"))
+    for device in devices:
+        table.add_row(
+            f"gpu{device['index']}",
+            printable(device["name"]) + (" (lost)" if device["lost"] else ""),
+            f"{device['reserved_gpus']:g} GPU",
+            str(Bytes(device["used_bytes"])),
+            str(Bytes(device["memory_bytes"])),
+            f"{device['utilization_percent']} %",
+            style="red" if device["lost"] else None,
+        )
+    return table
+
+
+def _kernels_table(kernels: Iterable[Mapping[str, Any]]) -> RankedTable:
+    """One row a kernel; of several devices the shares stand one after the other."""
+    table = plain_table(
+        *("kernel", "id", "owner", "size", "limit", "used", "GPU time", "share", "slowdown", "state"),
+        drop_first=("slowdown", "GPU time", "share", "owner", "id", "limit"),
+    )
+    for kernel in kernels:
+        compute = [part["compute"] for part in kernel["devices"] if part["compute"] is not None]
+        table.add_row(
+            _name(kernel),
+            printable(str(kernel["id"])[:_SHORT_ID]),
+            printable(str(kernel["owner"])),
+            size_text(round(kernel["gpus"] * 100), kernel["workload_class"]),
+            str(Bytes(kernel["quota_bytes"])),
+            str(Bytes(kernel["used_bytes"])),
+            seconds_text(kernel["busy_seconds"]),
+            " / ".join(f"{percent_text(one['share_used'])} of {percent_text(one['share_entitled'])}" for one in compute)
+            or "–",
+            " / ".join(stretch_text(one["stretch"]) for one in compute) or "–",
+            printable(str(kernel["state"])),
+        )
+    return table
 
 
 def waiting_kernels(kernels: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

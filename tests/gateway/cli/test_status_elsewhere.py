@@ -1,0 +1,99 @@
+"""`aliquot status` where no agent runs: the gateway that Jupyter's variables name is shown, if it can be read."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gateway.node.view import NodeView
+from jupyter_aliquot.gateway.status.report import Scene, status_report
+from jupyter_aliquot.gpu_hook.client.client import read_status
+
+from .test_status_watch import COMPUTE, kernel, node, part
+
+OK = b"HTTP/1.1 200 OK\r\n"
+Asked = Callable[[bytes], tuple[int, str, str]]
+
+
+@pytest.fixture
+def asked(run_aliquot: Any, an_environment: dict[str, str]) -> Iterator[Asked]:
+    """Run `aliquot status` beside a gateway that answers these bytes and hangs up; returns code, output and errors."""
+    answers: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        an_environment["JUPYTER_GATEWAY_URL"] = f"http://127.0.0.1:{server.getsockname()[1]}"
+        an_environment["JUPYTER_GATEWAY_AUTH_TOKEN"] = "t"
+
+        def serve() -> None:
+            while True:
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(1 << 16)
+                    if not answers:
+                        return
+                    connection.sendall(answers[-1])
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+
+        def ask(answer: bytes) -> tuple[int, str, str]:
+            answers.append(answer)
+            done = run_aliquot("status")
+            return done.returncode, done.stdout, done.stderr
+
+        yield ask
+        answers.clear()
+        with socket.create_connection(server.getsockname()) as last:
+            last.sendall(b"end")
+        thread.join()
+
+
+def in_json(told: object) -> bytes:
+    body = json.dumps(told).encode()
+    return OK + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+def test_the_devices_and_kernels_of_the_gateway_are_shown(asked: Asked) -> None:
+    known = kernel("work/train.ipynb", "opportunistic", part(0, COMPUTE))
+    scene = Scene("", node=NodeView(read_status(node(known))))
+    code, shown, said = asked(in_json(status_report(scene, User("", "admin"))))
+    assert (code, said) == (0, "")
+    assert "node n1 · NVIDIA driver · from the gateway http://127.0.0.1" in shown
+    row = next(line for line in shown.splitlines() if "train.ipynb" in line)
+    want = "work/train.ipynb id-work/ ada 0.25 GPU low 4.0 GiB 1.0 GiB 1.00 s 12 % of 25 % – resident"
+    assert " ".join(row.split()) == want
+    assert "gpu0" in shown
+    assert "No kernel is queued." in shown
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        OK + b"Content-Length: 1000\r\n\r\n{",  # it was killed
+        OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"who is there\r\n\r\n",
+        in_json(None),
+        in_json({}),
+        in_json({"node": {"name": "n"}, "kernels": [1]}),
+    ],
+)
+def test_an_answer_that_cannot_be_read_is_one_line_of_error(asked: Asked, answer: bytes) -> None:
+    code, shown, said = asked(answer)
+    assert (code, shown, said.count("\n")) == (1, "", 1), said
+    assert "gateway" in said
+    assert "127.0.0.1" in said
+
+
+def test_words_of_a_gateway_never_control_the_terminal(asked: Asked) -> None:
+    report: dict[str, Any] = status_report(Scene("", node=NodeView()), User("", "admin"))
+    report["node"]["message"] = "no\x1b[2J"
+    code, shown, _ = asked(in_json(report))
+    assert (code, "no\ufffd[2J" in shown, "\x1b" in shown) == (0, True, False)
+    body = json.dumps({"message": "no\x1b[2J"}).encode()
+    code, _, said = asked(b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    assert (code, "\x1b" in said) == (1, False), said
