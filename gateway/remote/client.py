@@ -1,4 +1,4 @@
-"""Questions of a server in gateway mode to /aliquot/api/v1 of its gateway, with the credentials that its user gave it.
+"""Requests of a server in gateway mode to /aliquot/api/v1 of its gateway, with the credentials that its user gave it.
 
 What the gateway says is passed on as it is said; a gateway that is away, or of another kind, is said so.
 """
@@ -12,7 +12,7 @@ from typing import Any
 from jupyter_server.gateway.gateway_client import GatewayClient, gateway_request
 from jupyter_server.utils import url_path_join
 from tornado.escape import json_decode
-from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.httpclient import HTTPClientError, HTTPRequest, HTTPResponse
 from tornado.web import HTTPError
 from tornado.websocket import WebSocketClientConnection, WebSocketError, websocket_connect
 
@@ -27,26 +27,28 @@ _AWAY = 503
 _NOT_FOUND = 404
 
 
-async def ask_gateway(path: str, **request: Any) -> Any:
-    """The gateway's answer. Raises HTTPError: the gateway's own, 404 where it is no Aliquot, 503 where none answers."""
-    text = await ask_gateway_for_text(path, **request)
-    try:
-        return json_decode(text) if text else None
-    except ValueError as error:
-        raise HTTPError(_AWAY, f"asked the gateway for {path}; its answer cannot be read: {error!r}") from error
+async def send_to_gateway(path: str, **request: Any) -> HTTPResponse:
+    """Return the gateway's answer to a request for this path, below the gateway's URL.
 
-
-async def ask_gateway_for_text(path: str, **request: Any) -> str:
-    """Its answer as it is. Raises likewise."""
-    url = url_path_join(GatewayClient.instance().url or "", "aliquot/api/v1", path)
+    Raises:
+        HTTPError: The gateway's own refusal; 404 where it has no Aliquot; 503 where it does not answer.
+    """
+    url = url_path_join(GatewayClient.instance().url or "", path)
     try:
-        response = await within(gateway_request(url, **{"method": "GET", **request}), _ANSWER_SECONDS)
-        return str(response.body or b"", "utf-8")
+        return await within(gateway_request(url, **request), _ANSWER_SECONDS)
     except (asyncio.TimeoutError, OSError, ValueError) as error:
         raise _away(error) from error
     except HTTPError as error:
         cause = error.__cause__
         raise (_told(cause) if isinstance(cause, HTTPClientError) else _away(cause or error)) from error
+
+
+def read_json(answer: HTTPResponse, path: str) -> Any:
+    """Return what the gateway's answer holds. Raises HTTPError 503 where it is no JSON."""
+    try:
+        return json_decode(answer.body)
+    except ValueError as error:
+        raise HTTPError(_AWAY, f"asked the gateway for {path}; its answer cannot be read: {error!r}") from error
 
 
 async def open_events() -> WebSocketClientConnection:

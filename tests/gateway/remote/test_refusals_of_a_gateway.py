@@ -33,7 +33,7 @@ async def refuse(*_: Any, **__: Any) -> Any:
 
 def test_questions_and_starts_are_answered_with_the_gateways_status_and_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway_questions, "gateway_request", refuse)
-    for asked in (gateway_questions.ask_gateway("status"), with_cause(refuse)):
+    for asked in (gateway_questions.send_to_gateway("aliquot/api/v1/status"), with_cause(refuse)):
         with pytest.raises(HTTPError) as told:
             asyncio.run(asked)
         assert (told.value.status_code, told.value.log_message) == (429, SAID)
