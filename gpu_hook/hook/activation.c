@@ -10,7 +10,6 @@
 #include "swap/elastic.h"
 #include "swap/gate.h"
 #include "memory/graph_memory.h"
-#include "streams/green.h"
 #include "streams/green_owners.h"
 #include "base/guest_thread.h"
 #include "agent_link/interrupts.h"
@@ -32,7 +31,6 @@
 #include "base/settings.h"
 #include "memory/sparse.h"
 #include "swap/staying.h"
-#include "streams/stream_priority.h"
 #include "interpose/unknown_functions.h"
 #include "vmm/vmm.h"
 
@@ -63,8 +61,6 @@ static void leave_in_child(void)
     page_forget();
     board_forget();
     neighbours_forget();
-    stream_priority_reset();
-    green_reset();
     green_owners_reset();
     drain_reset();
     pacing_abandon();
@@ -93,8 +89,6 @@ static void forget_parent(void)
     pools_reset();
     arrays_reset();
     captures_reset();
-    stream_priority_reset();
-    green_reset();
     green_owners_reset();
     graph_memory_reset();
     contexts_reset();

@@ -23,7 +23,7 @@ AGAINST_THE_ORDER: dict[str, dict[str, int]] = {
         "accounting -> compute": 1,
         "accounting -> copy_engine": 2,
         "accounting -> memory": 4,
-        "accounting -> streams": 6,
+        "accounting -> streams": 4,
         "accounting -> swap": 11,
         "accounting -> vmm": 1,
         "agent_link -> compute": 1,
@@ -84,8 +84,8 @@ KNOWN_CYCLES: dict[str, dict[str, str]] = {
     "hook": {
         (
             "activation arrays burst_state burst_words bursts captures charge contexts elastic gate graph_memory "
-            "green green_owners handles launch mover mover_lanes moves pacing pieces pieces_walk pool_devices "
-            "pools quota residency retry sparse swap_steps threads tracks vmm vmm_access windows"
+            "green_owners handles launch mover mover_lanes moves pacing pieces pieces_walk pool_devices pools "
+            "quota residency retry sparse swap_steps threads tracks vmm vmm_access windows"
         ): "to be cut",
     },
     "softgpu": {

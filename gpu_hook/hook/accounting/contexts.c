@@ -9,7 +9,6 @@
 #include "interpose/driver.h"
 #include "swap/elastic.h"
 #include "memory/graph_memory.h"
-#include "streams/green.h"
 #include "streams/green_owners.h"
 #include "streams/launch.h"
 #include "swap/managed_mode.h"
@@ -19,7 +18,6 @@
 #include "swap/residency.h"
 #include "copy_engine/ring.h"
 #include "memory/sparse.h"
-#include "streams/stream_priority.h"
 #include "swap/threads.h"
 #include "vmm/vmm.h"
 
@@ -160,7 +158,6 @@ static void refund_context(CUcontext context, int device)
     lanes_forget_context(context);
     ring_forget_context(context);
     captures_forget_context(context);
-    stream_priority_forget_context(context);
     allocations_take_all(refund_if_gone, &ended);
     if (context && elastic_has_dying())
         elastic_forget_context(context);
@@ -307,7 +304,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     if (acts && result == CUDA_SUCCESS && green_owner(*context) != *context)
         green_owners_forget(*context); /* it had the address before */
     if (acts && result == CUDA_SUCCESS)
-        green_use_begins(device);
+        devices_use(device);
     return end_change(acts, result);
 }
 
@@ -351,11 +348,9 @@ CUcontext contexts_find(CUdevice device)
     return found;
 }
 
-static CUresult end_primary(CUdevice device, bool is_reset, CUresult (*real)(CUdevice))
+static CUresult end_primary(CUdevice device, CUresult (*real)(CUdevice))
 {
     bool acts = begin_end(NULL, device);
-    if (acts)
-        green_use_ends(device, is_reset);
     CUcontext context = acts ? find_primary(device) : NULL;
     CUresult result = real(device);
     bool has_ended = context && result == CUDA_SUCCESS && !is_primary_active(device);
@@ -364,22 +359,22 @@ static CUresult end_primary(CUdevice device, bool is_reset, CUresult (*real)(CUd
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 {
-    return end_primary(device, false, driver()->cuDevicePrimaryCtxRelease);
+    return end_primary(device, driver()->cuDevicePrimaryCtxRelease);
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
-    return end_primary(device, false, driver()->cuDevicePrimaryCtxRelease_v2);
+    return end_primary(device, driver()->cuDevicePrimaryCtxRelease_v2);
 }
 
 CUresult cuDevicePrimaryCtxReset(CUdevice device)
 {
-    return end_primary(device, true, driver()->cuDevicePrimaryCtxReset);
+    return end_primary(device, driver()->cuDevicePrimaryCtxReset);
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
-    return end_primary(device, true, driver()->cuDevicePrimaryCtxReset_v2);
+    return end_primary(device, driver()->cuDevicePrimaryCtxReset_v2);
 }
 
 /* A green context is one more use of its device's primary one, which owns the memory. */

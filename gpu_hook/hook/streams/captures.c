@@ -3,10 +3,8 @@
 #include "activation.h"
 #include "interpose/driver.h"
 #include "swap/elastic.h"
-#include "streams/green.h"
 #include "compute/pacing.h"
 #include "swap/residency.h"
-#include "streams/stream_priority.h"
 
 #include <pthread.h>
 #include <stdint.h>
@@ -126,7 +124,6 @@ static struct capture *describe(CUstream stream, CUstreamCaptureMode mode)
     if (capture && (!is_own || driver()->cuStreamGetCtx(stream, &capture->context) != CUDA_SUCCESS))
         driver()->cuCtxGetCurrent(&capture->context);
     if (capture) {
-        capture->context = green_context_shown(capture->context);
         capture->stream = stream;
         capture->mode = mode;
         capture->thread = pthread_self();
@@ -215,22 +212,15 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 /* Ends the stream's capture, too. Taken from the list before the call, for the next stream may get the same handle. */
 static CUresult destroy(CUstream stream, CUresult (*real)(CUstream))
 {
-    struct priority_memory priority = stream_priority_forget(stream);
-    if ((!captures_are_on() && !pacing_is_used()) || !activation_enter()) {
-        CUresult result = real(stream);
-        if (result != CUDA_SUCCESS)
-            stream_priority_restore(stream, &priority);
-        return result;
-    }
+    if ((!captures_are_on() && !pacing_is_used()) || !activation_enter())
+        return real(stream);
     bool is_left = pacing_end_stream(stream, real);
     struct capture *ended = take(stream, NULL, UINT32_MAX);
     CUresult result = is_left ? CUDA_SUCCESS : real(stream);
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS)
         uncount_all(ended);
-    } else {
-        stream_priority_restore(stream, &priority);
+    else
         put(ended);
-    }
     elastic_sweep();
     activation_leave();
     return result;

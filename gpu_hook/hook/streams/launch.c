@@ -5,7 +5,6 @@
 #include "interpose/driver.h"
 #include "swap/gate.h"
 #include "memory/graph_memory.h"
-#include "streams/green.h"
 #include "compute/pacing.h"
 #include "agent_link/page.h"
 #include "swap/residency.h"
@@ -193,8 +192,7 @@ static const CUDA_LAUNCH_PARAMS *own_launch(const CUDA_LAUNCH_PARAMS *launches, 
     CUcontext current = NULL, context = NULL;
     driver()->cuCtxGetCurrent(&current);
     for (unsigned int i = 0; launches && i < count; i++)
-        if (driver()->cuStreamGetCtx(launches[i].hStream, &context) == CUDA_SUCCESS &&
-            green_context_shown(context) == current)
+        if (driver()->cuStreamGetCtx(launches[i].hStream, &context) == CUDA_SUCCESS && context == current)
             return &launches[i];
     return NULL;
 }

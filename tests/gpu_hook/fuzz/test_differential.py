@@ -80,7 +80,7 @@ def test_answers_are_the_same_up_to_the_quota(make_pair: Callable[..., Any], tmp
 
 
 def test_answers_are_the_same_where_launches_wait(make_pair: Callable[..., Any], tmp_path: Path) -> None:
-    pair = make_pair(is_paced=True)  # its streams are in green contexts, and of another priority than asked
+    pair = make_pair(is_paced=True)
     expect_equal(pair, 5000, PACED_SEQUENCES, tmp_path)
     assert pair.pace.waits, "no launch waited"
 

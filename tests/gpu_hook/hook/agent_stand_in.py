@@ -74,8 +74,6 @@ class StandIn:
         self.ring = 0  # page-locked bytes of each process that copies; 0: the hook's own choice
         self.gate = protocol.Gate.OPEN  # of processes that come
         self.pace = protocol.Pace.OFF  # on every device, of processes that come
-        self.sm_percent = 0  # as before
-        self.actuators = protocol.Actuators(0)  # of processes that come
         self._process_sequence = 0
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -284,9 +282,7 @@ class StandIn:
             at = AgentPage.DEVICES + index * AgentPage.DEVICE_BYTES
             struct.pack_into("=16sQ", connection.agent_page, at, one.uuid, one.quota)
             store_half(connection.agent_page, at + AgentPage.PACE, self.pace)
-            store_half(connection.agent_page, at + AgentPage.SM_PERCENT, self.sm_percent)
         store_half(connection.agent_page, AgentPage.GATE, self.gate)
-        store_half(connection.agent_page, AgentPage.ACTUATORS, self.actuators)
         welcome = protocol.pack(protocol.Welcome(len(self.devices)), hello.version)
         with contextlib.suppress(BrokenPipeError):  # a checker reads no answer
             socket.send_fds(connection.socket, [welcome], [agent, hook])

@@ -12,7 +12,7 @@ from typing import Any
 
 from shared_words import load_half, store, store_half
 
-from jupyter_aliquot.gpu_hook.protocol.codec import Actuators, AgentPage, Gate, HookPage, Pace
+from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, Gate, HookPage, Pace
 
 PAUSE_SECONDS = 0.002
 PORTION_NANOSECONDS = 100_000  # of device time, and as many microseconds of a burst at most
@@ -26,7 +26,6 @@ class TightPace:
         self.waits = 0
         self._agent = agent
         agent.gate, agent.pace = Gate.PACED, Pace.TIME
-        agent.actuators, agent.sm_percent = Actuators.GREEN_CONTEXT | Actuators.STREAM_PRIORITY, 50
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
