@@ -5,10 +5,10 @@
 
 #include "copy_twice.h"
 #include "../hook/measure.h"
-#include "accounting/contexts.h"
+#include "contexts/contexts.h"
 #include "copy_engine/mover.h"
 #include "agent_link/page.h"
-#include "swap/pieces.h"
+#include "copy_engine/extent.h"
 #include "copy_engine/segments.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 #include "copy_twice.h"
 
-#include "../../gpu_hook/hook/accounting/contexts.h"
+#include "../../gpu_hook/hook/contexts/contexts.h"
 #include "../../gpu_hook/hook/base/guest_thread.h"
 #include "../../gpu_hook/hook/base/stream_copy.h"
 

@@ -4,7 +4,7 @@
 #include "agent_link/interrupts.h"
 #include "base/log.h"
 #include "agent_link/page.h"
-#include "swap/pieces.h"
+#include "accounting/staying.h"
 #include "accounting/shortfall.h"
 
 #include <pthread.h>
@@ -93,8 +93,8 @@ static void publish_device(int device, struct aliquot_hook_device *words, const 
     page_write(&words->credit_bytes, locked->spare);
     page_write(&words->allocations, locked->allocations);
     page_write(&words->refusals, locked->refusals);
-    page_write(&words->elastic_bytes, pieces_elastic_bytes(device));
-    page_write(&words->swapped_bytes, pieces_swapped_bytes(device));
+    page_write(&words->elastic_bytes, staying_bytes(device, STAYING_NOT));
+    page_write(&words->swapped_bytes, staying_out(device));
 }
 
 /* With the device locked. */

@@ -1,5 +1,6 @@
 #include "agent_link/interrupts.h"
 
+#include "base/guard.h"
 #include "base/guest_thread.h"
 #include "base/log.h"
 #include "agent_link/page.h"
@@ -9,6 +10,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -256,4 +258,18 @@ void interrupts_reset(void)
     state.waiting = state.watch = 0;
     state.taken_at = own.gave_up_at = 0;
     state.taken = 0;
+}
+
+/* The exit may come from within a call of the hook's, by a signal's handler. */
+static void stop_at_exit(void)
+{
+    if (!guard_is_ours())
+        return;
+    guest_threads_stop();
+    interrupts_ring();
+}
+
+void interrupts_watch_exit(void)
+{
+    atexit(stop_at_exit);
 }

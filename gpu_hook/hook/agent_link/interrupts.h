@@ -26,7 +26,7 @@ uint32_t interrupts_bell(void);
 void interrupts_ring(void);
 
 /* Sleeps while the bell is as it was `heard`, at most so long; without `wait`, no interrupt ends that. True: the interrupt came, and the wait is to be given up.
- * May return early for no reason. Between activation_enter and activation_leave, cancellation deferred. */
+ * May return early for no reason. Between guard_enter and guard_leave, cancellation deferred. */
 bool interrupts_sleep(struct interruptible *wait, uint32_t heard, uint64_t nanoseconds);
 
 /* The same with another futex, which the caller wakes. */
@@ -35,6 +35,10 @@ bool interrupts_sleep_on(struct interruptible *wait, const uint32_t *word, uint3
 /* Whether this thread gave up a wait since interrupts_forget. */
 bool interrupts_have_ended(void);
 void interrupts_forget(void);
+
+/* The hook's threads leave the driver alone before anything that runs at the exit and is registered by now, the driver's own
+ * end included; and calls that wait for those threads go on. Called again where a driver may have registered more. */
+void interrupts_watch_exit(void);
 
 /* In the child of a fork. */
 void interrupts_reset(void);

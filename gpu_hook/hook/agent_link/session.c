@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "agent_link/page.h"
 #include "base/times.h"
-#include "base/wake_pipe.h"
+#include "agent_link/wake_pipe.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,10 +1,12 @@
 /* Calls of the driver about the streams of one device, none of them with the mutex: what one thread has on its way, others
  * leave to it. Records may wait for room in their stream; questions wait for nothing.
  */
+#include "compute/bursts.h"
 #include "compute/burst_state.h"
 
 #include "base/cancellation.h"
 #include "base/times.h"
+#include "contexts/captures.h"
 
 #include <errno.h>
 #include <time.h>

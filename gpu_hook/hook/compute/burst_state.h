@@ -4,8 +4,7 @@
 #define ALIQUOT_BURST_STATE_H
 
 #include "compute/burst_words.h"
-#include "compute/bursts.h"
-#include "streams/captures.h"
+#include "compute/tracks.h"
 
 #include <pthread.h>
 

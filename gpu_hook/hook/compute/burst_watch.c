@@ -1,9 +1,11 @@
+#include "compute/bursts.h"
 #include "compute/burst_state.h"
 
 #include "base/cancellation.h"
-#include "streams/green_owners.h"
-#include "swap/threads.h"
+#include "contexts/green_owners.h"
+#include "gate/threads.h"
 #include "base/times.h"
+#include "contexts/captures.h"
 
 #include <time.h>
 

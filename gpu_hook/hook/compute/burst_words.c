@@ -3,7 +3,7 @@
 #include "agent_link/board.h"
 #include "accounting/devices.h"
 #include "base/log.h"
-#include "agent_link/neighbours.h"
+#include "compute/neighbours.h"
 #include "agent_link/page.h"
 #include "compute/samples.h"
 #include "agent_link/session.h"

@@ -1,4 +1,6 @@
+#include "compute/bursts.h"
 #include "compute/burst_state.h"
+#include "contexts/captures.h"
 
 #include "base/cancellation.h"
 #include "compute/samples.h"

@@ -1,7 +1,7 @@
 /* The work of this process on one device, in bursts: what was launched, how long it was on the device, and whether the
  * next burst may begin. Grouping, measuring and the device's words of the hook's page; who waits, and how, is
- * pacing.c's. No state is shared between devices. Its functions are for any thread, between activation_enter and
- * activation_leave. None waits for the device but the records right before and right behind a launch, which may wait
+ * pacing.c's. No state is shared between devices. Its functions are for any thread, between guard_enter and
+ * guard_leave. None waits for the device but the records right before and right behind a launch, which may wait
  * for room in that launch's stream, as it does: bursts_begin, bursts_end and bursts_close.
  */
 #ifndef ALIQUOT_BURSTS_H

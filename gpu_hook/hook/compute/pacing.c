@@ -1,15 +1,14 @@
 #include "compute/pacing.h"
 
-#include "activation.h"
+#include "base/guard.h"
 #include "base/cancellation.h"
-#include "streams/captures.h"
 #include "accounting/devices.h"
 #include "base/guest_thread.h"
 #include "agent_link/interrupts.h"
 #include "base/log.h"
 #include "compute/pace_rule.h"
 #include "agent_link/page.h"
-#include "swap/residency.h"
+#include "gate/residency.h"
 #include "agent_link/session.h"
 #include "base/times.h"
 
@@ -65,12 +64,12 @@ static struct bursts *bursts_of(int device)
 
 static void stop_at_exit(void)
 {
-    if (!activation_enter())
+    if (!guard_enter())
         return;
     for (int device = 0; device < DEVICES_MAX; device++)
         if (bursts_of(device))
             bursts_stop(bursts_of(device));
-    activation_leave();
+    guard_leave();
 }
 
 static bool look_at_all(void)

@@ -16,11 +16,11 @@ bool pacing_is_used(void);
 /* The agent's page says PACED. */
 bool pacing_is_on(void);
 
-/* Inside residency (residency.h), which it leaves while it waits, and between activation_enter and activation_leave.
+/* Inside residency (residency.h), which it leaves while it waits, and between guard_enter and guard_leave.
  * Stream, function, blocks and may_wait are filled in. Sets is_given_up where an interrupt ends its wait. */
 void pacing_begin(struct burst_launch *launch);
 
-/* After the driver's call, between activation_enter and activation_leave again. */
+/* After the driver's call, between guard_enter and guard_leave again. */
 void pacing_end(struct burst_launch *launch, CUresult result);
 
 /* The gate is closed before this thread's launch: the wait counts as throttled. NULL: on no device. */

@@ -1,6 +1,6 @@
 #include "compute/tracks.h"
 
-#include "swap/threads.h"
+#include "gate/threads.h"
 
 static bool is_default(CUstream stream)
 {

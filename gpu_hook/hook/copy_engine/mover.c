@@ -1,6 +1,6 @@
 #include "copy_engine/mover.h"
 
-#include "accounting/contexts.h"
+#include "contexts/contexts.h"
 #include "base/guest_thread.h"
 #include "base/log.h"
 #include "copy_engine/mover_lanes.h"

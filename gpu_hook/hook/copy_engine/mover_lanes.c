@@ -1,6 +1,6 @@
 #include "copy_engine/mover_lanes.h"
 
-#include "accounting/contexts.h"
+#include "contexts/contexts.h"
 #include "base/log.h"
 
 #include <string.h>

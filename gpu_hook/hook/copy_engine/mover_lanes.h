@@ -6,7 +6,7 @@
 
 #include "aliquot_protocol.h"
 #include "interpose/driver.h"
-#include "swap/pieces.h"
+#include "copy_engine/extent.h"
 
 #include <stdbool.h>
 

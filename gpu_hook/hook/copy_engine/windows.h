@@ -3,7 +3,7 @@
 #ifndef ALIQUOT_WINDOWS_H
 #define ALIQUOT_WINDOWS_H
 
-#include "swap/pieces.h"
+#include "copy_engine/extent.h"
 
 struct window {
     uint64_t host_offset;

@@ -1,24 +1,11 @@
-/* Entry points that begin everything: cuInit, and the queries for other entry points. The real resolver answers
+/* The queries for other entry points. The real resolver answers
  * first; what it returned is replaced only if it is the address of a function that we stand before, asked for by its
  * own name; a function that our table lacks passes the gate. So versions, flags and errors are the driver's own. */
-#include "activation.h"
 #include "interpose/driver.h"
 #include "interpose/entry_points.h"
 #include "base/log.h"
 #include "agent_link/page.h"
 #include "interpose/unknown_functions.h"
-#include "interpose/visible.h"
-
-CUresult cuInit(unsigned int flags)
-{
-    bool has_chosen = visible_begin();
-    CUresult result = driver()->cuInit(flags);
-    if (has_chosen)
-        visible_end();
-    if (result == CUDA_SUCCESS)
-        activation_begin();
-    return result;
-}
 
 static void substitute(const char *asked, void **function)
 {

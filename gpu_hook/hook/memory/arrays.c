@@ -1,9 +1,9 @@
 #include "memory/arrays.h"
 
-#include "activation.h"
-#include "accounting/charge.h"
+#include "base/guard.h"
+#include "charging/charge.h"
 #include "accounting/devices.h"
-#include "accounting/retry.h"
+#include "charging/retry.h"
 #include "memory/sparse.h"
 #include "vmm/vmm.h"
 
@@ -151,10 +151,10 @@ static struct size measure(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int le
 static CUresult begin(struct charge *charge, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels)
 {
     *charge = (struct charge){0};
-    if (!shape || !activation_enter())
+    if (!shape || !guard_enter())
         return CUDA_SUCCESS;
     struct size size = measure(shape, levels);
-    activation_leave();
+    guard_leave();
     return charge_begin(charge, size.device, size.bytes, size.looks_wrong);
 }
 

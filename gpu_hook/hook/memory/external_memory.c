@@ -1,6 +1,6 @@
 /* Entry points that map memory of another API, which its owner is charged for if anybody: they are counted, so that an
  * administrator sees that a kernel uses such memory. */
-#include "accounting/charge.h"
+#include "charging/charge.h"
 
 CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *pointer, CUexternalMemory memory,
                                          const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *descriptor)

@@ -1,18 +1,18 @@
 /* Entry points that only give back, and charge nothing: they wait for the end of a move, and wake nobody, for a program
  * calls them when it ends. */
-#include "activation.h"
+#include "base/guard.h"
 #include "interpose/driver.h"
-#include "swap/residency.h"
+#include "gate/residency.h"
 
 #define DEFINE_GIVE_BACK(name, type)           \
     CUresult name(type given)                  \
     {                                          \
-        if (!activation_enter())               \
+        if (!guard_enter())               \
             return driver()->name(given);      \
         residency_hold();                      \
         CUresult result = driver()->name(given); \
         residency_release();                   \
-        activation_leave();                    \
+        guard_leave();                    \
         return result;                         \
     }
 

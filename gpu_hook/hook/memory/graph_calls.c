@@ -1,10 +1,10 @@
 /* Entry points of executable graphs, as far as they take or release memory. */
-#include "activation.h"
-#include "memory/graph_memory.h"
+#include "base/guard.h"
+#include "charging/graph_memory.h"
 #include "streams/launch.h"
-#include "memory/pools.h"
+#include "charging/pools.h"
 #include "accounting/quota.h"
-#include "swap/residency.h"
+#include "gate/residency.h"
 #include "compute/samples.h"
 
 #include <stdlib.h>
@@ -49,17 +49,17 @@ static void add_nodes(CUgraph graph, uint64_t needs[DEVICES_MAX], int depth)
 /* These calls touch the device, whether they have memory nodes or not. False: they answer out of memory. */
 static bool enter(bool *acts)
 {
-    *acts = activation_enter();
+    *acts = guard_enter();
     if (!*acts || residency_enter())
         return true;
-    activation_leave();
+    guard_leave();
     return false;
 }
 
 /* These give back. */
 static bool hold(void)
 {
-    bool acts = activation_enter();
+    bool acts = guard_enter();
     if (acts)
         residency_hold();
     return acts;
@@ -77,7 +77,7 @@ static CUresult leave(bool acts, CUresult result)
 {
     if (acts) {
         pools_refresh(); /* on a full device the driver takes what graphs need from pools */
-        activation_leave();
+        guard_leave();
     }
     return result;
 }
@@ -139,14 +139,14 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph,
 
 CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)
 {
-    bool acts = activation_enter();
+    bool acts = guard_enter();
     return leave(acts, acts ? graph_memory_launch(exec, stream, driver()->cuGraphUpload)
                             : driver()->cuGraphUpload(exec, stream));
 }
 
 CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream)
 {
-    bool acts = activation_enter();
+    bool acts = guard_enter();
     return leave(acts, acts ? graph_memory_launch(exec, stream, driver()->cuGraphUpload_ptsz)
                             : driver()->cuGraphUpload_ptsz(exec, stream));
 }
@@ -173,7 +173,7 @@ CUresult cuDeviceGraphMemTrim(CUdevice device)
 static CUresult launch_with_memory(CUgraphExec exec, CUstream stream, CUresult (*real)(CUgraphExec, CUstream),
                                    CUresult (*entered)(CUgraphExec, CUstream))
 {
-    bool acts = activation_enter();
+    bool acts = guard_enter();
     if (acts)
         launch_count();
     return leave(acts, acts ? graph_memory_launch(exec, stream, entered) : real(exec, stream));

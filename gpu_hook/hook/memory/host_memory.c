@@ -1,5 +1,5 @@
 /* Entry points of page-locked host memory, charged against the kernel's host quota in whole pages of the machine. */
-#include "accounting/charge.h"
+#include "charging/charge.h"
 #include "accounting/devices.h"
 
 #include <unistd.h>

@@ -1,11 +1,12 @@
 /* Entry points of linear, pitched and managed memory: each charges, calls, and records or refunds. Managed memory is
  * charged in full, wherever it lies: the quota bounds it when all of it comes to the device. */
-#include "accounting/charge.h"
-#include "swap/elastic.h"
-#include "streams/green_owners.h"
+#include "charging/charge.h"
+#include "swappable/elastic.h"
+#include "contexts/green_owners.h"
 #include "base/log.h"
-#include "swap/managed_mode.h"
-#include "accounting/retry.h"
+#include "swappable/managed_mode.h"
+#include "charging/retry.h"
+#include "accounting/swappability.h"
 
 /* A pitch is a multiple of this on every device so far; the true one is known after the call. */
 #define PITCH_GRAIN 512u
@@ -37,12 +38,12 @@ static CUresult make_room(size_t bytes)
 static bool allocate_elastic(struct charge *charge, CUdeviceptr *pointer, size_t bytes, CUresult *result)
 {
     CUcontext context = NULL;
-    if (!charge->acts || charge->is_late || !elastic_wants(charge->device, bytes))
+    if (!charge->acts || charge->is_late || !swappability_wants(charge->device, bytes))
         return false;
     *result = elastic_ask_context();
     if (*result != CUDA_SUCCESS)
         return true;
-    if (!charge_change(charge, elastic_rounded(charge->device, bytes))) {
+    if (!charge_change(charge, swappability_rounded(charge->device, bytes))) {
         *result = charge_refusal();
         return true;
     }
@@ -183,7 +184,7 @@ static bool plan_pitch(const struct charge *charge, size_t width, size_t height,
 {
     size_t wide, grain;
     bool may_be = charge->acts && !charge->is_late &&
-                  (elastic_wants(charge->device, charge->bytes) || managed_mode_wants(charge->device, charge->bytes));
+                  (swappability_wants(charge->device, charge->bytes) || managed_mode_wants(charge->device, charge->bytes));
     if (!may_be || !(grain = pitch_grain()) || __builtin_add_overflow(width, grain - 1, &wide))
         return false;
     *pitch = wide / grain * grain;

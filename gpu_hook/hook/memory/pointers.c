@@ -1,15 +1,15 @@
 /* Questions about pointers. Elastic memory is told as plain device memory is, in one piece, wherever it is now; memory
  * of a program's own handles keeps the answers that it had when it is out. None of them wakes the kernel. */
-#include "activation.h"
+#include "base/guard.h"
 #include "accounting/devices.h"
-#include "swap/elastic.h"
-#include "swap/gate.h"
+#include "swappable/elastic.h"
 #include "vmm/handles.h"
 #include "base/log.h"
-#include "swap/managed_mode.h"
-#include "swap/pieces.h"
-#include "swap/residency.h"
+#include "swappable/managed_mode.h"
+#include "accounting/staying.h"
+#include "gate/residency.h"
 #include "vmm/vmm.h"
+#include "accounting/swappability.h"
 
 struct subject {
     bool is_elastic; /* or paged: told as plain device memory */
@@ -130,7 +130,7 @@ struct question {
 static bool begin(struct question *question, CUdeviceptr address)
 {
     *question = (struct question){.is_held = false};
-    if (!(elastic_is_used() || handles_are_named() || managed_mode_is_used()) || !activation_enter())
+    if (!(elastic_is_used() || handles_are_named() || managed_mode_is_used()) || !guard_enter())
         return false;
     question->is_known = find_elastic(address, &question->subject);
     if (!question->is_known && handles_are_named()) {
@@ -145,7 +145,7 @@ static CUresult end(const struct question *question, CUresult result)
 {
     if (question->is_held)
         residency_release();
-    activation_leave();
+    guard_leave();
     return result;
 }
 
@@ -251,21 +251,21 @@ CUresult cuMemRangeGetAttributes(void **data, size_t *data_bytes, CUmem_range_at
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
 {
     struct subject subject;
-    if (!activation_enter())
+    if (!guard_enter())
         return driver()->cuIpcGetMemHandle(handle, address);
     if (!residency_enter()) {
-        activation_leave();
+        guard_leave();
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = driver()->cuIpcGetMemHandle(handle, address);
     residency_leave();
     if (result == CUDA_SUCCESS)
-        pieces_shared();
+        staying_note_ipc();
     if (find_elastic(address, &subject) && !subject.is_beyond) {
         LOG("event=memory_stays reason=\"asked to share elastic memory by CUDA IPC; what is allocated from now on can be; "
             "start the kernel with residency off to share all\"");
-        elastic_stop();
+        swappability_stop();
     }
-    activation_leave();
+    guard_leave();
     return result;
 }

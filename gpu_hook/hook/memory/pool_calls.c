@@ -1,13 +1,13 @@
 /* Entry points of stream-ordered memory, and the synchronizations at which a pool gives memory back. During capture an
  * allocation makes a node of a graph and takes nothing now: graph_memory.c charges it when the graph is launched. */
-#include "activation.h"
-#include "accounting/charge.h"
-#include "swap/elastic.h"
-#include "swap/managed_mode.h"
+#include "base/guard.h"
+#include "charging/charge.h"
+#include "swappable/elastic.h"
+#include "swappable/managed_mode.h"
 #include "compute/pacing.h"
-#include "memory/pools.h"
-#include "swap/residency.h"
-#include "accounting/retry.h"
+#include "charging/pools.h"
+#include "gate/residency.h"
+#include "charging/retry.h"
 
 typedef CUresult (*capture_query)(CUstream, CUstreamCaptureStatus *);
 typedef CUresult (*allocation_call)(CUdeviceptr *, size_t, CUmemoryPool, CUstream);
@@ -70,10 +70,10 @@ static CUresult allocate_inside(CUdeviceptr *pointer, size_t bytes, CUmemoryPool
 static CUresult allocate_async(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream,
                                capture_query query, allocation_call allocate)
 {
-    if (!pointer || !bytes || takes_nothing_now(stream, query) || !activation_enter())
+    if (!pointer || !bytes || takes_nothing_now(stream, query) || !guard_enter())
         return allocate(pointer, bytes, pool, stream);
     CUresult result = allocate_inside(pointer, bytes, pool, stream, allocate);
-    activation_leave();
+    guard_leave();
     return result;
 }
 
@@ -159,68 +159,68 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
 
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
 {
-    if (!activation_enter())
+    if (!guard_enter())
         return driver()->cuMemPoolCreate(pool, properties);
     bool has_entered = residency_enter();
     CUresult result = has_entered ? pools_create(pool, properties) : CUDA_ERROR_OUT_OF_MEMORY;
     if (has_entered)
         residency_leave();
-    activation_leave();
+    guard_leave();
     return result;
 }
 
 CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle, CUmemAllocationHandleType type,
                                             unsigned long long flags)
 {
-    if (!activation_enter())
+    if (!guard_enter())
         return driver()->cuMemPoolImportFromShareableHandle(pool, handle, type, flags);
     bool has_entered = residency_enter();
     CUresult result = has_entered ? pools_import(pool, handle, type, flags) : CUDA_ERROR_OUT_OF_MEMORY;
     if (has_entered)
         residency_leave();
-    activation_leave();
+    guard_leave();
     return result;
 }
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
-    if (!activation_enter())
+    if (!guard_enter())
         return driver()->cuMemPoolDestroy(pool);
     residency_hold();
     CUresult result = pools_destroy(pool);
     residency_release();
-    activation_leave();
+    guard_leave();
     return result;
 }
 
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
-    if (!activation_enter())
+    if (!guard_enter())
         return driver()->cuMemPoolSetAttribute(pool, attribute, value);
     bool has_entered = residency_enter();
     CUresult result = has_entered ? pools_set_attribute(pool, attribute, value) : CUDA_ERROR_OUT_OF_MEMORY;
     if (has_entered)
         residency_leave();
-    activation_leave();
+    guard_leave();
     return result;
 }
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes_to_keep)
 {
     CUresult result = driver()->cuMemPoolTrimTo(pool, bytes_to_keep);
-    if (result == CUDA_SUCCESS && activation_enter()) {
+    if (result == CUDA_SUCCESS && guard_enter()) {
         pools_refresh_all();
-        activation_leave();
+        guard_leave();
     }
     return result;
 }
 
 static CUresult refresh(CUresult result)
 {
-    if (activation_enter()) {
+    if (guard_enter()) {
         pools_synchronized();
         elastic_sweep();
-        activation_leave();
+        guard_leave();
     }
     return result;
 }
@@ -228,19 +228,19 @@ static CUresult refresh(CUresult result)
 /* What was launched before the wait ends here, and is looked at after it. */
 static bool close_work(void)
 {
-    bool is_paced = pacing_is_used() && activation_enter();
+    bool is_paced = pacing_is_used() && guard_enter();
     if (is_paced) {
         pacing_close();
-        activation_leave();
+        guard_leave();
     }
     return is_paced;
 }
 
 static void look_at_work(void)
 {
-    if (activation_enter()) {
+    if (guard_enter()) {
         pacing_look();
-        activation_leave();
+        guard_leave();
     }
 }
 

@@ -1,10 +1,10 @@
 /* Entry points that tell a program how much memory there is: it sees the quota, not the device. */
-#include "activation.h"
+#include "base/guard.h"
 #include "accounting/devices.h"
 #include "interpose/driver.h"
 #include "agent_link/page.h"
-#include "swap/pieces.h"
 #include "accounting/quota.h"
+#include "accounting/staying.h"
 
 #include <limits.h>
 
@@ -25,14 +25,14 @@ static uint64_t show_free(const struct quota_view *view, int device, uint64_t re
     bool is_lent = __atomic_load_n(&page_agent()->residency_mode, __ATOMIC_RELAXED) != ALIQUOT_RESIDENCY_OFF;
     if (is_lent && view->total_bytes <= real_total)
         return view->free_bytes;
-    uint64_t out = pieces_swapped_bytes(device);
+    uint64_t out = staying_out(device);
     return lesser(view->free_bytes, real_free > out ? real_free - out : 0);
 }
 
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
     size_t real_free = 0, real_total = 0;
-    bool acts = activation_enter();
+    bool acts = guard_enter();
     if (!acts)
         return driver()->cuMemGetInfo_v2(free_bytes, total_bytes);
     CUresult result = driver()->cuMemGetInfo_v2(&real_free, &real_total);
@@ -46,17 +46,17 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
         if (total_bytes)
             *total_bytes = lesser(view.total_bytes, real_total);
     }
-    activation_leave();
+    guard_leave();
     return result;
 }
 
 CUresult cuMemGetInfo(unsigned int *free_bytes, unsigned int *total_bytes)
 {
     size_t wide_free = 0, wide_total = 0;
-    bool acts = activation_enter();
+    bool acts = guard_enter();
     if (!acts)
         return driver()->cuMemGetInfo(free_bytes, total_bytes);
-    activation_leave();
+    guard_leave();
     CUresult result = cuMemGetInfo_v2(&wide_free, &wide_total);
     if (result == CUDA_SUCCESS) {
         if (free_bytes)
@@ -70,11 +70,11 @@ CUresult cuMemGetInfo(unsigned int *free_bytes, unsigned int *total_bytes)
 static void limit_total(CUdevice device, uint64_t *bytes)
 {
     struct quota_view view;
-    if (!activation_enter())
+    if (!guard_enter())
         return;
     if (quota_view(device, &view))
         *bytes = lesser(view.total_bytes, *bytes);
-    activation_leave();
+    guard_leave();
 }
 
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)

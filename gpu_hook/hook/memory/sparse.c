@@ -2,9 +2,8 @@
 
 #include "aliquot_protocol.h"
 #include "base/log.h"
-#include "streams/green_owners.h"
+#include "contexts/green_owners.h"
 #include "vmm/vmm.h"
-#include "vmm/vmm_access.h"
 
 #include <stdint.h>
 #include <stdlib.h>

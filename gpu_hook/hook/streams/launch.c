@@ -1,13 +1,13 @@
 #include "streams/launch.h"
 
-#include "activation.h"
+#include "base/guard.h"
 #include "accounting/devices.h"
 #include "interpose/driver.h"
-#include "swap/gate.h"
-#include "memory/graph_memory.h"
+#include "gate/gate.h"
+#include "charging/graph_memory.h"
 #include "compute/pacing.h"
 #include "agent_link/page.h"
-#include "swap/residency.h"
+#include "gate/residency.h"
 
 #include <time.h>
 
@@ -66,7 +66,7 @@ static bool enter_gate(void)
  * paced, and of every one where the hook does not act. True: leave_slowly is due. A launch that is given up is not made. */
 static __attribute__((noinline)) bool enter_slowly(struct burst_launch *launch)
 {
-    if (!activation_enter()) {
+    if (!guard_enter()) {
         struct thread_record *own = gate_is_off() ? threads_take() : NULL;
         if (own)
             threads_counter = &own->uncounted;
@@ -79,15 +79,15 @@ static __attribute__((noinline)) bool enter_slowly(struct burst_launch *launch)
         if (pacing_is_on())
             pacing_begin(launch);
     }
-    activation_leave();
+    guard_leave();
     return has_entered;
 }
 
 static void leave_slowly(struct burst_launch *launch, CUresult result)
 {
-    if (launch->track && activation_enter()) {
+    if (launch->track && guard_enter()) {
         pacing_end(launch, result);
-        activation_leave();
+        guard_leave();
     }
     residency_leave();
 }

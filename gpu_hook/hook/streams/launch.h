@@ -10,9 +10,13 @@
 /* One more launch of this thread, on its current device. */
 void launch_count(void);
 
-/* The launch of a graph by who has entered already, and counted it (residency.h, activation.h). */
+/* The launch of a graph by who has entered already, and counted it (residency.h, guard.h). */
 CUresult cuGraphLaunch_entered(CUgraphExec graph, CUstream stream);
 CUresult cuGraphLaunch_ptsz_entered(CUgraphExec graph, CUstream stream);
+
+/* cuGraphLaunch where some graph has memory nodes: graph_calls.c. */
+CUresult launch_graph(CUgraphExec exec, CUstream stream);
+CUresult launch_graph_ptsz(CUgraphExec exec, CUstream stream);
 
 /* This thread's current device may have changed. */
 void launch_forget_device(void);

@@ -1,17 +1,18 @@
 #include "swap/moves.h"
 
-#include "activation.h"
 #include "accounting/devices.h"
 #include "base/guest_thread.h"
 #include "base/log.h"
 #include "agent_link/page.h"
 #include "swap/pieces.h"
 #include "accounting/quota.h"
-#include "swap/residency.h"
+#include "gate/residency.h"
 #include "copy_engine/segments.h"
 #include "agent_link/session.h"
 #include "swap/swap_steps.h"
 #include "interpose/unknown_functions.h"
+#include "accounting/staying.h"
+#include "agent_link/interrupts.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -49,8 +50,8 @@ static void describe(struct aliquot_moved *answer)
             continue;
         struct aliquot_moved_device *words = &answer->devices[index];
         answer->staying |= pieces_staying(device, &words->staying_bytes);
-        words->swapped_bytes = pieces_swapped_bytes(device);
-        page_write(&page->devices[index].elastic_bytes, pieces_elastic_bytes(device));
+        words->swapped_bytes = staying_out(device);
+        page_write(&page->devices[index].elastic_bytes, staying_bytes(device, STAYING_NOT));
         page_write(&page->devices[index].swapped_bytes, words->swapped_bytes);
     }
     __atomic_store_n(&page->staying, answer->staying, __ATOMIC_RELEASE);
@@ -177,7 +178,7 @@ void moves_ordered(const struct aliquot_swap *swap)
     struct order order = {*swap, session_connections()};
     pthread_mutex_lock(&state.mutex);
     if (!state.has_thread) {
-        activation_watch_exit();
+        interrupts_watch_exit();
         state.has_thread = guest_thread_start(run, NULL) == 0;
     }
     bool is_taken = state.has_thread && state.count < ORDERS_MOST;

@@ -1,11 +1,11 @@
 #include "swap/pieces.h"
 
 #include "accounting/devices.h"
-#include "memory/graph_memory.h"
+#include "charging/graph_memory.h"
 #include "base/log.h"
 #include "agent_link/page.h"
 #include "swap/pieces_walk.h"
-#include "swap/staying.h"
+#include "accounting/staying.h"
 #include "vmm/vmm.h"
 
 #include <stdlib.h>
@@ -42,7 +42,6 @@ static void add(struct parts *parts, const struct part *part)
 
 static struct {
     bool is_out; /* written on the mover's thread alone */
-    uint32_t has_shared; /* by legacy IPC */
 } state;
 
 static bool leaves(const struct handle *handle)
@@ -227,26 +226,10 @@ uint32_t pieces_staying(int device, uint64_t *bytes)
         reasons |= count_kept(device, charged - counted);
         *bytes += charged - counted;
     }
-    return __atomic_load_n(&state.has_shared, __ATOMIC_RELAXED) && reasons ? reasons | ALIQUOT_STAYS_IPC : reasons;
-}
-
-void pieces_shared(void)
-{
-    __atomic_store_n(&state.has_shared, 1, __ATOMIC_RELAXED);
-}
-
-uint64_t pieces_elastic_bytes(int device)
-{
-    return staying_bytes(device, STAYING_NOT);
-}
-
-uint64_t pieces_swapped_bytes(int device)
-{
-    return staying_out(device);
+    return staying_has_ipc() && reasons ? reasons | ALIQUOT_STAYS_IPC : reasons;
 }
 
 void pieces_reset(void)
 {
     state.is_out = false;
-    state.has_shared = 0;
 }

@@ -4,18 +4,10 @@
 #ifndef ALIQUOT_PIECES_H
 #define ALIQUOT_PIECES_H
 
-#include "interpose/driver.h"
+#include "copy_engine/extent.h"
 
 #include <stddef.h>
 #include <stdint.h>
-
-/* A range of addresses whose memory leaves as one. It may be of many chunks; a copy may cut it anywhere. */
-struct piece {
-    CUdeviceptr address;  /* where it can be copied while it is resident */
-    size_t bytes;
-    int device;           /* CUdevice */
-    uint64_t host_offset; /* in the host copy, whose parts follow each other */
-};
 
 #define PIECES_FAILED SIZE_MAX
 
@@ -35,13 +27,6 @@ void pieces_finish(void);
 
 /* Bytes of the process on the device that stay there when it is swapped out; returns bits of enum aliquot_staying. */
 uint32_t pieces_staying(int device, uint64_t *bytes);
-
-/* Bytes that can leave, wherever they are now; and of these, those that are out. */
-uint64_t pieces_elastic_bytes(int device);
-uint64_t pieces_swapped_bytes(int device);
-
-/* Memory of this process is shared by legacy IPC: one more reason for what stays. */
-void pieces_shared(void);
 
 /* In the child of a fork. */
 void pieces_reset(void);

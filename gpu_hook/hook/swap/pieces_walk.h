@@ -2,9 +2,8 @@
 #ifndef ALIQUOT_PIECES_WALK_H
 #define ALIQUOT_PIECES_WALK_H
 
-#include "swap/elastic.h"
+#include "swappable/elastic.h"
 #include "vmm/handles.h"
-#include "swap/pieces.h"
 
 /* In this order, as entry points take them. */
 struct spans *pieces_lock(void);

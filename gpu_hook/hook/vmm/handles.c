@@ -1,7 +1,7 @@
 #include "vmm/handles.h"
 
-#include "accounting/charge.h"
-#include "swap/staying.h"
+#include "charging/charge.h"
+#include "accounting/staying.h"
 
 #include <stdlib.h>
 

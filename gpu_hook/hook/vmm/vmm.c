@@ -2,17 +2,16 @@
  * out looks as it did. */
 #include "vmm/vmm.h"
 
-#include "activation.h"
-#include "accounting/charge.h"
-#include "swap/elastic.h"
-#include "swap/gate.h"
+#include "base/guard.h"
+#include "charging/charge.h"
+#include "swappable/elastic.h"
+#include "gate/gate.h"
 #include "vmm/handles.h"
 #include "base/log.h"
 #include "copy_engine/mover.h"
 #include "agent_link/page.h"
-#include "swap/residency.h"
-#include "accounting/retry.h"
-#include "vmm/vmm_access.h"
+#include "gate/residency.h"
+#include "charging/retry.h"
 
 #include <pthread.h>
 
@@ -38,11 +37,11 @@ void vmm_unlock(void)
 
 bool vmm_begin(bool *acts)
 {
-    *acts = activation_enter();
+    *acts = guard_enter();
     if (!*acts)
         return true;
     if (!residency_enter()) {
-        activation_leave();
+        guard_leave();
         return false;
     }
     vmm_lock();
@@ -51,7 +50,7 @@ bool vmm_begin(bool *acts)
 
 bool vmm_hold(bool *is_resident)
 {
-    bool acts = activation_enter();
+    bool acts = guard_enter();
     *is_resident = true;
     if (acts) {
         *is_resident = residency_hold();
@@ -65,7 +64,7 @@ CUresult vmm_end(bool acts, CUresult result)
     if (acts) {
         vmm_unlock();
         residency_leave();
-        activation_leave();
+        guard_leave();
     }
     return result;
 }

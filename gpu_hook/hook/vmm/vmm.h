@@ -3,7 +3,7 @@
 #ifndef ALIQUOT_VMM_H
 #define ALIQUOT_VMM_H
 
-#include "interpose/driver.h"
+#include "vmm/handles.h"
 
 #include <stdbool.h>
 
@@ -12,6 +12,15 @@
  * the call answers out of memory, and vmm_end is not due. */
 bool vmm_begin(bool *acts) __attribute__((warn_unused_result));
 CUresult vmm_end(bool acts, CUresult result);
+
+/* As vmm_begin, for what needs no memory on the device: wakes nobody. */
+bool vmm_hold(bool *is_resident);
+
+/* What the driver calls it: with the lock, while the process is resident. *handle NULL: not of this process. */
+CUmemGenericAllocationHandle vmm_real(CUmemGenericAllocationHandle name, struct handle **handle);
+
+/* With the lock: everything in the range stays from now on; `reason`: a bit of enum aliquot_staying. */
+void vmm_hold_range(CUdeviceptr start, size_t bytes, uint32_t reason);
 
 /* The lock alone, where the hook acts already. */
 void vmm_lock(void);

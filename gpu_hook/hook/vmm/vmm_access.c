@@ -1,9 +1,8 @@
 /* Mapped addresses: who may use them, what ends them, and what ties their memory to its device. */
-#include "vmm/vmm_access.h"
 
 #include "aliquot_protocol.h"
 #include "accounting/devices.h"
-#include "swap/elastic.h"
+#include "swappable/elastic.h"
 #include "vmm/vmm.h"
 
 static bool is_elastic(CUdeviceptr address)

@@ -1,7 +1,6 @@
 /* Entry points that bind memory to objects that several devices share: what is bound stays where it is. The objects
  * themselves are the driver's own. */
 #include "vmm/vmm.h"
-#include "vmm/vmm_access.h"
 
 #include "aliquot_protocol.h"
 

@@ -1,7 +1,6 @@
 /* A process of the hook's whose board and neighbours a test drives: one command a line, one answer a line. */
-#include "activation.h"
 #include "agent_link/board.h"
-#include "agent_link/neighbours.h"
+#include "compute/neighbours.h"
 #include "compute/samples.h"
 #include "base/times.h"
 

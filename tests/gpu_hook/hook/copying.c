@@ -2,10 +2,10 @@
  * memory|FOLDER [close|limit|few]`. A copy that fails is tried once more: whatever failed, nothing may be lost. Prints how many
  * copies succeeded and failed, and the last failure. `close`: the program closes what it did not open while its memory is
  * out; `limit`: its files may not grow beyond 10 MiB; `few`: a quarter of the pieces, for sanitizers. */
-#include "accounting/contexts.h"
+#include "contexts/contexts.h"
 #include "copy_engine/mover.h"
 #include "swap/pieces.h"
-#include "swap/residency.h"
+#include "gate/residency.h"
 #include "copy_engine/segments.h"
 
 #include <errno.h>

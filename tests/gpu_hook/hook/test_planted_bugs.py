@@ -84,15 +84,15 @@ BUGS: dict[str, list[Plant]] = {
         Plant("arrays.c", "if (result == CUDA_SUCCESS && answer.size) {", "if (answer.size == UINT64_MAX) {"),
     ],
     "an ended context keeps its arrays": [
-        Plant("contexts.c", "return is_own;\n    void *answer", "return allocation->kind != ALLOCATION_ARRAY && is_own;"
-              "\n    void *answer")
+        Plant("context_calls.c", "return is_own;\n    void *answer",
+              "return allocation->kind != ALLOCATION_ARRAY && is_own;\n    void *answer")
     ],
     "a trimmed graph pool stays charged": [
         Plant("graph_calls.c", "        graph_memory_trimmed(device);", "        (void)device;")
     ],
     "opening memory of another process is charged": [
-        Plant("external_memory.c", '#include "accounting/charge.h"\n',
-              '#include "accounting/charge.h"\n' + OPENING_IS_CHARGED),
+        Plant("external_memory.c", '#include "charging/charge.h"\n',
+              '#include "charging/charge.h"\n' + OPENING_IS_CHARGED),
         Plant("entry_points.txt", "  cuIpcOpenMemHandle{,_v2}\n",
               "  cuIpcOpenMemHandle\nhook:\n  cuIpcOpenMemHandle_v2\ngate:\n"),
     ],

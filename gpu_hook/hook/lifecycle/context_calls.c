@@ -1,0 +1,352 @@
+#include "lifecycle/context_calls.h"
+
+#include "contexts/contexts.h"
+
+#include "base/guard.h"
+#include "accounting/allocations.h"
+#include "contexts/captures.h"
+#include "charging/charge.h"
+#include "accounting/devices.h"
+#include "contexts/drain.h"
+#include "interpose/driver.h"
+#include "swappable/elastic.h"
+#include "charging/graph_memory.h"
+#include "contexts/green_owners.h"
+#include "streams/launch.h"
+#include "swappable/managed_mode.h"
+#include "copy_engine/mover_lanes.h"
+#include "compute/pacing.h"
+#include "charging/pools.h"
+#include "gate/residency.h"
+#include "copy_engine/ring.h"
+#include "memory/sparse.h"
+#include "vmm/vmm.h"
+
+#include <stdlib.h>
+
+static struct {
+    bool has_doubts; /* some memory may have gone with a context, but there was no other to ask the driver in */
+} state;
+
+void context_calls_reset(void)
+{
+    state.has_doubts = false;
+}
+
+static bool begin_change(void)
+{
+    bool acts = guard_enter();
+    if (acts) {
+        residency_hold();
+        contexts_hold();
+    }
+    return acts;
+}
+
+/* A new context takes memory of its device. The wait comes before the lock: meanwhile others may end theirs. Nobody waits
+ * here for the agent's first word: a program's first context would be late by as much. False: it answers out of memory. */
+static bool begin_creation(bool *acts)
+{
+    *acts = guard_enter();
+    if (!*acts)
+        return true;
+    if (!residency_enter()) {
+        guard_leave();
+        return false;
+    }
+    contexts_hold();
+    return true;
+}
+
+static CUresult end_change(bool acts, CUresult result)
+{
+    launch_forget_device();
+    if (acts) {
+        contexts_release();
+        elastic_sweep();
+        elastic_contexts_changed();
+        residency_leave();
+        guard_leave();
+    }
+    return result;
+}
+
+/* Before a context may end, or where that is NULL the device's primary one; a device of -1: any. A move that this call waits
+ * for may leave a wait behind in that very context. */
+static bool begin_end(CUcontext context, CUdevice device)
+{
+    for (;;) {
+        drain_await_end();
+        bool acts = begin_change();
+        if (acts && drain_is_left()) {
+            end_change(true, CUDA_SUCCESS);
+            continue;
+        }
+        if (acts)
+            pacing_suspend(pacing_is_used() && !context && device >= 0 ? contexts_find_primary(device) : context);
+        return acts;
+    }
+}
+
+struct ended {
+    CUcontext context;
+    int device; /* whose primary context it was, so that green contexts' memory went too; else -1 */
+};
+
+static bool is_gone(const struct allocation *allocation, const struct ended *ended)
+{
+    bool is_own = allocation->context == ended->context;
+    bool may_be_gone = is_own || allocation->kind == ALLOCATION_POOL || allocation->device == ended->device;
+    if (!may_be_gone || allocation->kind == ALLOCATION_HANDLE)
+        return false;
+    /* Of arrays the driver does not tell, and elastic memory outlives every context. */
+    if (allocation->kind == ALLOCATION_ARRAY || allocation->kind == ALLOCATION_ELASTIC)
+        return is_own;
+    void *answer = NULL;
+    CUpointer_attribute attribute = allocation->kind == ALLOCATION_POOL ? CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
+                                                                        : CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    CUresult result = driver()->cuPointerGetAttribute(&answer, attribute, allocation->key);
+    if (result == CUDA_SUCCESS) /* somebody else's by now, if it is of no pool */
+        return allocation->kind == ALLOCATION_POOL && !answer;
+    if (result == CUDA_ERROR_INVALID_VALUE)
+        return true;
+    if (allocation->kind != ALLOCATION_POOL)
+        return is_own;
+    __atomic_store_n(&state.has_doubts, true, __ATOMIC_RELAXED);
+    return false;
+}
+
+static bool refund_if_gone(const struct allocation *allocation, const void *ended)
+{
+    if (!is_gone(allocation, ended))
+        return false;
+    if (allocation->kind == ALLOCATION_ELASTIC)
+        elastic_orphan(allocation);
+    else if (allocation->kind == ALLOCATION_PAGED)
+        managed_mode_forget(allocation->key, allocation->context);
+    if (allocation->kind != ALLOCATION_ELASTIC)
+        charge_refund(allocation);
+    return true;
+}
+
+static void refund_context(CUcontext context, int device)
+{
+    struct ended ended = {context, device};
+    context_list_remove(context);
+    lanes_forget_context(context);
+    ring_forget_context(context);
+    captures_forget_context(context);
+    allocations_take_all(refund_if_gone, &ended);
+    if (context && elastic_has_dying())
+        elastic_forget_context(context);
+    pools_refresh_all();
+    graph_memory_refresh();
+    if (sparse_is_used()) {
+        vmm_lock();
+        sparse_forget_context(context);
+        vmm_unlock();
+    }
+}
+
+/* `ended`: by this call; NULL: none. The driver is asked about none that has: it may crash, or mean another context. */
+static CUresult end_end(bool acts, CUresult result, CUcontext ended, int device)
+{
+    if (acts && ended)
+        refund_context(ended, device);
+    if (acts) {
+        pacing_resume(ended);
+        green_owners_forget_primary(ended);
+    }
+    return end_change(acts, result);
+}
+
+/* After the thread got a current context: what could not be asked before can be now. */
+static CUresult now_current(CUresult result)
+{
+    launch_forget_device();
+    if (result != CUDA_SUCCESS || !__atomic_load_n(&state.has_doubts, __ATOMIC_RELAXED) || !begin_change())
+        return result;
+    if (__atomic_exchange_n(&state.has_doubts, false, __ATOMIC_RELAXED))
+        refund_context(NULL, -1);
+    return end_change(true, result);
+}
+
+static CUresult created(bool acts, CUresult result, const CUcontext *context, CUdevice device)
+{
+    if (acts && result == CUDA_SUCCESS) {
+        context_list_add(*context, device);
+        green_owners_forget(*context);
+    }
+    return now_current(end_change(acts, result));
+}
+
+CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device)
+{
+    bool acts;
+    if (!begin_creation(&acts))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return created(acts, driver()->cuCtxCreate(context, flags, device), context, device);
+}
+
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
+{
+    bool acts;
+    if (!begin_creation(&acts))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return created(acts, driver()->cuCtxCreate_v2(context, flags, device), context, device);
+}
+
+CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *parameters, int count, unsigned int flags,
+                        CUdevice device)
+{
+    bool acts;
+    if (!begin_creation(&acts))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return created(acts, driver()->cuCtxCreate_v3(context, parameters, count, flags, device), context, device);
+}
+
+CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsigned int flags, CUdevice device)
+{
+    bool acts;
+    if (!begin_creation(&acts))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return created(acts, driver()->cuCtxCreate_v4(context, parameters, flags, device), context, device);
+}
+
+static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
+{
+    bool acts = begin_end(context, -1);
+    CUresult result = real(context);
+    return end_end(acts, result, acts && result == CUDA_SUCCESS ? context : NULL, -1);
+}
+
+CUresult cuCtxDestroy(CUcontext context)
+{
+    return destroy(context, driver()->cuCtxDestroy);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext context)
+{
+    return destroy(context, driver()->cuCtxDestroy_v2);
+}
+
+/* The driver tells nobody how many uses a context has; so they are counted, from the first one that cuCtxCreate makes. */
+CUresult cuCtxAttach(CUcontext *context, unsigned int flags)
+{
+    bool acts = begin_change();
+    CUresult result = driver()->cuCtxAttach(context, flags);
+    if (acts && result == CUDA_SUCCESS)
+        context_list_attach(*context);
+    return end_change(acts, result);
+}
+
+CUresult cuCtxDetach(CUcontext context)
+{
+    bool acts = begin_end(context, -1);
+    CUresult result = driver()->cuCtxDetach(context);
+    bool has_ended = acts && result == CUDA_SUCCESS && context_list_detach(context);
+    return end_end(acts, result, has_ended ? context : NULL, -1);
+}
+
+CUresult cuCtxSetCurrent(CUcontext context)
+{
+    return now_current(driver()->cuCtxSetCurrent(context));
+}
+
+CUresult cuCtxPushCurrent(CUcontext context)
+{
+    return now_current(driver()->cuCtxPushCurrent(context));
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext context)
+{
+    return now_current(driver()->cuCtxPushCurrent_v2(context));
+}
+
+CUresult cuCtxPopCurrent(CUcontext *context)
+{
+    return now_current(driver()->cuCtxPopCurrent(context));
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext *context)
+{
+    return now_current(driver()->cuCtxPopCurrent_v2(context));
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+    bool acts;
+    if (!begin_creation(&acts))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = driver()->cuDevicePrimaryCtxRetain(context, device);
+    if (acts && result == CUDA_SUCCESS && green_owner(*context) != *context)
+        green_owners_forget(*context); /* it had the address before */
+    if (acts && result == CUDA_SUCCESS)
+        devices_use(device);
+    return end_change(acts, result);
+}
+
+static CUresult end_primary(CUdevice device, CUresult (*real)(CUdevice))
+{
+    bool acts = begin_end(NULL, device);
+    CUcontext context = acts ? contexts_find_primary(device) : NULL;
+    CUresult result = real(device);
+    bool has_ended = context && result == CUDA_SUCCESS && !contexts_is_primary_active(device);
+    return end_end(acts, result, has_ended ? context : NULL, device);
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device)
+{
+    return end_primary(device, driver()->cuDevicePrimaryCtxRelease);
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+    return end_primary(device, driver()->cuDevicePrimaryCtxRelease_v2);
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice device)
+{
+    return end_primary(device, driver()->cuDevicePrimaryCtxReset);
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
+    return end_primary(device, driver()->cuDevicePrimaryCtxReset_v2);
+}
+
+/* Takes device memory, so that it waits as contexts do that are made. */
+CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
+{
+    if (!guard_enter())
+        return driver()->cuCtxFromGreenCtx(context, green);
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (residency_enter()) {
+        contexts_hold();
+        result = driver()->cuCtxFromGreenCtx(context, green);
+        if (result == CUDA_SUCCESS)
+            green_owners_remember(green, *context);
+        contexts_release();
+        elastic_contexts_changed();
+        residency_leave();
+    }
+    guard_leave();
+    return result;
+}
+
+/* A green context is one more use of its device's primary one, which owns the memory. */
+CUresult cuGreenCtxDestroy(CUgreenCtx context)
+{
+    CUcontext primaries[DEVICES_MAX] = {NULL};
+    bool acts = begin_end(NULL, -1);
+    for (int device = 0; acts && device < devices_count(); device++)
+        primaries[device] = contexts_find_primary(device);
+    CUresult result = driver()->cuGreenCtxDestroy(context);
+    CUcontext ended = acts && result == CUDA_SUCCESS ? green_owners_end(context) : NULL;
+    for (int device = 0; acts && device < devices_count(); device++)
+        if (primaries[device] && !contexts_is_primary_active(device)) {
+            ended = primaries[device];
+            refund_context(ended, device);
+        }
+    return end_end(acts, result, ended, -1); /* a second refund finds nothing */
+}
