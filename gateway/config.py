@@ -328,6 +328,17 @@ def configuration_page(*classes: type[HasTraits]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def configuration_of(server: object) -> Aliquot | None:
+    """Return the configuration that the extension of *server* read; None where the server does not load it."""
+    extensions = getattr(server, "extension_manager", None)
+    for apps in () if extensions is None else extensions.extension_apps.values():
+        for app in apps:
+            found = getattr(app, "configuration", None)
+            if isinstance(found, Aliquot):
+                return found
+    return None
+
+
 def _own_knobs(cls: type[HasTraits]) -> list[tuple[str, TraitType[Any, Any]]]:
     return [(name, trait) for name, trait in cls.class_own_traits().items() if trait.metadata.get("config")]
 

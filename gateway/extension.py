@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.serverapp import ServerApp
+from traitlets import TraitError
 
 from jupyter_aliquot.gateway.api.jupyter import replacements
 from jupyter_aliquot.gateway.api.routes import HANDLERS, SETTING, Sources
 from jupyter_aliquot.gateway.auth.access import may_reach
 from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider, askers_by_name
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import SystemClock
 from jupyter_aliquot.gateway.base.log_scrubber import scrub_logs
 from jupyter_aliquot.gateway.base.tasks import within_patience
@@ -29,7 +33,8 @@ from jupyter_aliquot.gateway.history.config import History
 from jupyter_aliquot.gateway.history.recorder import UsageHistory
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.kernels.operations import KernelChanges
-from jupyter_aliquot.gateway.kernels.session_labels import SessionLabels
+from jupyter_aliquot.gateway.kernels.services import KernelServices
+from jupyter_aliquot.gateway.kernels.sessions import SessionLabels
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
 from jupyter_aliquot.gateway.limits.config import Limits
 from jupyter_aliquot.gateway.limits.guard import LimitGuard
@@ -61,7 +66,7 @@ from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
 from jupyter_aliquot.provisioner.resources import GpuShare
 
 from .config import Aliquot
-from .local_mode import OwnKernels
+from .local_mode import LocalServices, OwnKernels, make_services
 from .remote_mode import GatewayKernels
 from .services import Basis
 from .status_source import SceneMaker
@@ -86,6 +91,8 @@ class AliquotExtension(ExtensionApp):
     ]
     # A server that ends before it is ready, over a wrong knob for example, stops extensions that made nothing yet.
     _is_made = False
+    # None where a knob is wrong, or before the server links us: each who reads it then says which of them is.
+    configuration: Aliquot | None = None
     _memory = GatewayMemory()
     _own: OwnKernels | None = None
     _events: KernelEvents | None = None
@@ -96,24 +103,43 @@ class AliquotExtension(ExtensionApp):
     def _link_jupyter_server_extension(self, serverapp: ServerApp) -> None:
         """Called by the extension manager before the server makes its managers."""
         scrub_logs(serverapp.log)
-        replace_stock_classes(serverapp)
+        with contextlib.suppress(TraitError):
+            self.configuration = Aliquot(parent=serverapp)
+        knobs = self.configuration
+        replace_stock_classes(serverapp, has_own_kernels=bool(knobs and knobs.local_kernels))
         super()._link_jupyter_server_extension(serverapp)
         is_remote = GatewayClient.instance(parent=serverapp).gateway_enabled
-        self._memory = claim_memory(serverapp, self.log, is_remote=is_remote)
+        if knobs is not None:
+            self._memory = claim_memory(serverapp, knobs, self.log, is_remote=is_remote)
+
+    def kernel_services(self) -> KernelServices:
+        """Called by the constructor of our kernel manager, after the server linked us and before it has its users."""
+        return KernelServices() if self.serverapp is None else self._local_services.kernels
+
+    @cached_property
+    def _local_services(self) -> LocalServices:
+        return make_services(self._basis)
+
+    @cached_property
+    def _basis(self) -> Basis:
+        return self._make_basis(self._server())
+
+    @cached_property
+    def _notebooks(self) -> SessionLabels:
+        return SessionLabels(self._server().session_manager)
 
     def initialize_settings(self) -> None:
         """Called by ExtensionApp.initialize, before there is an event loop: makes everything, starts nothing."""
         server = self._server()
         self._door = Door()
         self._gateway_url = GatewayClient.instance(parent=server).url or ""
-        self._basis = basis = self._make_basis(server)
+        basis = self._basis
         if self._memory.folder is not None and isinstance(server.identity_provider, AliquotIdentityProvider):
             server.identity_provider.remember_in(self._memory.folder.path)
-        asker = askers_by_name(server.identity_provider)
-        self._socket = LocalSocket(basis.runtime, basis.admission, self.log, lambda owner: asker(owner).teams)
+        self._socket = LocalSocket(basis.runtime, basis.admission, self.log, lambda owner: basis.asker(owner).teams)
         basis.admission.observe(basis.watch.refresh)
         if isinstance(server.kernel_manager, AliquotKernelManager):
-            self._own = OwnKernels(server.kernel_manager, basis)
+            self._own = OwnKernels(server.kernel_manager, self._local_services, basis)
         if isinstance(server.kernel_manager, AliquotRemoteKernelManager):
             self._gateway = GatewayKernels(server.kernel_manager, basis)
         remarks = (*(gateway_mode(self._gateway_url) or replaced_classes(server)), *self._memory.remarks)
@@ -131,12 +157,17 @@ class AliquotExtension(ExtensionApp):
         self._door.watch(server)
 
     def _make_basis(self, server: ServerApp) -> Basis:
-        knobs, clock, folder = Aliquot(parent=server), SystemClock(), self._memory.folder
+        # Again where a knob is wrong, so that the error says which of them is.
+        knobs = self.configuration or Aliquot(parent=server)
+        clock, folder = SystemClock(), self._memory.folder
         runtime = RuntimeDir(Path(knobs.runtime_dir)) if knobs.runtime_dir else find_runtime_dir()
         starter = agent_starter(runtime, knobs) if knobs.start_agent else None
         asked = agent_arguments(knobs) if knobs.start_agent else []
         link = AgentLink(runtime.path, clock, starter, self.log, partial(differences, asked))
-        asker = askers_by_name(server.identity_provider)
+
+        def asker(name: str) -> User:
+            return askers_by_name(server.identity_provider)(name)
+
         limits = LimitGuard(Limits(parent=server), clock, lambda name: asker(name).is_admin, self.log)
         return Basis(
             server=server,
@@ -146,12 +177,13 @@ class AliquotExtension(ExtensionApp):
             memory=self._memory,
             runtime=runtime,
             link=link,
-            admission=Admission(link, clock, admission_settings(server, knobs, limits), self.log),
+            admission=Admission(link, clock, admission_settings(asker, knobs, limits), self.log),
             watch=NodeWatch(runtime.path, clock, knobs.status_refresh_seconds, self.log),
             folders=shared_folders(server, knobs, None if folder is None else folder.path, self.log),
             endings=Endings(None if folder is None else folder.endings, clock, self.log),
             limits=limits,
-            notebooks=SessionLabels(server.session_manager),
+            labels=lambda: self._notebooks.labels(),
+            asker=asker,
         )
 
     def _sources(self, basis: Basis) -> Sources:
@@ -245,9 +277,9 @@ class AliquotExtension(ExtensionApp):
         return self.serverapp
 
 
-def admission_settings(server: ServerApp, knobs: Aliquot, limits: LimitGuard) -> AdmissionSettings:
+def admission_settings(asker: Callable[[str], User], knobs: Aliquot, limits: LimitGuard) -> AdmissionSettings:
     """What admission refuses and for how long requests wait."""
-    policy, asker = knobs.class_policy(), askers_by_name(server.identity_provider)
+    policy = knobs.class_policy()
     return AdmissionSettings(
         caps=knobs.gpu_caps(),
         check_class=lambda owner, request, kernelspec: policy.check(asker(owner), request, kernelspec=kernelspec),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 from traitlets.config import Config
 
@@ -19,6 +20,7 @@ from jupyter_aliquot.gateway.culling.policy import Culling, read_policy
 from jupyter_aliquot.gateway.hub_service.user_servers import hub_servers
 from jupyter_aliquot.gateway.kernels.first_word import FirstWord
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
+from jupyter_aliquot.gateway.kernels.services import KernelServices
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
 from jupyter_aliquot.gateway.limits.guard import UNREAD
 from jupyter_aliquot.gateway.recovery.adopt import Adoption
@@ -42,35 +44,52 @@ from jupyter_aliquot.provisioner.relay.wire.files import UnsentBytes
 from .services import Basis
 
 
-class OwnKernels:
-    """``policy``: whether they outlive a stop of this server."""
+@dataclass(frozen=True)
+class LocalServices:
+    """What the kernels of this server use. ``policy`` decides whether they outlive a stop of this server."""
 
-    def __init__(self, manager: AliquotKernelManager, basis: Basis) -> None:
+    policy: StopPolicy
+    kernels: KernelServices
+    runtime: ContainerRuntime
+    links: RelayLinks
+
+
+def make_services(basis: Basis) -> LocalServices:
+    """Make the services of the kernel manager, which the server makes next. Called by its constructor."""
+    server, knobs, log = basis.server, basis.knobs, basis.log
+    policy = StopPolicy(knobs.keep_kernels, can_keep=basis.memory.folder is not None)
+    runtime = ContainerRuntime(KernelContainers(parent=server).settings(), log)
+    links = RelayLinks(log, knobs.cell_outputs(), lambda kernel_id, count: basis.limits.note(UNREAD, kernel_id, count))
+    kernels = KernelServices(
+        admission=basis.admission,
+        limits=basis.limits,
+        first_word=FirstWord(basis.link, basis.admission, basis.clock),
+        memory=_kernel_memory(basis, policy),
+        endings=KernelEndings(
+            basis.endings, basis.clock, log, lambda one: basis.labels().get(one, ""), basis.watch.lacked_bytes
+        ),
+        links=links,
+        containers=_container_planner(basis),
+        container_runtime=runtime,
+        tell_interrupt=basis.link.interrupt,
+        hides_servers_env=lambda: tells_people_apart(server.identity_provider),
+    )
+    return LocalServices(policy, kernels, runtime, links)
+
+
+class OwnKernels:
+    """The kernels of a server that starts them itself: found, culled, reported, and ended or left at its stop."""
+
+    def __init__(self, manager: AliquotKernelManager, services: LocalServices, basis: Basis) -> None:
         server, knobs, log = basis.server, basis.knobs, basis.log
         self.manager = manager
+        self.policy = services.policy
+        self._services = services
         self._basis = basis
         self._adoption: Adoption | None = None
         self._memo = KernelMemo()
         # Kernels without a grant, whose folder would tell it, have their relays where ours are looked for.
         manager.update_config(Config({"AliquotProvisioner": {"runtime_dir": str(basis.runtime.path)}}))
-        manager.admission, manager.limits = basis.admission, basis.limits
-        manager.first_word = FirstWord(basis.link, basis.admission, basis.clock)
-        manager.hides_servers_env = tells_people_apart(server.identity_provider)
-        basis.admission.observe_resizes(manager.take_outcome)
-        folder = basis.memory.folder
-        self.policy = StopPolicy(knobs.keep_kernels, can_keep=folder is not None)
-        manager.memory = self._kernel_memory()
-        manager.containers = self._container_planner()
-        self._containers = ContainerRuntime(KernelContainers(parent=server).settings(), log)
-        manager.container_runtime = self._containers
-        self._links = RelayLinks(
-            log, knobs.cell_outputs(), lambda kernel_id, count: basis.limits.note(UNREAD, kernel_id, count)
-        )
-        manager.links = self._links
-        manager.tell_interrupt = basis.link.interrupt
-        manager.endings = KernelEndings(
-            basis.endings, basis.clock, log, lambda one: basis.labels().get(one, ""), basis.watch.lacked_bytes
-        )
         rules = GuardRules(knobs.require_interception, knobs.unhooked_process_policy == "end")
         self._guard = InterceptionGuard(manager, log, rules)
         basis.watch.listen(self._guard.look)
@@ -92,9 +111,10 @@ class OwnKernels:
 
     def problems(self) -> tuple[str, ...]:
         """What keeps them from outliving this server."""
-        if self.manager.memory is None or not self.manager.memory.problem:
+        memory = self._services.kernels.memory
+        if memory is None or not memory.problem:
             return ()
-        return (f"A restart of this server may lose kernels: {self.manager.memory.problem}.",)
+        return (f"A restart of this server may lose kernels: {memory.problem}.",)
 
     async def adopt(self) -> tuple[str, ...]:
         """Find the kernels of this gateway's last life, before anybody asks for them. What went wrong, in words."""
@@ -106,7 +126,7 @@ class OwnKernels:
             self._basis.admission,
             self._basis.endings,
             KernelRecords(folder.kernels, log),
-            KernelRemains(self._basis.runtime, folder.identity, self._containers, log),
+            KernelRemains(self._basis.runtime, folder.identity, self._services.runtime, log),
             self._basis.clock,
             log,
             self._basis.labels,
@@ -135,35 +155,39 @@ class OwnKernels:
             await within_patience("hub_servers", self._servers.stop(), log)
         await within_patience("interception_guard", self._guard.stop(), log)
         if leaves_kernels:
-            await self.manager.leave_kernels()
+            await self.manager.handover.leave_kernels()
         else:
             await self.manager.shutdown_all()
-        await within_patience("relay_links", self._links.stop(), log)
+        await within_patience("relay_links", self._services.links.stop(), log)
         await within_patience("endings", self._basis.endings.flush(), log)
-        if self.manager.memory is not None:
-            await within_patience("records", self.manager.memory.close(), log)
-        await within_patience("containers", asyncio.to_thread(self._containers.close), log)
+        if self._services.kernels.memory is not None:
+            await within_patience("records", self._services.kernels.memory.close(), log)
+        await within_patience("containers", asyncio.to_thread(self._services.runtime.close), log)
 
-    def _container_planner(self) -> ContainerPlanner:
-        server = self._basis.server
-        specs = server.kernel_spec_manager
-        catalogue = specs.catalogue if isinstance(specs, SizedKernelSpecManager) else ImageCatalogue()
-        limits, named = HostLimits(parent=server).rules(), users_by_name(server.identity_provider)
-        return ContainerPlanner(catalogue, limits, self._node_totals, self._basis.folders, named)
 
-    def _node_totals(self) -> NodeTotals:
-        status = self._basis.watch.view().status
+def _container_planner(basis: Basis) -> ContainerPlanner:
+    server = basis.server
+    specs = server.kernel_spec_manager
+    catalogue = specs.catalogue if isinstance(specs, SizedKernelSpecManager) else ImageCatalogue()
+
+    def named(name: str) -> User:
+        return users_by_name(server.identity_provider)(name)
+
+    def totals() -> NodeTotals:
+        status = basis.watch.view().status
         return node_totals(0 if status is None else len(status.devices))
 
-    def _kernel_memory(self) -> KernelMemory:
-        basis = self._basis
-        folder = basis.memory.folder if self.policy.lets_kernels_outlive else None
-        records = KernelRecords(None if folder is None else folder.kernels, basis.log)
-        identity = "" if folder is None else folder.identity
-        orphans = orphan_seconds(basis.knobs, is_service=isinstance(basis.server, GatewayServerApp))
-        limits = basis.limits.limits
-        unsent = UnsentBytes(
-            limits.unsent_output_bytes, limits.unsent_output_bytes_per_user, limits.unsent_output_bytes_total
-        )
-        queue = RecordQueue(records, basis.log)
-        return KernelMemory(queue, basis.runtime, identity, boot_id(), orphans, limits.unread_bytes, unsent)
+    return ContainerPlanner(catalogue, HostLimits(parent=server).rules(), totals, basis.folders, named)
+
+
+def _kernel_memory(basis: Basis, policy: StopPolicy) -> KernelMemory:
+    folder = basis.memory.folder if policy.lets_kernels_outlive else None
+    records = KernelRecords(None if folder is None else folder.kernels, basis.log)
+    identity = "" if folder is None else folder.identity
+    orphans = orphan_seconds(basis.knobs, is_service=isinstance(basis.server, GatewayServerApp))
+    limits = basis.limits.limits
+    unsent = UnsentBytes(
+        limits.unsent_output_bytes, limits.unsent_output_bytes_per_user, limits.unsent_output_bytes_total
+    )
+    queue = RecordQueue(records, basis.log)
+    return KernelMemory(queue, basis.runtime, identity, boot_id(), orphans, limits.unread_bytes, unsent)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from jupyter_server.serverapp import ServerApp
 
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gateway.folders.registry import Folders
-from jupyter_aliquot.gateway.kernels.session_labels import SessionLabels
 from jupyter_aliquot.gateway.limits.guard import LimitGuard
 from jupyter_aliquot.gateway.node.connection import AgentLink
 from jupyter_aliquot.gateway.node.watcher import NodeWatch
@@ -38,8 +38,7 @@ class Basis:
     folders: Folders
     endings: Endings
     limits: LimitGuard
-    notebooks: SessionLabels
-
-    def labels(self) -> Mapping[str, str]:
-        """Kernel id to its notebook's path."""
-        return self.notebooks.labels()
+    # Kernel id to its notebook's path.
+    labels: Callable[[], Mapping[str, str]]
+    # Finds a user who is not asking just now; see askers_by_name.
+    asker: Callable[[str], User]

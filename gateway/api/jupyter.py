@@ -97,11 +97,11 @@ class KernelsHandler(ErrorsAsWritten, kernels.MainKernelHandler):
     async def get(self) -> None:
         """With `?owner=me` those of the asker and shared with him: what the servers in gateway mode of a user ask."""
         manager: Any = self.kernel_manager
-        if not hasattr(manager, "concerns") or self.get_query_argument("owner", "") != OWN_KERNELS["owner"]:
+        if not hasattr(manager, "sharing") or self.get_query_argument("owner", "") != OWN_KERNELS["owner"]:
             await with_cause(super().get)
             return
         user, owner = user_of(self), user_of(self).name
-        listed = [model for model in manager.list_kernels() if manager.concerns(user, model["id"])]
+        listed = [model for model in manager.list_kernels() if manager.sharing.concerns(user, model["id"])]
         self.set_header(OWNER_HEADER, quote(owner))
         self.finish(json.dumps(listed, default=json_default))
 

@@ -13,7 +13,7 @@ from tornado.web import HTTPError, RequestHandler, authenticated
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.identity import require_access, tells_people_apart
 from jupyter_aliquot.gateway.auth.shares import Shares, check_name, read_share
-from jupyter_aliquot.gateway.kernels.sharing import SharedKernelManager
+from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 
 from .jupyter import read_body
 from .kernels import KERNEL, OneKernelHandler, told_as_http
@@ -36,10 +36,10 @@ class _KernelSharesHandler(OneKernelHandler):
         return self.manager.shares_of(kernel_id)
 
     @property
-    def manager(self) -> SharedKernelManager:
+    def manager(self) -> AliquotKernelManager:
         """Raises HTTPError 409 where Jupyter's own kernels are in its place."""
         manager = self.kernel_manager
-        if not isinstance(manager, SharedKernelManager):
+        if not isinstance(manager, AliquotKernelManager):
             raise HTTPError(
                 409, "asked the shares of a kernel; this server's kernels have no owners, and are not shared"
             )
@@ -48,7 +48,7 @@ class _KernelSharesHandler(OneKernelHandler):
     async def share(self, kernel_id: str, shares: Shares) -> None:
         """Share the kernel so from now on, tell pages that listen, and answer when it is on disk."""
         self.manager.share(kernel_id, shares)
-        await self.manager.noted(kernel_id)
+        await self.manager.handover.noted(kernel_id)
         if self.sources.events is not None:
             self.sources.events.tell()
         self.answer({"shares": shares.report()})

@@ -97,7 +97,7 @@ class SharedWebsocketConnection(KernelWebsocketConnection):
             return closed
         if self.is_guest and not self.waits:
             self._is_counted = True
-            self.multi_kernel_manager.guest_came(self.kernel_id)
+            self.multi_kernel_manager.sharing.guest_came(self.kernel_id)
         return super().connect()
 
     def go_on(self) -> None:
@@ -113,7 +113,7 @@ class SharedWebsocketConnection(KernelWebsocketConnection):
         """Called when the socket closed."""
         if self._is_counted:
             self._is_counted = False
-            self.multi_kernel_manager.guest_went(self.kernel_id)
+            self.multi_kernel_manager.sharing.guest_went(self.kernel_id)
         super().disconnect()
 
     def look_again(self) -> None:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import astuple
-from functools import partial
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.kernelspec import KernelSpec, NoSuchKernel
@@ -25,18 +24,15 @@ from jupyter_aliquot.gateway.containers.images import image_of
 from jupyter_aliquot.gateway.containers.planner import (
     REQUEST_ENV,
     SESSION_VARIABLE,
-    ContainerPlanner,
     ContainerStart,
     refuse_without_planner,
 )
-from jupyter_aliquot.gateway.scheduling.admission import Admission
 from jupyter_aliquot.gateway.scheduling.ledger import Asker
 from jupyter_aliquot.gateway.sizes.grammar import resized_name
-from jupyter_aliquot.gateway.state.persistence import KernelMemory, SizeWish
+from jupyter_aliquot.gateway.state.persistence import SizeWish
 from jupyter_aliquot.gateway.state.records import KernelState
 from jupyter_aliquot.gpu_hook.waiting import outlasting
 from jupyter_aliquot.provisioner.containers.plan import ContainerPlan
-from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
 from jupyter_aliquot.provisioner.errors import AliquotError, LaunchError, WithdrawnError
 from jupyter_aliquot.provisioner.grants.codec import grant_record, stanza_request
 from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
@@ -44,28 +40,46 @@ from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
 from jupyter_aliquot.provisioner.resources import Grant, KernelProcess, Request
 from jupyter_aliquot.provisioner.terminations import Asked, Ending, ProcessEnd
 
+from .services import KernelServices
+
 _ASKING = "asking for a GPU"
 # Among the arguments of a start, so that a later gateway has them, too: the ids of those in whose place it comes.
 REPLACES = "replaces"
 
 
-class ManagedKernel(ServerKernelManager):
-    """Jupyter's manager of one kernel, with a grant. Made by AliquotKernelManager.pre_start_kernel."""
+class KernelListener(Protocol):
+    """The kernel manager, told by its kernels of what happens to them."""
 
-    def __init__(self, **kwargs: Any) -> None:
+    def start_failed(self, kernel: ManagedKernel, error: BaseException) -> None:
+        """Called when its start failed, after the kernel gave back what it had."""
+        ...
+
+    def end_replaced(self, kernel: ManagedKernel) -> None:
+        """Called when it has its grant, or lacks nothing but the capacity of the kernels that it replaces."""
+        ...
+
+
+class ManagedKernel(ServerKernelManager):
+    """Jupyter's manager of one kernel, with a grant. Made by AliquotKernelManager.pre_start_kernel.
+
+    Without a *listener* there is no manager that keeps the reasons of failures or ends replaced kernels.
+    """
+
+    def __init__(
+        self, *, services: KernelServices | None = None, listener: KernelListener | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
-        self.admission: Admission | None = None
-        # None: the extension is not loaded, and nothing may start in a container.
-        self.containers: ContainerPlanner | None = None
+        services = services or KernelServices()
+        self.admission = services.admission
+        self.containers = services.containers
         # The provisioner looks for it here: one for all kernels of the server.
-        self.container_runtime: ContainerRuntime | None = None
-        # None: the extension is not loaded, and nobody finds this kernel again.
-        self.memory: KernelMemory | None = None
+        self.container_runtime = services.container_runtime
+        self.memory = services.memory
+        self._hides_servers_env = services.hides_servers_env
+        self._listener = listener
         self.owner = ""
         # Those of its owner when it was asked for: caps count it there, whoever restarts it.
         self.teams: frozenset[str] = frozenset()
-        # Whether the server has several people, none of whom is to have what it was started with.
-        self.hides_servers_env = False
         # Seconds since the epoch: its place in the queue, also of a gateway that comes after us.
         self.queued_at = time.time()
         # What the first start was asked with: a start that failed can be tried again.
@@ -81,10 +95,13 @@ class ManagedKernel(ServerKernelManager):
         # How its process ended, once it did; why it was last restarted without anybody asking for it.
         self.process_end: ProcessEnd | None = None
         self.last_crash: Ending | None = None
-        self.tell_failed: Callable[[ManagedKernel, BaseException], None] = _nobody_listens
-        # Kernels of its owner in whose place it comes, and what ends them.
+        # The kernels of its owner that it replaces.
         self.replaces: frozenset[str] = frozenset()
-        self.end_replaced: Callable[[ManagedKernel], None] = lambda _: None
+
+    def introduce(self, kernel_id: str, owner: str, teams: frozenset[str], arguments: Mapping[str, Any]) -> None:
+        """Take the facts of the request for this kernel. Jupyter makes a kernel's manager without them."""
+        self.kernel_id, self.owner, self.teams = kernel_id, owner, teams
+        self.start_arguments, self.replaces = dict(arguments), frozenset(arguments.get(REPLACES, ()))
 
     def request(self) -> Request | None:
         """What it has; before that, what its kernelspec asks for; None for a plain kernel. Raises RequestError."""
@@ -233,7 +250,7 @@ class ManagedKernel(ServerKernelManager):
                 kwargs["grant"] = grant
             kwargs.pop(REQUEST_ENV, None)
             kwargs.pop(REPLACES, None)
-            if self.hides_servers_env:
+            if self._hides_servers_env():
                 kwargs["env"] = without_servers_own(kwargs.get("env") or os.environ)
             # Made anew at each restart, too: folders are looked at again, and may have been taken back.
             container = await self._get_container(kwargs)
@@ -272,10 +289,13 @@ class ManagedKernel(ServerKernelManager):
             return None
         if self._grant is None:
             asker = Asker(self.kernel_id, self.owner, self.label, self.kernel_name, self.teams, self.replaces)
-            make_way = partial(self.end_replaced, self)
-            self._grant = await self.admission.submit(asker, request, None, self.queued_at, make_way)
-            self.end_replaced(self)
+            self._grant = await self.admission.submit(asker, request, None, self.queued_at, self._end_replaced)
+            self._end_replaced()
         return self._grant
+
+    def _end_replaced(self) -> None:
+        if self._listener is not None:
+            self._listener.end_replaced(self)
 
     async def _get_container(self, kwargs: dict[str, Any]) -> ContainerPlan | None:
         """The container that it starts in; None for a process of this machine. Raises AliquotError."""
@@ -328,7 +348,8 @@ class ManagedKernel(ServerKernelManager):
             self.memory.forget(self.kernel_id)
         self.execution_state = "dead"
         self.reason = str(error) if isinstance(error, AliquotError) else f"the kernel could not be started: {error!r}"
-        self.tell_failed(self, error)
+        if self._listener is not None:
+            self._listener.start_failed(self, error)
 
     def let_go(self) -> None:
         """It is removed. Its parts, which know it as their parent, are no longer its own: so all of it is freed at
@@ -363,10 +384,6 @@ class ManagedKernel(ServerKernelManager):
             if not restart and self.admission is not None:
                 self._grant = None
                 await self.admission.release(self.kernel_id)
-
-
-def _nobody_listens(kernel: ManagedKernel, error: BaseException) -> None:
-    """Without an extension nobody remembers why kernels ended."""
 
 
 def _provisioner_info(relay: RelayRecord, process: KernelProcess | None, grant: Grant | None) -> dict[str, Any]:

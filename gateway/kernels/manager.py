@@ -1,6 +1,7 @@
-"""The kernels of this server: whose they are, which of them wait for a grant, and how each of them ends.
+"""The kernels of this server: Jupyter's verbs on them, with owners, grants and the reasons of terminations.
 
-Who gets a grant is admission's matter, and a single kernel's start managed_kernel's.
+Admission decides which kernel gets a grant, and ``kernel.py`` starts a single kernel. The manager's collaborators keep
+what else there is to know of kernels; it makes them from the services that the extension made.
 """
 
 # mypy: disable-error-code="no-untyped-call, attr-defined, assignment"
@@ -8,61 +9,95 @@ Who gets a grant is admission's matter, and a single kernel's start managed_kern
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Iterable, Mapping
+from datetime import datetime
+from functools import partial
 from typing import Any, cast
 
 import zmq
 import zmq.asyncio
 from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_core.utils import ensure_async
+from jupyter_server._tz import utcnow
 from jupyter_server.prometheus.metrics import KERNEL_CURRENTLY_RUNNING_TOTAL
+from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 from tornado.web import HTTPError
-from traitlets import Bool, default
+from traitlets import Bool, Instance, default
+from traitlets.utils.importstring import import_item
 
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.identity import access_of, current_user
 from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gateway.auth.shares import Shares
 from jupyter_aliquot.gateway.base.http_errors import http_error
-from jupyter_aliquot.gateway.containers.planner import REQUEST_ENV, ContainerPlanner
+from jupyter_aliquot.gateway.channels.pending_kernels import PendingKernels
+from jupyter_aliquot.gateway.channels.shared_connection import look_at_sockets
+from jupyter_aliquot.gateway.containers.planner import REQUEST_ENV
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
-from jupyter_aliquot.gateway.limits.guard import LimitGuard
 from jupyter_aliquot.gateway.scheduling.ledger import Asker
 from jupyter_aliquot.gateway.sizes.environment import with_size
 from jupyter_aliquot.gateway.state.records import KernelState
 from jupyter_aliquot.gpu_hook.paths import KERNEL_ID
-from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
 from jupyter_aliquot.provisioner.errors import AliquotError
 from jupyter_aliquot.provisioner.grants.codec import stanza_request
 from jupyter_aliquot.provisioner.terminations import Asked
 
-from .first_word import FirstWord, after_first_word
-from .kernel import REPLACES, ManagedKernel
-from .replacement import ReplacingKernelManager
-from .request_context import requested_env
+from .first_word import after_first_word
+from .handover import Handover
+from .kernel import ManagedKernel
+from .relay_activity import RelayActivity
+from .replacement import ReplacementTracker
+from .request_context import ANSWER, is_spared, requested_env
+from .resize import ResizeTracker
+from .services import KernelServices, services_of
+from .sharing import KernelOwners, ShareRegistry
 
 # ZeroMQ's own 100 ms let a kernel that is up wait for its server: 70 ms on average, of a start of 300.
 _TRY_AGAIN_MILLISECONDS = 10
+# ZeroMQ allows 1023, and while kernels start or end each has one or two.
+_MOST_SOCKETS = 16_384
 
 
-class AliquotKernelManager(ReplacingKernelManager):
-    """Jupyter's kernel manager, with owners and grants. ``admission`` is the extension's; None: it is not loaded."""
+class AliquotKernelManager(AsyncMappingKernelManager):
+    """Jupyter's kernel manager, with owners and grants. Jupyter Server makes it."""
 
     use_pending_kernels = Bool(
         True, help="Whether a start is answered before the kernel has its grant; if not, the request itself waits."
     ).tag(config=True)
+    services = Instance(KernelServices, help="What the extension made for the kernels of this server.")
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.containers: ContainerPlanner | None = None
-        self.limits: LimitGuard | None = None
-        self.container_runtime: ContainerRuntime | None = None
-        self.hides_servers_env = False
-        self.first_word: FirstWord | None = None
+        services = self.services
+        self.endings, self.links, self.first_word = services.endings, services.links, services.first_word
+        self._stopping: dict[str, asyncio.Task[None]] = {}
+        # What is left of kernels that died, while it is cleared away.
+        self._clearing: set[asyncio.Task[None]] = set()
+        self.owners = KernelOwners()
+        self.pending = PendingKernels(self, self.log)
+        self.activity = RelayActivity(self._kernels, services.links, services.tell_interrupt, self._note_activity)
+        self.sharing = ShareRegistry(self, self.owners, (self.pending.look_again, look_at_sockets), self.log)
+        self.handover = Handover(
+            self, self.owners, self.sharing, self.pending, services.memory, services.endings, self.log
+        )
+        self.resizes = ResizeTracker(services.admission, self.find, self.handover.note_again, self.log)
+        has_queue = services.admission is not None
+        self.replacements = ReplacementTracker(self, self.owners, self.log, has_queue=has_queue)
+        if issubclass(import_item(self.kernel_manager_class), ManagedKernel):
+            self.kernel_manager_factory = partial(self.kernel_manager_factory, services=services, listener=self)
+
+    @default("services")
+    def _services_of_parent(self) -> KernelServices:
+        return services_of(self.parent)
 
     @default("context")
     def _context_default(self) -> zmq.asyncio.Context:
         """Called by MultiKernelManager. Sockets connect before their kernel listens, and try again until it does."""
-        context = super()._context_default()
+        self._created_context = True
+        context = zmq.asyncio.Context()
+        context.set(zmq.MAX_SOCKETS, min(_MOST_SOCKETS, context.get(zmq.SOCKET_LIMIT)))
         context.setsockopt(zmq.RECONNECT_IVL, _TRY_AGAIN_MILLISECONDS)
         return context
 
@@ -71,6 +106,62 @@ class AliquotKernelManager(ReplacingKernelManager):
         return "jupyter_aliquot.gateway.kernels.kernel.ManagedKernel"
 
     # ---- what others ask
+
+    def find(self, kernel_id: str) -> ManagedKernel | None:
+        """Return the kernel of this id, if there is one of our class."""
+        kernel = self._kernels.get(kernel_id)
+        return kernel if isinstance(kernel, ManagedKernel) else None
+
+    def get_kernel(self, kernel_id: str) -> Any:
+        """Called by Jupyter, whose own checks the id in four calls: each look asks a thousand times.
+
+        Raises HTTPError 404.
+        """
+        kernel = self._kernels.get(kernel_id)
+        return super().get_kernel(kernel_id) if kernel is None else kernel
+
+    def all(self) -> Iterable[tuple[str, object]]:
+        """Return id and kernel of each kernel that is listed."""
+        return self._kernels.items()
+
+    def is_starting(self, kernel_id: str) -> bool:
+        """Return whether its start is under way."""
+        return kernel_id in self._pending_kernels
+
+    def is_stopping(self, kernel_id: str) -> bool:
+        """Return whether it is being ended."""
+        return kernel_id in self._stopping
+
+    def owner_of(self, kernel_id: str) -> str | None:
+        """Return the owner's name; None for a kernel that does not exist. Asked by the authorizer."""
+        return self.sharing.owner_of(kernel_id)
+
+    def shares_of(self, kernel_id: str) -> Shares:
+        """Return the users and teams that the kernel is shared with. Asked by the authorizer."""
+        return self.sharing.shares_of(kernel_id)
+
+    def share(self, kernel_id: str, shares: Shares) -> None:
+        """Share the kernel with these users and teams from now on, and with no others."""
+        kernel = self.get_kernel(kernel_id)
+        assert isinstance(kernel, ManagedKernel)  # kernel_manager_class makes no other
+        self.sharing.share(kernel, shares, current_user())
+
+    def visible_to(self, user: User) -> list[str]:
+        """Return the ids of the kernels that the user may see, in the order in which they were started."""
+        return [] if self.handover.leaves_kernels else self.sharing.visible_to(user)
+
+    def list_kernel_ids(self) -> list[str]:
+        """Called by the server's stop, too, which tells its log how many it ends."""
+        kernel_ids: list[str] = [] if self.handover.leaves_kernels else super().list_kernel_ids()
+        return kernel_ids
+
+    def list_kernels(self) -> list[dict[str, Any]]:
+        """Called by GET /api/kernels: the kernels that the user of the request may see."""
+        models = []
+        for kernel_id in self.visible_to(current_user()):
+            with contextlib.suppress(HTTPError, KeyError):  # it ended just now
+                models.append(self.kernel_model(kernel_id))
+        return models
 
     def kernel_state(self, kernel_id: str) -> tuple[str, str]:
         """Where it is in its life (pending, starting, resident, ended), and why. Raises HTTPError 404."""
@@ -85,7 +176,7 @@ class AliquotKernelManager(ReplacingKernelManager):
 
     def connections(self, kernel_id: str) -> int:
         """How many browsers and other clients of its owner's look at it through this server. Asked by the culler."""
-        return int(self._kernel_connections.get(kernel_id, 0)) - self.guests_of(kernel_id)
+        return int(self._kernel_connections.get(kernel_id, 0)) - self.sharing.guests_of(kernel_id)
 
     def initialize_culler(self) -> None:
         """Called by Jupyter at each start. Its culler goes by `execution_state`; where ours is, it stays out."""
@@ -93,35 +184,79 @@ class AliquotKernelManager(ReplacingKernelManager):
             super().initialize_culler()
 
     def kernel_model(self, kernel_id: str) -> dict[str, Any]:
-        """Called by Jupyter's handlers for each kernel they show. A kernel that waits says why."""
+        """Called by Jupyter's handlers for each kernel they show.
+
+        A kernel that waits says why, and one that works is active now. A kernel of another user than the one of the
+        request says so. A server in gateway mode leaves replaced kernels to us.
+        """
         model: dict[str, Any] = super().kernel_model(kernel_id)
-        waiting = _waiting_reason(self.get_kernel(kernel_id))
+        model["last_activity"] = self.activity.active_until(kernel_id) or model["last_activity"]
+        user, owner = current_user(), self.owner_of(kernel_id)
+        kernel = self.get_kernel(kernel_id)
+        if owner != user.name:
+            model["access"], model["owner"] = access_of(user, self, kernel_id).word, owner
+        elif isinstance(kernel, ManagedKernel) and kernel.replaces:
+            model[ANSWER] = sorted(kernel.replaces)
+        waiting = _waiting_reason(kernel)
         if waiting is not None:
             model["execution_state"], model["reason"] = "starting", waiting
         return model
 
     @property
     def has_images(self) -> bool:
-        """Whether kernels may have been started in containers. Asked by adoption."""
-        return self.containers is not None and self.containers.has_images
+        """Return whether kernels may have been started in containers. Asked by recovery."""
+        return self.services.containers is not None and self.services.containers.has_images
 
     def is_in_container(self, kernel_id: str) -> bool:
-        """Asked by the interception guard."""
-        kernel = self._kernels.get(kernel_id)
-        return isinstance(kernel, ManagedKernel) and kernel.is_in_container
+        """Return whether the kernel runs in a container. Asked by the interception guard."""
+        kernel = self.find(kernel_id)
+        return kernel is not None and kernel.is_in_container
+
+    async def until_there(self, kernel_id: str) -> None:
+        """Wait until a kernel has started, and its link is made. Raises the error that its start failed with."""
+        await asyncio.shield(cast("asyncio.Future[None]", self.get_kernel(kernel_id).ready))
+        watching = self._pending_kernel_tasks.get(kernel_id)
+        if watching is not None:
+            await asyncio.wait({watching})
+
+    # ---- activity
+
+    def start_watching_activity(self, kernel_id: str) -> None:
+        """Called by Jupyter when a kernel has started. Opens its link."""
+        if not self.activity.follow(kernel_id):
+            super().start_watching_activity(kernel_id)
+
+    def _note_activity(self, at: datetime) -> None:
+        self.last_kernel_activity = max(self.last_kernel_activity, at)
+
+    def start_buffering(self, kernel_id: str, session_key: str, channels: Any) -> None:
+        """Called when the last websocket closed. One over a link has no channels: the relay keeps what comes."""
+        if channels:
+            super().start_buffering(kernel_id, session_key, channels)
 
     # ---- start
 
     @after_first_word
     async def _async_start_kernel(self, *, kernel_id: str | None = None, path: Any = None, **kwargs: Any) -> str:
-        """Called by POST /api/kernels and by sessions. Raises HTTPError for what could never start."""
-        user = current_user()
+        """Called by POST /api/kernels and by sessions. Raises HTTPError for what could never start.
+
+        Returns when the start is on disk: a start that was answered is known to the next gateway.
+        """
         if kernel_id is not None and kernel_id in self:
-            if access_of(user, self, kernel_id) is Access.NONE:
+            if access_of(current_user(), self, kernel_id) is Access.NONE:
                 raise HTTPError(409, f"Kernel already exists: {kernel_id}")
-            return str(await super()._async_start_kernel(kernel_id=kernel_id, path=path, **kwargs))
+            await super()._async_start_kernel(kernel_id=kernel_id, path=path, **kwargs)
+        else:
+            kernel_id = await self._start_new(kernel_id, path, kwargs)
+        await self.handover.noted(kernel_id)
+        return kernel_id
+
+    start_kernel = _async_start_kernel
+
+    async def _start_new(self, kernel_id: str | None, path: Any, kwargs: dict[str, Any]) -> str:
+        user = current_user()
         if kernel_id is not None and self._was_anothers(kernel_id, user):
-            # Its owner's notebooks come back to this id, and would run in a kernel that is not his.
+            # The owner's notebooks come back to this id, and would run in another user's kernel.
             raise HTTPError(409, f"Kernel already exists: {kernel_id}")
         # A name of no letters is none: sessions take it so, and Jupyter's own manager would fail on it.
         kwargs["kernel_name"] = kwargs.get("kernel_name") or None
@@ -129,29 +264,28 @@ class AliquotKernelManager(ReplacingKernelManager):
         if not KERNEL_ID.fullmatch(kernel_id):
             raise HTTPError(400, f"asked kernel id {kernel_id!r}; an id has 1 to 36 letters, digits, '_', '.', '-'")
         kwargs["kernel_name"] = self.with_requested_size(kwargs["kernel_name"])
-        replaced = self.asked_to_replace(user, requested_env())
+        replaced = self.replacements.requested(user, requested_env())
         is_sized = self._check_start(kwargs["kernel_name"], user, replaced)
-        kwargs |= self.intended(replaced)
-        replaced = self.ended_by_us(replaced, waits=is_sized)
-        if self.containers is not None and self.containers.wants(kwargs["kernel_name"] or self.default_kernel_name):
-            kwargs[REQUEST_ENV] = self.containers.allowed_env(requested_env())
+        kwargs |= self.replacements.start_arguments(replaced)
+        replaced = self.replacements.ended_here(replaced, waits=is_sized)
+        containers = self.services.containers
+        if containers is not None and containers.wants(kwargs["kernel_name"] or self.default_kernel_name):
+            kwargs[REQUEST_ENV] = containers.allowed_env(requested_env())
         self.owners.note(kernel_id, user.name)
         try:
             await super()._async_start_kernel(kernel_id=kernel_id, path=path, **kwargs)
             if is_sized:
-                self.replace_later(replaced)
+                self.replacements.replace_later(replaced)
             else:
                 # As Jupyter does without pending kernels: a plain start is answered when it is done.
                 await self._finish_start(kernel_id)
-                self.replace_now(replaced)
+                self.replacements.replace_now(replaced)
         except BaseException as error:
             self.owners.forget(kernel_id)
             if isinstance(error, AliquotError):
                 raise http_error(error) from error
             raise
         return kernel_id
-
-    start_kernel = _async_start_kernel
 
     def _was_anothers(self, kernel_id: str, user: User) -> bool:
         """Whether a kernel of this id has ended that somebody else had; an administrator may do everything with it."""
@@ -172,16 +306,17 @@ class AliquotKernelManager(ReplacingKernelManager):
     def _check_start(self, kernel_name: str | None, user: User, replaced: frozenset[str]) -> bool:
         """Whether this kernelspec asks for a grant. Raises HTTPError for what waiting cannot help, and NoSuchKernel."""
         try:
-            if self.limits is not None:
+            limits, admission = self.services.limits, self.services.admission
+            if limits is not None:
                 has = len(self.owners.of(user.name)) - len(replaced)
-                self.limits.check_kernels(user.name, has, is_admin=user.is_admin)
+                limits.check_kernels(user.name, has, is_admin=user.is_admin)
             specs = cast(KernelSpecManager, self.kernel_spec_manager)
             name = kernel_name or self.default_kernel_name
             spec = specs.get_kernel_spec(name)
             request = stanza_request(spec.metadata)
-            if request is not None and self.admission is not None:
+            if request is not None and admission is not None:
                 asker = Asker("", user.name, kernelspec=name, teams=user.teams, replaces=replaced)
-                self.admission.check(asker, request)
+                admission.check(asker, request)
         except AliquotError as error:
             raise http_error(error) from error
         return request is not None
@@ -204,20 +339,45 @@ class AliquotKernelManager(ReplacingKernelManager):
         """Called by MultiKernelManager.start_kernel: makes the kernel's own manager."""
         kernel, name, kernel_id = super().pre_start_kernel(kernel_name, kwargs)
         if isinstance(kernel, ManagedKernel):
-            self._introduce(kernel, kernel_id, kwargs)
-            # Before the start is answered: what was answered is found again.
+            self.introduce(kernel, kernel_id, kwargs)
+            # Before the start is answered: a later gateway knows of each start that was.
             kernel.note(KernelState.PENDING)
         return kernel, name, kernel_id
 
-    def _introduce(self, kernel: ManagedKernel, kernel_id: str, arguments: Mapping[str, Any]) -> None:
-        """Make a new kernel one of ours."""
-        kernel.kernel_id, kernel.admission, kernel.containers = kernel_id, self.admission, self.containers
-        kernel.container_runtime, kernel.hides_servers_env = self.container_runtime, self.hides_servers_env
+    def introduce(self, kernel: ManagedKernel, kernel_id: str, arguments: Mapping[str, Any]) -> None:
+        """Tell a new kernel its id, its owner and the arguments of its start."""
         user = current_user()
-        kernel.owner, kernel.teams = self.owners.get(kernel_id) or user.name, user.teams
-        kernel.tell_failed = self._handle_start_failed
-        kernel.memory, kernel.start_arguments = self.memory, dict(arguments)
-        kernel.replaces, kernel.end_replaced = frozenset(arguments.get(REPLACES, ())), self.end_replaced
+        kernel.introduce(kernel_id, self.owners.get(kernel_id) or user.name, user.teams, arguments)
+
+    def make(self, kernel_id: str, kernelspec: str) -> ManagedKernel:
+        """Make the manager of a kernel that is not listed yet. Called by the handover."""
+        kernel, _, _ = super().pre_start_kernel(kernelspec, {"kernel_id": kernel_id})
+        assert isinstance(kernel, ManagedKernel)  # recovery is made for this class alone
+        return kernel
+
+    def begin(self, kernel_id: str, kernel: ManagedKernel, first: Awaitable[None] | None = None) -> None:
+        """Start a kernel after *first*, with the arguments that it was asked with. It is listed at once."""
+
+        async def start() -> None:
+            if first is not None:
+                await first
+            await kernel.start_kernel(**kernel.start_arguments)
+
+        self._list(kernel_id, kernel, "starting")
+        self._pending_kernels[kernel_id] = asyncio.create_task(self._add_kernel_when_ready(kernel_id, kernel, start()))
+        self._pending_kernel_tasks[kernel_id] = asyncio.create_task(self._finish_kernel_start(kernel_id))
+
+    def welcome(self, kernel: ManagedKernel) -> None:
+        """List a kernel that runs already. Called by recovery."""
+        self._list(kernel.kernel_id, kernel, "idle")
+        self._pending_kernel_tasks[kernel.kernel_id] = asyncio.create_task(self._finish_kernel_start(kernel.kernel_id))
+
+    def _list(self, kernel_id: str, kernel: ManagedKernel, state: str) -> None:
+        if kernel_id not in self._kernels:
+            KERNEL_CURRENTLY_RUNNING_TOTAL.labels(type=kernel.kernel_name).inc()
+            self._kernel_connections[kernel_id] = 0
+        self._kernels[kernel_id] = kernel
+        kernel.execution_state, kernel.reason, kernel.last_activity = state, "", utcnow()
 
     async def _add_kernel_when_ready(self, kernel_id: str, km: Any, kernel_awaitable: Any) -> None:
         """Called by MultiKernelManager.start_kernel as a task: sees a start through, and logs how it ended."""
@@ -281,14 +441,30 @@ class AliquotKernelManager(ReplacingKernelManager):
         kernel.note(KernelState.PENDING)
         self.begin(kernel_id, kernel)
 
-    def interrupt_kernel(self, kernel_id: str) -> Any:
+    # MultiKernelManager types it as returning None; Jupyter Server's is a coroutine, and its handler awaits either.
+    async def interrupt_kernel(self, kernel_id: str) -> None:  # type: ignore[override]
         """Called by POST /api/kernels/{id}/interrupt. Cells of a pending kernel leave the queue; the kernel stays."""
         self._check_kernel_id(kernel_id)
         state, reason = self.kernel_state(kernel_id)
         if state == "ended":
             raise HTTPError(409, f"asked to interrupt kernel {kernel_id}; it has ended ({reason or 'unknown reason'})")
         self.pending.interrupt(kernel_id)
-        return super().interrupt_kernel(kernel_id) if self.get_kernel(kernel_id).ready.done() else None
+        if self.get_kernel(kernel_id).ready.done():
+            self.activity.note_interrupt(kernel_id)
+            await ensure_async(super().interrupt_kernel(kernel_id))
+            await self.activity.tell_interrupt(kernel_id)
+
+    def update_env(self, *, kernel_id: str, env: dict[str, str]) -> None:
+        """Called by PATCH /api/sessions/{id}: the notebook has another name.
+
+        The session of another user than the owner names that user's own session, and not the kernel.
+        """
+        if current_user().name != self.owners.get(kernel_id):
+            return
+        super().update_env(kernel_id=kernel_id, env=env)
+        kernel = self.find(kernel_id)
+        if kernel is not None:
+            self.handover.take_env(kernel, env)
 
     # ---- end
 
@@ -307,15 +483,19 @@ class AliquotKernelManager(ReplacingKernelManager):
     ) -> None:
         """Called by DELETE /api/kernels/{id}, by culling and by sessions. Returns when it has ended, with its grant.
 
-        For the session of who does not own it, it stays.
+        It stays where the session that ends belongs to another user than the kernel's owner.
         """
-        if self.may_end(kernel_id):
+        if self._may_end(kernel_id):
             await self._end(kernel_id, now, restart)
         else:
             asker = current_user().name
             self.log.info("kernel=%s left=running asker=%s reason=not its owner, or too early", kernel_id, asker)
 
     shutdown_kernel = _async_shutdown_kernel
+
+    def _may_end(self, kernel_id: str) -> bool:
+        """Return whether the request being served may end it; the server itself may."""
+        return not is_spared(kernel_id) and access_of(current_user(), self, kernel_id) is Access.OWN
 
     async def _end(self, kernel_id: str, now: bool | None = False, restart: bool | None = False) -> None:
         """Asked twice, it ends once, and both are answered then."""
@@ -353,7 +533,15 @@ class AliquotKernelManager(ReplacingKernelManager):
     def remove_kernel(self, kernel_id: str) -> Any:
         """Called by MultiKernelManager when a kernel has ended, or never started."""
         self._kernel_connections.pop(kernel_id, None)
-        return super().remove_kernel(kernel_id)
+        self.sharing.forget(kernel_id)
+        self.owners.forget(kernel_id)
+        self.handover.forget(kernel_id)
+        self.activity.forget(kernel_id)
+        kernel = super().remove_kernel(kernel_id)
+        self.pending.end(kernel_id)
+        if isinstance(kernel, ManagedKernel):
+            kernel.let_go()
+        return kernel
 
     def _handle_kernel_died(self, kernel_id: str) -> None:
         """Called by the restarter that has given up. Jupyter forgets the kernel then; its grant must end, too."""
@@ -364,8 +552,8 @@ class AliquotKernelManager(ReplacingKernelManager):
         super()._handle_kernel_died(kernel_id)
         if isinstance(kernel, ManagedKernel):
             ending = asyncio.ensure_future(kernel.clean_up_removed(provisioner))
-            self._ending.add(ending)
-            ending.add_done_callback(self._ending.discard)
+            self._clearing.add(ending)
+            ending.add_done_callback(self._clearing.discard)
 
     def _handle_kernel_restarts(self, kernel_id: str) -> None:
         """Called by the restarter, which found it dead and is about to start it again."""
@@ -373,14 +561,18 @@ class AliquotKernelManager(ReplacingKernelManager):
         if self.endings is not None and isinstance(kernel, ManagedKernel):
             self.endings.restarting(kernel)
 
-    def _handle_start_failed(self, kernel: ManagedKernel, error: BaseException) -> None:
-        """Called by a kernel whose start failed. One that is being ended leaves that as its reason."""
+    def start_failed(self, kernel: ManagedKernel, error: BaseException) -> None:
+        """Called by a kernel whose start failed. A kernel that is being ended keeps that as its reason."""
         if self.endings is not None and kernel.kernel_id not in self._stopping and isinstance(error, Exception):
             self.endings.failed(kernel, error)
 
+    def end_replaced(self, kernel: ManagedKernel) -> None:
+        """Called by a kernel that is certain to have its capacity."""
+        self.replacements.end_replaced(kernel)
+
     async def _async_shutdown_all(self, now: bool = False) -> None:
         """Called when the server stops. One kernel that cannot be ended does not keep the others."""
-        if self.leaves_kernels:
+        if self.handover.leaves_kernels:
             return
         kernel_ids = self.list_kernel_ids()
         if self.endings is not None:
@@ -389,7 +581,8 @@ class AliquotKernelManager(ReplacingKernelManager):
         for task in starting:
             task.cancel()
         stops = [self._async_shutdown_kernel(kernel_id, now=now) for kernel_id in kernel_ids]
-        results = await asyncio.gather(*stops, *starting, *self._ending, return_exceptions=True)
+        replaced = self.replacements.under_way()
+        results = await asyncio.gather(*stops, *starting, *replaced, *self._clearing, return_exceptions=True)
         await self.pending.stop()
         for result in results:
             if isinstance(result, Exception):

@@ -21,11 +21,21 @@ from jupyter_aliquot.provisioner.errors import RequestError
 from jupyter_aliquot.provisioner.grants.codec import read_request
 from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request, WorkloadClass
 
-from .resize import ResizableKernelManager
+from .handover import Handover
+from .resize import ResizeTracker
 
 # A hint that follows another so soon says nothing new.
 _HINT_SECONDS = 1.0
 _MOST_HINTS = 4096
+
+
+class LocalKernels(Protocol):
+    """The kernel manager of a server that starts kernels itself."""
+
+    handover: Handover
+    resizes: ResizeTracker
+
+    def __contains__(self, kernel_id: str, /) -> bool: ...
 
 
 class ResidencyAgent(Protocol):
@@ -81,7 +91,7 @@ class KernelChanges:
         self,
         admission: Admission,
         agent: ResidencyAgent,
-        manager: ResizableKernelManager | None,
+        manager: LocalKernels | None,
         policy: ClassPolicy,
         watch: NodeWatch,
         clock: Clock,
@@ -106,8 +116,8 @@ class KernelChanges:
             # Its own program asked the agent for it, and nobody here queues for it.
             done: Grant | QueueEntry = await self._agent.resize(kernel_id, request)
         elif self._manager is not None and kernel_id in self._manager:
-            done = await self._manager.resize_kernel(kernel_id, request)
-            await self._manager.noted(kernel_id)
+            done = await self._manager.resizes.resize(kernel_id, request)
+            await self._manager.handover.noted(kernel_id)
         else:
             done = await self._admission.resize(kernel_id, request)
         await self._watch.look()
@@ -117,8 +127,8 @@ class KernelChanges:
         """Give up a change of size that waits for room; tells whether one did."""
         withdrawn = await self._admission.withdraw_resize(kernel_id)
         if self._manager is not None:
-            self._manager.forget_wish(kernel_id)
-            await self._manager.noted(kernel_id)
+            self._manager.resizes.forget(kernel_id)
+            await self._manager.handover.noted(kernel_id)
         return withdrawn
 
     async def swap_out(self, kernel_id: str) -> None:

@@ -1,123 +1,146 @@
-"""The part of the kernel manager that lets a new kernel come in the place of one that its notebook had.
+"""Replacement of kernels: a new kernel takes the place of one that its notebook had.
 
-The old one counts for no limit of the new one, and its room is the new one's. It is ended when the new one is certain
-to have room, so that a start that is refused, or given up while it waits, costs nobody a kernel.
+The replaced kernel counts for no limit of the new one, and its capacity becomes the new one's. It ends when the new
+kernel is certain to have its capacity, so that a start that is refused, or given up while it waits, costs no kernel.
 """
 
-# mypy: disable-error-code="no-untyped-call"
-# Jupyter Server's kernel managers carry no types.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Mapping
-from typing import Any, cast
+import logging
+from collections.abc import Callable, Container, Coroutine, Mapping
+from typing import Any, Protocol, cast
 
 from jupyter_server import CallContext
 
 from jupyter_aliquot.gateway.auth.principals import User
-from jupyter_aliquot.provisioner.terminations import asked_by_user
+from jupyter_aliquot.provisioner.terminations import Asked, asked_by_user
 
 from .kernel import REPLACES, ManagedKernel
-from .request_context import ANSWER, REPLACED_KERNEL, VARIABLE
-from .sharing import SharedKernelManager
+from .request_context import REPLACED_KERNEL, replaced_kernel, spare
+from .sharing import KernelOwners
 
 
-class ReplacingKernelManager(SharedKernelManager):
-    """Which kernel is replaced, the request tells: a session that changes its kernel, or a server in gateway mode."""
+class Kernels(Protocol):
+    """The kernel manager."""
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def find(self, kernel_id: str) -> ManagedKernel | None:
+        """Return the kernel of this id, if there is one of this server."""
+        ...
+
+    def is_starting(self, kernel_id: str) -> bool:
+        """Return whether its start is under way."""
+        ...
+
+    def is_stopping(self, kernel_id: str) -> bool:
+        """Return whether it is being ended."""
+        ...
+
+    def end_kernel(self, kernel_id: str, asked: Asked) -> Coroutine[Any, Any, None]:
+        """End it for the reason *asked*."""
+        ...
+
+
+class ReplacementTracker:
+    """Made by the kernel manager. A request names the kernel that its start replaces: a session that changes its
+    kernel does so, and a server in gateway mode.
+
+    ``has_queue`` is False without admission; then Jupyter ends the replaced kernel with the request.
+    """
+
+    def __init__(self, kernels: Kernels, owners: KernelOwners, log: logging.Logger, *, has_queue: bool) -> None:
+        self._kernels = kernels
+        self._owners = owners
+        self._log = log
+        self._has_queue = has_queue
         self._ending: set[asyncio.Task[None]] = set()
 
-    async def end_kernel(self, kernel_id: str, asked: Any, now: bool = False) -> None:
-        raise NotImplementedError  # by the class that ends kernels
+    def requested(self, user: User, env: Mapping[str, str]) -> frozenset[str]:
+        """Return the user's kernels that the start replaces which the request asks for, by *env* or by its session.
 
-    def asked_to_replace(self, user: User, env: Mapping[str, str]) -> frozenset[str]:
-        """The asker's kernels in whose place the start comes that is asked for now, by ``env`` of its body or by its
-        session. Those of others, and those that end, are none.
-
-        In the place of one that never ran, it comes in the place of those, too, whose place that one was to take.
+        Kernels of others, and kernels that end, are left out. If the named kernel never ran, the kernels that it was
+        to replace are replaced, too.
         """
-        kernel_id = _named(env)
-        if not kernel_id or self.owners.get(kernel_id) != user.name or kernel_id in self._stopping:
+        kernel_id = replaced_kernel(env)
+        if not kernel_id or not self._may_replace(kernel_id, user.name):
             return frozenset()
-        kernel = self._kernels.get(kernel_id)
-        before = kernel.replaces if isinstance(kernel, ManagedKernel) and kernel.grant is None else ()
-        return frozenset({kernel_id, *(one for one in before if self.owners.get(one) == user.name)})
+        kernel = self._kernels.find(kernel_id)
+        before = kernel.replaces if kernel is not None and kernel.grant is None else ()
+        return frozenset({kernel_id, *(one for one in before if self._owners.get(one) == user.name)})
 
-    def intended(self, replaced: frozenset[str]) -> dict[str, list[str]]:
-        """Among the arguments of the start, so that a gateway that comes after us ends them where we did not."""
-        return {REPLACES: sorted(replaced)} if replaced and self.admission is not None else {}
+    def start_arguments(self, replaced: frozenset[str]) -> dict[str, list[str]]:
+        """Return arguments of the start that a later gateway reads, to end the kernels that this one did not end."""
+        return {REPLACES: sorted(replaced)} if replaced and self._has_queue else {}
 
-    def ended_by_us(self, replaced: frozenset[str], *, waits: bool) -> frozenset[str]:
-        """Those of them that nobody else ends. ``waits``: for a grant; else a session's own ends with its request."""
-        if self.admission is None:
+    def ended_here(self, replaced: frozenset[str], *, waits: bool) -> frozenset[str]:
+        """Return the kernels of *replaced* that this tracker ends. *waits*: the new kernel waits for a grant.
+
+        A session's own kernel ends with the session's request where the new kernel does not wait.
+        """
+        if not self._has_queue:
             return frozenset()
         return replaced if waits else replaced - {CallContext.get(REPLACED_KERNEL)}
 
     def replace_later(self, replaced: frozenset[str]) -> None:
-        """A kernel was asked for in their place that waits for a grant: one that waits, too, ends at once."""
+        """End those of *replaced* that wait themselves; the new kernel waits for a grant and ends the others then."""
         for kernel_id in replaced:
-            kernel = self._kernels.get(kernel_id)
-            if kernel_id in self._pending_kernels and isinstance(kernel, ManagedKernel) and kernel.grant is None:
+            kernel = self._kernels.find(kernel_id)
+            if self._kernels.is_starting(kernel_id) and kernel is not None and kernel.grant is None:
                 self._end_soon(kernel_id)
             else:
-                self.spare(kernel_id)
+                spare(kernel_id)
 
     def replace_now(self, replaced: frozenset[str]) -> None:
-        """A kernel without a GPU runs in their place."""
+        """End the replaced kernels: the new one, without a GPU, runs."""
         for kernel_id in replaced:
             self._end_soon(kernel_id)
 
     def end_replaced(self, kernel: ManagedKernel) -> None:
-        """It has its grant, or lacks nothing but their room. Called by itself, and by admission."""
+        """End the kernels that this one replaces: it has its grant, or lacks nothing but their capacity.
+
+        Called by the kernel, and by admission.
+        """
         for kernel_id in kernel.replaces:
-            if self.owners.get(kernel_id) == kernel.owner and kernel_id not in self._stopping:
+            if self._may_replace(kernel_id, kernel.owner):
                 self._end_soon(kernel_id)
 
-    async def finish_replacing(self, kernel_id: str, used: Callable[[], Container[str]]) -> None:
-        """End those in whose place it came, where a gateway before us did not come to it. Called by adoption.
+    async def finish(self, kernel_id: str, used: Callable[[], Container[str]]) -> None:
+        """End the kernels that a recovered kernel replaces, where an earlier gateway did not come to it.
 
-        Not those that a notebook has (``used``), for it was never told of the new one; nor those that were asked for
-        after it: their ids are in use again. One that waits for a grant ends them when it has it.
+        Kernels that a notebook has (*used*) stay: the notebook was never told of the new kernel. Kernels that were
+        requested after it stay, too: their ids are in use again. A kernel that waits for a grant ends them later.
         """
-        kernel = self._kernels.get(kernel_id)
-        if not isinstance(kernel, ManagedKernel) or not kernel.replaces:
+        kernel = self._kernels.find(kernel_id)
+        if kernel is None or not kernel.replaces:
             return
         if kernel.request() is not None and kernel.grant is None:
             return
         await asyncio.wait({cast("asyncio.Future[None]", kernel.ready)})
-        if kernel.start_failure() is not None or self.owners.get(kernel_id) != kernel.owner:
+        if kernel.start_failure() is not None or self._owners.get(kernel_id) != kernel.owner:
             return
         for one in kernel.replaces:
-            old = self._kernels.get(one)
-            is_older = isinstance(old, ManagedKernel) and old.queued_at < kernel.queued_at
-            if is_older and self.owners.get(one) == kernel.owner and one not in self._stopping and one not in used():
-                self.log.info("kernel=%s replaced_by=%s ends=now a gateway before this one left it", one, kernel_id)
+            old = self._kernels.find(one)
+            is_older = old is not None and old.queued_at < kernel.queued_at
+            if is_older and self._may_replace(one, kernel.owner) and one not in used():
+                self._log.info("kernel=%s replaced_by=%s ends=now a gateway before this one left it", one, kernel_id)
                 self._end_soon(one)
 
+    def under_way(self) -> tuple[asyncio.Task[None], ...]:
+        """Return the ends of kernels that are not done yet."""
+        return tuple(self._ending)
+
+    def _may_replace(self, kernel_id: str, owner: str) -> bool:
+        return self._owners.get(kernel_id) == owner and not self._kernels.is_stopping(kernel_id)
+
     def _end_soon(self, kernel_id: str) -> None:
-        owner = self.owners.get(kernel_id)
+        owner = self._owners.get(kernel_id)
         if owner is None:
             return  # it ended meanwhile
-        ending = asyncio.ensure_future(self.end_kernel(kernel_id, asked_by_user(owner, owner)))
-        self._ending.add(ending)
-        ending.add_done_callback(self._ended)
+        task = asyncio.create_task(self._kernels.end_kernel(kernel_id, asked_by_user(owner, owner)))
+        self._ending.add(task)
+        task.add_done_callback(self._ended)
 
     def _ended(self, ending: asyncio.Task[None]) -> None:
         self._ending.discard(ending)
         if not ending.cancelled() and (error := ending.exception()) is not None:
-            self.log.error("replaced=still_there reason=%s", error)
-
-    def kernel_model(self, kernel_id: str) -> dict[str, Any]:
-        """Called by Jupyter's handlers for each kernel they show. A server in gateway mode leaves the others to us."""
-        model: dict[str, Any] = super().kernel_model(kernel_id)
-        kernel = self._kernels.get(kernel_id)
-        if isinstance(kernel, ManagedKernel) and kernel.replaces and "owner" not in model:
-            model[ANSWER] = sorted(kernel.replaces)
-        return model
-
-
-def _named(env: Mapping[str, str]) -> str:
-    """The kernel that the request itself is to replace; empty for none."""
-    return str(CallContext.get(REPLACED_KERNEL) or env.get(VARIABLE) or "")
+            self._log.error("replaced=still_there reason=%s", error)

@@ -1,14 +1,15 @@
-"""The part of the kernel manager that gives kernels other sizes while they run, and remembers who waits for one.
+"""Other sizes for kernels that run: which kernels wait for one, and what follows when a size is granted.
 
-When there is room, admission decides; what a container has of its host follows.
+Admission decides when there is room. A container's limits on its host follow the grant.
 """
 
 # mypy: disable-error-code="no-untyped-call"
-# Jupyter Server's kernel managers carry no types.
+# Jupyter Server's metrics carry no types.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import logging
+from collections.abc import Callable
 
 from jupyter_server.prometheus.metrics import KERNEL_CURRENTLY_RUNNING_TOTAL
 
@@ -18,46 +19,56 @@ from jupyter_aliquot.gateway.state.persistence import SizeWish
 from jupyter_aliquot.provisioner.errors import AliquotError
 from jupyter_aliquot.provisioner.resources import Grant, Request
 
-from .handover import LastingKernelManager
 from .kernel import ManagedKernel
 
 
-class ResizableKernelManager(LastingKernelManager):
-    """``admission`` is the extension's; None: it is not loaded."""
+class ResizeTracker:
+    """Made by the kernel manager; hears from admission of each size that was granted.
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.admission: Admission | None = None
-        self._resizing: set[asyncio.Task[None]] = set()
+    *find* returns a kernel by its id, and *note_again* writes the record of a kernel anew.
+    """
 
-    async def resize_kernel(
-        self, kernel_id: str, request: Request, waits_since: float | None = None
-    ) -> Grant | QueueEntry:
-        """Ask for another size. What has to wait is remembered, also by a gateway after us. Raises AliquotError."""
-        assert self.admission is not None  # who asks has it
-        outcome = await self.admission.resize(kernel_id, request, waits_since)
+    def __init__(
+        self,
+        admission: Admission | None,
+        find: Callable[[str], ManagedKernel | None],
+        note_again: Callable[[ManagedKernel], None],
+        log: logging.Logger,
+    ) -> None:
+        self._admission = admission
+        self._find = find
+        self._note_again = note_again
+        self._log = log
+        self._tasks: set[asyncio.Task[None]] = set()
+        if admission is not None:
+            admission.observe_resizes(self.take_outcome)
+
+    async def resize(self, kernel_id: str, request: Request, waits_since: float | None = None) -> Grant | QueueEntry:
+        """Ask for another size. A later gateway knows of a request that waits. Raises AliquotError."""
+        assert self._admission is not None  # a kernel without it holds no grant that admission could change
+        outcome = await self._admission.resize(kernel_id, request, waits_since)
         wish = SizeWish(request, outcome.since) if isinstance(outcome, QueueEntry) else None
-        self._note_wish(kernel_id, wish)
+        self._note(kernel_id, wish)
         return outcome
 
-    def forget_wish(self, kernel_id: str) -> None:
-        """It waits for no other size any more."""
-        self._note_wish(kernel_id, None)
+    def forget(self, kernel_id: str) -> None:
+        """Remember that the kernel waits for no other size any more."""
+        self._note(kernel_id, None)
 
     def take_outcome(self, kernel_id: str, outcome: Grant | AliquotError) -> None:
-        """Called by admission with each size that was granted, and with why one was not that had waited."""
-        kernel = self._kernels.get(kernel_id)
-        if not isinstance(kernel, ManagedKernel):
+        """Called by admission with each size that was granted, and with the error of a request that had waited."""
+        kernel = self._find(kernel_id)
+        if kernel is None:
             return
-        self._note_wish(kernel_id, None)
+        self._note(kernel_id, None)
         if isinstance(outcome, Grant):
             self._rename(kernel, outcome)
-            task = asyncio.create_task(self._resize(kernel), name=f"aliquot-resize-{kernel_id}")
-            self._resizing.add(task)
-            task.add_done_callback(self._resizing.discard)
+            task = asyncio.create_task(self._apply(kernel), name=f"aliquot-resize-{kernel_id}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     def _rename(self, kernel: ManagedKernel, grant: Grant) -> None:
-        """Let it hold another grant at once, so that a client that asks next reads the new size's name."""
+        """Let the kernel hold another grant at once, so that a client that asks next reads the new size's name."""
         before = kernel.kernel_name
         kernel.take_grant(grant)
         if kernel.kernel_name != before:
@@ -66,17 +77,17 @@ class ResizableKernelManager(LastingKernelManager):
             KERNEL_CURRENTLY_RUNNING_TOTAL.labels(type=kernel.kernel_name).inc()
             self._note_again(kernel)
 
-    async def _resize(self, kernel: ManagedKernel) -> None:
+    async def _apply(self, kernel: ManagedKernel) -> None:
         try:
             left = await kernel.apply_grant()
         except AliquotError as error:
             left = str(error)
         if left:
-            self.log.warning("kernel=%s resize=in_part left=%r; its next start has all of it", kernel.kernel_id, left)
+            self._log.warning("kernel=%s resize=in_part left=%r; its next start has all of it", kernel.kernel_id, left)
 
-    def _note_wish(self, kernel_id: str, wish: SizeWish | None) -> None:
-        kernel = self._kernels.get(kernel_id)
-        if not isinstance(kernel, ManagedKernel) or kernel.wish == wish:
+    def _note(self, kernel_id: str, wish: SizeWish | None) -> None:
+        kernel = self._find(kernel_id)
+        if kernel is None or kernel.wish == wish:
             return
         kernel.wish = wish
         self._note_again(kernel)

@@ -6,9 +6,11 @@ A file that another program has locked stays the table: requests wait for it, an
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Protocol
 
 from jupyter_client.multikernelmanager import DuplicateKernelError
 from jupyter_server.services.sessions.sessionmanager import SessionManager
@@ -23,10 +25,43 @@ from jupyter_aliquot.gateway.kernelspecs.manager import NoSuchBase
 from jupyter_aliquot.gateway.state.session_table import IN_MEMORY, is_busy
 from jupyter_aliquot.provisioner.errors import AliquotError
 
-from .guest_sessions import GuestSessions
+from .request_context import spare
 
 # No page of Jupyter's comes near: sessions of one user on one kernel, and letters of a path, a name or a type.
 _MOST_SESSIONS, _LONGEST_TEXT = 100, 4096
+
+
+class Cursor(Protocol):
+    """The part of a database cursor that guests' sessions use."""
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> Any: ...
+
+    def fetchall(self) -> list[Any]: ...
+
+
+class GuestSessions:
+    """The sessions of users who do not own the session's kernel. All other sessions are the kernel owner's.
+
+    A table beside the sessions' own holds them, reached by the same *cursor*, and lasts as long.
+    """
+
+    def __init__(self, cursor: Cursor) -> None:
+        self._cursor = cursor
+        cursor.execute("CREATE TABLE IF NOT EXISTS guest_session (session_id PRIMARY KEY, name)")
+        # Of sessions that went, with their kernels for example.
+        cursor.execute("DELETE FROM guest_session WHERE session_id NOT IN (SELECT session_id FROM session)")
+
+    def all(self) -> dict[str, str]:
+        """Return session id to the guest's name."""
+        self._cursor.execute("SELECT session_id, name FROM guest_session")
+        return {row["session_id"]: row["name"] for row in self._cursor.fetchall()}
+
+    def note(self, session_id: str, name: str | None) -> None:
+        """Make the session this guest's; None makes it the kernel owner's."""
+        if name is None:
+            self._cursor.execute("DELETE FROM guest_session WHERE session_id=?", (session_id,))
+        else:
+            self._cursor.execute("INSERT OR REPLACE INTO guest_session VALUES (?, ?)", (session_id, name))
 
 
 class PatientCursor:
@@ -208,7 +243,7 @@ class OwnedSessionManager(SessionManager):
     async def _spare_kernel_of(self, session_id: str) -> None:
         if session_id in self.guests.all():
             session = await self.get_session(session_id=session_id)
-            self.kernel_manager.spare(session["kernel"]["id"])
+            spare(session["kernel"]["id"])
 
     def _is_out_of_reach(self, kernel_id: str) -> bool:
         reach = access_of(current_user(), self.kernel_manager, kernel_id)
@@ -261,3 +296,30 @@ class OwnedSessionManager(SessionManager):
         owner_of = getattr(self.kernel_manager, "owner_of", None)
         found: str | None = owner_of(kernel_id) if owner_of is not None else None
         return found
+
+
+class SessionLabels:
+    """The notebooks' names of kernels, from the table of sessions: read again only when the table changed."""
+
+    def __init__(self, sessions: SessionManager) -> None:
+        self._sessions = sessions
+        # The connection itself: a later one may have the same id.
+        self._read_at: tuple[object, int] = (None, -1)
+        self._labels: Mapping[str, str] = MappingProxyType({})
+
+    def labels(self) -> Mapping[str, str]:
+        """Return kernel id to the owner's notebook. The names of guests' notebooks are left out."""
+        connection = self._sessions.connection
+        now = (connection, connection.total_changes)
+        if self._read_at != now:
+            # While another program has the file locked, the last names stand.
+            with contextlib.suppress(TableBusyError):
+                self._labels, self._read_at = MappingProxyType(_read_labels(self._sessions)), now
+        return self._labels
+
+
+def _read_labels(sessions: SessionManager) -> dict[str, str]:
+    guests = sessions.guests.all() if isinstance(sessions, OwnedSessionManager) else {}
+    sessions.cursor.execute("SELECT session_id, kernel_id, path FROM session")
+    rows = [row for row in sessions.cursor.fetchall() if row["session_id"] not in guests]
+    return {row["kernel_id"]: row["path"] or "" for row in rows}

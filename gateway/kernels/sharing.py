@@ -1,145 +1,163 @@
-"""The part of the kernel manager that knows whose kernels are, and with whom they are shared.
+"""The owners of kernels, and the users and teams that each kernel is shared with.
 
-What somebody may do with one, auth.access_of decides from what is told here. Ending is the owner's: what Jupyter does
-by itself to the kernel of a session that goes, it does to nobody else's.
+``auth.access_of`` decides from these facts what a user may do with a kernel.
 """
 
-# mypy: disable-error-code="no-untyped-call"
-# Jupyter Server's kernel managers carry no types.
 from __future__ import annotations
 
-import contextlib
+import logging
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
-
-from jupyter_server import CallContext
-from tornado.web import HTTPError
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
 from jupyter_aliquot.gateway.auth.access import Access
-from jupyter_aliquot.gateway.auth.identity import access_of, current_user
+from jupyter_aliquot.gateway.auth.identity import access_of
 from jupyter_aliquot.gateway.auth.principals import User
-from jupyter_aliquot.gateway.auth.shares import Shares
-from jupyter_aliquot.gateway.channels.shared_connection import look_at_sockets
-from jupyter_aliquot.gateway.state.persistence import Heritage
+from jupyter_aliquot.gateway.auth.shares import UNSHARED, Shares
 
 from .kernel import ManagedKernel
-from .request_context import SPARED_KERNEL
-from .resize import ResizableKernelManager
 
 
-class SharedKernelManager(ResizableKernelManager):
-    """Shares are kept with their kernel, and end with it."""
+class KernelOwners(Mapping[str, str]):
+    """Kernel id to the owner's name, in the order in which they were noted.
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self._share_observers: list[Callable[[str], None]] = [self.pending.look_again, look_at_sockets]
+    Both directions are a look-up: of a thousand kernels, a user's few are asked for many times a second.
+    """
+
+    def __init__(self, owners: Mapping[str, str] | None = None) -> None:
+        self._owners: dict[str, str] = {}
+        # Dicts for their order.
+        self._ids: dict[str, dict[str, None]] = {}
+        for kernel_id, owner in (owners or {}).items():
+            self.note(kernel_id, owner)
+
+    def __getitem__(self, kernel_id: str) -> str:
+        return self._owners[kernel_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._owners)
+
+    def __len__(self) -> int:
+        return len(self._owners)
+
+    def get(self, kernel_id: str, default: Any = None) -> Any:
+        """As a dict's, and as fast: each status report asks for each kernel."""
+        return self._owners.get(kernel_id, default)
+
+    def of(self, owner: str) -> Collection[str]:
+        """Return the ids of this user's kernels."""
+        return self._ids.get(owner, {}).keys()
+
+    def note(self, kernel_id: str, owner: str) -> None:
+        """Make this user the kernel's owner from now on."""
+        self.forget(kernel_id)
+        self._owners[kernel_id] = owner
+        self._ids.setdefault(owner, {})[kernel_id] = None
+
+    def forget(self, kernel_id: str) -> None:
+        """Remove a kernel that is no more. Idempotent."""
+        owner = self._owners.pop(kernel_id, None)
+        if owner is None:
+            return
+        ids = self._ids[owner]
+        del ids[kernel_id]
+        if not ids:
+            del self._ids[owner]
+
+
+class Kernels(Protocol):
+    """The kernel manager."""
+
+    def __contains__(self, kernel_id: str, /) -> bool: ...
+
+    def find(self, kernel_id: str) -> ManagedKernel | None:
+        """Return the kernel of this id, if there is one of this server."""
+        ...
+
+    def list_kernel_ids(self) -> list[str]:
+        """Return the ids of all kernels, in the order in which they were started."""
+        ...
+
+
+class ShareRegistry:
+    """Made by the kernel manager. A kernel's shares are kept with the kernel, and end with it.
+
+    Each of *observers* is called with a kernel's id after its shares changed.
+    """
+
+    def __init__(
+        self,
+        kernels: Kernels,
+        owners: KernelOwners,
+        observers: Iterable[Callable[[str], None]],
+        log: logging.Logger,
+    ) -> None:
+        self._kernels = kernels
+        self._owners = owners
+        self._observers = tuple(observers)
+        self._log = log
+        # The websockets of other users than the owner, per kernel.
         self._guests: Counter[str] = Counter()
-        # Those that are shared just now.
+        # The kernels that are shared just now.
         self._shared_ids: set[str] = set()
 
     def owner_of(self, kernel_id: str) -> str | None:
-        """Whose kernel it is; None for one that is not there. Asked by the authorizer."""
-        found: str | None = self.owners.get(kernel_id)
+        """Return the owner's name; None for a kernel that does not exist."""
+        found: str | None = self._owners.get(kernel_id)
         return found
 
     def shares_of(self, kernel_id: str) -> Shares:
-        """With whom it is shared. Asked by the authorizer."""
-        kernel = self._kernels.get(kernel_id)
-        return kernel.shares if isinstance(kernel, ManagedKernel) else Shares()
+        """Return the users and teams that the kernel is shared with."""
+        kernel = self._kernels.find(kernel_id)
+        return UNSHARED if kernel is None else kernel.shares
 
     def concerns(self, user: User, kernel_id: str) -> bool:
-        """Whether it is his or shared with him by name: an administrator may see more. Asked by GET ?owner=me."""
+        """Return whether the kernel is the user's own or shared with the user by name.
+
+        An administrator may see more kernels than these.
+        """
         return self.shares_of(kernel_id).access(user.name, user.teams, self.owner_of(kernel_id)) is not Access.NONE
 
-    def share(self, kernel_id: str, shares: Shares) -> None:
-        """From now on it is shared so, and with nobody else."""
-        kernel = self.get_kernel(kernel_id)
-        assert isinstance(kernel, ManagedKernel)  # kernel_manager_class makes no other
+    def share(self, kernel: ManagedKernel, shares: Shares, by: User) -> None:
+        """Share the kernel with these users and teams from now on, and with no others."""
         kernel.take_shares(shares)
-        self._note_shares(kernel_id, shares)
-        self.log.info("kernel=%s shared=%s by=%s", kernel_id, shares.report(), current_user().name)
-        for observer in self._share_observers:
-            observer(kernel_id)
+        self.note(kernel.kernel_id, shares)
+        self._log.info("kernel=%s shared=%s by=%s", kernel.kernel_id, shares.report(), by.name)
+        for observer in self._observers:
+            observer(kernel.kernel_id)
 
-    def observe_shares(self, observer: Callable[[str], None]) -> None:
-        """Call this after each change of them, with the kernel's id."""
-        self._share_observers.append(observer)
+    def note(self, kernel_id: str, shares: Shares) -> None:
+        """Remember whether the kernel is shared, so that lists look at shared kernels alone."""
+        (self._shared_ids.add if shares else self._shared_ids.discard)(kernel_id)
+
+    def forget(self, kernel_id: str) -> None:
+        """Remove a kernel that is no more."""
+        self._shared_ids.discard(kernel_id)
 
     def guest_came(self, kernel_id: str) -> None:
-        """A websocket of somebody else's opened. Who looks at another's kernel does not keep it from being culled."""
+        """Count an open websocket of another user than the owner. It does not keep the kernel from being culled."""
         self._guests[kernel_id] += 1
 
     def guest_went(self, kernel_id: str) -> None:
-        """It closed."""
+        """Count a closed one off."""
         self._guests[kernel_id] -= 1
         if self._guests[kernel_id] <= 0:
             del self._guests[kernel_id]
 
     def guests_of(self, kernel_id: str) -> int:
-        """How many websockets of others than its owner there are."""
+        """Return how many websockets of other users than the owner are open."""
         return self._guests.get(kernel_id, 0)
 
-    def list_kernels(self) -> list[dict[str, Any]]:
-        """Called by GET /api/kernels: the kernels that the asker may see."""
-        models = []
-        for kernel_id in self.visible_to(current_user()):
-            with contextlib.suppress(HTTPError, KeyError):  # it ended just now
-                models.append(self.kernel_model(kernel_id))
-        return models
-
     def visible_to(self, user: User) -> list[str]:
-        """The ids of those that this user may see, as they were started. Asked before anything else of them is.
+        """Return the ids of the kernels that the user may see, in the order in which they were started.
 
-        By each who asks for a status: of a thousand kernels it looks at his own, and at those that are shared.
+        Each status request asks first of all: of a thousand kernels, this looks at the user's own and at shared ones.
         """
         if user.is_admin:
-            return list(self.list_kernel_ids())
-        own = self.owners.of(user.name)
-        guest_of = {one for one in self._shared_ids.difference(own) if access_of(user, self, one) is not Access.NONE}
-        if guest_of or self.leaves_kernels:
-            return [one for one in self.list_kernel_ids() if one in own or one in guest_of]
-        return [one for one in own if one in self]
-
-    def make_kernel(self, kernel_id: str, heritage: Heritage) -> ManagedKernel:
-        """Called by adoption. One that was shared still is."""
-        kernel = super().make_kernel(kernel_id, heritage)
-        self._note_shares(kernel_id, kernel.shares)
-        return kernel
-
-    def unmake_kernel(self, kernel_id: str, kernel: ManagedKernel | None) -> None:
-        """Called by adoption, which failed."""
-        super().unmake_kernel(kernel_id, kernel)
-        if kernel_id not in self._kernels:
-            self._shared_ids.discard(kernel_id)
-
-    def remove_kernel(self, kernel_id: str) -> Any:
-        """Called by MultiKernelManager when a kernel has ended, or never started."""
-        self._shared_ids.discard(kernel_id)
-        return super().remove_kernel(kernel_id)
-
-    def _note_shares(self, kernel_id: str, shares: Shares) -> None:
-        (self._shared_ids.add if shares else self._shared_ids.discard)(kernel_id)
-
-    def kernel_model(self, kernel_id: str) -> dict[str, Any]:
-        """Called by Jupyter's handlers for each kernel they show. One that is another's than the asker's says so."""
-        model: dict[str, Any] = super().kernel_model(kernel_id)
-        user, owner = current_user(), self.owner_of(kernel_id)
-        if owner != user.name:
-            model["access"], model["owner"] = access_of(user, self, kernel_id).word, owner
-        return model
-
-    def update_env(self, *, kernel_id: str, env: dict[str, str]) -> None:
-        """Called by PATCH /api/sessions/{id}: what somebody else's session is called is nothing to the kernel."""
-        if access_of(current_user(), self, kernel_id) is Access.OWN:
-            super().update_env(kernel_id=kernel_id, env=env)
-
-    def spare(self, kernel_id: str) -> None:
-        """What the request that is served now does by itself ends it not: it is of a session that is a guest's."""
-        CallContext.set(SPARED_KERNEL, kernel_id)
-
-    def may_end(self, kernel_id: str) -> bool:
-        """Whether who asks now may end it; the server itself may."""
-        if CallContext.get(SPARED_KERNEL) == kernel_id:
-            return False
-        return access_of(current_user(), self, kernel_id) is Access.OWN
+            return self._kernels.list_kernel_ids()
+        own = self._owners.of(user.name)
+        shared = self._shared_ids.difference(own)
+        seen = {kernel_id for kernel_id in shared if access_of(user, self, kernel_id) is not Access.NONE}
+        if seen:
+            return [one for one in self._kernels.list_kernel_ids() if one in own or one in seen]
+        return [one for one in own if one in self._kernels]

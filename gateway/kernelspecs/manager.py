@@ -17,10 +17,8 @@ from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKerne
 from traitlets import Instance, TraitError, default
 
 from jupyter_aliquot.gateway.auth.identity import current_user
-from jupyter_aliquot.gateway.config import Aliquot
-from jupyter_aliquot.gateway.containers.host_limits import HostLimits
+from jupyter_aliquot.gateway.config import Aliquot, configuration_of
 from jupyter_aliquot.gateway.containers.images import KNOB, CatalogueImage, ImageCatalogue, image_kernel_spec
-from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders, private_folders
 from jupyter_aliquot.gateway.sizes.grammar import (
     GRAMMAR,
     STEP,
@@ -103,12 +101,10 @@ class SizedKernelSpecManager(KernelSpecManager):
         self.count_devices: Callable[[], int] = lambda: 0
         for image in self.catalogue.entries:
             self._check_image(image)
-        HostLimits(parent=self).rules()
-        SharedFolders(parent=self).read(private_folders(self.settings))
 
     @default("settings")
     def _settings_from_parent(self) -> Aliquot:
-        return Aliquot(parent=self)
+        return configuration_of(self.parent) or Aliquot(parent=self)
 
     @default("catalogue")
     def _catalogue_from_parent(self) -> ImageCatalogue:

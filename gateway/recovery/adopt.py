@@ -74,7 +74,7 @@ class Adoption:
         for decision in decisions:
             if decision.fate not in (Fate.END, Fate.ENDED):
                 kernel_id = decision.kernel_id
-                self._do(self._manager.finish_replacing(kernel_id, self._used), f"replace-{kernel_id}")
+                self._do(self._manager.replacements.finish(kernel_id, self._used), f"replace-{kernel_id}")
         if decisions:
             counts = {fate.value: sum(d.fate is fate for d in decisions) for fate in Fate}
             said = " ".join(f"{name}={count}" for name, count in counts.items() if count)
@@ -95,10 +95,10 @@ class Adoption:
             self._clear_away(decision, heritage)
             return
         try:
-            kernel = self._manager.make_kernel(kernel_id, heritage)
+            kernel = self._manager.handover.make_kernel(kernel_id, heritage)
             await self._take_over(kernel, decision, heritage)
         except BaseException:
-            self._manager.unmake_kernel(kernel_id, kernel)
+            self._manager.handover.unmake_kernel(kernel_id, kernel)
             raise
 
     async def _take_over(self, kernel: ManagedKernel, decision: Decision, heritage: Heritage) -> None:
@@ -131,9 +131,9 @@ class Adoption:
 
     async def _resize(self, kernel_id: str, wish: SizeWish) -> None:
         try:
-            await self._manager.resize_kernel(kernel_id, wish.request, wish.since)
+            await self._manager.resizes.resize(kernel_id, wish.request, wish.since)
         except AliquotError as error:
-            self._manager.forget_wish(kernel_id)
+            self._manager.resizes.forget(kernel_id)
             self._log.info("kernel=%s resize=refused reason=%s", kernel_id, error)
 
     async def _adopt(

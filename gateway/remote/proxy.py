@@ -20,7 +20,7 @@ from jupyter_aliquot.gateway.api.events import EventsHandler
 from jupyter_aliquot.gateway.api.jupyter import with_cause
 from jupyter_aliquot.gateway.api.kernels import KernelHandler, KernelsHandler
 from jupyter_aliquot.gateway.api.routes import SizesHandler, StatusHandler
-from jupyter_aliquot.gateway.kernels.session_labels import SessionLabels
+from jupyter_aliquot.gateway.kernels.sessions import SessionLabels
 from jupyter_aliquot.gateway.sizes.environment import default_size
 from jupyter_aliquot.provisioner.resources import GpuShare
 

@@ -12,11 +12,9 @@ from typing import Any
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.serverapp import ServerApp
-from traitlets import TraitError
 
 from jupyter_aliquot.gateway.auth.identity import AliquotAuthorizer, AliquotIdentityProvider
 from jupyter_aliquot.gateway.channels.shared_connection import SharedWebsocketConnection
-from jupyter_aliquot.gateway.config import Aliquot
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.kernels.sessions import OwnedSessionManager
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
@@ -50,13 +48,16 @@ ACCESS_CLASSES: dict[str, type] = {
 }
 
 
-def replace_stock_classes(server: ServerApp) -> None:
-    """Put our classes where nobody chose others. To be called before the server makes its managers."""
+def replace_stock_classes(server: ServerApp, *, has_own_kernels: bool) -> None:
+    """Put our classes in, except where the configuration names others. Called before the server makes its managers.
+
+    *has_own_kernels*: a server in gateway mode has kernels of its own beside the gateway's.
+    """
     classes = dict(ACCESS_CLASSES)
     # A server in gateway mode has its kernels elsewhere: the gateway gives them their sizes.
     is_remote = GatewayClient.instance(parent=server).gateway_enabled
     classes |= REMOTE_CLASSES if is_remote else KERNEL_CLASSES
-    if is_remote and _has_own_kernels(server) and all(_is_free(server, trait) for trait in MIXED_CLASSES):
+    if is_remote and has_own_kernels and all(_is_free(server, trait) for trait in MIXED_CLASSES):
         classes |= MIXED_CLASSES
     for trait, ours in classes.items():
         if _is_free(server, trait):
@@ -69,14 +70,6 @@ def _is_free(server: ServerApp, trait: str) -> bool:
     """Whether nobody chose a class there."""
     configured: Any = server.config.get("ServerApp", {})
     return trait not in configured and not server.trait_has_value(trait)
-
-
-def _has_own_kernels(server: ServerApp) -> bool:
-    try:
-        return bool(Aliquot(parent=server).local_kernels)
-    except TraitError:
-        # The extension reads its knobs again when it initialises, and then says which of them is wrong.
-        return False
 
 
 def _replace_default_provisioner(server: ServerApp) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from jupyter_core.paths import jupyter_data_dir
 from jupyter_server.serverapp import ServerApp
-from traitlets import TraitError
 from traitlets.config import Config
 
 from jupyter_aliquot.gateway.config import Aliquot
@@ -38,16 +37,11 @@ class GatewayMemory:
             self.folder.close()
 
 
-def claim_memory(server: ServerApp, log: logging.Logger, *, is_remote: bool = False) -> GatewayMemory:
+def claim_memory(server: ServerApp, knobs: Aliquot, log: logging.Logger, *, is_remote: bool = False) -> GatewayMemory:
     """Take the gateway's name and folder. A name that somebody chose and another server has ends this server.
 
     ``is_remote``: its kernels are on a gateway elsewhere, and it remembers its sessions alone.
     """
-    try:
-        knobs = Aliquot(parent=server)
-    except TraitError:
-        # The extension reads its knobs again when it initialises, and then says which of them is wrong.
-        return GatewayMemory()
     folders = "servers" if is_remote else "gateways"
     root = Path(knobs.state_dir or Path(jupyter_data_dir()) / "aliquot" / folders)
     name = knobs.gateway_name or default_name(server.root_dir)

@@ -20,6 +20,22 @@ from .report import PLAIN, LocalKernel
 _SPARE = 64
 
 
+class Activities(Protocol):
+    """The kernels' activity, as their relays tell it; None stands for a kernel without a relay."""
+
+    def of(self, kernel_id: str) -> Activity | None:
+        """Return what the kernel does."""
+        ...
+
+    def dropped_messages(self, kernel_id: str) -> Mapping[str, int] | None:
+        """Return how many messages the browsers were not sent, by reason."""
+        ...
+
+    def interrupted_at(self, kernel_id: str) -> float | None:
+        """Return when what runs now was last interrupted; None where nothing that runs was."""
+        ...
+
+
 class KernelManagers(Protocol):
     """The part of our kernel manager that knows kernels, their owners and where they are in their lives."""
 
@@ -35,16 +51,9 @@ class KernelManagers(Protocol):
         """State, and why."""
         ...
 
-    def dropped_messages(self, kernel_id: str) -> Mapping[str, int] | None:
-        """What its browsers were not sent, by reason; None for a kernel without a relay."""
-        ...
-
-    def activity_of(self, kernel_id: str) -> Activity | None:
-        """What of it runs, as its relay tells; None for a kernel without one."""
-        ...
-
-    def interrupted_at(self, kernel_id: str) -> float | None:
-        """When what runs of it was last interrupted; None where nothing that runs was."""
+    @property
+    def activity(self) -> Activities:
+        """The activity of the kernels that have a relay."""
         ...
 
 
@@ -99,9 +108,9 @@ def local_kernels(
             quotas=holding.grant.quotas if holding else (),
             last_crash=last_crash,
             ending_soon=announced.get(kernel_id),
-            dropped_messages=manager.dropped_messages(kernel_id),
-            activity=manager.activity_of(kernel_id),
-            interrupted_at=manager.interrupted_at(kernel_id),
+            dropped_messages=manager.activity.dropped_messages(kernel_id),
+            activity=manager.activity.of(kernel_id),
+            interrupted_at=manager.activity.interrupted_at(kernel_id),
             shares=getattr(kernel, "shares", UNSHARED),
         )
         found.append(memo.same(made))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import shutil
 import signal
@@ -16,15 +17,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from traitlets import default
 from traitlets.config import Config
 
 from jupyter_aliquot.gateway.base.clock import SystemClock
+from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
+from jupyter_aliquot.gateway.kernels.services import KernelServices
 from jupyter_aliquot.gateway.node.connection import AgentLink
 from jupyter_aliquot.gateway.node.grant_server import LocalSocket
 from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
 from jupyter_aliquot.gpu_hook.client.client import AgentUnreachable, query
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 
+LOG = logging.getLogger("aliquot-test")
 AGENT = Path(__file__).parents[2] / "provisioner" / "agent_with_stub_devices.py"
 
 
@@ -117,28 +122,44 @@ def write_spec(folder: Path, name: str, argv: list[str], gpus: str = "") -> None
 
 
 @pytest.fixture
-def jp_server_config() -> Config:
-    kernel_manager = "jupyter_aliquot.gateway.kernels.manager.AliquotKernelManager"
-    return Config({"ServerApp": {"jpserver_extensions": {}, "kernel_manager_class": kernel_manager}})
+def link(a_node: Node) -> AgentLink:
+    return AgentLink(a_node.folder, SystemClock(), None, LOG)
+
+
+@pytest.fixture
+def admission(link: AgentLink) -> Admission:
+    return Admission(link, SystemClock(), AdmissionSettings(agent_loss_seconds=3.0, recheck_seconds=1.0), LOG)
+
+
+@pytest.fixture
+def services(admission: Admission) -> KernelServices:
+    """What an extension makes for the kernel manager."""
+    return KernelServices(admission=admission)
+
+
+@pytest.fixture
+def jp_server_config(services: KernelServices) -> Config:
+    class Manager(AliquotKernelManager):
+        @default("services")
+        def _given(self) -> KernelServices:
+            return services
+
+    return Config({"ServerApp": {"jpserver_extensions": {}, "kernel_manager_class": Manager}})
 
 
 class Gateway:
     """The parts that the extension joins, joined here."""
 
-    def __init__(self, server: Any, node: Node) -> None:
-        clock = SystemClock()
+    def __init__(self, server: Any, node: Node, link: AgentLink, admission: Admission) -> None:
         self.node = node
         self.kernels = server.kernel_manager
-        self.link = AgentLink(node.folder, clock, None, server.log)
-        settings = AdmissionSettings(agent_loss_seconds=3.0, recheck_seconds=1.0)
-        self.admission = Admission(self.link, clock, settings, server.log)
-        self.socket = LocalSocket(RuntimeDir(node.folder), self.admission, server.log, lambda _: frozenset())
+        self.link, self.admission = link, admission
+        self.socket = LocalSocket(RuntimeDir(node.folder), admission, LOG, lambda _: frozenset())
 
     async def start(self) -> None:
         await self.link.start()
         await self.admission.start()
         await self.socket.start()
-        self.kernels.admission = self.admission
 
     async def stop(self) -> None:
         await self.kernels.shutdown_all(now=True)
@@ -151,8 +172,10 @@ class Gateway:
 
 
 @pytest.fixture
-def a_gateway(a_node: Node, kernelspecs: Path, jp_serverapp: Any, jp_asyncio_loop: Any) -> Iterator[Gateway]:
-    gateway = Gateway(jp_serverapp, a_node)
+def a_gateway(
+    a_node: Node, link: AgentLink, admission: Admission, kernelspecs: Path, jp_serverapp: Any, jp_asyncio_loop: Any
+) -> Iterator[Gateway]:
+    gateway = Gateway(jp_serverapp, a_node, link, admission)
     jp_asyncio_loop.run_until_complete(gateway.start())
     yield gateway
     jp_asyncio_loop.run_until_complete(gateway.stop())

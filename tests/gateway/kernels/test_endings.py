@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import SystemClock
 from jupyter_aliquot.gateway.kernels import manager as kernel_manager
+from jupyter_aliquot.gateway.kernels.services import KernelServices
 from jupyter_aliquot.gateway.terminations.recorder import KernelEndings
 from jupyter_aliquot.gateway.terminations.store import EndedKernel, Endings
 from jupyter_aliquot.provisioner.terminations import EndingCode, asked_by_rule
@@ -31,12 +33,17 @@ def kernelspecs(kernelspecs: Path) -> Path:
 
 
 @pytest.fixture
-def remembered(a_gateway: Any, monkeypatch: pytest.MonkeyPatch) -> Endings:
+def services(services: KernelServices) -> KernelServices:
     log = logging.getLogger("test")
-    endings = Endings(None, SystemClock(), log)
-    a_gateway.kernels.endings = KernelEndings(endings, SystemClock(), log, lambda _: LABEL)
+    endings = KernelEndings(Endings(None, SystemClock(), log), SystemClock(), log, lambda _: LABEL)
+    return replace(services, endings=endings)
+
+
+@pytest.fixture
+def remembered(a_gateway: Any, services: KernelServices, monkeypatch: pytest.MonkeyPatch) -> Endings:
     monkeypatch.setattr(kernel_manager, "current_user", lambda: User("alice", "user"))
-    return endings
+    assert services.endings is not None
+    return services.endings.remembered
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from tornado.httpclient import HTTPClientError
 
 from jupyter_aliquot.gateway.auth.principals import User
-from jupyter_aliquot.gateway.kernels import manager as kernel_manager, sharing as shared_kernels
+from jupyter_aliquot.gateway.kernels import manager as kernel_manager
 
 
 async def start(fetch: Any, name: str) -> str:
@@ -164,8 +164,7 @@ async def test_another_program_on_the_node_takes_and_returns_room(a_gateway: Any
 
 async def test_users_see_their_own_kernels(a_gateway: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def become(name: str, role: str = "user") -> None:
-        for module in (kernel_manager, shared_kernels):
-            monkeypatch.setattr(module, "current_user", lambda: User(name, role))
+        monkeypatch.setattr(kernel_manager, "current_user", lambda: User(name, role))
 
     kernels = a_gateway.kernels
     ids = {}

@@ -6,12 +6,14 @@ import asyncio
 import json
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from slow_disk import PATIENCE_SECONDS, SlowDisk
 
+from jupyter_aliquot.gateway.kernels.services import KernelServices
 from jupyter_aliquot.gateway.state.persistence import KernelMemory
 from jupyter_aliquot.gateway.state.record_queue import RecordQueue
 from jupyter_aliquot.gateway.state.records import KernelRecords, KernelState
@@ -21,12 +23,22 @@ LOG = logging.getLogger("test")
 
 
 @pytest.fixture
-def disk(a_gateway: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
+def records(tmp_path: Path) -> Path:
     folder = tmp_path / "records"
     folder.mkdir()
-    queue = RecordQueue(KernelRecords(folder, LOG), LOG, PATIENCE_SECONDS)
-    a_gateway.kernels.memory = KernelMemory(queue, RuntimeDir(a_gateway.node.folder), "", "boot", 60.0)
-    disk = SlowDisk(folder, monkeypatch)
+    return folder
+
+
+@pytest.fixture
+def services(services: KernelServices, records: Path, a_node: Any) -> KernelServices:
+    queue = RecordQueue(KernelRecords(records, LOG), LOG, PATIENCE_SECONDS)
+    memory = KernelMemory(queue, RuntimeDir(a_node.folder), "", "boot", 60.0)
+    return replace(services, memory=memory)
+
+
+@pytest.fixture
+def disk(a_gateway: Any, records: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
+    disk = SlowDisk(records, monkeypatch)
     yield disk
     disk.gate.set()
 

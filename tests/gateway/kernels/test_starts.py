@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from tornado.httpclient import HTTPClientError
 
+from jupyter_aliquot.gateway.kernels.services import KernelServices
+
 
 async def post(fetch: Any, name: str, **body: Any) -> dict[str, Any]:
     answer = await fetch("api", "kernels", method="POST", body=json.dumps({"name": name, **body}))
@@ -194,11 +196,9 @@ async def test_a_plain_start_that_fails_is_refused_as_in_jupyter(a_gateway: Any,
     assert a_gateway.kernels.owners == {}
 
 
-async def test_without_the_extension_sized_kernels_ask_by_themselves(
-    a_gateway: Any, jp_fetch: Any, until: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("services", [KernelServices()], ids=["no services"])
+async def test_without_the_extension_sized_kernels_ask_by_themselves(a_gateway: Any, jp_fetch: Any, until: Any) -> None:
     await a_gateway.socket.stop()
-    a_gateway.kernels.admission = None
     first = await post(jp_fetch, "light.gpu-0.5")
     await until(lambda: first["id"] in a_gateway.node.kernels())
     large = await post(jp_fetch, "python3.gpu-1")

@@ -80,7 +80,7 @@ async def check_subshell(house: House, browser: Browser) -> None:
     short = await browser.execute("print('beside')", subshell=made.content["subshell_id"])
     assert text_of(short) == "beside\n"
     assert (await house.model())["execution_state"] == "busy", "the end of the subshell's cell is not the kernel's"
-    activity = house.server.kernel_manager.activity_of(house.kernel_id)
+    activity = house.server.kernel_manager.activity.of(house.kernel_id)
     assert (activity.work, activity.idle_since) == (1, None)
     await browser.execute("go.set()", subshell=made.content["subshell_id"])
     await browser.finish(asked)

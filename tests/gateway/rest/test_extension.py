@@ -18,6 +18,7 @@ from traitlets.config import Config
 
 from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider
 from jupyter_aliquot.gateway.config import Aliquot
+from jupyter_aliquot.gateway.extension import AliquotExtension
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.node.launcher import agent_arguments
 from jupyter_aliquot.gateway.serverapp.config_warnings import gateway_mode
@@ -112,6 +113,14 @@ class TestWithAnAgentThatRunsAlready:
 
         await until(message, lambda told: want in told)
         assert capfd.readouterr().err.count(want) == 1
+
+
+async def test_the_configuration_is_read_once_and_the_manager_is_made_with_its_services(a_server: ServerApp) -> None:
+    [extension] = a_server.extension_manager.extension_apps["jupyter_aliquot.gateway"]
+    assert isinstance(extension, AliquotExtension)
+    assert a_server.kernel_spec_manager.settings is extension.configuration
+    assert a_server.kernel_manager.services is extension.kernel_services()
+    assert a_server.kernel_manager.services.admission is not None
 
 
 class TestWithAnotherKernelManager:

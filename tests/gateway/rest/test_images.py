@@ -11,6 +11,7 @@ from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
 from jupyter_aliquot.gateway.containers.planner import ContainerStart
+from jupyter_aliquot.gateway.kernels.kernel import ManagedKernel
 from jupyter_aliquot.gateway.serverapp.config_warnings import engine_within_reach
 from jupyter_aliquot.provisioner.containers.plan import ContainerPlan
 from jupyter_aliquot.provisioner.errors import LaunchError
@@ -37,7 +38,7 @@ def jp_server_config(jp_server_config: Config) -> Config:
 def planned(a_server: ServerApp, monkeypatch: pytest.MonkeyPatch) -> list[tuple[ContainerStart, ContainerPlan]]:
     """What is planned from now on. Every plan ends there: nothing is started, for no engine is needed here."""
     made: list[tuple[ContainerStart, ContainerPlan]] = []
-    planner = a_server.kernel_manager.containers
+    planner = a_server.kernel_manager.services.containers
     plan = planner.plan
 
     async def remember(start: ContainerStart) -> ContainerPlan:
@@ -118,9 +119,9 @@ async def test_a_kernel_of_an_image_is_planned_in_a_container_and_never_a_proces
 
 async def test_without_the_extension_an_image_starts_nothing(ask: Ask, a_server: ServerApp) -> None:
     await names(ask, "alice")
-    a_server.kernel_manager.containers = None
-    answer = await ask("alice", "POST", "api/kernels", body={"name": "open"})
-    assert "starts no containers" in answer.json["message"]
+    kernel = ManagedKernel(kernel_name="open", kernel_spec_manager=a_server.kernel_spec_manager)
+    with pytest.raises(LaunchError, match="starts no containers"):
+        await kernel.start_kernel(kernel_id="k")
 
 
 async def test_no_request_gets_the_variables_of_another_nor_of_the_server(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +13,7 @@ import pytest
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.auth.shares import Share, Shares
-from jupyter_aliquot.gateway.kernels.owners import KernelOwners
-from jupyter_aliquot.gateway.kernels.sharing import SharedKernelManager
+from jupyter_aliquot.gateway.kernels.sharing import KernelOwners, ShareRegistry
 from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 from jupyter_aliquot.gateway.status.collector import KernelMemo, local_kernels
@@ -133,24 +133,38 @@ def test_the_reader_reads_a_kernel_again_only_when_it_changed(reader: StatusRead
     assert after["k1"].generation == 2
 
 
-class Manager(SharedKernelManager):
-    """A thousand kernels that are no more than owners; which of them was looked at, it notes."""
+class Activities:
+    """Of kernels that have no relay."""
+
+    def of(self, kernel_id: str) -> None:
+        return None
+
+    dropped_messages = interrupted_at = of
+
+
+class Manager:
+    """A thousand kernels that are no more than owners; it notes which of them were looked at."""
 
     def __init__(self) -> None:
         self.owners = KernelOwners({f"k{number}": f"u{number % USERS}" for number in range(COUNT)})
-        self._kernels = dict.fromkeys(self.owners)
-        self._shared_ids: set[str] = set()
-        self.leaves_kernels = False
+        self.sharing = ShareRegistry(self, self.owners, (), logging.getLogger("test"))
+        self.activity = Activities()
         self.gathered: list[str] = []
         self.shares: dict[str, Shares] = {}
         self.judged: list[str] = []
 
+    def __contains__(self, kernel_id: str) -> bool:
+        return kernel_id in self.owners
+
     def list_kernel_ids(self) -> list[str]:
         return list(self.owners)
 
-    def shares_of(self, kernel_id: str) -> Shares:
+    def owner_of(self, kernel_id: str) -> str | None:
+        return self.sharing.owner_of(kernel_id)
+
+    def find(self, kernel_id: str) -> Any:
         self.judged.append(kernel_id)
-        return self.shares.get(kernel_id, Shares())
+        return SimpleNamespace(shares=self.shares.get(kernel_id, Shares()))
 
     def get_kernel(self, kernel_id: str) -> Any:
         self.gathered.append(kernel_id)
@@ -160,19 +174,10 @@ class Manager(SharedKernelManager):
     def kernel_state(self, kernel_id: str) -> tuple[str, str]:
         return "resident", ""
 
-    def dropped_messages(self, kernel_id: str) -> None:
-        return None
-
-    def activity_of(self, kernel_id: str) -> None:
-        return None
-
-    def interrupted_at(self, kernel_id: str) -> None:
-        return None
-
 
 def test_nothing_is_gathered_of_kernels_that_the_asker_may_not_see() -> None:
     manager = Manager()
-    visible = manager.visible_to(User("u7", "user"))
+    visible = manager.sharing.visible_to(User("u7", "user"))
     assert manager.judged == []
     found = local_kernels(manager, visible, AdmissionSnapshot("ok", "", ()), {}, {})
     assert {one.owner for one in found} == {"u7"}
@@ -184,11 +189,11 @@ def test_a_guest_sees_shared_kernels_among_his_own_as_they_were_started() -> Non
     manager, u7 = Manager(), User("u7", "user")
     for kernel_id, name in (("k3", "u7"), ("k500", "u8")):
         manager.shares[kernel_id] = Shares((Share("user", name, Access.READ),))
-        manager._note_shares(kernel_id, manager.shares[kernel_id])
-    assert manager.visible_to(u7) == ["k3", "k7", "k207", "k407", "k607", "k807"]
+        manager.sharing.note(kernel_id, manager.shares[kernel_id])
+    assert manager.sharing.visible_to(u7) == ["k3", "k7", "k207", "k407", "k607", "k807"]
     manager.shares["k3"] = Shares()
-    manager._note_shares("k3", Shares())
-    assert manager.visible_to(u7) == ["k7", "k207", "k407", "k607", "k807"]
+    manager.sharing.note("k3", Shares())
+    assert manager.sharing.visible_to(u7) == ["k7", "k207", "k407", "k607", "k807"]
 
 
 def test_a_kernel_is_the_same_value_until_something_of_it_changes() -> None:

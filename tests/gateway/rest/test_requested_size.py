@@ -116,7 +116,7 @@ async def test_an_image_of_the_catalogue_gets_the_size_too(
     await an_agent.start()
     answer = await start(ask, "alice", "open", "0.5")
     assert (answer.status, answer.json["name"]) == (201, "open.gpu-0.5")
-    monkeypatch.setattr(a_server.kernel_manager.containers, "plan", refuse)
+    monkeypatch.setattr(a_server.kernel_manager.services.containers, "plan", refuse)
     for name, asked in (("open", "none"), ("open.gpu-none", "0.5")):
         plain = await start(ask, "alice", name, asked)
         assert "no engine here" in plain.json["message"], "it is a container all the same"

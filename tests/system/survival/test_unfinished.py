@@ -15,7 +15,7 @@ ALICE, ADA = "a-token-of-alice", "a-token-of-ada"
 DYING = """
 import os, signal, sys
 from jupyter_aliquot.gateway.serverapp.app import GatewayServerApp
-from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
+from jupyter_aliquot.gateway.kernels.replacement import ReplacementTracker
 
 {method}
 GatewayServerApp.launch_instance(argv=sys.argv[1:])
@@ -25,7 +25,7 @@ from jupyter_server import CallContext
 def dying(self, replaced):
     if replaced or CallContext.get("aliquot_replaced_kernel"):
         os.kill(os.getpid(), signal.SIGKILL)
-AliquotKernelManager.replace_now = dying
+ReplacementTracker.replace_now = dying
 """
 # Once its session has the new kernel.
 AFTER_THE_SESSION = """

@@ -1,0 +1,67 @@
+"""The objects that the kernel manager and its kernels use, made by the extension before Jupyter makes the manager.
+
+Jupyter Server makes its kernel manager from a class, with itself as the parent. The manager therefore asks the
+extensions of its parent for the services, in its constructor; nothing is put into a manager that is already made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from jupyter_server.serverapp import ServerApp
+
+from jupyter_aliquot.gateway.containers.planner import ContainerPlanner
+from jupyter_aliquot.gateway.limits.guard import LimitGuard
+from jupyter_aliquot.gateway.relays.pool import RelayLinks
+from jupyter_aliquot.gateway.scheduling.admission import Admission
+from jupyter_aliquot.gateway.state.persistence import KernelMemory
+from jupyter_aliquot.gateway.terminations.recorder import KernelEndings
+from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
+
+from .first_word import FirstWord
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class KernelServices:
+    """The services of one server. The defaults describe a server that does not load the extension.
+
+    Without ``admission`` each provisioner asks the node agent itself, without ``containers`` no kernel starts in a
+    container, without ``memory`` no later gateway finds the kernels, without ``links`` the clients talk to a kernel's
+    sockets, and without ``endings`` the reasons of terminations are not kept.
+    """
+
+    admission: Admission | None = None
+    limits: LimitGuard | None = None
+    first_word: FirstWord | None = None
+    memory: KernelMemory | None = None
+    endings: KernelEndings | None = None
+    links: RelayLinks | None = None
+    containers: ContainerPlanner | None = None
+    container_runtime: ContainerRuntime | None = None
+    # Tells the node agent of an interrupt, so that a call that waits for GPU memory gives up.
+    tell_interrupt: Callable[[str], Awaitable[None]] | None = None
+    # True where the server has several users: a kernel must not see the variables that the server was started with.
+    hides_servers_env: Callable[[], bool] = _never
+
+
+@runtime_checkable
+class MakesKernelServices(Protocol):
+    """An extension of the server that makes the services of its kernel manager."""
+
+    def kernel_services(self) -> KernelServices: ...
+
+
+def services_of(server: object) -> KernelServices:
+    """Return the services that an extension of *server* makes; those without an extension where none does."""
+    if isinstance(server, ServerApp):
+        for apps in server.extension_manager.extension_apps.values():
+            for app in apps:
+                if isinstance(app, MakesKernelServices):
+                    return app.kernel_services()
+    return KernelServices()
