@@ -48,22 +48,3 @@ def refusal(owner: str, access: Access = Access.READ) -> str:
 def answers(channel: str, header: Mapping[str, Any], content: Mapping[str, Any], said: str) -> list[Answer]:
     """In their order. A message that no kernel answers is not answered here."""
     return refusals.answers(channel, header, content, ENAME, said)
-
-
-class Allowance:
-    """How often something may be done: ``most`` at once, and ``each_second`` again. Time is an argument."""
-
-    def __init__(self, most: float, each_second: float) -> None:
-        self._most = most
-        self._each_second = each_second
-        self._left = most
-        self._looked = 0.0
-
-    def takes_one(self, now: float) -> bool:
-        """Whether there was one left."""
-        self._left = min(self._most, self._left + max(0.0, now - self._looked) * self._each_second)
-        self._looked = now
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True

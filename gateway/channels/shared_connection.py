@@ -26,9 +26,10 @@ from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.identity import access_of, user_of
 from jupyter_aliquot.gateway.relays.link import KernelLink
 from jupyter_aliquot.gateway.relays.pool import RelayLinks
+from jupyter_aliquot.gpu_hook.base.pacing import TokenBucket
 from jupyter_aliquot.provisioner.relay.wire.error_replies import Answer
 
-from .read_only import Allowance, answers, question, refusal, replies
+from .read_only import answers, question, refusal, replies
 from .relay_connection import KernelWebsocketConnection
 from .zmq_connection import V1
 
@@ -55,8 +56,8 @@ class SharedWebsocketConnection(KernelWebsocketConnection):
         owner_of = getattr(self.multi_kernel_manager, "owner_of", None)
         self._owner = self._user.name if owner_of is None else owner_of(self.kernel_id) or ""
         self._is_counted = False
-        self._questions = Allowance(_MOST_QUESTIONS, _QUESTIONS_EACH_SECOND)
-        self._refused = Allowance(_MOST_REFUSED, _REFUSED_EACH_SECOND)
+        self._questions = TokenBucket(_QUESTIONS_EACH_SECOND, _MOST_QUESTIONS, time.monotonic())
+        self._refused = TokenBucket(_REFUSED_EACH_SECOND, _MOST_REFUSED, time.monotonic())
         self._unread = 0
         # Questions on their way, by the ids that the kernel knows them by, with their headers.
         self._asked: dict[str, dict[str, Any]] = {}
@@ -149,7 +150,7 @@ class SharedWebsocketConnection(KernelWebsocketConnection):
             self._tire()
             return
         asked = question(channel, header, content)
-        if asked is not None and self._unread < _MOST_UNREAD and self._questions.takes_one(time.monotonic()):
+        if asked is not None and self._unread < _MOST_UNREAD and not self._questions.take(time.monotonic()):
             self._ask(channel, asked)
             return
         if self._tire():
@@ -203,7 +204,7 @@ class SharedWebsocketConnection(KernelWebsocketConnection):
 
     def _tire(self) -> bool:
         """Whether it may go on: one that asks without end, or does not read what it is answered, is closed."""
-        if self._unread < _MOST_UNREAD and self._refused.takes_one(time.monotonic()):
+        if self._unread < _MOST_UNREAD and not self._refused.take(time.monotonic()):
             return True
         self.log.warning("kernel=%s websocket=closed user=%s %s", self.kernel_id, self._user.name, TOO_MUCH)
         self.give_back()

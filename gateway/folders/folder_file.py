@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from jupyter_aliquot.gpu_hook.base.files import replace_file, set_aside
 from jupyter_aliquot.provisioner.errors import RequestError, StateError
 
 from .shared_folder import SharedFolder, folder_table, read_folder
@@ -24,12 +24,12 @@ def read_folders(path: Path, log: logging.Logger) -> tuple[SharedFolder, ...]:
     except FileNotFoundError:
         return ()
     except (OSError, ValueError, RecursionError) as error:
-        aside = path.with_suffix(".unreadable")
-        log.error("folders=unreadable file=%s reason=%s; set aside as %s", path, error, aside.name)
         try:
-            os.replace(path, aside)
+            aside = set_aside(path).name
         except OSError as failure:
-            log.error("folders=unreadable file=%s cannot be set aside: %s", path, failure)
+            log.error("folders=unreadable file=%s reason=%s; it cannot be set aside: %s", path, error, failure)
+        else:
+            log.error("folders=unreadable file=%s reason=%s; set aside as %s", path, error, aside)
         return ()
     found: dict[str, SharedFolder] = {}
     for table in data["folders"]:
@@ -46,13 +46,8 @@ def write_folders(path: Path | None, folders: Iterable[SharedFolder]) -> None:
     """Replace the file. Raises StateError; the old one is left then."""
     if path is None:
         raise StateError("asked to keep a shared folder; found no folder for this server's state; see its log")
-    new = path.with_name(f".{path.name}.new")
     content = {"version": _VERSION, "folders": [folder_table(folder) for folder in folders]}
     try:
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-            json.dump(content, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, path)
+        replace_file(path, json.dumps(content, indent=1))
     except OSError as error:
         raise StateError(f"asked to keep the shared folders in {path}; found: {error.strerror}") from error

@@ -10,12 +10,12 @@ import logging
 import math
 import os
 import sqlite3
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from jupyter_aliquot.gateway.base.gil import giving_way
+from jupyter_aliquot.gpu_hook.base.files import set_aside
 
 from .buckets import COARSE, FINE_SECONDS, HOUR, RANGES, Point, step_start
 from .samples import FIGURES, Key, Subject
@@ -222,8 +222,7 @@ class HistoryFile:
 
     def _set_aside(self, path: Path, error: sqlite3.DatabaseError) -> None:
         why = "version" if isinstance(error, _OtherVersion) else "unreadable"
-        aside = path.with_name(f"{path.name}.{why}-{time.time_ns()}")
-        os.replace(path, aside)
+        aside = set_aside(path, why)
         journal = path.with_name(f"{path.name}-journal")
         if journal.exists():
             os.replace(journal, aside.with_name(f"{aside.name}-journal"))

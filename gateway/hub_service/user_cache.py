@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 from collections import OrderedDict
 from pathlib import Path
 
 from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gpu_hook.base.files import replace_file
 
 _MOST_PEOPLE = 20_000
 # No user of a Hub can have a name that begins so.
@@ -76,13 +76,8 @@ class HubPeople:
 
     def _write(self, file: Path, told: dict[str, list[str]]) -> bool:
         """Tell whether it is written."""
-        new = file.with_suffix(".new")
         try:
-            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as written:
-                written.write(json.dumps(told))
-                written.flush()
-                os.fsync(written.fileno())
-            new.replace(file)
+            replace_file(file, json.dumps(told))
         except OSError as error:
             self._log.warning("hub_people=unsaved file=%s reason=%s; tried again later", file, error)
             return False

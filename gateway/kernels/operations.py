@@ -16,6 +16,7 @@ from jupyter_aliquot.gateway.node.watcher import NodeWatch
 from jupyter_aliquot.gateway.scheduling.admission import Admission
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
 from jupyter_aliquot.gateway.scheduling.resize import Wish, no_gpu
+from jupyter_aliquot.gpu_hook.base.pacing import Throttle
 from jupyter_aliquot.gpu_hook.client.reports import KernelStatus
 from jupyter_aliquot.provisioner.errors import RequestError
 from jupyter_aliquot.provisioner.grants.codec import read_request
@@ -26,7 +27,6 @@ from .resize import ResizeTracker
 
 # A hint that follows another so soon says nothing new.
 _HINT_SECONDS = 1.0
-_MOST_HINTS = 4096
 
 
 class LocalKernels(Protocol):
@@ -102,7 +102,7 @@ class KernelChanges:
         self._policy = policy
         self._watch = watch
         self._clock = clock
-        self._hinted: dict[str, float] = {}
+        self._hints = Throttle(_HINT_SECONDS)
 
     async def resize(self, asker: User, kernel_id: str, wish: Wish) -> Grant | QueueEntry:
         """The new grant; or, while there is no room, the place in the queue. Raises AliquotError."""
@@ -146,13 +146,8 @@ class KernelChanges:
     async def hint(self, kernel_id: str) -> None:
         """Somebody is about to use it. Cheap: of several within a second the agent hears one. Raises AliquotError."""
         self._check_gpu(kernel_id)
-        now = self._clock.now()
-        if now - self._hinted.get(kernel_id, float("-inf")) < _HINT_SECONDS:
-            return
-        if len(self._hinted) >= _MOST_HINTS:
-            self._hinted = {one: at for one, at in self._hinted.items() if now - at < _HINT_SECONDS}
-        self._hinted[kernel_id] = now
-        await self._agent.hint(kernel_id)
+        if self._hints.passes(kernel_id, self._clock.now()):
+            await self._agent.hint(kernel_id)
 
     def _check_gpu(self, kernel_id: str) -> None:
         if kernel_id not in self._admission.snapshot().ledger.holdings and self._known(kernel_id) is None:

@@ -11,10 +11,10 @@ from weakref import WeakSet
 from tornado.websocket import WebSocketHandler
 
 from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gpu_hook.base.pacing import Throttle, TokenBuckets
 from jupyter_aliquot.provisioner.errors import LimitError
 
 from .config import Limits
-from .token_bucket import TokenBuckets
 
 # Where handlers find the guard, in the application's settings.
 SETTING = "aliquot_limits"
@@ -58,7 +58,7 @@ class LimitGuard:
         self._is_exempt = is_exempt
         self._log = log
         self._counts: Counter[str] = Counter(dict.fromkeys(NAMES, 0))
-        self._told: dict[tuple[str, str], float] = {}
+        self._warnings = Throttle(_QUIET_SECONDS, _MOST_TOLD)
         burst = limits.requests_burst or limits.requests_per_second
         self._users = TokenBuckets(limits.requests_per_second, burst)
         self._addresses = TokenBuckets(limits.requests_per_second, burst)
@@ -123,13 +123,7 @@ class LimitGuard:
     def note(self, limit: str, who: str, count: int = 1) -> None:
         """Count a refusal, or some. The log has the first of a minute."""
         self._counts[limit] += count
-        now, key = self.clock.now(), (limit, who)
-        if now - self._told.get(key, float("-inf")) < _QUIET_SECONDS:
-            return
-        if len(self._told) >= _MOST_TOLD:
-            self._told = {one: at for one, at in self._told.items() if now - at < _QUIET_SECONDS}
-        if len(self._told) < _MOST_TOLD:
-            self._told[key] = now
+        if self._warnings.passes((limit, who), self.clock.now()):
             self._log.warning("limit=%s who=%r refused; more of it within a minute is only counted", limit, who)
 
 

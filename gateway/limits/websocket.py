@@ -12,10 +12,10 @@ from jupyter_server.base.handlers import JupyterHandler
 from tornado.iostream import StreamClosedError
 from tornado.web import RequestHandler
 
+from jupyter_aliquot.gpu_hook.base.pacing import TokenBucket
 from jupyter_aliquot.gpu_hook.waiting import within
 
 from .guard import MESSAGE, MESSAGES, OUTPUT, SETTING, LimitGuard
-from .token_bucket import TokenBucket
 
 # Of websockets: the status, and the bytes of its reason.
 _TOO_BIG, _LONGEST_REASON = 1009, 123
@@ -31,11 +31,11 @@ class MessagePace:
         self._who = who
         self._rate = guard.limits.messages_per_second
         self._burst = max(1.0, self._rate)
-        self._bucket = TokenBucket(self._burst, guard.clock.now())
+        self._bucket = TokenBucket(self._rate, self._burst, guard.clock.now())
 
     def delay(self) -> float:
         """How long to wait before the message that has come is handed on; 0: not at all."""
-        return self._bucket.take(self._rate, self._burst, self._guard.clock.now())
+        return self._bucket.take(self._guard.clock.now())
 
     async def wait(self, seconds: float) -> None:
         """Until its turn. Nothing more is read of this socket meanwhile."""

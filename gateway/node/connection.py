@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gateway.scheduling.ledger import Asker, Device, Node
+from jupyter_aliquot.gpu_hook.base.pacing import Backoff
 from jupyter_aliquot.gpu_hook.client.client import AgentClient, AgentClientError, DeviceStatus, NodeStatus
 from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError
@@ -143,14 +144,13 @@ class AgentLink:
         return self._client
 
     async def _keep(self) -> None:
-        delay = _FIRST_RETRY_SECONDS
+        waits = Backoff(_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS)
         while True:
             try:
                 client = await self._connect()
             except AliquotError as error:
                 self._set_lost(str(error))
-                await self._clock.sleep(delay)
-                delay = min(2 * delay, _LAST_RETRY_SECONDS)
+                await self._clock.sleep(waits.next_seconds())
                 continue
             except Exception as error:
                 # Whatever start_agent met: without this loop no agent would ever be found again.
@@ -158,7 +158,7 @@ class AgentLink:
                 self._set_lost(f"it could not be started: {error}")
                 await self._clock.sleep(_LAST_RETRY_SECONDS)
                 continue
-            delay = _FIRST_RETRY_SECONDS
+            waits.reset()
             try:
                 await self._serve(client)
             finally:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import json
 import logging
 import math
@@ -21,6 +20,7 @@ from typing import Any
 
 from jupyter_aliquot.gateway.scheduling.admission import Admission
 from jupyter_aliquot.gateway.scheduling.ledger import Asker
+from jupyter_aliquot.gpu_hook.base.files import open_lock, try_lock, write_holder
 from jupyter_aliquot.gpu_hook.paths import KERNEL_ID, RuntimeDir, prepare_runtime_dir
 from jupyter_aliquot.gpu_hook.waiting import end_task, within
 from jupyter_aliquot.provisioner.errors import AliquotError, RequestError
@@ -262,12 +262,9 @@ def _read_question(question: Mapping[str, Any], owner: str) -> tuple[Asker, Any,
 
 def _take_lock(runtime: RuntimeDir) -> int | None:
     """The descriptor of the lock, which ends with us whatever happens; None where somebody holds it."""
-    descriptor = os.open(runtime.gateway_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    descriptor = open_lock(runtime.gateway_lock)
+    if not try_lock(descriptor):
         os.close(descriptor)
         return None
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, f"{os.getpid()}\n".encode())
+    write_holder(descriptor)
     return descriptor

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from tornado.websocket import WebSocketClosedError
 
 from jupyter_aliquot.gateway.replay.cells import NOTHING, CellsReport, KernelCells
+from jupyter_aliquot.gpu_hook.base.pacing import Backoff
 from jupyter_aliquot.gpu_hook.waiting import end_task, outlasting_task
 from jupyter_aliquot.provisioner.errors import RelayError, RelayProtocolError
 from jupyter_aliquot.provisioner.relay.client.link import (
@@ -140,7 +141,7 @@ class KernelLink(LinkListener):
 
     async def _keep(self) -> None:
         loop = asyncio.get_running_loop()
-        wait_seconds = _FIRST_WAIT_SECONDS
+        waits = Backoff(_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS)
         while True:
             self._is_lost.clear()
             began = loop.time()
@@ -155,9 +156,8 @@ class KernelLink(LinkListener):
                 self._log.exception("relay_link=%s connect=failed", self._name)
             self._drop_link()
             if loop.time() - began > _LONGEST_WAIT_SECONDS:
-                wait_seconds = _FIRST_WAIT_SECONDS
-            await asyncio.sleep(wait_seconds)
-            wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
+                waits.reset()
+            await asyncio.sleep(waits.next_seconds())
 
     def _begin(self, link: RelayLink) -> None:
         self._link = link

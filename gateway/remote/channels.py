@@ -31,6 +31,7 @@ from jupyter_aliquot.gateway.base.http_errors import gateway_words
 from jupyter_aliquot.gateway.channels.resend_mark import TAKES_AGAIN, unmarked
 from jupyter_aliquot.gateway.channels.write_buffer import Unsent
 from jupyter_aliquot.gateway.limits.websocket import fitting
+from jupyter_aliquot.gpu_hook.base.pacing import backoff_seconds
 from jupyter_aliquot.provisioner.relay.wire.files import UNREAD_BYTES
 
 from .client import PING_SECONDS
@@ -208,4 +209,4 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
 def patience_seconds(client: GatewayClient) -> float:
     """For how long Jupyter's own tries a gateway, by its knobs."""
     first, longest = client.gateway_retry_interval, client.gateway_retry_interval_max
-    return float(sum(min(first * 2**tries, longest) for tries in range(client.gateway_retry_max)))
+    return float(sum(backoff_seconds(first, longest, tries + 1) for tries in range(client.gateway_retry_max)))

@@ -24,6 +24,7 @@ from traitlets import default
 
 from jupyter_aliquot.gateway.api.jupyter import OWN_KERNELS, OWNER_HEADER
 from jupyter_aliquot.gateway.kernels.request_context import SPARED_KERNEL, is_left_to_gateway, variables
+from jupyter_aliquot.gpu_hook.base.pacing import Backoff
 from jupyter_aliquot.gpu_hook.waiting import within
 
 from .resend import SentRequests
@@ -158,15 +159,14 @@ class AliquotRemoteKernelManager(GatewayMappingKernelManager):
 
     async def find_kernels(self) -> None:
         """Ask until the gateway was heard once. Called when the server starts."""
-        delay = _FIRST_RETRY_SECONDS
+        waits = Backoff(_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS)
         while not self.is_known:
             try:
                 await self.list_gateway_kernels()
             except Exception as error:
                 # The client wraps few of the ways in which a gateway can be away; each of them may pass.
                 self.log.warning("gateway=unavailable url=%s reason=%s", self.kernels_url, error)
-                await asyncio.sleep(delay)
-                delay = min(2 * delay, _LAST_RETRY_SECONDS)
+                await asyncio.sleep(waits.next_seconds())
 
     async def shutdown_all(self, now: bool = False) -> None:
         """Called when the server stops. Kernels of the user's other servers are never ended here."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
-from jupyter_aliquot.gpu_hook.client.agent_process import answers
+from jupyter_aliquot.gpu_hook.base.daemon import answers
 from jupyter_aliquot.gpu_hook.client.client import AgentClient, AgentUnreachable
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, private_opener, softgpu_state_path
 from jupyter_aliquot.provisioner.errors import AliquotError

@@ -5,7 +5,6 @@ It holds what no runtime can tell: who waits, with what a kernel was asked for, 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import math
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_aliquot.gateway.auth.shares import UNSHARED, Shares, read_shares
+from jupyter_aliquot.gpu_hook.base.files import replace_file
 from jupyter_aliquot.gpu_hook.paths import KERNEL_ID
 from jupyter_aliquot.provisioner.errors import RequestError
 from jupyter_aliquot.provisioner.terminations import Ending, ending_record, read_ending_record
@@ -83,16 +83,11 @@ class KernelRecords:
         """Replace a kernel's record. One that cannot be written is reported, and keeps no kernel from running."""
         if self._folder is None:
             return
-        new = self._folder / f".{record.kernel_id}.new"
-        # Not synced: kernels do not outlive a power cut, so their records need not.
+        # Not durable: kernels do not outlive a power cut, so their records need not.
         try:
-            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-                file.write(json.dumps(_written(record)))
-            os.replace(new, self._path(record.kernel_id))
+            replace_file(self._path(record.kernel_id), json.dumps(_written(record)), is_durable=False)
         except OSError as error:
             self._report(f"the record of kernel {record.kernel_id} cannot be written: {error}")
-            with contextlib.suppress(OSError):
-                new.unlink()
         else:
             self.problem = ""
 

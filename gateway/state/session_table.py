@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import sqlite3
-import time
 from pathlib import Path
+
+from jupyter_aliquot.gpu_hook.base.files import set_aside
 
 IN_MEMORY = ":memory:"
 _COLUMNS = "session_id, path, name, type, kernel_id"
@@ -21,8 +21,7 @@ def usable_database(path: Path, log: logging.Logger) -> str:
         except sqlite3.OperationalError:
             raise
         except sqlite3.DatabaseError as error:
-            aside = path.with_name(f"{path.name}.unreadable-{int(time.time())}")
-            os.replace(path, aside)
+            aside = set_aside(path)
             log.error("sessions=unreadable reason=%s; set aside as %s, and begun anew", error, aside)
             _check_database(path)
     except (sqlite3.Error, OSError) as error:

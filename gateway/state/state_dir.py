@@ -5,7 +5,7 @@ The name is kept by a lock, which the operating system opens however the process
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
 import hashlib
 import io
 import os
@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from jupyter_aliquot.gpu_hook.base.files import lock_while, open_lock, read_holder, write_holder
 from jupyter_aliquot.provisioner.errors import StateError
 
 _STOPPING = "stopping"
@@ -100,39 +101,28 @@ def _lock(path: Path) -> tuple[io.FileIO | None, str]:
         path.chmod(0o700)
         if not os.access(path / "kernels", os.W_OK | os.X_OK):
             raise PermissionError(None, "it is not writable", str(path / "kernels"))
-        lock = io.FileIO(os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+")
+        lock = io.FileIO(open_lock(path / "lock"), "r+")
     except OSError as error:
         raise StateError(
             f"asked the state folder {path}; {error.strerror}: {error.filename}. "
             "Make it writable, or set c.Aliquot.state_dir"
         ) from error
     deadline = time.monotonic() + _SUCCESSION_SECONDS
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = _read_holder(lock)
-            if _STOPPING in holder and time.monotonic() < deadline:
-                time.sleep(_LOOK_SECONDS)
-                continue
-            lock.close()
-            return None, holder
-        _write_holder(lock)
-        return lock, ""
 
+    def is_stopping() -> bool:
+        return _STOPPING in read_holder(lock.fileno()) and time.monotonic() < deadline
 
-def _read_holder(lock: io.FileIO) -> str:
-    return os.pread(lock.fileno(), 100, 0).decode("ascii", errors="replace").strip()
+    if not lock_while(lock.fileno(), is_stopping, _LOOK_SECONDS):
+        holder = read_holder(lock.fileno())
+        lock.close()
+        return None, holder
+    _write_holder(lock)
+    return lock, ""
 
 
 def _write_holder(lock: io.FileIO, word: str = "") -> None:
-    text = f"{os.getpid()} {word}".strip().encode() + b"\n"
-    # A full disk must not keep a server from starting: the lock counts, and this line only explains it.
-    try:
-        lock.truncate(0)
-        os.pwrite(lock.fileno(), text, 0)
-    except OSError:
-        return
+    with contextlib.suppress(OSError):  # a full disk must not keep a server from starting
+        write_holder(lock.fileno(), word)
 
 
 def _digest(text: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gpu_hook.base.files import replace_file
 from jupyter_aliquot.provisioner.errors import RequestError
 from jupyter_aliquot.provisioner.grants.codec import read_request, request_record
 from jupyter_aliquot.provisioner.resources import Request
@@ -135,7 +135,7 @@ class Endings:
             self._texts = {one: known.get(one) or json.dumps(_record(ended)) for one, ended in self._ended.items()}
             text = f'{{"version": {_VERSION}, "kernels": [{", ".join(self._texts.values())}]}}'
             try:
-                await asyncio.to_thread(_replace_file, path, text)
+                await asyncio.to_thread(replace_file, path, text)
             except OSError as error:
                 self._log.error("endings=not_saved path=%s reason=%s", path, error)
 
@@ -182,13 +182,3 @@ def _read_record(record: Mapping[str, Any]) -> EndedKernel:
         needed_bytes=None if needed is None else int(needed),
         ending=read_ending_record(record["ending"]),
     )
-
-
-def _replace_file(path: Path, text: str) -> None:
-    new = path.with_name(f"{path.name}.new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)

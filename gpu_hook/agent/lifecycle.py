@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import logging
 import os
@@ -14,8 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
-from jupyter_aliquot.gpu_hook.client.agent_process import answers
-from jupyter_aliquot.gpu_hook.paths import RuntimeDir, private_opener
+from jupyter_aliquot.gpu_hook.base.daemon import answers
+from jupyter_aliquot.gpu_hook.base.files import lock_while, open_lock, read_holder, replace_file, write_holder
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 
 log = logging.getLogger(__name__)
 
@@ -33,39 +33,31 @@ class AgentLock:
     def __init__(self, runtime: RuntimeDir) -> None:
         """Raises StartError when another agent holds it."""
         try:
-            self._descriptor = os.open(runtime.agent_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._descriptor = open_lock(runtime.agent_lock)
         except OSError as error:
             raise StartError(f"cannot open {runtime.agent_lock}: {error.strerror}") from error
         deadline = time.monotonic() + _LOCK_SECONDS
-        while not self._try():
-            if answers(runtime.agent_socket) or time.monotonic() > deadline:
-                pid = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-                os.close(self._descriptor)
-                raise StartError(
-                    f"an agent runs on {runtime.path} already (pid {pid}); use it, end it, or set ALIQUOT_RUNTIME_DIR"
-                )
-            time.sleep(_RETRY_SECONDS)
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+        def may_wait() -> bool:
+            return not answers(runtime.agent_socket) and time.monotonic() <= deadline
+
+        if not lock_while(self._descriptor, may_wait, _RETRY_SECONDS):
+            pid = read_holder(self._descriptor) or "unknown"
+            os.close(self._descriptor)
+            raise StartError(
+                f"an agent runs on {runtime.path} already (pid {pid}); use it, end it, or set ALIQUOT_RUNTIME_DIR"
+            )
+        write_holder(self._descriptor)
 
     def close(self) -> None:
         """Let another agent have the folder. The file stays: removing a lock file is a race."""
         os.close(self._descriptor)
 
-    def _try(self) -> bool:
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
 
 def write_agent_info(runtime: RuntimeDir, info: dict[str, Any]) -> None:
     """Replace agent.json. Raises OSError."""
-    new = runtime.agent_info.with_suffix(".json.new")
-    with open(new, "w", opener=private_opener) as file:
-        file.write(json.dumps({"pid": os.getpid(), "started": time.time(), **info}) + "\n")
-    os.replace(new, runtime.agent_info)
+    text = json.dumps({"pid": os.getpid(), "started": time.time(), **info}) + "\n"
+    replace_file(runtime.agent_info, text, is_durable=False)
 
 
 def raise_descriptor_limit() -> None:

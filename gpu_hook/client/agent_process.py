@@ -9,20 +9,18 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_dir, prepare_runtime_dir, private_opener
+from jupyter_aliquot.gpu_hook.base.daemon import Daemon, answers, start_daemon, wait_aside
+from jupyter_aliquot.gpu_hook.base.files import LockHeldError, locked
+from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_dir, prepare_runtime_dir
 
 _POLL_SECONDS = 0.02
-_LOG_LINES = 5
 _END_SECONDS = 5.0  # for an agent that was told to end; one whose driver hangs may not
 _STATUS = b'{"id":1,"op":"status","kernels":false}\n'  # answered when the agent has looked at its devices
-# What a kernel's environment carries would lead the agent to the hook instead of the driver.
-_NOT_INHERITED = ("LD_PRELOAD", "LD_AUDIT", "CUDA_VISIBLE_DEVICES", "ALIQUOT_KERNEL_DIR", "ALIQUOT_SOFTGPU_STATE")
 
 
 class AgentStartError(Exception):
@@ -77,20 +75,21 @@ def start_agent(
     runtime = _runtime(runtime_dir)
     prepare_runtime_dir(runtime)
     deadline = time.monotonic() + seconds
-    with _only_one_starts(runtime, deadline):
+    with _only_one_starts(runtime, seconds):
         if answers(runtime.agent_socket):
             return False
         options = ["--runtime-dir", os.fspath(runtime.path), "--exit-when-idle", f"{exit_when_idle_seconds:g}"]
         options += ["--log-file", os.fspath(runtime.agent_log), *arguments]
-        process, log_start = _spawn(runtime, [*command, *options])
+        daemon = _start(runtime, [*command, *options])
+        process = daemon.process
         while not _knows_its_devices(runtime.agent_socket, deadline):
             code = process.poll()
             if code is not None:
-                raise AgentStartError(f"the node agent ended with code {code}: {_last_words(runtime, log_start)}")
+                raise AgentStartError(f"the node agent ended with code {code}: {daemon.last_words()}")
             if time.monotonic() > deadline:
                 ended = _end(process)
                 raise AgentStartError(
-                    f"the node agent did not answer within {seconds:g} s{ended}: {_last_words(runtime, log_start)}"
+                    f"the node agent did not answer within {seconds:g} s{ended}: {daemon.last_words()}"
                 )
             time.sleep(_POLL_SECONDS)
         wait_aside(process)
@@ -120,60 +119,25 @@ def _knows_its_devices(path: Path, deadline: float) -> bool:
             return False
 
 
-def wait_aside(process: subprocess.Popen[bytes]) -> None:
-    """It may outlive us. If it ends before, it must not stay as a zombie, and its end is no warning."""
-    threading.Thread(target=process.wait, name=f"aliquot-child-{process.pid}", daemon=True).start()
-
-
 def _runtime(runtime_dir: str | os.PathLike[str] | None) -> RuntimeDir:
     return find_runtime_dir() if runtime_dir is None else RuntimeDir(Path(runtime_dir).absolute())
 
 
 @contextlib.contextmanager
-def _only_one_starts(runtime: RuntimeDir, deadline: float) -> Iterator[None]:
-    """Hold start.lock. Others wait, and then find the agent there."""
-    descriptor = os.open(runtime.start_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _only_one_starts(runtime: RuntimeDir, seconds: float) -> Iterator[None]:
+    """Hold start.lock. Others wait, and then find the agent there. Raises AgentStartError."""
     try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise AgentStartError(f"another process starts an agent on {runtime.path} for too long") from None
-                time.sleep(_POLL_SECONDS)
-        yield
-    finally:
-        os.close(descriptor)
+        with locked(runtime.start_lock, seconds, _POLL_SECONDS):
+            yield
+    except LockHeldError:
+        raise AgentStartError(f"another process starts an agent on {runtime.path} for too long") from None
 
 
-def _spawn(runtime: RuntimeDir, command: Sequence[str]) -> tuple[subprocess.Popen[bytes], int]:
-    environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+def _start(runtime: RuntimeDir, command: Sequence[str]) -> Daemon:
     try:
-        with open(runtime.agent_log, "ab", opener=private_opener) as log:
-            log_start = log.tell()
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                cwd="/",
-                env=environment,
-            )
+        return start_daemon(command, "aliquot agent", runtime.agent_log)
     except OSError as error:
         raise AgentStartError(f"cannot start the node agent ({command[0]}): {error.strerror}") from error
-    return process, log_start
-
-
-def _last_words(runtime: RuntimeDir, log_start: int) -> str:
-    """What this agent wrote last; the log may hold those before it."""
-    with contextlib.suppress(OSError), open(runtime.agent_log, "rb") as log:
-        log.seek(log_start)
-        lines = log.read().decode(errors="replace").splitlines()
-        own = [line.removeprefix("aliquot agent: ") for line in lines if line.startswith("aliquot agent: ")]
-        return own[-1] if own else " | ".join(lines[-_LOG_LINES:]) or f"it left nothing in {runtime.agent_log}"
-    return f"its log {runtime.agent_log} cannot be read"
 
 
 def _lock_holder(path: Path) -> int | None:
@@ -191,17 +155,6 @@ def _lock_holder(path: Path) -> int | None:
         return None
     finally:
         os.close(descriptor)
-
-
-def answers(path: Path) -> bool:
-    """Whether somebody listens at this socket: one that refuses is stale."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(1)
-        try:
-            connection.connect(os.fspath(path))
-        except OSError:
-            return False
-        return True
 
 
 __all__ = ["AgentFacts", "AgentStartError", "PathError", "find_agent", "start_agent"]

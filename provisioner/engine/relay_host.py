@@ -14,7 +14,7 @@ from typing import Any
 from docker import APIClient
 from docker.errors import APIError
 
-from jupyter_aliquot.gpu_hook.client.agent_process import answers
+from jupyter_aliquot.gpu_hook.base.daemon import answers
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, prepare_runtime_dir
 from jupyter_aliquot.provisioner.containers.plan import LABEL_PREFIX, Pull
 from jupyter_aliquot.provisioner.containers.spec import RUNTIME_DIR_LABEL

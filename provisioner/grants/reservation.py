@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from jupyter_aliquot.gpu_hook.base.pacing import Backoff
 from jupyter_aliquot.gpu_hook.client.client import AgentClient, AgentClientError
 from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError, GrantError, GrantLostError
@@ -179,22 +180,21 @@ class GrantHold:
 
     async def _keep_renewing(self) -> None:
         """Renew the reservation with the agent whenever the connection that held it is lost."""
-        delay = _FIRST_RETRY_SECONDS
+        waits = Backoff(_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS)
         while True:
             if self._connection is not None:
                 await self._connection.lost()
                 lost, self._connection = self._connection, None
                 await lost.close()
-                delay = _FIRST_RETRY_SECONDS
+                waits.reset()
                 self._log.warning("kernel=%s hold=lost; renewing with the node agent", self.grant.kernel_id)
             try:
                 self._connection = await self._renew()
             except AgentUnavailableError:
-                await asyncio.sleep(delay)
+                await asyncio.sleep(waits.next_seconds())
             except AliquotError as error:
                 self._log.warning("kernel=%s hold=refused reason=%s", self.grant.kernel_id, error)
-                await asyncio.sleep(delay)
-            delay = min(2 * delay, _LAST_RETRY_SECONDS)
+                await asyncio.sleep(waits.next_seconds())
 
     async def _renew(self) -> Connection:
         """Become a holder again: asking for the same reservation is idempotent. Raises AliquotError."""

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from jupyter_aliquot.gpu_hook.base.files import replace_file
+
 HOOK_KIND = "aliquot.dev/hook"
 SOFTGPU_KIND = "aliquot.dev/softgpu"
 LOADER_FILE = "/etc/ld.so.preload"
@@ -50,19 +52,12 @@ def write_specs(folder: Path, specs: Iterable[Spec]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     wanted = {f"{spec['kind'].replace('/', '-')}.json": spec for spec in specs}
     for name, spec in wanted.items():
-        replace_file(folder / name, json.dumps(spec, indent=2) + "\n")
+        text = json.dumps(spec, indent=2) + "\n"
+        replace_file(folder / name, text, mode=0o644, is_durable=False)
     for kind in (HOOK_KIND, SOFTGPU_KIND):
         name = f"{kind.replace('/', '-')}.json"
         if name not in wanted:
             (folder / name).unlink(missing_ok=True)
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Whole or not at all, readable by all. Raises OSError."""
-    new = path.with_name(f".{path.name}.new")  # engines read names that end in .json
-    new.write_text(text)
-    new.chmod(0o644)
-    os.replace(new, path)
 
 
 def _spec(kind: str, devices: list[dict[str, Any]], mounts: list[dict[str, Any]]) -> Spec:

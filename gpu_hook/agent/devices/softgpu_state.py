@@ -15,6 +15,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from jupyter_aliquot.gpu_hook.base.files import try_lock
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir
 
 log = logging.getLogger(__name__)
@@ -115,8 +116,8 @@ def remove_abandoned(state: Path) -> None:
         with contextlib.suppress(OSError):
             descriptor = os.open(other, _FOLDER)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an agent that lives has it
-                if _is_abandoned(other):
+                # An agent that lives has the lock.
+                if try_lock(descriptor) and _is_abandoned(other):
                     log.info("event=state_removed path=%s", other)
                     remove(other / state.parent.name / state.name)
             finally:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from jupyter_aliquot.gpu_hook.agent.base.processes import Process
+from jupyter_aliquot.gpu_hook.base.files import replace_file
 from jupyter_aliquot.gpu_hook.paths import KERNEL_ID
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 from jupyter_aliquot.gpu_hook.protocol.codec import MAX_AMOUNT, ResidencyMode
@@ -95,10 +95,8 @@ class Entry:
 
 def write_entry(folder: Path, entry: Entry) -> None:
     """Replace the file. Not synced: it is of use only while the processes live, so no power cut needs it."""
-    new = folder / f"{_NAME}.new"
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-        file.write(json.dumps({"version": _VERSION, **vars(entry)}, default=vars))  # no copy of it all, as by asdict
-    os.replace(new, folder / _NAME)
+    text = json.dumps({"version": _VERSION, **vars(entry)}, default=vars)  # no copy of it all, as by asdict
+    replace_file(folder / _NAME, text, is_durable=False)
 
 
 def read_entry(folder: Path) -> Entry:

@@ -6,8 +6,9 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
-from jupyter_aliquot.gpu_hook.agent.devices.cdi import hook_spec, replace_file, softgpu_spec, write_specs
+from jupyter_aliquot.gpu_hook.agent.devices.cdi import hook_spec, softgpu_spec, write_specs
 from jupyter_aliquot.gpu_hook.agent.devices.libraries import mounted_folders
+from jupyter_aliquot.gpu_hook.base.files import replace_file
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
 
 from .operations import Node
@@ -17,7 +18,7 @@ log = logging.getLogger(__name__)
 
 def write_node_specs(folder: Path, runtime: RuntimeDir, node: Node, indices: Iterable[int]) -> None:
     """Write what mounts the node's libraries, and its software GPUs of these indices. Raises OSError."""
-    replace_file(runtime.loader_file, node.libraries.preload_text)
+    replace_file(runtime.loader_file, node.libraries.preload_text, mode=0o644, is_durable=False)
     folders = mounted_folders(node.libraries)
     specs = [hook_spec(folders, runtime.loader_file)]
     if node.driver.kind == "softgpu":

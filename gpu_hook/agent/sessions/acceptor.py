@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from jupyter_aliquot.gpu_hook.agent.base.descriptors import OF_A_SESSION, OF_A_VISITOR, Descriptors
-from jupyter_aliquot.gpu_hook.agent.base.token_bucket import TokenBucket
+from jupyter_aliquot.gpu_hook.base.pacing import TokenBucket
 from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 from jupyter_aliquot.gpu_hook.protocol.codec import RefusalReason
 
@@ -43,7 +43,7 @@ class Entrance:
         folder.mkdir(exist_ok=True)
         folder.chmod(_FOLDER_MODE)
         self._descriptors = descriptors
-        self._bucket = TokenBucket(MESSAGES_A_SECOND, MESSAGES_AT_ONCE, time.monotonic)
+        self._bucket = TokenBucket(MESSAGES_A_SECOND, MESSAGES_AT_ONCE, time.monotonic())
         self._kernel_id = kernel_id
         self._owner = owner
         self._visitors: set[HookSession] = set()  # connected, have not said HELLO
@@ -66,7 +66,7 @@ class Entrance:
     def charge_journal(self, entries: int) -> None:
         """Read fewer messages for a record of so many processes that the agent wrote for one of them; 0: it did not."""
         if entries:
-            self._bucket.take(journal_tokens(entries))
+            self._bucket.charge(journal_tokens(entries), time.monotonic())
 
     def close(self) -> None:
         """Let nobody in any more, and send away who waits to be. Idempotent."""
@@ -75,7 +75,7 @@ class Entrance:
             visitor.refuse(RefusalReason.KERNEL, "the kernel's grant ended")
 
     def _accept(self, connection: socket.socket) -> None:
-        self._bucket.take(_ENTRY_TOKENS)
+        self._bucket.charge(_ENTRY_TOKENS, time.monotonic())
         try:
             visitor = HookSession(next(_session_numbers), connection, self._owner, self._bucket)
         except InvisiblePeerError as error:

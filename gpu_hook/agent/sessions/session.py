@@ -11,14 +11,15 @@ import errno
 import logging
 import socket
 import struct
+import time
 from typing import Protocol
 
 from jupyter_aliquot.gpu_hook.agent.base.processes import Process, ProcessWatch
-from jupyter_aliquot.gpu_hook.agent.base.token_bucket import TokenBucket
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import LedgerError
 from jupyter_aliquot.gpu_hook.agent.pages.activity_page import BoardPage
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import AgentSide
 from jupyter_aliquot.gpu_hook.agent.pages.hook_page import HookSide
+from jupyter_aliquot.gpu_hook.base.pacing import TokenBucket
 from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 from jupyter_aliquot.gpu_hook.protocol.codec import (
     Credit,
@@ -220,7 +221,7 @@ class HookSession:
         for _ in range(_MESSAGES_A_TURN):
             if self._is_closed:
                 return
-            if self._bucket.seconds_until() > 0:
+            if self._bucket.seconds_until(time.monotonic()) > 0:
                 return self._pause_reading()
             try:
                 datagram, ancillary, _, _ = self._connection.recvmsg(
@@ -233,13 +234,15 @@ class HookSession:
             _drop_descriptors(ancillary)
             if not datagram:
                 return self.close()
-            self._bucket.take()
+            self._bucket.charge(1, time.monotonic())
             self._take(datagram)
 
     def _pause_reading(self) -> None:
         """Its kernel sends more than the agent reads of one: the rest waits in its own sockets."""
         self._loop.remove_reader(self._connection.fileno())
-        self._pause = self._loop.call_later(self._bucket.seconds_until(_MESSAGES_A_TURN), self._go_on_reading)
+        self._pause = self._loop.call_later(
+            self._bucket.seconds_until(time.monotonic(), _MESSAGES_A_TURN), self._go_on_reading
+        )
 
     def _go_on_reading(self) -> None:
         self._pause = None

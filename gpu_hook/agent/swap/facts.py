@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from jupyter_aliquot.gpu_hook.agent.activity.idleness import Moment, Telemetry
+from jupyter_aliquot.gpu_hook.base.pacing import backoff_seconds
 from jupyter_aliquot.gpu_hook.protocol.codec import ResidencyMode, Staying
 
 from .table import LEASE_HELD, KernelState
@@ -96,7 +97,7 @@ class MoveRefusal:
     def after(cls, before: MoveRefusal | None, move: Move, now: float) -> MoveRefusal:
         """Of a move that failed: each attempt in a row waits twice as long."""
         attempts = 1 if before is None else before.attempts + 1
-        wait = min(_LONGEST_RETRY_SECONDS, _FIRST_RETRY_SECONDS * 2 ** min(attempts - 1, 10))
+        wait = backoff_seconds(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS, attempts)
         return cls(move.result, move.text, now + wait, attempts, now, now if before is None else before.since)
 
 

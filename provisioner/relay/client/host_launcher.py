@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jupyter_aliquot.gpu_hook.client.agent_process import answers, wait_aside
-from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, prepare_runtime_dir, private_opener
+from jupyter_aliquot.gpu_hook.base.daemon import Daemon, answers, start_daemon, wait_aside
+from jupyter_aliquot.gpu_hook.base.files import LockHeldError, locked
+from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, prepare_runtime_dir
 from jupyter_aliquot.provisioner.errors import RelayUnavailableError
 from jupyter_aliquot.provisioner.relay.wire.proc import stat_fields
 
 _POLL_SECONDS = 0.02
-_LOG_LINES = 5
-# What a kernel's environment carries must not come into what forks other kernels' relays.
-_NOT_INHERITED = ("LD_PRELOAD", "LD_AUDIT", "CUDA_VISIBLE_DEVICES", "ALIQUOT_KERNEL_DIR", "ALIQUOT_SOFTGPU_STATE")
 
 
 @dataclass(frozen=True)
@@ -46,21 +42,21 @@ def start_relay_host(runtime: RuntimeDir, settings: RelaySettings) -> bool:
     except PathError as error:
         raise RelayUnavailableError(str(error)) from error
     deadline = time.monotonic() + settings.start_seconds
-    with _only_one_starts(runtime, deadline):
+    with _only_one_starts(runtime, settings.start_seconds):
         if answers(runtime.relay_socket):
             return False
         _reap_former(runtime)
-        process, log_start = _start(runtime, settings)
+        daemon = _start(runtime, settings)
+        process = daemon.process
         while not answers(runtime.relay_socket):
             code = process.poll()
             if code is not None:
-                raise RelayUnavailableError(f"the relay host ended with code {code}: {_last_words(runtime, log_start)}")
+                raise RelayUnavailableError(f"the relay host ended with code {code}: {daemon.last_words()}")
             if time.monotonic() > deadline:
                 process.terminate()
                 process.wait(5)
                 raise RelayUnavailableError(
-                    f"the relay host did not answer within {settings.start_seconds:g} s: "
-                    f"{_last_words(runtime, log_start)}"
+                    f"the relay host did not answer within {settings.start_seconds:g} s: {daemon.last_words()}"
                 )
             time.sleep(_POLL_SECONDS)
         wait_aside(process)
@@ -78,49 +74,20 @@ def _reap_former(runtime: RuntimeDir) -> None:
 
 
 @contextlib.contextmanager
-def _only_one_starts(runtime: RuntimeDir, deadline: float) -> Iterator[None]:
-    """Hold start.lock. Others wait, and then find the host there."""
-    descriptor = os.open(runtime.start_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _only_one_starts(runtime: RuntimeDir, seconds: float) -> Iterator[None]:
+    """Hold start.lock. Others wait, and then find the host there. Raises RelayUnavailableError."""
     try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise RelayUnavailableError(f"another process starts on {runtime.path} for too long") from None
-                time.sleep(_POLL_SECONDS)
-        yield
-    finally:
-        os.close(descriptor)
+        with locked(runtime.start_lock, seconds, _POLL_SECONDS):
+            yield
+    except LockHeldError:
+        raise RelayUnavailableError(f"another process starts on {runtime.path} for too long") from None
 
 
-def _start(runtime: RuntimeDir, settings: RelaySettings) -> tuple[subprocess.Popen[bytes], int]:
+def _start(runtime: RuntimeDir, settings: RelaySettings) -> Daemon:
     command = [*settings.command, "--runtime-dir", os.fspath(runtime.path)]
     if settings.exit_when_idle_seconds is not None:
         command += ["--exit-when-idle", f"{settings.exit_when_idle_seconds:g}"]
-    environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     try:
-        with open(runtime.relay_log, "ab", opener=private_opener) as log:
-            log_start = log.tell()
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                cwd="/",
-                env=environment,
-            )
+        return start_daemon(command, "aliquot relay", runtime.relay_log)
     except OSError as error:
         raise RelayUnavailableError(f"cannot start the relay host ({command[0]}): {error.strerror}") from error
-    return process, log_start
-
-
-def _last_words(runtime: RuntimeDir, log_start: int) -> str:
-    with contextlib.suppress(OSError), open(runtime.relay_log, "rb") as log:
-        log.seek(log_start)
-        lines = log.read().decode(errors="replace").splitlines()
-        own = [line.removeprefix("aliquot relay: ") for line in lines if line.startswith("aliquot relay: ")]
-        return own[-1] if own else " | ".join(lines[-_LOG_LINES:]) or f"it left nothing in {runtime.relay_log}"
-    return f"its log {runtime.relay_log} cannot be read"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import gc
 import os
 import socket
@@ -12,7 +11,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from jupyter_aliquot.gpu_hook.client.agent_process import answers
+from jupyter_aliquot.gpu_hook.base.daemon import answers
+from jupyter_aliquot.gpu_hook.base.files import lock_while, open_lock, read_holder, write_holder
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, prepare_runtime_dir
 from jupyter_aliquot.provisioner.relay.wire.log import log
 from jupyter_aliquot.provisioner.relay.wire.peer import listen
@@ -71,25 +71,21 @@ def _listen(path: Path) -> socket.socket:
 def _lock(runtime: RuntimeDir) -> int:
     """relay.lock: who holds it is the relay host of the folder. The kernel lets it go with the process."""
     try:
-        descriptor = os.open(runtime.relay_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = open_lock(runtime.relay_lock)
     except OSError as error:
         raise StartError(f"cannot open {runtime.relay_lock}: {error.strerror}") from error
     deadline = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:
-            if answers(runtime.relay_socket) or time.monotonic() > deadline:
-                pid = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-                os.close(descriptor)
-                raise StartError(
-                    f"a relay host runs on {runtime.path} already (pid {pid}); use it, end it, or set "
-                    "ALIQUOT_RUNTIME_DIR"
-                ) from None
-            time.sleep(_RETRY_SECONDS)
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def may_wait() -> bool:
+        return not answers(runtime.relay_socket) and time.monotonic() <= deadline
+
+    if not lock_while(descriptor, may_wait, _RETRY_SECONDS):
+        pid = read_holder(descriptor) or "unknown"
+        os.close(descriptor)
+        raise StartError(
+            f"a relay host runs on {runtime.path} already (pid {pid}); use it, end it, or set ALIQUOT_RUNTIME_DIR"
+        )
+    write_holder(descriptor)
     return descriptor
 
 

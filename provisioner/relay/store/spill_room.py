@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import os
 import stat
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from jupyter_aliquot.gpu_hook.base.files import LockHeldError, locked, try_lock
 from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 
 SPILL_VARIABLE = "ALIQUOT_SPILL_DIR"
@@ -110,11 +109,9 @@ class SpillRoom:
         if held is not None:
             os.close(held)
         descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not try_lock(descriptor):
             os.close(descriptor)
-            raise
+            raise BlockingIOError(None, f"another relay holds {self.folder}")
         self._held = descriptor
 
     def _room(self, used: Mapping[Path, int]) -> tuple[int, str]:
@@ -166,23 +163,11 @@ def _account(top: Path, lock_seconds: float) -> Iterator[None]:
     found = top.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise SpillFullError(f"{top} is not a folder of this account; set {SPILL_VARIABLE} to one")
-    descriptor = os.open(top / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        _lock(descriptor, top, lock_seconds)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, top: Path, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                raise SpillFullError(f"Another process holds {top / _LOCK}") from None
-            time.sleep(_LOOK_AGAIN_SECONDS)
+        with locked(top / _LOCK, lock_seconds, _LOOK_AGAIN_SECONDS):
+            yield
+    except LockHeldError:
+        raise SpillFullError(f"Another process holds {top / _LOCK}") from None
 
 
 def _used(top: Path) -> dict[Path, int]:
@@ -214,12 +199,9 @@ def _is_left(folder: Path) -> bool:
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
+            return try_lock(descriptor)
         finally:
             os.close(descriptor)
-        return True
     return False
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from jupyter_aliquot.gpu_hook.base.pacing import Throttle
 
 from .messages import CONTENT, HEADER, is_silent, read_object
 
@@ -35,15 +36,12 @@ class CommWords:
     """
 
     def __init__(self) -> None:
-        self._last: dict[str, float] = {}  # by the error's name: there are few, all of our own
+        self._due = Throttle(_QUIET_SECONDS)  # by the error's name: there are few, all of our own
 
     def are_due(self, msg_type: Any, ename: str, now: float) -> bool:
         """Whether they are for this message. ``now``: seconds that only go forward."""
         is_comm = isinstance(msg_type, str) and msg_type in _COMMS
-        if not is_comm or now - self._last.get(ename, -math.inf) < _QUIET_SECONDS:
-            return False
-        self._last[ename] = now
-        return True
+        return is_comm and self._due.passes(ename, now)
 
 
 def answers(

@@ -126,7 +126,8 @@ def test_a_file_that_cannot_be_read_is_set_aside(make: Make, host: Path, content
     file = host / "state" / "folders.json"
     file.write_text(content)
     assert make().all() == ()
-    assert file.with_suffix(".unreadable").read_text() == content
+    (aside,) = file.parent.glob("folders.json.unreadable-*")
+    assert aside.read_text() == content
 
 
 def test_an_entry_that_cannot_be_read_hides_no_other(make: Make, host: Path) -> None:

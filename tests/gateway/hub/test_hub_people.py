@@ -38,7 +38,7 @@ def test_what_could_not_be_written_is_written_when_the_disk_has_room_again(tmp_p
     people = HubPeople(LOG)
     people.keep_in(file)
     people.meet(ALICE)
-    in_the_way = file.with_suffix(".new")
+    in_the_way = tmp_path / ".people.json.new"
     in_the_way.mkdir()
     asyncio.run(people.save())
     assert not file.exists()

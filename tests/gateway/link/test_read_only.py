@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jupyter_aliquot.gateway.auth.access import Access
-from jupyter_aliquot.gateway.channels.read_only import Allowance, answers, question, refusal
+from jupyter_aliquot.gateway.channels.read_only import answers, question, refusal
 
 
 def header(msg_type: str, **more: Any) -> dict[str, Any]:
@@ -65,9 +65,3 @@ def test_each_request_is_answered_to_its_end(
 def test_a_refusal_says_by_whom_and_how_it_is_shared() -> None:
     assert "read-only by alice" in refusal("alice")
     assert "to use by alice" in refusal("alice", Access.WRITE)
-
-
-def test_an_allowance_comes_back_with_time_and_never_beyond_its_most() -> None:
-    allowance = Allowance(2, 0.5)
-    assert [allowance.takes_one(now) for now in (10.0, 10.0, 10.0, 12.0, 12.0)] == [True, True, False, True, False]
-    assert [allowance.takes_one(1000.0) for _ in range(3)] == [True, True, False]

@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from jupyter_aliquot.gpu_hook.agent.base.descriptors import OF_A_SESSION, Descriptors
-from jupyter_aliquot.gpu_hook.agent.base.token_bucket import TokenBucket
 from jupyter_aliquot.gpu_hook.agent.kernels.credit_queues import MOST_OF_A_KERNEL, MOST_OF_A_PROCESS, KernelDesks
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts, Ledger
 from jupyter_aliquot.gpu_hook.agent.sessions.acceptor import MESSAGES_A_SECOND, MESSAGES_AT_ONCE
@@ -118,20 +117,7 @@ class TestRequestsThatWait:
         self.play(scenario)
 
 
-class TestTokenBucket:
-    def test_it_fills_by_its_rate_up_to_a_burst_and_owes_at_most_one(self) -> None:
-        now = [0.0]
-        bucket = TokenBucket(10.0, 20.0, lambda: now[0])
-        bucket.take(20)
-        assert bucket.seconds_until() == pytest.approx(0.1)
-        now[0] += 1.0
-        assert bucket.seconds_until(10) == 0
-        bucket.take(1000)
-        assert bucket.seconds_until() == pytest.approx(2.1)
-        now[0] += 100.0
-        assert bucket.seconds_until(20) == 0
-        assert bucket.seconds_until(21) > 0
-
+class TestReading:
     def test_messages_of_one_kernel_are_read_at_the_rate_and_all_are_answered(self, a_node: Any, a_holder: Any) -> None:
         a_holder.reserve()
         hooks = [a_node.a_hook() for _ in range(2)]

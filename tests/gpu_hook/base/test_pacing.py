@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from jupyter_aliquot.gateway.limits.token_bucket import TokenBuckets
+from jupyter_aliquot.gpu_hook.base.pacing import Backoff, Throttle, TokenBucket, TokenBuckets, backoff_seconds
 
 waits = st.floats(0, 3, allow_nan=False)
 
@@ -59,3 +59,41 @@ def test_a_clock_that_stands_still_gives_nothing() -> None:
     buckets = TokenBuckets(1000, 1)
     assert buckets.take("a", 7.0) == 0
     assert all(buckets.take("a", 7.0) == pytest.approx(0.001) for _ in range(10))
+
+
+def test_a_bucket_fills_by_its_rate_up_to_a_burst_and_owes_at_most_one() -> None:
+    bucket = TokenBucket(10.0, 20.0, 0.0)
+    bucket.charge(20, 0.0)
+    assert bucket.seconds_until(0.0) == pytest.approx(0.1)
+    assert bucket.seconds_until(1.0, 10) == 0
+    bucket.charge(1000, 1.0)
+    assert bucket.seconds_until(1.0) == pytest.approx(2.1)
+    assert bucket.seconds_until(101.0, 20) == 0
+    assert bucket.seconds_until(101.0, 21) > 0
+
+
+def test_a_bucket_fills_with_time_and_never_beyond_its_burst() -> None:
+    bucket = TokenBucket(0.5, 2, 10.0)
+    assert [not bucket.take(now) for now in (10.0, 10.0, 10.0, 12.0, 12.0)] == [True, True, False, True, False]
+    assert [not bucket.take(1000.0) for _ in range(3)] == [True, True, False]
+
+
+def test_a_throttle_lets_each_key_pass_once_in_its_time() -> None:
+    throttle = Throttle(60)
+    assert [throttle.passes("a", now) for now in (0.0, 59.0, 60.0, 61.0)] == [True, False, True, False]
+    assert throttle.passes("b", 61.0)
+
+
+def test_a_throttle_remembers_a_bounded_number_of_keys_and_forgets_old_ones() -> None:
+    throttle = Throttle(60, most_keys=2)
+    assert [throttle.passes(key, 0.0) for key in "abc"] == [True, True, False]
+    assert not throttle.passes("a", 1.0)
+    assert throttle.passes("c", 60.0)
+
+
+def test_waits_double_up_to_the_longest_and_begin_anew_after_a_success() -> None:
+    waits = Backoff(0.5, 3.0)
+    assert [waits.next_seconds() for _ in range(5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
+    waits.reset()
+    assert waits.next_seconds() == 0.5
+    assert backoff_seconds(2.0, 60.0, 10_000) == 60.0
