@@ -47,7 +47,7 @@ class _KernelSharesHandler(OneKernelHandler):
 
     async def share(self, kernel_id: str, shares: Shares) -> None:
         """Share the kernel so from now on, tell pages that listen, and answer when it is on disk."""
-        self.manager.share(kernel_id, shares)
+        self.manager.sharing.share(kernel_id, shares, self.asker)
         await self.manager.handover.noted(kernel_id)
         if self.sources.events is not None:
             self.sources.events.tell()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from jupyter_aliquot.gateway.channels.pending_kernels import PendingKernels
@@ -36,8 +36,12 @@ class Kernels(Protocol):
         """Return whether it is being ended."""
         ...
 
-    def all(self) -> Iterable[tuple[str, object]]:
-        """Return id and kernel of each kernel that is listed."""
+    def find(self, kernel_id: str) -> ManagedKernel | None:
+        """Return the kernel of this id, if there is one of this server."""
+        ...
+
+    def list_kernel_ids(self) -> list[str]:
+        """Return the ids of all kernels."""
         ...
 
     def shutdown_kernel(self, kernel_id: str) -> Coroutine[Any, Any, None]:
@@ -70,7 +74,10 @@ class Handover:
     # ---- taken over
 
     def make_kernel(self, kernel_id: str, heritage: Heritage) -> ManagedKernel:
-        """Make the manager of a kernel that an earlier gateway was asked for. Called by recovery."""
+        """Make the manager of a kernel that an earlier gateway was asked for.
+
+        Called by recovery.
+        """
         kernel = self._kernels.make(kernel_id, heritage.kernelspec)
         self._owners.note(kernel_id, heritage.owner)
         self._kernels.introduce(kernel, kernel_id, live_arguments(heritage.arguments))
@@ -80,7 +87,9 @@ class Handover:
         return kernel
 
     def unmake_kernel(self, kernel_id: str, kernel: ManagedKernel | None) -> None:
-        """Undo it for a kernel that could not be taken over: it belongs to no user here, and goes on as it is."""
+        """Undo it for a kernel that could not be taken over: it belongs to no user here, and goes
+        on as it is.
+        """
         if kernel_id in self._kernels:
             return  # it was, as far as its user sees
         self._owners.forget(kernel_id)
@@ -91,7 +100,9 @@ class Handover:
     # ---- remembered
 
     async def noted(self, kernel_id: str) -> None:
-        """Wait until the facts that a later gateway needs of the kernel are on disk: an answer promises it."""
+        """Wait until the facts that a later gateway needs of the kernel are on disk: an answer
+        promises it.
+        """
         if self._memory is not None:
             await self._memory.noted(kernel_id)
 
@@ -101,7 +112,9 @@ class Handover:
             kernel.note(KernelState.RUNNING)
 
     def take_env(self, kernel: ManagedKernel, env: dict[str, str]) -> None:
-        """Remember changed variables of a kernel: its notebook has another name, also after a restart of ours."""
+        """Remember changed variables of a kernel: its notebook has another name, also after a
+        restart of ours.
+        """
         kernel.start_arguments["env"] = {**kernel.start_arguments.get("env", {}), **env}
         self.note_again(kernel)
 
@@ -116,7 +129,7 @@ class Handover:
         """Let the kernels go on without this server, and forget them. End those that cannot."""
         if self._endings is not None:
             self._endings.expect_stop()
-        doomed = [kernel_id for kernel_id, kernel in self._kernels.all() if not _leave(kernel)]
+        doomed = [kernel_id for kernel_id in self._kernels.list_kernel_ids() if not self._leave(kernel_id)]
         stops = [self._kernels.shutdown_kernel(kernel_id) for kernel_id in doomed]
         for result in await asyncio.gather(*stops, return_exceptions=True):
             if isinstance(result, Exception):
@@ -124,20 +137,24 @@ class Handover:
         await self._pending.stop()
         if self._memory is not None:
             self._memory.freeze()
-        count = sum(1 for _ in self._kernels.all())
+        count = len(self._kernels.list_kernel_ids())
         self._log.info("kernels=left count=%d they go on without this server", count)
         self.leaves_kernels = True
 
+    def _leave(self, kernel_id: str) -> bool:
+        """Leave the kernel if it goes on without this server.
 
-def _leave(kernel: object) -> bool:
-    """Whether it goes on without us. One that waits or starts does: the next gateway sees to it."""
-    if not isinstance(kernel, ManagedKernel) or not kernel.outlives_us():
-        return False
-    _let_be(kernel)
-    return True
+        The next gateway sees to a kernel that waits or starts.
+        """
+        kernel = self._kernels.find(kernel_id)
+        if kernel is None or not kernel.outlives_us():
+            return False
+        _let_be(kernel)
+        return True
 
 
 def _let_be(kernel: ManagedKernel) -> None:
     kernel.stop_restarter()
-    # Its manager would remove it at its own end, and clients such as `jupyter console --existing` read it.
+    # Its manager would remove it at its own end, and clients such as `jupyter console --existing`
+    # read it.
     kernel._connection_file_written = False

@@ -1,6 +1,8 @@
-"""One kernel of this server: waits for its grant, starts within it, and gives it back at its end.
+"""One kernel of this server: it waits for its grant, starts within it, and gives it back at its
+end.
 
-The grant comes from admission and is handed to the provisioner by value. Without admission the provisioner asks itself.
+The grant comes from admission and is handed to the provisioner by value. Without admission the
+provisioner asks itself.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ from jupyter_aliquot.provisioner.terminations import Asked, Ending, ProcessEnd
 from .services import KernelServices
 
 _ASKING = "asking for a GPU"
-# Among the arguments of a start, so that a later gateway has them, too: the ids of those in whose place it comes.
+# The ids of the kernels that a start replaces. They are among its arguments, so that a later
+# gateway has them, too.
 REPLACES = "replaces"
 
 
@@ -55,14 +58,17 @@ class KernelListener(Protocol):
         ...
 
     def end_replaced(self, kernel: ManagedKernel) -> None:
-        """Called when it has its grant, or lacks nothing but the capacity of the kernels that it replaces."""
+        """Called when it has its grant, or lacks nothing but the capacity of the kernels that it
+        replaces.
+        """
         ...
 
 
 class ManagedKernel(ServerKernelManager):
     """Jupyter's manager of one kernel, with a grant. Made by AliquotKernelManager.pre_start_kernel.
 
-    Without a *listener* there is no manager that keeps the reasons of failures or ends replaced kernels.
+    Without a *listener* there is no manager that keeps the reasons of failures or ends replaced
+    kernels.
     """
 
     def __init__(
@@ -78,78 +84,91 @@ class ManagedKernel(ServerKernelManager):
         self._hides_servers_env = services.hides_servers_env
         self._listener = listener
         self.owner = ""
-        # Those of its owner when it was asked for: caps count it there, whoever restarts it.
+        # The owner's teams when the kernel was requested. Their quotas count it, also after a
+        # restart by another user.
         self.teams: frozenset[str] = frozenset()
-        # Seconds since the epoch: its place in the queue, also of a gateway that comes after us.
+        # Seconds since the epoch. They decide its place in the queue, also in a later gateway.
         self.queued_at = time.time()
-        # What the first start was asked with: a start that failed can be tried again.
+        # The arguments of the first start, so that a start that failed can be tried again.
         self.start_arguments: dict[str, Any] = {}
         self._grant: Grant | None = None
         # The size that it waits for while it runs.
         self.wish: SizeWish | None = None
         self.shares = Shares()
-        # Also of one that is no longer: what was told of it is told on.
+        # True also after it is no longer shared: users who were told of it are told of its changes.
         self.was_shared = False
-        # Where it was in its life when that was last noted; None: it is to be forgotten.
+        # The state that was last noted. None: a later gateway is to forget the kernel.
         self._noted: KernelState | None = KernelState.RUNNING
-        # How its process ended, once it did; why it was last restarted without anybody asking for it.
+        # How its process ended, and why the kernel was last restarted without a request.
         self.process_end: ProcessEnd | None = None
         self.last_crash: Ending | None = None
         # The kernels of its owner that it replaces.
         self.replaces: frozenset[str] = frozenset()
 
     def introduce(self, kernel_id: str, owner: str, teams: frozenset[str], arguments: Mapping[str, Any]) -> None:
-        """Take the facts of the request for this kernel. Jupyter makes a kernel's manager without them."""
+        """Take the facts of the request for this kernel.
+
+        Jupyter makes a kernel's manager without them.
+        """
         self.kernel_id, self.owner, self.teams = kernel_id, owner, teams
         self.start_arguments, self.replaces = dict(arguments), frozenset(arguments.get(REPLACES, ()))
 
     def request(self) -> Request | None:
-        """What it has; before that, what its kernelspec asks for; None for a plain kernel. Raises RequestError."""
+        """Return the size that it holds, or else the one that its kernelspec requests; None for a
+        plain kernel.
+
+        Raises RequestError.
+        """
         if self._grant is not None:
             return self._grant.request
         return None if self.kernel_spec is None else stanza_request(self.kernel_spec.metadata)
 
     @property
     def is_in_container(self) -> bool:
-        """Whether its kernelspec is an image of the catalogue."""
+        """Return whether its kernelspec is an image of the catalogue."""
         return self.kernel_spec is not None and image_of(self.kernel_spec.metadata) is not None
 
     @property
     def label(self) -> str:
-        """What people call it: its notebook, or else its kernelspec."""
+        """The name that users know: its notebook's, or else its kernelspec's."""
         session = (self.start_arguments.get("env") or {}).get("JPY_SESSION_NAME", "")
-        # Half a character of two is spelled out: no file and no answer in UTF-8 can hold it.
+        # A lone surrogate is spelled out: no file and no answer in UTF-8 can hold it.
         return os.path.basename(session).encode(errors="backslashreplace").decode() or self.kernel_name
 
     def stanza(self) -> dict[str, Any]:
-        """Its kernelspec, for a gateway that may not have it any more."""
+        """Return its kernelspec, for a later gateway in which the kernelspec may not exist any
+        more.
+        """
         spec = self.kernel_spec
         return {} if spec is None else {**spec.to_dict(), "name": spec.name, "resource_dir": spec.resource_dir}
 
     def note(self, state: KernelState, asked: Asked | None = None) -> None:
-        """Let a later gateway know where it is in its life."""
+        """Write the kernel's state into its record, for a later gateway."""
         self._noted = state
         if self.memory is not None:
             self.memory.note(self, state, asked)
 
     async def noted(self) -> None:
-        """Wait until that is on the disk: what comes next may end this process."""
+        """Wait until the record is on disk: the next step may end this process."""
         if self.memory is not None:
             await self.memory.noted(self.kernel_id)
 
     def take_shares(self, shares: Shares) -> None:
-        """It is shared so, for a later gateway, too. One that ends needs no note of it any more."""
+        """Take the kernel's shares, and note them for a later gateway unless the kernel ends."""
         self.shares, self.was_shared = shares, self.was_shared or bool(shares)
         if self._noted not in (None, KernelState.ENDING):
             self.note(self._noted)
 
     @property
     def grant(self) -> Grant | None:
-        """What it holds; None for a plain kernel, and for one that waits."""
+        """The grant that it holds; None for a plain kernel, and for one that waits."""
         return self._grant
 
     def take_grant(self, grant: Grant) -> None:
-        """Hold this grant, over restarts, too, and bear the name of its size, by which Jupyter's clients know it."""
+        """Hold this grant, over restarts, too.
+
+        Take the name of its size, by which Jupyter's clients know the kernel.
+        """
         self._grant = grant
         name, before = resized_name(self.kernel_name, grant.request), self._kernel_spec
         if name == self.kernel_name:
@@ -158,9 +177,10 @@ class ManagedKernel(ServerKernelManager):
         self._use_spec_of_name(before)
 
     async def apply_grant(self) -> str:
-        """Have its process and its relay know the grant that it took. Tells what waits for the next start.
+        """Tell the grant that it took to its process and its relay.
 
-        Raises AliquotError.
+        Returns a sentence about the parts that wait for its next start; empty for none. Raises
+        AliquotError.
         """
         grant = self._grant
         if grant is None:
@@ -172,7 +192,10 @@ class ManagedKernel(ServerKernelManager):
         return await provisioner.resize(grant, limits)
 
     async def adopt(self, relay: RelayRecord, process: KernelProcess | None, grant: Grant | None) -> None:
-        """Take over one that was started by a gateway before us. ``process`` None: its relay stands alone."""
+        """Take over a kernel that an earlier gateway started.
+
+        Without *process*, its relay runs alone.
+        """
         self.load_connection_info(cast(KernelConnectionInfo, dict(relay.front)))
         stanza = relay.facts.get("spec") or {}
         self._use_spec_of_name(KernelSpec(**stanza) if stanza else None)
@@ -186,12 +209,12 @@ class ManagedKernel(ServerKernelManager):
             self._ready = asyncio.get_running_loop().create_future()
             self._ready.set_result(None)
             self.start_restarter()
-            # It has been up for long: should it die, clients stay at the same sockets.
+            # It has been up for long. If it dies, its clients stay at the same sockets.
             self._restarter._initial_startup = False
             self.write_connection_file()
 
     def _use_spec_of_name(self, before: KernelSpec | None) -> None:
-        """Look its kernelspec up; one that is no longer there goes on as it was, ``before``."""
+        """Look its kernelspec up by name. Where there is none any more, keep *before*."""
         try:
             found = self.kernel_spec
         except NoSuchKernel:
@@ -200,15 +223,17 @@ class ManagedKernel(ServerKernelManager):
             self._kernel_spec = before
 
     def outlives_us(self) -> bool:
-        """Whether it goes on when this server ends: it has a relay that waits for us, or has not begun."""
+        """Return whether it goes on when this server ends: it has a relay that waits for a gateway,
+        or has not begun.
+        """
         if self.memory is None or not self.memory.gateway:
             return False
         return not self.has_kernel or self.memory.has_relay(self.kernel_id)
 
     def waiting_reason(self) -> str | None:
-        """Why it waits for a grant; None when it does not."""
+        """Return why it waits for a grant; None when it does not wait."""
         if self._ready is not None and self._ready.done():
-            return None  # only a start waits, and this one is over
+            return None  # the start is over
         entry = None if self.admission is None else self.admission.waiting(self.kernel_id)
         if entry is not None:
             return entry.reason
@@ -217,31 +242,35 @@ class ManagedKernel(ServerKernelManager):
         return None if self.container_runtime is None else self.container_runtime.waiting_reason(self.kernel_id)
 
     def withdraw(self) -> bool:
-        """Give up waiting for a grant; tells whether it waited. Its start then fails with WithdrawnError."""
+        """Give up waiting for a grant, and return whether it waited.
+
+        Its start then fails with WithdrawnError.
+        """
         if self.admission is not None and self.admission.withdraw(self.kernel_id):
             return True
         return isinstance(self.provisioner, AliquotProvisioner) and self.provisioner.withdraw()
 
     def start_failure(self) -> BaseException | None:
-        """Why the last start failed; None when it did not, or is under way."""
+        """Return the error of the last start; None when it did not fail, or is under way."""
         ready = self._ready
         return ready.exception() if ready is not None and ready.done() and not ready.cancelled() else None
 
     @emit_kernel_action_event(success_msg="Kernel {kernel_id} was started.")
     async def start_kernel(self, **kwargs: Any) -> None:
-        """Called by the multi-kernel manager. The grant is waited for here, so that it need not wait."""
+        """Called by the multi-kernel manager, which does not wait for the grant itself."""
         self.start_arguments = dict(kwargs)
         await self._async_start_kernel(**kwargs)
 
     async def _async_start_kernel(self, **kwargs: Any) -> None:
         """Called by start_kernel, and by KernelManager.restart_kernel with the old arguments.
 
-        Jupyter's own does the same without the wait, and logs each failure with its traceback.
+        Jupyter's own method does the same without the grant, and logs each failure with its
+        traceback.
         """
         self.kernel_id = self.kernel_id or kwargs["kernel_id"]
         if self._ready is None or self._ready.done():
             self._ready = asyncio.get_running_loop().create_future()
-        # In a server there is always a loop, so that this is never the other kind of future.
+        # In a server there is always a loop, so that this is never a concurrent.futures.Future.
         ready = cast("asyncio.Future[None]", self._ready)
         try:
             await self.noted()
@@ -252,7 +281,7 @@ class ManagedKernel(ServerKernelManager):
             kwargs.pop(REPLACES, None)
             if self._hides_servers_env():
                 kwargs["env"] = without_servers_own(kwargs.get("env") or os.environ)
-            # Made anew at each restart, too: folders are looked at again, and may have been taken back.
+            # Planned again at each restart: access to a folder may have been withdrawn.
             container = await self._get_container(kwargs)
             if container is not None:
                 kwargs["container"] = container
@@ -271,19 +300,28 @@ class ManagedKernel(ServerKernelManager):
             ready.set_result(None)
 
     async def _async_post_start_kernel(self, **kwargs: Any) -> None:
-        """Called by _async_start_kernel. Jupyter opens a socket to end the kernel with; it does so again at its end."""
+        """Called by _async_start_kernel.
+
+        Closes the control socket, which Jupyter opens again when the kernel ends.
+        """
         await super()._async_post_start_kernel(**kwargs)
         self._close_control_socket()
 
     def _has_our_provisioner(self) -> bool:
-        """Made here, as Jupyter would a moment later: another one would hand what it does not know on to Popen."""
+        """Make the provisioner, as Jupyter would a moment later, and return whether it is ours.
+
+        Other provisioners hand arguments that they do not know on to Popen.
+        """
         if self.provisioner is None:
             factory = KernelProvisionerFactory.instance(parent=self.parent)
             self.provisioner = factory.create_provisioner_instance(self.kernel_id, self.kernel_spec, parent=self)
         return isinstance(self.provisioner, AliquotProvisioner)
 
     async def _get_grant(self, kwargs: dict[str, Any]) -> Grant | None:
-        """The grant it holds, or the one it waits for; None for a plain kernel. Raises AliquotError."""
+        """Return the grant that it holds, or else wait for one; None for a plain kernel.
+
+        Raises AliquotError.
+        """
         request = self.request()
         if request is None or self.admission is None:
             return None
@@ -298,7 +336,10 @@ class ManagedKernel(ServerKernelManager):
             self._listener.end_replaced(self)
 
     async def _get_container(self, kwargs: dict[str, Any]) -> ContainerPlan | None:
-        """The container that it starts in; None for a process of this machine. Raises AliquotError."""
+        """Plan the container that it starts in; None for a process of this machine.
+
+        Raises AliquotError.
+        """
         spec = self.kernel_spec
         image = None if spec is None else image_of(spec.metadata)
         if image is None:
@@ -317,17 +358,25 @@ class ManagedKernel(ServerKernelManager):
             )
         )
         if plan is None:
-            # A kernel that was adopted may be of an image that is offered no more. It must not run outside.
-            raise LaunchError(f"asked to start a kernel in the image {image}; found no such image in the catalogue")
+            # A recovered kernel may be of an image that is offered no more. It must not run outside
+            # a container.
+            raise LaunchError(
+                f"Requested a kernel in the image {image}, but the catalogue has no such image. Choose another kernel."
+            )
         return plan
 
     async def until_restarted(self) -> None:
-        """Jupyter's multi-kernel manager reads whether the start failed, and cannot while a restart is under way."""
+        """Wait for a restart that is under way: until then Jupyter's manager cannot read whether
+        the start failed.
+        """
         if self._ready is not None and not self._ready.done():
             await asyncio.wait({cast("asyncio.Future[None]", self._ready)})
 
     def start_restarter(self) -> None:
-        """Called by Jupyter once the kernel runs. Its timer goes on for the kernel's life."""
+        """Called by Jupyter once the kernel runs.
+
+        The restarter's timer goes on for the kernel's life.
+        """
         outlasting(super().start_restarter)
 
     async def restart_kernel(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
@@ -337,8 +386,10 @@ class ManagedKernel(ServerKernelManager):
         return await super().restart_kernel(*args, **kwargs)
 
     async def _give_up(self, error: BaseException) -> None:
-        """After a start that failed: no process, no grant, and the reason for whoever looks."""
-        # The restarter would try for ever what has just been found not to work.
+        """Clean up after a start that failed: end the process, return the grant, and keep the
+        reason.
+        """
+        # The restarter would repeat the failed start for ever.
         self.stop_restarter()
         if self.has_kernel:
             await self._async_kill_kernel()
@@ -352,15 +403,20 @@ class ManagedKernel(ServerKernelManager):
             self._listener.start_failed(self, error)
 
     def let_go(self) -> None:
-        """It is removed. Its parts, which know it as their parent, are no longer its own: so all of it is freed at
-        once, and not when Python next looks for garbage among a thousand kernels."""
+        """Drop the references of a removed kernel's parts to each other.
+
+        Python then frees all of it at once, and not at the next collection among a thousand
+        kernels.
+        """
         self.provisioner = self._restarter = None
         error = self.start_failure()
-        while error is not None:  # its frames know the kernel
+        while error is not None:  # its frames refer to the kernel
             error.__traceback__, error = None, error.__cause__ or error.__context__
 
     async def clean_up_removed(self, provisioner: KernelProvisionerBase | None) -> None:
-        """Of one that was removed first, for its restarter gave up: what it had of a process, relay and grant ends."""
+        """End the process, the relay and the grant of a kernel that Jupyter removed because its
+        restarter gave up.
+        """
         self.provisioner = provisioner
         try:
             await self._async_cleanup_resources(restart=False)
@@ -368,7 +424,10 @@ class ManagedKernel(ServerKernelManager):
             self.let_go()
 
     async def _async_is_alive(self) -> bool:
-        """Called by the restarter, and while its end is waited for: the moment at which how it ended is known."""
+        """Called by the restarter, and while the kernel's end is awaited.
+
+        Reads how the process ended.
+        """
         is_alive = await super()._async_is_alive()
         if not is_alive and isinstance(self.provisioner, AliquotProvisioner):
             self.process_end = await self.provisioner.ending()
@@ -377,7 +436,10 @@ class ManagedKernel(ServerKernelManager):
     is_alive = _async_is_alive  # type: ignore[assignment]  # Jupyter's base class has it synchronous
 
     async def _async_cleanup_resources(self, restart: bool = False) -> None:
-        """Called by KernelManager.shutdown_kernel. Before a restart the grant is kept, else it ends here."""
+        """Called by KernelManager.shutdown_kernel.
+
+        Keeps the grant before a restart, and returns it otherwise.
+        """
         try:
             await super()._async_cleanup_resources(restart=restart)
         finally:
@@ -387,7 +449,9 @@ class ManagedKernel(ServerKernelManager):
 
 
 def _provisioner_info(relay: RelayRecord, process: KernelProcess | None, grant: Grant | None) -> dict[str, Any]:
-    """What a provisioner is told that did not start its kernel; see AliquotProvisioner.get_provisioner_info."""
+    """Return the facts for a provisioner that did not start its kernel; see
+    AliquotProvisioner.get_provisioner_info.
+    """
     return {
         "kernel_id": relay.kernel_id,
         "connection_info": dict(relay.front),
@@ -402,11 +466,14 @@ def _provisioner_info(relay: RelayRecord, process: KernelProcess | None, grant: 
 
 
 def _fail(ready: asyncio.Future[None], error: BaseException) -> None:
-    """A start that was cancelled has failed, too: whoever waits for it must hear of it."""
+    """Fail the future of a start.
+
+    A start that was cancelled has failed, too, for those who wait for it.
+    """
     if ready.done():
         return
     if not isinstance(error, Exception):
         error = WithdrawnError("the start of the kernel was cancelled")
     ready.set_exception(error)
-    # Seen: the kernel's reason says it, whether somebody waits or not.
+    # Read it, so that asyncio logs no error: the kernel's reason has the message.
     ready.exception()

@@ -1,24 +1,26 @@
-"""The kernels of this server: Jupyter's verbs on them, with owners, grants and the reasons of terminations.
+"""The kernels of this server: Jupyter's verbs on them, with owners, grants and the reasons of
+terminations.
 
-Admission decides which kernel gets a grant, and ``kernel.py`` starts a single kernel. The manager's collaborators keep
-what else there is to know of kernels; it makes them from the services that the extension made.
+Admission decides which kernel gets a grant, and ``kernel.py`` starts a single kernel. The manager's
+collaborators keep what else there is to know of kernels; it makes them from the services that the
+extension made.
 """
 
 # mypy: disable-error-code="no-untyped-call, attr-defined, assignment"
-# Jupyter Server's kernel managers carry no types, and define their coroutines twice, as functions and as attributes.
+# Jupyter Server's kernel managers carry no types, and define their coroutines twice, as functions
+# and as attributes.
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any, cast
 
 import zmq
 import zmq.asyncio
-from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_core.utils import ensure_async
 from jupyter_server._tz import utcnow
 from jupyter_server.prometheus.metrics import KERNEL_CURRENTLY_RUNNING_TOTAL
@@ -35,16 +37,10 @@ from jupyter_aliquot.gateway.base.http_errors import http_error
 from jupyter_aliquot.gateway.channels.pending_kernels import PendingKernels
 from jupyter_aliquot.gateway.channels.shared_connection import look_at_sockets
 from jupyter_aliquot.gateway.containers.planner import REQUEST_ENV
-from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
-from jupyter_aliquot.gateway.scheduling.ledger import Asker
-from jupyter_aliquot.gateway.sizes.environment import with_size
 from jupyter_aliquot.gateway.state.records import KernelState
-from jupyter_aliquot.gpu_hook.paths import KERNEL_ID
 from jupyter_aliquot.provisioner.errors import AliquotError
-from jupyter_aliquot.provisioner.grants.codec import stanza_request
 from jupyter_aliquot.provisioner.terminations import Asked
 
-from .first_word import after_first_word
 from .handover import Handover
 from .kernel import ManagedKernel
 from .relay_activity import RelayActivity
@@ -53,8 +49,10 @@ from .request_context import ANSWER, is_spared, requested_env
 from .resize import ResizeTracker
 from .services import KernelServices, services_of
 from .sharing import KernelOwners, ShareRegistry
+from .start_checks import StartChecks
 
-# ZeroMQ's own 100 ms let a kernel that is up wait for its server: 70 ms on average, of a start of 300.
+# With ZeroMQ's own 100 ms, a kernel that is up waits for its server: 70 ms on average, of a start
+# of 300.
 _TRY_AGAIN_MILLISECONDS = 10
 # ZeroMQ allows 1023, and while kernels start or end each has one or two.
 _MOST_SOCKETS = 16_384
@@ -71,7 +69,7 @@ class AliquotKernelManager(AsyncMappingKernelManager):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         services = self.services
-        self.endings, self.links, self.first_word = services.endings, services.links, services.first_word
+        self.endings, self.links = services.endings, services.links
         self._stopping: dict[str, asyncio.Task[None]] = {}
         # What is left of kernels that died, while it is cleared away.
         self._clearing: set[asyncio.Task[None]] = set()
@@ -79,12 +77,16 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         self.pending = PendingKernels(self, self.log)
         self.activity = RelayActivity(self._kernels, services.links, services.tell_interrupt, self._note_activity)
         self.sharing = ShareRegistry(self, self.owners, (self.pending.look_again, look_at_sockets), self.log)
+        self.starts = StartChecks(
+            services, self.kernel_spec_manager, self.owners, lambda: str(self.default_kernel_name)
+        )
         self.handover = Handover(
             self, self.owners, self.sharing, self.pending, services.memory, services.endings, self.log
         )
         self.resizes = ResizeTracker(services.admission, self.find, self.handover.note_again, self.log)
         has_queue = services.admission is not None
         self.replacements = ReplacementTracker(self, self.owners, self.log, has_queue=has_queue)
+        self.end_replaced = self.replacements.end_replaced
         if issubclass(import_item(self.kernel_manager_class), ManagedKernel):
             self.kernel_manager_factory = partial(self.kernel_manager_factory, services=services, listener=self)
 
@@ -94,7 +96,10 @@ class AliquotKernelManager(AsyncMappingKernelManager):
 
     @default("context")
     def _context_default(self) -> zmq.asyncio.Context:
-        """Called by MultiKernelManager. Sockets connect before their kernel listens, and try again until it does."""
+        """Called by MultiKernelManager.
+
+        Sockets connect before their kernel listens, and try again until it does.
+        """
         self._created_context = True
         context = zmq.asyncio.Context()
         context.set(zmq.MAX_SOCKETS, min(_MOST_SOCKETS, context.get(zmq.SOCKET_LIMIT)))
@@ -105,7 +110,7 @@ class AliquotKernelManager(AsyncMappingKernelManager):
     def _managed_kernels(self) -> str:
         return "jupyter_aliquot.gateway.kernels.kernel.ManagedKernel"
 
-    # ---- what others ask
+    # ---- questions of other parts
 
     def find(self, kernel_id: str) -> ManagedKernel | None:
         """Return the kernel of this id, if there is one of our class."""
@@ -113,16 +118,14 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         return kernel if isinstance(kernel, ManagedKernel) else None
 
     def get_kernel(self, kernel_id: str) -> Any:
-        """Called by Jupyter, whose own checks the id in four calls: each look asks a thousand times.
+        """Called by Jupyter, whose own method checks the id in four calls.
+
+        Each status report calls it a thousand times.
 
         Raises HTTPError 404.
         """
         kernel = self._kernels.get(kernel_id)
         return super().get_kernel(kernel_id) if kernel is None else kernel
-
-    def all(self) -> Iterable[tuple[str, object]]:
-        """Return id and kernel of each kernel that is listed."""
-        return self._kernels.items()
 
     def is_starting(self, kernel_id: str) -> bool:
         """Return whether its start is under way."""
@@ -133,21 +136,20 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         return kernel_id in self._stopping
 
     def owner_of(self, kernel_id: str) -> str | None:
-        """Return the owner's name; None for a kernel that does not exist. Asked by the authorizer."""
+        """Return the owner's name; None for a kernel that does not exist.
+
+        Asked by the authorizer.
+        """
         return self.sharing.owner_of(kernel_id)
 
     def shares_of(self, kernel_id: str) -> Shares:
         """Return the users and teams that the kernel is shared with. Asked by the authorizer."""
         return self.sharing.shares_of(kernel_id)
 
-    def share(self, kernel_id: str, shares: Shares) -> None:
-        """Share the kernel with these users and teams from now on, and with no others."""
-        kernel = self.get_kernel(kernel_id)
-        assert isinstance(kernel, ManagedKernel)  # kernel_manager_class makes no other
-        self.sharing.share(kernel, shares, current_user())
-
     def visible_to(self, user: User) -> list[str]:
-        """Return the ids of the kernels that the user may see, in the order in which they were started."""
+        """Return the ids of the kernels that the user may see, in the order in which they were
+        started.
+        """
         return [] if self.handover.leaves_kernels else self.sharing.visible_to(user)
 
     def list_kernel_ids(self) -> list[str]:
@@ -164,30 +166,40 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         return models
 
     def kernel_state(self, kernel_id: str) -> tuple[str, str]:
-        """Where it is in its life (pending, starting, resident, ended), and why. Raises HTTPError 404."""
+        """Return the kernel's state (pending, starting, resident, ended), and the reason.
+
+        Raises HTTPError 404.
+        """
         kernel = self.get_kernel(kernel_id)
         waiting = _waiting_reason(kernel)
         if waiting is not None:
             return "pending", waiting
         if kernel.execution_state == "dead":
             return "ended", kernel.reason
-        # Jupyter says "starting" until a client connects, and while it ends; for us a kernel holds what it was granted.
+        # Jupyter says "starting" until a client connects, and while it ends. Such a kernel holds
+        # its grant already.
         return "resident" if kernel.ready.done() or kernel_id in self._stopping else "starting", kernel.reason
 
     def connections(self, kernel_id: str) -> int:
-        """How many browsers and other clients of its owner's look at it through this server. Asked by the culler."""
+        """Return how many browsers and other clients of the owner are connected to it here.
+
+        Asked by the culler.
+        """
         return int(self._kernel_connections.get(kernel_id, 0)) - self.sharing.guests_of(kernel_id)
 
     def initialize_culler(self) -> None:
-        """Called by Jupyter at each start. Its culler goes by `execution_state`; where ours is, it stays out."""
+        """Called by Jupyter at each start.
+
+        Jupyter's culler stays out where ours is: it judges by `execution_state`.
+        """
         if self.endings is None:
             super().initialize_culler()
 
     def kernel_model(self, kernel_id: str) -> dict[str, Any]:
         """Called by Jupyter's handlers for each kernel they show.
 
-        A kernel that waits says why, and one that works is active now. A kernel of another user than the one of the
-        request says so. A server in gateway mode leaves replaced kernels to us.
+        A kernel that waits says why, and one that works is active now. A kernel of another user
+        than the one of the request says so. A server in gateway mode leaves replaced kernels to us.
         """
         model: dict[str, Any] = super().kernel_model(kernel_id)
         model["last_activity"] = self.activity.active_until(kernel_id) or model["last_activity"]
@@ -213,7 +225,10 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         return kernel is not None and kernel.is_in_container
 
     async def until_there(self, kernel_id: str) -> None:
-        """Wait until a kernel has started, and its link is made. Raises the error that its start failed with."""
+        """Wait until a kernel has started, and its link is made.
+
+        Raises the error that its start failed with.
+        """
         await asyncio.shield(cast("asyncio.Future[None]", self.get_kernel(kernel_id).ready))
         watching = self._pending_kernel_tasks.get(kernel_id)
         if watching is not None:
@@ -230,23 +245,31 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         self.last_kernel_activity = max(self.last_kernel_activity, at)
 
     def start_buffering(self, kernel_id: str, session_key: str, channels: Any) -> None:
-        """Called when the last websocket closed. One over a link has no channels: the relay keeps what comes."""
+        """Called when the last websocket closed.
+
+        One over a link has no channels: the relay keeps what comes.
+        """
         if channels:
             super().start_buffering(kernel_id, session_key, channels)
 
     # ---- start
 
-    @after_first_word
     async def _async_start_kernel(self, *, kernel_id: str | None = None, path: Any = None, **kwargs: Any) -> str:
-        """Called by POST /api/kernels and by sessions. Raises HTTPError for what could never start.
+        """Called by POST /api/kernels and by sessions.
 
-        Returns when the start is on disk: a start that was answered is known to the next gateway.
+        Raises HTTPError for a kernel that could never start.
+
+        Returns when the start is on disk: the next gateway knows each start that was answered.
         """
         if kernel_id is not None and kernel_id in self:
             if access_of(current_user(), self, kernel_id) is Access.NONE:
                 raise HTTPError(409, f"Kernel already exists: {kernel_id}")
             await super()._async_start_kernel(kernel_id=kernel_id, path=path, **kwargs)
         else:
+            # A server that is only just up does not know yet which sizes never fit its node.
+            word = self.services.first_word
+            if word is not None and not word.is_over and self.starts.requests_grant(kwargs.get("kernel_name")):
+                await word.wait()
             kernel_id = await self._start_new(kernel_id, path, kwargs)
         await self.handover.noted(kernel_id)
         return kernel_id
@@ -255,17 +278,13 @@ class AliquotKernelManager(AsyncMappingKernelManager):
 
     async def _start_new(self, kernel_id: str | None, path: Any, kwargs: dict[str, Any]) -> str:
         user = current_user()
-        if kernel_id is not None and self._was_anothers(kernel_id, user):
-            # The owner's notebooks come back to this id, and would run in another user's kernel.
-            raise HTTPError(409, f"Kernel already exists: {kernel_id}")
-        # A name of no letters is none: sessions take it so, and Jupyter's own manager would fail on it.
+        # Sessions take an empty name as none, and Jupyter's own manager would fail on it.
         kwargs["kernel_name"] = kwargs.get("kernel_name") or None
         kernel_id = kernel_id or self.new_kernel_id()
-        if not KERNEL_ID.fullmatch(kernel_id):
-            raise HTTPError(400, f"asked kernel id {kernel_id!r}; an id has 1 to 36 letters, digits, '_', '.', '-'")
-        kwargs["kernel_name"] = self.with_requested_size(kwargs["kernel_name"])
+        self.starts.check_id(kernel_id, user)
+        kwargs["kernel_name"] = self.starts.with_requested_size(kwargs["kernel_name"])
         replaced = self.replacements.requested(user, requested_env())
-        is_sized = self._check_start(kwargs["kernel_name"], user, replaced)
+        is_sized = self.starts.check(kwargs["kernel_name"], user, replaced)
         kwargs |= self.replacements.start_arguments(replaced)
         replaced = self.replacements.ended_here(replaced, waits=is_sized)
         containers = self.services.containers
@@ -277,7 +296,7 @@ class AliquotKernelManager(AsyncMappingKernelManager):
             if is_sized:
                 self.replacements.replace_later(replaced)
             else:
-                # As Jupyter does without pending kernels: a plain start is answered when it is done.
+                # A plain start is answered when it is done, as in Jupyter without pending kernels.
                 await self._finish_start(kernel_id)
                 self.replacements.replace_now(replaced)
         except BaseException as error:
@@ -286,40 +305,6 @@ class AliquotKernelManager(AsyncMappingKernelManager):
                 raise http_error(error) from error
             raise
         return kernel_id
-
-    def _was_anothers(self, kernel_id: str, user: User) -> bool:
-        """Whether a kernel of this id has ended that somebody else had; an administrator may do everything with it."""
-        ended = None if self.endings is None else self.endings.remembered.of(kernel_id)
-        return ended is not None and ended.owner != user.name and not user.is_admin
-
-    def with_requested_size(self, kernel_name: str | None) -> str | None:
-        """The kernelspec in the size that the request's body names, where it has sizes. Raises HTTPError 400."""
-        specs, name = self.kernel_spec_manager, kernel_name or self.default_kernel_name
-        if not isinstance(specs, SizedKernelSpecManager):
-            return kernel_name
-        try:
-            sized = with_size(name, requested_env(), specs.settings.largest())
-        except AliquotError as error:
-            raise http_error(error) from error
-        return sized if sized != name and specs.has_sizes(name) else kernel_name
-
-    def _check_start(self, kernel_name: str | None, user: User, replaced: frozenset[str]) -> bool:
-        """Whether this kernelspec asks for a grant. Raises HTTPError for what waiting cannot help, and NoSuchKernel."""
-        try:
-            limits, admission = self.services.limits, self.services.admission
-            if limits is not None:
-                has = len(self.owners.of(user.name)) - len(replaced)
-                limits.check_kernels(user.name, has, is_admin=user.is_admin)
-            specs = cast(KernelSpecManager, self.kernel_spec_manager)
-            name = kernel_name or self.default_kernel_name
-            spec = specs.get_kernel_spec(name)
-            request = stanza_request(spec.metadata)
-            if request is not None and admission is not None:
-                asker = Asker("", user.name, kernelspec=name, teams=user.teams, replaces=replaced)
-                admission.check(asker, request)
-        except AliquotError as error:
-            raise http_error(error) from error
-        return request is not None
 
     async def _finish_start(self, kernel_id: str) -> None:
         kernel = self.get_kernel(kernel_id)
@@ -356,7 +341,10 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         return kernel
 
     def begin(self, kernel_id: str, kernel: ManagedKernel, first: Awaitable[None] | None = None) -> None:
-        """Start a kernel after *first*, with the arguments that it was asked with. It is listed at once."""
+        """Start a kernel after *first*, with the arguments that it was asked with.
+
+        It is listed at once.
+        """
 
         async def start() -> None:
             if first is not None:
@@ -380,7 +368,9 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         kernel.execution_state, kernel.reason, kernel.last_activity = state, "", utcnow()
 
     async def _add_kernel_when_ready(self, kernel_id: str, km: Any, kernel_awaitable: Any) -> None:
-        """Called by MultiKernelManager.start_kernel as a task: sees a start through, and logs how it ended."""
+        """Called by MultiKernelManager.start_kernel as a task: sees a start through, and logs how
+        it ended.
+        """
         try:
             await kernel_awaitable
             if not self.use_pending_kernels:
@@ -398,7 +388,8 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         Shielded: cancelling it must not cancel the kernel's own future, which others wait for.
         """
         await self._watch_when_ready(kernel_id)
-        # Kept, it would keep the request that asked for the kernel. One that failed is looked for by who waits.
+        # A kept task would keep the start's request alive. The task of a start that failed stays
+        # for those who wait.
         if self._pending_kernel_tasks.get(kernel_id) is asyncio.current_task():
             del self._pending_kernel_tasks[kernel_id]
 
@@ -418,7 +409,8 @@ class AliquotKernelManager(AsyncMappingKernelManager):
     async def _async_restart_kernel(self, kernel_id: str, now: bool = False) -> Any:
         """Called by POST /api/kernels/{id}/restart.
 
-        A kernel that waits keeps its place: nothing of it runs yet. One whose start failed is started again.
+        A kernel that waits keeps its place: nothing of it runs yet. A kernel whose start failed is
+        started again.
         """
         self._check_kernel_id(kernel_id)
         kernel = self.get_kernel(kernel_id)
@@ -441,13 +433,17 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         kernel.note(KernelState.PENDING)
         self.begin(kernel_id, kernel)
 
-    # MultiKernelManager types it as returning None; Jupyter Server's is a coroutine, and its handler awaits either.
+    # MultiKernelManager types it as returning None; Jupyter Server's is a coroutine, and its
+    # handler awaits either.
     async def interrupt_kernel(self, kernel_id: str) -> None:  # type: ignore[override]
-        """Called by POST /api/kernels/{id}/interrupt. Cells of a pending kernel leave the queue; the kernel stays."""
+        """Called by POST /api/kernels/{id}/interrupt.
+
+        Cells of a pending kernel leave the queue; the kernel stays.
+        """
         self._check_kernel_id(kernel_id)
         state, reason = self.kernel_state(kernel_id)
         if state == "ended":
-            raise HTTPError(409, f"asked to interrupt kernel {kernel_id}; it has ended ({reason or 'unknown reason'})")
+            raise HTTPError(409, f"Kernel {kernel_id} has ended ({reason or 'unknown reason'}). Restart it instead.")
         self.pending.interrupt(kernel_id)
         if self.get_kernel(kernel_id).ready.done():
             self.activity.note_interrupt(kernel_id)
@@ -457,7 +453,8 @@ class AliquotKernelManager(AsyncMappingKernelManager):
     def update_env(self, *, kernel_id: str, env: dict[str, str]) -> None:
         """Called by PATCH /api/sessions/{id}: the notebook has another name.
 
-        The session of another user than the owner names that user's own session, and not the kernel.
+        The session of another user than the owner names that user's own session, and not the
+        kernel.
         """
         if current_user().name != self.owners.get(kernel_id):
             return
@@ -469,7 +466,9 @@ class AliquotKernelManager(AsyncMappingKernelManager):
     # ---- end
 
     async def end_kernel(self, kernel_id: str, asked: Asked, now: bool = False) -> None:
-        """End it for a reason that is not a user's request: a rule of this server, for example."""
+        """End the kernel for the reason *asked*, for example a rule of this server, and not by a
+        user's request.
+        """
         if self.endings is not None:
             self.endings.expect(kernel_id, asked)
         try:
@@ -481,7 +480,9 @@ class AliquotKernelManager(AsyncMappingKernelManager):
     async def _async_shutdown_kernel(
         self, kernel_id: str, now: bool | None = False, restart: bool | None = False
     ) -> None:
-        """Called by DELETE /api/kernels/{id}, by culling and by sessions. Returns when it has ended, with its grant.
+        """Called by DELETE /api/kernels/{id}, by culling and by sessions.
+
+        Returns when it has ended, with its grant.
 
         It stays where the session that ends belongs to another user than the kernel's owner.
         """
@@ -498,7 +499,7 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         return not is_spared(kernel_id) and access_of(current_user(), self, kernel_id) is Access.OWN
 
     async def _end(self, kernel_id: str, now: bool | None = False, restart: bool | None = False) -> None:
-        """Asked twice, it ends once, and both are answered then."""
+        """End the kernel once, also for two requests. Both return then."""
         stopping = self._stopping.get(kernel_id)
         if stopping is None:
             self._check_kernel_id(kernel_id)
@@ -526,7 +527,7 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         if ending is not None:
             await ending
         if kernel_id in self and not restart:
-            raise HTTPError(500, f"asked to end kernel {kernel_id}; it could not be ended, see the server's log")
+            raise HTTPError(500, f"Kernel {kernel_id} could not be ended. See the server's log.")
         if self.endings is not None and asked is not None and isinstance(kernel, ManagedKernel) and not restart:
             self.endings.ended(kernel, asked, is_waiting)
 
@@ -544,7 +545,10 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         return kernel
 
     def _handle_kernel_died(self, kernel_id: str) -> None:
-        """Called by the restarter that has given up. Jupyter forgets the kernel then; its grant must end, too."""
+        """Called by the restarter that has given up.
+
+        Jupyter forgets the kernel then; its grant must be returned, too.
+        """
         kernel = self._kernels.get(kernel_id)
         if self.endings is not None and isinstance(kernel, ManagedKernel):
             self.endings.given_up(kernel, kernel._restarter.restart_limit)
@@ -562,16 +566,15 @@ class AliquotKernelManager(AsyncMappingKernelManager):
             self.endings.restarting(kernel)
 
     def start_failed(self, kernel: ManagedKernel, error: BaseException) -> None:
-        """Called by a kernel whose start failed. A kernel that is being ended keeps that as its reason."""
+        """Called by a kernel whose start failed.
+
+        A kernel that is being ended keeps that as its reason.
+        """
         if self.endings is not None and kernel.kernel_id not in self._stopping and isinstance(error, Exception):
             self.endings.failed(kernel, error)
 
-    def end_replaced(self, kernel: ManagedKernel) -> None:
-        """Called by a kernel that is certain to have its capacity."""
-        self.replacements.end_replaced(kernel)
-
     async def _async_shutdown_all(self, now: bool = False) -> None:
-        """Called when the server stops. One kernel that cannot be ended does not keep the others."""
+        """Called when the server stops. A kernel that cannot be ended does not keep the others."""
         if self.handover.leaves_kernels:
             return
         kernel_ids = self.list_kernel_ids()

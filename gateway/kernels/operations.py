@@ -1,7 +1,7 @@
-"""What a kernel's owner may ask of it while it runs: another size or class, and where its memory is to be.
+"""Requests of a kernel's owner while it runs: another size or class, and a place for its memory.
 
-Checks what this server can know; who may ask for which kernel, the handlers have checked. Admission and the node agent
-have the last word.
+The handlers have checked that the user may make the request. This module checks what the server can
+know. Admission and the node agent decide.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request, Work
 from .handover import Handover
 from .resize import ResizeTracker
 
-# A hint that follows another so soon says nothing new.
+# A hint that follows another so soon carries nothing new.
 _HINT_SECONDS = 1.0
 
 
@@ -51,7 +51,9 @@ class ResidencyAgent(Protocol):
 
 
 def read_wish(body: object, largest: GpuShare, where: str = "the body", here: GpuShare | None = None) -> Wish:
-    """Read a request's body, ``{gpus, memory, class}``. ``here``: the most of this node, for the message.
+    """Read a request's body, ``{gpus, memory, class}``.
+
+    *here* is the largest share of this node, for the message.
 
     Raises RequestError.
     """
@@ -64,7 +66,7 @@ def read_wish(body: object, largest: GpuShare, where: str = "the body", here: Gp
     )
     entry.finish()
     if wish == Wish():
-        raise RequestError("asked to change nothing; write one or more of gpus, memory and class")
+        raise RequestError("The request changes nothing. Write one or more of gpus, memory and class.")
     return wish
 
 
@@ -105,7 +107,10 @@ class KernelChanges:
         self._hints = Throttle(_HINT_SECONDS)
 
     async def resize(self, asker: User, kernel_id: str, wish: Wish) -> Grant | QueueEntry:
-        """The new grant; or, while there is no room, the place in the queue. Raises AliquotError."""
+        """Return the new grant or, while there is no capacity, the place in the queue.
+
+        Raises AliquotError.
+        """
         held = self._admission.snapshot().ledger.holdings.get(kernel_id)
         before = held.grant.request if held is not None else self._request_elsewhere(kernel_id)
         if before is None:
@@ -113,7 +118,7 @@ class KernelChanges:
         request = wish.applied_to(before)
         self._policy.check(asker, request, before.workload_class)
         if held is None:
-            # Its own program asked the agent for it, and nobody here queues for it.
+            # Another program asked the agent for it, and no request for it is in this queue.
             done: Grant | QueueEntry = await self._agent.resize(kernel_id, request)
         elif self._manager is not None and kernel_id in self._manager:
             done = await self._manager.resizes.resize(kernel_id, request)
@@ -124,7 +129,7 @@ class KernelChanges:
         return done
 
     async def withdraw_resize(self, kernel_id: str) -> bool:
-        """Give up a change of size that waits for room; tells whether one did."""
+        """Give up a change of size that waits for capacity. Return whether one did."""
         withdrawn = await self._admission.withdraw_resize(kernel_id)
         if self._manager is not None:
             self._manager.resizes.forget(kernel_id)
@@ -132,19 +137,27 @@ class KernelChanges:
         return withdrawn
 
     async def swap_out(self, kernel_id: str) -> None:
-        """Ask that its memory leave its devices. Raises AliquotError, with why it cannot."""
+        """Request that its memory leave its devices.
+
+        Raises AliquotError with the reason why it cannot.
+        """
         self._check_gpu(kernel_id)
         await self._agent.swap_out(kernel_id)
         await self._watch.look()
 
     async def wake(self, kernel_id: str) -> None:
-        """Ask that its memory come back. Raises AliquotError."""
+        """Request that its memory come back. Raises AliquotError."""
         self._check_gpu(kernel_id)
         await self._agent.wake(kernel_id)
         await self._watch.look()
 
     async def hint(self, kernel_id: str) -> None:
-        """Somebody is about to use it. Cheap: of several within a second the agent hears one. Raises AliquotError."""
+        """Prepare for a user who is about to use it.
+
+        The agent hears one of several hints within a second.
+
+        Raises AliquotError.
+        """
         self._check_gpu(kernel_id)
         if self._hints.passes(kernel_id, self._clock.now()):
             await self._agent.hint(kernel_id)

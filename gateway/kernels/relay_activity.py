@@ -1,6 +1,8 @@
-"""What kernels do, as their relays tell it: busy or idle, when last, and whether an interrupt still applies.
+"""What kernels do, as their relays tell it: busy or idle, when last, and whether an interrupt still
+applies.
 
-A kernel without a relay is not known here: Jupyter Server watches it through the kernel's own sockets.
+A kernel without a relay is not known here: Jupyter Server watches it through the kernel's own
+sockets.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -23,7 +25,9 @@ from jupyter_aliquot.provisioner.errors import AliquotError
 
 
 class RelayActivity:
-    """Made by the kernel manager. Writes the state and the last activity of the kernels that have a link.
+    """Made by the kernel manager.
+
+    Writes the state and the last activity of the kernels that have a link.
 
     *kernels* is the manager's own table, *on_activity* hears the time of each activity, and *tell_interrupt* tells the
     node agent of an interrupt. Without *links* no kernel is followed.
@@ -82,7 +86,9 @@ class RelayActivity:
         self._interrupted[kernel_id] = (time.time(), activity.busy_since if activity is not None else None)
 
     async def tell_interrupt(self, kernel_id: str) -> None:
-        """Tell the node agent, after the signal was sent: a thread that the signal finds waiting gives up by itself."""
+        """Tell the node agent, after the signal was sent: a thread that the signal finds waiting
+        gives up by itself.
+        """
         if self._tell_interrupt is not None:
             with contextlib.suppress(AliquotError):  # a kernel without a GPU, or an agent that is away
                 await self._tell_interrupt(kernel_id)
@@ -92,25 +98,33 @@ class RelayActivity:
         return None if self._links is None else self._links.activity(kernel_id)
 
     def active_until(self, kernel_id: str) -> str | None:
-        """Return the last activity of a busy kernel as Jupyter's API writes times; None for any other kernel."""
+        """Return the last activity of a busy kernel as Jupyter's API writes times; None for any
+        other kernel.
+        """
         activity = self.of(kernel_id)
         if activity is None or not activity.is_busy:
             return None
         return str(isoformat(moment(activity.active_until(time.time()))))
 
     def interrupted_at(self, kernel_id: str) -> float | None:
-        """Return when what runs now was last interrupted; None where nothing runs, or nothing interrupted it."""
+        """Return when what runs now was last interrupted; None where nothing runs, or nothing
+        interrupted it.
+        """
         sent, activity = self._interrupted.get(kernel_id), self.of(kernel_id)
         if sent is None or activity is None or not activity.is_busy or activity.busy_since != sent[1]:
             return None
         return sent[0]
 
     def dropped_messages(self, kernel_id: str) -> Mapping[str, int] | None:
-        """Return how many messages the browsers were not sent, by reason; None for a kernel without a relay."""
+        """Return how many messages the browsers were not sent, by reason; None for a kernel without
+        a relay.
+        """
         return None if self._links is None else self._links.dropped(kernel_id)
 
 
 def relay_folder(kernel: Any) -> Path | None:
-    """Return the folder of the relay to whose sockets a kernel's clients connect; None for other sockets."""
+    """Return the folder of the relay to whose sockets a kernel's clients connect; None for other
+    sockets.
+    """
     folder = Path(kernel.ip).parent
     return folder if kernel.transport == "ipc" and (folder / "relay.json").exists() else None

@@ -1,7 +1,8 @@
 """Replacement of kernels: a new kernel takes the place of one that its notebook had.
 
-The replaced kernel counts for no limit of the new one, and its capacity becomes the new one's. It ends when the new
-kernel is certain to have its capacity, so that a start that is refused, or given up while it waits, costs no kernel.
+The replaced kernel counts for no limit of the new one, and its capacity becomes the new one's. It
+ends when the new kernel is certain to have its capacity, so that a start that is refused, or given
+up while it waits, costs no kernel.
 """
 
 from __future__ import annotations
@@ -42,10 +43,13 @@ class Kernels(Protocol):
 
 
 class ReplacementTracker:
-    """Made by the kernel manager. A request names the kernel that its start replaces: a session that changes its
-    kernel does so, and a server in gateway mode.
+    """Made by the kernel manager.
 
-    ``has_queue`` is False without admission; then Jupyter ends the replaced kernel with the request.
+    A request names the kernel that its start replaces: a session that changes its kernel does so,
+    and a server in gateway mode.
+
+    ``has_queue`` is False without admission; then Jupyter ends the replaced kernel with the
+    request.
     """
 
     def __init__(self, kernels: Kernels, owners: KernelOwners, log: logging.Logger, *, has_queue: bool) -> None:
@@ -56,10 +60,11 @@ class ReplacementTracker:
         self._ending: set[asyncio.Task[None]] = set()
 
     def requested(self, user: User, env: Mapping[str, str]) -> frozenset[str]:
-        """Return the user's kernels that the start replaces which the request asks for, by *env* or by its session.
+        """Return the user's kernels that the start replaces which the request asks for, by *env* or
+        by its session.
 
-        Kernels of others, and kernels that end, are left out. If the named kernel never ran, the kernels that it was
-        to replace are replaced, too.
+        Kernels of others, and kernels that end, are left out. If the named kernel never ran, the
+        kernels that it was to replace are replaced, too.
         """
         kernel_id = replaced_kernel(env)
         if not kernel_id or not self._may_replace(kernel_id, user.name):
@@ -69,11 +74,15 @@ class ReplacementTracker:
         return frozenset({kernel_id, *(one for one in before if self._owners.get(one) == user.name)})
 
     def start_arguments(self, replaced: frozenset[str]) -> dict[str, list[str]]:
-        """Return arguments of the start that a later gateway reads, to end the kernels that this one did not end."""
+        """Return arguments of the start that a later gateway reads, to end the kernels that this
+        one did not end.
+        """
         return {REPLACES: sorted(replaced)} if replaced and self._has_queue else {}
 
     def ended_here(self, replaced: frozenset[str], *, waits: bool) -> frozenset[str]:
-        """Return the kernels of *replaced* that this tracker ends. *waits*: the new kernel waits for a grant.
+        """Return the kernels of *replaced* that this tracker ends.
+
+        *waits*: the new kernel waits for a grant.
 
         A session's own kernel ends with the session's request where the new kernel does not wait.
         """
@@ -82,7 +91,9 @@ class ReplacementTracker:
         return replaced if waits else replaced - {CallContext.get(REPLACED_KERNEL)}
 
     def replace_later(self, replaced: frozenset[str]) -> None:
-        """End those of *replaced* that wait themselves; the new kernel waits for a grant and ends the others then."""
+        """End those of *replaced* that wait themselves; the new kernel waits for a grant and ends
+        the others then.
+        """
         for kernel_id in replaced:
             kernel = self._kernels.find(kernel_id)
             if self._kernels.is_starting(kernel_id) and kernel is not None and kernel.grant is None:
@@ -96,7 +107,8 @@ class ReplacementTracker:
             self._end_soon(kernel_id)
 
     def end_replaced(self, kernel: ManagedKernel) -> None:
-        """End the kernels that this one replaces: it has its grant, or lacks nothing but their capacity.
+        """End the kernels that this one replaces: it has its grant, or lacks nothing but their
+        capacity.
 
         Called by the kernel, and by admission.
         """
@@ -105,10 +117,12 @@ class ReplacementTracker:
                 self._end_soon(kernel_id)
 
     async def finish(self, kernel_id: str, used: Callable[[], Container[str]]) -> None:
-        """End the kernels that a recovered kernel replaces, where an earlier gateway did not come to it.
+        """End the kernels that a recovered kernel replaces, where an earlier gateway did not come
+        to it.
 
-        Kernels that a notebook has (*used*) stay: the notebook was never told of the new kernel. Kernels that were
-        requested after it stay, too: their ids are in use again. A kernel that waits for a grant ends them later.
+        Kernels that a notebook has (*used*) stay: the notebook was never told of the new kernel.
+        Kernels that were requested after it stay, too: their ids are in use again. A kernel that
+        waits for a grant ends them later.
         """
         kernel = self._kernels.find(kernel_id)
         if kernel is None or not kernel.replaces:

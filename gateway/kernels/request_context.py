@@ -1,4 +1,6 @@
-"""Values of the request being served: its variables, the kernel that it replaces, and a kernel that it must not end."""
+"""Values of the request being served: its variables, the kernel that it replaces, and a kernel that
+it must not end.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,14 @@ from typing import Any
 from jupyter_server import CallContext
 from jupyter_server.services.kernels.handlers import MainKernelHandler
 
-# In a request's context: the kernel that it must not end by itself, because the session belongs to a guest.
+# In a request's context: the kernel that it must not end by itself, because the session belongs to
+# a guest.
 SPARED_KERNEL = "aliquot_spared_kernel"
 
 # In a request's context: the kernel of the session that changes its kernel.
 REPLACED_KERNEL = "aliquot_replaced_kernel"
-# In the variables of a request for a kernel, beside KERNEL_GPU. A gateway of another kind takes no notice of it.
+# In the variables of a request for a kernel, beside KERNEL_GPU. A gateway of another kind takes no
+# notice of it.
 VARIABLE = "KERNEL_REPLACES"
 # In the answer of a gateway that ends the replaced kernels by itself: their ids.
 ANSWER = "replaces"
@@ -25,12 +29,16 @@ def replace(kernel_id: str) -> None:
 
 
 def replaced_kernel(env: Mapping[str, str]) -> str:
-    """Return the id of the kernel that the request's start replaces, by its session or *env*; empty for none."""
+    """Return the id of the kernel that the request's start replaces, by its session or *env*; empty
+    for none.
+    """
     return str(CallContext.get(REPLACED_KERNEL) or env.get(VARIABLE) or "")
 
 
 def variables() -> Mapping[str, str]:
-    """Return the variables that tell a gateway of the replacement; none for a start that replaces no kernel."""
+    """Return the variables that tell a gateway of the replacement; none for a start that replaces
+    no kernel.
+    """
     kernel_id = CallContext.get(REPLACED_KERNEL)
     return {VARIABLE: kernel_id} if kernel_id else {}
 
@@ -51,7 +59,9 @@ def is_spared(kernel_id: str) -> bool:
 
 
 def requested_env() -> dict[str, str]:
-    """Return the variables in the body of the kernel request that is being served; empty for any other request."""
+    """Return the variables in the body of the kernel request that is being served; empty for any
+    other request.
+    """
     handler = CallContext.get(CallContext.JUPYTER_HANDLER)
     body = handler.get_json_body() if isinstance(handler, MainKernelHandler) else None
     return dict((body or {}).get("env") or {})

@@ -1,4 +1,5 @@
-"""Other sizes for kernels that run: which kernels wait for one, and what follows when a size is granted.
+"""Other sizes for kernels that run: which kernels wait for one, and what follows when a size is
+granted.
 
 Admission decides when there is room. A container's limits on its host follow the grant.
 """
@@ -44,7 +45,10 @@ class ResizeTracker:
             admission.observe_resizes(self.take_outcome)
 
     async def resize(self, kernel_id: str, request: Request, waits_since: float | None = None) -> Grant | QueueEntry:
-        """Ask for another size. A later gateway knows of a request that waits. Raises AliquotError."""
+        """Ask for another size.
+
+        A later gateway knows of a request that waits. Raises AliquotError.
+        """
         assert self._admission is not None  # a kernel without it holds no grant that admission could change
         outcome = await self._admission.resize(kernel_id, request, waits_since)
         wish = SizeWish(request, outcome.since) if isinstance(outcome, QueueEntry) else None
@@ -56,7 +60,9 @@ class ResizeTracker:
         self._note(kernel_id, None)
 
     def take_outcome(self, kernel_id: str, outcome: Grant | AliquotError) -> None:
-        """Called by admission with each size that was granted, and with the error of a request that had waited."""
+        """Called by admission with each size that was granted, and with the error of a request that
+        had waited.
+        """
         kernel = self._find(kernel_id)
         if kernel is None:
             return
@@ -68,7 +74,9 @@ class ResizeTracker:
             task.add_done_callback(self._tasks.discard)
 
     def _rename(self, kernel: ManagedKernel, grant: Grant) -> None:
-        """Let the kernel hold another grant at once, so that a client that asks next reads the new size's name."""
+        """Let the kernel hold another grant at once, so that a client that asks next reads the new
+        size's name.
+        """
         before = kernel.kernel_name
         kernel.take_grant(grant)
         if kernel.kernel_name != before:

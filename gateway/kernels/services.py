@@ -1,7 +1,9 @@
-"""The objects that the kernel manager and its kernels use, made by the extension before Jupyter makes the manager.
+"""The objects that the kernel manager and its kernels use, made by the extension before Jupyter
+makes the manager.
 
-Jupyter Server makes its kernel manager from a class, with itself as the parent. The manager therefore asks the
-extensions of its parent for the services, in its constructor; nothing is put into a manager that is already made.
+Jupyter Server makes its kernel manager from a class, with itself as the parent. The manager
+therefore asks the extensions of its parent for the services, in its constructor; nothing is put
+into a manager that is already made.
 """
 
 from __future__ import annotations
@@ -31,9 +33,10 @@ def _never() -> bool:
 class KernelServices:
     """The services of one server. The defaults describe a server that does not load the extension.
 
-    Without ``admission`` each provisioner asks the node agent itself, without ``containers`` no kernel starts in a
-    container, without ``memory`` no later gateway finds the kernels, without ``links`` the clients talk to a kernel's
-    sockets, and without ``endings`` the reasons of terminations are not kept.
+    Without ``admission`` each provisioner asks the node agent itself, without ``containers`` no
+    kernel starts in a container, without ``memory`` no later gateway finds the kernels, without
+    ``links`` the clients talk to a kernel's sockets, and without ``endings`` the reasons of
+    terminations are not kept.
     """
 
     admission: Admission | None = None
@@ -46,7 +49,8 @@ class KernelServices:
     container_runtime: ContainerRuntime | None = None
     # Tells the node agent of an interrupt, so that a call that waits for GPU memory gives up.
     tell_interrupt: Callable[[str], Awaitable[None]] | None = None
-    # True where the server has several users: a kernel must not see the variables that the server was started with.
+    # True where the server has several users: a kernel must not see the variables that the server
+    # was started with.
     hides_servers_env: Callable[[], bool] = _never
 
 
@@ -58,7 +62,9 @@ class MakesKernelServices(Protocol):
 
 
 def services_of(server: object) -> KernelServices:
-    """Return the services that an extension of *server* makes; those without an extension where none does."""
+    """Return the services that an extension of *server* makes; those without an extension where
+    none does.
+    """
     if isinstance(server, ServerApp):
         for apps in server.extension_manager.extension_apps.values():
             for app in apps:

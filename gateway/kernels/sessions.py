@@ -1,7 +1,9 @@
-"""Sessions with owners: a session belongs to whoever owns its kernel, or to the guest who made it for a shared one.
+"""Sessions with owners: a session belongs to its kernel's owner, or to the guest who made it for a
+shared kernel.
 
-Their table is a file where the gateway has a state folder; without one, or when its disk is full, it is in memory.
-A file that another program has locked stays the table: requests wait for it, and fail when the wait is too long.
+Their table is a file where the gateway has a state folder. Without one, or when its disk is full,
+it is in memory. A file that another program has locked stays the table: requests wait for it, and
+fail when the wait is too long.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from jupyter_aliquot.provisioner.errors import AliquotError
 
 from .request_context import spare
 
-# No page of Jupyter's comes near: sessions of one user on one kernel, and letters of a path, a name or a type.
+# Bounds that no page of Jupyter's comes near: sessions of one user on one kernel, letters of a
+# path, name or type.
 _MOST_SESSIONS, _LONGEST_TEXT = 100, 4096
 
 
@@ -40,7 +43,9 @@ class Cursor(Protocol):
 
 
 class GuestSessions:
-    """The sessions of users who do not own the session's kernel. All other sessions are the kernel owner's.
+    """The sessions of users who do not own the session's kernel.
+
+    All other sessions are the kernel owner's.
 
     A table beside the sessions' own holds them, reached by the same *cursor*, and lasts as long.
     """
@@ -48,7 +53,7 @@ class GuestSessions:
     def __init__(self, cursor: Cursor) -> None:
         self._cursor = cursor
         cursor.execute("CREATE TABLE IF NOT EXISTS guest_session (session_id PRIMARY KEY, name)")
-        # Of sessions that went, with their kernels for example.
+        # Rows of sessions that are gone, for example with their kernels.
         cursor.execute("DELETE FROM guest_session WHERE session_id NOT IN (SELECT session_id FROM session)")
 
     def all(self) -> dict[str, str]:
@@ -87,16 +92,22 @@ class PatientCursor:
 
 
 def _refuse_long(named: dict[str, Any]) -> None:
-    """They are kept on disk, and told to whoever lists his sessions or kernels. Raises HTTPError 400."""
+    """Refuse long texts: they are kept on disk, and sent with each list of sessions or kernels.
+
+    Raises HTTPError 400.
+    """
     for what in ("path", "name", "type"):
         if len(named.get(what) or "") > _LONGEST_TEXT:
             raise HTTPError(
-                400, f"asked a session with a {what} of {len(named[what])} letters; it may have {_LONGEST_TEXT}"
+                400,
+                f"The session's {what} has {len(named[what])} letters, and may have {_LONGEST_TEXT}. Use fewer.",
             )
 
 
 class OwnedSessionManager(SessionManager):
-    """Shows users their own sessions, and never binds a session to a kernel that its user may not see."""
+    """Jupyter's session manager, which shows users their own sessions and binds none to a kernel
+    they may not see.
+    """
 
     _guests: GuestSessions | None = None
 
@@ -115,7 +126,7 @@ class OwnedSessionManager(SessionManager):
         return PatientCursor(self)
 
     def file_cursor(self) -> sqlite3.Cursor:
-        """The table's own cursor, wherever the table is."""
+        """Return the table's own cursor, wherever the table is."""
         try:
             found: sqlite3.Cursor = super().cursor
         except sqlite3.OperationalError:
@@ -125,7 +136,9 @@ class OwnedSessionManager(SessionManager):
         return found
 
     def leave_disk(self, error: sqlite3.OperationalError) -> None:
-        """A disk that is full, or became read-only, ends nobody's session: the table goes on in memory."""
+        """Go on with the table in memory: a disk that is full, or became read-only, must end no
+        session.
+        """
         if self.database_filepath == IN_MEMORY:
             raise error
         self.log.error("sessions=in_memory reason=%s; they end with this server", error)
@@ -138,7 +151,7 @@ class OwnedSessionManager(SessionManager):
 
     @property
     def guests(self) -> GuestSessions:
-        """Sessions on shared kernels; their table is made when it is first looked at."""
+        """The sessions on shared kernels. Their table is made at the first use."""
         if self._guests is None:
             self.cursor.execute("SELECT 1 FROM session LIMIT 1")
             self._guests = GuestSessions(self.cursor)
@@ -146,7 +159,10 @@ class OwnedSessionManager(SessionManager):
 
     @patiently
     async def list_sessions(self) -> list[dict[str, Any]]:
-        """The asker's sessions; all of them for an administrator. Called by GET /api/sessions."""
+        """Return the user's sessions; all of them for an administrator.
+
+        Called by GET /api/sessions.
+        """
         asker = current_user()
         sessions: list[dict[str, Any]] = await super().list_sessions()  # type: ignore[no-untyped-call]
         guests = self.guests.all()
@@ -154,15 +170,18 @@ class OwnedSessionManager(SessionManager):
 
     @patiently
     async def session_exists(self, path: str) -> bool:
-        """Whether the asker has a session for this path. Called by POST /api/sessions.
+        """Return whether the user has a session for this path. Called by POST /api/sessions.
 
-        A path is a name of the asker's own: the same one of somebody else is another file, or none.
+        A path names the user's own file. The same path of another user is another file.
         """
         return await self._own_session(path) is not None
 
     @patiently
     async def get_session(self, **kwargs: Any) -> dict[str, Any]:
-        """One session. Somebody else's is not found. Called by every handler of one session."""
+        """Return one session.
+
+        Another user's session is not found. Called by every handler of one session.
+        """
         if set(kwargs) == {"path"}:
             found = await self._own_session(kwargs["path"])
             if found is None:
@@ -175,12 +194,15 @@ class OwnedSessionManager(SessionManager):
         return session
 
     async def create_session(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Start or bind a kernel. Called by POST /api/sessions, whose body may name a kernel by its id."""
+        """Start or bind a kernel.
+
+        Called by POST /api/sessions, whose body may name a kernel by its id.
+        """
         kernel_id = kwargs.get("kernel_id")
         if kernel_id is not None and self._is_out_of_reach(kernel_id):
             raise DuplicateKernelError(f"Kernel already exists: {kernel_id}")
         _refuse_long(kwargs)
-        # Before a kernel starts for a session that could not be written.
+        # Checked before a kernel starts for a session that could not be written.
         await self._until_writable()
         is_there = kernel_id is not None and kernel_id in self.kernel_manager
         if kernel_id is not None:
@@ -192,7 +214,7 @@ class OwnedSessionManager(SessionManager):
                 await self.kernel_manager.shutdown_kernel(error.kernel_id)
             raise
         except (AliquotError, NoSuchBase) as error:
-            # Said as HTTP already here: the handler answers every other exception with a 500.
+            # Raised as HTTPError here: the handler answers every other exception with a 500.
             raise told(error) from error
         return session
 
@@ -213,14 +235,17 @@ class OwnedSessionManager(SessionManager):
 
     @patiently
     async def _until_writable(self) -> None:
-        """Raises TableBusyError."""
-        # A lock that no reader may hold either: one that reads, as a backup does, keeps writers out.
+        """Wait until the table can be written. Raises TableBusyError."""
+        # An exclusive lock: a reader, such as a backup, keeps writers out.
         self.cursor.execute("BEGIN EXCLUSIVE")
         self.cursor.execute("ROLLBACK")
 
     @patiently
     async def update_session(self, session_id: str, **kwargs: Any) -> None:
-        """Change a session. Called by PATCH, whose body may name a kernel by its id, and which then ends the other."""
+        """Change a session.
+
+        Called by PATCH, which ends the old kernel where the body names another one.
+        """
         kernel_id = kwargs.get("kernel_id")
         _refuse_long(kwargs)
         if kernel_id is not None:
@@ -250,7 +275,10 @@ class OwnedSessionManager(SessionManager):
         return kernel_id in self.kernel_manager and reach is Access.NONE
 
     def _refuse_too_many(self, kernel_id: str) -> None:
-        """One more session of the asker's: all of them are read for whoever lists his. Raises HTTPError 403."""
+        """Refuse one session too many of the user: each list of sessions reads them all.
+
+        Raises HTTPError 403.
+        """
         asker = current_user()
         if asker.is_admin:
             return
@@ -260,8 +288,8 @@ class OwnedSessionManager(SessionManager):
         if has >= _MOST_SESSIONS:
             raise HTTPError(
                 403,
-                f"asked one more session of kernel {kernel_id}; {asker.name} has {has} of it, and may have "
-                f"{_MOST_SESSIONS}. End one that is not needed",
+                f"{asker.name} has {has} sessions of kernel {kernel_id}, and at most {_MOST_SESSIONS} are allowed. "
+                "End one that is not needed",
             )
 
     def _note_guest(self, session_id: str, kernel_id: str) -> None:
@@ -279,14 +307,17 @@ class OwnedSessionManager(SessionManager):
         self.cursor.execute("SELECT * FROM session WHERE path=?", (path,))
         for row in self.cursor.fetchall():
             if self._is_own(asker, row, guests):
-                # Tolerated: its kernel may have been culled, which ends the session here and now.
+                # The kernel may have been culled. The call then ends the session.
                 model: dict[str, Any] | None = await self.row_to_model(row, tolerate_culled=True)  # type: ignore[no-untyped-call]
                 if model is not None:
                     return model
         return None
 
     def _is_own(self, asker: User, row: sqlite3.Row, guests: dict[str, str]) -> bool:
-        """Stricter than _may_see: an administrator sees everybody's sessions, but is not handed them for a path."""
+        """Return whether the session is the user's own.
+
+        An administrator sees all sessions, but gets none for a path.
+        """
         if access_of(asker, self.kernel_manager, row["kernel_id"]) is Access.NONE:
             return False
         owner = guests.get(row["session_id"], self._owner_of(row["kernel_id"]))
@@ -299,7 +330,9 @@ class OwnedSessionManager(SessionManager):
 
 
 class SessionLabels:
-    """The notebooks' names of kernels, from the table of sessions: read again only when the table changed."""
+    """The notebooks' names of kernels, from the table of sessions: read again only when the table
+    changed.
+    """
 
     def __init__(self, sessions: SessionManager) -> None:
         self._sessions = sessions

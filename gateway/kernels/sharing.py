@@ -21,7 +21,8 @@ from .kernel import ManagedKernel
 class KernelOwners(Mapping[str, str]):
     """Kernel id to the owner's name, in the order in which they were noted.
 
-    Both directions are a look-up: of a thousand kernels, a user's few are asked for many times a second.
+    Both directions are a look-up: of a thousand kernels, a user's few are asked for many times a
+    second.
     """
 
     def __init__(self, owners: Mapping[str, str] | None = None) -> None:
@@ -118,13 +119,15 @@ class ShareRegistry:
         """
         return self.shares_of(kernel_id).access(user.name, user.teams, self.owner_of(kernel_id)) is not Access.NONE
 
-    def share(self, kernel: ManagedKernel, shares: Shares, by: User) -> None:
+    def share(self, kernel_id: str, shares: Shares, by: User) -> None:
         """Share the kernel with these users and teams from now on, and with no others."""
+        kernel = self._kernels.find(kernel_id)
+        assert kernel is not None  # the handler has checked
         kernel.take_shares(shares)
-        self.note(kernel.kernel_id, shares)
-        self._log.info("kernel=%s shared=%s by=%s", kernel.kernel_id, shares.report(), by.name)
+        self.note(kernel_id, shares)
+        self._log.info("kernel=%s shared=%s by=%s", kernel_id, shares.report(), by.name)
         for observer in self._observers:
-            observer(kernel.kernel_id)
+            observer(kernel_id)
 
     def note(self, kernel_id: str, shares: Shares) -> None:
         """Remember whether the kernel is shared, so that lists look at shared kernels alone."""
@@ -135,7 +138,10 @@ class ShareRegistry:
         self._shared_ids.discard(kernel_id)
 
     def guest_came(self, kernel_id: str) -> None:
-        """Count an open websocket of another user than the owner. It does not keep the kernel from being culled."""
+        """Count an open websocket of another user than the owner.
+
+        It does not keep the kernel from being culled.
+        """
         self._guests[kernel_id] += 1
 
     def guest_went(self, kernel_id: str) -> None:
@@ -149,9 +155,11 @@ class ShareRegistry:
         return self._guests.get(kernel_id, 0)
 
     def visible_to(self, user: User) -> list[str]:
-        """Return the ids of the kernels that the user may see, in the order in which they were started.
+        """Return the ids of the kernels that the user may see, in the order in which they were
+        started.
 
-        Each status request asks first of all: of a thousand kernels, this looks at the user's own and at shared ones.
+        Each status request asks first of all: of a thousand kernels, this looks at the user's own
+        and at shared ones.
         """
         if user.is_admin:
             return self._kernels.list_kernel_ids()

@@ -148,7 +148,7 @@ async def test_a_name_of_no_letters_is_none(a_gateway: Any, jp_fetch: Any) -> No
 async def test_an_id_that_is_no_id_is_refused(a_gateway: Any, jp_fetch: Any) -> None:
     code, answer = await refusal(post(jp_fetch, "python3.gpu-0.25", kernel_id="../../escaped"))
     assert code == 400
-    assert "asked kernel id" in answer["message"]
+    assert "Kernel id" in answer["message"]
 
 
 async def test_an_agent_that_does_not_come_back_fails_the_start(a_gateway: Any, jp_fetch: Any, until: Any) -> None:

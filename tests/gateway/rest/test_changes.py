@@ -74,7 +74,7 @@ async def test_changes_are_the_owners_and_administrators(
     ("body", "status", "want"),
     [
         (None, 400, "found no table"),
-        ({}, 400, "asked to change nothing"),
+        ({}, 400, "changes nothing"),
         ([], 400, "no JSON object"),
         (b"{", 400, "Invalid JSON"),
         ({"gpu": 0.5}, 400, "found no such fields"),

@@ -70,7 +70,7 @@ async def test_a_class_and_an_agent_that_cannot_be_had_are_told(ask: Ask, an_age
 @pytest.mark.parametrize(
     ("query", "want"),
     [
-        ({}, "asked to change nothing"),
+        ({}, "changes nothing"),
         ({"memory": "6GiB"}, "asked no share"),
         ({"gpus": "many"}, "found no number"),
         ({"gpus": ""}, "found no number"),

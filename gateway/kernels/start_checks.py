@@ -1,0 +1,101 @@
+"""The checks of a request for a new kernel, before anything of the kernel is made.
+
+They refuse requests that waiting cannot help. Admission decides when a request that passed gets its
+grant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
+from tornado.web import HTTPError
+
+from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gateway.base.http_errors import http_error
+from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
+from jupyter_aliquot.gateway.scheduling.ledger import Asker
+from jupyter_aliquot.gateway.sizes.environment import with_size
+from jupyter_aliquot.gpu_hook.paths import KERNEL_ID
+from jupyter_aliquot.provisioner.errors import AliquotError
+from jupyter_aliquot.provisioner.grants.codec import stanza_request
+
+from .request_context import requested_env
+from .services import KernelServices
+from .sharing import KernelOwners
+
+
+class StartChecks:
+    """Made by the kernel manager.
+
+    *default_name* returns the kernelspec of a request that names none.
+    """
+
+    def __init__(
+        self,
+        services: KernelServices,
+        specs: object,
+        owners: KernelOwners,
+        default_name: Callable[[], str],
+    ) -> None:
+        self._services = services
+        self._specs = cast(KernelSpecManager, specs)
+        self._owners = owners
+        self._default_name = default_name
+
+    def check_id(self, kernel_id: str, user: User) -> None:
+        """Refuse an id that is not valid, or that a kernel of another user had. Raises HTTPError.
+
+        The owner's notebooks come back to such an id, and would run in another user's kernel. An
+        administrator may use each id again.
+        """
+        endings = self._services.endings
+        ended = None if endings is None else endings.remembered.of(kernel_id)
+        if ended is not None and ended.owner != user.name and not user.is_admin:
+            raise HTTPError(409, f"Kernel already exists: {kernel_id}")
+        if not KERNEL_ID.fullmatch(kernel_id):
+            raise HTTPError(400, f"Kernel id {kernel_id!r} is not valid. Use 1 to 36 letters, digits, '_', '.', '-'")
+
+    def with_requested_size(self, kernel_name: str | None) -> str | None:
+        """Return the kernelspec in the size that the request's body names, where it has sizes.
+
+        Raises HTTPError 400.
+        """
+        specs, name = self._specs, kernel_name or self._default_name()
+        if not isinstance(specs, SizedKernelSpecManager):
+            return kernel_name
+        try:
+            sized = with_size(name, requested_env(), specs.settings.largest())
+        except AliquotError as error:
+            raise http_error(error) from error
+        return sized if sized != name and specs.has_sizes(name) else kernel_name
+
+    def check(self, kernel_name: str | None, user: User, replaced: frozenset[str]) -> bool:
+        """Return whether the kernelspec requests a grant.
+
+        The kernels of *replaced* count for no limit.
+
+        Raises NoSuchKernel, and HTTPError for a request that could never be granted.
+        """
+        limits, admission = self._services.limits, self._services.admission
+        try:
+            if limits is not None:
+                has = len(self._owners.of(user.name)) - len(replaced)
+                limits.check_kernels(user.name, has, is_admin=user.is_admin)
+            name = kernel_name or self._default_name()
+            request = stanza_request(self._specs.get_kernel_spec(name).metadata)
+            if request is not None and admission is not None:
+                asker = Asker("", user.name, kernelspec=name, teams=user.teams, replaces=replaced)
+                admission.check(asker, request)
+        except AliquotError as error:
+            raise http_error(error) from error
+        return request is not None
+
+    def requests_grant(self, kernel_name: str | None) -> bool:
+        """Return whether the kernelspec requests a grant; False for a name that is not valid."""
+        try:
+            name = self.with_requested_size(kernel_name or None) or self._default_name()
+            return stanza_request(self._specs.get_kernel_spec(name).metadata) is not None
+        except (AliquotError, HTTPError, NoSuchKernel):
+            return False
