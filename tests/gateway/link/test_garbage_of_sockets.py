@@ -97,13 +97,13 @@ async def test_the_request_that_started_a_kernel_is_freed_while_the_kernel_runs(
 ) -> None:
     asked: list[weakref.ref[Any]] = []
     manager = a_house.server.kernel_manager
-    is_there = manager._introduce
+    is_there = manager.introduce
 
     def introduced(*args: Any) -> None:
         asked.append(weakref.ref(CallContext.get(CallContext.JUPYTER_HANDLER)))
         is_there(*args)
 
-    monkeypatch.setattr(manager, "_introduce", introduced)
+    monkeypatch.setattr(manager, "introduce", introduced)
     answer = await a_house.fetch("api", "kernels", method="POST", body=json.dumps({"name": "python3"}))
     kernel_id = json.loads(answer.body)["id"]
     await until(lambda: is_gone(*asked))
