@@ -1,7 +1,8 @@
-"""Takes over the kernels that a gateway of our name left: before the first request is served, and without asking them.
+"""Recovery of the kernels that an earlier gateway of the same name left, before the first request
+is served.
 
-What becomes of each is adoption_plan's decision. Nothing here waits for a kernel: whether one answers is seen later, as
-with every other kernel.
+``plan.py`` decides what happens to each kernel. Nothing here waits for a kernel to answer: the
+gateway notices later whether it does, as with every other kernel.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _BIND_SECONDS = 30.0
 
 
 class Adoption:
-    """Made by the extension, run once."""
+    """Made by the extension, and run once."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class Adoption:
         log: logging.Logger,
         used: Callable[[], Container[str]],
     ) -> None:
-        """``used``: the kernels that notebooks of this server have."""
+        """*used* returns the ids of the kernels that notebooks of this server have."""
         self._used = used
         self._manager = manager
         self._admission = admission
@@ -61,7 +62,10 @@ class Adoption:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self, boot_id: str) -> None:
-        """Decide about every kernel, and act. One that cannot be adopted keeps none of the others."""
+        """Decide about every kernel, and act.
+
+        A kernel that cannot be recovered keeps none of the others.
+        """
         started = self._clock.now()
         records = await asyncio.to_thread(self._records.read)
         found = await self._remains.find(has_images=self._manager.has_images)
@@ -81,7 +85,10 @@ class Adoption:
             self._log.info("adoption=done %s seconds=%.2f", said, self._clock.now() - started)
 
     async def stop(self) -> None:
-        """Give up what is not done yet; the next gateway finds it as we did."""
+        """Give up the work that is not done yet.
+
+        The next gateway finds the kernels as this one did.
+        """
         for task in list(self._tasks):
             await end_task(task)
 
@@ -107,7 +114,7 @@ class Adoption:
             self._manager.begin(kernel_id, kernel, first=self._remains.clear(remains))
             self._log.info("kernel=%s queued_again owner=%s", kernel_id, heritage.owner)
             return
-        assert remains.relay is not None  # the other fates need one
+        assert remains.relay is not None  # the other actions need one
         await self._adopt(kernel, heritage, remains.relay, remains.process)
         if decision.fate is Fate.START_AGAIN:
             self._manager.begin(kernel_id, kernel)
@@ -118,12 +125,13 @@ class Adoption:
         self._ask_again(kernel, decision)
         if decision.record is None or decision.record.state is not KernelState.RUNNING:
             kernel.note(KernelState.RUNNING)
-            # A relay binds the process that it started. It does not know the one in a container.
+            # A relay binds the process that it started. It does not know the process in a
+            # container.
             if kernel.grant is not None and remains.process is not None and remains.container is not None:
                 self._do(self._bind(kernel.grant, remains.process), f"bind-{kernel_id}")
 
     def _ask_again(self, kernel: ManagedKernel, decision: Decision) -> None:
-        """The size that it waited for, at its place in the queue."""
+        """Queue the resize request that the kernel waited for, at its old place."""
         wish = None if decision.record is None else read_wish(decision.record.wish)
         if wish is not None and decision.fate is Fate.ADOPT:
             kernel.wish = wish
@@ -150,7 +158,10 @@ class Adoption:
             self._log.info("kernel=%s adopted pid=%d owner=%s", kernel.kernel_id, process.pid, heritage.owner)
 
     async def _bind(self, grant: Grant, process: KernelProcess) -> None:
-        """Tell the agent the process, where a gateway was killed before it did. Needs the renewed grant."""
+        """Tell the agent the process of a kernel whose gateway was killed before it did.
+
+        Waits for the renewed grant.
+        """
         deadline = self._clock.now() + _BIND_SECONDS
         while not self._is_renewed(grant.kernel_id) and self._clock.now() < deadline:
             await self._clock.sleep(0.1)
@@ -165,7 +176,8 @@ class Adoption:
 
     def _clear_away(self, decision: Decision, heritage: Heritage) -> None:
         kernel_id = decision.kernel_id
-        # A gateway that was killed after it had told the reason, and before it forgot the kernel, told it already.
+        # An earlier gateway may have recorded the reason already, and was killed before it removed
+        # the kernel.
         if decision.ending is not None and self._endings.of(kernel_id) is None:
             said = (kernel_id, heritage.kernelspec, heritage.owner, heritage.label, decision.ending)
             self._endings.record(EndedKernel(*said, request=self._request(heritage)))

@@ -1,4 +1,6 @@
-"""What is left of a gateway's kernels: its relays, by their folders, and its containers, by their labels."""
+"""Search for the processes of an earlier gateway: relays by their folders, containers by their
+labels.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,18 @@ from jupyter_aliquot.provisioner.terminations import ProcessEnd, relay_end
 
 from .plan import Remains
 
-# A relay host looks for relays that were killed at its start, and then every five seconds.
+# A relay host looks for killed relays when it starts, and then every five seconds.
 _RELAY_SECONDS = 7.0
-# An engine may start at the same time as we do.
+# An engine may start at the same time as this server.
 _ENGINE_SECONDS = 10.0
 _ASK_AGAIN_SECONDS = 0.2
 
 
 class KernelRemains:
-    """Those of the gateway ``identity``. ``containers`` None: nothing here ever started one."""
+    """Finds and removes what is left of the kernels of the gateway *identity*.
+
+    *containers* is None on a server that never started one.
+    """
 
     def __init__(
         self, runtime: RuntimeDir, identity: str, containers: ContainerRuntime | None, log: logging.Logger
@@ -38,7 +43,10 @@ class KernelRemains:
         self._log = log
 
     async def find(self, *, has_images: bool) -> Mapping[str, Remains]:
-        """By kernel id. A container's kernel is left out while its engine does not answer: nobody knows of it."""
+        """Return what is found, by kernel id.
+
+        A kernel in a container is left out while its engine does not answer.
+        """
         ours = await self._find_relays()
         inside = {kernel_id for kernel_id, relay in ours.items() if relay.facts.get("runtime") == "container"}
         found = {kernel_id: _process_remains(relay) for kernel_id, relay in ours.items() if kernel_id not in inside}
@@ -69,7 +77,9 @@ class KernelRemains:
                 self._log.error("kernel=%s relay=stuck reason=%s", remains.relay.kernel_id, error)
 
     async def _find_relays(self) -> dict[str, RelayRecord]:
-        """A relay that was killed under its kernel is taken over by the relay host, where one runs: have one run."""
+        """Start a relay host where relays are found: it takes over the kernels of relays that were
+        killed.
+        """
         loop = asyncio.get_running_loop()
         give_up = loop.time() + _RELAY_SECONDS
         while True:
@@ -86,7 +96,7 @@ class KernelRemains:
             await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
     async def _find_containers(self, containers: ContainerRuntime, seconds: float) -> dict[str, FoundContainer]:
-        """The latest of each kernel. Raises EngineError."""
+        """Return the latest container of each kernel. Raises EngineError."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + seconds
         while True:
@@ -97,7 +107,7 @@ class KernelRemains:
                 if loop.time() >= give_up:
                     raise
                 await asyncio.sleep(_ASK_AGAIN_SECONDS)
-        # A running one counts before those that ended and were not removed yet.
+        # A running container counts before containers that ended and were not removed yet.
         return {box.process.kernel_id: box for box in sorted(boxes, key=lambda box: box.is_running)}
 
     async def _container_remains(self, relay: RelayRecord | None, box: FoundContainer | None) -> Remains:

@@ -1,6 +1,7 @@
-"""Pure: what becomes of each kernel that a gateway of our name left, from what it noted and what is found running.
+"""Plan of recovery: what happens to each kernel that an earlier gateway left. Pure.
 
-What runs counts more than what was noted; what was noted tells only what is missing. Asks nobody, ends nobody.
+It compares the records with the processes that are found. A process that runs counts more than a
+record; the record supplies what is missing.
 """
 
 from __future__ import annotations
@@ -24,24 +25,25 @@ from jupyter_aliquot.provisioner.terminations import (
 
 
 class Fate(str, Enum):
-    """What becomes of one kernel."""
+    """What happens to one kernel."""
 
     ADOPT = "adopt"
     # It was asked to end, and still runs.
     END = "end"
     # It was being restarted: its relay stands, and its process is to follow.
     START_AGAIN = "start_again"
-    # Nothing of it ran yet: it waits again, at its place.
+    # Nothing of it ran yet: it is queued again, at its old place.
     QUEUE_AGAIN = "queue_again"
-    # It has ended; what is left of it is cleared away.
+    # It has ended: what is left of it is removed.
     ENDED = "ended"
 
 
 @dataclass(frozen=True)
 class Remains:
-    """What was found of one kernel. ``process``: the one that runs; ``end``: how the last one ended, if known.
+    """The relay, process and container that were found of one kernel.
 
-    ``had_process``: one was started at all; ``container``: the one to be removed with it.
+    ``process`` runs. ``end`` tells how the last process ended, if that is known, and
+    ``had_process`` whether there ever was one. ``container`` is removed with the kernel.
     """
 
     relay: RelayRecord | None = None
@@ -57,7 +59,10 @@ class Remains:
 
 @dataclass(frozen=True)
 class Decision:
-    """``ending``: why it ended, or for END why it is to; None where there is nothing to tell."""
+    """What to do with one kernel.
+
+    ``ending`` is why it ended, or for END why it must; None if that is not to be told.
+    """
 
     kernel_id: str
     fate: Fate
@@ -70,7 +75,9 @@ class Decision:
 def plan_adoption(
     records: Iterable[KernelRecord], found: Mapping[str, Remains], boot_id: str, now: float
 ) -> tuple[Decision, ...]:
-    """One decision for each kernel: the noted ones in their order by time, then those of which only remains tell."""
+    """Return a decision for each kernel: first those with a record, the oldest first, then those
+    without one.
+    """
     noted = {record.kernel_id: record for record in records}
     ids = [*noted, *(kernel_id for kernel_id in found if kernel_id not in noted)]
     return tuple(_decide(one, noted.get(one), found.get(one, Remains()), boot_id, now) for one in ids)
@@ -91,7 +98,7 @@ def _decide(kernel_id: str, record: KernelRecord | None, remains: Remains, boot_
 
 
 def _is_to_begin(record: KernelRecord, remains: Remains, boot_id: str) -> bool:
-    """Whether nothing that its user has seen is lost when it starts now."""
+    """Return True if the kernel can start from scratch: it had not run before the restart."""
     if record.state is KernelState.RESTARTING:
         return record.boot_id == boot_id
     return record.state is KernelState.PENDING and not remains.had_process
@@ -104,12 +111,17 @@ def _ending(record: KernelRecord | None, remains: Remains, asked: Asked | None, 
     if asked is None and ran_under != boot_id:
         return node_lost("its machine was restarted", now)
     if asked is None and remains.end is None and remains.process is not None:
-        return Ending(EndingCode.CRASH, "the kernel's relay is gone, and nobody can reach the kernel without it", now)
+        return Ending(
+            EndingCode.CRASH, "the kernel's relay is gone, and no client can reach the kernel without it", now
+        )
     return read_ending(remains.end, asked, now)
 
 
 def _asked(record: KernelRecord) -> Asked:
-    """For whose wish it ends, as it was noted; the code of a later version is told as a wish all the same."""
+    """Return who asked for its end, as the record has it.
+
+    A code of a later version counts as a user's request.
+    """
     said = record.ended_for
     try:
         return Asked(EndingCode(said["code"]), said["message"], said.get("by", ""))

@@ -1,4 +1,4 @@
-"""What this server remembers beyond its own life, and what it says where it can remember nothing."""
+"""The state that outlives this server, and the warnings of a server that can keep none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FOR_EVER_SECONDS = 100 * 365 * _DAY_SECONDS
 
 @dataclass(frozen=True)
 class GatewayMemory:
-    """The gateway's folder; None: nothing is remembered, for the reasons in ``remarks``."""
+    """The gateway's state folder; None where no state is kept, for the reasons in ``remarks``."""
 
     folder: GatewayFolder | None = None
     remarks: tuple[str, ...] = ()
@@ -38,9 +38,11 @@ class GatewayMemory:
 
 
 def claim_memory(server: ServerApp, knobs: Aliquot, log: logging.Logger, *, is_remote: bool = False) -> GatewayMemory:
-    """Take the gateway's name and folder. A name that somebody chose and another server has ends this server.
+    """Take the gateway's name and folder.
 
-    ``is_remote``: its kernels are on a gateway elsewhere, and it remembers its sessions alone.
+    If another server has a name that was configured, this server ends.
+
+    A server in gateway mode (*is_remote*) keeps its sessions alone: its kernels are the gateway's.
     """
     folders = "servers" if is_remote else "gateways"
     root = Path(knobs.state_dir or Path(jupyter_data_dir()) / "aliquot" / folders)
@@ -53,14 +55,14 @@ def claim_memory(server: ServerApp, knobs: Aliquot, log: logging.Logger, *, is_r
             server.exit(1)
         log.error("state=unavailable reason=%s", error)
         lost = "notebooks will not find their kernels after a restart" if is_remote else "kernels end with it"
-        return GatewayMemory(None, (f"This server's {lost}, for nothing can be remembered: {error}.",))
+        return GatewayMemory(None, (f"This server's {lost}, because it can keep no state: {error}.",))
     log.info("gateway=%s state=%s", folder.name, folder.path)
     keep_sessions(server, folder, "RemoteSessionManager" if is_remote else "OwnedSessionManager", log)
     return GatewayMemory(folder)
 
 
 def keep_sessions(server: ServerApp, folder: GatewayFolder, manager: str, log: logging.Logger) -> None:
-    """Put the table of sessions into the folder, where nobody chose another place for it."""
+    """Put the table of sessions into the folder, unless another place is configured for it."""
     chosen = [server.config.get(name, {}) for name in ("SessionManager", "GatewaySessionManager", manager)]
     if not any("database_filepath" in section for section in chosen):
         path = usable_database(folder.sessions, log)
@@ -68,10 +70,12 @@ def keep_sessions(server: ServerApp, folder: GatewayFolder, manager: str, log: l
 
 
 def orphan_seconds(knobs: Aliquot, *, is_service: bool) -> float:
-    """How long kernels wait for this server to come back. ``is_service``: whether it is `aliquot serve`.
+    """Return how long kernels wait for this server to come back.
 
-    A service is expected back after a night's outage; behind somebody's own JupyterLab, which may never be started
-    again in that folder, kernels must not hold a machine's GPUs for a day.
+    *is_service*: it is `aliquot serve`.
+
+    A service is expected back after a night's outage. A user's own JupyterLab may never be started
+    again in that folder, and its kernels must not hold a machine's GPUs for a day.
     """
     if knobs.orphan_seconds == -1:
         return _DAY_SECONDS if is_service else _HOUR_SECONDS

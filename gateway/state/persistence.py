@@ -1,6 +1,7 @@
-"""What a gateway notes of its kernels as they live: records for itself, facts for the relay beside each kernel.
+"""The state of kernels that a later gateway needs: records in files, and metadata with the relay of
+each kernel.
 
-Either is enough to find a running kernel again; only a record knows one that still waits.
+Either is enough to recover a running kernel. Only a record knows a kernel that still waits.
 """
 
 from __future__ import annotations
@@ -33,26 +34,26 @@ FACTS_VERSION = 1
 
 @dataclass(frozen=True)
 class SizeWish:
-    """Another size that a running kernel waits for, ``since`` seconds since the epoch."""
+    """Another size that a running kernel waits for. ``since`` is in seconds since the epoch."""
 
     request: Request
     since: float
 
     def record(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return it as JSON."""
         return {**request_record(self.request), "since": self.since}
 
 
 def read_wish(record: Mapping[str, Any]) -> SizeWish | None:
-    """The inverse of SizeWish.record; None for an empty one. Raises RequestError."""
+    """Read what SizeWish.record returned; None for an empty record. Raises RequestError."""
     try:
         return SizeWish(read_request(record), float(record["since"])) if record else None
     except (KeyError, TypeError, ValueError) as error:
-        raise RequestError(f"the size that the kernel waited for cannot be read: {error!r}") from error
+        raise RequestError(f"The size that the kernel waited for cannot be read: {error!r}") from error
 
 
 class Remembered(Protocol):
-    """The part of a kernel's manager that is noted."""
+    """The part of a kernel's manager that is kept."""
 
     kernel_id: Any
     kernel_name: Any
@@ -66,16 +67,20 @@ class Remembered(Protocol):
 
     @property
     def label(self) -> str:
-        """What people call the kernel."""
+        """The name that users know."""
         ...
 
     def stanza(self) -> dict[str, Any]:
-        """Its kernelspec, as it was at its start."""
+        """Return its kernelspec, as it was at its start."""
         ...
 
 
 class KernelMemory:
-    """``gateway``: the identity under which kernels are found again; empty where none can outlive this process."""
+    """Writes the state of this gateway's kernels.
+
+    ``gateway`` is the identity under which kernels are found again; empty where no kernel outlives
+    this process.
+    """
 
     def __init__(
         self,
@@ -87,9 +92,10 @@ class KernelMemory:
         unread_bytes: int = UNREAD_BYTES,
         unsent_bytes: UnsentBytes = UNSENT,
     ) -> None:
-        """``unread_bytes``: of what may wait for one kernel that does not read; 0 for no bound.
+        """Bound what may wait in a kernel's relay.
 
-        ``unsent_bytes``: of output that may wait for a client.
+        *unread_bytes* bounds messages for a kernel that does not read, 0 for no bound. *unsent_bytes* bounds output
+        for a client that does not.
         """
         self._records = records
         self._runtime = runtime
@@ -101,11 +107,11 @@ class KernelMemory:
 
     @property
     def problem(self) -> str:
-        """Why a kernel may not be found again; empty when all is well."""
+        """The reason why a kernel may not be recovered; empty when all is well."""
         return self._records.problem
 
     def note(self, kernel: Remembered, state: KernelState, asked: Asked | None = None) -> None:
-        """Note where the kernel is in its life, and for whose wish it ends. ``noted`` waits for the disk."""
+        """Note the kernel's state, and who asked for its end. ``noted`` waits for the disk."""
         record = KernelRecord(
             kernel_id=kernel.kernel_id,
             owner=kernel.owner,
@@ -124,23 +130,26 @@ class KernelMemory:
         self._records.write(record)
 
     async def noted(self, kernel_id: str) -> None:
-        """Wait until what was noted of a kernel is on the disk. Called before an action that the note protects."""
+        """Wait until the notes of a kernel are on disk.
+
+        Called before an action that a note protects.
+        """
         await self._records.written(kernel_id)
 
     def forget(self, kernel_id: str) -> None:
-        """It has ended, or never started."""
+        """Remove the record of a kernel that has ended, or never started."""
         self._records.remove(kernel_id)
 
     def freeze(self) -> None:
-        """The server stops, and its kernels do not: what is noted stays as it is."""
+        """Change no record any more: the server stops, and its kernels do not."""
         self._records.freeze()
 
     async def close(self) -> None:
-        """Wait for what was noted."""
+        """Wait until all notes are on disk."""
         await self._records.close()
 
     def has_relay(self, kernel_id: str) -> bool:
-        """Whether a relay stands beside it that waits for this gateway to come back."""
+        """Return whether the kernel has a relay that waits for this gateway to come back."""
         try:
             relay = read_relay_record(self._runtime.relay(kernel_id))
         except (FileNotFoundError, UnreadableRecordError):
@@ -148,7 +157,9 @@ class KernelMemory:
         return relay.is_alive and relay.gateway == self.gateway
 
     def facts(self, kernel: Remembered, grant: Grant | None) -> dict[str, Any]:
-        """What the kernel's relay keeps for whoever adopts it, with no record at hand."""
+        """Return the metadata that the kernel's relay keeps, for a gateway that recovers it without
+        a record.
+        """
         return {
             "version": FACTS_VERSION,
             "gateway": self.gateway,
@@ -168,7 +179,7 @@ class KernelMemory:
 
 @dataclass(frozen=True)
 class Heritage:
-    """What a kernel was started with, as its record or its relay tells it."""
+    """The saved state of a kernel: the facts of its start, from its record or its relay."""
 
     owner: str
     kernelspec: str
@@ -178,20 +189,23 @@ class Heritage:
     grant: Mapping[str, Any] | None = None
     spec: Mapping[str, Any] | None = None
     teams: frozenset[str] = frozenset()
-    # A record alone has these.
+    # Only a record has these.
     shares: Shares = UNSHARED
     last_crash: Ending | None = None
 
 
 def read_heritage(record: KernelRecord | None, facts: Mapping[str, Any] | None) -> Heritage:
-    """A relay's facts tell more, and come from the start itself; a record is enough for what never started.
+    """Read the saved state from a relay's metadata, which is from the start itself, or else from
+    the record.
 
-    Raises StateError for facts that this version cannot read, where there is no record.
+    A kernel that never started has a record alone. Raises StateError for metadata that this version
+    cannot read, where there is no record.
     """
     try:
         if facts is not None:
             found = _read_facts(facts)
-            # A record is written again when the notebook gets another name, and the kernel another size.
+            # A record is written again when the notebook gets another name, and the kernel another
+            # size.
             if record is None:
                 return found
             return replace(
@@ -205,7 +219,7 @@ def read_heritage(record: KernelRecord | None, facts: Mapping[str, Any] | None) 
     except (KeyError, TypeError, ValueError) as error:
         if record is None:
             names = sorted(facts or ())
-            raise StateError(f"the facts of a relay of ours cannot be read: {error!r} in {names}") from error
+            raise StateError(f"The metadata of a relay cannot be read: {error!r} in {names}") from error
     assert record is not None  # without facts there is one
     told = (record.owner, record.kernelspec, record.label, record.queued_at, record.arguments)
     return Heritage(*told, teams=frozenset(record.teams), shares=record.shares, last_crash=record.last_crash)
@@ -220,15 +234,16 @@ def _read_facts(facts: Mapping[str, Any]) -> Heritage:
         arguments=dict(facts["arguments"]),
         grant=None if facts["grant"] is None else dict(facts["grant"]),
         spec=dict(facts["spec"]),
-        # Those of a gateway before teams had caps tell none.
+        # A gateway from before teams had quotas wrote no teams.
         teams=frozenset(str(team) for team in facts.get("teams", ())),
     )
 
 
 def lasting_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Start arguments as a later gateway can use them: of the environment only what differs from the gateway's own.
+    """Return the start arguments as a later gateway can use them.
 
-    The rest of it is the new gateway's to give, and no business of a file.
+    Of the environment they have only the variables that differ from this gateway's own. The later
+    gateway supplies the rest.
     """
     lasting: dict[str, Any] = {}
     for name, value in arguments.items():
@@ -242,7 +257,10 @@ def lasting_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def live_arguments(lasting: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse, in this process. A start that was given no environment gets none."""
+    """Read what lasting_arguments returned, in this process.
+
+    A start without an environment gets none.
+    """
     arguments = dict(lasting)
     if "env" in arguments:
         arguments["env"] = {**os.environ, **arguments["env"]}

@@ -1,6 +1,7 @@
-"""Writes of kernels' records, by one thread: the loop waits for no disk, and a kernel's words reach it in their order.
+"""A queue of writes to kernels' records, done by one thread: the event loop waits for no disk.
 
-A state folder may lie on a disk of a network. What the caller does next may need the record: `written` waits for it.
+The writes of a kernel stay in their order. A state folder may lie on a network disk. A caller whose
+next step needs the record waits with `written`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from .records import KernelRecord, KernelRecords
 
 _THREAD = "aliquot-records"
-# A disk that takes longer is reported, as one that fails is, and keeps no kernel from starting or ending.
+# A slower disk is reported, as one that fails is. It keeps no kernel from starting or ending.
 _PATIENCE_SECONDS = 5.0
 
 
 class RecordQueue:
-    """Called on the loop. A word that waits is replaced by a later one of the same kernel, so that few ever wait."""
+    """Called on the event loop.
+
+    A waiting write is replaced by a later one of the same kernel, so that few wait.
+    """
 
     def __init__(
         self, records: KernelRecords, log: logging.Logger, patience_seconds: float = _PATIENCE_SECONDS
@@ -27,17 +31,18 @@ class RecordQueue:
         self._log = log
         self._patience_seconds = patience_seconds
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=_THREAD)
-        # Guards what the thread takes: the last word of each kernel, None for a record that is to go.
+        # Guards the writes that the thread takes: the last one of each kernel, None to remove the
+        # record.
         self._lock = threading.Lock()
         self._waiting: dict[str, KernelRecord | None] = {}
-        # Used on the loop alone: the write of each kernel that was asked for last.
+        # Used on the event loop alone: the last write of each kernel.
         self._writes: dict[str, Future[None]] = {}
         self._is_frozen = False
         self._late = ""
 
     @property
     def problem(self) -> str:
-        """Why a record may not be found again; empty when all is well."""
+        """The reason why a record may be missing after a restart; empty when all is well."""
         is_late = any(not write.done() for write in self._writes.values())
         return self._records.problem or (self._late if is_late else "")
 
@@ -50,19 +55,22 @@ class RecordQueue:
         self._put(kernel_id, None)
 
     async def written(self, kernel_id: str) -> None:
-        """Wait until what was asked for this kernel is on the disk, has failed, or takes too long."""
+        """Wait until the last write of this kernel is on disk, has failed, or takes too long."""
         write = self._writes.get(kernel_id)
         if write is not None:
             await self._wait({write}, f"the record of kernel {kernel_id}")
 
     async def close(self) -> None:
-        """Wait for what was asked for, and let the thread end. From now on nothing is written."""
+        """Wait for the writes, and end the thread. Nothing is written from now on."""
         self.freeze()
         await self._wait(set(self._writes.values()), f"{len(self._writes)} records")
         self._thread.shutdown(wait=False)
 
     def freeze(self) -> None:
-        """Take no further word: the server stops, and its kernels do not. What was asked for is written."""
+        """Take no further writes: the server stops, and its kernels do not.
+
+        Earlier writes are done.
+        """
         self._is_frozen = True
 
     def _put(self, kernel_id: str, record: KernelRecord | None) -> None:

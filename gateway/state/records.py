@@ -1,6 +1,8 @@
-"""What of each kernel must outlive the gateway: one file a kernel, replaced whole, read with suspicion.
+"""Records of kernels for a later gateway: one file a kernel, replaced whole, and checked when it is
+read.
 
-It holds what no runtime can tell: who waits, with what a kernel was asked for, and what was about to happen to it.
+A record holds what cannot be found out: that a kernel waits, the arguments of its start, and a
+pending restart or end.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ _SET_ASIDE = "unreadable"
 
 
 class KernelState(str, Enum):
-    """Where a kernel was in its life, as far as the gateway had decided."""
+    """The state of a kernel, as far as the gateway had decided."""
 
     # Queued, or being started: nothing of it needs to exist yet.
     PENDING = "pending"
@@ -40,9 +42,11 @@ class KernelState(str, Enum):
 
 @dataclass(frozen=True)
 class KernelRecord:
-    """One kernel. ``arguments``: what its start was asked with, as JSON; ``queued_at`` in seconds since the epoch.
+    """The record of one kernel.
 
-    ``ended_for``: of one that was asked to end, the reason as endings tell it (code, message, by).
+    ``arguments`` are those of its start, ``queued_at`` is in seconds since the epoch.
+
+    ``ended_for`` is the reason of a kernel that was asked to end (code, message, by).
     """
 
     kernel_id: str
@@ -56,7 +60,7 @@ class KernelRecord:
     ended_for: Mapping[str, str] = field(default_factory=dict)
     # The size that it waits for while it runs; empty for none.
     wish: Mapping[str, Any] = field(default_factory=dict)
-    # Those of its owner when it was asked for.
+    # The owner's teams when the kernel was requested.
     teams: tuple[str, ...] = ()
     shares: Shares = UNSHARED
     # Why it was last restarted without a request.
@@ -64,23 +68,23 @@ class KernelRecord:
 
 
 class RecordError(Exception):
-    """A file that is not ours, or not whole."""
+    """A file that is no whole record of this gateway."""
 
 
 class KernelRecords:
-    """The records in one folder. ``folder`` None: there is nowhere to write, and nothing is remembered.
+    """The records in one folder. Without a *folder*, nothing is written.
 
-    Each call waits for the disk: a gateway that serves writes by a RecordQueue.
+    Each call waits for the disk. A gateway that serves requests writes by a RecordQueue.
     """
 
     def __init__(self, folder: Path | None, log: logging.Logger) -> None:
         self._folder = folder
         self._log = log
-        # Why the last record could not be written; empty when all is well.
+        # The reason why the last record could not be written; empty when all is well.
         self.problem = ""
 
     def write(self, record: KernelRecord) -> None:
-        """Replace a kernel's record. One that cannot be written is reported, and keeps no kernel from running."""
+        """Replace a kernel's record. A failure is reported, and keeps no kernel from running."""
         if self._folder is None:
             return
         # Not durable: kernels do not outlive a power cut, so their records need not.
@@ -101,7 +105,10 @@ class KernelRecords:
             self._report(f"the record of kernel {kernel_id} cannot be removed: {error}")
 
     def read(self) -> tuple[KernelRecord, ...]:
-        """All records, the longest waiting first. What cannot be read is set aside."""
+        """Return all records, the longest waiting first.
+
+        A file that cannot be read is set aside.
+        """
         if self._folder is None:
             return ()
         records = []
@@ -113,7 +120,7 @@ class KernelRecords:
         return tuple(sorted(records, key=lambda record: record.queued_at))
 
     def _path(self, kernel_id: str) -> Path:
-        assert self._folder is not None  # asked before
+        assert self._folder is not None  # checked by the callers
         return self._folder / f"{kernel_id}{_SUFFIX}"
 
     def _set_aside(self, path: Path, error: RecordError) -> None:

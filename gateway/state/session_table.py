@@ -1,4 +1,4 @@
-"""Check the file of the table of sessions before Jupyter uses it, and set a damaged one aside."""
+"""Checks of the file of the sessions' table, before Jupyter uses it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _COLUMNS = "session_id, path, name, type, kernel_id"
 
 
 def usable_database(path: Path, log: logging.Logger) -> str:
-    """The file if sessions can be kept in it, or it is busy; one that is damaged is set aside; else ":memory:"."""
+    """Return the file if sessions can be kept in it, or it is busy; else ":memory:".
+
+    Sets a damaged file aside.
+    """
     try:
         try:
             _check_database(path)
@@ -34,7 +37,10 @@ def usable_database(path: Path, log: logging.Logger) -> str:
 
 
 def _check_database(path: Path) -> None:
-    """Raises sqlite3.OperationalError where it cannot be used now, another sqlite3.DatabaseError when it is damaged."""
+    """Check the file.
+
+    Raises sqlite3.OperationalError if it cannot be used now, and another DatabaseError if damaged.
+    """
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
         found = database.execute("PRAGMA quick_check").fetchone()[0]
         if found != "ok":
@@ -48,5 +54,8 @@ def _check_database(path: Path) -> None:
 
 
 def is_busy(error: sqlite3.OperationalError) -> bool:
-    """Return whether another connection holds a lock. Python 3.10 tells no code of the error, but its text."""
+    """Return whether another connection holds a lock.
+
+    Python 3.10 has no code of the error, only its text.
+    """
     return "locked" in str(error)

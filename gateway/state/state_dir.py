@@ -1,6 +1,8 @@
-"""A gateway's name, and the folder in which it keeps what must outlive its process. Reads and writes no record itself.
+"""A gateway's name, and the folder of the state that outlives its process.
 
-The name is kept by a lock, which the operating system opens however the process ends.
+It reads and writes no record itself.
+
+A lock keeps the name. The operating system releases the lock however the process ends.
 """
 
 from __future__ import annotations
@@ -19,19 +21,19 @@ from jupyter_aliquot.gpu_hook.base.files import lock_while, open_lock, read_hold
 from jupyter_aliquot.provisioner.errors import StateError
 
 _STOPPING = "stopping"
-# A successor waits this long for a server that is on its way out, as when a service is restarted by hand.
+# A new server waits this long for one that is stopping, as when a service is restarted by hand.
 _SUCCESSION_SECONDS = 10.0
 _LOOK_SECONDS = 0.05
 _MOST_SERVERS = 99
 
 
 class NameTakenError(StateError):
-    """Another server that runs has this name."""
+    """Another running server has this name."""
 
 
 @dataclass(frozen=True)
 class GatewayFolder:
-    """A state folder that is ours as long as ``lock`` is open."""
+    """A state folder that belongs to this server as long as ``lock`` is open."""
 
     name: str
     path: Path
@@ -51,11 +53,16 @@ class GatewayFolder:
 
     @property
     def identity(self) -> str:
-        """What relays and containers carry: the same name in another state folder is another gateway."""
+        """The identity that relays and containers carry.
+
+        The same name in another state folder is another gateway.
+        """
         return f"{self.name}@{_digest(str(self.path))}"
 
     def tell_stopping(self) -> None:
-        """A successor may wait for us instead of taking another name."""
+        """Write that this server stops, so that the next one waits for the name instead of taking
+        another.
+        """
         if not self.lock.closed:
             _write_holder(self.lock, _STOPPING)
 
@@ -65,9 +72,10 @@ class GatewayFolder:
 
 
 def default_name(server_folder: str, node: str | None = None) -> str:
-    """The name of a server that was given none: one a served folder and machine.
+    """Return the name of a server without a configured one. Each folder and machine has its own.
 
-    The machine counts, for homes are shared between machines, and the kernels of another one cannot be adopted here.
+    The machine counts because machines may share home folders, and its kernels cannot be recovered
+    on another one.
     """
     folder = os.path.realpath(server_folder)
     word = re.sub(r"[^A-Za-z0-9]+", "-", os.path.basename(folder)).strip("-")[:24] or "server"
@@ -75,7 +83,10 @@ def default_name(server_folder: str, node: str | None = None) -> str:
 
 
 def claim_folder(root: Path, name: str, *, is_chosen: bool) -> GatewayFolder:
-    """Take the name, or for one that nobody chose the next that is free. Raises StateError, NameTakenError."""
+    """Take the name, or the next free one if it was not configured.
+
+    Raises StateError and NameTakenError.
+    """
     names = [name] if is_chosen else [name, *(f"{name}-{number}" for number in range(2, _MOST_SERVERS + 1))]
     holder = ""
     for candidate in names:
@@ -84,18 +95,18 @@ def claim_folder(root: Path, name: str, *, is_chosen: bool) -> GatewayFolder:
         if lock is not None:
             return GatewayFolder(candidate, path, lock)
     raise NameTakenError(
-        f"asked the gateway name {name!r}; it is in use by process {holder}. "
+        f"The gateway name {name!r} is in use by process {holder}. "
         "Stop that server, or give this one another c.Aliquot.gateway_name"
     )
 
 
 def boot_id() -> str:
-    """Which start of this machine it is: what ran before it runs no more."""
+    """Return the id of this start of the machine. No process of an earlier start runs any more."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def _lock(path: Path) -> tuple[io.FileIO | None, str]:
-    """The open lock, or None and who holds it."""
+    """Return the open lock; or None, and the process that holds it. Raises StateError."""
     try:
         (path / "kernels").mkdir(mode=0o700, parents=True, exist_ok=True)
         path.chmod(0o700)
@@ -104,7 +115,7 @@ def _lock(path: Path) -> tuple[io.FileIO | None, str]:
         lock = io.FileIO(open_lock(path / "lock"), "r+")
     except OSError as error:
         raise StateError(
-            f"asked the state folder {path}; {error.strerror}: {error.filename}. "
+            f"The state folder {path} cannot be used: {error.strerror}: {error.filename}. "
             "Make it writable, or set c.Aliquot.state_dir"
         ) from error
     deadline = time.monotonic() + _SUCCESSION_SECONDS

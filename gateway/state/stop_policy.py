@@ -1,6 +1,6 @@
-"""Whether kernels outlive a stop of the server. It ends nothing itself.
+"""The policy whether kernels outlive a stop of the server. It ends no kernel itself.
 
-A signal from a service manager, or from whoever upgrades us, is no wish to lose kernels; a person's Ctrl-C is.
+A signal from a service manager or an upgrade is no request to end kernels. A user's Ctrl-C is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from jupyter_server.serverapp import ServerApp
 
 
 class StopPolicy:
-    """``keep_kernels`` is the knob; ``can_keep``: kernels could be found again at all."""
+    """*keep_kernels* is the setting of that name. *can_keep*: kernels could be recovered at all."""
 
     def __init__(self, keep_kernels: str, *, can_keep: bool) -> None:
         self._keep_kernels = keep_kernels if can_keep else "never"
@@ -22,17 +22,20 @@ class StopPolicy:
 
     @property
     def lets_kernels_outlive(self) -> bool:
-        """Whether kernels are started so that they survive at least a killed server."""
+        """Return whether kernels are started so that they survive at least a killed server."""
         return self._keep_kernels != "never"
 
     def keeps_kernels(self) -> bool:
-        """Whether the stop that goes on now leaves kernels running."""
+        """Return whether the stop that goes on now leaves kernels running."""
         return self._keep_kernels == "always" or (self._keep_kernels == "auto" and self._had_sigterm)
 
     def watch(self, server: ServerApp) -> None:
-        """Learn of the SIGTERM that stops the server. To be called when the server has set its handlers.
+        """Learn of the SIGTERM that stops the server.
 
-        A process that embeds a server and handles signals itself stops it by call, and that ends kernels.
+        Called when the server has set its signal handlers.
+
+        A process that embeds a server and handles signals itself stops the server by a call, which
+        ends kernels.
         """
         handler = signal.getsignal(signal.SIGTERM)
         if threading.current_thread() is not threading.main_thread() or handler != server._signal_stop:
@@ -43,6 +46,7 @@ class StopPolicy:
             return server._signal_stop(signal_number, frame)
 
         signal.signal(signal.SIGTERM, stop)
-        # Where no terminal can be asked Jupyter leaves Ctrl-C to Python: the server ends at once, and its kernels stay.
+        # Without a terminal Jupyter leaves Ctrl-C to Python: the server ends at once, and its
+        # kernels stay.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, server._signal_stop)

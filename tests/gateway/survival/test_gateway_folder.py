@@ -78,7 +78,7 @@ def test_a_successor_waits_for_a_server_that_is_stopping(a_holder: subprocess.Po
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StateError, match=r"asked the state folder .*Not a directory.*c\.Aliquot\.state_dir"):
+    with pytest.raises(StateError, match=r"state folder .*Not a directory.*c\.Aliquot\.state_dir"):
         claim_folder(tmp_path / "file", "g", is_chosen=False)
 
 

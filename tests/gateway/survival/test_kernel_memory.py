@@ -83,5 +83,5 @@ def test_why_a_kernel_was_restarted_is_told_by_the_next_gateway() -> None:
 def test_facts_that_cannot_be_read_cost_nothing_where_there_is_a_record() -> None:
     broken = {name: value for name, value in FACTS.items() if name != "owner"}
     assert read_heritage(RECORD, broken).label == "new.ipynb"
-    with pytest.raises(StateError, match="facts of a relay of ours cannot be read: KeyError"):
+    with pytest.raises(StateError, match="metadata of a relay cannot be read: KeyError"):
         read_heritage(None, broken)

@@ -138,7 +138,7 @@ def test_without_a_state_folder_kernels_end_with_their_server_which_says_so(a_ma
     gateway = a_machine.serve(f"--Aliquot.state_dir={nowhere}").wait_until_up()
     kernel_id = gateway.start_kernel()
     said = gateway.call("GET", "/aliquot/api/v1/status")["node"]["message"]
-    assert "end with it, for nothing can be remembered" in said
+    assert "end with it, because it can keep no state" in said
     assert os.fspath(nowhere) in said
     gateway.stop(signal.SIGTERM)
     assert not is_left(kernel_id)
