@@ -1,5 +1,7 @@
-"""The scheduling cycle, and the only writer of queue and ledger. Who goes next is planner's decision, and the node
-agent has the last word on whether there is room."""
+"""The scheduling cycle, and the only writer of queue and ledger.
+
+The planner decides which request goes next. The node agent decides whether there is capacity.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ from .wait_reason import agent_refused, agent_unavailable, not_planned
 
 __all__ = ["Admission", "AdmissionSettings", "AdmissionSnapshot", "Agent", "Asker", "QueueEntry"]
 
-# A kernel's change of size that was granted, or that was refused after it had waited.
+# Called with a kernel's change of size that was granted, or was refused after it had waited.
 ResizeObserver = Callable[[str, "Grant | AliquotError"], None]
 
 
@@ -49,7 +51,7 @@ class Admission:
         self._log = log or logging.getLogger(__name__)
         self._ledger = Ledger()
         self._queue = RequestQueue()
-        # What the agent must still hear of.
+        # Ended grants of which the agent has not heard yet.
         self._releases = Releases(agent, self._log)
         self._began = clock.wall()
         self._seen_connections = 0
@@ -58,20 +60,23 @@ class Admission:
         self._is_stopped = False
         self._observers: list[Callable[[], None]] = []
         self._resize_observers: list[ResizeObserver] = []
-        # Kernel id to what ends when the agent has answered to its change of size.
+        # Kernel id to a future that is done when the agent has answered to its change of size.
         self._committing: dict[str, asyncio.Future[None]] = {}
         agent.listen(self._work.set)
 
-    # ---- for askers
+    # ---- requests
 
     async def start(self) -> None:
         self._work.set()
         self._task = asyncio.create_task(self._run(), name="aliquot-admission")
 
     async def stop(self, *, leaves_kernels: bool = False) -> None:
-        """Withdraw what waits and take nothing new. What is held can still be released afterwards.
+        """Withdraw the waiting requests and take no new ones.
 
-        ``leaves_kernels``: what waits is left as it is, for the next gateway of this name queues it again.
+        Grants can still be released afterwards.
+
+        With *leaves_kernels* the waiting requests stay as they are: the next gateway of this name
+        queues them again.
         """
         self._is_stopped = True
         for waiting in () if leaves_kernels else self._queue:
@@ -82,23 +87,27 @@ class Admission:
         await self._finish_releases()
 
     def adopt(self, holding: Holding) -> None:
-        """Take over what a kernel holds that outlived its gateway. Doubtful until the agent has renewed it."""
+        """Take over the grant of a kernel that outlived its gateway.
+
+        It is unconfirmed until the agent has renewed it.
+        """
         self._ledger.commit(granted=[replace(holding, is_confirmed=False)])
         self._work.set()
 
     def check(
         self, asker: Asker, request: Request, before: Grant | None = None, waits_since: float | None = None
     ) -> None:
-        """Refuse what waiting cannot help; raises what check_request raises.
+        """Refuse a request that waiting cannot help. Raises what check_request raises.
 
-        The class of a kernel that is to start is its owner's matter, that of one that changes its asker's.
+        The class policy judges a start by the kernel's owner, and a change by the user who requests
+        it.
         """
         if before is None:
             self._settings.check_class(asker.owner, request, asker.kernelspec)
-            # One that a gateway before us had queued has its place.
+            # A request that an earlier gateway queued keeps its place.
             if waits_since is None or waits_since >= self._began:
                 self._settings.check_queue(asker, self._queue.pending(asker.replaces))
-        # What this kernel waits for already is what the request replaces.
+        # The request replaces the one that this kernel waits for already.
         others = self._queue.pending((asker.kernel_id,))
         check_request(self._ledger.snapshot(), others, self._settings.caps, asker, request, before)
 
@@ -110,18 +119,20 @@ class Admission:
         waits_since: float | None = None,
         make_way: Callable[[], None] = lambda: None,
     ) -> asyncio.Future[Grant]:
-        """Queue a request. The future gives its Grant, to be given back with release, or raises AliquotError.
+        """Queue a request.
 
-        ``waits_since``, in seconds since the epoch: it was queued before, by a gateway that has ended. Its patience
-        begins anew, for nobody could serve it meanwhile. ``make_way`` ends those that the asker replaces; called when
-        it has room as soon as they have. Cancelling the future withdraws the request. Raises what check raises, and
-        GrantError for a kernel that waits or holds already.
+        The future returns its Grant, to be returned with release, or raises AliquotError.
+
+        *waits_since*, in seconds since the epoch, is the time at which an earlier gateway queued it. Its queue timeout
+        begins anew: no gateway could serve it meanwhile. *make_way* ends the kernels that it replaces; it is called
+        when their capacity is all that the request lacks. Cancelling the future withdraws the request. Raises what
+        check raises, and GrantError for a kernel that waits or holds a grant already.
         """
         kernel_id = asker.kernel_id
         if self._is_stopped:
             raise WithdrawnError("asked for a grant; the gateway is stopping")
         if kernel_id in self._queue or self._holds(kernel_id):
-            raise GrantError(f"asked a grant for kernel {kernel_id}; it waits for one or holds one already")
+            raise GrantError(f"Kernel {kernel_id} waits for a GPU or holds one already. Use another kernel id.")
         try:
             self.check(asker, request, waits_since=waits_since)
         except AliquotError:
@@ -140,12 +151,18 @@ class Admission:
         return future
 
     def withdraw(self, kernel_id: str, reason: str = "its asker gave it up") -> bool:
-        """Take a request out of the queue; tells whether it was there. Its future raises WithdrawnError."""
+        """Take a request out of the queue, and return whether it was there.
+
+        Its future raises WithdrawnError.
+        """
         self._work.set()
         return self._queue.withdraw(kernel_id, reason)
 
     async def release(self, kernel_id: str) -> None:
-        """End what a kernel has of us, waiting or held. Idempotent; afterwards the ledger holds nothing for it."""
+        """End a kernel's request and grant.
+
+        Idempotent. Afterwards the ledger holds nothing for the kernel.
+        """
         self.withdraw(kernel_id)
         if kernel_id not in self._ledger.snapshot().holdings:
             return
@@ -156,19 +173,23 @@ class Admission:
         await asyncio.shield(done)
 
     async def resize(self, kernel_id: str, request: Request, waits_since: float | None = None) -> Grant | QueueEntry:
-        """Change what a running kernel holds. The new Grant; or, while there is no room, its place in the queue.
+        """Change the size of a running kernel.
 
-        A request that is refused changes nothing; any other replaces the change that this kernel waits for.
-        ``waits_since`` is as for submit. Raises what check raises, and GrantError for a kernel that holds nothing here.
+        Return the new Grant or, while capacity lacks, its place in the queue.
+
+        A refused request changes nothing. Any other replaces the change that this kernel waits for.
+        *waits_since* is as for submit. Raises what check raises, and GrantError for a kernel that holds nothing here.
         """
         await self._until_committed(kernel_id)
         holding = self._ledger.snapshot().holdings.get(kernel_id)
         if holding is None or kernel_id in self._releases or self._is_stopped:
-            raise GrantError(f"asked another size for kernel {kernel_id}; it holds no GPU that this server granted")
+            raise GrantError(
+                f"Kernel {kernel_id} holds no GPU that this server granted. Start a kernel of the other size."
+            )
         self.check(holding.asker, request, holding.grant)
         self._withdraw_growth(kernel_id, "another size was asked for")
         if request == holding.grant.request and self._agent.unavailable_since is not None:
-            return holding.grant  # else the agent is asked, for another gateway may have changed it
+            return holding.grant  # for another request the agent is asked: another gateway may have changed it
         future: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
         future.add_done_callback(lambda done: done.exception() if not done.cancelled() else None)
         shown = self._clock.wall()
@@ -184,12 +205,15 @@ class Admission:
         return await future if entry is None else entry
 
     async def withdraw_resize(self, kernel_id: str, reason: str = "its asker gave it up") -> bool:
-        """Give up a change of size that waits; tells whether one did. One that the agent just answers is no more."""
+        """Give up a change of size that waits, and return whether one did.
+
+        One that the agent answers now does not wait.
+        """
         await self._until_committed(kernel_id)
         return self._withdraw_growth(kernel_id, reason)
 
     async def _until_committed(self, kernel_id: str) -> None:
-        """Wait until the agent has answered to this kernel's change of size."""
+        """Wait until the agent has answered to a change of size of this kernel."""
         while kernel_id in self._committing:
             await asyncio.wait({self._committing[kernel_id]})
 
@@ -198,16 +222,20 @@ class Admission:
         return waiting is not None and waiting.is_growth and self.withdraw(kernel_id, reason)
 
     def observe_resizes(self, observer: ResizeObserver) -> None:
-        """Call this with each size that was granted, and with why one was not that had waited."""
+        """Call *observer* with each size that was granted, and with the error of each that had
+        waited and was not.
+        """
         self._resize_observers.append(observer)
 
     def waiting(self, kernel_id: str, *, grows: bool = False) -> QueueEntry | None:
-        """Its place in the queue and why; None for a kernel that does not wait to start, or to grow."""
+        """Return the kernel's place in the queue; None for a kernel that does not wait to start, or
+        to grow.
+        """
         entry = self._queue.entry(kernel_id)
         return entry if entry is not None and entry.is_growth == grows else None
 
     def snapshot(self) -> AdmissionSnapshot:
-        """What is held and who waits, frozen."""
+        """Return the grants and the queue, frozen."""
         return AdmissionSnapshot(
             agent_state="ok" if self._agent.unavailable_since is None else "unavailable",
             agent_message=self._agent.message,
@@ -219,7 +247,7 @@ class Admission:
         )
 
     def observe(self, observer: Callable[[], None]) -> Callable[[], None]:
-        """Call this after each cycle. Returns what ends it."""
+        """Call *observer* after each cycle. Returns a function that ends that."""
         self._observers.append(observer)
         return lambda: self._observers.remove(observer)
 
@@ -229,7 +257,8 @@ class Admission:
             if waiting is not None and waiting.future is future:
                 self.withdraw(kernel_id)
         else:
-            # An asker that stopped listening is no defect: asyncio need not report the error as unseen.
+            # A caller that stopped listening is no defect: asyncio need not report the error as
+            # never retrieved.
             future.exception()
 
     def _holds(self, kernel_id: str) -> bool:
@@ -240,7 +269,7 @@ class Admission:
     async def _run(self) -> None:
         while True:
             await self._wait_for_work()
-            await self._turn()  # what it looked at is kept by nobody while it waits
+            await self._turn()  # a frame of its own, so that nothing of the cycle is kept alive while the loop waits
 
     async def _turn(self) -> None:
         looked_at = list(self._queue)
@@ -254,7 +283,7 @@ class Admission:
             observer()
 
     async def _wait_for_work(self) -> None:
-        """Until somebody sets the event, or until the first deadline of those who wait."""
+        """Wait until the event is set, or until the first deadline of a waiting request."""
         if not self._work.is_set():
             sleeps = (self._sleep_to_next_deadline(),) if self._queue or self._has_doubts() else ()
             await until_first(self._work.wait(), *sleeps)
@@ -265,17 +294,19 @@ class Admission:
         await self._clock.sleep(seconds_to_next_look(self._queue, away_since, self._settings, now))
 
     async def _cycle(self) -> None:
-        # 1. What ended makes room.
+        # 1. Ended grants make capacity free.
         await self._finish_releases()
         try:
-            # 2. After the agent came back, those who hold come before those who wait.
+            # 2. After the agent came back, grants are renewed before requests are served.
             await self._renew_holdings()
-            # 3. Snapshot: the agent's word on what is free, whoever reserved it.
+            # 3. Snapshot: the capacity that is free by the agent's account, whichever program
+            # reserved the rest.
             snapshot = self._ledger.commit(node=await self._agent.status())
         except AliquotError as error:
             self._wait_for_agent(error)
             return
-        # 4. Heads: in order of arrival. A kernel whose last grant is not released yet is not among them.
+        # 4. Heads of the queue, in order of arrival, without kernels whose last grant is not
+        # released yet.
         heads = {w.asker.kernel_id: w for w in self._queue if w.asker.kernel_id not in self._releases}
         # 5. Plan.
         planned = plan(snapshot, [waiting.pending for waiting in heads.values()], self._clock.now())
@@ -286,14 +317,15 @@ class Admission:
         for kernel_id in planned.promised:
             self._queue.promise(heads[kernel_id])
         self._rank()
-        # 6. Commit each with the agent, 7. deliver; 8. requeue: who is not delivered keeps its place.
+        # 6. Commit each with the agent, 7. deliver it, 8. requeue: a request that is not delivered
+        # keeps its place.
         await in_groups([partial(self._commit, heads[one.kernel_id], one) for one in planned.admissions])
 
     def _rank(self) -> None:
         self._queue.rank(queue_order(self._ledger.snapshot(), self._queue.pending()))
 
     async def _finish_releases(self) -> None:
-        """The ledger forgets first."""
+        """Remove ended grants from the ledger, and then tell the agent."""
         self._ledger.commit(released=self._releases)
         await self._releases.tell_agent()
 
@@ -320,21 +352,26 @@ class Admission:
         return any(not holding.is_confirmed for holding in self._ledger.snapshot().holdings.values())
 
     async def _commit(self, waiting: Waiting, admit: Admit) -> bool:
-        """Reserve what was planned. False: the rest of the plan is void, for the agent sees it otherwise."""
+        """Reserve what was planned.
+
+        Return False if the agent disagrees, so that the rest of the plan is void.
+        """
         if self._queue.get(admit.kernel_id) is not waiting:
             return True
         if self._agent.connections != self._seen_connections:
-            # Another agent, which has not heard yet of those who hold: they come first.
+            # A new agent, which does not know the grants yet: they are renewed first.
             self._work.set()
             return False
         try:
             grant = await self._ask_agent(waiting, admit)
         except (NoRoomError, DeviceLostError) as error:
-            # Somebody else on this node was faster. The agent's event tells when that is over.
+            # Another program on this node was faster. The agent's event tells when its reservation
+            # ends.
             waiting.why = agent_refused(waiting.pending.request, str(error))
             return waiting.is_growth
         except AgentUnavailableError as error:
-            # It may have reserved before it went; should its asker leave meanwhile, nobody else would release that.
+            # The agent may have reserved before it went. If the request is withdrawn meanwhile,
+            # this releases it.
             if not waiting.is_growth:
                 self._releases.add(admit.kernel_id)
             self._wait_for_agent(error)
@@ -356,7 +393,7 @@ class Admission:
             self._committing.pop(kernel_id).set_result(None)
 
     def _deliver(self, waiting: Waiting, grant: Grant) -> None:
-        # The agent keeps how memory may leave, and its grants do not tell.
+        # The agent knows the residency mode; its grants do not tell it.
         asked = replace(grant.request, residency=waiting.pending.request.residency)
         grant = replace(grant, request=asked)
         if waiting.is_growth:
@@ -365,7 +402,7 @@ class Admission:
         if self._queue.grant(waiting, grant):
             self._log.info("kernel=%s granted=%s owner=%s", grant.kernel_id, grant.request.gpus, grant.owner)
             return
-        # Its asker left while the agent reserved it.
+        # The request was withdrawn while the agent reserved it.
         self._releases.add(grant.kernel_id)
         self._work.set()
 
@@ -389,7 +426,9 @@ class Admission:
             observer(kernel_id, outcome)
 
     def _wait_for_agent(self, error: AliquotError) -> None:
-        """Nobody is lost while the agent is away, but nobody waits for it for ever."""
+        """Keep the requests while the agent is away, and refuse those that have waited for it for
+        too long.
+        """
         self._rank()
         now, away_since = self._clock.now(), self._agent.unavailable_since
         for waiting in self._queue:

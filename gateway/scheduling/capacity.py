@@ -1,6 +1,7 @@
-"""What of a node may still be reserved, while a plan is made: values, and every step makes another one.
+"""The free capacity of a node while a plan is made: values, of which every step makes another one.
 
-It asks oversubscription.py and placement.py what the agent asks them, so that both get the same answer.
+It uses the functions of ``gpu_hook.placement`` that the agent uses, so that both come to the same
+result.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from jupyter_aliquot.provisioner.resources import Request, WorkloadClass
 
 @dataclass(frozen=True)
 class RoomDevice:
-    """What does not change about a device while a plan is made."""
+    """The facts of a device that do not change while a plan is made."""
 
     uuid: str
     index: int
@@ -26,7 +27,7 @@ class RoomDevice:
 
 @dataclass(frozen=True)
 class Held:
-    """What a running kernel has, of which class."""
+    """The parts that a running kernel holds, and its class."""
 
     parts: tuple[Part, ...]
     workload_class: WorkloadClass
@@ -34,7 +35,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Room:
-    """``closed``: devices for whose room somebody waits who comes first."""
+    """The free capacity. ``closed`` are devices whose capacity an earlier request waits for."""
 
     devices: tuple[RoomDevice, ...]
     rule: Oversubscription = field(default_factory=Oversubscription)
@@ -43,7 +44,7 @@ class Room:
     closed: frozenset[str] = frozenset()
 
     def states(self, workload_class: WorkloadClass) -> list[DeviceState]:
-        """The devices, as far as a request of this class may reserve of them."""
+        """Return the devices, as far as a request of this class may reserve parts of them."""
         found = [
             device_state(
                 device.uuid,
@@ -59,7 +60,10 @@ class Room:
         return [replace(d, free_hundredths=0, free_bytes=0) if d.uuid in self.closed else d for d in found]
 
     def place(self, request: Request, held: Held | None = None) -> tuple[Part, ...] | Refusal:
-        """Where it goes, or why not; ``held``: of a running kernel, whose devices stay."""
+        """Return the parts for a request, or the reason why it does not fit.
+
+        A running kernel keeps its devices (*held*).
+        """
         room = self if held is None else self.give_back(held)
         states, size = room.states(request.workload_class), (request.gpus.hundredths, request.memory_limit)
         is_elastic, host = request.residency != "off", room._host()
@@ -71,29 +75,29 @@ class Room:
         return resize(states, held.parts, *size, is_elastic=is_elastic, host=host)
 
     def take(self, parts: Iterable[Part], workload_class: WorkloadClass) -> Room:
-        """After these parts were reserved."""
+        """Return the capacity after these parts were reserved."""
         taken = tuple(parts)
         largest = max(self.largest_kernel_bytes, sum(part.reserved_bytes for part in taken))
         return replace(self._changed(taken, workload_class, 1), largest_kernel_bytes=largest)
 
     def give_back(self, held: Held) -> Room:
-        """As it would be without them."""
+        """Return the capacity after these parts were released."""
         return self._changed(held.parts, held.workload_class, -1)
 
     def close(self, parts: Sequence[Part]) -> Room:
-        """With no room where these parts are."""
+        """Return the capacity with none on the devices of these parts."""
         return replace(self, closed=self.closed | {part.uuid for part in parts})
 
     def emptied(self) -> Room:
-        """With nothing reserved, and no limit of host memory."""
+        """Return the capacity of the empty node, without a limit of host memory."""
         return Room(self.devices, replace(self.rule, host_bytes=None))
 
     def found(self) -> Room:
-        """As if no device were lost."""
+        """Return the capacity as if no device were lost."""
         return replace(self, devices=tuple(replace(device, is_lost=False) for device in self.devices))
 
     def _host(self) -> HostRoom | None:
-        """Host memory that reservations beyond the devices count on."""
+        """Return the host memory that reservations beyond the devices' memory count on."""
         devices = ((d.memory_bytes, self.reserved.get(d.uuid, Reserved()).bytes) for d in self.devices)
         return host_room(self.rule.host_bytes, devices, self.largest_kernel_bytes)
 

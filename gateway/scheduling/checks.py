@@ -1,4 +1,6 @@
-"""What admission refuses at once, and how long it may sleep: pure functions of what it knows."""
+"""Pure functions for admission: the requests that it refuses at once, and the time for which it may
+sleep.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,15 @@ def check_request(
     request: Request,
     before: Grant | None,
 ) -> None:
-    """Refuse what waiting cannot help. ``pending``: all that waits; ``before``: what is to change.
+    """Refuse a request that waiting cannot help.
 
-    Raises NeverFitsError, DeviceLostError, RequestError, LimitError, and GrantError for another number of devices.
+    *pending* are all waiting requests, *before* is the size to change.
+
+    Raises NeverFitsError, DeviceLostError, RequestError, LimitError, and GrantError for another
+    number of devices.
     """
-    # Before the agent was first heard nobody knows; the first cycle refuses. Its last word counts while it is away.
+    # Before the agent's first answer the node is not known, and the first cycle refuses. While the
+    # agent is away, its last answer counts.
     is_known = bool(snapshot.node.name or snapshot.node.devices)
     error = never_fits(snapshot.room(), request, held_of(before) if before else None) if is_known else None
     if error is not None:
@@ -38,7 +44,10 @@ def check_request(
 
 
 def agent_deadline(waiting: Waiting, away_since: float | None, settings: AdmissionSettings) -> float:
-    """Until when a request waits for an agent that is away. A kernel that runs waits for as long as it takes."""
+    """Return until when a request waits for an agent that is away.
+
+    A running kernel waits without a bound.
+    """
     if waiting.is_growth:
         return float("inf")
     return max(waiting.pending.since, away_since or 0.0) + settings.agent_loss_seconds
@@ -47,7 +56,9 @@ def agent_deadline(waiting: Waiting, away_since: float | None, settings: Admissi
 def refusal_without_agent(
     waiting: Waiting, away_since: float | None, settings: AdmissionSettings, now: float, error: AliquotError
 ) -> AgentUnavailableError | None:
-    """Return the refusal of a request that has waited long enough for an agent that does not answer; else None."""
+    """Return the refusal of a request that has waited long enough for an agent that does not
+    answer; else None.
+    """
     deadline = waiting.pending.deadline
     if away_since is not None:
         deadline = min(agent_deadline(waiting, away_since, settings), deadline or float("inf"))
@@ -62,7 +73,7 @@ def refusal_without_agent(
 def seconds_to_next_look(
     queue: Iterable[Waiting], away_since: float | None, settings: AdmissionSettings, now: float
 ) -> float:
-    """How long nothing is due, if nobody says anything meanwhile."""
+    """Return how long nothing is due, if no event comes meanwhile."""
     waiting = list(queue)
     deadlines = [w.pending.deadline for w in waiting if w.pending.deadline is not None]
     if away_since is not None:

@@ -1,6 +1,6 @@
-"""Who holds what: the devices as the agent last said, and the grants given here. Admission alone writes it.
+"""The ledger: the devices as the agent last reported them, and the grants of this gateway.
 
-Readers get a frozen snapshot, which is replaced whole and never edited.
+Admission alone writes it. Readers get a frozen snapshot, which is replaced whole and never edited.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from .resize import held_of, quota_of
 
 @dataclass(frozen=True)
 class Asker:
-    """For whom, and what people call the kernel: its notebook or kernelspec.
+    """The kernel that a request or a grant is for: its id, its owner, and its name for users.
 
-    ``teams``: those of its owner when the kernel was asked for, for its whole life. ``replaces``: ids of kernels of the
-    same owner in whose place it is asked for.
+    ``teams`` are the owner's when the kernel was requested, for its whole life. ``replaces`` are
+    the ids of kernels of the same owner that it replaces.
     """
 
     kernel_id: str
@@ -37,7 +37,7 @@ class Asker:
 
 @dataclass(frozen=True)
 class Device:
-    """One device of the node; what is reserved there, by whomever, is the agent's word."""
+    """One device of the node, with all that is reserved on it by the agent's account."""
 
     uuid: str
     index: int
@@ -46,16 +46,16 @@ class Device:
     reserved: GpuShare
     reserved_memory: Bytes
     is_lost: bool = False
-    # Of what is reserved, what production kernels have; None: all of it.
+    # The reserved part of normal-priority kernels; None: all of it.
     by_production: tuple[GpuShare, Bytes] | None = None
 
     def all_reserved(self) -> Reserved:
-        """As oversubscription.py takes it."""
+        """Return it as the functions of overcommit take it."""
         share, memory = self.by_production or (self.reserved, self.reserved_memory)
         return Reserved(self.reserved.hundredths, int(self.reserved_memory), share.hundredths, int(memory))
 
     def with_reserved(self, reserved: Reserved) -> Device:
-        """The same device with something else reserved."""
+        """Return the same device with other reservations."""
         told = None
         if self.by_production is not None:
             told = GpuShare(reserved.production_hundredths), Bytes(reserved.production_bytes)
@@ -65,20 +65,21 @@ class Device:
 
 @dataclass(frozen=True)
 class Node:
-    """What the agent answered when it was last asked."""
+    """The last answer of the agent."""
 
     name: str = ""
     driver: str = ""
     devices: tuple[Device, ...] = ()
     rule: Oversubscription = field(default_factory=Oversubscription)
-    largest_kernel_bytes: int = 0  # reserved, by whomever
+    largest_kernel_bytes: int = 0  # reserved, by any program
 
 
 @dataclass(frozen=True)
 class Holding:
-    """A grant that was given and not yet released. Unconfirmed: the agent came back and has not renewed it yet.
+    """A grant that was given and not yet released.
 
-    ``refusal``: why the agent refused to, when it was last asked.
+    It is unconfirmed while an agent that came back has not renewed it. ``refusal`` is why the agent
+    last refused to.
     """
 
     grant: Grant
@@ -89,7 +90,7 @@ class Holding:
 
     @property
     def doubt(self) -> str | None:
-        """Return the words for its user while the agent has not confirmed it; None afterwards."""
+        """Return a sentence for its user while the agent has not confirmed it; None afterwards."""
         if self.is_confirmed:
             return None
         if not self.refusal:
@@ -100,7 +101,7 @@ class Holding:
         )
 
     def resized(self, grant: Grant) -> Holding:
-        """The same kernel with another grant, and so of the kernelspec's name in that size."""
+        """Return the same kernel with another grant, and with the kernelspec's name in that size."""
         kernelspec = resized_name(self.asker.kernelspec, grant.request)
         return replace(self, grant=grant, asker=replace(self.asker, kernelspec=kernelspec))
 
@@ -114,7 +115,10 @@ class LedgerSnapshot:
     holdings: Mapping[str, Holding] = field(default_factory=lambda: MappingProxyType({}))
 
     def room(self) -> Room:
-        """What may be planned with: the room of a holding that is not renewed yet is not free for others."""
+        """Return the capacity to plan with.
+
+        That of a grant which is not renewed yet is not free for others.
+        """
         node = self.node
         devices = tuple(RoomDevice(d.uuid, d.index, int(d.memory), d.is_lost) for d in node.devices)
         reserved = {device.uuid: device.all_reserved() for device in node.devices}
@@ -126,7 +130,7 @@ class LedgerSnapshot:
         return room
 
     def without(self, kernel_id: str) -> LedgerSnapshot:
-        """As it will be once this kernel has ended."""
+        """Return the ledger as it will be once this kernel has ended."""
         holding = self.holdings.get(kernel_id)
         if holding is None:
             return self
@@ -139,7 +143,9 @@ class LedgerSnapshot:
         return replace(self, node=replace(self.node, devices=devices), holdings=holdings)
 
     def with_parts(self, kernel_id: str, request: Request, parts: Sequence[Part]) -> LedgerSnapshot:
-        """As it will be once this kernel has these parts, in place of those that it has."""
+        """Return the ledger as it will be once this kernel has these parts instead of its present
+        ones.
+        """
         before, left = self.holdings.get(kernel_id), self.without(kernel_id)
         room = Room((), reserved={device.uuid: device.all_reserved() for device in left.node.devices})
         room = replace(room, largest_kernel_bytes=left.node.largest_kernel_bytes)
@@ -153,20 +159,22 @@ class LedgerSnapshot:
         return replace(left, node=node, holdings=MappingProxyType({**left.holdings, kernel_id: holding}))
 
     def held_by(self, owner: str, teams: Iterable[str] = ()) -> tuple[Holding, ...]:
-        """What one user holds, and what anybody holds who asked for it in one of these teams; each once."""
+        """Return the grants of this user, and those that were requested in one of these teams; each
+        once.
+        """
         found = {held.grant.kernel_id: held for held in self._by_owner.get(owner, ())}
         for team in teams:
             found.update((held.grant.kernel_id, held) for held in self._by_team.get(team, ()))
         return tuple(found.values())
 
     def held_in_place_of(self, kernel_ids: frozenset[str]) -> tuple[Held, ...]:
-        """What those of these kernels hold that hold anything."""
+        """Return the parts that these kernels hold, of those that hold any."""
         if not kernel_ids:
             return ()
         found = (self.holdings.get(kernel_id) for kernel_id in sorted(kernel_ids))
         return tuple(held_of(holding.grant) for holding in found if holding is not None)
 
-    # Each user who looks asks for its own: of a thousand holdings a few.
+    # Each status request asks for its user's own: a few of a thousand.
 
     @cached_property
     def _by_owner(self) -> Mapping[str, Sequence[Holding]]:
@@ -185,7 +193,7 @@ class LedgerSnapshot:
 
 
 class Ledger:
-    """The current snapshot and its one door for changes."""
+    """The current snapshot, which one method changes."""
 
     def __init__(self) -> None:
         self._current = LedgerSnapshot()
@@ -200,7 +208,7 @@ class Ledger:
         granted: Iterable[Holding] = (),
         released: Iterable[str] = (),
     ) -> LedgerSnapshot:
-        """Apply one change whole. A holding of a kernel that holds already replaces it."""
+        """Apply one change whole. A grant replaces the kernel's earlier one."""
         gone = set(released)
         holdings = {kernel_id: h for kernel_id, h in self._current.holdings.items() if kernel_id not in gone}
         holdings.update((holding.grant.kernel_id, holding) for holding in granted)
@@ -212,5 +220,5 @@ class Ledger:
         return self._current
 
     def doubt_all(self) -> LedgerSnapshot:
-        """The agent was away: every holding must be renewed with it."""
+        """Make every grant unconfirmed: the agent was away, and must renew them."""
         return self.commit(granted=[replace(h, is_confirmed=False) for h in self._current.holdings.values()])

@@ -1,8 +1,9 @@
-"""Who goes next: pure ``plan(snapshot, pending, now)``. No I/O, no clock, the same answer for the same arguments.
+"""The plan of what starts next: ``plan(snapshot, pending, now)``. Pure: no I/O, no clock.
 
-First come, first served: the head of the queue that does not fit now blocks those behind it, so that a large request
-is not starved by small ones. A running kernel that is to grow blocks its own devices alone: room elsewhere is none of
-its. One that is to shrink makes room, and waits for nobody. One that comes in the place of another counts on its room.
+First come, first served: a head of the queue that does not fit now blocks the requests behind it,
+so that small requests do not starve a large one. A running kernel that is to grow blocks its own
+devices alone: it gets no capacity elsewhere. A kernel that is to shrink frees capacity, and waits
+for no other request. A kernel that replaces another counts on its capacity.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ from .wait_reason import WaitReason, lacking, replaced_kernel
 
 @dataclass(frozen=True)
 class Pending:
-    """One request in the queue, in order of arrival. ``deadline``: until when its asker waits; None: for ever.
+    """One request in the queue, in order of arrival.
 
-    ``held``: what it has already, of a running kernel that is to change its size.
+    It waits until ``deadline``; without one, for ever.
+
+    ``held`` are the parts of a running kernel that is to change its size.
     """
 
     kernel_id: str
@@ -39,35 +42,35 @@ class Pending:
     since: float
     deadline: float | None = None
     held: Held | None = None
-    # Of its owner, when the kernel was asked for.
+    # The owner's teams when the kernel was requested.
     teams: frozenset[str] = frozenset()
-    # Kernels of the same owner in whose place it comes; they end when it is certain to have room.
+    # Kernels of the same owner that it replaces. They end when it is certain to have capacity.
     replaces: frozenset[str] = frozenset()
-    # They were asked to end for it: their room is promised to it.
+    # The replaced kernels were told to end: their capacity is for this request.
     is_promised: bool = False
 
     @property
     def more(self) -> int:
-        """Hundredths beyond what it holds already."""
+        """The hundredths beyond those that it holds already."""
         held = sum(part.hundredths for part in self.held.parts) if self.held else 0
         return max(0, self.request.gpus.hundredths - held)
 
 
 @dataclass(frozen=True)
 class Admit:
-    """Reserve this, here."""
+    """A decision to reserve these parts for a kernel."""
 
     kernel_id: str
     parts: tuple[Part, ...]
 
     def placement(self) -> dict[str, int]:
-        """uuid → hundredths, as the agent takes it."""
+        """Return uuid → hundredths, as the agent takes it."""
         return {part.uuid: part.hundredths for part in self.parts}
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Stay in the queue at this position, for this reason."""
+    """A decision to let a request wait at this position, for this reason."""
 
     kernel_id: str
     position: int
@@ -76,7 +79,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Refuse:
-    """Leave the queue with this error."""
+    """A decision to end a request with this error."""
 
     kernel_id: str
     error: AliquotError
@@ -84,17 +87,23 @@ class Refuse:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to do with each pending request: every one of them is in exactly one of the first three."""
+    """The decisions about all pending requests.
+
+    Each request is in exactly one of the first three fields.
+    """
 
     admissions: tuple[Admit, ...] = ()
     waiting: tuple[Wait, ...] = ()
     refusals: tuple[Refuse, ...] = ()
-    # Of those that wait: they have room as soon as those have ended in whose place they come.
+    # The waiting requests that lack nothing but the capacity of the kernels that they replace.
     promised: tuple[str, ...] = ()
 
 
 def plan(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> Plan:
-    """Admit the heads that fit, in order; refuse what can never fit or has waited too long; let the rest wait."""
+    """Admit the heads that fit, in order.
+
+    Refuse requests that never fit or waited too long. Let the rest wait.
+    """
     served = _serve(snapshot, pending, now)
     reasons = _Reasons(served.room, frozenset(served.promised))
     waiting = tuple(Wait(one.kernel_id, place, reasons.of(one)) for place, one in enumerate(served.blocked, 1))
@@ -103,7 +112,7 @@ def plan(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> Pl
 
 @dataclass(frozen=True)
 class _Served:
-    """A plan before anybody asks why the ``blocked`` wait. ``room``: what is left to them."""
+    """A plan without the reasons of the ``blocked`` requests, to which ``room`` is left."""
 
     room: Room
     admissions: Sequence[Admit]
@@ -132,7 +141,8 @@ def _serve(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> 
         elif not is_blocked and (left := _room_in_place(snapshot, room, entry)) is not None:
             promised.append(entry.kernel_id)
             blocked.append(entry)
-            # What it waits for is not free yet, so that nobody else can be placed there.
+            # The capacity that it waits for is not free yet, so that no other request can be placed
+            # there.
             room, is_blocked = left, True
         elif entry.deadline is not None and now >= entry.deadline:
             refusals.append(Refuse(entry.kernel_id, _waited_too_long(room, entry, len(blocked) + 1, now)))
@@ -143,16 +153,17 @@ def _serve(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> 
     return _Served(room, admissions, blocked, refusals, promised)
 
 
-# More of a queue, and more ends, are not foreseen: the answer is asked for each second.
+# Bounds of the forecast, which is made anew each second: so many requests, and twice so many ends.
 _MOST_FORESEEN = 16
 
 
 def expected_starts(
     snapshot: LedgerSnapshot, pending: Sequence[Pending], ends: Mapping[str, float], now: float
 ) -> dict[str, float]:
-    """Return the first moment at which each request fits, by kernel id: plan again when a kernel or a patience ends.
+    """Return the first moment at which each request fits, by kernel id.
 
-    ``ends``: kernels that hold something, and when they end; a moment before *now* counts as now. Requests that fit at
+    The forecast plans again at each end of a kernel and at each deadline of a request. *ends* are
+    the ends of kernels that hold a grant; an end before *now* counts as now. Requests that fit at
     no such moment are left out, and those behind the first 16 of the queue.
     """
     found: dict[str, float] = {}
@@ -171,7 +182,7 @@ def expected_starts(
             for admit in served.admissions:
                 found[admit.kernel_id] = moment
                 snapshot = snapshot.with_parts(admit.kernel_id, requests[admit.kernel_id].request, admit.parts)
-            # It asks those to end in whose place it comes, and starts as soon as they have.
+            # The kernels that it replaces are told to end, and it starts as soon as they have.
             for kernel_id in served.promised:
                 snapshot = _ended(snapshot, requests[kernel_id].replaces)
             left, is_settled = list(served.blocked), not served.promised
@@ -185,17 +196,20 @@ def _ended(snapshot: LedgerSnapshot, kernel_ids: Iterable[str]) -> LedgerSnapsho
 
 
 def queue_order(snapshot: LedgerSnapshot, pending: Sequence[Pending]) -> list[Pending]:
-    """The order in which a plan serves them: the only rule for a position in the queue.
+    """Return the order in which a plan serves the requests: the only rule for a position in the
+    queue.
 
-    Those come first whose room is promised, then those that make room, then all others as they arrived.
+    Requests whose replaced kernels are ending come first, then those that free capacity, then all
+    others as they arrived.
     """
     room = snapshot.room()
     return sorted(pending, key=lambda entry: (not entry.is_promised, not _makes_room(snapshot, room, entry)))
 
 
 def _makes_room(snapshot: LedgerSnapshot, room: Room, entry: Pending) -> bool:
-    """Whether it changes its size, or comes in the place of another, and takes no more of any device: these go before
-    all others.
+    """Return whether it changes its size or replaces a kernel, and takes no more of any device.
+
+    Such requests go before all others.
     """
     given_up = snapshot.held_in_place_of(entry.replaces)
     held = given_up[0] if len(given_up) == 1 else entry.held
@@ -205,7 +219,9 @@ def _makes_room(snapshot: LedgerSnapshot, room: Room, entry: Pending) -> bool:
 
 
 def _room_in_place(snapshot: LedgerSnapshot, room: Room, entry: Pending) -> Room | None:
-    """What is left once it has replaced others; None where their room is not enough, or none is."""
+    """Return the capacity that is left once it has replaced its kernels; None if theirs is not
+    enough, or none ends.
+    """
     given_up = snapshot.held_in_place_of(entry.replaces)
     for held in given_up:
         room = room.give_back(held)
@@ -214,7 +230,9 @@ def _room_in_place(snapshot: LedgerSnapshot, room: Room, entry: Pending) -> Room
 
 
 def never_fits(room: Room, request: Request, held: Held | None = None) -> AliquotError | None:
-    """The error of a request that waiting cannot help; None for one that fits the empty node, where ``held`` is."""
+    """Return the error of a request that waiting cannot help; None if it fits the empty node with
+    *held* on it.
+    """
     try:
         if held is not None:
             check_devices(held, request)
@@ -234,7 +252,10 @@ def never_fits(room: Room, request: Request, held: Held | None = None) -> Aliquo
 
 
 class _Reasons:
-    """Why the requests of one plan wait. Requests of one size have one reason, which is worked out once."""
+    """The reasons why the requests of one plan wait.
+
+    Requests of one size share a reason, which is found once.
+    """
 
     def __init__(self, room: Room, promised: frozenset[str]) -> None:
         self._room = room

@@ -1,6 +1,8 @@
-"""Who waits: the requests that have no grant yet, in order of arrival. A request leaves it exactly once.
+"""The queue: the requests that have no grant yet, in order of arrival.
 
-Written by admission alone.
+A request leaves it exactly once.
+
+Admission alone writes it.
 """
 
 from __future__ import annotations
@@ -21,9 +23,12 @@ from .wait_reason import WaitReason
 
 @dataclass(frozen=True)
 class QueueEntry:
-    """One waiting request, as people see it: at ``position`` of ``length``. Times in seconds since the epoch.
+    """One waiting request for users, at ``position`` of ``length``.
 
-    ``expected_start``: when it has room if nothing happens but what was announced; None where that is not known.
+    Times in seconds since the epoch.
+
+    ``expected_start`` is when it gets capacity if kernels end as announced; None where that is not
+    known.
     """
 
     kernel_id: str
@@ -34,48 +39,48 @@ class QueueEntry:
     length: int
     why: WaitReason
     since: float
-    # It runs, and waits for a larger size.
+    # The kernel runs, and waits for a larger size.
     is_growth: bool = False
     expected_start: float | None = None
 
     @property
     def reason(self) -> str:
-        """Why it waits, as one sentence."""
+        """The reason why it waits, as one sentence."""
         return self.why.sentence
 
 
 @dataclass
 class Waiting:
-    """One request in the queue. ``why`` is written by admission after each cycle."""
+    """One request in the queue. Admission writes ``why`` after each cycle."""
 
     asker: Asker
     pending: Pending
     shown_since: float
     future: asyncio.Future[Grant]
     why: WaitReason
-    # Ends those in whose place it comes: called once, when that is all that it waits for.
+    # Ends the kernels that it replaces. Called once, when it lacks nothing but their capacity.
     make_way: Callable[[], None] = lambda: None
-    # Set when a cycle has looked at it and has not granted it.
+    # Set when a cycle has planned it and has not granted it.
     looked_at: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def is_growth(self) -> bool:
-        """Whether it runs, and is to change its size."""
+        """Return whether the kernel runs, and is to change its size."""
         return self.pending.held is not None
 
     async def until_looked_at(self) -> None:
-        """Until a cycle has looked at it, or it has its answer."""
+        """Wait until a cycle has planned it, or it has its grant or its error."""
         await until_first(self.looked_at.wait(), asyncio.wait({self.future}))
 
 
 class RequestQueue:
-    """Requests in order of arrival. ``outcomes`` counts how they left."""
+    """Requests in order of arrival. ``outcomes`` counts how they left the queue."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, Waiting] = {}
         # Kernel id to its place in the planner's order, which admission tells after each cycle.
         self._order: dict[str, int] = {}
-        # By kernel id, counted when somebody asks: a place in the queue is asked for each kernel that is shown.
+        # Kernel id to its position, counted at the first use: a status report asks for each kernel.
         self._places: dict[str, int] | None = None
         self.outcomes: Counter[str] = Counter(submitted=0, granted=0, refused=0, withdrawn=0, resized=0)
 
@@ -92,7 +97,9 @@ class RequestQueue:
         return self._waiting.get(kernel_id)
 
     def add(self, waiting: Waiting) -> None:
-        """At its place by time: one that a gateway before us had queued comes before those who came since."""
+        """Add it at its place by time: a request that an earlier gateway queued comes before later
+        ones.
+        """
         self._places = None
         later = [other for other in self._waiting.values() if other.pending.since > waiting.pending.since]
         self._waiting[waiting.asker.kernel_id] = waiting
@@ -102,7 +109,7 @@ class RequestQueue:
             self.outcomes["submitted"] += 1
 
     def grant(self, waiting: Waiting, grant: Grant) -> bool:
-        """Hand the grant over; False when its asker had left meanwhile."""
+        """Hand the grant over. Return False if the request was withdrawn meanwhile."""
         if self._waiting.get(waiting.asker.kernel_id) is not waiting or waiting.future.done():
             return False
         self._leave(waiting, "granted")
@@ -116,37 +123,40 @@ class RequestQueue:
                 waiting.future.set_exception(error)
 
     def withdraw(self, kernel_id: str, reason: str) -> bool:
-        """Take a request out; tells whether it was there."""
+        """Take a request out, and return whether it was there."""
         waiting = self._waiting.get(kernel_id)
         if waiting is None:
             return False
         self._leave(waiting, "withdrawn")
         if not waiting.future.done():
             asked = waiting.pending.request.gpus
-            waiting.future.set_exception(WithdrawnError(f"asked {asked} GPU; withdrawn: {reason}"))
+            waiting.future.set_exception(WithdrawnError(f"The request for {asked} GPU was withdrawn: {reason}"))
         return True
 
     def promise(self, waiting: Waiting) -> None:
-        """It has room as soon as those have ended in whose place it comes: they are asked to, once."""
+        """End the kernels that it replaces, once: it has capacity as soon as they have ended."""
         if not waiting.pending.is_promised:
             waiting.pending = replace(waiting.pending, is_promised=True)
             waiting.make_way()
 
     def pending(self, without: Collection[str] = ()) -> tuple[Pending, ...]:
-        """What the planner is asked with, in order. ``without``: kernels that are about to be replaced."""
+        """Return the requests for the planner, in order, except those of the kernels *without*."""
         return tuple(waiting.pending for waiting in self._waiting.values() if waiting.asker.kernel_id not in without)
 
     def rank(self, order: Iterable[Pending]) -> None:
-        """Show the queue in this order from now on. A request that came since is shown last until it is ranked."""
+        """Show the queue in this order from now on.
+
+        A later request is shown last until it is ranked.
+        """
         self._order = {pending.kernel_id: place for place, pending in enumerate(order)}
         self._places = None
 
     def entries(self) -> tuple[QueueEntry, ...]:
-        """The queue in the planner's order, frozen."""
+        """Return the queue in the planner's order, frozen."""
         return tuple(self._entry(self._waiting[kernel_id], place) for kernel_id, place in self._ranked().items())
 
     def entry(self, kernel_id: str) -> QueueEntry | None:
-        """One of them; None for a kernel that does not wait."""
+        """Return the entry of a kernel; None for a kernel that does not wait."""
         waiting = self._waiting.get(kernel_id)
         if waiting is None:
             return None

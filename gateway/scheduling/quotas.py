@@ -1,6 +1,9 @@
-"""How many GPUs one user, and one team together, may hold and wait for: the one rule that admission refuses by. Pure.
+"""The GPU limits of users and teams: how much a user, or a team together, may hold and wait for.
 
-It counts what it is given, and knows no queue, no clock and no one's name but those asked for.
+Pure.
+
+Admission refuses requests beyond them. This module counts the values that it is given, without a
+queue or a clock.
 """
 
 from __future__ import annotations
@@ -15,32 +18,41 @@ from jupyter_aliquot.provisioner.resources import GpuShare
 from .ledger import Asker, LedgerSnapshot
 from .planner import Pending
 
-# A server of another kind asks for the new kernel before it ends the old one: nobody can tell that it is a change.
+# A server without Aliquot asks for the new kernel before it ends the old one, and does not say that
+# it is a change.
 _WHAT_TO_DO = (
-    "Ask for less, end a kernel that is not needed, or, to change the size of one that runs, resize it or end it first"
+    "Choose a smaller size, end a kernel that is not needed, or, to change the size of one that runs, resize it or end "
+    "it first"
 )
 
 
 @dataclass(frozen=True)
 class GpuCaps:
-    """``everybody``: of each user whom ``users`` does not name; None: no cap. 0 in ``users`` or ``teams``: no GPU."""
+    """The GPU limits.
+
+    ``everybody`` is for each user whom ``users`` does not name; None: no limit. A limit of 0: no
+    GPU.
+    """
 
     everybody: GpuShare | None = None
     users: Mapping[str, GpuShare | None] = field(default_factory=dict)
     teams: Mapping[str, GpuShare] = field(default_factory=dict)
 
     def of_user(self, name: str) -> GpuShare | None:
-        """None: no cap."""
+        """Return the limit; None for no limit."""
         return self.users.get(name, self.everybody)
 
     def teams_of(self, teams: Iterable[str]) -> tuple[str, ...]:
-        """Those of these teams that have a cap, by name."""
+        """Return those of these teams that have a limit, by name."""
         return tuple(sorted(team for team in set(teams) if team in self.teams))
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What one kernel holds, or waits for beyond that. ``teams``: those of its owner when it was asked for."""
+    """The share that one kernel holds, or waits for beyond that.
+
+    ``teams`` are the owner's when it was requested.
+    """
 
     owner: str
     teams: frozenset[str]
@@ -50,7 +62,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class CapUse:
-    """One cap and what of it is taken; ``team`` empty: the user's own. ``limit`` None: no cap."""
+    """One limit and its use.
+
+    An empty ``team`` stands for the user's own limit. ``limit`` None: no limit.
+    """
 
     limit: GpuShare | None
     held: GpuShare
@@ -59,13 +74,16 @@ class CapUse:
 
     @property
     def left(self) -> GpuShare | None:
-        """None: no cap."""
+        """The part of the limit that is left; None for no limit."""
         if self.limit is None:
             return None
         return GpuShare(max(0, self.limit.hundredths - self.held.hundredths - self.waits.hundredths))
 
     def has_no_room_for(self, more: int) -> bool:
-        """For so many hundredths more. To take less, or the same, is never too much."""
+        """Return whether so many hundredths more exceed it.
+
+        To take less, or the same, never does.
+        """
         taken = self.held.hundredths + self.waits.hundredths
         return self.limit is not None and more > 0 and taken + more > self.limit.hundredths
 
@@ -78,9 +96,9 @@ def claims_of(
     teams: Iterable[str],
     without: frozenset[str] = frozenset(),
 ) -> tuple[Claim, ...]:
-    """What is held and waited for, as far as it counts for this user's caps. Of a thousand kernels a few do.
+    """Return the claims that count for this user's limits: a few of a thousand kernels.
 
-    ``without``: kernels that are about to be replaced.
+    The kernels *without* are about to be replaced, and do not count.
     """
     capped = caps.teams_of(teams)
     held = [
@@ -97,16 +115,20 @@ def claims_of(
 
 
 def _beyond(ledger: LedgerSnapshot, one: Pending, without: frozenset[str], teams: frozenset[str]) -> int:
-    """Hundredths that it waits for beyond what it has, and what those have whose place it takes.
+    """Return the hundredths that it waits for beyond its own and those of the kernels that it
+    replaces.
 
-    Those count that are held in all of these teams: its owner may have been in others when they were asked for.
+    A replaced kernel counts if it is held in all of these teams: its owner may have been in others
+    when it was requested.
     """
     given_up = (ledger.holdings[one_id] for one_id in one.replaces - without if one_id in ledger.holdings)
     return max(0, one.more - sum(h.grant.request.gpus.hundredths for h in given_up if teams <= h.asker.teams))
 
 
 def cap_uses(caps: GpuCaps, claims: Collection[Claim], name: str, teams: Iterable[str]) -> tuple[CapUse, ...]:
-    """The user's own, and then those of the user's teams that have a cap, by name."""
+    """Return the use of the user's own limit, and then of the user's teams that have a limit, by
+    name.
+    """
     own = _use(caps.of_user(name), [claim for claim in claims if claim.owner == name])
     of_teams = (_use(caps.teams[team], [c for c in claims if team in c.teams], team) for team in caps.teams_of(teams))
     return (own, *of_teams)
@@ -115,29 +137,26 @@ def cap_uses(caps: GpuCaps, claims: Collection[Claim], name: str, teams: Iterabl
 def first_exceeded(
     caps: GpuCaps, claims: Collection[Claim], name: str, teams: Iterable[str], more: int
 ) -> CapUse | None:
-    """The first cap that so many hundredths more would exceed."""
+    """Return the first limit that so many hundredths more would exceed."""
     uses = cap_uses(caps, claims, name, teams)
     return next((use for use in uses if use.has_no_room_for(more)), None)
 
 
 def check_caps(caps: GpuCaps, claims: Collection[Claim], asker: Asker, asked: GpuShare, before: GpuShare) -> None:
-    """Raises LimitError. ``before``: what the kernel holds already of what is asked.
+    """Refuse a request beyond a limit; the kernel holds *before* of it already. Raises LimitError.
 
-    It tells the asker's own figures and the team's sum, and nothing of who else is in it.
+    The message has the user's own figures and the team's sum, and names no other member.
     """
     use = first_exceeded(caps, claims, asker.owner, asker.teams, asked.hundredths - before.hundredths)
     if use is None:
         return
+    holds = f"holds {use.held}, waits for {use.waits} and may have {use.limit}"
     if not use.team:
-        raise LimitError(
-            f"asked {asked} GPU; {asker.owner} holds {use.held}, waits for {use.waits} and may have {use.limit} in "
-            f"all. {_WHAT_TO_DO}"
-        )
+        raise LimitError(f"Requested {asked} GPU, but {asker.owner} {holds} in all. {_WHAT_TO_DO}")
     own = _use(None, [claim for claim in claims if claim.owner == asker.owner])
     raise LimitError(
-        f"asked {asked} GPU; the team {use.team} holds {use.held}, waits for {use.waits} and may have {use.limit} "
-        f"together; of its own {asker.owner} holds {own.held} and waits for {own.waits}. {_WHAT_TO_DO}; or try again "
-        "when the team has less"
+        f"Requested {asked} GPU, but the team {use.team} {holds} together; of its own {asker.owner} holds {own.held} "
+        f"and waits for {own.waits}. {_WHAT_TO_DO}; or try again when the team has less"
     )
 
 
@@ -151,7 +170,10 @@ def _use(limit: GpuShare | None, claims: Iterable[Claim], team: str = "") -> Cap
 def quota_report(
     caps: GpuCaps, ledger: LedgerSnapshot, pending: Iterable[Pending], name: str, teams: Iterable[str]
 ) -> dict[str, Any]:
-    """``UserQuota`` of api/openapi.yaml. What waits is counted as admission counts it: it is left for nobody else."""
+    """Return ``UserQuota`` of api/openapi.yaml.
+
+    Waiting requests count, as they do for admission.
+    """
     claims = claims_of(ledger, pending, caps, name, teams)
     own, *of_teams = cap_uses(caps, claims, name, teams)
     return {**_report(own), "teams": [{"name": use.team, **_report(use)} for use in of_teams]}

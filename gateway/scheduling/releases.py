@@ -1,4 +1,4 @@
-"""Kernels whose grant has ended, until the node agent has heard of it. Written by admission alone."""
+"""Kernels whose grant has ended, until the node agent is told. Admission alone writes it."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotErr
 
 
 class ReleasingAgent(Protocol):
-    """The part of the agent's link that hears of it."""
+    """The part of the agent's link that is told."""
 
     async def release(self, kernel_id: str) -> None:
-        """Raises AliquotError."""
+        """Release the kernel's reservation. Raises AliquotError."""
         ...
 
 
 class Releases:
-    """In the order in which they were asked for."""
+    """The ended grants, in the order in which they ended."""
 
     def __init__(self, agent: ReleasingAgent, log: logging.Logger) -> None:
         self._agent = agent
         self._log = log
-        # The future, if any, waits until the ledger has forgotten it.
+        # The future, if any, is done when the ledger has forgotten the kernel.
         self._asked: dict[str, asyncio.Future[None] | None] = {}
 
     def __contains__(self, kernel_id: object) -> bool:
@@ -34,18 +34,24 @@ class Releases:
         return iter(list(self._asked))
 
     def ask(self, kernel_id: str) -> asyncio.Future[None]:
-        """What ends when the ledger has forgotten it; asked twice, it is the same."""
+        """Release a kernel.
+
+        Return a future that is done when the ledger has forgotten it; the same one each time.
+        """
         done = self._asked.get(kernel_id)
         if done is None:
             done = self._asked[kernel_id] = asyncio.get_running_loop().create_future()
         return done
 
     def add(self, kernel_id: str) -> None:
-        """The same, where nobody waits for it."""
+        """Release a kernel without a future."""
         self._asked.setdefault(kernel_id, None)
 
     async def tell_agent(self) -> None:
-        """After the ledger forgot them. An agent that is away hears of it when it is back, before anything else."""
+        """Tell the agent, after the ledger forgot them.
+
+        An agent that is away is told first of all when it is back.
+        """
         for kernel_id, done in list(self._asked.items()):
             try:
                 await self._agent.release(kernel_id)

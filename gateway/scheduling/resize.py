@@ -1,6 +1,6 @@
-"""A running kernel that changes its size: on which devices, and whether it needs room there. Pure.
+"""Changes of size of running kernels: on which devices, and whether they need capacity there. Pure.
 
-A kernel keeps its devices for its life, for CUDA has numbered them: only their parts change.
+A kernel keeps its devices for its life, because CUDA has numbered them. Only their parts change.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .capacity import Held, Room
 
 
 def held_of(grant: Grant) -> Held:
-    """What a grant holds, as placement names it."""
+    """Return the parts of a grant, as placement takes them."""
     return Held(
         tuple(
             Part(
@@ -32,25 +32,27 @@ def held_of(grant: Grant) -> Held:
 
 
 def quota_of(part: Part) -> Quota:
-    """The quota that a part becomes when it is granted: `held_of`, backwards."""
+    """Return the quota that a part becomes when it is granted: the inverse of `held_of`."""
     guarantee = None if part.guarantee_bytes is None else Bytes(part.guarantee_bytes)
     return Quota(part.uuid, part.index, GpuShare(part.hundredths), Bytes(part.quota_bytes), guarantee)
 
 
 def check_devices(held: Held, request: Request) -> None:
-    """Raises GrantError for a size that takes another number of devices."""
+    """Refuse a size that takes another number of devices. Raises GrantError."""
     has, takes = len(held.parts), -(-request.gpus.hundredths // WHOLE)
     if takes != has:
         size = format_gpus(sum(part.hundredths for part in held.parts))
         raise GrantError(
-            f"asked {format_gpus(request.gpus.hundredths)}, which takes {_devices(takes)}; the kernel has "
-            f"{size} on {_devices(has)}, and a kernel keeps its devices while it runs. Ask for a size on "
+            f"Requested {format_gpus(request.gpus.hundredths)}, which takes {_devices(takes)}; the kernel has "
+            f"{size} on {_devices(has)}, and a kernel keeps its devices while it runs. Choose a size on "
             f"{_devices(has)}, or start a kernel of the other size"
         )
 
 
 def needs_room(room: Room, held: Held, request: Request) -> bool:
-    """Whether the change takes more of some device than the kernel has there, or its part is another class's."""
+    """Return whether the change takes more of a device than the kernel has there, or changes the
+    class of its part.
+    """
     placed = room.emptied().take(held.parts, held.workload_class).place(request, held)
     if isinstance(placed, Refusal) or (
         request.workload_class is not held.workload_class and room.rule.production != room.rule.opportunistic
@@ -69,22 +71,25 @@ def _devices(count: int) -> str:
 
 @dataclass(frozen=True)
 class Wish:
-    """What of a kernel is to change; None: it stays. ``memory_limit`` 0: the share's part, which is no own limit."""
+    """A request to resize a kernel. None stands for a value that stays.
+
+    ``memory_limit`` 0 removes the kernel's own limit, so that its share decides.
+    """
 
     gpus: GpuShare | None = None
     memory_limit: Bytes | None = None
     workload_class: WorkloadClass | None = None
 
     def applied_to(self, request: Request) -> Request:
-        """The whole request after the change."""
+        """Return the whole request after the change."""
         limit = request.memory_limit if self.memory_limit is None else self.memory_limit or None
         share, workload_class = self.gpus or request.gpus, self.workload_class or request.workload_class
         return replace(request, gpus=share, memory_limit=limit, workload_class=workload_class)
 
 
 def no_gpu(kernel_id: str) -> GrantError:
-    """The error of who asks to change a kernel that has none."""
+    """Return the error of a request to change a kernel without a GPU."""
     return GrantError(
-        f"asked a change of kernel {kernel_id}; it holds no GPU. A kernel gets its GPU when it starts: start one of a "
+        f"Kernel {kernel_id} holds no GPU that could be changed. A kernel gets its GPU when it starts: start one of a "
         "kernelspec with a size, such as python3.gpu-0.25"
     )

@@ -1,4 +1,7 @@
-"""The largest that a node could ever hold, found by asking where things are placed. Pure; it knows no rule itself."""
+"""The largest requests that a node could ever hold, found by trying to place them.
+
+Pure; placement has the rules.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,16 @@ from .capacity import Held, Room
 
 
 def alone(room: Room, request: Request, held: Held | None = None) -> tuple[Part, ...] | None:
-    """Where it would be on the empty node, ``held`` being where it is; None: nowhere."""
+    """Return its parts on the empty node, with *held* where it is; None if it fits nowhere."""
     empty = room.emptied()
     placed = (empty if held is None else empty.take(held.parts, held.workload_class)).place(request, held)
     return placed if isinstance(placed, tuple) else None
 
 
 def largest_share(room: Room, request: Request, held: Held | None = None) -> GpuShare:
-    """The largest share of this class that fits the empty node, without a memory limit; 0: none does."""
+    """Return the largest share of this class that fits the empty node, without a memory limit; 0 if
+    none does.
+    """
     bare = replace(request, memory_limit=None)
     least = 0 if held is None else (len(held.parts) - 1) * WHOLE
     most = least + WHOLE if held is not None else min(MAX_DEVICES, len(room.devices)) * WHOLE
@@ -34,7 +39,7 @@ def largest_share(room: Room, request: Request, held: Held | None = None) -> Gpu
 
 
 def most_memory(room: Room, request: Request, held: Held | None = None) -> Bytes:
-    """The highest memory limit that this share could have; 0: none."""
+    """Return the highest memory limit that this share could have; 0 if there is none."""
     few = _few(room, -(-request.gpus.hundredths // WHOLE), held)
     grains = sum(device.memory_bytes for device in few.devices) // GRAIN_BYTES
 
@@ -46,7 +51,9 @@ def most_memory(room: Room, request: Request, held: Held | None = None) -> Bytes
 
 
 def _few(room: Room, count: int, held: Held | None) -> Room:
-    """With no more devices than matter: a kernel's own, else so many of each kind, for empty ones are alike."""
+    """Return the capacity of the devices that matter: a kernel's own, or *count* of each kind, as
+    empty ones are alike.
+    """
     if held is not None:
         own = {part.uuid for part in held.parts}
         return replace(room, devices=tuple(device for device in room.devices if device.uuid in own))
@@ -61,7 +68,10 @@ def _few(room: Room, count: int, held: Held | None) -> Room:
 
 
 def _last_that_fits(least: int, most: int, fits: Callable[[int], bool]) -> int:
-    """Between ``least``, which is not asked for, and ``most``."""
+    """Return the largest number that fits, between *least*, which is not tried, and *most*.
+
+    Binary search.
+    """
     while least < most:
         middle = -(-(least + most) // 2)
         if fits(middle):

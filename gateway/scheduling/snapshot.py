@@ -1,4 +1,6 @@
-"""What admission takes and shows: its settings, its snapshot, and the part of the node agent that it speaks to."""
+"""Values of admission: its settings, its snapshot, and the part of the node agent that it speaks
+to.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from .quotas import GpuCaps
 
 
 class Agent(Protocol):
-    """The node agent, as agent_link.AgentLink gives it."""
+    """The node agent, as node.connection.AgentLink gives it."""
 
     # Counts the connections made: a new number means that reservations must be renewed.
     connections: int
@@ -36,41 +38,46 @@ class Agent(Protocol):
     async def release(self, kernel_id: str) -> None: ...
 
 
-# Raises LimitError where this owner may not have the class that this kernelspec asks for.
+# Raises LimitError if this owner may not have the class that this kernelspec requests.
 ClassCheck = Callable[[str, Request, str], None]
 
 
 def allow_all_classes(owner: str, request: Request, kernelspec: str) -> None:
-    """Without a policy everybody may have every class."""
+    """Allow every class to every user: there is no policy."""
 
 
-# Raises LimitError where no more of this asker may wait beside what waits.
+# Raises LimitError if no more kernels of this owner may wait.
 QueueCheck = Callable[[Asker, Sequence[Pending]], None]
 
 
 def allow_any_queue(asker: Asker, pending: Sequence[Pending]) -> None:
-    """Without limits everybody may wait."""
+    """Allow every request to wait: there are no limits."""
 
 
 @dataclass(frozen=True)
 class AdmissionSettings:
-    """``caps``: what users and teams may hold and wait for in all. Times in seconds; None: no limit."""
+    """``caps`` are the GPU limits of users and teams, for what they hold and wait for.
+
+    Times in seconds; None: no limit.
+    """
 
     caps: GpuCaps = field(default_factory=GpuCaps)
     check_class: ClassCheck = allow_all_classes
     check_queue: QueueCheck = allow_any_queue
     queue_timeout_seconds: float | None = None
     agent_loss_seconds: float = 30.0
-    # The agent tells when room returns; this bounds the harm of an event that was missed.
+    # The agent tells when capacity returns. This bounds the harm of an event that was missed.
     recheck_seconds: float = 5.0
 
 
 @dataclass(frozen=True)
 class AdmissionSnapshot:
-    """What handlers and metrics show of admission. ``agent_state``: ok or unavailable; ``counts`` by outcome.
+    """The state of admission for handlers and metrics.
 
-    ``ledger`` and ``pending`` are what the next cycle would plan with. ``releasing``: kernels that have ended, of which
-    the node agent has not heard.
+    ``agent_state`` is ok or unavailable, ``counts`` are by outcome.
+
+    The next cycle would plan with ``ledger`` and ``pending``. ``releasing`` are kernels that have
+    ended, of which the node agent has not been told.
     """
 
     agent_state: str
@@ -83,17 +90,17 @@ class AdmissionSnapshot:
 
     @property
     def node(self) -> Node:
-        """As the agent last said it is."""
+        """The node as the agent last reported it."""
         return self.ledger.node
 
     @property
     def holdings(self) -> tuple[Holding, ...]:
-        """What was granted here."""
+        """The grants of this gateway."""
         return tuple(self.ledger.holdings.values())
 
     @property
     def resizes(self) -> dict[str, QueueEntry]:
-        """Kernel id to the change of its size that waits for room."""
+        """Kernel id to the change of its size that waits for capacity."""
         return {entry.kernel_id: entry for entry in self.queue if entry.is_growth}
 
     @cached_property

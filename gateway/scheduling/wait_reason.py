@@ -1,6 +1,7 @@
 """Why a request waits: a value with its numbers, and the one sentence that people read. Pure.
 
-Only this module decides what is lacking, and only it words that; the queue, dry runs and refusals use its value.
+Only this module decides what is lacking, and only it words that; the queue, dry runs and refusals
+use its value.
 """
 
 from __future__ import annotations
@@ -33,11 +34,14 @@ class WaitCode(str, Enum):
 
 @dataclass(frozen=True)
 class WaitReason:
-    """The need of a request, the room that is free, and the limit. ``detail``: the node agent's own words.
+    """The need of a request, the room that is free, and the limit.
 
-    ``gpus`` and ``memory_bytes`` are what it needs, of a running kernel beyond what that holds (``is_growth``).
-    ``free_gpus`` and ``free_memory_bytes`` are those of ``device``, the GPU with the most room; for several GPUs
-    they count whole free GPUs, of ``node_gpus``, and their free memory. Shares are in hundredths.
+    ``detail``: the node agent's own words.
+
+    ``gpus`` and ``memory_bytes`` are what it needs, of a running kernel beyond what that holds
+    (``is_growth``). ``free_gpus`` and ``free_memory_bytes`` are those of ``device``, the GPU with
+    the most room; for several GPUs they count whole free GPUs, of ``node_gpus``, and their free
+    memory. Shares are in hundredths.
     """
 
     code: WaitCode
@@ -134,7 +138,9 @@ def replaced_kernel(request: Request) -> WaitReason:
 
 
 def lacking(room: Room, request: Request, held: Held | None = None) -> WaitReason:
-    """Return what of *room* is too little for *request*; ``held``: what a running kernel has already."""
+    """Return what of *room* is too little for *request*; ``held``: what a running kernel has
+    already.
+    """
     room = replace(room, closed=frozenset())
     refusal = room.place(request, held)
     if isinstance(refusal, tuple):

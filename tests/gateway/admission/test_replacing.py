@@ -116,7 +116,9 @@ def test_the_old_one_counts_for_no_limit_of_the_new_one(play: Any, settle: Any) 
         await notebook.change("old", 50)
         with pytest.raises(errors.LimitError, match="resize it or end it first"):
             notebook.change("beside", 25)
-        with pytest.raises(errors.LimitError, match=r"asked 0\.6 GPU; ada holds 0, waits for 0 and may have 0\.5"):
+        with pytest.raises(
+            errors.LimitError, match=r"Requested 0\.6 GPU, but ada holds 0, waits for 0 and may have 0\.5"
+        ):
             notebook.change("large", 60, "old")
         assert (notebook.asked_to_end, held(admission)) == ([], {"old": 50}), "a refusal costs nothing"
         await notebook.change("new", 50, "old")

@@ -250,7 +250,9 @@ def test_the_limit_counts_what_a_wish_adds_and_lets_shrink(play: Any) -> None:
         await submit(admission, "a", 50)
         await submit(admission, "b", 40)
         assert isinstance(await admission.resize("a", size(60)), Grant)
-        with pytest.raises(errors.LimitError, match=r"asked 0.45 GPU; ada holds 1, waits for 0 and may have 1 in all"):
+        with pytest.raises(
+            errors.LimitError, match=r"Requested 0.45 GPU, but ada holds 1, waits for 0 and may have 1 in all"
+        ):
             await admission.resize("b", size(45))
         assert isinstance(await admission.resize("b", size(10)), Grant)
 
