@@ -84,7 +84,8 @@ def test_a_kernel_has_to_fit_each_of_its_owners_teams_and_no_message_names_other
         with pytest.raises(errors.LimitError) as speech:
             admission.submit(an_asker("b", "ada"), Request(GpuShare(25)))
         assert str(speech.value).startswith(
-            "Requested 0.25 GPU, but the team speech holds 0.5, waits for 0 and may have 0.6 together; of its own ada holds 0.5"
+            "Requested 0.25 GPU, but the team speech holds 0.5, waits for 0 and may have 0.6 together; "
+            "of its own ada holds 0.5"
         )
         await admission.submit(an_asker("c", "bob"), Request(GpuShare(90)))
         with pytest.raises(errors.LimitError, match=r"bob holds 0\.9, waits for 0 and may have 0\.9 in all") as own:
