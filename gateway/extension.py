@@ -49,7 +49,7 @@ from jupyter_aliquot.gateway.remote.jupyter import remote_replacements
 from jupyter_aliquot.gateway.remote.kernels import AliquotRemoteKernelManager
 from jupyter_aliquot.gateway.remote.proxy import remote_handlers
 from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
-from jupyter_aliquot.gateway.scheduling.dry_run_service import OutlookRules, Outlooks
+from jupyter_aliquot.gateway.scheduling.dry_run_service import DryRunRules, DryRunService
 from jupyter_aliquot.gateway.serverapp.class_defaults import replace_stock_classes
 from jupyter_aliquot.gateway.serverapp.config_warnings import (
     engine_within_reach,
@@ -206,8 +206,8 @@ class AliquotExtension(ExtensionApp):
         basis.watch.listen(history.look)
         manager, policy = None if self._own is None else self._own.manager, knobs.class_policy()
         changes = KernelChanges(basis.admission, basis.link, manager, policy, basis.watch, clock)
-        rules = OutlookRules(knobs.gpu_caps(), knobs.largest(), policy, knobs.residency_of)
-        outlooks = Outlooks(basis.admission.snapshot, basis.link, lambda: basis.watch.view().status, rules, clock)
+        rules = DryRunRules(knobs.gpu_caps(), knobs.largest(), policy, knobs.residency_of)
+        outlooks = DryRunService(basis.admission.snapshot, basis.link, lambda: basis.watch.view().status, rules, clock)
         return replace(told, changes=changes, outlooks=outlooks, events=events, history=history)
 
     def _largest_here(self) -> GpuShare:

@@ -16,7 +16,7 @@ from jupyter_aliquot.gateway.events.stream import KernelEvents
 from jupyter_aliquot.gateway.folders.registry import Folders
 from jupyter_aliquot.gateway.history.recorder import UsageHistory
 from jupyter_aliquot.gateway.kernels.operations import KernelChanges
-from jupyter_aliquot.gateway.scheduling.dry_run_service import Outlooks
+from jupyter_aliquot.gateway.scheduling.dry_run_service import DryRunService
 from jupyter_aliquot.gateway.status.prometheus import ServerMetrics
 from jupyter_aliquot.gateway.status.report import Scene
 from jupyter_aliquot.provisioner.resources import GpuShare
@@ -44,7 +44,7 @@ class Sources:
     # None likewise.
     history: UsageHistory | None = None
     # None likewise.
-    outlooks: Outlooks | None = None
+    outlooks: DryRunService | None = None
 
 
 class ErrorsAsWritten(APIHandler):

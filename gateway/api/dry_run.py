@@ -11,8 +11,8 @@ from tornado.web import HTTPError, authenticated
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.identity import access_of
 from jupyter_aliquot.gateway.kernels.operations import read_wish
-from jupyter_aliquot.gateway.scheduling.dry_run import LARGEST, Outlook
-from jupyter_aliquot.gateway.scheduling.dry_run_service import Outlooks
+from jupyter_aliquot.gateway.scheduling.dry_run import LARGEST, DryRun
+from jupyter_aliquot.gateway.scheduling.dry_run_service import DryRunService
 from jupyter_aliquot.gateway.scheduling.resize import Wish
 from jupyter_aliquot.gateway.sizes.grammar import parse_size, size_suffix
 from jupyter_aliquot.provisioner.errors import RequestError, SizeNameError
@@ -31,7 +31,7 @@ _MOST_GIB = 99_999  # what size_names.PATTERN reads
 class _OutlookHandlerBase(OneKernelHandler):
     """The part of a question that one size and several sizes have in common."""
 
-    async def outlooks_of(self, wishes: Sequence[Wish], kernel_id: str | None, replaces: str | None) -> list[Outlook]:
+    async def outlooks_of(self, wishes: Sequence[Wish], kernel_id: str | None, replaces: str | None) -> list[DryRun]:
         """Return one outlook for each wish. Raises HTTPError."""
         if kernel_id is not None and replaces is not None:
             raise HTTPError(400, "asked kernel and replaces; ask one of them: a change of it, or what takes its place")
@@ -58,7 +58,7 @@ class _OutlookHandlerBase(OneKernelHandler):
                 raise HTTPError(400, f"asked {name} {len(values)} times; ask it once")
         return {name: values[0] for name, values in found.items() if values}
 
-    def _outlooks(self) -> Outlooks:
+    def _outlooks(self) -> DryRunService:
         if self.sources.outlooks is None:
             raise HTTPError(503, "This server grants nothing itself, for its kernels are a gateway's: ask that one")
         return self.sources.outlooks
@@ -129,7 +129,7 @@ def _wish_of(size: str) -> Wish:
     return Wish(request.gpus, request.memory_limit or Bytes(0), request.workload_class)
 
 
-def outlook_report(outlook: Outlook) -> dict[str, Any]:
+def outlook_report(outlook: DryRun) -> dict[str, Any]:
     """As openapi.yaml has it."""
     request = outlook.request
     return {

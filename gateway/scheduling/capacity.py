@@ -74,6 +74,11 @@ class Room:
             states = [state.for_owner(kept[state.uuid]) if state.uuid in kept else state for state in states]
         return resize(states, held.parts, *size, is_elastic=is_elastic, host=host)
 
+    def place_alone(self, request: Request, held: Held | None = None) -> tuple[Part, ...] | Refusal:
+        """Where it would go on the empty node, or why nowhere; ``held``: of a running kernel, which stays there."""
+        empty = self.emptied()
+        return (empty if held is None else empty.take(held.parts, held.workload_class)).place(request, held)
+
     def take(self, parts: Iterable[Part], workload_class: WorkloadClass) -> Room:
         """Return the capacity after these parts were reserved."""
         taken = tuple(parts)

@@ -1,6 +1,7 @@
-"""What would happen if a size were asked for now: pure, by the planner and the checks that admission itself uses.
+"""Dry run of a request: what the planner and the checks of admission would do with it now. Pure.
 
-It changes nothing and reserves nothing, so what it tells is true of this moment only.
+A dry run changes nothing and reserves nothing, so its result is true of this moment only. It words nothing by itself:
+the reason of a wait is the planner's, and that of a refusal is the error that admission would raise.
 """
 
 from __future__ import annotations
@@ -10,26 +11,31 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from jupyter_aliquot.gpu_hook.placement.placement import Part
-from jupyter_aliquot.provisioner.errors import AliquotError, GrantError, LimitError, NeverFitsError
+from jupyter_aliquot.provisioner.errors import AliquotError, DeviceLostError, GrantError, LimitError, NeverFitsError
 from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request
 
-from . import dry_run_messages as words
 from .capacity import Held
 from .checks import check_request
 from .ledger import Asker, LedgerSnapshot
 from .planner import Pending, plan
-from .quotas import GpuCaps, claims_of, first_exceeded
+from .quotas import GpuCaps
 from .resize import held_of
-from .room_limits import alone
-from .wait_reason import agent_unavailable
+from .wait_reason import WaitReason, agent_unavailable
 
 LARGEST = GpuShare(9999_99)
-# No kernel has this id: the planner needs one for what is only thought of.
-_ASKED = ""
+# No kernel has this id, under which the candidate joins the queue.
+_CANDIDATE = ""
+# What a refusal is called where there is room for a few words only.
+_LABELS: tuple[tuple[type[AliquotError], str], ...] = (
+    (NeverFitsError, "never fits"),
+    (DeviceLostError, "GPU lost"),
+    (LimitError, "over quota"),
+    (GrantError, "not on its GPUs"),
+)
 
 
 class Outcome(str, Enum):
-    """For a kernel that runs, ``starts``: it changes at once."""
+    """For a kernel that runs, ``starts`` means that its size changes at once."""
 
     STARTS = "starts"
     QUEUED = "queued"
@@ -37,8 +43,8 @@ class Outcome(str, Enum):
 
 
 @dataclass(frozen=True)
-class Moment:
-    """All that the answer depends on. ``problem``: why the node agent does not answer; empty while it does."""
+class QueueState:
+    """All that a dry run depends on. ``problem``: why the node agent does not answer; empty while it does."""
 
     ledger: LedgerSnapshot
     pending: tuple[Pending, ...] = ()
@@ -48,10 +54,30 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Outlook:
-    """``quota_bytes``: the limit that it would have; None where no device is known, or none can have it.
+class Candidate:
+    """The request to try. ``before``: what a running kernel has. ``refusal``: why its owner may not have this class.
 
-    ``position``: its place in the queue.
+    ``is_queued``: whether it may wait here; a kernel that another program started may not.
+    """
+
+    owner: str
+    request: Request
+    before: Grant | None = None
+    refusal: AliquotError | None = None
+    is_queued: bool = True
+    teams: frozenset[str] = frozenset()
+
+    @property
+    def held(self) -> Held | None:
+        """What it has, as the planner takes it."""
+        return None if self.before is None else held_of(self.before)
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """The result. ``position``: its place in the queue.
+
+    ``quota_bytes``: the memory limit that it would have; None where no device is known, or none can hold it.
     """
 
     request: Request
@@ -61,104 +87,70 @@ class Outlook:
     quota_bytes: int | None = None
 
 
-@dataclass(frozen=True)
-class Question:
-    """Who asks for what; ``before``: of a kernel that runs, what it has. ``refusal``: what somebody else has decided.
-
-    ``is_queued``: whether it may wait here; a kernel that another program started may not. ``whose``: for words.
-    """
-
-    owner: str
-    request: Request
-    before: Grant | None = None
-    refusal: AliquotError | None = None
-    is_queued: bool = True
-    whose: str = "your"
-    teams: frozenset[str] = frozenset()
-
-    @property
-    def held(self) -> Held | None:
-        """As the planner takes it."""
-        return None if self.before is None else held_of(self.before)
-
-
-def foresee(moment: Moment, question: Question, now: float) -> Outlook:
-    """What admission would say."""
-    request, before = question.request, question.before
-    others = [one for one in moment.pending if before is None or one.kernel_id != before.kernel_id]
-    quota = _quota(alone(moment.ledger.room(), request, question.held))
-    error = _refusal(moment, question, others)
-    if error is not None:
-        return _never(moment, question, others, error, quota)
-    if before is not None and before.request == request:
-        return Outlook(request, Outcome.STARTS, words.SAME_SIZE, quota_bytes=_quota(held_of(before).parts))
-    if moment.problem:
-        place, why = len(others) + 1, agent_unavailable(request, moment.problem)
-        return Outlook(request, Outcome.QUEUED, words.queued(place, why.clause), place, quota)
-    return _planned(moment, question, others, now, quota)
-
-
-def _planned(moment: Moment, question: Question, others: Sequence[Pending], now: float, quota: int | None) -> Outlook:
-    request = question.request
-    asked = Pending(_ASKED, question.owner, request, now, held=question.held)
-    planned = plan(moment.ledger, [*others, asked], now)
-    for admit in planned.admissions:
-        if admit.kernel_id == _ASKED:
-            message = words.NOW_KERNEL if question.before is None else words.NOW_SIZE
-            return Outlook(request, Outcome.STARTS, message, quota_bytes=_quota(admit.parts))
-    for wait in planned.waiting:
-        if wait.kernel_id == _ASKED:
-            why = wait.reason.clause
-            if not question.is_queued:
-                return Outlook(request, Outcome.NEVER, words.not_now(why), quota_bytes=quota)
-            return Outlook(request, Outcome.QUEUED, words.queued(wait.position, why), wait.position, quota)
-    refused = next(one for one in planned.refusals if one.kernel_id == _ASKED)
-    return _never(moment, question, others, refused.error, quota)
-
-
-def _refusal(moment: Moment, question: Question, others: Sequence[Pending]) -> AliquotError | None:
-    """What admission would refuse at once."""
-    if question.refusal is not None:
-        return question.refusal
-    if question.request.gpus > moment.largest:
-        return NeverFitsError(f"asked {question.request.gpus} GPU; at most {moment.largest} may be asked for here")
-    caps = moment.caps if question.is_queued else GpuCaps()
-    asker = Asker(_ASKED, question.owner, teams=question.teams)
+def dry_run(state: QueueState, candidate: Candidate, now: float) -> DryRun:
+    """Return what admission would do with the candidate."""
+    request, before = candidate.request, candidate.before
+    others = [one for one in state.pending if before is None or one.kernel_id != before.kernel_id]
+    alone = state.ledger.room().place_alone(request, candidate.held)
+    quota = _quota(alone) if isinstance(alone, tuple) else None
+    if candidate.refusal is not None:
+        return DryRun(request, Outcome.NEVER, f"not allowed: {_clause(candidate.refusal)}", quota_bytes=quota)
     try:
-        check_request(moment.ledger, others, caps, asker, question.request, question.before)
+        _check(state, candidate, others)
     except AliquotError as error:
-        return error
-    return None
+        return _refused(request, error, quota)
+    if before is not None and before.request == request:
+        return DryRun(request, Outcome.STARTS, "it has this size", quota_bytes=_quota(held_of(before).parts))
+    if state.problem:
+        return _queued(candidate, len(others) + 1, agent_unavailable(request, state.problem), quota)
+    return _planned(state, candidate, others, now, quota)
 
 
-def _never(
-    moment: Moment, question: Question, others: Sequence[Pending], error: AliquotError, quota: int | None
-) -> Outlook:
-    room, request, held = moment.ledger.room(), question.request, question.held
-    message = str(error)
-    if isinstance(error, LimitError) and error is question.refusal:
-        message = words.CLASS
-    elif isinstance(error, LimitError):
-        message = _over_quota(moment, question, others) or message
-    elif isinstance(error, NeverFitsError):
-        message = words.too_large(room, request, held, moment.largest)
-    elif isinstance(error, GrantError) and held is not None:
-        message = words.other_devices(held)
-    return Outlook(request, Outcome.NEVER, message, quota_bytes=quota)
+def _check(state: QueueState, candidate: Candidate, others: Sequence[Pending]) -> None:
+    """Raise what admission would raise at once; what the node has comes before what the server's settings allow."""
+    request = candidate.request
+    caps = state.caps if candidate.is_queued else GpuCaps()
+    asker = Asker(_CANDIDATE, candidate.owner, teams=candidate.teams)
+    check_request(state.ledger, others, caps, asker, request, candidate.before)
+    if request.gpus > state.largest:
+        raise NeverFitsError(
+            f"Requested {request.gpus} GPU, but this server grants at most {state.largest} GPU. Choose a smaller size"
+        )
 
 
-def _over_quota(moment: Moment, question: Question, others: Sequence[Pending]) -> str:
-    """Which cap it is that leaves no room; empty: none does."""
-    more = question.request.gpus.hundredths - (question.before.request.gpus.hundredths if question.before else 0)
-    use = first_exceeded(
-        moment.caps,
-        claims_of(moment.ledger, others, moment.caps, question.owner, question.teams),
-        question.owner,
-        question.teams,
-        more,
-    )
-    return "" if use is None else words.over_quota(question.whose, use)
+def _planned(
+    state: QueueState, candidate: Candidate, others: Sequence[Pending], now: float, quota: int | None
+) -> DryRun:
+    request = candidate.request
+    pending = Pending(_CANDIDATE, candidate.owner, request, now, held=candidate.held)
+    planned = plan(state.ledger, [*others, pending], now)
+    for admit in planned.admissions:
+        if admit.kernel_id == _CANDIDATE:
+            message = "starts at once" if candidate.before is None else "changes at once"
+            return DryRun(request, Outcome.STARTS, message, quota_bytes=_quota(admit.parts))
+    for wait in planned.waiting:
+        if wait.kernel_id == _CANDIDATE:
+            return _queued(candidate, wait.position, wait.reason, quota)
+    refused = next(one for one in planned.refusals if one.kernel_id == _CANDIDATE)
+    return _refused(request, refused.error, quota)
 
 
-def _quota(parts: Sequence[Part] | None) -> int | None:
-    return None if parts is None else sum(part.quota_bytes for part in parts)
+def _queued(candidate: Candidate, position: int, why: WaitReason, quota: int | None) -> DryRun:
+    if not candidate.is_queued:
+        return DryRun(candidate.request, Outcome.NEVER, f"not now: {why.clause}", quota_bytes=quota)
+    ahead = f"queued behind {position - 1}" if position > 1 else "queued"
+    return DryRun(candidate.request, Outcome.QUEUED, f"{ahead}: {why.clause}", position, quota)
+
+
+def _refused(request: Request, error: AliquotError, quota: int | None) -> DryRun:
+    label = next((label for kind, label in _LABELS if isinstance(error, kind)), "not possible")
+    return DryRun(request, Outcome.NEVER, f"{label}: {_clause(error)}", quota_bytes=quota)
+
+
+def _clause(error: AliquotError) -> str:
+    text = str(error)
+    return text[:1].lower() + text[1:]
+
+
+def _quota(parts: Sequence[Part]) -> int:
+    return sum(part.quota_bytes for part in parts)

@@ -1,4 +1,4 @@
-"""Outlooks for handlers: gathers what an answer depends on, and asks dry_run.py. Changes nothing."""
+"""Dry runs for handlers: gather the state of queue and node, and run dry_run.py on it. Changes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jupyter_aliquot.provisioner.errors import AliquotError
 from jupyter_aliquot.provisioner.grants.codec import read_request
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request, WorkloadClass
 
-from .dry_run import Moment, Outlook, Question, foresee
+from .dry_run import Candidate, DryRun, QueueState, dry_run
 from .ledger import Node
 from .quotas import GpuCaps
 from .resize import Wish, no_gpu
@@ -30,8 +30,8 @@ class NodeAgent(Protocol):
 
 
 @dataclass(frozen=True)
-class OutlookRules:
-    """The knobs that an answer depends on. ``residency_of``: how memory of a size may leave its devices."""
+class DryRunRules:
+    """The settings that a dry run depends on. ``residency_of``: how memory of a size may leave its devices."""
 
     caps: GpuCaps
     largest: GpuShare
@@ -39,58 +39,57 @@ class OutlookRules:
     residency_of: Callable[[Request], str]
 
 
-class Outlooks:
-    """Made by the extension; found by handlers in Sources. ``told``: what the agent last said, if it answers."""
+class DryRunService:
+    """Made by the extension; handlers find it in Sources. ``last_status``: the agent's last report, if there is one."""
 
     def __init__(
         self,
         admission: Callable[[], AdmissionSnapshot],
         agent: NodeAgent,
-        told: Callable[[], NodeStatus | None],
-        rules: OutlookRules,
+        last_status: Callable[[], NodeStatus | None],
+        rules: DryRunRules,
         clock: Clock,
     ) -> None:
         self._admission = admission
         self._agent = agent
-        self._told = told
+        self._last_status = last_status
         self._rules = rules
         self._clock = clock
 
-    async def of_new(self, asker: User, requests: Sequence[Request], replaces: str | None = None) -> list[Outlook]:
-        """Return, for each request, what a kernel that starts with it now would get.
+    async def of_new(self, asker: User, requests: Sequence[Request], replaces: str | None = None) -> list[DryRun]:
+        """Try each request as a kernel that starts now.
 
         ``replaces``: the kernel that ends for the new one.
         """
-        moment = await self._moment()
+        state = await self._state()
         if replaces is not None:
-            pending = tuple(one for one in moment.pending if one.kernel_id != replaces)
-            moment = replace(moment, ledger=moment.ledger.without(replaces), pending=pending)
+            pending = tuple(one for one in state.pending if one.kernel_id != replaces)
+            state = replace(state, ledger=state.ledger.without(replaces), pending=pending)
         now, found = self._clock.now(), []
         for request in requests:
             asked = replace(request, residency=self._rules.residency_of(request))
             refusal = self._class_refusal(asker, asked, None)
-            found.append(foresee(moment, Question(asker.name, asked, refusal=refusal, teams=asker.teams), now))
+            found.append(dry_run(state, Candidate(asker.name, asked, refusal=refusal, teams=asker.teams), now))
         return found
 
-    async def of_kernel(self, asker: User, kernel_id: str, wishes: Sequence[Wish]) -> list[Outlook]:
-        """Return what each change of a running kernel would get. Raises GrantError for a kernel without a GPU."""
-        moment = await self._moment()
-        holding = moment.ledger.holdings.get(kernel_id)
+    async def of_kernel(self, asker: User, kernel_id: str, wishes: Sequence[Wish]) -> list[DryRun]:
+        """Try each change of a running kernel. Raises GrantError for a kernel without a GPU."""
+        state = await self._state()
+        holding = state.ledger.holdings.get(kernel_id)
         before = self._grant_elsewhere(kernel_id) if holding is None else holding.grant
         if before is None:
             raise no_gpu(kernel_id)
-        whose = "your" if before.owner == asker.name else f"{before.owner}'s"
         teams = frozenset[str]() if holding is None else holding.asker.teams
         now, found = self._clock.now(), []
         for wish in wishes:
             request = wish.applied_to(before.request)
             refusal = self._class_refusal(asker, request, before.request.workload_class)
-            question = Question(before.owner, request, before, refusal, holding is not None, whose, teams)
-            found.append(foresee(moment, question, now))
+            candidate = Candidate(before.owner, request, before, refusal, holding is not None, teams)
+            found.append(dry_run(state, candidate, now))
         return found
 
-    async def _moment(self) -> Moment:
-        """Asked anew, for other programs of this machine take room, too."""
+    async def _state(self) -> QueueState:
+        """Ask the agent anew, for other programs of this machine reserve, too."""
         node, problem = None, ""
         try:
             node = await self._agent.status()
@@ -98,7 +97,7 @@ class Outlooks:
             problem = str(error)
         known = self._admission()
         ledger = known.ledger if node is None else replace(known.ledger, node=node)
-        return Moment(ledger, known.pending, self._rules.caps, self._rules.largest, problem)
+        return QueueState(ledger, known.pending, self._rules.caps, self._rules.largest, problem)
 
     def _class_refusal(self, asker: User, request: Request, before: WorkloadClass | None) -> AliquotError | None:
         try:
@@ -108,8 +107,8 @@ class Outlooks:
         return None
 
     def _grant_elsewhere(self, kernel_id: str) -> Grant | None:
-        """What a kernel has that another program of this machine started."""
-        status = self._told()
+        """Return what a kernel of another program has; None where the agent knows none of this id."""
+        status = self._last_status()
         kernel = next((one for one in (status.kernels if status else ()) if one.kernel_id == kernel_id), None)
         if kernel is None:
             return None

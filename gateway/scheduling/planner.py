@@ -238,15 +238,12 @@ def never_fits(room: Room, request: Request, held: Held | None = None) -> Aliquo
             check_devices(held, request)
     except AliquotError as error:
         return error
-    empty = room.emptied()
-    if held is not None:
-        empty = empty.take(held.parts, held.workload_class)
-    placed = empty.place(request, held)
+    placed = room.place_alone(request, held)
     if isinstance(placed, tuple):
         return None
     if placed.code == BAD_REQUEST:
         return RequestError(placed.message)
-    if placed.code == DEVICE_LOST or isinstance(empty.found().place(request, held), tuple):
+    if placed.code == DEVICE_LOST or isinstance(room.found().place_alone(request, held), tuple):
         return DeviceLostError(placed.message)
     return NeverFitsError(placed.message)
 

@@ -16,7 +16,6 @@ from jupyter_aliquot.gpu_hook.placement.placement import WHOLE, DeviceState, Par
 from jupyter_aliquot.provisioner.resources import Request
 
 from .capacity import Held, Room
-from .room_limits import alone
 
 
 class WaitCode(str, Enum):
@@ -151,7 +150,8 @@ def lacking(room: Room, request: Request, held: Held | None = None) -> WaitReaso
         code = WaitCode.GPU_MEMORY
     else:
         code = WaitCode.GPU
-    reason = _needs(_asked(code, request), alone(room, request, held) or (), held)
+    alone = room.place_alone(request, held)
+    reason = _needs(_asked(code, request), alone if isinstance(alone, tuple) else (), held)
     reason = reason if isinstance(refusal, tuple) else replace(reason, host=refusal.host)
     own = None if held is None else {part.uuid for part in held.parts}
     states = [
