@@ -158,9 +158,8 @@ def a_state(*free: int, pending: int = 0, limit: int | None = None, **rest: Any)
             a_state(100, limit=40),
             Request(GpuShare(50)),
             "never",
-            "over quota: asked 0.5 GPU; ada holds 0, waits for 0 and may have 0.4 in all. "
-            "Ask for less, end a kernel that is not needed, or, to change the size of one that runs, "
-            "resize it or end it first",
+            "over quota: requested 0.5 GPU, but ada holds 0, waits for 0 and may have 0.4 in all. Choose a smaller "
+            "size, end a kernel that is not needed, or, to change the size of one that runs, resize it or end it first",
         ),
         (
             a_state(100, problem="nobody answers"),
@@ -189,8 +188,8 @@ def test_a_dry_run_of_a_running_kernel_speaks_of_its_own_devices() -> None:
         50: "it has this size",
         75: "changes at once",
         80: "queued: needs 0.3 GPU more; 0.25 GPU is free on gpu0",
-        110: "not on its GPUs: asked 1.1 GPUs, which takes 2 devices; the kernel has 0.5 GPU on 1 device, and a kernel "
-        "keeps its devices while it runs. Ask for a size on 1 device, or start a kernel of the other size",
+        110: "not on its GPUs: requested 1.1 GPUs, which takes 2 devices; the kernel has 0.5 GPU on 1 device, "
+        "and a kernel keeps its devices while it runs. Choose a size on 1 device, or start a kernel of the other size",
     }
 
 
