@@ -10,7 +10,7 @@ from subjects import compile_c
 SOURCES = ROOT / "gpu_hook" / "hook"
 # What a copy takes, and what these ask in turn; the rest of the hook is played by the program.
 COPYING = (
-    *("copy_engine/mover.c", "copy_engine/mover_lanes.c", "copy_engine/windows.c", "copy_engine/ring.c"),
+    *("copy_engine/mover.c", "copy_engine/copy_contexts.c", "copy_engine/copy_chunks.c", "copy_engine/ring.c"),
     *("copy_engine/segments.c", "agent_link/socket.c", "base/log.c", "base/settings.c"),
 )
 

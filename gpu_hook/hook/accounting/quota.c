@@ -4,7 +4,7 @@
 #include "agent_link/interrupts.h"
 #include "base/log.h"
 #include "agent_link/page.h"
-#include "accounting/staying.h"
+#include "accounting/pin_reasons.h"
 #include "accounting/shortfall.h"
 
 #include <pthread.h>

@@ -8,7 +8,7 @@
 #include "agent_link/page.h"
 #include "charging/pools.h"
 #include "gate/residency.h"
-#include "accounting/staying.h"
+#include "accounting/pin_reasons.h"
 #include "accounting/swappability.h"
 
 static bool charge_or_refuse(int device, uint64_t bytes)

@@ -4,7 +4,7 @@
 #define ALIQUOT_BURST_STATE_H
 
 #include "compute/burst_words.h"
-#include "compute/tracks.h"
+#include "compute/stream_timers.h"
 
 #include <pthread.h>
 

@@ -1,9 +1,9 @@
 #include "compute/burst_words.h"
 
-#include "agent_link/board.h"
+#include "agent_link/activity_page.h"
 #include "accounting/devices.h"
 #include "base/log.h"
-#include "compute/neighbours.h"
+#include "compute/peers.h"
 #include "agent_link/page.h"
 #include "compute/samples.h"
 #include "agent_link/session.h"

@@ -5,7 +5,7 @@
 #ifndef ALIQUOT_BURST_WORDS_H
 #define ALIQUOT_BURST_WORDS_H
 
-#include "compute/milestones.h"
+#include "compute/timing_events.h"
 #include "compute/meter.h"
 #include "compute/pace_rule.h"
 

@@ -3,11 +3,11 @@
 #include "contexts/contexts.h"
 #include "base/guest_thread.h"
 #include "base/log.h"
-#include "copy_engine/mover_lanes.h"
+#include "copy_engine/copy_contexts.h"
 #include "agent_link/page.h"
 #include "copy_engine/ring.h"
 #include "copy_engine/segments.h"
-#include "copy_engine/windows.h"
+#include "copy_engine/copy_chunks.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* Entry points of linear, pitched and managed memory: each charges, calls, and records or refunds. Managed memory is
  * charged in full, wherever it lies: the quota bounds it when all of it comes to the device. */
 #include "charging/charge.h"
-#include "swappable/elastic.h"
+#include "swappable/swappable.h"
 #include "contexts/green_owners.h"
 #include "base/log.h"
 #include "swappable/managed_mode.h"

@@ -2,11 +2,11 @@
  * of a program's own handles keeps the answers that it had when it is out. None of them wakes the kernel. */
 #include "base/guard.h"
 #include "accounting/devices.h"
-#include "swappable/elastic.h"
+#include "swappable/swappable.h"
 #include "vmm/handles.h"
 #include "base/log.h"
 #include "swappable/managed_mode.h"
-#include "accounting/staying.h"
+#include "accounting/pin_reasons.h"
 #include "gate/residency.h"
 #include "vmm/vmm.h"
 #include "accounting/swappability.h"

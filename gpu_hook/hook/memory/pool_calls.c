@@ -2,7 +2,7 @@
  * allocation makes a node of a graph and takes nothing now: graph_memory.c charges it when the graph is launched. */
 #include "base/guard.h"
 #include "charging/charge.h"
-#include "swappable/elastic.h"
+#include "swappable/swappable.h"
 #include "swappable/managed_mode.h"
 #include "compute/pacing.h"
 #include "charging/pools.h"

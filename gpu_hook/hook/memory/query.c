@@ -4,7 +4,7 @@
 #include "interpose/driver.h"
 #include "agent_link/page.h"
 #include "accounting/quota.h"
-#include "accounting/staying.h"
+#include "accounting/pin_reasons.h"
 
 #include <limits.h>
 

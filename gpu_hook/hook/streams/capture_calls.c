@@ -2,7 +2,7 @@
 #include "base/guard.h"
 #include "contexts/captures.h"
 #include "interpose/driver.h"
-#include "swappable/elastic.h"
+#include "swappable/swappable.h"
 #include "compute/pacing.h"
 #include "gate/residency.h"
 

@@ -4,14 +4,14 @@
 #include "base/guest_thread.h"
 #include "base/log.h"
 #include "agent_link/page.h"
-#include "swap/pieces.h"
+#include "swap/extents.h"
 #include "accounting/quota.h"
 #include "gate/residency.h"
 #include "copy_engine/segments.h"
 #include "agent_link/session.h"
 #include "swap/swap_steps.h"
 #include "interpose/unknown_functions.h"
-#include "accounting/staying.h"
+#include "accounting/pin_reasons.h"
 #include "agent_link/interrupts.h"
 
 #include <pthread.h>

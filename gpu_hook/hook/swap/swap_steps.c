@@ -7,7 +7,7 @@
 #include "swappable/managed_mode.h"
 #include "copy_engine/mover.h"
 #include "agent_link/page.h"
-#include "swap/pieces.h"
+#include "swap/extents.h"
 #include "charging/pools.h"
 #include "gate/residency.h"
 #include "copy_engine/segments.h"

@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "agent_link/page.h"
 #include "base/spans.h"
-#include "accounting/staying.h"
+#include "accounting/pin_reasons.h"
 #include "accounting/swappability.h"
 
 #include <pthread.h>

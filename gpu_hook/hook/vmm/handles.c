@@ -1,7 +1,7 @@
 #include "vmm/handles.h"
 
 #include "charging/charge.h"
-#include "accounting/staying.h"
+#include "accounting/pin_reasons.h"
 
 #include <stdlib.h>
 

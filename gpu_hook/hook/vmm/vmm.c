@@ -4,7 +4,7 @@
 
 #include "base/guard.h"
 #include "charging/charge.h"
-#include "swappable/elastic.h"
+#include "swappable/swappable.h"
 #include "gate/gate.h"
 #include "vmm/handles.h"
 #include "base/log.h"

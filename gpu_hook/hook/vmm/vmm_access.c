@@ -2,7 +2,7 @@
 
 #include "aliquot_protocol.h"
 #include "accounting/devices.h"
-#include "swappable/elastic.h"
+#include "swappable/swappable.h"
 #include "vmm/vmm.h"
 
 static bool is_elastic(CUdeviceptr address)

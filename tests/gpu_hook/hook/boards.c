@@ -1,6 +1,6 @@
 /* A process of the hook's whose board and neighbours a test drives: one command a line, one answer a line. */
-#include "agent_link/board.h"
-#include "compute/neighbours.h"
+#include "agent_link/activity_page.h"
+#include "compute/peers.h"
 #include "compute/samples.h"
 #include "base/times.h"
 

@@ -231,7 +231,7 @@ def parts_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def make_parts(parts_folder: Path, tmp_path: Path) -> Callable[..., Any]:
-    """Some of the hook's files in this process: ``make_parts("board.c", …)``."""
+    """Some of the hook's files in this process: ``make_parts("activity_page.c", …)``."""
     made = itertools.count()
 
     def make(*names: str | Path) -> Any:

@@ -4,7 +4,7 @@
  * out; `limit`: its files may not grow beyond 10 MiB; `few`: a quarter of the pieces, for sanitizers. */
 #include "contexts/contexts.h"
 #include "copy_engine/mover.h"
-#include "swap/pieces.h"
+#include "swap/extents.h"
 #include "gate/residency.h"
 #include "copy_engine/segments.h"
 

@@ -61,7 +61,7 @@ class Hook:
 
 @pytest.fixture
 def hook(make_parts: Callable[..., Any], hook_parts: Any) -> Hook:
-    return Hook(make_parts("board.c", "neighbours.c"), hook_parts)
+    return Hook(make_parts("activity_page.c", "peers.c"), hook_parts)
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 /* What the agent says about boards: this process's own, and those of its neighbours. */
-#ifndef ALIQUOT_BOARD_NOTICES_H
-#define ALIQUOT_BOARD_NOTICES_H
+#ifndef ALIQUOT_PEER_NOTICES_H
+#define ALIQUOT_PEER_NOTICES_H
 
 #include "aliquot_protocol.h"
 

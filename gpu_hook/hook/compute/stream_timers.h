@@ -3,10 +3,10 @@
  * held over a driver call: for the time of such calls a track has a thread that records, or one that asks, and other
  * threads leave those to it.
  */
-#ifndef ALIQUOT_TRACKS_H
-#define ALIQUOT_TRACKS_H
+#ifndef ALIQUOT_STREAM_TIMERS_H
+#define ALIQUOT_STREAM_TIMERS_H
 
-#include "compute/milestones.h"
+#include "compute/timing_events.h"
 
 #define TRACKS_MOST 128u /* launches into more streams at once are not measured */
 

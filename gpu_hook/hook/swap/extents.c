@@ -1,11 +1,11 @@
-#include "swap/pieces.h"
+#include "swap/extents.h"
 
 #include "accounting/devices.h"
 #include "charging/graph_memory.h"
 #include "base/log.h"
 #include "agent_link/page.h"
-#include "swap/pieces_walk.h"
-#include "accounting/staying.h"
+#include "swap/extents_walk.h"
+#include "accounting/pin_reasons.h"
 #include "vmm/vmm.h"
 
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * there. Keeps what it is told; what is work, and when it ended, others know. Devices are indices of the agent's page;
  * others are ignored. Any thread may call.
  */
-#ifndef ALIQUOT_BOARD_H
-#define ALIQUOT_BOARD_H
+#ifndef ALIQUOT_ACTIVITY_PAGE_H
+#define ALIQUOT_ACTIVITY_PAGE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "compute/neighbours.h"
+#include "compute/peers.h"
 
 #include "agent_link/page.h"
 

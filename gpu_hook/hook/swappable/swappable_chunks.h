@@ -1,6 +1,6 @@
 /* One elastic allocation and its physical side: the driver's calls that make, map and release chunks. Keeps no table. */
-#ifndef ALIQUOT_ELASTIC_CHUNKS_H
-#define ALIQUOT_ELASTIC_CHUNKS_H
+#ifndef ALIQUOT_SWAPPABLE_CHUNKS_H
+#define ALIQUOT_SWAPPABLE_CHUNKS_H
 
 #include "accounting/allocations.h"
 #include "interpose/driver.h"

@@ -2,8 +2,8 @@
  * never changes, over private pages of zeroes (idle since ever) where there is none, so that a look needs no lock. The
  * agent says who is a neighbour; what a board says is believed for as long as the agent leaves it here.
  */
-#ifndef ALIQUOT_NEIGHBOURS_H
-#define ALIQUOT_NEIGHBOURS_H
+#ifndef ALIQUOT_PEERS_H
+#define ALIQUOT_PEERS_H
 
 #include "compute/pace_rule.h"
 

@@ -1,8 +1,8 @@
 /* The ways between the ring and each device: a live context of the device, and streams and events of our own in it, which
  * neither wait for the user's streams nor are waited for. They are made before the first memory that can leave is
  * allocated, for a full device has no room for them, and are kept as long as their context. */
-#ifndef ALIQUOT_MOVER_LANES_H
-#define ALIQUOT_MOVER_LANES_H
+#ifndef ALIQUOT_COPY_CONTEXTS_H
+#define ALIQUOT_COPY_CONTEXTS_H
 
 #include "aliquot_protocol.h"
 #include "interpose/driver.h"

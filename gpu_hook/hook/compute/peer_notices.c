@@ -1,8 +1,8 @@
-#include "compute/board_notices.h"
+#include "compute/peer_notices.h"
 
-#include "agent_link/board.h"
+#include "agent_link/activity_page.h"
 #include "base/log.h"
-#include "compute/neighbours.h"
+#include "compute/peers.h"
 
 #include <errno.h>
 #include <string.h>

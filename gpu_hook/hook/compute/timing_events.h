@@ -6,8 +6,8 @@
  * end, reserve and commit, and all else here, want the caller's lock; ask and record must not have it. One thread may
  * record while another asks.
  */
-#ifndef ALIQUOT_MILESTONES_H
-#define ALIQUOT_MILESTONES_H
+#ifndef ALIQUOT_TIMING_EVENTS_H
+#define ALIQUOT_TIMING_EVENTS_H
 
 #include "interpose/driver.h"
 

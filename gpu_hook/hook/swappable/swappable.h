@@ -1,10 +1,10 @@
 /* Elastic allocations: linear memory whose address stays for its whole life, while the chunks of physical memory behind it
  * may leave the device and come back. Owns their table; cuMemAlloc makes them where the kernel's residency mode is `vmm`.
  * Charges nothing, and waits for nobody: callers do. */
-#ifndef ALIQUOT_ELASTIC_H
-#define ALIQUOT_ELASTIC_H
+#ifndef ALIQUOT_SWAPPABLE_H
+#define ALIQUOT_SWAPPABLE_H
 
-#include "swappable/elastic_chunks.h"
+#include "swappable/swappable_chunks.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-#include "copy_engine/mover_lanes.h"
+#include "copy_engine/copy_contexts.h"
 
 #include "contexts/contexts.h"
 #include "base/log.h"
@@ -80,7 +80,7 @@ CUresult lanes_fill(struct lanes *lanes, unsigned streams, unsigned events)
         if (result != CUDA_SUCCESS && (!lane->stream_count || !lane->event_count))
             return result;
         if (result != CUDA_SUCCESS)
-            LOG("event=few_lane_resources device=%d streams=%u events=%u code=%d", lane->device, lane->stream_count,
+            LOG("event=few_copy_resources device=%d streams=%u events=%u code=%d", lane->device, lane->stream_count,
                 lane->event_count, (int)result);
         if (lanes->event_count > lane->event_count)
             lanes->event_count = lane->event_count;

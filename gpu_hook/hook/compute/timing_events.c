@@ -1,4 +1,4 @@
-#include "compute/milestones.h"
+#include "compute/timing_events.h"
 
 #include "compute/meter.h"
 #include "base/times.h"
@@ -149,7 +149,7 @@ void milestones_drop(struct milestones *milestones)
     milestones->drops++;
 }
 
-unsigned milestones_forget(struct milestones *milestones, CUevent events[MILESTONES_MOST])
+unsigned milestones_forget(struct milestones *milestones, CUevent forgotten[MILESTONES_MOST])
 {
     unsigned count = 0;
     milestones_drop(milestones);
@@ -157,7 +157,7 @@ unsigned milestones_forget(struct milestones *milestones, CUevent events[MILESTO
     milestones->stream = NULL;
     for (unsigned i = 0; i < MILESTONES_MOST; i++) {
         if (milestones->ring[i].event)
-            events[count++] = milestones->ring[i].event;
+            forgotten[count++] = milestones->ring[i].event;
         milestones->ring[i].event = NULL;
     }
     return count;

@@ -1,4 +1,4 @@
-#include "compute/tracks.h"
+#include "compute/stream_timers.h"
 
 #include "gate/threads.h"
 

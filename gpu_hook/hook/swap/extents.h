@@ -1,8 +1,8 @@
 /* What leaves the devices at a swap, and what stays. Knows addresses, handles and accesses; copies nothing, and decides
  * nothing. pieces_list to pieces_finish are called on the mover's thread alone, while calls that touch a device are
  * stopped and frees are held off. */
-#ifndef ALIQUOT_PIECES_H
-#define ALIQUOT_PIECES_H
+#ifndef ALIQUOT_EXTENTS_H
+#define ALIQUOT_EXTENTS_H
 
 #include "copy_engine/extent.h"
 

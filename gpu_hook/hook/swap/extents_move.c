@@ -2,9 +2,9 @@
  * what fails before is undone; creating and mapping are undone by releasing. */
 #include "accounting/devices.h"
 #include "base/log.h"
-#include "swap/pieces.h"
-#include "swap/pieces_walk.h"
-#include "accounting/staying.h"
+#include "swap/extents.h"
+#include "swap/extents_walk.h"
+#include "accounting/pin_reasons.h"
 
 static size_t put(CUmemAccessDesc *accesses, size_t count, uint64_t devices, CUmemAccess_flags flags)
 {

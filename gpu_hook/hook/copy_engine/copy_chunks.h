@@ -1,7 +1,7 @@
 /* How a copy of pieces is cut: into windows, each a run of bytes of the host copy that belongs to one device and fits one
  * slot of the ring. Pure: no driver, no clock. */
-#ifndef ALIQUOT_WINDOWS_H
-#define ALIQUOT_WINDOWS_H
+#ifndef ALIQUOT_COPY_CHUNKS_H
+#define ALIQUOT_COPY_CHUNKS_H
 
 #include "copy_engine/extent.h"
 

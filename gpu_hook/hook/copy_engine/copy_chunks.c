@@ -1,4 +1,4 @@
-#include "copy_engine/windows.h"
+#include "copy_engine/copy_chunks.h"
 
 
 #include <stdbool.h>

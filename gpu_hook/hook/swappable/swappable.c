@@ -1,4 +1,4 @@
-#include "swappable/elastic.h"
+#include "swappable/swappable.h"
 
 #include "contexts/captures.h"
 #include "charging/charge.h"
@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "copy_engine/mover.h"
 #include "gate/residency.h"
-#include "accounting/staying.h"
+#include "accounting/pin_reasons.h"
 #include "accounting/swappability.h"
 
 #include <pthread.h>

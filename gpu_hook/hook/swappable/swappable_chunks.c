@@ -1,4 +1,4 @@
-#include "swappable/elastic_chunks.h"
+#include "swappable/swappable_chunks.h"
 
 #include "contexts/captures.h"
 #include "accounting/devices.h"

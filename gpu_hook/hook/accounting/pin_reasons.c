@@ -1,4 +1,4 @@
-#include "accounting/staying.h"
+#include "accounting/pin_reasons.h"
 
 #include "accounting/devices.h"
 

@@ -1,7 +1,7 @@
 /* How many of a process's bytes could leave each device, and why the others stay: sums, kept as things are charged and
  * refunded. */
-#ifndef ALIQUOT_STAYING_H
-#define ALIQUOT_STAYING_H
+#ifndef ALIQUOT_PIN_REASONS_H
+#define ALIQUOT_PIN_REASONS_H
 
 #include "aliquot_protocol.h"
 

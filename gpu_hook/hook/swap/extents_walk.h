@@ -1,8 +1,8 @@
 /* Shared by the two files of pieces.h: walks over what leaves, and what is made to copy through. With both locks. */
-#ifndef ALIQUOT_PIECES_WALK_H
-#define ALIQUOT_PIECES_WALK_H
+#ifndef ALIQUOT_EXTENTS_WALK_H
+#define ALIQUOT_EXTENTS_WALK_H
 
-#include "swappable/elastic.h"
+#include "swappable/swappable.h"
 #include "vmm/handles.h"
 
 /* In this order, as entry points take them. */

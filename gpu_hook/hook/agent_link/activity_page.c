@@ -1,4 +1,4 @@
-#include "agent_link/board.h"
+#include "agent_link/activity_page.h"
 
 #include "agent_link/page.h"
 #include "base/times.h"
