@@ -22,7 +22,7 @@
 #define MADVISE_POPULATE_WRITE 23
 
 static struct {
-    struct piece *pieces;
+    struct extent *extents;
     CUmemGenericAllocationHandle *handles;
     size_t count, bytes;
     unsigned threads;
@@ -64,18 +64,18 @@ static double gigabytes_a_second(uint64_t nanoseconds)
 
 static void map_piece(size_t index)
 {
-    struct piece *piece = &bench.pieces[index];
+    struct extent *extent = &bench.extents[index];
     CUmemAllocationProp properties = {
-        .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = piece->device}};
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = extent->device}};
     CUmemAccessDesc access = {properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    MUST(cuMemCreate(&bench.handles[index], piece->bytes, &properties, 0));
-    MUST(cuMemMap(piece->address, piece->bytes, 0, bench.handles[index], 0));
-    MUST(cuMemSetAccess(piece->address, piece->bytes, &access, 1));
+    MUST(cuMemCreate(&bench.handles[index], extent->bytes, &properties, 0));
+    MUST(cuMemMap(extent->address, extent->bytes, 0, bench.handles[index], 0));
+    MUST(cuMemSetAccess(extent->address, extent->bytes, &access, 1));
 }
 
 static void unmap_piece(size_t index)
 {
-    MUST(cuMemUnmap(bench.pieces[index].address, bench.pieces[index].bytes));
+    MUST(cuMemUnmap(bench.extents[index].address, bench.extents[index].bytes));
     MUST(cuMemRelease(bench.handles[index]));
 }
 
@@ -91,7 +91,7 @@ static void renew_pieces(void)
 static void fill_pieces(void)
 {
     for (size_t i = 0; i < bench.count; i++)
-        MUST(cuMemsetD32_v2(bench.pieces[i].address, (unsigned)i, bench.pieces[i].bytes / 4));
+        MUST(cuMemsetD32_v2(bench.extents[i].address, (unsigned)i, bench.extents[i].bytes / 4));
     MUST(cuCtxSynchronize());
 }
 
@@ -137,7 +137,7 @@ static void give_segments(const int *segments)
 static double move(enum mover_direction direction)
 {
     uint64_t begin = now_nanoseconds();
-    int failure = mover_copy(bench.pieces, bench.count, direction, &bench.timing);
+    int failure = mover_copy(bench.extents, bench.count, direction, &bench.timing);
     if (failure) {
         fprintf(stderr, "copy: %d at %s\n", failure, bench.timing.failed_step);
         exit(1);
@@ -172,17 +172,17 @@ static double time_out_cold(unsigned long unused)
 }
 
 
-/* One copy between the device and locked memory, of the same pieces. */
+/* One copy between the device and locked memory, of the same extents. */
 static double time_pinned(enum mover_direction direction)
 {
     uint64_t begin = now_nanoseconds();
     for (size_t i = 0; i < bench.count; i++) {
-        const struct piece *piece = &bench.pieces[i];
-        char *slot = bench.pinned + i % 4 * bench.pieces[0].bytes;
+        const struct extent *extent = &bench.extents[i];
+        char *slot = bench.pinned + i % 4 * bench.extents[0].bytes;
         if (direction == MOVER_OUT)
-            MUST(cuMemcpyDtoHAsync_v2(slot, piece->address, piece->bytes, bench.streams[i % 2]));
+            MUST(cuMemcpyDtoHAsync_v2(slot, extent->address, extent->bytes, bench.streams[i % 2]));
         else
-            MUST(cuMemcpyHtoDAsync_v2(piece->address, slot, piece->bytes, bench.streams[i % 2]));
+            MUST(cuMemcpyHtoDAsync_v2(extent->address, slot, extent->bytes, bench.streams[i % 2]));
     }
     for (int i = 0; i < 2; i++)
         MUST(cuStreamSynchronize(bench.streams[i]));
@@ -232,7 +232,7 @@ int main(int count, char **arguments)
     bench.bytes = bench.count * piece_bytes;
     bench.threads = (unsigned)strtoul(arguments[3], NULL, 10);
     bench.page = (struct aliquot_agent_page){.copy_threads = bench.threads, .copy_streams = 2, .ring_bytes = 256 * MIB};
-    bench.pieces = calloc(bench.count, sizeof *bench.pieces);
+    bench.extents = calloc(bench.count, sizeof *bench.extents);
     bench.handles = calloc(bench.count, sizeof *bench.handles);
     bench.segment_count = (unsigned)((bench.bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES);
     bench.segments = calloc(bench.segment_count, sizeof *bench.segments);
@@ -240,8 +240,8 @@ int main(int count, char **arguments)
     MUST(cuDevicePrimaryCtxRetain(&bench.context, 0));
     MUST(cuCtxSetCurrent(bench.context));
     for (size_t i = 0; i < bench.count; i++) {
-        bench.pieces[i] = (struct piece){0, piece_bytes, 0, i * piece_bytes};
-        MUST(cuMemAddressReserve(&bench.pieces[i].address, piece_bytes, 0, 0, 0));
+        bench.extents[i] = (struct extent){0, piece_bytes, 0, i * piece_bytes};
+        MUST(cuMemAddressReserve(&bench.extents[i].address, piece_bytes, 0, 0, 0));
         map_piece(i);
     }
     fill_pieces();

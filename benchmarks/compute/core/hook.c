@@ -186,7 +186,7 @@ uint64_t hook_wait(struct plant *plant, struct process *process)
         const struct process *other = plant->processes[number];
         if (!is_neighbour(other))
             continue;
-        state.has_neighbours = 1;
+        state.has_peers = 1;
         state.are_active |= other->is_active;
         if (!other->is_active && other->since > state.idle_since)
             state.idle_since = other->since;

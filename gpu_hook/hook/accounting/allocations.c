@@ -68,14 +68,17 @@ static uint32_t find_slot(const struct stripe *stripe, uint64_t hashed, uint64_t
 
 static bool grow(struct stripe *stripe)
 {
-    struct stripe larger = {.slot_count = stripe->slot_count ? stripe->slot_count * 2 : FIRST_SLOTS};
+    struct stripe larger = {.slot_count =
+                                stripe->slot_count ? stripe->slot_count * 2 : FIRST_SLOTS};
     larger.slots = calloc(larger.slot_count, sizeof *larger.slots);
     if (!larger.slots)
         return false;
     for (uint32_t i = 0; i < stripe->slot_count; i++) {
         const struct allocation *old = &stripe->slots[i];
         if (old->kind != ALLOCATION_NONE)
-            larger.slots[find_slot(&larger, hash(old->key, space_of(old)), old->key, space_of(old))] = *old;
+            larger
+                .slots[find_slot(&larger, hash(old->key, space_of(old)), old->key, space_of(old))] =
+                *old;
     }
     free(stripe->slots);
     stripe->slots = larger.slots;
@@ -87,7 +90,8 @@ static bool grow(struct stripe *stripe)
 static void remove_slot(struct stripe *stripe, uint32_t gap)
 {
     uint32_t mask = stripe->slot_count - 1;
-    for (uint32_t next = (gap + 1) & mask; stripe->slots[next].kind != ALLOCATION_NONE; next = (next + 1) & mask) {
+    for (uint32_t next = (gap + 1) & mask; stripe->slots[next].kind != ALLOCATION_NONE;
+         next = (next + 1) & mask) {
         const struct allocation *candidate = &stripe->slots[next];
         uint32_t home = home_slot(stripe, hash(candidate->key, space_of(candidate)));
         if (((next - home) & mask) >= ((next - gap) & mask)) {
@@ -133,7 +137,8 @@ bool allocations_take(uint64_t key, enum allocation_space space, struct allocati
     return is_known;
 }
 
-void allocations_take_all(bool (*takes)(const struct allocation *, const void *argument), const void *argument)
+void allocations_take_all(bool (*takes)(const struct allocation *, const void *argument),
+                          const void *argument)
 {
     pthread_once(&state.once, prepare);
     for (unsigned i = 0; i < STRIPES; i++) {

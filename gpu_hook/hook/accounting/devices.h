@@ -5,24 +5,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define DEVICES_MAX 64 /* CUdevice values that the hook accounts for; the driver numbers them from 0 */
+/* CUdevice values that the hook accounts for; the driver numbers them from 0 */
+#define DEVICES_MAX 64
 
-/* How many devices the driver shows to this process; 0 before the real cuInit. */
+/* Return how many devices the driver shows to this process; 0 before the real cuInit. */
 int devices_count(void);
 
-/* False when the driver does not say. */
+/* False: the driver does not answer. */
 bool devices_uuid(int device, uint8_t uuid[16]);
 
-/* Index in the agent's page; -1: not granted, or no agent yet. */
+/* Return the device's index in the agent's page; -1: not granted, or no agent yet. */
 int devices_page_index(int device);
 
-/* Device of the context that is current in this thread; -1: there is none. */
+/* Return the device of the context that is current in this thread; -1: there is none. */
 int devices_current(void);
 
-/* The program has, or had, a context on the device: memory may be wanted there. */
+/* Note that the program has, or had, a context on the device: memory may be wanted there. */
 void devices_use(int device);
 
-/* Bits of devices that were used. One load. */
+/* Return the devices that were used, as bits, by one load. */
 uint64_t devices_used(void);
 
 #endif

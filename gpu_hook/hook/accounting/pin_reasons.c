@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define REASONS 11 /* STAYING_NOT, and each bit of enum aliquot_staying */
+#define REASONS 11 /* PIN_NONE, and each bit of enum aliquot_staying */
 #define OUT REASONS
 
 _Static_assert(ALIQUOT_STAYS_MODE == 1u << (REASONS - 2), "the last reason");
@@ -19,7 +19,7 @@ static int place_of(uint32_t reason)
     return reason ? __builtin_ctz(reason) + 1 : 0;
 }
 
-void staying_change(int device, uint32_t reason, int64_t bytes)
+void pin_reasons_change(int device, uint32_t reason, int64_t bytes)
 {
     if (device >= 0 && device < DEVICES_MAX)
         __atomic_fetch_add(&state.bytes[device][place_of(reason)], bytes, __ATOMIC_RELAXED);
@@ -31,23 +31,23 @@ static uint64_t read(int device, int place)
     return bytes > 0 ? (uint64_t)bytes : 0;
 }
 
-uint64_t staying_bytes(int device, uint32_t reason)
+uint64_t pin_reasons_bytes(int device, uint32_t reason)
 {
     return device >= 0 && device < DEVICES_MAX ? read(device, place_of(reason)) : 0;
 }
 
-void staying_change_out(int device, int64_t bytes)
+void pin_reasons_change_out(int device, int64_t bytes)
 {
     if (device >= 0 && device < DEVICES_MAX)
         __atomic_fetch_add(&state.bytes[device][OUT], bytes, __ATOMIC_RELAXED);
 }
 
-uint64_t staying_out(int device)
+uint64_t pin_reasons_out(int device)
 {
     return device >= 0 && device < DEVICES_MAX ? read(device, OUT) : 0;
 }
 
-uint32_t staying_reasons(int device, uint64_t *bytes)
+uint32_t pin_reasons_of(int device, uint64_t *bytes)
 {
     uint32_t reasons = 0;
     *bytes = 0;
@@ -59,17 +59,17 @@ uint32_t staying_reasons(int device, uint64_t *bytes)
     return reasons;
 }
 
-void staying_note_ipc(void)
+void pin_reasons_note_ipc(void)
 {
     __atomic_store_n(&state.has_ipc, 1, __ATOMIC_RELAXED);
 }
 
-bool staying_has_ipc(void)
+bool pin_reasons_has_ipc(void)
 {
     return __atomic_load_n(&state.has_ipc, __ATOMIC_RELAXED) != 0;
 }
 
-void staying_reset(void)
+void pin_reasons_reset(void)
 {
     memset(&state, 0, sizeof state);
 }

@@ -93,8 +93,8 @@ static void publish_device(int device, struct aliquot_hook_device *words, const 
     page_write(&words->credit_bytes, locked->spare);
     page_write(&words->allocations, locked->allocations);
     page_write(&words->refusals, locked->refusals);
-    page_write(&words->elastic_bytes, staying_bytes(device, STAYING_NOT));
-    page_write(&words->swapped_bytes, staying_out(device));
+    page_write(&words->elastic_bytes, pin_reasons_bytes(device, PIN_NONE));
+    page_write(&words->swapped_bytes, pin_reasons_out(device));
 }
 
 /* With the device locked. */

@@ -1,6 +1,7 @@
-/* What a process would have charged of a device had nothing been refused for want of quota: an honest figure, for what a
- * framework had after all is no want. What the process gets next decides: as much, or at least half (allocators ask again
- * after they returned their cache, and some then ask for less): it made do. Less than that: it went on without. */
+/* What a process would have charged of a device, had nothing been refused for want of quota. The
+ * next allocations decide whether a refusal counts. A process that then gets as much, or at least
+ * half, made do: allocators return their cache and ask again, some for less. A process that gets
+ * less went on without, and the refusal stands. */
 #ifndef ALIQUOT_SHORTFALL_H
 #define ALIQUOT_SHORTFALL_H
 
@@ -17,9 +18,11 @@ struct shortfall {
     uint64_t stood_at_nanoseconds; /* the last of those that stand; 0: none does */
 };
 
-/* `asked` bytes were refused, beside the `charged` ones. `page_index` names the device; -1: not granted, nothing is told.
- * Nothing either where the quota was not short: the device had no room, or the agent is away. */
-void shortfall_refused(struct shortfall *shortfall, int page_index, uint64_t charged, uint64_t asked);
+/* `asked` bytes were refused, beside the `charged` ones. `page_index` names the device; -1: not
+ * granted, nothing is told. Nothing either where the quota was not short: the device had no room,
+ * or the agent is away. */
+void shortfall_refused(struct shortfall *shortfall, int page_index, uint64_t charged,
+                       uint64_t asked);
 
 /* With `asked` not 0: so many bytes were charged since. */
 void shortfall_decide(struct shortfall *shortfall, int page_index, uint64_t charged);

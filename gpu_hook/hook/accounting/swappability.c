@@ -22,15 +22,17 @@ static struct {
     uint32_t is_stopped; /* swappability_stop */
 } state;
 
-/* Plain memory is copied between any two devices, whether a context let the other in or not; memory of the virtual kind
- * only where the device may reach it. So every device may that can, and that the program uses: on a machine with many,
- * each mapping costs as much again for every device that it is opened to. */
+/* Plain memory is copied between any two devices, whether a context let the other in or not; memory
+ * of the virtual kind only where the device may reach it. So every device may that can, and that
+ * the program uses: on a machine with many, each mapping costs as much again for every device that
+ * it is opened to. */
 static uint64_t find_peers(int device)
 {
     uint64_t peers = 1ull << device;
     for (int other = 0; other < devices_count() && other < DEVICES_MAX; other++) {
         int can_reach = 0;
-        if (other != device && driver()->cuDeviceCanAccessPeer(&can_reach, other, device) == CUDA_SUCCESS && can_reach)
+        if (other != device &&
+            driver()->cuDeviceCanAccessPeer(&can_reach, other, device) == CUDA_SUCCESS && can_reach)
             peers |= 1ull << other;
     }
     return peers;
@@ -54,12 +56,15 @@ static const struct facts *facts_of(int device)
     int has_virtual_memory = 0;
     size_t grain = 0;
     CUmemAllocationProp properties = properties_on(device);
-    driver()->cuDeviceGetAttribute(&has_virtual_memory, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
-    if (has_virtual_memory && driver()->cuMemGetAllocationGranularity(
-                                  &grain, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) != CUDA_SUCCESS)
+    driver()->cuDeviceGetAttribute(&has_virtual_memory,
+                                   CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
+    if (has_virtual_memory &&
+        driver()->cuMemGetAllocationGranularity(
+            &grain, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) != CUDA_SUCCESS)
         has_virtual_memory = 0;
     if (!has_virtual_memory)
-        LOG("event=memory_stays device=%d reason=\"the device has no virtual memory management\"", device);
+        LOG("event=memory_stays device=%d reason=\"the device has no virtual memory management\"",
+            device);
     facts->grain = grain > LEAST_GRAIN ? grain : LEAST_GRAIN;
     facts->peers = has_virtual_memory ? find_peers(device) : 0;
     facts->has_virtual_memory = has_virtual_memory != 0;
@@ -74,19 +79,24 @@ enum aliquot_residency_mode swappability_mode(void)
 
 bool swappability_wants(int device, size_t bytes)
 {
-    return swappability_mode() == ALIQUOT_RESIDENCY_VMM && bytes && bytes >= page_read(&page_agent()->least_elastic_bytes) && device < DEVICES_MAX &&
-           !__atomic_load_n(&state.is_stopped, __ATOMIC_RELAXED) && facts_of(device)->has_virtual_memory;
+    return swappability_mode() == ALIQUOT_RESIDENCY_VMM && bytes &&
+           bytes >= page_read(&page_agent()->least_elastic_bytes) && device < DEVICES_MAX &&
+           !__atomic_load_n(&state.is_stopped, __ATOMIC_RELAXED) &&
+           facts_of(device)->has_virtual_memory;
 }
 
 uint32_t swappability_refusal(int device, size_t bytes)
 {
-    if (swappability_mode() == ALIQUOT_RESIDENCY_MANAGED && bytes < page_read(&page_agent()->least_elastic_bytes))
+    if (swappability_mode() == ALIQUOT_RESIDENCY_MANAGED &&
+        bytes < page_read(&page_agent()->least_elastic_bytes))
         return ALIQUOT_STAYS_SMALL;
-    if (swappability_mode() != ALIQUOT_RESIDENCY_VMM || device >= DEVICES_MAX || !facts_of(device)->has_virtual_memory)
+    if (swappability_mode() != ALIQUOT_RESIDENCY_VMM || device >= DEVICES_MAX ||
+        !facts_of(device)->has_virtual_memory)
         return ALIQUOT_STAYS_MODE;
     if (bytes < page_read(&page_agent()->least_elastic_bytes))
         return ALIQUOT_STAYS_SMALL;
-    return __atomic_load_n(&state.is_stopped, __ATOMIC_RELAXED) ? ALIQUOT_STAYS_IPC : ALIQUOT_STAYS_BEFORE;
+    return __atomic_load_n(&state.is_stopped, __ATOMIC_RELAXED) ? ALIQUOT_STAYS_IPC
+                                                                : ALIQUOT_STAYS_BEFORE;
 }
 
 void swappability_stop(void)
@@ -101,7 +111,8 @@ void swappability_reset(void)
 
 static size_t round_up(size_t bytes, size_t grain)
 {
-    return bytes > SIZE_MAX - grain ? SIZE_MAX / grain * grain : (bytes + grain - 1) / grain * grain;
+    return bytes > SIZE_MAX - grain ? SIZE_MAX / grain * grain
+                                    : (bytes + grain - 1) / grain * grain;
 }
 
 size_t swappability_grain(int device)

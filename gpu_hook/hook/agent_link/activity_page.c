@@ -10,31 +10,32 @@
 #include <unistd.h>
 
 static struct {
-    pthread_mutex_t mutex;       /* held by who writes to the board, and while it moves */
-    struct aliquot_board *board; /* set once, by board_prepare */
+    pthread_mutex_t mutex;       /* held by who writes to the activity page, and while it moves */
+    struct aliquot_board *activity; /* set once, by activity_page_prepare */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-bool board_prepare(void)
+bool activity_page_prepare(void)
 {
-    if (!state.board) {
+    if (!state.activity) {
         void *pages = mmap(NULL, page_mapped_bytes(ALIQUOT_BOARD_BYTES), PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        state.board = pages == MAP_FAILED ? NULL : pages;
+        state.activity = pages == MAP_FAILED ? NULL : pages;
     }
-    return state.board != NULL;
+    return state.activity != NULL;
 }
 
-/* With the mutex: nothing is written between the copy and the change of pages. A kernel's devices keep their numbers as
- * long as it lives, so what was shown to one agent is true for the next. */
+/* With the mutex: nothing is written between the copy and the change of pages. A kernel's devices
+ * keep their numbers as long as it lives, so what was shown to one agent is true for the next. */
 static int continue_on(struct aliquot_board *next, size_t bytes, int descriptor)
 {
-    memcpy(next->devices, state.board->devices, sizeof next->devices);
-    if (mmap(state.board, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor, 0) == MAP_FAILED)
+    memcpy(next->devices, state.activity->devices, sizeof next->devices);
+    if (mmap(state.activity, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor,
+             0) == MAP_FAILED)
         return errno;
     return 0;
 }
 
-int board_install(int descriptor)
+int activity_page_install(int descriptor)
 {
     size_t bytes = page_mapped_bytes(ALIQUOT_BOARD_BYTES);
     int failure = page_check_descriptor(descriptor, ALIQUOT_BOARD_BYTES);
@@ -50,38 +51,39 @@ int board_install(int descriptor)
     if (failure)
         return failure;
     /* Last: where it stands nobody can map the file for writing any more. */
-    state.board->version = ALIQUOT_PROTOCOL_VERSION;
-    state.board->pid = (int32_t)getpid();
-    __atomic_store_n(&state.board->magic, ALIQUOT_BOARD_MAGIC, __ATOMIC_RELEASE);
+    state.activity->version = ALIQUOT_PROTOCOL_VERSION;
+    state.activity->pid = (int32_t)getpid();
+    __atomic_store_n(&state.activity->magic, ALIQUOT_BOARD_MAGIC, __ATOMIC_RELEASE);
     return 0;
 }
 
-void board_forget(void)
+void activity_page_forget(void)
 {
     pthread_mutex_init(&state.mutex, NULL); /* a thread of the parent's may have held it */
-    if (state.board)
-        mmap(state.board, page_mapped_bytes(ALIQUOT_BOARD_BYTES), PROT_READ | PROT_WRITE,
+    if (state.activity)
+        mmap(state.activity, page_mapped_bytes(ALIQUOT_BOARD_BYTES), PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
 /* With the mutex on return, unless it is NULL: nobody shows that device. */
 static struct aliquot_board_device *lock_device(int page_device)
 {
-    if (!state.board || page_device < 0 || page_device >= (int)ALIQUOT_MAX_DEVICES)
+    if (!state.activity || page_device < 0 || page_device >= (int)ALIQUOT_MAX_DEVICES)
         return NULL;
     pthread_mutex_lock(&state.mutex);
-    return &state.board->devices[page_device];
+    return &state.activity->devices[page_device];
 }
 
-/* `since` first: who sees the change sees its time, and who sees the time too early takes an old pause for a new one,
- * which is the careful side.
+/* `since` first: who sees the change sees its time, and who sees the time too early takes an old
+ * pause for a new one, which is the careful side.
  *
- * The fence: a release store may wait in this processor's store buffer while the launch behind it is already on its way
- * to the device, for the driver's doorbell is another kind of memory, or a call of the system; and the neighbour that
- * looks in that moment finds us idle. After a sequentially consistent fence the store is in the caches, where every
- * processor sees it. Nothing on the readers' side has to pair with it: they look at one word, and what they began before
- * it changed is what the bound on interference allows for. */
-void board_set_active(int page_device, bool is_active)
+ * The fence: a release store may wait in this processor's store buffer while the launch behind it
+ * is already on its way to the device, for the driver's doorbell is another kind of memory, or a
+ * call of the system; and the peer that looks in that moment finds us idle. After a sequentially
+ * consistent fence the store is in the caches, where every processor sees it. Nothing on the
+ * readers' side has to pair with it: they look at one word, and what they began before it changed
+ * is what the bound on interference allows for. */
+void activity_page_set_active(int page_device, bool is_active)
 {
     struct aliquot_board_device *device = lock_device(page_device);
     if (!device)
@@ -95,7 +97,8 @@ void board_set_active(int page_device, bool is_active)
         __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-/* Readers look at the count, at the intervals and at the count again: the oldest one may change meanwhile. */
+/* Readers look at the count, at the intervals and at the count again: the oldest one may change
+ * meanwhile. */
 static void begin_interval(struct aliquot_board_device *device, uint64_t start, uint64_t end)
 {
     uint64_t count = device->interval_count;
@@ -105,9 +108,10 @@ static void begin_interval(struct aliquot_board_device *device, uint64_t start, 
     page_write(&device->interval_count, count + 1);
 }
 
-/* What began before the newest interval did is not shown twice, nor behind the reader's back: its reader is past it. */
-static void join_interval(struct aliquot_board_device *device, struct aliquot_interval *newest, uint64_t start,
-                          uint64_t end)
+/* What began before the newest interval did is not shown twice, nor behind the reader's back: its
+ * reader is past it. */
+static void join_interval(struct aliquot_board_device *device, struct aliquot_interval *newest,
+                          uint64_t start, uint64_t end)
 {
     uint64_t shown_from = newest->start_nanoseconds;
     if (start < shown_from)
@@ -116,7 +120,7 @@ static void join_interval(struct aliquot_board_device *device, struct aliquot_in
         page_write(&newest->end_nanoseconds, end);
 }
 
-void board_add_interval(int page_device, uint64_t start, uint64_t end)
+void activity_page_add_interval(int page_device, uint64_t start, uint64_t end)
 {
     struct aliquot_board_device *device = start < end ? lock_device(page_device) : NULL;
     if (!device)
@@ -130,7 +134,7 @@ void board_add_interval(int page_device, uint64_t start, uint64_t end)
     pthread_mutex_unlock(&state.mutex);
 }
 
-void board_add_lost(int page_device, uint64_t nanoseconds)
+void activity_page_add_lost(int page_device, uint64_t nanoseconds)
 {
     struct aliquot_board_device *device = lock_device(page_device);
     if (!device)

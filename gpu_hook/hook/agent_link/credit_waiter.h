@@ -1,4 +1,5 @@
-/* A request for credit that its caller waits for, and until when. Only values: session.c guards and links them. */
+/* A request for credit that its caller waits for, and until when. Only values: session.c guards and
+ * links them. */
 #ifndef ALIQUOT_CREDIT_WAITER_H
 #define ALIQUOT_CREDIT_WAITER_H
 
@@ -8,7 +9,8 @@
 
 #define FIRST_REQUEST_MILLISECONDS 2000
 #define AWAY_MILLISECONDS 5000    /* an agent that left comes back within */
-#define SILENT_MILLISECONDS 30000 /* one that is there is slow: on a busy machine nobody is out of memory for that */
+/* one that is there is slow: on a busy machine nobody is out of memory for that */
+#define SILENT_MILLISECONDS 30000
 
 struct waiter { /* lives on the requester's stack, linked while it waits */
     struct waiter *next;
@@ -39,13 +41,14 @@ static inline void waiter_told(struct waiter *waiter, bool is_grant, uint64_t by
     waiter->granted = bytes;
 }
 
-/* Who waits for room waits on through a restart of the agent; one that goes again and again is not waited for anew
- * each time. */
+/* Who waits for room waits on through a restart of the agent; one that goes again and again is not
+ * waited for anew each time. */
 static inline void waiter_left(struct waiter *waiter)
 {
     waiter->asked_on = 0;
     if (!waiter->was_left)
-        waiter->back_by = times_after(waiter->waits_for_room ? SILENT_MILLISECONDS : AWAY_MILLISECONDS);
+        waiter->back_by =
+            times_after(waiter->waits_for_room ? SILENT_MILLISECONDS : AWAY_MILLISECONDS);
     waiter->was_left = true;
     waiter->deadline = waiter->back_by;
 }

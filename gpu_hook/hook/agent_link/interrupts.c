@@ -18,10 +18,13 @@
 
 #define FIRST_LOOK_NANOSECONDS 1000000
 #define LAST_LOOK_NANOSECONDS 5000000 /* of who has waited long */
-#define SLICE_NANOSECONDS 250000000ull /* that a handled signal is held back, and after which a thread sleeps anew */
+/* that a handled signal is held back, and after which a thread sleeps anew */
+#define SLICE_NANOSECONDS 250000000ull
 #define UNWATCHED_NANOSECONDS 5000000ull /* the same where no thread could be had that looks */
-#define GRACE_NANOSECONDS 200000000ull  /* for the signal to find a thread that waits; then every wait is given up */
-#define TAKEN_NANOSECONDS 2000000000ull /* the agent may be told so much later than the signal came */
+/* for the signal to find a thread that waits; then every wait is given up */
+#define GRACE_NANOSECONDS 200000000ull
+/* the agent may be told so much later than the signal came */
+#define TAKEN_NANOSECONDS 2000000000ull
 #define RETRY_NANOSECONDS 300000000ull  /* frameworks free what they can, and ask again */
 
 enum watch { WATCH_NONE, WATCH_RUNS, WATCH_FAILED };
@@ -68,11 +71,13 @@ struct words {
 static struct words read_words(void)
 {
     const struct aliquot_agent_page *page = page_agent();
-    return (struct words){__atomic_load_n(&page->lease, __ATOMIC_ACQUIRE), __atomic_load_n(&page->gate, __ATOMIC_ACQUIRE),
+    return (struct words){__atomic_load_n(&page->lease, __ATOMIC_ACQUIRE),
+                          __atomic_load_n(&page->gate, __ATOMIC_ACQUIRE),
                           __atomic_load_n(&page->workload_class, __ATOMIC_ACQUIRE), read_told()};
 }
 
-/* While threads wait. What it saw last is from before any of them looked: a change since then rings. */
+/* While threads wait. What it saw last is from before any of them looked: a change since then
+ * rings. */
 static void *watch(void *unused)
 {
     struct words seen = {0}, now;
@@ -100,7 +105,8 @@ static void *watch(void *unused)
 static void start_watch(void)
 {
     uint32_t none = WATCH_NONE;
-    if (!__atomic_compare_exchange_n(&state.watch, &none, WATCH_RUNS, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    if (!__atomic_compare_exchange_n(&state.watch, &none, WATCH_RUNS, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE))
         return;
     int failure = guest_thread_start(watch, NULL);
     if (!failure)
@@ -115,16 +121,20 @@ struct kernel_action {
     uint64_t rest[7];
 };
 
-/* What the program left to its default still stops or ends it at once. What its own fault raises is never held back. */
+/* What the program left to its default still stops or ends it at once. What its own fault raises is
+ * never held back. */
 static void find_handled(sigset_t *handled)
 {
     sigemptyset(handled);
     for (int number = 1; number < NSIG; number++) {
         struct kernel_action action = {0};
-        bool is_fault = number == SIGSEGV || number == SIGBUS || number == SIGFPE || number == SIGILL ||
-                        number == SIGTRAP || number == SIGABRT || number == SIGSYS;
-        bool is_found = syscall(SYS_rt_sigaction, number, NULL, &action, sizeof(uint64_t)) == 0; /* asks, and sets nothing */
-        if (number != SIGINT && !is_fault && is_found && action.handler > 1 /* neither SIG_DFL nor SIG_IGN */)
+        bool is_fault = number == SIGSEGV || number == SIGBUS || number == SIGFPE ||
+                        number == SIGILL || number == SIGTRAP || number == SIGABRT ||
+                        number == SIGSYS;
+        /* asks, and sets nothing */
+        bool is_found = syscall(SYS_rt_sigaction, number, NULL, &action, sizeof(uint64_t)) == 0;
+        if (number != SIGINT && !is_fault && is_found &&
+            action.handler > 1 /* neither SIG_DFL nor SIG_IGN */)
             sigaddset(handled, number);
     }
 }
@@ -153,7 +163,8 @@ static bool give_up(uint64_t now)
     return true;
 }
 
-/* A thread that asks again and again gives up until RETRY_NANOSECONDS after the interrupt, and waits then. */
+/* A thread that asks again and again gives up until RETRY_NANOSECONDS after the interrupt, and
+ * waits then. */
 static bool give_up_again(void)
 {
     own.has_ended = true;
@@ -166,7 +177,8 @@ static bool is_above(uint32_t one, uint32_t other)
     return (int32_t)(one - other) > 0;
 }
 
-/* One take accounts for one count: for that which the agent wrote since this wait began, or else for the next. */
+/* One take accounts for one count: for that which the agent wrote since this wait began, or else
+ * for the next. */
 static void take(const struct interruptible *wait, uint64_t now)
 {
     uint32_t told = read_told(), last = __atomic_load_n(&state.taken, __ATOMIC_ACQUIRE);
@@ -175,9 +187,9 @@ static void take(const struct interruptible *wait, uint64_t now)
     __atomic_store_n(&state.taken_at, now, __ATOMIC_RELEASE);
 }
 
-/* The agent tells of an interrupt whose signal may have gone to a thread that does not wait here. Where it found one that
- * does, that thread alone gives up: the others' work is not what the user sees running. An agent that started anew counts
- * from 0: a lower number tells of no interrupt. */
+/* The agent tells of an interrupt whose signal may have gone to a thread that does not wait here.
+ * Where it found one that does, that thread alone gives up: the others' work is not what the user
+ * sees running. An agent that started anew counts from 0: a lower number tells of no interrupt. */
 static bool is_told(struct interruptible *wait, uint64_t now)
 {
     uint32_t told = read_told();
@@ -198,11 +210,13 @@ static bool is_told(struct interruptible *wait, uint64_t now)
     return now - wait->told_at >= GRACE_NANOSECONDS;
 }
 
-/* A handler ran, and every other signal that has one is held back: it was the interrupt's. Futexes that wait with a limit
- * say so also where the handler was installed with SA_RESTART. */
-static bool sleep_once(const struct interruptible *wait, const uint32_t *word, uint32_t seen, uint64_t nanoseconds)
+/* A handler ran, and every other signal that has one is held back: it was the interrupt's. Futexes
+ * that wait with a limit say so also where the handler was installed with SA_RESTART. */
+static bool sleep_once(const struct interruptible *wait, const uint32_t *word, uint32_t seen,
+                       uint64_t nanoseconds)
 {
-    const struct timespec limit = {(time_t)(nanoseconds / TIMES_SECOND), (long)(nanoseconds % TIMES_SECOND)};
+    const struct timespec limit = {(time_t)(nanoseconds / TIMES_SECOND),
+                                   (long)(nanoseconds % TIMES_SECOND)};
     sigset_t before;
     pthread_sigmask(SIG_BLOCK, &wait->handled, &before);
     long result = futex(word, FUTEX_WAIT_PRIVATE, seen, &limit);
@@ -219,7 +233,8 @@ static uint64_t longest_sleep(const struct interruptible *wait)
     return wait->told_at ? GRACE_NANOSECONDS / 10 : SLICE_NANOSECONDS;
 }
 
-bool interrupts_sleep_on(struct interruptible *wait, const uint32_t *word, uint32_t seen, uint64_t nanoseconds)
+bool interrupts_sleep_on(struct interruptible *wait, const uint32_t *word, uint32_t seen,
+                         uint64_t nanoseconds)
 {
     uint64_t now = times_now_nanoseconds();
     if (wait->is_retry)
@@ -236,7 +251,8 @@ bool interrupts_sleep_on(struct interruptible *wait, const uint32_t *word, uint3
 
 bool interrupts_sleep(struct interruptible *wait, uint32_t heard, uint64_t nanoseconds)
 {
-    const struct timespec limit = {(time_t)(nanoseconds / TIMES_SECOND), (long)(nanoseconds % TIMES_SECOND)};
+    const struct timespec limit = {(time_t)(nanoseconds / TIMES_SECOND),
+                                   (long)(nanoseconds % TIMES_SECOND)};
     if (wait)
         return interrupts_sleep_on(wait, &state.bell, heard, nanoseconds);
     futex(&state.bell, FUTEX_WAIT_PRIVATE, heard, &limit);

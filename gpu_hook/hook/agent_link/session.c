@@ -149,8 +149,8 @@ static void handle_message(struct socket_received *received)
                received->descriptors[0] >= 0) {
         state.owner->segment(&message->segment, received->descriptors[0]);
         received->descriptors[0] = -1;
-    } else if (header->type == ALIQUOT_BOARD && header->bytes == sizeof message->board && state.version >= 4) {
-        state.owner->board(&message->board, received->descriptors[0]);
+    } else if (header->type == ALIQUOT_BOARD && header->bytes == sizeof message->activity && state.version >= 4) {
+        state.owner->activity(&message->activity, received->descriptors[0]);
     } else {
         LOG("event=unexpected_message type=%u bytes=%u", header->type, header->bytes);
     }

@@ -19,7 +19,7 @@ struct session_owner {
     void (*recalled)(const struct aliquot_credit *recall); /* must answer by session_send_credit */
     void (*segment)(const struct aliquot_segment *segment, int descriptor); /* the descriptor is its own from now on */
     void (*swap)(const struct aliquot_swap *order); /* must answer by session_send; not at once, and not here */
-    void (*board)(const struct aliquot_board_notice *notice, int descriptor); /* closes nothing */
+    void (*activity)(const struct aliquot_board_notice *notice, int descriptor); /* closes nothing */
     bool (*tick)(void); /* every 50 ms while it returns true; then again after session_wake */
 };
 

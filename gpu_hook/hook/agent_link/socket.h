@@ -18,7 +18,7 @@ union socket_message {
     struct aliquot_swap swap;
     struct aliquot_wake wake;
     struct aliquot_moved moved;
-    struct aliquot_board_notice board;
+    struct aliquot_board_notice activity;
 };
 
 struct socket_received {

@@ -1,5 +1,5 @@
-/* A pipe that ends a thread's poll. A pipe, for an eventfd has no identity of its own: a program may close descriptors
- * that it did not open. Guarded by its owner. */
+/* A pipe that ends a thread's poll. A pipe, for an eventfd has no identity of its own: a program
+ * may close descriptors that it did not open. Guarded by its owner. */
 #ifndef ALIQUOT_WAKE_PIPE_H
 #define ALIQUOT_WAKE_PIPE_H
 

@@ -1,5 +1,6 @@
-/* Binds functions that glibc 2.34 moved into libc.so.6 under a new version to their first version, which every glibc
- * since has: the shim must load on glibc 2.28. Included in front of every C file by the build. */
+/* Binds functions that glibc 2.34 moved into libc.so.6 under a new version to their first version,
+ * which every glibc since has: the shim must load on glibc 2.28. Included in front of every C file
+ * by the build. */
 #if defined(__x86_64__)
 #define GLIBC_FIRST "GLIBC_2.2.5"
 #elif defined(__aarch64__)

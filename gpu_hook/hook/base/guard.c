@@ -8,8 +8,9 @@
 
 static struct {
     pid_t owner;
-    /* 1 in that process. It lies in a page that the kernel wipes at fork, however the child was made, so that no call
-     * needs to ask for its pid. NULL: not started, or a kernel before 4.14. */
+    /* 1 in that process. It lies in a page that the kernel wipes at fork, however the child was
+     * made, so that no call needs to ask for its pid. NULL: not started, or a kernel before
+     * 4.14. */
     uint32_t *is_owner;
 } state;
 

@@ -1,12 +1,14 @@
-/* Whether the hook acts in this process and this call. It acts in the process whose cuInit succeeded, not in the child of
- * a fork until that child's own cuInit, and lets calls through that the driver makes to itself. */
+/* Whether the hook acts in this process and this call. It acts in the process whose cuInit
+ * succeeded, not in the child of a fork until that child's own cuInit, and lets calls through that
+ * the driver makes to itself. */
 #ifndef ALIQUOT_GUARD_H
 #define ALIQUOT_GUARD_H
 
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* True: the hook acts, and guard_leave is due. False: the caller forwards the call, and changes nothing. */
+/* True: the hook acts, and guard_leave is due. False: the caller forwards the call, and changes
+ * nothing. */
 bool guard_enter(void);
 void guard_leave(void);
 

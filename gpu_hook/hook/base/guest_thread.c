@@ -38,13 +38,15 @@ int guest_thread_start(void *(*run)(void *), void *argument)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &previous);
     int failure = create(STACK_BYTES, run, argument);
-    if (failure == EINVAL) /* the program's static TLS alone is larger; its default has room for that */
+    /* the program's static TLS alone is larger; its default has room for that */
+    if (failure == EINVAL)
         failure = create(0, run, argument);
     pthread_sigmask(SIG_SETMASK, &previous, NULL);
     return failure;
 }
 
-/* Counted before the look: either this thread sees that it is over, or guest_threads_stop sees this thread. */
+/* Counted before the look: either this thread sees that it is over, or guest_threads_stop sees this
+ * thread. */
 bool guest_threads_enter(void)
 {
     __atomic_fetch_add(&state.inside, 1, __ATOMIC_SEQ_CST);
@@ -68,11 +70,13 @@ void guest_threads_stop(void)
 {
     const struct timespec pause = {0, STOP_PAUSE_NANOSECONDS};
     __atomic_store_n(&state.is_over, 1, __ATOMIC_SEQ_CST);
-    for (int tries = 0; tries < STOP_TRIES && __atomic_load_n(&state.inside, __ATOMIC_SEQ_CST); tries++)
+    for (int tries = 0; tries < STOP_TRIES && __atomic_load_n(&state.inside, __ATOMIC_SEQ_CST);
+         tries++)
         nanosleep(&pause, NULL);
     uint32_t left = __atomic_load_n(&state.inside, __ATOMIC_ACQUIRE);
     if (left)
-        LOG("event=exit_beside_threads count=%u note=\"threads of the hook are in the driver still\"", left);
+        LOG("event=exit_beside_threads count=%u note=\"threads of the hook are in the driver still\"",
+            left);
 }
 
 void guest_threads_reset(void)

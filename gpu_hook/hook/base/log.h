@@ -1,5 +1,5 @@
-/* One line per event to ALIQUOT_HOOK_LOG, as key=value. Without that variable nothing is formatted or opened;
- * nothing ever goes to the user's stdout or stderr. */
+/* Write one line per event to ALIQUOT_HOOK_LOG, as key=value. Without that variable nothing is
+ * formatted or opened; nothing ever goes to the user's stdout or stderr. */
 #ifndef ALIQUOT_LOG_H
 #define ALIQUOT_LOG_H
 

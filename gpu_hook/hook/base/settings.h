@@ -1,4 +1,5 @@
-/* The hook's environment, read once. Refuses to be re-read: a kernel that changes its environment changes nothing. */
+/* The hook's environment, read once: a kernel that changes its environment later changes
+ * nothing. */
 #ifndef ALIQUOT_SETTINGS_H
 #define ALIQUOT_SETTINGS_H
 
@@ -9,7 +10,8 @@ struct settings {
     const char *kernel_dir; /* ALIQUOT_KERNEL_DIR: holds hook.sock; NULL outside a kernel */
     const char *real_cuda;  /* ALIQUOT_REAL_CUDA */
     const char *real_nvml;  /* ALIQUOT_REAL_NVML */
-    const char *visible_devices; /* ALIQUOT_VISIBLE_DEVICES: UUIDs of the grant; NULL: nothing is translated */
+    /* ALIQUOT_VISIBLE_DEVICES: UUIDs of the grant; NULL: nothing is translated */
+    const char *visible_devices;
     const char *log_path;   /* ALIQUOT_HOOK_LOG */
 };
 

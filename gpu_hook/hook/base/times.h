@@ -1,4 +1,4 @@
-/* Points in time, on the clock that nobody sets. */
+/* Points in time, on CLOCK_MONOTONIC, which cannot be set. */
 #ifndef ALIQUOT_TIMES_H
 #define ALIQUOT_TIMES_H
 
@@ -23,7 +23,8 @@ static inline struct timespec times_after(unsigned milliseconds)
 /* tv_sec is negative when it is past. */
 static inline struct timespec times_until(const struct timespec *when)
 {
-    int64_t left = (int64_t)when->tv_sec * TIMES_SECOND + when->tv_nsec - (int64_t)times_now_nanoseconds();
+    int64_t left =
+        (int64_t)when->tv_sec * TIMES_SECOND + when->tv_nsec - (int64_t)times_now_nanoseconds();
     if (left < 0)
         return (struct timespec){-1, 0};
     return (struct timespec){(time_t)(left / TIMES_SECOND), (long)(left % TIMES_SECOND)};

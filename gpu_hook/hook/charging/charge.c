@@ -23,7 +23,8 @@ CUresult charge_refusal(void)
 {
     size_t free_bytes, total_bytes;
     CUresult result = driver()->cuMemGetInfo_v2(&free_bytes, &total_bytes);
-    bool has_none = result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    bool has_none =
+        result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED;
     return result == CUDA_SUCCESS || has_none ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
@@ -37,8 +38,10 @@ static CUresult abandon(struct charge *charge)
 
 CUresult charge_begin(struct charge *charge, int device, uint64_t bytes, bool looks_wrong)
 {
-    *charge = (struct charge){
-        .acts = device != CHARGE_NOTHING && guard_enter(), .is_late = looks_wrong, .device = device, .bytes = bytes};
+    *charge = (struct charge){.acts = device != CHARGE_NOTHING && guard_enter(),
+                              .is_late = looks_wrong,
+                              .device = device,
+                              .bytes = bytes};
     if (!charge->acts)
         return CUDA_SUCCESS;
     if (!gate_is_open() && !gate_pass())
@@ -63,7 +66,8 @@ CUresult charge_begin(struct charge *charge, int device, uint64_t bytes, bool lo
     return abandon(charge);
 }
 
-/* Between begin and end. Outside for the moment: credit may have to wait until this very process is moved. */
+/* Between begin and end. Outside for the moment: credit may have to wait until this very process is
+ * moved. */
 static bool charge_more(struct charge *charge, uint64_t bytes)
 {
     if (!charge->is_on_device)
@@ -89,19 +93,20 @@ bool charge_change(struct charge *charge, uint64_t bytes)
 }
 
 /* Pools are charged by what they have reserved, not by their allocations. */
-static void count_staying(const struct allocation *allocation, int sign)
+static void count_pinned(const struct allocation *allocation, int sign)
 {
     if (allocation->device != QUOTA_HOST && allocation->kind != ALLOCATION_POOL)
-        staying_change(allocation->device, allocation->staying, sign * (int64_t)allocation->bytes);
+        pin_reasons_change(allocation->device, allocation->pin_reasons,
+                           sign * (int64_t)allocation->bytes);
 }
 
 void charge_refund(const struct allocation *allocation)
 {
-    count_staying(allocation, -1);
+    count_pinned(allocation, -1);
     if (allocation->device != QUOTA_HOST)
         quota_count(allocation->device, -1);
     if (allocation->kind == ALLOCATION_POOL)
-        pools_drop(allocation->pool, allocation->bytes, 0);
+        pools_release(allocation->pool, allocation->bytes, 0);
     else
         quota_refund(allocation->device, allocation->bytes);
 }
@@ -113,7 +118,7 @@ bool charge_record(const struct allocation *allocation)
         LOG("event=no_memory_for_record key=%llx", (unsigned long long)allocation->key);
         return false;
     }
-    count_staying(allocation, 1);
+    count_pinned(allocation, 1);
     if (allocation->device != QUOTA_HOST)
         quota_count(allocation->device, 1);
     if (replaced.kind != ALLOCATION_NONE)
@@ -121,20 +126,22 @@ bool charge_record(const struct allocation *allocation)
     return true;
 }
 
-static uint32_t reason_to_stay(const struct charge *charge, enum allocation_kind kind)
+static uint32_t pin_reason_of(const struct charge *charge, enum allocation_kind kind)
 {
-    bool may_leave = kind == ALLOCATION_ELASTIC || kind == ALLOCATION_PAGED || kind == ALLOCATION_HANDLE;
-    if (charge->staying || may_leave || charge->device == QUOTA_HOST)
-        return charge->staying;
+    bool may_leave =
+        kind == ALLOCATION_SWAPPABLE || kind == ALLOCATION_PAGED || kind == ALLOCATION_HANDLE;
+    if (charge->pin_reasons || may_leave || charge->device == QUOTA_HOST)
+        return charge->pin_reasons;
     uint32_t refusal = swappability_refusal(charge->device, charge->bytes);
-    return kind == ALLOCATION_ARRAY && refusal != ALIQUOT_STAYS_MODE ? ALIQUOT_STAYS_ARRAY : refusal;
+    return kind == ALLOCATION_ARRAY && refusal != ALIQUOT_STAYS_MODE ? ALIQUOT_STAYS_ARRAY
+                                                                     : refusal;
 }
 
 static bool record(const struct charge *charge, uint64_t key, enum allocation_kind kind)
 {
     struct allocation allocation = {
         .key = key, .bytes = charge->bytes, .device = charge->device, .kind = kind,
-        .staying = reason_to_stay(charge, kind)};
+        .pin_reasons = pin_reason_of(charge, kind)};
     CUcontext context = NULL;
     if (kind != ALLOCATION_HANDLE)
         driver()->cuCtxGetCurrent(&context);
@@ -146,7 +153,8 @@ bool charge_end(struct charge *charge, CUresult result, uint64_t key, enum alloc
 {
     if (!charge->acts)
         return true;
-    bool is_charged = !charge->is_late || (result == CUDA_SUCCESS && charge_more(charge, charge->bytes));
+    bool is_charged =
+        !charge->is_late || (result == CUDA_SUCCESS && charge_more(charge, charge->bytes));
     bool is_recorded = result != CUDA_SUCCESS || (is_charged && record(charge, key, kind));
     if (is_charged && (result != CUDA_SUCCESS || !is_recorded))
         quota_refund(charge->device, charge->bytes);

@@ -16,7 +16,8 @@
 struct exec {
     struct exec *next;
     CUgraphExec handle;
-    uint64_t needs[DEVICES_MAX];      /* of all its allocation nodes together: the most that it takes */
+    /* of all its allocation nodes together: the most that it takes */
+    uint64_t needs[DEVICES_MAX];
     uint64_t generation[DEVICES_MAX]; /* of the memory that its last launch left it with */
 };
 
@@ -34,7 +35,8 @@ static struct { /* guarded by the mutex */
     struct exec *buckets[BUCKETS];
     struct memory devices[DEVICES_MAX];
     uint64_t reserved[DEVICES_MAX]; /* read without the mutex */
-    pthread_mutex_t growth; /* taken before the mutex: who charges what graphs have grown by, so that it is charged once */
+    /* taken before the mutex: who charges what graphs have grown by, so that it is charged once */
+    pthread_mutex_t growth;
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .growth = PTHREAD_MUTEX_INITIALIZER};
 
 void graph_memory_reset(void)
@@ -68,20 +70,25 @@ static void note_reserved(int device, uint64_t bytes)
 
 uint64_t graph_memory_reserved(int device)
 {
-    return device >= 0 && device < DEVICES_MAX ? __atomic_load_n(&state.reserved[device], __ATOMIC_RELAXED) : 0;
+    return device >= 0 && device < DEVICES_MAX
+               ? __atomic_load_n(&state.reserved[device], __ATOMIC_RELAXED)
+               : 0;
 }
 
 static uint64_t read_attribute(int device, CUgraphMem_attribute attribute, uint64_t otherwise)
 {
     cuuint64_t value = 0;
-    return driver()->cuDeviceGetGraphMemAttribute(device, attribute, &value) == CUDA_SUCCESS ? value : otherwise;
+    return driver()->cuDeviceGetGraphMemAttribute(device, attribute, &value) == CUDA_SUCCESS
+               ? value
+               : otherwise;
 }
 
 /* Refunds what is no longer reserved. Returns what is reserved and not charged. */
-static uint64_t settle(int device)
+static uint64_t reconcile(int device)
 {
     struct memory *memory = &state.devices[device];
-    uint64_t reserved = read_attribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, memory->charged);
+    uint64_t reserved =
+        read_attribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, memory->charged);
     uint64_t held = memory->charged + memory->growing;
     note_reserved(device, reserved);
     if (reserved < memory->charged) {
@@ -91,17 +98,18 @@ static uint64_t settle(int device)
     return reserved > held ? reserved - held : 0;
 }
 
-/* Charges what a device's graphs have grown by. False: over quota; the memory is taken nevertheless. */
+/* Charges what a device's graphs have grown by. False: over quota; the memory is taken
+ * nevertheless. */
 static bool charge_growth(int device)
 {
     pthread_mutex_lock(&state.growth);
     pthread_mutex_lock(&state.mutex);
-    uint64_t extra = settle(device);
+    uint64_t extra = reconcile(device);
     pthread_mutex_unlock(&state.mutex);
     bool fits = !extra || quota_charge(device, extra);
     pthread_mutex_lock(&state.mutex);
     state.devices[device].charged += fits ? extra : 0;
-    settle(device);
+    reconcile(device);
     pthread_mutex_unlock(&state.mutex);
     pthread_mutex_unlock(&state.growth);
     return fits;
@@ -113,7 +121,7 @@ void graph_memory_refresh(void)
     for (int device = 0; device < DEVICES_MAX; device++)
         if (state.devices[device].charged) {
             state.devices[device].generation++;
-            settle(device);
+            reconcile(device);
         }
     pthread_mutex_unlock(&state.mutex);
 }
@@ -173,12 +181,12 @@ void graph_memory_trimmed(int device)
         return;
     pthread_mutex_lock(&state.mutex);
     state.devices[device].generation++;
-    settle(device);
+    reconcile(device);
     pthread_mutex_unlock(&state.mutex);
 }
 
-/* What a device has to find for a launch: nothing when it left its last launch with memory; else all that is not there
- * unused. With the mutex. */
+/* What a device has to find for a launch: nothing when it left its last launch with memory; else
+ * all that is not there unused. With the mutex. */
 static uint64_t missing(const struct exec *exec, int device)
 {
     const struct memory *memory = &state.devices[device];
@@ -195,7 +203,7 @@ static void end_growth(int device, uint64_t bytes)
     pthread_mutex_lock(&state.mutex);
     state.devices[device].growing -= bytes;
     state.devices[device].charged += bytes;
-    settle(device);
+    reconcile(device);
     pthread_mutex_unlock(&state.mutex);
 }
 
@@ -221,7 +229,8 @@ static CUresult call(CUgraphExec handle, CUstream stream, CUresult (*real)(CUgra
     return result;
 }
 
-static CUresult launch(const struct exec *exec, CUstream stream, CUresult (*real)(CUgraphExec, CUstream))
+static CUresult launch(const struct exec *exec, CUstream stream,
+                       CUresult (*real)(CUgraphExec, CUstream))
 {
     uint64_t growing[DEVICES_MAX] = {0};
     CUresult result = CUDA_SUCCESS;
@@ -252,7 +261,8 @@ static CUresult launch(const struct exec *exec, CUstream stream, CUresult (*real
     return result;
 }
 
-CUresult graph_memory_launch(CUgraphExec handle, CUstream stream, CUresult (*real)(CUgraphExec, CUstream))
+CUresult graph_memory_launch(CUgraphExec handle, CUstream stream,
+                             CUresult (*real)(CUgraphExec, CUstream))
 {
     struct exec exec = {0};
     pthread_mutex_lock(&state.mutex);

@@ -20,7 +20,8 @@ int pool_devices_of_default(CUmemoryPool pool)
         if (driver()->cuDeviceGetDefaultMemPool(&found, device) == CUDA_SUCCESS && found == pool)
             return device;
     CUmemLocation host = {.type = CU_MEM_LOCATION_TYPE_HOST};
-    bool is_host = driver()->cuMemGetDefaultMemPool(&found, &host, CU_MEM_ALLOCATION_TYPE_PINNED) == CUDA_SUCCESS &&
+    bool is_host = driver()->cuMemGetDefaultMemPool(&found, &host, CU_MEM_ALLOCATION_TYPE_PINNED) ==
+                       CUDA_SUCCESS &&
                    found == pool;
     return is_host ? QUOTA_HOST : -1;
 }

@@ -1,10 +1,12 @@
-/* Whose memory a pool gives out: a CUdevice, or QUOTA_HOST. Asks the driver each time. */
+/* The device whose memory a pool gives out: a CUdevice, or QUOTA_HOST. Each call asks the
+ * driver. */
 #ifndef ALIQUOT_POOL_DEVICES_H
 #define ALIQUOT_POOL_DEVICES_H
 
 #include "interpose/driver.h"
 
-/* Of a pool that is made with these properties. Managed memory counts as cuMemAllocManaged's does, wherever it lies. */
+/* Of a pool that is made with these properties. Managed memory counts as cuMemAllocManaged's does,
+ * wherever it lies. */
 int pool_devices_of_location(const CUmemPoolProps *properties);
 
 /* -1: no device's default pool. */

@@ -9,34 +9,38 @@
 #include <stdlib.h>
 
 #define OF_SOMEBODY_ELSE (-1)          /* as a pool's device */
-#define MOST_BYTES ((uint64_t)1 << 56) /* of one allocation: no device has as much, and sums do not overflow */
+/* of one allocation: no device has as much, and sums do not overflow */
+#define MOST_BYTES ((uint64_t)1 << 56)
 #define PIECE 512u                     /* a pool divides its memory in steps of this */
 #define BLOCK (2u << 20)               /* and takes it from the device in multiples of this */
 
-/* The quota holds `charged` and `growing` for it. When no call is on its way, `charged` is what the driver has reserved,
- * and the others are 0. */
+/* The quota holds `charged` and `growing` for it. When no call is on its way, `charged` is what the
+ * driver has reserved, and the others are 0. */
 struct pool {
     struct pool *next;
     CUmemoryPool handle; /* NULL: ended, or the driver does not name it */
     int device;          /* or QUOTA_HOST, or OF_SOMEBODY_ELSE */
     bool is_ended;
-    bool has_unused; /* holds more than its allocations: on a full device the driver may take it back */
+    /* holds more than its allocations: on a full device the driver may take it back */
+    bool has_unused;
     bool is_loose;   /* and more than its threshold: so it may at any synchronization */
     uint64_t threshold; /* that it keeps, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD */
     uint64_t charged;
     uint64_t growing; /* charged for calls on their way */
-    uint64_t asked;   /* not charged yet, for calls on their way: others count on it, the ledger does not */
+    /* not charged yet, for calls on their way: others count on it, the ledger does not */
+    uint64_t asked;
     uint64_t used;    /* by allocations that live or are on their way, as rounded by us */
     uint64_t uses;    /* number of these allocations */
 };
 
-/* Guarded by the mutex, which is also held over calls that make or end a pool, for handles are used again, and over
- * readings of a pool's size, so that an older reading never replaces a newer. */
+/* Guarded by the mutex, which is also held over calls that make or end a pool, for handles are used
+ * again, and over readings of a pool's size, so that an older reading never replaces a newer. */
 static struct {
     pthread_mutex_t mutex;
     struct pool *all; /* a program has a few */
     uint32_t unused, loose; /* numbers of such pools; read without the mutex too */
-    pthread_mutex_t growth; /* taken before the mutex: who charges what a pool has grown by, so that it is charged once */
+    /* taken before the mutex: who charges what a pool has grown by, so that it is charged once */
+    pthread_mutex_t growth;
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .growth = PTHREAD_MUTEX_INITIALIZER};
 
 void pools_reset(void)
@@ -54,7 +58,8 @@ void pools_reset(void)
 static struct pool *find(CUmemoryPool handle, int device)
 {
     struct pool *pool = state.all;
-    while (pool && (pool->is_ended || pool->handle != handle || (!handle && pool->device != device)))
+    while (pool &&
+           (pool->is_ended || pool->handle != handle || (!handle && pool->device != device)))
         pool = pool->next;
     return pool;
 }
@@ -70,7 +75,8 @@ static struct pool *remember(CUmemoryPool handle, int device)
     pool->handle = handle;
     pool->device = device;
     cuuint64_t threshold;
-    if (handle && driver()->cuMemPoolGetAttribute(handle, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold) == CUDA_SUCCESS)
+    if (handle && driver()->cuMemPoolGetAttribute(handle, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+                                                  &threshold) == CUDA_SUCCESS)
         pool->threshold = threshold;
     return pool;
 }
@@ -86,24 +92,26 @@ static void note_unused(struct pool *pool)
 {
     bool has_unused = !pool->is_ended && pool->charged > pool->used;
     count(&state.unused, &pool->has_unused, has_unused);
-    count(&state.loose, &pool->is_loose, has_unused && pool->charged + pool->growing > pool->threshold);
+    count(&state.loose, &pool->is_loose,
+          has_unused && pool->charged + pool->growing > pool->threshold);
 }
 
-/* What is gone from the device because of the pool. One that was destroyed ends with its last allocation; of one that
- * the driver does not tell about, our books must do. */
+/* What is gone from the device because of the pool. One that was destroyed ends with its last
+ * allocation; of one that the driver does not tell about, our books must do. */
 static uint64_t read_reserved(const struct pool *pool)
 {
     cuuint64_t reserved = 0;
     if (pool->is_ended)
         return pool->uses ? pool->charged : 0;
-    if (pool->handle && driver()->cuMemPoolGetAttribute(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
-                                                        &reserved) == CUDA_SUCCESS)
+    if (pool->handle &&
+        driver()->cuMemPoolGetAttribute(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+                                        &reserved) == CUDA_SUCCESS)
         return reserved;
     return pool->used;
 }
 
 /* Refunds what the pool has released. Returns what it has grown by and is not charged for. */
-static uint64_t settle(struct pool *pool)
+static uint64_t reconcile(struct pool *pool)
 {
     uint64_t reserved = read_reserved(pool), held = pool->charged + pool->growing;
     if (reserved < pool->charged) {
@@ -125,15 +133,17 @@ static void forget_if_over(struct pool *gone)
     free(gone);
 }
 
-/* Default pools are not made by a call that we see; nor are those of a call that no header knows. */
+/* Default pools are not made by a call that we see; nor are those of a call that no header
+ * knows. */
 static struct pool *meet(CUmemoryPool handle, int stream_device)
 {
     cuuint64_t reserved;
     int device = pool_devices_of_default(handle);
     if (device >= 0)
         return remember(handle, device);
-    if (stream_device < 0 || driver()->cuMemPoolGetAttribute(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
-                                                             &reserved) != CUDA_SUCCESS)
+    if (stream_device < 0 ||
+        driver()->cuMemPoolGetAttribute(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) !=
+            CUDA_SUCCESS)
         return NULL; /* not a pool: the driver will say so */
     return remember(handle, stream_device);
 }
@@ -153,8 +163,8 @@ static struct pool *pool_of(CUmemoryPool handle, CUstream stream)
     return device < 0 ? NULL : handle ? meet(handle, device) : remember(NULL, device);
 }
 
-/* For somebody who was refused: makes the device's pools release what they hold unused, as a driver out of memory does.
- * True: something came back, charged or not. Says what they still hold beyond their allocations. */
+/* Make the device's pools release what they hold unused, for a call that was refused, as a
+ * driver */
 static bool trim(int device, uint64_t *unused)
 {
     uint64_t before = 0, after = 0, used = 0;
@@ -165,7 +175,7 @@ static bool trim(int device, uint64_t *unused)
             before += reserved > pool->charged ? reserved : pool->charged;
             if (pool->handle)
                 driver()->cuMemPoolTrimTo(pool->handle, 0);
-            settle(pool);
+            reconcile(pool);
             after += read_reserved(pool);
             used += pool->used;
         }
@@ -177,10 +187,12 @@ static bool trim(int device, uint64_t *unused)
 /* What is freed in the order of a stream comes back when the stream gets there. */
 static bool can_wait(int device)
 {
-    return devices_current() == device && !captures_are_on() && driver()->cuCtxSynchronize() == CUDA_SUCCESS;
+    return devices_current() == device && !captures_are_on() &&
+           driver()->cuCtxSynchronize() == CUDA_SUCCESS;
 }
 
-/* What the driver has to find for an allocation that is counted in `used` already. With the mutex. */
+/* What the driver has to find for an allocation that is counted in `used` already. With the
+ * mutex. */
 static uint64_t missing(const struct pool *pool, uint64_t bytes)
 {
     uint64_t held = pool->charged + pool->growing + pool->asked;
@@ -196,7 +208,7 @@ bool pools_charge(int device, uint64_t bytes)
            (unused && can_wait(device) && trim(device, &unused) && quota_charge(device, bytes));
 }
 
-bool pools_take(struct pool_use *use, CUmemoryPool handle, CUstream stream, uint64_t bytes)
+bool pools_reserve(struct pool_use *use, CUmemoryPool handle, CUstream stream, uint64_t bytes)
 {
     bytes = bytes < MOST_BYTES ? (bytes + PIECE - 1) / PIECE * PIECE : MOST_BYTES;
     *use = (struct pool_use){.bytes = bytes};
@@ -218,12 +230,13 @@ bool pools_take(struct pool_use *use, CUmemoryPool handle, CUstream stream, uint
     pool->asked -= asked;
     use->growing = fits ? asked : 0;
     pool->growing += use->growing;
-    fits = fits || missing(pool, bytes) == 0; /* another call took a chunk that is large enough for both */
+    /* another call took a chunk that is large enough for both */
+    fits = fits || missing(pool, bytes) == 0;
     pthread_mutex_unlock(&state.mutex);
     if (fits)
         return true;
     quota_refuse(use->device, asked);
-    pools_drop(pool, bytes, 0);
+    pools_release(pool, bytes, 0);
     return false;
 }
 
@@ -232,18 +245,18 @@ static bool charge_extra(struct pool *pool, uint64_t *extra)
 {
     pthread_mutex_lock(&state.growth);
     pthread_mutex_lock(&state.mutex);
-    *extra = settle(pool);
+    *extra = reconcile(pool);
     pthread_mutex_unlock(&state.mutex);
     bool fits = !*extra || quota_charge(pool->device, *extra);
     pthread_mutex_lock(&state.mutex);
     pool->charged += fits ? *extra : 0;
-    settle(pool);
+    reconcile(pool);
     pthread_mutex_unlock(&state.mutex);
     pthread_mutex_unlock(&state.growth);
     return fits;
 }
 
-bool pools_keep(struct pool_use *use)
+bool pools_commit(struct pool_use *use)
 {
     struct pool *pool = use->pool;
     if (!pool)
@@ -253,19 +266,21 @@ bool pools_keep(struct pool_use *use)
     pool->growing -= use->growing;
     pool->charged += use->growing;
     use->growing = 0;
-    uint64_t extra = settle(pool);
+    uint64_t extra = reconcile(pool);
     pthread_mutex_unlock(&state.mutex);
     if (has_grown || extra)
         pools_refresh(); /* on a full device the driver took what it needed from other pools */
     uint64_t unused;
-    if (!extra || charge_extra(pool, &extra) || (trim(pool->device, &unused) && charge_extra(pool, &extra)) ||
-        (unused && can_wait(pool->device) && trim(pool->device, &unused) && charge_extra(pool, &extra)))
+    if (!extra || charge_extra(pool, &extra) ||
+        (trim(pool->device, &unused) && charge_extra(pool, &extra)) ||
+        (unused && can_wait(pool->device) && trim(pool->device, &unused) &&
+         charge_extra(pool, &extra)))
         return true;
     quota_refuse(pool->device, extra);
     return false;
 }
 
-void pools_drop(struct pool *pool, uint64_t bytes, uint64_t growing)
+void pools_release(struct pool *pool, uint64_t bytes, uint64_t growing)
 {
     if (!pool)
         return;
@@ -275,7 +290,7 @@ void pools_drop(struct pool *pool, uint64_t bytes, uint64_t growing)
     pool->used -= bytes;
     pool->uses--;
     if (growing || !pool->handle)
-        settle(pool);
+        reconcile(pool);
     else
         note_unused(pool);
     forget_if_over(pool);
@@ -286,7 +301,7 @@ void pools_refresh_all(void)
 {
     pthread_mutex_lock(&state.mutex);
     for (struct pool *pool = state.all; pool; pool = pool->next)
-        settle(pool);
+        reconcile(pool);
     pthread_mutex_unlock(&state.mutex);
 }
 
@@ -295,25 +310,25 @@ bool pools_are_loose(void)
     return __atomic_load_n(&state.loose, __ATOMIC_RELAXED) != 0;
 }
 
-static void settle_some(bool is_sync)
+static void reconcile_some(bool is_sync)
 {
     pthread_mutex_lock(&state.mutex);
     for (struct pool *pool = state.all; pool; pool = pool->next)
         if (is_sync ? pool->is_loose : pool->has_unused)
-            settle(pool);
+            reconcile(pool);
     pthread_mutex_unlock(&state.mutex);
 }
 
 void pools_refresh(void)
 {
     if (__atomic_load_n(&state.unused, __ATOMIC_RELAXED))
-        settle_some(false);
+        reconcile_some(false);
 }
 
 void pools_synchronized(void)
 {
     if (pools_are_loose())
-        settle_some(true);
+        reconcile_some(true);
 }
 
 CUresult pools_set_attribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
@@ -329,7 +344,7 @@ CUresult pools_set_attribute(CUmemoryPool handle, CUmemPool_attribute attribute,
     return result;
 }
 
-void pools_release(int device)
+void pools_await_release(int device)
 {
     uint64_t unused;
     if (can_wait(device))
@@ -349,7 +364,7 @@ static void end_pool(struct pool *pool)
         return;
     pool->is_ended = true;
     pool->handle = NULL;
-    settle(pool);
+    reconcile(pool);
     forget_if_over(pool);
 }
 
@@ -365,7 +380,8 @@ CUresult pools_create(CUmemoryPool *pool, const CUmemPoolProps *properties)
     return result;
 }
 
-CUresult pools_import(CUmemoryPool *pool, void *handle, CUmemAllocationHandleType type, unsigned long long flags)
+CUresult pools_import(CUmemoryPool *pool, void *handle, CUmemAllocationHandleType type,
+                      unsigned long long flags)
 {
     pthread_mutex_lock(&state.mutex);
     CUresult result = driver()->cuMemPoolImportFromShareableHandle(pool, handle, type, flags);

@@ -11,23 +11,26 @@
 #define LONGEST_WAIT_NANOSECONDS 2000000000ull
 #define FIRST_PAUSE_NANOSECONDS 5000000ull
 #define LAST_PAUSE_NANOSECONDS 100000000ull
-#define NOT_AGAIN_NANOSECONDS 30000000000ull /* a device that was full for all of a wait is no device in a bad moment */
+/* a device that was full for all of a wait is no device in a bad moment */
+#define NOT_AGAIN_NANOSECONDS 30000000000ull
 
 static uint64_t not_before; /* no call waits until then; read and written by any thread */
 
 static bool is_short(uint64_t bytes)
 {
     size_t free_bytes, total_bytes;
-    return driver()->cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS && free_bytes < bytes;
+    return driver()->cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
+           free_bytes < bytes;
 }
 
 static bool is_worth_waiting(const struct charge *charge, CUresult result, uint64_t bytes)
 {
-    return result == CUDA_ERROR_OUT_OF_MEMORY && charge->acts && !charge->is_late && charge->is_on_device &&
-           session_is_registered() && is_short(bytes);
+    return result == CUDA_ERROR_OUT_OF_MEMORY && charge->acts && !charge->is_late &&
+           charge->is_on_device && session_is_registered() && is_short(bytes);
 }
 
-/* The process may be moved meanwhile, which makes room as well. False: an interrupt ended the wait; the thread is outside. */
+/* The process may be moved meanwhile, which makes room as well. False: an interrupt ended the wait;
+ * the thread is outside. */
 static bool sleep_outside(struct retry *retry, struct charge *charge)
 {
     int saved_errno = errno;
@@ -58,7 +61,8 @@ bool retry_is_due(struct retry *retry, struct charge *charge, CUresult result, u
             return false;
         *retry = (struct retry){.until = now + LONGEST_WAIT_NANOSECONDS, .pause = FIRST_PAUSE_NANOSECONDS};
         interrupts_begin(&retry->wait);
-        LOG("event=driver_refused device=%d bytes=%llu waits=yes", charge->device, (unsigned long long)bytes);
+        LOG("event=driver_refused device=%d bytes=%llu waits=yes", charge->device,
+            (unsigned long long)bytes);
     }
     if (now >= retry->until) {
         __atomic_store_n(&not_before, now + NOT_AGAIN_NANOSECONDS, __ATOMIC_RELAXED);
@@ -66,6 +70,7 @@ bool retry_is_due(struct retry *retry, struct charge *charge, CUresult result, u
     }
     if (!sleep_outside(retry, charge))
         return end_wait(retry);
-    retry->pause = retry->pause * 2 < LAST_PAUSE_NANOSECONDS ? retry->pause * 2 : LAST_PAUSE_NANOSECONDS;
+    retry->pause =
+        retry->pause * 2 < LAST_PAUSE_NANOSECONDS ? retry->pause * 2 : LAST_PAUSE_NANOSECONDS;
     return true;
 }

@@ -1,5 +1,6 @@
-/* What the agent lent and the driver refuses: bytes of a process that died are the driver's a moment later than they seem.
- * The call waits for them, holding its charge, and asks the driver again. */
+/* Retries of allocations that the agent lent and the driver refuses: the driver frees the bytes of
+ * a process that died a moment later than the agent sees. The call waits, holding its charge, and
+ * calls the driver again. */
 #ifndef ALIQUOT_RETRY_H
 #define ALIQUOT_RETRY_H
 
@@ -16,8 +17,9 @@ struct retry {
 
 #define RETRY_NONE ((struct retry){.until = 0})
 
-/* Between charge_begin and charge_end, after each call of the driver: waits, and returns whether it is to be called again.
- * Not where the driver has `bytes` and refuses all the same, nor soon after a wait that was in vain, nor after an interrupt. */
+/* Called between charge_begin and charge_end, after each call of the driver: wait, and return
+ * whether the driver is to be called again. It is not where the driver has `bytes` free and refuses
+ * all the same, soon after a wait that was in vain, or after an interrupt. */
 bool retry_is_due(struct retry *retry, struct charge *charge, CUresult result, uint64_t bytes);
 
 #endif

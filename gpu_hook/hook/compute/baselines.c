@@ -18,11 +18,12 @@ static void forget_oldest(struct baseline *baseline, uint32_t kept)
 {
     uint32_t dropped = baseline->count > kept ? baseline->count - kept : 0;
     baseline->count -= dropped;
-    memmove(baseline->samples, baseline->samples + dropped, baseline->count * sizeof baseline->samples[0]);
+    memmove(baseline->samples, baseline->samples + dropped,
+            baseline->count * sizeof baseline->samples[0]);
 }
 
-/* The lower of two medians. Spread: more than half as much again between the second smallest and the second largest;
- * of fewer than four, between all. */
+/* The lower of two medians. Spread: more than half as much again between the second smallest and
+ * the second largest; of fewer than four, between all. */
 static void judge(struct baseline *baseline)
 {
     uint64_t sorted[BASELINE_SAMPLES];

@@ -1,10 +1,10 @@
-/* What one pair of function and grid class takes without opportunistic neighbours, by its last solo samples. Pure: knows
+/* What one pair of function and grid class takes without opportunistic peers, by its last solo samples. Pure: knows
  * neither tables nor clocks; time is CLOCK_MONOTONIC, in nanoseconds.
  *
  * A baseline is the median of the last samples. It does not outlive what it was taken of: functions come and go, and
  * their handles with them; arguments change what a function has to do, and clocks how fast it does it. So it is void
  *   - when its newest sample is old;
- *   - when later launches beside neighbours take less, several times in a row: nobody is faster than alone;
+ *   - when later launches beside peers take less, several times in a row: nobody is faster than alone;
  * and begins anew where several solo samples in a row lie on one side of it. A pair whose solo samples lie far apart has
  * no baseline: its launches do different things.
  */
@@ -24,13 +24,13 @@ struct baseline {
     uint32_t count;
     int32_t side;     /* of the median, on which the last samples lay: -1, 0, 1 */
     uint32_t on_side; /* so many in a row */
-    uint32_t faster;  /* launches beside neighbours in a row that took less */
+    uint32_t faster;  /* launches beside peers in a row that took less */
     bool is_spread;
 };
 
 void baseline_add_solo(struct baseline *baseline, uint64_t nanoseconds, uint64_t now);
 
-/* A launch beside neighbours. */
+/* A launch beside peers. */
 void baseline_add_shared(struct baseline *baseline, uint64_t nanoseconds);
 
 /* True: there are solo samples that count, or would if they were alike. */

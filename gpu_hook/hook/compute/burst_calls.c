@@ -1,6 +1,6 @@
-/* Calls of the driver about the streams of one device, none of them with the mutex: what one thread has on its way, others
- * leave to it. Records may wait for room in their stream; questions wait for nothing.
- */
+/* Calls of the driver about the streams of one device, none of them with the mutex: what one thread
+ * has on its way, others leave to it. Records may wait for room in their stream; questions wait for
+ * nothing. */
 #include "compute/bursts.h"
 #include "compute/burst_state.h"
 
@@ -11,7 +11,8 @@
 #include <errno.h>
 #include <time.h>
 
-#define LOOK_NANOSECONDS 100000000 /* how soon a thread that waits sees that it is in the child of a fork */
+/* how soon a thread that waits sees that it is in the child of a fork */
+#define LOOK_NANOSECONDS 100000000
 
 static __thread char self __attribute__((tls_model("initial-exec")));
 
@@ -69,52 +70,57 @@ static void show_end_of_calls(struct bursts *bursts)
         pthread_cond_broadcast(&bursts->calls_end);
 }
 
-void burst_give_up(struct bursts *bursts, struct track *track, CUresult reason)
+void burst_give_up(struct bursts *bursts, struct stream_timer *timer, CUresult reason)
 {
     struct burst_words *words = &bursts->words;
-    for (unsigned i = 0; i < track->milestones.count; i++) {
-        const struct milestone *milestone = &track->milestones.ring[(track->milestones.first + i) % MILESTONES_MOST];
-        burst_words_take_back(words, &milestone->work);
-        words->in_flight -= milestone->ended_bursts;
+    for (unsigned i = 0; i < timer->events.count; i++) {
+        const struct timing_event *event =
+            &timer->events.ring[(timer->events.first + i) % TIMING_EVENTS_MAX];
+        burst_words_take_back(words, &event->work);
+        words->in_flight -= event->ended_bursts;
     }
-    if (track->is_open)
-        burst_words_take_back(words, &track->work);
-    words->in_flight -= track->has_burst;
-    track->has_burst = track->is_open = false;
-    milestones_drop(&track->milestones);
+    if (timer->is_open)
+        burst_words_take_back(words, &timer->work);
+    words->in_flight -= timer->has_burst;
+    timer->has_burst = timer->is_open = false;
+    timing_events_drop(&timer->events);
     burst_words_note_unmeasured(words, (int)reason);
 }
 
-bool burst_can_record(const struct track *track, const struct burst_record *record, unsigned places)
+bool burst_can_record(const struct stream_timer *timer, const struct burst_record *record,
+                      unsigned places)
 {
-    return !record->track && !track->recorder && milestones_have_room(&track->milestones, places);
+    return !record->timer && !timer->recorder && timing_events_have_room(&timer->events, places);
 }
 
-void burst_reserve(struct track *track, const struct timed_work *work, uint64_t now, struct burst_record *record)
+void burst_reserve(struct stream_timer *timer, const struct timed_work *work, uint64_t now,
+                   struct burst_record *record)
 {
-    milestones_reserve(&track->milestones, work, now, &record->milestone);
-    track->recorder = burst_self();
-    record->track = track;
+    timing_events_reserve(&timer->events, work, now, &record->event);
+    timer->recorder = burst_self();
+    record->timer = timer;
 }
 
-static void record_now(struct milestone_record *record)
+static void record_now(struct timing_event_record *record)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* or others' captures would mind it */
-    bool is_relaxed = captures_are_on() && driver()->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
-    milestone_record(record);
+    /* or others' captures would mind it */
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    bool is_relaxed =
+        captures_are_on() && driver()->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+    timing_event_record(record);
     if (is_relaxed)
         driver()->cuThreadExchangeStreamCaptureMode(&mode);
 }
 
-/* The program ended the stream while the record was on its way. Where a call may end the stream's context just now, the
- * stream goes with that, or is left until that call has returned. */
-static void end_stream(struct bursts *bursts, struct track *track, CUstream stream)
+/* The program ended the stream while the record was on its way. Where a call may end the stream's
+ * context just now, the stream goes with that, or is left until that call has returned. */
+static void end_stream(struct bursts *bursts, struct stream_timer *timer, CUstream stream)
 {
-    CUresult (*ends)(CUstream) = track->ends;
-    track->left = ends && !bursts_are_touchable(bursts) ? stream : NULL;
-    if (!ends || track->left)
+    CUresult (*ends)(CUstream) = timer->ends;
+    timer->left = ends && !bursts_are_touchable(bursts) ? stream : NULL;
+    if (!ends || timer->left)
         return;
-    track->ends = NULL;
+    timer->ends = NULL;
     bursts_unlock(bursts);
     ends(stream);
     bursts_lock(bursts);
@@ -122,115 +128,119 @@ static void end_stream(struct bursts *bursts, struct track *track, CUstream stre
 
 void bursts_end_left_streams(struct bursts *bursts)
 {
-    for (unsigned i = 0; i < bursts->tracks.count; i++) {
-        struct track *track = &bursts->tracks.all[i];
-        if (!track->left)
+    for (unsigned i = 0; i < bursts->timers.count; i++) {
+        struct stream_timer *timer = &bursts->timers.all[i];
+        if (!timer->left)
             continue;
-        track->recorder = burst_self(); /* so that the next call that may end a context waits for it */
-        end_stream(bursts, track, track->left);
-        track->recorder = NULL;
+        /* so that the next call that may end a context waits for it */
+        timer->recorder = burst_self();
+        end_stream(bursts, timer, timer->left);
+        timer->recorder = NULL;
         show_end_of_calls(bursts);
     }
 }
 
 void burst_make_record(struct bursts *bursts, struct burst_record *record)
 {
-    struct track *track = record->track;
-    if (!track)
+    struct stream_timer *timer = record->timer;
+    if (!timer)
         return;
     DEFER_CANCELLATION;
     bursts_unlock(bursts);
-    record_now(&record->milestone);
+    record_now(&record->event);
     bursts_lock(bursts);
-    CUresult result = milestones_commit(&track->milestones, &record->milestone);
+    CUresult result = timing_events_commit(&timer->events, &record->event);
     if (result != CUDA_SUCCESS)
-        burst_give_up(bursts, track, result);
-    end_stream(bursts, track, record->milestone.stream);
-    track->recorder = NULL;
-    record->track = NULL;
+        burst_give_up(bursts, timer, result);
+    end_stream(bursts, timer, record->event.stream);
+    timer->recorder = NULL;
+    record->timer = NULL;
     show_end_of_calls(bursts);
 }
 
-void burst_close_track(struct track *track, uint64_t now, struct burst_record *record)
+void burst_close_timer(struct stream_timer *timer, uint64_t now, struct burst_record *record)
 {
-    if (!track->is_open || !burst_can_record(track, record, 1))
+    if (!timer->is_open || !burst_can_record(timer, record, 1))
         return;
-    burst_reserve(track, &track->work, now, record);
-    track->is_open = false;
+    burst_reserve(timer, &timer->work, now, record);
+    timer->is_open = false;
 }
 
-void burst_close_last(struct track *track, uint64_t now, struct burst_record *record)
+void burst_close_last(struct stream_timer *timer, uint64_t now, struct burst_record *record)
 {
-    const struct milestone *newest = milestones_newest(&track->milestones);
-    burst_close_track(track, now, record);
-    if (!track->is_open || record->track || track->recorder || !newest || !newest->work.launches)
+    const struct timing_event *newest = timing_events_newest(&timer->events);
+    burst_close_timer(timer, now, record);
+    if (!timer->is_open || record->timer || timer->recorder || !newest || !newest->work.launches)
         return;
-    milestones_move_newest(&track->milestones, &track->work, now, &record->milestone);
-    track->recorder = burst_self();
-    record->track = track;
-    track->is_open = false;
+    timing_events_move_newest(&timer->events, &timer->work, now, &record->event);
+    timer->recorder = burst_self();
+    record->timer = timer;
+    timer->is_open = false;
 }
 
-bool burst_begin_questions(struct track *track)
+bool burst_begin_questions(struct stream_timer *timer)
 {
-    if (track->asker)
+    if (timer->asker)
         return false;
-    track->asker = burst_self();
+    timer->asker = burst_self();
     return true;
 }
 
-void burst_end_questions(struct bursts *bursts, struct track *track)
+void burst_end_questions(struct bursts *bursts, struct stream_timer *timer)
 {
-    track->asker = NULL;
+    timer->asker = NULL;
     show_end_of_calls(bursts);
 }
 
-static bool has_launched_since(const struct bursts *bursts, const struct track *own, uint64_t since)
+static bool has_launched_since(const struct bursts *bursts, const struct stream_timer *own,
+                               uint64_t since)
 {
-    for (unsigned i = 0; i < bursts->tracks.count; i++) {
-        const struct track *track = &bursts->tracks.all[i];
-        if (track != own && (track->launched_at >= since || track_is_busy(track)))
+    for (unsigned i = 0; i < bursts->timers.count; i++) {
+        const struct stream_timer *timer = &bursts->timers.all[i];
+        if (timer != own && (timer->launched_at >= since || stream_timer_is_busy(timer)))
             return true;
     }
     return false;
 }
 
 /* What nothing was recorded behind. */
-static void take_unseen(struct bursts *bursts, const struct milestone *before, uint64_t now)
+static void take_unseen(struct bursts *bursts, const struct timing_event *before, uint64_t now)
 {
     uint64_t end = before->passed_at + before->unseen;
-    struct milestone unseen = {.passed_at = end < now ? end : now, .work = {.launches = 1}};
+    struct timing_event unseen = {.passed_at = end < now ? end : now, .work = {.launches = 1}};
     if (before->unseen && unseen.passed_at > before->passed_at) {
-        struct passed_milestone passed = {&unseen, unseen.passed_at - before->passed_at, true};
+        struct passed_timing_event passed = {&unseen, unseen.passed_at - before->passed_at, true};
         burst_words_take(&bursts->words, &passed, true, now);
     }
 }
 
-static void take(struct bursts *bursts, struct track *track, const struct passed_milestone *passed, uint64_t now)
+static void take(struct bursts *bursts, struct stream_timer *timer,
+                 const struct passed_timing_event *passed, uint64_t now)
 {
-    const struct milestone *milestone = passed->milestone;
-    uint32_t ended = milestone->ended_bursts;
+    const struct timing_event *event = passed->event;
+    uint32_t ended = event->ended_bursts;
     bursts->words.in_flight -= ended < bursts->words.in_flight ? ended : bursts->words.in_flight;
-    if (milestone->work.launches)
+    if (event->work.launches)
         burst_words_take(&bursts->words, passed,
-                         has_launched_since(bursts, track, milestone->passed_at - passed->nanoseconds), now);
-    take_unseen(bursts, milestone, now);
+                         has_launched_since(bursts, timer, event->passed_at - passed->nanoseconds),
+                         now);
+    take_unseen(bursts, event, now);
 }
 
-void burst_take_passed(struct bursts *bursts, struct track *track, uint64_t now)
+void burst_take_passed(struct bursts *bursts, struct stream_timer *timer, uint64_t now)
 {
-    enum milestones_outcome outcome = MILESTONES_PASSED;
-    struct milestone_question question;
-    struct passed_milestone passed;
-    while (outcome == MILESTONES_PASSED && bursts_are_touchable(bursts) &&
-           milestones_begin_question(&track->milestones, &question)) {
+    enum timing_events_outcome outcome = TIMING_EVENTS_PASSED;
+    struct timing_event_question question;
+    struct passed_timing_event passed;
+    while (outcome == TIMING_EVENTS_PASSED && bursts_are_touchable(bursts) &&
+           timing_events_begin_question(&timer->events, &question)) {
         bursts_unlock(bursts);
-        milestone_ask(&question);
+        timing_event_ask(&question);
         bursts_lock(bursts);
-        outcome = milestones_end_question(&track->milestones, &question, &passed);
-        if (outcome == MILESTONES_PASSED)
-            take(bursts, track, &passed, now);
-        else if (outcome == MILESTONES_BROKEN)
-            burst_give_up(bursts, track, CUDA_ERROR_UNKNOWN);
+        outcome = timing_events_end_question(&timer->events, &question, &passed);
+        if (outcome == TIMING_EVENTS_PASSED)
+            take(bursts, timer, &passed, now);
+        else if (outcome == TIMING_EVENTS_BROKEN)
+            burst_give_up(bursts, timer, CUDA_ERROR_UNKNOWN);
     }
 }

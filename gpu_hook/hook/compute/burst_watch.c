@@ -9,34 +9,38 @@
 
 #include <time.h>
 
-#define STALE_NANOSECONDS 300000ull /* without a launch: nothing is recorded any more behind what is open */
+/* without a launch: nothing is recorded any more behind what is open */
+#define STALE_NANOSECONDS 300000ull
 #define LOST_NANOSECONDS 1000000000ull /* without a launch: what may not be asked for is over */
-#define RECORD_NANOSECONDS 100000000ull /* a record that takes longer waits for room in its stream */
+/* a record that takes longer waits for room in its stream */
+#define RECORD_NANOSECONDS 100000000ull
 #define ENDING_NANOSECONDS 2000000000ull /* the same in a context that is about to end */
 #define STOP_PAUSE_NANOSECONDS 1000000
 #define STOP_TRIES 100
 
-void burst_end(struct bursts *bursts, struct track *track)
+void burst_end(struct bursts *bursts, struct stream_timer *timer)
 {
-    struct milestone *newest = milestones_newest(&track->milestones);
-    if (!track->has_burst || track->is_open)
+    struct timing_event *newest = timing_events_newest(&timer->events);
+    if (!timer->has_burst || timer->is_open)
         return;
-    track->has_burst = false;
+    timer->has_burst = false;
     if (newest)
         newest->ended_bursts++;
     else
         bursts->words.in_flight--;
 }
 
-/* Not where the stream may be captured by now, nor where the record would be a barrier: close_late ends those. */
-static bool may_close(const struct bursts *bursts, const struct track *track, CUcontext current)
+/* Not where the stream may be captured by now, nor where the record would be a barrier: close_late
+ * ends those. */
+static bool may_close(const struct bursts *bursts, const struct stream_timer *timer,
+                      CUcontext current)
 {
-    return bursts_are_touchable(bursts) && track->is_taken && track->is_open && !track_entering(track) &&
-           current == track->milestones.context && !captures_are_on() &&
-           !(track_is_legacy(track) && bursts->tracks.has_blocking);
+    return bursts_are_touchable(bursts) && timer->is_taken && timer->is_open &&
+           !stream_timer_entering(timer) && current == timer->events.context &&
+           !captures_are_on() && !(stream_timer_is_legacy(timer) && bursts->timers.has_blocking);
 }
 
-void bursts_close(struct bursts *bursts, struct track *track)
+void bursts_close(struct bursts *bursts, struct stream_timer *timer)
 {
     struct burst_record record = {0};
     uint64_t now = times_now_nanoseconds();
@@ -44,87 +48,91 @@ void bursts_close(struct bursts *bursts, struct track *track)
     DEFER_CANCELLATION;
     if (driver()->cuCtxGetCurrent(&current) != CUDA_SUCCESS || !bursts_lock(bursts))
         return;
-    if (may_close(bursts, track, current))
-        burst_close_last(track, now, &record);
+    if (may_close(bursts, timer, current))
+        burst_close_last(timer, now, &record);
     burst_make_record(bursts, &record);
     bursts_unlock(bursts);
 }
 
-/* The open work has ended, and no milestone tells when: it counts for as long as its launches take alone, and at least
- * until it was last seen running. */
-static void end_unseen(struct bursts *bursts, struct track *track, uint64_t now)
+/* The open work has ended, and no timing event tells when: it counts for as long as its launches
+ * take alone, and at least until it was last seen running. */
+static void end_unseen(struct bursts *bursts, struct stream_timer *timer, uint64_t now)
 {
-    uint64_t start = milestones_last_passed(&track->milestones), end = start + track->work.expected;
-    end = end > track->running_at ? end : track->running_at;
-    struct milestone unseen = {.passed_at = end < now ? end : now, .work = track->work};
-    struct passed_milestone passed = {&unseen, unseen.passed_at > start ? unseen.passed_at - start : 0, start != 0};
+    uint64_t start = timing_events_last_passed(&timer->events), end = start + timer->work.expected;
+    end = end > timer->running_at ? end : timer->running_at;
+    struct timing_event unseen = {.passed_at = end < now ? end : now, .work = timer->work};
+    struct passed_timing_event passed = {
+        &unseen, unseen.passed_at > start ? unseen.passed_at - start : 0, start != 0};
     unseen.work.function = NULL;
-    track->is_open = false;
+    timer->is_open = false;
     burst_words_take(&bursts->words, &passed, true, now);
 }
 
-/* Its launching threads record no more behind it: it is over when the stream is through, and has ended between then and the
- * time when that was last not so. Nothing is recorded here, for another thread may not wait for room in the stream, has
- * another default stream, and would make a barrier in the legacy one. Of another thread's default stream nobody but that
- * thread can ask, and it may have ended; and of no stream that may be captured, for as long as any capture lasts. Gives
- * up the mutex. */
-static void close_late(struct bursts *bursts, struct track *track, uint64_t now)
+/* Its launching threads record no more behind it: it is over when the stream is through, and has
+ * ended between then and the time when that was last not so. Nothing is recorded here, for another
+ * thread may not wait for room in the stream, has another default stream, and would make a barrier
+ * in the legacy one. Of another thread's default stream nobody but that thread can ask, and it may
+ * have ended; and of no stream that may be captured, for as long as any capture lasts. Gives up the
+ * mutex. */
+static void close_late(struct bursts *bursts, struct stream_timer *timer, uint64_t now)
 {
-    bool is_anothers = track->milestones.stream == CU_STREAM_PER_THREAD && track->thread != threads_own;
+    bool is_anothers = timer->events.stream == CU_STREAM_PER_THREAD && timer->thread != threads_own;
     bool may_ask = !is_anothers && !captures_are_on();
-    bool is_through = now - track->launched_at > LOST_NANOSECONDS;
+    bool is_through = now - timer->launched_at > LOST_NANOSECONDS;
     if (may_ask) {
-        CUstream stream = track->milestones.stream;
-        uint32_t number = track->number, launches = track->work.launches; /* of which some leave launched_at as it is */
-        uint64_t launched_at = track->launched_at;
+        CUstream stream = timer->events.stream;
+        /* of which some leave launched_at as it is */
+        uint32_t number = timer->number, launches = timer->work.launches;
+        uint64_t launched_at = timer->launched_at;
         bursts_unlock(bursts);
         is_through = driver()->cuStreamQuery(stream) != CUDA_ERROR_NOT_READY;
         bursts_lock(bursts);
-        if (track->number != number || track->launched_at != launched_at || track->work.launches != launches ||
-            track_entering(track) || !track->is_open)
+        if (timer->number != number || timer->launched_at != launched_at ||
+            timer->work.launches != launches || stream_timer_entering(timer) || !timer->is_open)
             return;
     }
     if (may_ask && !is_through)
-        track->running_at = now;
-    else if (is_through && !track->milestones.count)
-        end_unseen(bursts, track, now);
+        timer->running_at = now;
+    else if (is_through && !timer->events.count)
+        end_unseen(bursts, timer, now);
 }
 
-/* Nobody launches into the track any more, for now. */
-static void close_stale(struct bursts *bursts, struct track *track, uint64_t now)
+/* No thread launches into the timer any more, for now. */
+static void close_stale(struct bursts *bursts, struct stream_timer *timer, uint64_t now)
 {
-    if (track_entering(track) || now - track->launched_at < STALE_NANOSECONDS)
+    if (stream_timer_entering(timer) || now - timer->launched_at < STALE_NANOSECONDS)
         return;
-    if (track->is_open)
-        close_late(bursts, track, now);
-    burst_end(bursts, track);
+    if (timer->is_open)
+        close_late(bursts, timer, now);
+    burst_end(bursts, timer);
 }
 
-/* Gives up the mutex, and reads the clock each time that it has it back: launches of meanwhile are not in the future. */
-static void poll_track(struct bursts *bursts, struct track *track)
+/* Gives up the mutex, and reads the clock each time that it has it back: launches of meanwhile are
+ * not in the future. */
+static void poll_timer(struct bursts *bursts, struct stream_timer *timer)
 {
-    CUcontext context = track->milestones.context;
+    CUcontext context = timer->events.context;
     bool is_pushed;
-    if (!burst_begin_questions(track))
+    if (!burst_begin_questions(timer))
         return;
     bursts_unlock(bursts);
-    bool is_there = track_enter_context(context, &is_pushed);
+    bool is_there = stream_timer_enter_context(context, &is_pushed);
     bursts_lock(bursts);
     if (is_there) {
-        burst_take_passed(bursts, track, times_now_nanoseconds());
-        if (track->milestones.stream && bursts_are_touchable(bursts))
-            close_stale(bursts, track, times_now_nanoseconds());
-        if (!track_is_busy(track))
-            burst_end(bursts, track);
-        if (!track_is_busy(track) && !track->milestones.stream)
-            track->is_taken = false;
+        burst_take_passed(bursts, timer, times_now_nanoseconds());
+        if (timer->events.stream && bursts_are_touchable(bursts))
+            close_stale(bursts, timer, times_now_nanoseconds());
+        if (!stream_timer_is_busy(timer))
+            burst_end(bursts, timer);
+        if (!stream_timer_is_busy(timer) && !timer->events.stream)
+            timer->is_taken = false;
     }
     if (is_pushed) {
         bursts_unlock(bursts);
-        track_leave_context(true);
+        stream_timer_leave_context(true);
         bursts_lock(bursts);
     }
-    burst_end_questions(bursts, track);
+    burst_end_questions(bursts, timer);
 }
 
 bool bursts_poll(struct bursts *bursts, bool is_relaxed)
@@ -133,14 +141,14 @@ bool bursts_poll(struct bursts *bursts, bool is_relaxed)
     DEFER_CANCELLATION;
     if (!bursts_lock(bursts))
         return true;
-    for (unsigned i = 0; i < bursts->tracks.count; i++) {
-        struct track *track = &bursts->tracks.all[i];
+    for (unsigned i = 0; i < bursts->timers.count; i++) {
+        struct stream_timer *timer = &bursts->timers.all[i];
         bool may_ask = bursts_are_touchable(bursts) && (is_relaxed || !captures_are_on());
-        if (may_ask && track->is_taken && (track_is_busy(track) || track->has_burst))
-            poll_track(bursts, track);
+        if (may_ask && timer->is_taken && (stream_timer_is_busy(timer) || timer->has_burst))
+            poll_timer(bursts, timer);
     }
-    for (unsigned i = 0; i < bursts->tracks.count; i++)
-        is_busy |= bursts->tracks.all[i].is_taken && track_is_busy(&bursts->tracks.all[i]);
+    for (unsigned i = 0; i < bursts->timers.count; i++)
+        is_busy |= bursts->timers.all[i].is_taken && stream_timer_is_busy(&bursts->timers.all[i]);
     if (!is_busy)
         burst_words_show_active(&bursts->words, false);
     burst_words_publish(&bursts->words, times_now_nanoseconds());
@@ -148,13 +156,14 @@ bool bursts_poll(struct bursts *bursts, bool is_relaxed)
     return is_busy;
 }
 
-bool bursts_let_on(struct bursts *bursts)
+bool bursts_can_begin(struct bursts *bursts)
 {
     struct burst_terms terms;
     if (pthread_mutex_trylock(&bursts->mutex) != 0)
         return true; /* it asks, and learns */
-    bool may_begin = bursts->words.waiting && (!burst_words_read(&bursts->words, &terms) ||
-                                               !burst_words_ask(&bursts->words, &terms.order, times_now_nanoseconds()));
+    bool may_begin = bursts->words.waiting &&
+                     (!burst_words_read(&bursts->words, &terms) ||
+                      !burst_words_ask(&bursts->words, &terms.order, times_now_nanoseconds()));
     bursts_unlock(bursts);
     return may_begin;
 }
@@ -175,9 +184,10 @@ void bursts_count_waiting(struct bursts *bursts, int change)
 /* Whether another thread has driver calls on its way about the stream, or any for NULL. */
 static bool are_asking(const struct bursts *bursts, CUstream stream)
 {
-    for (unsigned i = 0; i < bursts->tracks.count; i++) {
-        const struct track *track = &bursts->tracks.all[i];
-        if (track->asker && track->asker != burst_self() && (!stream || track->milestones.stream == stream))
+    for (unsigned i = 0; i < bursts->timers.count; i++) {
+        const struct stream_timer *timer = &bursts->timers.all[i];
+        if (timer->asker && timer->asker != burst_self() &&
+            (!stream || timer->events.stream == stream))
             return true;
     }
     return false;
@@ -185,15 +195,17 @@ static bool are_asking(const struct bursts *bursts, CUstream stream)
 
 static bool are_recording(const struct bursts *bursts, CUstream stream)
 {
-    for (unsigned i = 0; i < bursts->tracks.count; i++) {
-        const struct track *track = &bursts->tracks.all[i];
-        if (track->recorder && track->recorder != burst_self() && (!stream || track->milestones.stream == stream))
+    for (unsigned i = 0; i < bursts->timers.count; i++) {
+        const struct stream_timer *timer = &bursts->timers.all[i];
+        if (timer->recorder && timer->recorder != burst_self() &&
+            (!stream || timer->events.stream == stream))
             return true;
     }
     return false;
 }
 
-/* Questions end soon. A record does not where its stream has no room, which the program may be about to make. */
+/* Questions end soon. A record does not where its stream has no room, which the program may be
+ * about to make. */
 static void await_calls(struct bursts *bursts, CUstream questions_of, CUstream records_of)
 {
     uint64_t until = times_now_nanoseconds() + RECORD_NANOSECONDS;
@@ -216,24 +228,24 @@ void bursts_note_blocking(struct bursts *bursts)
 {
     if (!bursts_lock(bursts))
         return;
-    bursts->tracks.has_blocking = true;
+    bursts->timers.has_blocking = true;
     bursts_unlock(bursts);
 }
 
 /* Nothing is recorded behind what is open: it counts for as long as its launches take alone. */
-static void end_track(struct bursts *bursts, struct track *track, uint64_t now)
+static void end_timer(struct bursts *bursts, struct stream_timer *timer, uint64_t now)
 {
-    struct milestone *newest = milestones_newest(&track->milestones);
-    if (track->is_open && newest) {
-        newest->unseen += track->work.expected;
-        burst_words_take_back(&bursts->words, &track->work);
-        track->is_open = false;
-    } else if (track->is_open) {
-        end_unseen(bursts, track, now);
+    struct timing_event *newest = timing_events_newest(&timer->events);
+    if (timer->is_open && newest) {
+        newest->unseen += timer->work.expected;
+        burst_words_take_back(&bursts->words, &timer->work);
+        timer->is_open = false;
+    } else if (timer->is_open) {
+        end_unseen(bursts, timer, now);
     }
-    burst_end(bursts, track);
-    track_let_go(track);
-    track->is_taken = track_is_busy(track);
+    burst_end(bursts, timer);
+    stream_timer_let_go(timer);
+    timer->is_taken = stream_timer_is_busy(timer);
 }
 
 bool bursts_end_stream(struct bursts *bursts, CUstream stream, CUresult (*real)(CUstream))
@@ -245,31 +257,31 @@ bool bursts_end_stream(struct bursts *bursts, CUstream stream, CUresult (*real)(
         return false;
     while (are_asking(bursts, stream) && !bursts_are_abandoned(bursts))
         bursts_await_calls(bursts);
-    for (unsigned i = 0; i < bursts->tracks.count; i++) {
-        struct track *track = &bursts->tracks.all[i];
-        if (!track->is_taken || track->milestones.stream != stream)
+    for (unsigned i = 0; i < bursts->timers.count; i++) {
+        struct stream_timer *timer = &bursts->timers.all[i];
+        if (!timer->is_taken || timer->events.stream != stream)
             continue;
-        if (track->recorder) {
-            track->ends = real;
+        if (timer->recorder) {
+            timer->ends = real;
             is_left = true;
         }
-        end_track(bursts, track, now);
+        end_timer(bursts, timer, now);
     }
     bursts_unlock(bursts);
     return is_left;
 }
 
-static bool is_in(const struct track *track, CUcontext context)
+static bool is_in(const struct stream_timer *timer, CUcontext context)
 {
-    CUcontext own = track->milestones.context;
+    CUcontext own = timer->events.context;
     return own && (own == context || green_owner(own) == context);
 }
 
 static bool are_recording_in(const struct bursts *bursts, CUcontext context)
 {
-    for (unsigned i = 0; i < bursts->tracks.count; i++) {
-        const struct track *track = &bursts->tracks.all[i];
-        if (track->recorder && track->recorder != burst_self() && is_in(track, context))
+    for (unsigned i = 0; i < bursts->timers.count; i++) {
+        const struct stream_timer *timer = &bursts->timers.all[i];
+        if (timer->recorder && timer->recorder != burst_self() && is_in(timer, context))
             return true;
     }
     return false;
@@ -283,18 +295,19 @@ void bursts_suspend(struct bursts *bursts, CUcontext ending)
     bursts->suspended++;
     await_calls(bursts, NULL, NULL);
     uint64_t until = times_now_nanoseconds() + ENDING_NANOSECONDS;
-    while (!bursts_are_abandoned(bursts) && are_recording_in(bursts, ending) && times_now_nanoseconds() < until)
+    while (!bursts_are_abandoned(bursts) && are_recording_in(bursts, ending) &&
+           times_now_nanoseconds() < until)
         bursts_await_calls(bursts);
     bursts_unlock(bursts);
 }
 
 static void forget_context(struct bursts *bursts, CUcontext context)
 {
-    for (unsigned i = 0; i < bursts->tracks.count; i++) {
-        struct track *track = &bursts->tracks.all[i];
-        if (is_in(track, context)) {
-            burst_give_up(bursts, track, CUDA_SUCCESS);
-            track_forget(track);
+    for (unsigned i = 0; i < bursts->timers.count; i++) {
+        struct stream_timer *timer = &bursts->timers.all[i];
+        if (is_in(timer, context)) {
+            burst_give_up(bursts, timer, CUDA_SUCCESS);
+            stream_timer_forget(timer);
         }
     }
 }
@@ -304,7 +317,8 @@ void bursts_resume(struct bursts *bursts, CUcontext ended)
     DEFER_CANCELLATION;
     if (!bursts_lock(bursts))
         return;
-    bursts->suspended -= bursts->suspended > 0; /* 0 of a device that is newer than the suspension */
+    /* 0 of a device that is newer than the suspension */
+    bursts->suspended -= bursts->suspended > 0;
     if (ended && !bursts->is_stopped)
         forget_context(bursts, ended);
     bursts_end_left_streams(bursts);
@@ -324,7 +338,8 @@ void bursts_registered(struct bursts *bursts)
     bursts_unlock(bursts);
 }
 
-/* A signal's handler may end the program while its own thread holds the mutex, or is in a driver call. */
+/* A signal's handler may end the program while its own thread holds the mutex, or is in a driver
+ * call. */
 void bursts_stop(struct bursts *bursts)
 {
     const struct timespec pause = {0, STOP_PAUSE_NANOSECONDS};

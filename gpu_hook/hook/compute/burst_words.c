@@ -43,12 +43,14 @@ bool burst_words_read(struct burst_words *words, struct burst_terms *terms)
         .gap_again = read_word(&page->gap_again),
     };
     burst = burst ? burst : BURST_MICROSECONDS;
-    terms->burst_nanoseconds = 1000ull * (burst < LONGEST_BURST_MICROSECONDS ? burst : LONGEST_BURST_MICROSECONDS);
+    terms->burst_nanoseconds =
+        1000ull * (burst < LONGEST_BURST_MICROSECONDS ? burst : LONGEST_BURST_MICROSECONDS);
     terms->window = read_word(&page->solo_window);
     return terms->order.pace != ALIQUOT_PACE_OFF;
 }
 
-uint64_t burst_words_ask(const struct burst_words *words, const struct pace_order *order, uint64_t now)
+uint64_t burst_words_ask(const struct burst_words *words, const struct pace_order *order,
+                         uint64_t now)
 {
     struct pace_state state = {
         .occupied = words->meter.occupied,
@@ -57,7 +59,7 @@ uint64_t burst_words_ask(const struct burst_words *words, const struct pace_orde
         .in_flight = words->in_flight,
         .unknown = (uint32_t)words->unknown,
     };
-    neighbours_look(words->index, &state);
+    peers_look(words->index, &state);
     return pace_wait(order, &state, now);
 }
 
@@ -67,37 +69,40 @@ void burst_words_take_back(struct burst_words *words, const struct timed_work *w
     words->unknown -= work->was_unknown < words->unknown ? work->was_unknown : words->unknown;
 }
 
-static void take_sample(struct burst_words *words, const struct passed_milestone *passed, bool has_overlapped, uint64_t now)
+static void take_sample(struct burst_words *words, const struct passed_timing_event *passed,
+                        bool has_overlapped, uint64_t now)
 {
-    const struct timed_work *work = &passed->milestone->work;
+    const struct timed_work *work = &passed->event->work;
     struct sample sample = {
         .function = work->function,
         .grid_class = work->grid_class,
         .has_overlapped = has_overlapped || work->has_overlapped,
         .nanoseconds = passed->nanoseconds,
         .window_before = work->window,
-        .window_after = words->index < 0 ? 0 : read_word(&page_agent()->devices[words->index].solo_window),
+        .window_after =
+            words->index < 0 ? 0 : read_word(&page_agent()->devices[words->index].solo_window),
     };
     if (!sample.has_overlapped || meter_longest(&words->meter, now) == 0)
         meter_add_launch(&words->meter, passed->nanoseconds, now);
     samples_take(words->index, &sample, now);
 }
 
-void burst_words_take(struct burst_words *words, const struct passed_milestone *passed, bool has_overlapped, uint64_t now)
+void burst_words_take(struct burst_words *words, const struct passed_timing_event *passed,
+                      bool has_overlapped, uint64_t now)
 {
-    const struct timed_work *work = &passed->milestone->work;
-    struct meter_span pieces[METER_PIECES];
+    const struct timed_work *work = &passed->event->work;
+    struct meter_span extents[METER_PIECES];
     burst_words_take_back(words, work);
     if (!passed->is_measured) {
         burst_words_note_unmeasured(words, 0);
         return;
     }
-    uint64_t end = passed->milestone->passed_at, start = end - passed->nanoseconds;
+    uint64_t end = passed->event->passed_at, start = end - passed->nanoseconds;
     if (work->at_most && passed->nanoseconds > work->at_most)
         end = start + work->at_most;
-    unsigned count = meter_add(&words->meter, start, end, pieces);
+    unsigned count = meter_add(&words->meter, start, end, extents);
     for (unsigned i = 0; i < count; i++)
-        board_add_interval(words->index, pieces[i].start, pieces[i].end);
+        activity_page_add_interval(words->index, extents[i].start, extents[i].end);
     if (work->function && !work->at_most)
         take_sample(words, passed, has_overlapped, now);
 }
@@ -107,8 +112,8 @@ void burst_words_note_unmeasured(struct burst_words *words, int reason)
 {
     words->unmeasured++;
     if ((words->unmeasured & (words->unmeasured - 1)) == 0)
-        LOG("event=unmeasured device=%d times=%llu code=%d", words->device, (unsigned long long)words->unmeasured,
-            reason);
+        LOG("event=unmeasured device=%d times=%llu code=%d", words->device,
+            (unsigned long long)words->unmeasured, reason);
 }
 
 static struct aliquot_hook_device *find_page(const struct burst_words *words)
@@ -129,7 +134,7 @@ void burst_words_show_active(struct burst_words *words, bool is_active)
     if (words->is_active == is_active)
         return;
     words->is_active = is_active;
-    board_set_active(words->index, is_active);
+    activity_page_set_active(words->index, is_active);
 }
 
 void burst_words_count_waiting(struct burst_words *words, int change, uint64_t now)

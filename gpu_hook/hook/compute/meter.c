@@ -36,7 +36,8 @@ static void replace(struct meter *meter, unsigned first, unsigned last, struct m
     spans[first] = merged;
 }
 
-unsigned meter_add(struct meter *meter, uint64_t start, uint64_t end, struct meter_span pieces[METER_PIECES])
+unsigned meter_add(struct meter *meter, uint64_t start, uint64_t end,
+                   struct meter_span pieces[METER_PIECES])
 {
     start = start > meter->floor ? start : meter->floor;
     if (end <= start)

@@ -9,18 +9,22 @@ static uint64_t smaller(uint64_t one, uint64_t other)
     return one < other ? one : other;
 }
 
-/* Where in the pause of the neighbours we are. 0: work may begin; otherwise how long until it might. */
-static uint64_t wait_in_pause(const struct pace_order *order, const struct pace_state *state, uint64_t now)
+/* Where in the pause of the peers we are. 0: work may begin; otherwise how long until it might. */
+static uint64_t wait_in_pause(const struct pace_order *order, const struct pace_state *state,
+                              uint64_t now)
 {
-    /* A neighbour's clock reads are not ordered with ours: a pause that begins later than now has just begun. */
+    /* A peer's clock reads are not ordered with ours: a pause that begins later than now has just
+     * begun. */
     uint64_t age = now > state->idle_since ? now - state->idle_since : 0;
-    uint64_t from = order->gap_from * 1000ull, until = order->gap_until * 1000ull, again = order->gap_again * 1000ull;
+    uint64_t from = order->gap_from * 1000ull, until = order->gap_until * 1000ull,
+             again = order->gap_again * 1000ull;
     if (age >= again || (age >= from && age < until))
         return 0;
     return (age < from ? smaller(from, again) : again) - age;
 }
 
-/* A cap of one is about long launches: others may follow short ones, whose end is seen late. Not if one is unknown. */
+/* A cap of one is about long launches: others may follow short ones, whose end is seen late. Not if
+ * one is unknown. */
 static bool is_soon_done(const struct pace_order *order, const struct pace_state *state)
 {
     return state->expected && !state->unknown && state->expected < PACE_SOON_NANOSECONDS &&
@@ -31,12 +35,14 @@ uint64_t pace_wait(const struct pace_order *order, const struct pace_state *stat
 {
     if (order->pace != ALIQUOT_PACE_TIME && order->pace != ALIQUOT_PACE_BLOCKS)
         return 0;
-    if (order->in_flight_cap && state->in_flight >= order->in_flight_cap && !is_soon_done(order, state))
+    if (order->in_flight_cap && state->in_flight >= order->in_flight_cap &&
+        !is_soon_done(order, state))
         return PACE_LOOK_NANOSECONDS;
-    uint64_t used = order->pace == ALIQUOT_PACE_BLOCKS ? state->blocks : state->occupied + state->expected;
+    uint64_t used =
+        order->pace == ALIQUOT_PACE_BLOCKS ? state->blocks : state->occupied + state->expected;
     if (used >= order->allowed)
         return PACE_LOOK_NANOSECONDS;
-    if (!state->has_neighbours || used < order->allowed_beside)
+    if (!state->has_peers || used < order->allowed_beside)
         return 0;
     if (state->are_active)
         return PACE_LOOK_NANOSECONDS;

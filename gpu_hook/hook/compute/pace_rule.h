@@ -1,17 +1,16 @@
-/* The one rule by which a burst of work may begin. Pure: the plant simulator loads it, too. The agent's page holds what
- * is ordered; time is CLOCK_MONOTONIC, in nanoseconds.
- */
+/* The one rule by which a burst of work may begin. Pure: the plant simulator loads it, too. The
+ * agent's page holds what is ordered; time is CLOCK_MONOTONIC, in nanoseconds. */
 #ifndef ALIQUOT_PACE_RULE_H
 #define ALIQUOT_PACE_RULE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PACE_LOOK_NANOSECONDS 100000ull    /* how soon a change of neighbours or of the order is seen */
+#define PACE_LOOK_NANOSECONDS 100000ull    /* how soon a change of peers or of the order is seen */
 #define PACE_REST_NANOSECONDS 1000000ull   /* the same, for who has waited long */
 #define PACE_SOON_NANOSECONDS 500000ull    /* of work: the hook sees an end up to so late */
 
-/* Of one device, as the agent's page says it (aliquot_pages.h has what each word means). */
+/* The order for one device, from the agent's page (aliquot_pages.h has what each word means). */
 struct pace_order {
     uint32_t pace; /* enum aliquot_pace */
     uint32_t in_flight_cap;
@@ -21,21 +20,22 @@ struct pace_order {
     uint32_t reserved;
 };
 
-/* Of this process on that device now. */
+/* The state of this process on that device now. */
 struct pace_state {
     uint64_t occupied;           /* nanoseconds, of bursts that ended */
     uint64_t expected;           /* nanoseconds, of those in flight */
     uint64_t blocks;             /* launched */
     uint32_t in_flight;          /* bursts */
-    uint32_t has_neighbours;     /* boards of production on the device are known */
+    uint32_t has_peers;     /* activity pages of production on the device are known */
     uint32_t are_active;         /* one of these shows work */
-    uint32_t unknown;            /* launches in flight that were never measured: `expected` says little of these */
+    /* launches in flight that were never measured: `expected` says little of these */
+    uint32_t unknown;
     uint64_t idle_since;         /* when the last of them became idle */
 };
 
-/* A cap of one burst lets up to four be in flight as long as what is in flight is known to take less than
- * PACE_SOON_NANOSECONDS.
- * 0: a burst may begin now. Otherwise the nanoseconds after which to look again, at least 1. */
+/* Return 0 where a burst may begin now; otherwise the nanoseconds after which to ask again, at
+ * least 1. A cap of one burst lets up to four be in flight as long as what is in flight is known to
+ * take less than PACE_SOON_NANOSECONDS. */
 uint64_t pace_wait(const struct pace_order *order, const struct pace_state *state, uint64_t now);
 
 #endif

@@ -24,8 +24,10 @@
 
 #define LOOK_NANOSECONDS 250000      /* while work is under way */
 #define LINGER_LOOKS 20u             /* without work, before the thread sleeps until it is woken */
-#define PATIENCE_NANOSECONDS 10000000ull /* where launches wait longer, the thread looks less often */
-#define ASK_NANOSECONDS 20000000ull      /* a launch that was not let on asks all the same */
+/* where launches wait longer, the thread looks less often */
+#define PATIENCE_NANOSECONDS 10000000ull
+/* a waiting launch that was not resumed asks all the same */
+#define ASK_NANOSECONDS 20000000ull
 
 static struct {
     struct bursts *devices[DEVICES_MAX]; /* made once each, never freed */
@@ -37,14 +39,14 @@ static struct {
     uint32_t generation; /* another one in the child of a fork */
 } state;
 
-__thread struct track *pacing_open_track;
+__thread struct stream_timer *pacing_open_timer;
 
 static __thread struct {
     struct bursts *bursts; /* of the current context's device; NULL: not known */
     uint32_t generation;
     CUcontext context;
-    struct track *track; /* launched into last */
-    struct bursts *open_bursts; /* of pacing_open_track */
+    struct stream_timer *timer; /* launched into last */
+    struct bursts *open_bursts; /* of pacing_open_timer */
 } own __attribute__((tls_model("initial-exec")));
 
 bool pacing_is_used(void)
@@ -93,29 +95,31 @@ static bool look_on(bool *is_busy)
 
 static void relax(void)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* other threads' captures do not mind this one's calls */
+    /* other threads' captures do not mind this one's calls */
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     if (!guest_threads_enter())
         return;
     driver()->cuThreadExchangeStreamCaptureMode(&mode);
     guest_threads_leave();
 }
 
-/* Production does not wait for a process that no agent can let on any more. */
+/* Return whether the pace is void: production goes on when the agent is lost. */
 static bool is_let_by(void)
 {
     return __atomic_load_n(&page_agent()->workload_class, __ATOMIC_RELAXED) == ALIQUOT_PRODUCTION &&
            session_has_lost_agent();
 }
 
-/* One after the other, for the next one's turn depends on what the one before launches. */
-static bool let_on(void)
+/* Resume waiting launches one after the other, because the next one's turn depends on what the one
+ * before launches. */
+static bool resume_waiting(void)
 {
     bool is_over = !pacing_is_on() || is_let_by(), may_begin = is_over;
     for (int device = 0; device < DEVICES_MAX; device++) {
         if (!bursts_of(device))
             continue;
         bursts_count_waiting(bursts_of(device), 0);
-        may_begin = may_begin || bursts_let_on(bursts_of(device));
+        may_begin = may_begin || bursts_can_begin(bursts_of(device));
     }
     if (may_begin) {
         __atomic_fetch_add(&state.turns, 1, __ATOMIC_RELEASE);
@@ -124,7 +128,8 @@ static bool let_on(void)
     return may_begin;
 }
 
-/* How long until the next look: often while launches wait, less often where they have waited for long. */
+/* Return the time until the next poll: short while launches wait, longer where they have waited for
+ * long. */
 static long next_look(uint64_t *since)
 {
     uint64_t now = times_now_nanoseconds();
@@ -132,9 +137,10 @@ static long next_look(uint64_t *since)
         *since = 0;
         return LOOK_NANOSECONDS;
     }
-    if (let_on() || !*since)
+    if (resume_waiting() || !*since)
         *since = now;
-    uint64_t waited = now - *since, least = waited < PATIENCE_NANOSECONDS ? PACE_LOOK_NANOSECONDS : waited / 100;
+    uint64_t waited = now - *since,
+             least = waited < PATIENCE_NANOSECONDS ? PACE_LOOK_NANOSECONDS : waited / 100;
     return (long)(least < PACE_REST_NANOSECONDS ? least : PACE_REST_NANOSECONDS);
 }
 
@@ -173,14 +179,15 @@ static void wake_thread(void)
             LOG("event=no_thread reason=\"%s\"", strerror(failure));
         }
     }
-    if (__atomic_load_n(&state.sleeps, __ATOMIC_SEQ_CST) && __atomic_exchange_n(&state.sleeps, 0, __ATOMIC_ACQ_REL))
+    if (__atomic_load_n(&state.sleeps, __ATOMIC_SEQ_CST) &&
+        __atomic_exchange_n(&state.sleeps, 0, __ATOMIC_ACQ_REL))
         syscall(SYS_futex, &state.sleeps, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
 void pacing_forget_context(void)
 {
     own.bursts = NULL;
-    own.track = NULL;
+    own.timer = NULL;
 }
 
 /* Of the current context's device; NULL: there is none, or no memory. */
@@ -190,11 +197,12 @@ static struct bursts *find_bursts(void)
         return own.bursts;
     pacing_forget_context();
     int device = devices_current();
-    if (device < 0 || device >= DEVICES_MAX || driver()->cuCtxGetCurrent(&own.context) != CUDA_SUCCESS)
+    if (device < 0 || device >= DEVICES_MAX ||
+        driver()->cuCtxGetCurrent(&own.context) != CUDA_SUCCESS)
         return NULL;
     struct bursts *found = bursts_of(device), *made = found ? NULL : bursts_new(device);
-    if (made && __atomic_compare_exchange_n(&state.devices[device], &found, made, false, __ATOMIC_ACQ_REL,
-                                            __ATOMIC_ACQUIRE))
+    if (made && __atomic_compare_exchange_n(&state.devices[device], &found, made, false,
+                                            __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         found = made;
     else
         free(made);
@@ -216,21 +224,22 @@ static uint64_t own_rest(uint64_t wait, uint64_t waited)
 static uint64_t ask(struct burst_launch *launch, bool may_wait)
 {
     launch->context = own.context;
-    launch->track = own.track;
+    launch->timer = own.timer;
     launch->may_wait = may_wait && pacing_is_on() && !is_let_by();
     return bursts_begin(launch->bursts, launch);
 }
 
-/* The caller leaves what it entered: so the thread is marked again, though its memory may be away. It touches none. */
+/* The caller leaves what it entered: so the thread is marked again, though its memory may be away.
+ * It touches none. */
 static void give_up(struct burst_launch *launch)
 {
     launch->is_given_up = true;
-    launch->track = NULL;
+    launch->timer = NULL;
     threads_mark(threads_own);
 }
 
-/* A waiting thread is inside no call, so that its memory may be moved; and each time that it goes on it passes the gate,
- * which shows the kernel's activity. */
+/* A waiting thread is inside no call, so that its memory may be moved; and each time that it goes
+ * on it passes the gate, which shows the kernel's activity. */
 static void await_turn(struct burst_launch *launch, uint64_t wait)
 {
     int saved_errno = errno;
@@ -244,7 +253,8 @@ static void await_turn(struct burst_launch *launch, uint64_t wait)
     while (wait && !launch->is_given_up) {
         bool is_alone = __atomic_load_n(&state.has_failed, __ATOMIC_ACQUIRE);
         uint32_t seen = __atomic_load_n(&state.turns, __ATOMIC_ACQUIRE);
-        uint64_t length = is_alone ? own_rest(wait, times_now_nanoseconds() - since) : ASK_NANOSECONDS;
+        uint64_t length =
+            is_alone ? own_rest(wait, times_now_nanoseconds() - since) : ASK_NANOSECONDS;
         residency_leave();
         launch->is_given_up = interrupts_sleep_on(&interruptible, &state.turns, seen, length);
         if (is_alone)
@@ -260,7 +270,8 @@ static void await_turn(struct burst_launch *launch, uint64_t wait)
     errno = saved_errno;
 }
 
-/* A call inside another, by a signal's handler, waits for nothing: the outer one could not be moved meanwhile. */
+/* A call inside another, by a signal's handler, waits for nothing: the outer one could not be moved
+ * meanwhile. */
 static bool is_nested(void)
 {
     return !threads_own || threads_own->inside > 1;
@@ -269,30 +280,30 @@ static bool is_nested(void)
 void pacing_begin(struct burst_launch *launch)
 {
     launch->bursts = find_bursts();
-    launch->track = NULL;
+    launch->timer = NULL;
     if (!launch->bursts)
         return;
     uint64_t wait = ask(launch, launch->may_wait && !is_nested());
     if (__builtin_expect(wait != 0, 0))
         await_turn(launch, wait);
-    if (!launch->track)
+    if (!launch->timer)
         return;
-    own.track = launch->track;
-    pacing_open_track = NULL;
+    own.timer = launch->timer;
+    pacing_open_timer = NULL;
     wake_thread();
 }
 
 void pacing_end(struct burst_launch *launch, CUresult result)
 {
-    if (!launch->track)
+    if (!launch->timer)
         return;
     bool is_open = true;
     if (launch->closes || result != CUDA_SUCCESS)
         is_open = bursts_end(launch->bursts, launch, result);
     else
-        bursts_pass(launch->track);
+        bursts_pass(launch->timer);
     if (is_open) {
-        pacing_open_track = launch->track;
+        pacing_open_timer = launch->timer;
         own.open_bursts = launch->bursts;
     }
 }
@@ -312,12 +323,12 @@ void pacing_end_gate(struct bursts *bursts)
         bursts_count_waiting(bursts, -1);
 }
 
-void pacing_close_open_track(void)
+void pacing_close_open_timer(void)
 {
-    struct track *track = pacing_open_track;
-    pacing_open_track = NULL;
+    struct stream_timer *timer = pacing_open_timer;
+    pacing_open_timer = NULL;
     if (own.generation == state.generation)
-        bursts_close(own.open_bursts, track);
+        bursts_close(own.open_bursts, timer);
 }
 
 void pacing_look(void)

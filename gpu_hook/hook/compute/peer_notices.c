@@ -10,25 +10,27 @@
 /* Returns 0 or an errno. */
 static int handle(const struct aliquot_board_notice *notice, int descriptor)
 {
-    if (notice->kind == ALIQUOT_BOARD_GONE && notice->number < ALIQUOT_MAX_NEIGHBOURS && descriptor < 0) {
-        neighbours_remove(notice->number);
+    if (notice->kind == ALIQUOT_BOARD_GONE && notice->number < ALIQUOT_MAX_NEIGHBOURS &&
+        descriptor < 0) {
+        peers_remove(notice->number);
         return 0;
     }
     if (descriptor < 0)
         return EBADF;
     if (notice->kind == ALIQUOT_BOARD_OWN)
-        return board_install(descriptor);
-    return notice->kind == ALIQUOT_BOARD_NEIGHBOUR ? neighbours_add(notice, descriptor) : EINVAL;
+        return activity_page_install(descriptor);
+    return notice->kind == ALIQUOT_BOARD_NEIGHBOUR ? peers_add(notice, descriptor) : EINVAL;
 }
 
-void board_notices_handle(const struct aliquot_board_notice *notice, int descriptor)
+void peer_notices_handle(const struct aliquot_board_notice *notice, int descriptor)
 {
     int failure = handle(notice, descriptor);
     if (failure)
-        LOG("event=board_refused kind=%u number=%u reason=\"%s\"", notice->kind, notice->number, strerror(failure));
+        LOG("event=board_refused kind=%u number=%u reason=\"%s\"", notice->kind, notice->number,
+            strerror(failure));
 }
 
-void board_notices_registered(void)
+void peer_notices_registered(void)
 {
-    neighbours_forget();
+    peers_forget();
 }

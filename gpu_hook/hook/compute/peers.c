@@ -9,34 +9,37 @@ _Static_assert(ALIQUOT_MAX_NEIGHBOURS <= 32, "the neighbours on a device are the
 
 /* Written on the session's thread alone. */
 static struct {
-    char *boards;  /* of all numbers; set once, with the first neighbour */
+    char *activity_pages;  /* of all numbers; set once, with the first peer */
     size_t stride; /* from one to the next */
     uint32_t known[ALIQUOT_MAX_DEVICES]; /* bits: the numbers on that device */
-    uint32_t board_devices[ALIQUOT_MAX_NEIGHBOURS]; /* which of the board's devices it is */
+    uint32_t page_devices[ALIQUOT_MAX_NEIGHBOURS]; /* which of the activity page's devices it is */
 } state;
 
 static void *map_nothing(void *at, size_t bytes)
 {
-    return mmap(at, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED : 0), -1, 0);
+    return mmap(at, bytes, PROT_READ,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED : 0), -1, 0);
 }
 
-static struct aliquot_board *board_of(uint32_t number)
+static struct aliquot_board *page_of(uint32_t number)
 {
-    return (void *)(state.boards + number * state.stride);
+    return (void *)(state.activity_pages + number * state.stride);
 }
 
-/* A board of which its owner has not heard yet is empty. */
+/* An activity page of which its owner has not heard yet is empty. */
 static int check_board(int descriptor)
 {
     int failure = page_check_descriptor(descriptor, ALIQUOT_BOARD_BYTES);
     if (failure)
         return failure;
-    const struct aliquot_board *board = mmap(NULL, state.stride, PROT_READ, MAP_SHARED, descriptor, 0);
-    if (board == MAP_FAILED)
+    const struct aliquot_board *activity =
+        mmap(NULL, state.stride, PROT_READ, MAP_SHARED, descriptor, 0);
+    if (activity == MAP_FAILED)
         return errno;
-    uint32_t magic = __atomic_load_n(&board->magic, __ATOMIC_ACQUIRE);
-    bool is_one = magic == 0 || (magic == ALIQUOT_BOARD_MAGIC && board->version == ALIQUOT_PROTOCOL_VERSION);
-    munmap((void *)board, state.stride);
+    uint32_t magic = __atomic_load_n(&activity->magic, __ATOMIC_ACQUIRE);
+    bool is_one = magic == 0 ||
+                  (magic == ALIQUOT_BOARD_MAGIC && activity->version == ALIQUOT_PROTOCOL_VERSION);
+    munmap((void *)activity, state.stride);
     return is_one ? 0 : EPROTO;
 }
 
@@ -46,60 +49,62 @@ static void hide(uint32_t number)
         __atomic_fetch_and(&state.known[device], ~(1u << number), __ATOMIC_ACQ_REL);
 }
 
-int neighbours_add(const struct aliquot_board_notice *notice, int descriptor)
+int peers_add(const struct aliquot_board_notice *notice, int descriptor)
 {
     if (notice->number >= ALIQUOT_MAX_NEIGHBOURS || notice->device >= ALIQUOT_MAX_DEVICES ||
         notice->board_device >= ALIQUOT_MAX_DEVICES)
         return EINVAL;
-    if (!state.boards) {
+    if (!state.activity_pages) {
         state.stride = page_mapped_bytes(ALIQUOT_BOARD_BYTES);
-        char *boards = map_nothing(NULL, ALIQUOT_MAX_NEIGHBOURS * state.stride);
-        if (boards == MAP_FAILED)
+        char *activity_pages = map_nothing(NULL, ALIQUOT_MAX_NEIGHBOURS * state.stride);
+        if (activity_pages == MAP_FAILED)
             return errno;
-        state.boards = boards;
+        state.activity_pages = activity_pages;
     }
-    neighbours_remove(notice->number);
+    peers_remove(notice->number);
     int failure = check_board(descriptor);
     if (failure)
         return failure;
-    if (mmap(board_of(notice->number), state.stride, PROT_READ, MAP_SHARED | MAP_FIXED, descriptor, 0) == MAP_FAILED)
+    if (mmap(page_of(notice->number), state.stride, PROT_READ, MAP_SHARED | MAP_FIXED, descriptor,
+             0) == MAP_FAILED)
         return errno;
-    __atomic_store_n(&state.board_devices[notice->number], notice->board_device, __ATOMIC_RELAXED);
+    __atomic_store_n(&state.page_devices[notice->number], notice->board_device, __ATOMIC_RELAXED);
     __atomic_fetch_or(&state.known[notice->device], 1u << notice->number, __ATOMIC_RELEASE);
     return 0;
 }
 
-/* Who looks meanwhile finds the last of the old board, or an idle one, once. */
-void neighbours_remove(uint32_t number)
+/* Who looks meanwhile finds the last of the old activity page, or an idle one, once. */
+void peers_remove(uint32_t number)
 {
-    if (!state.boards || number >= ALIQUOT_MAX_NEIGHBOURS)
+    if (!state.activity_pages || number >= ALIQUOT_MAX_NEIGHBOURS)
         return;
     hide(number);
-    map_nothing(board_of(number), state.stride);
+    map_nothing(page_of(number), state.stride);
 }
 
-void neighbours_forget(void)
+void peers_forget(void)
 {
-    if (!state.boards)
+    if (!state.activity_pages)
         return;
     for (int device = 0; device < (int)ALIQUOT_MAX_DEVICES; device++)
         __atomic_store_n(&state.known[device], 0, __ATOMIC_RELEASE);
-    map_nothing(state.boards, ALIQUOT_MAX_NEIGHBOURS * state.stride);
+    map_nothing(state.activity_pages, ALIQUOT_MAX_NEIGHBOURS * state.stride);
 }
 
-/* A board with garbage: any is_active but 0 counts as work, and a `since` that lies ahead is for the rule to bound. */
-void neighbours_look(int page_device, struct pace_state *found)
+/* An activity page with garbage: any is_active but 0 counts as work, and a `since` that lies ahead
+ * is for the rule to bound. */
+void peers_look(int page_device, struct pace_state *found)
 {
     uint32_t known = page_device < 0 || page_device >= (int)ALIQUOT_MAX_DEVICES
                          ? 0
                          : __atomic_load_n(&state.known[page_device], __ATOMIC_ACQUIRE);
-    found->has_neighbours = known != 0;
+    found->has_peers = known != 0;
     found->are_active = 0;
     found->idle_since = 0;
     for (; known; known &= known - 1) {
         uint32_t number = (uint32_t)__builtin_ctz(known);
-        uint32_t board_device = __atomic_load_n(&state.board_devices[number], __ATOMIC_RELAXED);
-        const struct aliquot_board_device *device = &board_of(number)->devices[board_device];
+        uint32_t board_device = __atomic_load_n(&state.page_devices[number], __ATOMIC_RELAXED);
+        const struct aliquot_board_device *device = &page_of(number)->devices[board_device];
         uint64_t since = 0;
         if (__atomic_load_n(&device->is_active, __ATOMIC_ACQUIRE))
             found->are_active = 1;

@@ -8,24 +8,27 @@
 #include <sys/mman.h>
 
 #define SETS 256u
-#define WAYS 4u             /* pairs that a set has room for: the one that was measured longest ago makes room */
+/* pairs that a set has room for: the one that was measured longest ago makes room */
+#define WAYS 4u
 #define FIRST_SAMPLES 4u    /* launches of a new pair that are all measured */
 #define SAMPLED_ONE_IN 64u  /* launches after these, on average */
 #define SAMPLES_IN_WINDOW 3u /* launches of a pair that are measured in one solo window */
 #define LONGEST_NANOSECONDS 600000000000ull /* what takes longer is a wrong number, not a launch */
-#define RECENT_NANOSECONDS 10000000000ull   /* a pair that was not measured for longer asks for no baseline */
+/* a pair that was not measured for longer asks for no baseline */
+#define RECENT_NANOSECONDS 10000000000ull
 #define REPEATED 8u                         /* launches; nor does one that is hardly used */
 #define LOOK_NANOSECONDS 1000000000ull
 
-/* The first five are read without the mutex, the second four written without it: what two threads count at once may be
- * lost, what they read is at worst of the pair that stood here before. */
+/* The first five are read without the mutex, the second four written without it: what two threads
+ * count at once may be lost, what they read is at worst of the pair that stood here before. */
 struct pair {
     uint64_t key; /* 0: free; written first and last when the pair is another */
     uint64_t expected;
     uint32_t launches;
     uint32_t asked_window; /* the solo window in which it was last to be measured */
     uint32_t asked;        /* so many times */
-    bool is_alone;         /* `expected` is of launches with nothing else of this process beside them */
+    /* `expected` is of launches with nothing else of this process beside them */
+    bool is_alone;
     bool is_lacking;       /* counted in without_baseline */
     uint64_t stamp;        /* of the table, when it last changed */
     uint64_t sampled_at;
@@ -57,7 +60,8 @@ static struct table *take_table(int page_device)
     struct table *table = find_table(page_device);
     if (table || page_device < 0 || page_device >= (int)ALIQUOT_MAX_DEVICES)
         return table;
-    void *pages = mmap(NULL, sizeof *table, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *pages =
+        mmap(NULL, sizeof *table, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED)
         return NULL;
     __atomic_store_n(&state.tables[page_device], pages, __ATOMIC_RELEASE);
@@ -121,10 +125,11 @@ uint64_t samples_expect(int page_device, const void *function, unsigned grid_cla
     return pair ? page_read(&pair->expected) : 0;
 }
 
-/* A window is not to be missed: it costs the neighbours time, and is over soon. */
+/* A window is not to be missed: it costs the peers time, and is over soon. */
 static bool is_wanted_in_window(struct pair *pair, int page_device)
 {
-    uint32_t window = __atomic_load_n(&page_agent()->devices[page_device].solo_window, __ATOMIC_RELAXED);
+    uint32_t window =
+        __atomic_load_n(&page_agent()->devices[page_device].solo_window, __ATOMIC_RELAXED);
     if (!(window & 1))
         return false;
     if (__atomic_load_n(&pair->asked_window, __ATOMIC_RELAXED) != window) {
@@ -138,8 +143,8 @@ static bool is_wanted_in_window(struct pair *pair, int page_device)
     return true;
 }
 
-/* By the golden section: never in a period of the program's own, whose steps launch a function the same number of times,
- * and whose slices of the device may end at the same launch each time. */
+/* By the golden section: never in a period of the program's own, whose steps launch a function the
+ * same number of times, and whose slices of the device may end at the same launch each time. */
 static bool is_its_turn(uint32_t launches)
 {
     return launches <= FIRST_SAMPLES || launches * 0x9e3779b9u < UINT32_MAX / SAMPLED_ONE_IN;
@@ -171,7 +176,8 @@ bool samples_should_sample(int page_device, const void *function, unsigned grid_
     return is_wanted_in_window(pair, page_device) || is_its_turn(launches);
 }
 
-/* Halfway to the newest, so that a program's new ways are known soon. What overlapped can only have taken less. */
+/* Halfway to the newest, so that a program's new ways are known soon. What overlapped can only have
+ * taken less. */
 static void expect(struct pair *pair, const struct sample *sample)
 {
     uint64_t before = pair->expected, expected = sample->nanoseconds;
@@ -183,7 +189,8 @@ static void expect(struct pair *pair, const struct sample *sample)
     page_write(&pair->expected, expected);
 }
 
-static void compare(struct table *table, struct pair *pair, const struct sample *sample, uint64_t now)
+static void compare(struct table *table, struct pair *pair, const struct sample *sample,
+                    uint64_t now)
 {
     table->samples++;
     pair->sampled_at = now;

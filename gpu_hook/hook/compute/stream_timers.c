@@ -7,14 +7,14 @@ static bool is_default(CUstream stream)
     return stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
 
-bool track_is_of(const struct track *track, CUstream stream, CUcontext context)
+bool stream_timer_is_of(const struct stream_timer *timer, CUstream stream, CUcontext context)
 {
-    return track->is_taken && track->milestones.stream == stream &&
-           (!is_default(stream) || track->milestones.context == context) &&
-           (stream != CU_STREAM_PER_THREAD || track->thread == threads_own);
+    return timer->is_taken && timer->events.stream == stream &&
+           (!is_default(stream) || timer->events.context == context) &&
+           (stream != CU_STREAM_PER_THREAD || timer->thread == threads_own);
 }
 
-bool track_enter_context(CUcontext context, bool *is_pushed)
+bool stream_timer_enter_context(CUcontext context, bool *is_pushed)
 {
     CUcontext current = NULL;
     *is_pushed = false;
@@ -24,90 +24,95 @@ bool track_enter_context(CUcontext context, bool *is_pushed)
     return *is_pushed;
 }
 
-void track_leave_context(bool is_pushed)
+void stream_timer_leave_context(bool is_pushed)
 {
     CUcontext popped;
     if (is_pushed)
         driver()->cuCtxPopCurrent_v2(&popped);
 }
 
-void track_let_go(struct track *track)
+void stream_timer_let_go(struct stream_timer *timer)
 {
-    track->milestones.stream = NULL;
-    track->number++;
+    timer->events.stream = NULL;
+    timer->number++;
 }
 
-void track_forget(struct track *track)
+void stream_timer_forget(struct stream_timer *timer)
 {
-    CUevent gone[MILESTONES_MOST];
-    milestones_forget(&track->milestones, gone);
-    track->ends = NULL;
-    track->left = NULL;
-    track->is_taken = track->has_burst = track->is_open = false;
-    track->number++;
+    CUevent gone[TIMING_EVENTS_MAX];
+    timing_events_forget(&timer->events, gone);
+    timer->ends = NULL;
+    timer->left = NULL;
+    timer->is_taken = timer->has_burst = timer->is_open = false;
+    timer->number++;
 }
 
-static bool is_free(const struct track *track)
+static bool is_free(const struct stream_timer *timer)
 {
-    return !track->is_taken && track_entering(track) == 0 && !track->recorder && !track->asker && !track->left;
+    return !timer->is_taken && stream_timer_entering(timer) == 0 && !timer->recorder &&
+           !timer->asker && !timer->left;
 }
 
-/* Of the same context: its events serve again. Otherwise one that has none. Otherwise one whose stream rests longest. */
-static struct track *choose(struct tracks *tracks, CUcontext context)
+/* Of the same context: its events serve again. Otherwise one that has none. Otherwise one whose
+ * stream rests longest. */
+static struct stream_timer *choose(struct stream_timers *timers, CUcontext context)
 {
-    struct track *found = NULL, *resting = NULL;
-    for (unsigned i = 0; i < tracks->count; i++) {
-        struct track *track = &tracks->all[i];
-        if (is_free(track) && track->milestones.context == context)
-            return track;
-        if (is_free(track) && !found)
-            found = track;
-        bool is_resting = !track_is_busy(track) && !track->asker && !track->has_burst && !track->left;
-        if (is_resting && (!resting || track->launched_at < resting->launched_at))
-            resting = track;
+    struct stream_timer *found = NULL, *resting = NULL;
+    for (unsigned i = 0; i < timers->count; i++) {
+        struct stream_timer *timer = &timers->all[i];
+        if (is_free(timer) && timer->events.context == context)
+            return timer;
+        if (is_free(timer) && !found)
+            found = timer;
+        bool is_resting =
+            !stream_timer_is_busy(timer) && !timer->asker && !timer->has_burst && !timer->left;
+        if (is_resting && (!resting || timer->launched_at < resting->launched_at))
+            resting = timer;
     }
-    if (found || tracks->count == TRACKS_MOST)
+    if (found || timers->count == STREAM_TIMERS_MAX)
         return found ? found : resting;
-    return &tracks->all[tracks->count++];
+    return &timers->all[timers->count++];
 }
 
 void left_events_end(const struct left_events *left)
 {
     bool is_pushed;
-    if (!left->count || !track_enter_context(left->context, &is_pushed))
+    if (!left->count || !stream_timer_enter_context(left->context, &is_pushed))
         return;
     for (unsigned i = 0; i < left->count; i++)
         driver()->cuEventDestroy_v2(left->events[i]);
-    track_leave_context(is_pushed);
+    stream_timer_leave_context(is_pushed);
 }
 
-struct track *tracks_find(struct tracks *tracks, CUstream stream, CUcontext context)
+struct stream_timer *stream_timers_find(struct stream_timers *timers, CUstream stream,
+                                        CUcontext context)
 {
-    for (unsigned i = 0; i < tracks->count; i++)
-        if (track_is_of(&tracks->all[i], stream, context))
-            return &tracks->all[i];
+    for (unsigned i = 0; i < timers->count; i++)
+        if (stream_timer_is_of(&timers->all[i], stream, context))
+            return &timers->all[i];
     return NULL;
 }
 
-struct track *tracks_take(struct tracks *tracks, CUstream stream, CUcontext context, unsigned int flags,
-                          struct left_events *left)
+struct stream_timer *stream_timers_take(struct stream_timers *timers, CUstream stream,
+                                        CUcontext context, unsigned int flags,
+                                        struct left_events *left)
 {
-    struct track *track = choose(tracks, context);
+    struct stream_timer *timer = choose(timers, context);
     left->count = 0;
-    if (!track)
+    if (!timer)
         return NULL;
-    left->context = track->milestones.context;
+    left->context = timer->events.context;
     if (left->context != context)
-        left->count = milestones_forget(&track->milestones, left->events);
-    milestones_drop(&track->milestones);
-    track->milestones.context = context;
-    track->milestones.stream = stream;
-    track->is_taken = true;
-    track->is_blocking = stream == CU_STREAM_PER_THREAD || !(flags & CU_STREAM_NON_BLOCKING);
-    track->thread = stream == CU_STREAM_PER_THREAD ? threads_own : NULL;
-    track->number++;
-    track->has_burst = track->is_open = false;
-    track->launched_at = 0;
-    tracks->has_blocking |= track->is_blocking;
-    return track;
+        left->count = timing_events_forget(&timer->events, left->events);
+    timing_events_drop(&timer->events);
+    timer->events.context = context;
+    timer->events.stream = stream;
+    timer->is_taken = true;
+    timer->is_blocking = stream == CU_STREAM_PER_THREAD || !(flags & CU_STREAM_NON_BLOCKING);
+    timer->thread = stream == CU_STREAM_PER_THREAD ? threads_own : NULL;
+    timer->number++;
+    timer->has_burst = timer->is_open = false;
+    timer->launched_at = 0;
+    timers->has_blocking |= timer->is_blocking;
+    return timer;
 }

@@ -7,74 +7,79 @@
 #define BASE_NANOSECONDS 1000000000ull
 #define PLAY_NANOSECONDS 250000ull
 
-static struct milestone *milestone_at(struct milestones *milestones, unsigned number)
+static struct timing_event *timing_event_at(struct timing_events *events, unsigned number)
 {
-    return &milestones->ring[number % MILESTONES_MOST];
+    return &events->ring[number % TIMING_EVENTS_MAX];
 }
 
-struct milestone *milestones_newest(struct milestones *milestones)
+struct timing_event *timing_events_newest(struct timing_events *events)
 {
-    return milestones->count ? milestone_at(milestones, milestones->first + milestones->count - 1) : NULL;
+    return events->count ? timing_event_at(events, events->first + events->count - 1) : NULL;
 }
 
-uint64_t milestones_last_passed(const struct milestones *milestones)
+uint64_t timing_events_last_passed(const struct timing_events *events)
 {
-    return milestones->has_last ? milestones->ring[(milestones->first + MILESTONES_MOST - 1) % MILESTONES_MOST].passed_at : 0;
+    return events->has_last
+               ? events->ring[(events->first + TIMING_EVENTS_MAX - 1) % TIMING_EVENTS_MAX].passed_at
+               : 0;
 }
 
-static struct milestone *begin_record(struct milestones *milestones, unsigned number, uint64_t now,
-                                      struct milestone_record *record)
+static struct timing_event *begin_record(struct timing_events *events, unsigned number,
+                                         uint64_t now, struct timing_event_record *record)
 {
-    struct milestone *milestone = milestone_at(milestones, number);
-    *record = (struct milestone_record){
-        .context = milestones->context,
-        .stream = milestones->stream,
-        .event = milestone->event,
-        .place = number % MILESTONES_MOST,
-        .drops = milestones->drops,
+    struct timing_event *event = timing_event_at(events, number);
+    *record = (struct timing_event_record){
+        .context = events->context,
+        .stream = events->stream,
+        .event = event->event,
+        .place = number % TIMING_EVENTS_MAX,
+        .drops = events->drops,
     };
-    milestone->is_recorded = false;
-    milestone->recorded_at = now;
-    return milestone;
+    event->is_recorded = false;
+    event->recorded_at = now;
+    return event;
 }
 
-void milestones_reserve(struct milestones *milestones, const struct timed_work *work, uint64_t now,
-                        struct milestone_record *record)
+void timing_events_reserve(struct timing_events *events, const struct timed_work *work,
+                           uint64_t now, struct timing_event_record *record)
 {
-    struct milestone *milestone = begin_record(milestones, milestones->first + milestones->count, now, record);
-    milestone->work = *work;
-    milestone->ended_bursts = 0;
-    milestone->unseen = 0;
-    milestones->count++;
+    struct timing_event *event = begin_record(events, events->first + events->count, now, record);
+    event->work = *work;
+    event->ended_bursts = 0;
+    event->unseen = 0;
+    events->count++;
 }
 
-void milestones_move_newest(struct milestones *milestones, const struct timed_work *work, uint64_t now,
-                            struct milestone_record *record)
+void timing_events_move_newest(struct timing_events *events, const struct timed_work *work,
+                               uint64_t now, struct timing_event_record *record)
 {
-    struct milestone *milestone = begin_record(milestones, milestones->first + milestones->count - 1, now, record);
-    milestone->work.function = NULL;
-    milestone->work.expected += work->expected;
-    milestone->work.launches += work->launches;
-    milestone->work.was_unknown += work->was_unknown;
+    struct timing_event *event =
+        begin_record(events, events->first + events->count - 1, now, record);
+    event->work.function = NULL;
+    event->work.expected += work->expected;
+    event->work.launches += work->launches;
+    event->work.was_unknown += work->was_unknown;
 }
 
-void milestone_record(struct milestone_record *record)
+void timing_event_record(struct timing_event_record *record)
 {
-    record->result = record->event ? CUDA_SUCCESS : driver()->cuEventCreate(&record->event, CU_EVENT_DEFAULT);
+    record->result =
+        record->event ? CUDA_SUCCESS : driver()->cuEventCreate(&record->event, CU_EVENT_DEFAULT);
     if (record->result == CUDA_SUCCESS)
         record->result = driver()->cuEventRecord(record->event, record->stream);
     else
         record->event = NULL;
 }
 
-CUresult milestones_commit(struct milestones *milestones, const struct milestone_record *record)
+CUresult timing_events_commit(struct timing_events *events,
+                              const struct timing_event_record *record)
 {
-    struct milestone *milestone = &milestones->ring[record->place];
-    if (milestones->context == record->context && !milestone->event)
-        milestone->event = record->event;
-    if (milestones->drops != record->drops)
+    struct timing_event *event = &events->ring[record->place];
+    if (events->context == record->context && !event->event)
+        event->event = record->event;
+    if (events->drops != record->drops)
         return CUDA_SUCCESS;
-    milestone->is_recorded = record->result == CUDA_SUCCESS;
+    event->is_recorded = record->result == CUDA_SUCCESS;
     return record->result;
 }
 
@@ -88,77 +93,85 @@ static bool measure(CUevent from, CUevent to, uint64_t *nanoseconds)
     return result == CUDA_SUCCESS && meter_read(milliseconds, nanoseconds);
 }
 
-/* The host's clock bounds the moment on both sides: after the driver was asked, before the answer was seen. Between the
- * two the device's own clock counts on from the milestone before, so that neither delay adds up. At the end of work the upper
- * bound has some play, for what is moved back would be counted as the work before it. */
-static uint64_t place(const struct milestone *last, const struct milestone *milestone, uint64_t nanoseconds, uint64_t now)
+/* The host's clock bounds the moment on both sides: after the driver was asked, before the answer
+ * was seen. Between the two the device's own clock counts on from the timing event before, so that
+ * neither delay adds up. At the end of work the upper bound has some play, for what is moved back
+ * would be counted as the work before it. */
+static uint64_t place(const struct timing_event *last, const struct timing_event *event,
+                      uint64_t nanoseconds, uint64_t now)
 {
-    uint64_t at = last ? last->passed_at + nanoseconds : milestone->recorded_at;
-    uint64_t latest = milestone->work.launches ? now + PLAY_NANOSECONDS : now;
-    if (at < milestone->recorded_at)
-        at = milestone->recorded_at;
+    uint64_t at = last ? last->passed_at + nanoseconds : event->recorded_at;
+    uint64_t latest = event->work.launches ? now + PLAY_NANOSECONDS : now;
+    if (at < event->recorded_at)
+        at = event->recorded_at;
     return at < latest ? at : latest;
 }
 
-bool milestones_begin_question(const struct milestones *milestones, struct milestone_question *question)
+bool timing_events_begin_question(const struct timing_events *events,
+                                  struct timing_event_question *question)
 {
-    const struct milestone *milestone = &milestones->ring[milestones->first % MILESTONES_MOST];
-    const struct milestone *last = &milestones->ring[(milestones->first + MILESTONES_MOST - 1) % MILESTONES_MOST];
-    if (!milestones->count || !milestone->is_recorded)
+    const struct timing_event *event = &events->ring[events->first % TIMING_EVENTS_MAX];
+    const struct timing_event *last =
+        &events->ring[(events->first + TIMING_EVENTS_MAX - 1) % TIMING_EVENTS_MAX];
+    if (!events->count || !event->is_recorded)
         return false;
-    bool has_last = milestones->has_last && (milestone->work.launches != 0 ||
-                                             milestone->recorded_at <= last->passed_at + BASE_NANOSECONDS);
-    *question = (struct milestone_question){
-        .event = milestone->event,
+    bool has_last = events->has_last && (event->work.launches != 0 ||
+                                         event->recorded_at <= last->passed_at + BASE_NANOSECONDS);
+    *question = (struct timing_event_question){
+        .event = event->event,
         .last = has_last ? last->event : NULL,
-        .drops = milestones->drops,
+        .drops = events->drops,
     };
     return true;
 }
 
-void milestone_ask(struct milestone_question *question)
+void timing_event_ask(struct timing_event_question *question)
 {
     question->result = driver()->cuEventQuery(question->event);
     if (question->result != CUDA_SUCCESS)
         return;
     question->now = times_now_nanoseconds();
-    question->is_measured = question->last && measure(question->last, question->event, &question->nanoseconds);
+    question->is_measured =
+        question->last && measure(question->last, question->event, &question->nanoseconds);
 }
 
-enum milestones_outcome milestones_end_question(struct milestones *milestones, const struct milestone_question *question,
-                                                struct passed_milestone *passed)
+enum timing_events_outcome timing_events_end_question(struct timing_events *events,
+                                                      const struct timing_event_question *question,
+                                                      struct passed_timing_event *passed)
 {
-    if (milestones->drops != question->drops || question->result == CUDA_ERROR_NOT_READY)
-        return MILESTONES_NONE;
+    if (events->drops != question->drops || question->result == CUDA_ERROR_NOT_READY)
+        return TIMING_EVENTS_NONE;
     if (question->result != CUDA_SUCCESS)
-        return MILESTONES_BROKEN;
-    struct milestone *milestone = milestone_at(milestones, milestones->first);
-    const struct milestone *last = milestone_at(milestones, milestones->first + MILESTONES_MOST - 1);
-    milestone->passed_at = place(question->is_measured ? last : NULL, milestone, question->nanoseconds, question->now);
-    *passed = (struct passed_milestone){milestone, question->nanoseconds, question->is_measured};
-    milestones->first = (milestones->first + 1) % MILESTONES_MOST;
-    milestones->count--;
-    milestones->has_last = true;
-    return MILESTONES_PASSED;
+        return TIMING_EVENTS_BROKEN;
+    struct timing_event *event = timing_event_at(events, events->first);
+    const struct timing_event *last =
+        timing_event_at(events, events->first + TIMING_EVENTS_MAX - 1);
+    event->passed_at =
+        place(question->is_measured ? last : NULL, event, question->nanoseconds, question->now);
+    *passed = (struct passed_timing_event){event, question->nanoseconds, question->is_measured};
+    events->first = (events->first + 1) % TIMING_EVENTS_MAX;
+    events->count--;
+    events->has_last = true;
+    return TIMING_EVENTS_PASSED;
 }
 
-void milestones_drop(struct milestones *milestones)
+void timing_events_drop(struct timing_events *events)
 {
-    milestones->count = 0;
-    milestones->has_last = false;
-    milestones->drops++;
+    events->count = 0;
+    events->has_last = false;
+    events->drops++;
 }
 
-unsigned milestones_forget(struct milestones *milestones, CUevent forgotten[MILESTONES_MOST])
+unsigned timing_events_forget(struct timing_events *events, CUevent forgotten[TIMING_EVENTS_MAX])
 {
     unsigned count = 0;
-    milestones_drop(milestones);
-    milestones->context = NULL;
-    milestones->stream = NULL;
-    for (unsigned i = 0; i < MILESTONES_MOST; i++) {
-        if (milestones->ring[i].event)
-            forgotten[count++] = milestones->ring[i].event;
-        milestones->ring[i].event = NULL;
+    timing_events_drop(events);
+    events->context = NULL;
+    events->stream = NULL;
+    for (unsigned i = 0; i < TIMING_EVENTS_MAX; i++) {
+        if (events->ring[i].event)
+            forgotten[count++] = events->ring[i].event;
+        events->ring[i].event = NULL;
     }
     return count;
 }

@@ -1,11 +1,11 @@
-/* Events in one stream of the program's, between the launches: when the stream passed each, on CLOCK_MONOTONIC. Makes
- * events when they are first needed, in the current context, and keeps them for later milestones; waits for none.
+/* Events in one stream of the program's, between the launches: when the stream passed each, on
+ * CLOCK_MONOTONIC. Makes events when they are first needed, in the current context, and keeps them
+ * for later timing events; waits for none.
  *
- * A driver's record waits while the stream's queue is full, so it is made with no lock held, in three steps: reserve takes
- * a place in the ring, record calls the driver, commit says what came of it. So is a question: begin, ask, end. Begin,
- * end, reserve and commit, and all else here, want the caller's lock; ask and record must not have it. One thread may
- * record while another asks.
- */
+ * A driver's record waits while the stream's queue is full, so it is made with no lock held, in
+ * three steps: reserve takes a place in the ring, record calls the driver, commit says what came of
+ * it. So is a question: begin, ask, end. Begin, end, reserve and commit, and all else here, want
+ * the caller's lock; ask and record must not have it. One thread may record while another asks. */
 #ifndef ALIQUOT_TIMING_EVENTS_H
 #define ALIQUOT_TIMING_EVENTS_H
 
@@ -14,41 +14,46 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MILESTONES_MOST 32u
+#define TIMING_EVENTS_MAX 32u
 
-/* What a milestone says of the launches before it, since the milestone before. Empty: it only begins something. */
+/* The launches between a timing event and the one before it. Empty: the event only begins
+ * something. */
 struct timed_work {
     uint64_t expected;    /* nanoseconds */
-    uint64_t at_most;     /* nanoseconds: the milestone came late, when the stream was through already; 0: it did not */
+    /* nanoseconds: the timing event came late, when the stream was through already; 0: it did
+     * not */
+    uint64_t at_most;
     const void *function; /* of the one launch, where it was alone; NULL: there were several */
     unsigned grid_class;
     uint32_t window;   /* the page's solo_window when it began */
     uint32_t launches; /* 0: empty */
-    uint32_t was_unknown; /* launches of which nobody knew how long they take */
+    uint32_t was_unknown; /* launches whose length was not known */
     bool has_overlapped;
 };
 
-struct milestone {
+struct timing_event {
     CUevent event;         /* NULL: not made yet */
     bool is_recorded;      /* false: reserved alone */
     uint64_t recorded_at;  /* just before the driver was asked */
     uint64_t passed_at;    /* as well as can be told */
     struct timed_work work;
     uint32_t ended_bursts; /* that are over when it is passed */
-    uint64_t unseen; /* nanoseconds of work right behind it, as expected, behind which nothing will be recorded */
+    /* nanoseconds of work right behind it, as expected, behind which nothing will be recorded */
+    uint64_t unseen;
 };
 
-struct milestones {
+struct timing_events {
     CUcontext context;
     CUstream stream; /* NULL: it has ended */
-    struct milestone ring[MILESTONES_MOST];
+    struct timing_event ring[TIMING_EVENTS_MAX];
     unsigned first, count; /* of those that are not passed */
     bool has_last;         /* ring[first - 1] was passed, and its event is still that */
-    uint32_t drops;        /* times that all was forgotten: what was reserved or asked before is not true any more */
+    /* times that all was forgotten: what was reserved or asked before is not true any more */
+    uint32_t drops;
 };
 
-/* A record on its way to the driver. */
-struct milestone_record {
+/* A record that a thread is about to make. */
+struct timing_event_record {
     CUcontext context;
     CUstream stream;
     CUevent event; /* NULL: to be made */
@@ -57,8 +62,9 @@ struct milestone_record {
     CUresult result;
 };
 
-/* A question on its way to the driver: whether the stream passed `event`, and how long after `last`. */
-struct milestone_question {
+/* A question that a thread is about to ask: whether the stream passed `event`, and how long after
+ * `last`. */
+struct timing_event_question {
     CUevent event, last; /* `last` is NULL where there is none to measure from */
     uint32_t drops;
     CUresult result;
@@ -66,55 +72,61 @@ struct milestone_question {
     bool is_measured;
 };
 
-/* A milestone that was passed. `nanoseconds` of device time from the one before. */
-struct passed_milestone {
-    const struct milestone *milestone; /* until the next place is reserved */
+/* A timing event that the stream has passed, `nanoseconds` of device time after the one before. */
+struct passed_timing_event {
+    const struct timing_event *event; /* until the next place is reserved */
     uint64_t nanoseconds;
     bool is_measured; /* false: the driver's answer was no time */
 };
 
-enum milestones_outcome { MILESTONES_NONE, MILESTONES_PASSED, MILESTONES_BROKEN };
+enum timing_events_outcome { TIMING_EVENTS_NONE, TIMING_EVENTS_PASSED, TIMING_EVENTS_BROKEN };
 
-/* So many more can be recorded. */
-static inline bool milestones_have_room(const struct milestones *milestones, unsigned places)
+/* Return whether the ring has so many free places. */
+static inline bool timing_events_have_room(const struct timing_events *events, unsigned places)
 {
-    return milestones->count + places < MILESTONES_MOST;
+    return events->count + places < TIMING_EVENTS_MAX;
 }
 
-/* The newest one that is not passed; NULL: there is none. */
-struct milestone *milestones_newest(struct milestones *milestones);
+/* Return the newest timing event that is not passed; NULL: there is none. */
+struct timing_event *timing_events_newest(struct timing_events *events);
 
-/* When the newest one that is passed was; 0: none is. */
-uint64_t milestones_last_passed(const struct milestones *milestones);
+/* Return when the stream passed the newest passed one; 0: none is. */
+uint64_t timing_events_last_passed(const struct timing_events *events);
 
-/* A milestone behind all that the stream was given; the caller knows that there is room, that no other is on its way, and
- * that the stream does not capture. It counts as the newest from now on. */
-void milestones_reserve(struct milestones *milestones, const struct timed_work *work, uint64_t now,
-                        struct milestone_record *record);
+/* Reserve a timing event behind all work that the stream was given. It counts as the newest from
+ * now on. The caller knows that there is room, that no other is on its way, and that the stream
+ * does not capture. */
+void timing_events_reserve(struct timing_events *events, const struct timed_work *work,
+                           uint64_t now, struct timing_event_record *record);
 
-/* Where there is no room: records the newest anew, so that it is behind `work`, too. It is at the end of work itself. */
-void milestones_move_newest(struct milestones *milestones, const struct timed_work *work, uint64_t now,
-                            struct milestone_record *record);
+/* Record the newest one anew, so that it is behind `work`, too: for a ring without room. The event
+ * is at the end of work itself. */
+void timing_events_move_newest(struct timing_events *events, const struct timed_work *work,
+                               uint64_t now, struct timing_event_record *record);
 
-/* The stream's context is current. */
-void milestone_record(struct milestone_record *record);
+/* Make the record. The stream's context is current. */
+void timing_event_record(struct timing_event_record *record);
 
-/* Returns the record's result; CUDA_SUCCESS where what it stood for was forgotten meanwhile. */
-CUresult milestones_commit(struct milestones *milestones, const struct milestone_record *record);
+/* Return the record's result; CUDA_SUCCESS where the reservation was forgotten meanwhile. */
+CUresult timing_events_commit(struct timing_events *events,
+                              const struct timing_event_record *record);
 
-/* About the oldest one that is not passed. False: there is none that is recorded. */
-bool milestones_begin_question(const struct milestones *milestones, struct milestone_question *question);
+/* Prepare a question about the oldest one that is not passed. False: none is recorded. */
+bool timing_events_begin_question(const struct timing_events *events,
+                                  struct timing_event_question *question);
 
-/* Its context is current. Waits for nothing. */
-void milestone_ask(struct milestone_question *question);
+/* Ask the driver. The stream's context is current. Waits for nothing. */
+void timing_event_ask(struct timing_event_question *question);
 
-enum milestones_outcome milestones_end_question(struct milestones *milestones, const struct milestone_question *question,
-                                                struct passed_milestone *passed);
+enum timing_events_outcome timing_events_end_question(struct timing_events *events,
+                                                      const struct timing_event_question *question,
+                                                      struct passed_timing_event *passed);
 
-/* Forgets what is not passed. */
-void milestones_drop(struct milestones *milestones);
+/* Forget the timing events that are not passed. */
+void timing_events_drop(struct timing_events *events);
 
-/* Forgets the stream, its context and the events, which are in `events` then; returns how many. */
-unsigned milestones_forget(struct milestones *milestones, CUevent events[MILESTONES_MOST]);
+/* Forget the stream, its context and the events, which are moved to `forgotten`; returns how
+ * many. */
+unsigned timing_events_forget(struct timing_events *events, CUevent forgotten[TIMING_EVENTS_MAX]);
 
 #endif

@@ -32,8 +32,9 @@ void captures_reset(void)
     state.count = 0;
 }
 
-/* The driver's rule, from cuThreadExchangeStreamCaptureMode: a thread in RELAXED mode may call whatever it likes, a capture
- * begun so forbids nothing, the thread's own capture forbids, and another thread's does where both modes are GLOBAL. */
+/* The driver's rule, from cuThreadExchangeStreamCaptureMode: a thread in RELAXED mode may call
+ * whatever it likes, a capture begun so forbids nothing, the thread's own capture forbids, and
+ * another thread's does where both modes are GLOBAL. */
 static bool is_forbidding(const struct capture *capture, CUstreamCaptureMode own)
 {
     if (own == CU_STREAM_CAPTURE_MODE_RELAXED || capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED)
@@ -51,7 +52,8 @@ bool captures_forbid_unsafe_calls(void)
     CUstreamCaptureMode again = own; /* the driver answers into it */
     driver()->cuThreadExchangeStreamCaptureMode(&again);
     pthread_mutex_lock(&state.mutex);
-    for (const struct capture *capture = state.all; capture && !is_forbidden; capture = capture->next)
+    for (const struct capture *capture = state.all; capture && !is_forbidden;
+         capture = capture->next)
         is_forbidden = is_forbidding(capture, own);
     pthread_mutex_unlock(&state.mutex);
     return is_forbidden;

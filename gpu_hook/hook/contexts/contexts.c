@@ -7,8 +7,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* Held over calls that make or end a context: a driver gives a new context the address of an ended one, whose
- * allocations must be refunded before anybody can allocate in the new one. */
+/* Held over calls that make or end a context: a driver gives a new context the address of an ended
+ * one, whose allocations must be refunded before anybody can allocate in the new one. */
 static pthread_mutex_t lifecycle = PTHREAD_MUTEX_INITIALIZER;
 
 void contexts_reset(void)
@@ -21,7 +21,8 @@ bool contexts_is_primary_active(CUdevice device)
 {
     unsigned int flags;
     int is_active = 0;
-    return driver()->cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS && is_active;
+    return driver()->cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS &&
+           is_active;
 }
 
 /* The handle is learnt by one more use of it, for it may have been made by a path that we do not
@@ -29,7 +30,8 @@ bool contexts_is_primary_active(CUdevice device)
 CUcontext contexts_find_primary(CUdevice device)
 {
     CUcontext context = NULL;
-    if (contexts_is_primary_active(device) && driver()->cuDevicePrimaryCtxRetain(&context, device) == CUDA_SUCCESS)
+    if (contexts_is_primary_active(device) &&
+        driver()->cuDevicePrimaryCtxRetain(&context, device) == CUDA_SUCCESS)
         driver()->cuDevicePrimaryCtxRelease_v2(device);
     return context;
 }

@@ -4,18 +4,20 @@
 
 #include "contexts/context_list.h"
 
-/* In the child of a fork. */
+/* Called in the child of a fork. */
 void contexts_reset(void);
 
-/* While held, none begins or ends. */
+/* Hold the contexts: meanwhile none begins or ends. */
 void contexts_hold(void);
 void contexts_release(void);
 
-/* All that work can be under way in; those of a device's green contexts go with its primary one. The caller frees *list.
- * False: no memory, or there is one that is not known. While held. */
+/* List the contexts that work can be under way in; a device's green contexts are covered by its
+ * primary one. The caller frees *list. False: no memory, or a context is not known. Called while
+ * held. */
 bool contexts_list(struct live_context **list, size_t *count);
 
-/* A live one of the device, for work of the hook's own; NULL: there is none. While held. */
+/* Return a live context of the device, for work of the hook's own; NULL: there is none. Called
+ * while held. */
 CUcontext contexts_find(CUdevice device);
 
 /* Whether the device's primary context is active; and its handle, NULL where it is not. */

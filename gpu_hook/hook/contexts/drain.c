@@ -15,8 +15,9 @@
 
 #define LOOK_NANOSECONDS 20000000 /* whether the program exits */
 
-/* No call of the driver waits for a context and gives up: so a thread waits, and is left behind when it is late. */
-struct wait { /* belongs to whoever of the two lets go last */
+/* No call of the driver waits for a context and gives up: so a thread waits, and is left behind
+ * when it is late. */
+struct wait { /* freed by the thread that lets go of it last */
     uint32_t is_over;      /* a futex */
     uint32_t is_abandoned; /* no further context is begun: the program captures again, perhaps */
     uint32_t holders;
@@ -44,14 +45,16 @@ static void raise_word(uint32_t *word, uint32_t value)
 /* One that ended meanwhile has nothing to wait for. */
 static bool is_lost(CUresult result)
 {
-    return result != CUDA_SUCCESS && result != CUDA_ERROR_CONTEXT_IS_DESTROYED && result != CUDA_ERROR_INVALID_CONTEXT;
+    return result != CUDA_SUCCESS && result != CUDA_ERROR_CONTEXT_IS_DESTROYED &&
+           result != CUDA_ERROR_INVALID_CONTEXT;
 }
 
 static void wait_for_contexts(struct wait *wait)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     driver()->cuThreadExchangeStreamCaptureMode(&mode);
-    for (size_t i = 0; i < wait->count && !__atomic_load_n(&wait->is_abandoned, __ATOMIC_ACQUIRE); i++) {
+    for (size_t i = 0; i < wait->count && !__atomic_load_n(&wait->is_abandoned, __ATOMIC_ACQUIRE);
+         i++) {
         CUcontext context = wait->contexts[i].context;
         CUresult result = driver()->cuCtxPushCurrent_v2(context);
         if (result == CUDA_SUCCESS) {
@@ -108,8 +111,8 @@ static struct wait *begin(const struct live_context *contexts, size_t count)
     return NULL;
 }
 
-enum drain_outcome drain_contexts(const struct live_context *contexts, size_t count, const struct timespec *deadline,
-                                  CUresult *failed)
+enum drain_outcome drain_contexts(const struct live_context *contexts, size_t count,
+                                  const struct timespec *deadline, CUresult *failed)
 {
     *failed = CUDA_SUCCESS;
     if (!count)
@@ -123,7 +126,8 @@ enum drain_outcome drain_contexts(const struct live_context *contexts, size_t co
     if (is_over)
         *failed = wait->failed;
     else
-        LOG("event=drain_outlasts contexts=%zu note=\"the wait goes on: a context's end waits for it\"", count);
+        LOG("event=drain_outlasts contexts=%zu note=\"the wait goes on: a context's end waits for it\"",
+            count);
     __atomic_store_n(&wait->is_abandoned, 1, __ATOMIC_RELEASE);
     let_go(wait);
     return !is_over ? DRAIN_LATE : *failed != CUDA_SUCCESS ? DRAIN_LOST : DRAIN_DONE;

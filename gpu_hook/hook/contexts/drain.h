@@ -1,5 +1,5 @@
-/* Waits until the device has done what it was given, for a bounded time: a kernel that never ends, or a callback that
- * waits for a call that we stopped, must not hold the program for ever. */
+/* Waits until the device has completed its work, for a bounded time: a kernel that never ends, or a
+ * callback that waits for a stopped call, must not hold the program for ever. */
 #ifndef ALIQUOT_DRAIN_H
 #define ALIQUOT_DRAIN_H
 
@@ -10,23 +10,23 @@
 
 enum drain_outcome {
     DRAIN_DONE,
-    DRAIN_LATE, /* something still runs; the wait for it is left behind */
+    DRAIN_LATE, /* some work still runs; the wait for it is left behind */
     DRAIN_LOST, /* a context is broken: *failed says how */
     DRAIN_NO_THREAD,
 };
 
-/* With calls stopped and no capture under way. */
-enum drain_outcome drain_contexts(const struct live_context *contexts, size_t count, const struct timespec *deadline,
-                                  CUresult *failed);
+/* Wait for the contexts, with calls stopped and no capture under way. */
+enum drain_outcome drain_contexts(const struct live_context *contexts, size_t count,
+                                  const struct timespec *deadline, CUresult *failed);
 
-/* Before a context ends, without any lock: returns when no wait that was left behind is in a context any more. One load
- * where there is none. */
+/* Called before a context ends, without any lock: return when no wait that was left behind is in a
+ * context any more. One load where there is none. */
 void drain_await_end(void);
 
-/* Whether there is such a wait. While no move is under way there comes none. */
+/* Return whether a wait was left behind. While no move is under way, none is added. */
 bool drain_is_left(void);
 
-/* In the child of a fork. */
+/* Called in the child of a fork. */
 void drain_reset(void);
 
 #endif

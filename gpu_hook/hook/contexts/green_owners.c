@@ -6,7 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#define OWNED_MOST 64u /* beyond that the place of one that has ended is used again: its arrays are then refunded late */
+/* beyond that the place of one that has ended is used again: its arrays are then refunded late */
+#define OWNED_MOST 64u
 
 struct owned {
     CUgreenCtx green;  /* NULL: it has ended */

@@ -6,73 +6,79 @@
 
 /* Where the cutting stands. */
 struct place {
-    size_t piece, skip;
+    size_t extent, skip;
 };
 
-/* The longest window from the place on; moves the place behind it. */
-static struct window cut_one(const struct piece *pieces, size_t count, size_t most_bytes, struct place *place)
+/* The longest chunk from the place on; moves the place behind it. */
+static struct copy_chunk cut_one(const struct extent *extents, size_t count, size_t most_bytes,
+                                 struct place *place)
 {
-    const struct piece *first = &pieces[place->piece];
-    struct window window = {
-        .host_offset = first->host_offset + place->skip, .piece = place->piece, .skip = place->skip,
-        .device = first->device};
-    while (place->piece < count && window.bytes < most_bytes) {
-        const struct piece *piece = &pieces[place->piece];
-        bool follows = piece->host_offset + place->skip == window.host_offset + window.bytes;
-        if (piece->device != window.device || !follows)
+    const struct extent *first = &extents[place->extent];
+    struct copy_chunk chunk = {.host_offset = first->host_offset + place->skip,
+                               .extent = place->extent,
+                               .skip = place->skip,
+                               .device = first->device};
+    while (place->extent < count && chunk.bytes < most_bytes) {
+        const struct extent *extent = &extents[place->extent];
+        bool follows = extent->host_offset + place->skip == chunk.host_offset + chunk.bytes;
+        if (extent->device != chunk.device || !follows)
             break;
-        size_t left = piece->bytes - place->skip, room = most_bytes - window.bytes;
+        size_t left = extent->bytes - place->skip, room = most_bytes - chunk.bytes;
         size_t part = left < room ? left : room;
-        window.bytes += part;
+        chunk.bytes += part;
         place->skip += part;
-        if (place->skip == piece->bytes)
-            *place = (struct place){place->piece + 1, 0};
+        if (place->skip == extent->bytes)
+            *place = (struct place){place->extent + 1, 0};
     }
-    return window;
+    return chunk;
 }
 
-/* Rounded up: a window ends at its full size, at a gap, or at the last piece of a run. */
-static size_t count_at_most(const struct piece *pieces, size_t count, size_t most_bytes)
+/* Rounded up: a chunk ends at its full size, at a gap, or at the last extent of a run. */
+static size_t count_at_most(const struct extent *extents, size_t count, size_t most_bytes)
 {
-    size_t windows = 0;
+    size_t chunks = 0;
     for (size_t i = 0; i < count; i++)
-        windows += pieces[i].bytes / most_bytes + 2;
-    return windows;
+        chunks += extents[i].bytes / most_bytes + 2;
+    return chunks;
 }
 
 static int compare_turns(const void *left, const void *right)
 {
-    const struct window *a = left, *b = right;
+    const struct copy_chunk *a = left, *b = right;
     if (a->turn != b->turn)
         return a->turn < b->turn ? -1 : 1;
-    return a->device != b->device ? a->device - b->device : a->host_offset < b->host_offset ? -1 : 1;
+    return a->device != b->device            ? a->device - b->device
+           : a->host_offset < b->host_offset ? -1
+                                             : 1;
 }
 
-static void give_turns(struct window *windows, size_t count)
+static void give_turns(struct copy_chunk *chunks, size_t count)
 {
     for (size_t first = 0, end; first < count; first = end) {
-        for (end = first; end < count && windows[end].device == windows[first].device; end++)
+        for (end = first; end < count && chunks[end].device == chunks[first].device; end++)
             ;
         for (size_t i = first; i < end; i++)
-            windows[i].turn = ((double)(i - first) + 0.5) / (double)(end - first);
+            chunks[i].turn = ((double)(i - first) + 0.5) / (double)(end - first);
     }
 }
 
-struct window *windows_cut(const struct piece *pieces, size_t count, size_t most_bytes, size_t *window_count)
+struct copy_chunk *copy_chunks_cut(const struct extent *extents, size_t count, size_t most_bytes,
+                                   size_t *chunk_count)
 {
-    struct window *windows = malloc((count_at_most(pieces, count, most_bytes) + 1) * sizeof *windows);
+    struct copy_chunk *chunks =
+        malloc((count_at_most(extents, count, most_bytes) + 1) * sizeof *chunks);
     struct place place = {0, 0};
     size_t made = 0;
-    if (!windows)
+    if (!chunks)
         return NULL;
-    while (place.piece < count) {
-        if (pieces[place.piece].bytes == 0)
-            place.piece++;
+    while (place.extent < count) {
+        if (extents[place.extent].bytes == 0)
+            place.extent++;
         else
-            windows[made++] = cut_one(pieces, count, most_bytes, &place);
+            chunks[made++] = cut_one(extents, count, most_bytes, &place);
     }
-    give_turns(windows, made);
-    qsort(windows, made, sizeof *windows, compare_turns);
-    *window_count = made;
-    return windows;
+    give_turns(chunks, made);
+    qsort(chunks, made, sizeof *chunks, compare_turns);
+    *chunk_count = made;
+    return chunks;
 }

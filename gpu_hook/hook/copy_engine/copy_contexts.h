@@ -1,6 +1,7 @@
-/* The ways between the ring and each device: a live context of the device, and streams and events of our own in it, which
- * neither wait for the user's streams nor are waited for. They are made before the first memory that can leave is
- * allocated, for a full device has no room for them, and are kept as long as their context. */
+/* One copy context for each device: a live context of the device, and streams and events of the
+ * hook's own in it. These neither wait for the user's streams nor make them wait. They are made
+ * before the first memory that can leave is allocated, because a full device has no room for them,
+ * and are kept as long as their context. */
 #ifndef ALIQUOT_COPY_CONTEXTS_H
 #define ALIQUOT_COPY_CONTEXTS_H
 
@@ -10,53 +11,58 @@
 
 #include <stdbool.h>
 
-#define LANE_STREAMS_MAX 8u
-#define LANE_EVENTS_MAX 64u
+#define COPY_CONTEXT_STREAMS_MAX 8u
+#define COPY_CONTEXT_EVENTS_MAX 64u
 
-/* Of one device. Guarded by contexts_hold, save that `context` is read without. */
-struct lane {
+/* The copy context of one device. Guarded by contexts_hold, except that `context` is read
+ * without. */
+struct copy_context {
     int device;
     CUcontext context; /* NULL: none is prepared */
-    bool is_borrowed;  /* the device had none: its primary one, for the length of the copy */
-    CUstream streams[LANE_STREAMS_MAX];
-    CUevent events[LANE_EVENTS_MAX];
+    /* the device had no context: its primary one is used for the length of the copy */
+    bool is_borrowed;
+    CUstream streams[COPY_CONTEXT_STREAMS_MAX];
+    CUevent events[COPY_CONTEXT_EVENTS_MAX];
     unsigned stream_count, event_count;
 };
 
-/* Those of one copy. */
-struct lanes {
-    struct lane *rows[ALIQUOT_MAX_DEVICES];
+/* The copy contexts of one copy. */
+struct copy_contexts {
+    struct copy_context *rows[ALIQUOT_MAX_DEVICES];
     unsigned count;
     unsigned event_count; /* that each of them has, at least */
 };
 
-/* A lane for each device of the pieces; also where no context is left, for handles outlive contexts. With contexts_hold,
- * until lanes_close. */
-CUresult lanes_open(struct lanes *lanes, const struct piece *pieces, size_t count);
+/* Open the copy context of each device of the extents, also where no context is left, because
+ * handles outlive contexts. Called with contexts_hold, until copy_contexts_close. */
+CUresult copy_contexts_open(struct copy_contexts *contexts, const struct extent *extents,
+                            size_t count);
 
-/* Makes what is lacking of so many streams and events in each lane. The first failure that leaves a lane without any. */
-CUresult lanes_fill(struct lanes *lanes, unsigned streams, unsigned events);
+/* Make the streams and events that each copy context lacks of these numbers. Returns the first
+ * failure that leaves a copy context without any. */
+CUresult copy_contexts_fill(struct copy_contexts *contexts, unsigned streams, unsigned events);
 
-/* Waits for all that was issued. The first failure of all. */
-CUresult lanes_wait(const struct lanes *lanes);
+/* Wait for all that was issued. Returns the first failure. */
+CUresult copy_contexts_wait(const struct copy_contexts *contexts);
 
-/* Ends the use of borrowed contexts, and forgets lanes that could not be filled, so that they are prepared when there is
- * room; the others stay for the next copy. */
-void lanes_close(struct lanes *lanes);
+/* End the use of borrowed contexts. Copy contexts that could not be filled are forgotten, so that
+ * they are prepared when there is room; the others stay for the next copy. */
+void copy_contexts_close(struct copy_contexts *contexts);
 
-/* -1: none. */
-int lanes_find(const struct lanes *lanes, int device);
+/* Return the row of the device; -1: none. */
+int copy_contexts_find(const struct copy_contexts *contexts, int device);
 
-/* Whether the device's lane is prepared; takes no lock. */
-bool lanes_are_prepared(int device);
+/* Return whether the device's copy context is prepared; takes no lock. */
+bool copy_contexts_are_prepared(int device);
 
-/* Makes the lane of a device in the current context, with all of its streams and events or none. With contexts_hold. */
-CUresult lanes_prepare(int device, CUcontext context, unsigned streams, unsigned events);
+/* Make the copy context of a device in the current context, with all of its streams and events or
+ * none. Called with contexts_hold. */
+CUresult copy_contexts_prepare(int device, CUcontext context, unsigned streams, unsigned events);
 
-/* The context ended, and what was made in it. With contexts_hold. */
-void lanes_forget_context(CUcontext context);
+/* Forget what was made in a context that ended. Called with contexts_hold. */
+void copy_contexts_forget_context(CUcontext context);
 
-/* In the child of a fork. */
-void lanes_reset(void);
+/* Called in the child of a fork. */
+void copy_contexts_reset(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a copy between devices and the host copy is made of. */
+/* An extent: the unit of copies between devices and the host copy. */
 #ifndef ALIQUOT_EXTENT_H
 #define ALIQUOT_EXTENT_H
 
@@ -7,12 +7,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A range of addresses whose memory leaves as one. It may be of many chunks; a copy may cut it anywhere. */
-struct piece {
-    CUdeviceptr address;  /* where it can be copied while it is resident */
+/* A range of addresses whose memory leaves as a whole. It may consist of many chunks of physical
+ * memory, and a copy may cut it anywhere. */
+struct extent {
+    CUdeviceptr address;  /* the address that a copy uses while the extent is resident */
     size_t bytes;
     int device;           /* CUdevice */
-    uint64_t host_offset; /* in the host copy, whose parts follow each other */
+    uint64_t host_offset; /* in the host copy, where extents follow each other */
 };
 
 #endif

@@ -1,5 +1,6 @@
-/* Copies a process's pieces between their devices and the segments, through the page-locked ring. Owns its
- * threads for the length of one copy; decides nothing about when, and unmaps nothing. */
+/* Copies a process's extents between their devices and the segments, through page-locked buffers.
+ * Owns its threads for the length of one copy. Other modules decide when to copy, and unmap the
+ * memory. */
 #ifndef ALIQUOT_MOVER_H
 #define ALIQUOT_MOVER_H
 
@@ -8,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct piece; /* pieces.h */
+struct extent; /* extents.h */
 
 enum mover_direction { MOVER_OUT, MOVER_IN };
 
@@ -23,18 +24,19 @@ struct mover_timing {
     const char *failed_step;       /* NULL, or a word or two for the log and MOVED's text */
 };
 
-/* Makes what a copy needs of the device's memory: streams, events, and a small ring with its registration. A driver
- * without room for them answers CUDA_ERROR_OUT_OF_MEMORY, and nothing stays; CUDA_SUCCESS otherwise: what else fails is
- * tried again by the copy. Called before memory that can leave is allocated, by a thread whose call is marked. */
+/* Make what a copy needs of the device's memory: streams, events, and a small ring with its
+ * registration. Called before memory that can leave is allocated, by a thread whose call is marked.
+ * Returns CUDA_ERROR_OUT_OF_MEMORY where the driver has no room for them, and then keeps nothing;
+ * CUDA_SUCCESS otherwise, because the copy tries again what else failed. */
 CUresult mover_prepare(int device);
 
-/* Returns 0 when every byte is there; a CUresult when the driver failed; a negative errno when a segment or this machine's
- * memory did (-ENOSPC, -EFBIG and -EDQUOT: the disk of a spill file is full). Whatever it returns, no copy is under way any
- * more, and what was copied from is as it was.
- *
- * With contexts_hold, calls stopped and the device drained; the segments are kept already (segments_keep). A device with
- * pieces needs a live context: none is made for this, CUDA_ERROR_INVALID_CONTEXT answers. On a thread of the hook's own,
- * whose current context it leaves as it was. */
-int mover_copy(const struct piece *pieces, size_t count, enum mover_direction direction, struct mover_timing *timing);
+/* Copy the extents. Returns 0 when every byte is there; a CUresult when the driver failed; a
+ * negative errno when a segment or this machine's memory did (-ENOSPC, -EFBIG and -EDQUOT: the disk
+ * of a spill file is full). Whatever it returns, no copy is under way any more, and the source is
+ * unchanged. Called on a thread of the hook's own, whose current context it leaves unchanged, with
+ * contexts_hold, calls stopped and the device drained; segments_keep was called. A device with
+ * extents needs a live context: the copy makes none, and returns CUDA_ERROR_INVALID_CONTEXT. */
+int mover_copy(const struct extent *extents, size_t count, enum mover_direction direction,
+               struct mover_timing *timing);
 
 #endif

@@ -26,18 +26,20 @@ void ring_forget_context(CUcontext context)
         state.context = NULL;
 }
 
-/* The driver is asked, too: a context may have ended unseen. Its answer alone is not enough: where devices reach all host
- * memory, a driver knows every address. */
+/* The driver is asked, too: a context may have ended unseen. Its answer alone is not enough: where
+ * devices reach all host memory, a driver knows every address. */
 static bool is_still_locked(void)
 {
     CUmemorytype type;
-    return state.context && driver()->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                                            (CUdeviceptr)state.memory) == CUDA_SUCCESS;
+    return state.context &&
+           driver()->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                           (CUdeviceptr)state.memory) == CUDA_SUCCESS;
 }
 
 static bool lock(struct region *region)
 {
-    CUresult result = driver()->cuMemHostRegister_v2(region->memory, region->bytes, CU_MEMHOSTREGISTER_PORTABLE);
+    CUresult result =
+        driver()->cuMemHostRegister_v2(region->memory, region->bytes, CU_MEMHOSTREGISTER_PORTABLE);
     bool is_locked = result == CUDA_SUCCESS || result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     if (!is_locked || driver()->cuCtxGetCurrent(&region->context) != CUDA_SUCCESS)
         region->context = NULL;
@@ -55,7 +57,8 @@ static void give_back(struct region *region)
     *region = (struct region){NULL, 0, NULL};
 }
 
-/* Memory of our own that is registered, for memory of the driver's would vanish with the context that it was made in. */
+/* Memory of our own that is registered, for memory of the driver's would vanish with the context
+ * that it was made in. */
 static bool make(struct region *region, size_t bytes)
 {
     char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -29,8 +29,8 @@ struct segment {
     bool is_memory;        /* may be touched; else by pread and pwrite */
 };
 
-/* Guarded by the mutex until a copy is kept; from then on nothing changes before segments_drop, and the mover's threads read
- * without it. */
+/* Guarded by the mutex until a copy is kept; from then on nothing changes before segments_drop, and
+ * the mover's threads read without it. */
 static struct {
     pthread_mutex_t mutex;
     struct segment *segments;
@@ -68,8 +68,8 @@ static int make_place(uint32_t number)
     return 0;
 }
 
-/* Memory whose size is sealed and whose pages are all there: touching it raises no signal. A spill file's pages are read and
- * written by calls, which can say that the disk is full. */
+/* Memory whose size is sealed and whose pages are all there: touching it raises no signal. A spill
+ * file's pages are read and written by calls, which can say that the disk is full. */
 static int look_at(int descriptor, uint64_t bytes, bool *is_memory)
 {
     struct statx found;
@@ -85,12 +85,14 @@ static int look_at(int descriptor, uint64_t bytes, bool *is_memory)
 /* At the start of a huge page, so that a memory file made of them is mapped by them. */
 static char *map_aligned(int descriptor, uint64_t bytes)
 {
-    char *range = mmap(NULL, bytes + UNIT_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *range = mmap(NULL, bytes + UNIT_BYTES, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED)
         return NULL;
     char *start = range + (UNIT_BYTES - (uint64_t)range % UNIT_BYTES) % UNIT_BYTES;
     char *end = range + bytes + UNIT_BYTES;
-    if (mmap(start, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor, 0) == MAP_FAILED) {
+    if (mmap(start, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor, 0) ==
+        MAP_FAILED) {
         munmap(range, bytes + UNIT_BYTES);
         return NULL;
     }
@@ -134,8 +136,8 @@ int segments_add(int descriptor, uint32_t number, uint64_t bytes)
     if (failure && descriptor >= 0)
         close(descriptor);
     if (failure)
-        LOG("event=segment_refused number=%u bytes=%llu reason=\"%s\"", number, (unsigned long long)bytes,
-            strerror(failure));
+        LOG("event=segment_refused number=%u bytes=%llu reason=\"%s\"", number,
+            (unsigned long long)bytes, strerror(failure));
     return failure;
 }
 
@@ -235,7 +237,8 @@ static int write_file(const struct segment *segment, uint64_t at, const char *fr
     struct rlimit limit;
     if (!socket_is_ours(&segment->file))
         return EBADF;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && at + bytes > limit.rlim_cur)
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+        at + bytes > limit.rlim_cur)
         return EFBIG;
     while (bytes) {
         ssize_t done = pwrite(segment->file.descriptor, from, bytes, (off_t)at);
@@ -270,8 +273,8 @@ static int read_file(const struct segment *segment, uint64_t at, char *to, size_
     return 0;
 }
 
-/* The mapping's pages at once, instead of one fault each; what cannot be had is an error here and a signal there. A kernel
- * that does not know the advice (EINVAL) faults them one by one. */
+/* The mapping's pages at once, instead of one fault each; what cannot be had is an error here and a
+ * signal there. A kernel that does not know the advice (EINVAL) faults them one by one. */
 static int prepare_pages(const struct segment *segment, uint64_t at, size_t bytes, int advice)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), first = at / page * page;
@@ -301,7 +304,8 @@ static int read_one(const struct segment *segment, uint64_t at, void *host, size
     return failure;
 }
 
-static int each(uint64_t offset, char *host, size_t bytes, int (*one)(const struct segment *, uint64_t, void *, size_t))
+static int each(uint64_t offset, char *host, size_t bytes,
+                int (*one)(const struct segment *, uint64_t, void *, size_t))
 {
     int failure = 0;
     for (uint32_t i = 0; i < state.kept && bytes && !failure; i++) {

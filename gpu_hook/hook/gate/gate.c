@@ -50,7 +50,7 @@ void gate_stop(void)
         make_barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
-void gate_let_on(void)
+void gate_resume(void)
 {
     __atomic_store_n(&gate_word, &needs_attention, __ATOMIC_RELEASE);
 }
@@ -62,12 +62,14 @@ uint32_t gate_count_waiting(int change)
     return count;
 }
 
-/* A paced gate holds nobody here: launches wait elsewhere (pacing.h). Whom nobody can let in any more, production does
- * not wait for; opportunistic work then waits for the next agent, however the gate stood. */
+/* Return whether calls wait at the gate. A paced gate holds no call here: launches wait elsewhere
+ * (pacing.h). Once the agent is lost, production goes on, because nothing could open the gate
+ * again; opportunistic work then waits for the next agent, however the gate stood. */
 static bool is_held(const struct aliquot_agent_page *page)
 {
     uint32_t gate = __atomic_load_n(&page->gate, __ATOMIC_ACQUIRE);
-    bool is_closed = gate != ALIQUOT_GATE_OPEN && gate != ALIQUOT_GATE_PACED, is_lost = session_has_lost_agent();
+    bool is_closed = gate != ALIQUOT_GATE_OPEN && gate != ALIQUOT_GATE_PACED,
+         is_lost = session_has_lost_agent();
     if (__atomic_load_n(&page->workload_class, __ATOMIC_RELAXED) == ALIQUOT_PRODUCTION)
         return is_closed && !is_lost;
     return is_closed || is_lost;
@@ -82,7 +84,8 @@ static bool wait_for_gate(void)
         return true;
     interrupts_begin(&wait);
     gate_count_waiting(1);
-    for (uint32_t heard = interrupts_bell(); is_held(page_agent()) && !is_given_up; heard = interrupts_bell())
+    for (uint32_t heard = interrupts_bell(); is_held(page_agent()) && !is_given_up;
+         heard = interrupts_bell())
         is_given_up = interrupts_sleep(&wait, heard, LOOK_NANOSECONDS);
     gate_count_waiting(-1);
     interrupts_end();
@@ -91,22 +94,26 @@ static bool wait_for_gate(void)
     return !is_given_up;
 }
 
-/* Later calls need not come this way: not while the kernel lacks the lease, for that is another word; nor the agent. */
+/* Let later calls take the fast way, unless the kernel lacks the lease, which is another word, or
+ * the agent is lost. */
 static void show_gate(const struct aliquot_agent_page *page)
 {
     const uint32_t *expected = &needs_attention, *shown = &page->gate;
     if (!state.has_barrier)
         __atomic_store_n(&state.was_called, 1, __ATOMIC_RELAXED);
     else if (__atomic_load_n(&page->lease, __ATOMIC_ACQUIRE) == ALIQUOT_LEASE_HELD)
-        __atomic_compare_exchange_n(&gate_word, &expected, shown, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+        __atomic_compare_exchange_n(&gate_word, &expected, shown, false, __ATOMIC_SEQ_CST,
+                                    __ATOMIC_RELAXED);
     if (session_has_lost_agent()) /* perhaps since it was asked last */
-        __atomic_compare_exchange_n(&gate_word, &shown, &needs_attention, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+        __atomic_compare_exchange_n(&gate_word, &shown, &needs_attention, false, __ATOMIC_SEQ_CST,
+                                    __ATOMIC_RELAXED);
 }
 
 void gate_lose_agent(void)
 {
     const uint32_t *shown = &page_agent()->gate;
-    __atomic_compare_exchange_n(&gate_word, &shown, &needs_attention, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+    __atomic_compare_exchange_n(&gate_word, &shown, &needs_attention, false, __ATOMIC_SEQ_CST,
+                                __ATOMIC_RELAXED);
 }
 
 bool gate_pass(void)
@@ -121,14 +128,15 @@ bool gate_pass(void)
     return has_passed;
 }
 
-/* `sleeps` goes first: a call that comes between the two then wakes the session for nothing, rather than never. */
+/* `sleeps` is set first: a call between the two steps then wakes the session for nothing, rather
+ * than never. */
 bool gate_tick(void)
 {
     __atomic_store_n(&state.sleeps, 1, __ATOMIC_SEQ_CST);
     const uint32_t *expected = &page_agent()->gate;
     bool was_active = state.has_barrier
-                          ? __atomic_compare_exchange_n(&gate_word, &expected, &needs_attention, false,
-                                                        __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)
+                          ? __atomic_compare_exchange_n(&gate_word, &expected, &needs_attention,
+                                                        false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)
                           : __atomic_exchange_n(&state.was_called, 0, __ATOMIC_RELAXED) != 0;
     if (was_active)
         gate_stay_awake();

@@ -19,7 +19,7 @@
 
 static struct {
     uint32_t place;     /* enum aliquot_residency; written by the mover alone */
-    uint32_t strangers; /* threads without a record, inside a call */
+    uint32_t untracked; /* threads without a record, inside a call */
     uint32_t has_woken; /* the kernel, since the memory or the lease went away */
 } state;
 
@@ -28,14 +28,16 @@ static uint32_t place(void)
     return __atomic_load_n(&state.place, __ATOMIC_ACQUIRE);
 }
 
-/* Whom no agent can give the lease back any more, production does not wait for. Bytes that are out need an agent. */
+/* Return whether calls have to wait. Production does not wait for a lease that no agent can give
+ * back any more. Bytes that are swapped out need an agent. */
 static bool is_out(void)
 {
     const struct aliquot_agent_page *page = page_agent();
     if (place() != ALIQUOT_RESIDENT)
         return true;
     return __atomic_load_n(&page->lease, __ATOMIC_ACQUIRE) != ALIQUOT_LEASE_HELD &&
-           !(__atomic_load_n(&page->workload_class, __ATOMIC_RELAXED) == ALIQUOT_PRODUCTION && session_has_lost_agent());
+           !(__atomic_load_n(&page->workload_class, __ATOMIC_RELAXED) == ALIQUOT_PRODUCTION &&
+             session_has_lost_agent());
 }
 
 static bool is_moving(void)
@@ -44,7 +46,8 @@ static bool is_moving(void)
     return now == ALIQUOT_SWAPPING_OUT || now == ALIQUOT_SWAPPING_IN;
 }
 
-/* Once for each time that it is out; not before it is: a move that fails wakes by itself. */
+/* Send WAKE once per swap-out, after it completed. A move that fails restores the process without
+ * it. */
 static void wake_kernel(uint32_t waiting)
 {
     union socket_message message = {.wake = {.waiting_calls = waiting}};
@@ -54,7 +57,7 @@ static void wake_kernel(uint32_t waiting)
         __atomic_store_n(&state.has_woken, 0, __ATOMIC_RELEASE);
 }
 
-/* No call waits any more: what the agent was told does not hold, and the next call tells it anew. */
+/* Withdraw the last WAKE, because no call waits any more. The next call sends another. */
 static void withdraw_wake(void)
 {
     union socket_message message = {.wake = {.waiting_calls = 0}};
@@ -62,7 +65,7 @@ static void withdraw_wake(void)
     session_send(&message, ALIQUOT_WAKE, sizeof message.wake);
 }
 
-/* False: an interrupt ended the wait, or the program exits: nobody brings anything back then. */
+/* False: an interrupt ended the wait, or the program exits and the memory stays swapped out. */
 static bool await_residency(void)
 {
     int saved_errno = errno;
@@ -83,18 +86,19 @@ static bool await_residency(void)
     else if (is_last)
         withdraw_wake();
     if (is_given_up)
-        LOG("event=wait_ended reason=%s what=\"the kernel's memory\"", guest_threads_are_over() ? "exit" : "interrupt");
+        LOG("event=wait_ended reason=%s what=\"the kernel's memory\"",
+            guest_threads_are_over() ? "exit" : "interrupt");
     errno = saved_errno;
     return !is_given_up;
 }
 
-/* NULL: a stranger. */
+/* Mark a call. NULL: the thread is untracked. */
 static void mark(struct thread_record *own)
 {
     if (own)
         threads_mark(own);
     else
-        __atomic_fetch_add(&state.strangers, 1, __ATOMIC_SEQ_CST);
+        __atomic_fetch_add(&state.untracked, 1, __ATOMIC_SEQ_CST);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
@@ -103,10 +107,11 @@ static void unmark(struct thread_record *own)
     if (own)
         threads_unmark(own);
     else
-        __atomic_fetch_sub(&state.strangers, 1, __ATOMIC_RELEASE);
+        __atomic_fetch_sub(&state.untracked, 1, __ATOMIC_RELEASE);
 }
 
-/* A call inside another, by a signal's handler: nothing moves before the outer one returns. */
+/* Mark a call inside another one, made by a signal's handler. Memory does not move before the outer
+ * call returns. */
 static bool enter_nested(struct thread_record *own)
 {
     if (!own || own->inside == 0)
@@ -150,7 +155,8 @@ bool residency_hold(void)
     }
 }
 
-/* Two threads may write it: then the later place stands there in the end. */
+/* Write the residency to the page. Two threads may do so at a time; the later residency is what
+ * remains. */
 static void publish(void)
 {
     uint32_t written;
@@ -174,16 +180,18 @@ void residency_begin_move(enum aliquot_residency way)
 
 static unsigned calls_inside(void)
 {
-    return threads_inside() + __atomic_load_n(&state.strangers, __ATOMIC_ACQUIRE);
+    return threads_inside() + __atomic_load_n(&state.untracked, __ATOMIC_ACQUIRE);
 }
 
 unsigned residency_await_calls(const struct timespec *deadline)
 {
     struct timespec pause = {0, FIRST_PAUSE_NANOSECONDS};
     unsigned inside;
-    while ((inside = calls_inside()) && times_until(deadline).tv_sec >= 0 && !guest_threads_are_over()) {
+    while ((inside = calls_inside()) && times_until(deadline).tv_sec >= 0 &&
+           !guest_threads_are_over()) {
         nanosleep(&pause, NULL);
-        pause.tv_nsec = pause.tv_nsec * 2 < LAST_PAUSE_NANOSECONDS ? pause.tv_nsec * 2 : LAST_PAUSE_NANOSECONDS;
+        pause.tv_nsec =
+            pause.tv_nsec * 2 < LAST_PAUSE_NANOSECONDS ? pause.tv_nsec * 2 : LAST_PAUSE_NANOSECONDS;
     }
     return inside;
 }
@@ -194,7 +202,7 @@ void residency_end_move(enum aliquot_residency next)
         __atomic_store_n(&state.has_woken, 1, __ATOMIC_RELEASE);
     move_to(next);
     if (next == ALIQUOT_RESIDENT)
-        gate_let_on();
+        gate_resume();
     interrupts_ring();
 }
 
@@ -226,5 +234,5 @@ void residency_tick(void)
 void residency_reset(void)
 {
     state.place = ALIQUOT_RESIDENT;
-    state.strangers = state.has_woken = 0;
+    state.untracked = state.has_woken = 0;
 }

@@ -1,5 +1,6 @@
-/* Where this process's memory is, and the way of every call that touches it. A call that comes while the memory is away,
- * or while the kernel does not hold the lease, wakes the kernel and waits; nothing is moved while a call is inside. */
+/* Where this process's memory is. Every call that touches it passes here. A call that comes while
+ * the memory is swapped out, or while the kernel does not hold the lease, wakes the kernel and
+ * waits. No memory moves while a call is inside. */
 #ifndef ALIQUOT_RESIDENCY_H
 #define ALIQUOT_RESIDENCY_H
 
@@ -9,9 +10,10 @@
 #include <stdbool.h>
 #include <time.h>
 
-/* Around every driver call that touches device memory: between guard_enter and guard_leave, after credit is
- * there, before any lock of the hook's. Nests. False: an interrupt ended the wait (interrupts.h); the thread has not
- * entered, and the call answers out of memory. */
+/* Enter before, and leave after, every driver call that touches device memory: between guard_enter
+ * and guard_leave, with credit charged, before any lock of the hook's. Calls nest. False: an
+ * interrupt ended the wait (interrupts.h); the thread has not entered, and the call answers out of
+ * memory. */
 bool residency_enter_slowly(void) __attribute__((warn_unused_result));
 void residency_leave_slowly(void);
 
@@ -28,8 +30,8 @@ static inline void residency_leave(void)
         residency_leave_slowly();
 }
 
-/* The same for what needs no memory on the device (a free, a question): waits for the end of a move, wakes nobody.
- * True: resident. */
+/* Enter for a call that needs no memory on the device, such as a free or a question. It waits for
+ * the end of a move and wakes no kernel. True: resident. */
 bool residency_hold(void);
 
 static inline void residency_release(void)
@@ -37,26 +39,28 @@ static inline void residency_release(void)
     residency_leave();
 }
 
-/* Where the memory is: enum aliquot_residency. */
+/* Return where the memory is: enum aliquot_residency. */
 uint32_t residency_describe(void);
 
-/* For the mover alone. From now on calls wait, and frees, too. */
+/* Called by the mover alone: from now on calls wait, frees included. */
 void residency_begin_move(enum aliquot_residency way);
 
-/* How many calls have not returned when the deadline passed; 0: nothing touches the device. */
+/* Wait until no call is inside, or the deadline. Returns how many calls have not returned; 0: no
+ * call touches the device. */
 unsigned residency_await_calls(const struct timespec *deadline);
 
-/* Lets on those that may go on. */
+/* End the move, and resume the calls that may go on. */
 void residency_end_move(enum aliquot_residency place);
 
-/* Tells the agent of calls that came meanwhile. After MOVED, which is the first that it should hear. */
+/* Report to the agent the calls that arrived during the move. Called after MOVED was sent, which
+ * the agent must receive first. */
 void residency_wake(void);
 
-/* The session's questions, on its thread. */
+/* Called by the session, on its thread. */
 void residency_registered(void); /* new pages, perhaps a new agent */
 void residency_tick(void);
 
-/* In the child of a fork, at its own cuInit. */
+/* Called in the child of a fork, at its own cuInit. */
 void residency_reset(void);
 
 #endif

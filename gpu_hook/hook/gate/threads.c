@@ -79,7 +79,8 @@ uint64_t threads_launches(int device)
     return total;
 }
 
-/* One that left by the bare system call ran no destructor. A number that was given to a new thread meanwhile hides it. */
+/* One that left by the bare system call ran no destructor. A number that was given to a new thread
+ * meanwhile hides it. */
 static bool has_ended(const struct thread_record *record)
 {
     return syscall(SYS_tgkill, (long)getpid(), (long)record->id, 0L) != 0 && errno == ESRCH;
@@ -101,13 +102,14 @@ unsigned threads_inside(void)
     return count;
 }
 
-/* The one thread of the child goes on with its record, for it may be inside a call: a signal's handler can fork. The
- * others' are the parent's counts, and not ours to free. */
+/* The one thread of the child goes on with its record, for it may be inside a call: a signal's
+ * handler can fork. The others' are the parent's counts, and not ours to free. */
 void threads_check_marked(const char *function)
 {
     static uint32_t has_said;
     if (threads_own && !threads_own->inside && !__atomic_exchange_n(&has_said, 1, __ATOMIC_RELAXED))
-        LOG("event=not_marked function=%s note=\"a defect of the hook: a move may wait for ever\"", function);
+        LOG("event=not_marked function=%s note=\"a defect of the hook: a move may wait for ever\"",
+            function);
 }
 
 void threads_reset(void)

@@ -1,9 +1,10 @@
-/* libaliquot-audit.so, for LD_AUDIT: whoever asks the loader for a library of the driver, by whatever name or path,
- * gets the shim of this library's folder. The driver's and the shim's own requests pass. Only names are changed here:
- * an audit library lives in a link namespace of its own, with its own C library, where no hook could work.
+/* libaliquot-audit.so, for LD_AUDIT: whoever asks the loader for a library of the driver, by
+ * whatever name or path, gets the shim of this library's folder. The driver's and the shim's own
+ * requests pass. Only names are changed here: an audit library lives in a link namespace of its
+ * own, with its own C library, where no hook could work.
  *
- * Each program that starts in a kernel loads this, most for nothing. So it needs no library at all: a second C library
- * would be nine tenths of what it costs. */
+ * Each program that starts in a kernel loads this, most for nothing. So it needs no library at all:
+ * a second C library would be nine tenths of what it costs. */
 #include "interpose/driver_names.h"
 
 #include <fcntl.h>
@@ -73,7 +74,8 @@ static bool is_same(const char *left, const char *right)
     return rest && !*rest;
 }
 
-/* The address of what the object defines by that name; NULL: it does not, or keeps no table of the usual form. */
+/* The address of what the object defines by that name; NULL: it does not, or keeps no table of the
+ * usual form. */
 static const void *find_definition(const struct link_map *map, const char *name)
 {
     const uint32_t *table = NULL;
@@ -120,9 +122,9 @@ static void take_folder(const char *list)
     }
 }
 
-/* Looks for the environment that the program was started with, through a variable of the loader's: what the kernel
- * put on the stack is the count of arguments, these, NULL, the environment, NULL. It must be read at the start, for
- * programs that set their title write over it. */
+/* Looks for the environment that the program was started with, through a variable of the loader's:
+ * what the kernel put on the stack is the count of arguments, these, NULL, the environment, NULL.
+ * It must be read at the start, for programs that set their title write over it. */
 static void look_for_folder(const struct link_map *map)
 {
     char *const *const *stack = find_definition(map, "__libc_stack_end");
@@ -144,8 +146,9 @@ EXPORT unsigned int la_version(unsigned int version)
     return version < LAV_CURRENT ? version : LAV_CURRENT;
 }
 
-/* Called by the loader for each object, first for the program and for itself. 0: its symbols are none of our business,
- * so that calls cost nothing. The shim's link name is no driver: what it needs must be the shim. */
+/* Called by the loader for each object, first for the program and for itself. 0: its symbols are
+ * none of our business, so that calls cost nothing. The shim's link name is no driver: what it
+ * needs must be the shim. */
 EXPORT unsigned int la_objopen(struct link_map *map, Lmid_t space, uintptr_t *cookie)
 {
     if (!state.folder[0])
@@ -155,10 +158,12 @@ EXPORT unsigned int la_objopen(struct link_map *map, Lmid_t space, uintptr_t *co
     return 0;
 }
 
-/* Called by the loader for each name that it is asked for; the cookie is that of the object that asks. */
+/* Called by the loader for each name that it is asked for; the cookie is that of the object that
+ * asks. */
 EXPORT char *la_objsearch(const char *name, uintptr_t *cookie, unsigned int flag)
 {
-    const char *file = flag == LA_SER_ORIG && *cookie != DRIVER && state.folder[0] ? find_shim_file(name) : NULL;
+    const char *file =
+        flag == LA_SER_ORIG && *cookie != DRIVER && state.folder[0] ? find_shim_file(name) : NULL;
     size_t used = 0, length = 0;
     if (!file)
         return (char *)name;

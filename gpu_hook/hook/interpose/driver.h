@@ -1,30 +1,32 @@
-/* The real driver's functions that the hook itself calls. One that the driver lacks answers NOT_SUPPORTED, so callers
- * never test for NULL. */
+/* The real driver's functions that the hook itself calls. One that the driver lacks answers
+ * NOT_SUPPORTED, so callers never test for NULL. */
 #ifndef ALIQUOT_DRIVER_H
 #define ALIQUOT_DRIVER_H
 
-/* With this macro cuda.h declares every variant under its exported name, so the compiler checks our prototypes. */
+/* With this macro cuda.h declares every variant under its exported name, so the compiler checks our
+ * prototypes. */
 #define __CUDA_API_VERSION_INTERNAL
 #pragma GCC visibility push(default)
 #include <cuda.h>
 /* An inline function in cuda.h, an export in the driver. */
 CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **pfn, int version, cuuint64_t flags,
                                   CUdriverProcAddressQueryResult *status);
-/* They name memory by handles, so that the hook stands before them; headers before their release lack them. */
+/* They name memory by handles, so that the hook stands before them; headers before their release
+ * lack them. */
 #if CUDA_VERSION < 13010
 CUresult cuMulticastBindMem_v2(CUmemGenericAllocationHandle object, CUdevice device, size_t at,
                                CUmemGenericAllocationHandle memory, size_t offset, size_t bytes,
                                unsigned long long flags);
-CUresult cuMulticastBindAddr_v2(CUmemGenericAllocationHandle object, CUdevice device, size_t at, CUdeviceptr pointer,
-                                size_t bytes, unsigned long long flags);
+CUresult cuMulticastBindAddr_v2(CUmemGenericAllocationHandle object, CUdevice device, size_t at,
+                                CUdeviceptr pointer, size_t bytes, unsigned long long flags);
 #endif
 #if CUDA_VERSION < 13030
 typedef cuuint32_t CUlogicalEndpointId;
 CUresult cuLogicalEndpointBindMem(CUlogicalEndpointId endpoint, CUdevice device, cuuint64_t at,
-                                  CUmemGenericAllocationHandle memory, cuuint64_t offset, cuuint64_t bytes,
-                                  unsigned long long flags);
-CUresult cuLogicalEndpointBindAddr(CUlogicalEndpointId endpoint, CUdevice device, cuuint64_t at, void *pointer,
-                                   cuuint64_t bytes, unsigned long long flags);
+                                  CUmemGenericAllocationHandle memory, cuuint64_t offset,
+                                  cuuint64_t bytes, unsigned long long flags);
+CUresult cuLogicalEndpointBindAddr(CUlogicalEndpointId endpoint, CUdevice device, cuuint64_t at,
+                                   void *pointer, cuuint64_t bytes, unsigned long long flags);
 #endif
 #pragma GCC visibility pop
 
@@ -34,7 +36,8 @@ struct driver {
 #include "driver_calls.h"
 };
 
-/* Each by itself: real_NAME is generated, opens the driver at the first call of all, and jumps through the table. */
+/* Each by itself: real_NAME is generated, opens the driver at the first call of all, and jumps
+ * through the table. */
 #define CALLED(name) extern __typeof__(name) real_##name __attribute__((visibility("hidden")));
 #define REPLACED(name) CALLED(name)
 #include "driver_calls.h"

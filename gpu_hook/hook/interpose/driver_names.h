@@ -1,6 +1,6 @@
-/* The file names that a driver's libraries go by: libcuda.so, libcuda.so.1, libcuda.so.550.163.01 and the same of
- * libnvidia-ml, with or without a folder. Shared by the two libraries that find the hook's callers by their file, of
- * which one has no C library. */
+/* The file names that a driver's libraries go by: libcuda.so, libcuda.so.1, libcuda.so.550.163.01
+ * and the same of libnvidia-ml, with or without a folder. Shared by the two libraries that find the
+ * hook's callers by their file, of which one has no C library. */
 #ifndef ALIQUOT_DRIVER_NAMES_H
 #define ALIQUOT_DRIVER_NAMES_H
 

@@ -23,7 +23,8 @@ static int compare_addresses(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* The first row whose name begins with the first bytes of `asked` and comes not before `after` there. */
+/* The first row whose name begins with the first bytes of `asked` and comes not before `after`
+ * there. */
 static unsigned find_name(const char *asked, size_t length, char after)
 {
     unsigned low = 0, high = entry_count;
@@ -52,9 +53,9 @@ static int find_row(const char *name)
     return is_name(row, name, length, '\0') ? (int)row : -1;
 }
 
-/* Under a spelling of its own. The loader gives who asks for a name again what it gave first, without asking the
- * audit redirector: neither may clients get the driver by its usual path because the shim opened it, nor the shim
- * itself because a client was redirected. */
+/* Under a spelling of its own. The loader gives who asks for a name again what it gave first,
+ * without asking the audit redirector: neither may clients get the driver by its usual path because
+ * the shim opened it, nor the shim itself because a client was redirected. */
 static void *open_real(const struct entry_library *library)
 {
     if (!library->path) {
@@ -62,7 +63,8 @@ static void *open_real(const struct entry_library *library)
         return NULL;
     }
     if (library->path[0] != '/') {
-        LOG("event=no_real_library variable=%s path=%s reason=not_absolute", library->variable, library->path);
+        LOG("event=no_real_library variable=%s path=%s reason=not_absolute", library->variable,
+            library->path);
         return NULL;
     }
     char path[PATH_MAX];
@@ -74,11 +76,13 @@ static void *open_real(const struct entry_library *library)
     void *handle = dlopen(path, RTLD_LOCAL | RTLD_NOW);
     if (!handle) {
         const char *reason = dlerror();
-        LOG("event=no_real_library variable=%s reason=\"%s\"", library->variable, reason ? reason : "unknown");
+        LOG("event=no_real_library variable=%s reason=\"%s\"", library->variable,
+            reason ? reason : "unknown");
         return NULL;
     }
     if (dlsym(handle, ALIQUOT_HOOK_MARKER)) {
-        LOG("event=no_real_library variable=%s path=%s reason=is_the_shim", library->variable, library->path);
+        LOG("event=no_real_library variable=%s path=%s reason=is_the_shim", library->variable,
+            library->path);
         dlclose(handle);
         return NULL;
     }
@@ -99,8 +103,8 @@ bool entry_points_load(void)
     return state.handle != NULL;
 }
 
-/* A slot holds its way to the resolver until the first call: to look all names up at the start would be most of
- * what the hook adds to it. */
+/* A slot holds its way to the resolver until the first call: to look all names up at the start
+ * would be most of what the hook adds to it. */
 void *entry_resolve(unsigned index)
 {
     void **slot = &entry_targets[index], *before = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
@@ -108,7 +112,8 @@ void *entry_resolve(unsigned index)
         void *real = entry_points_load() ? dlsym(state.handle, entry_name(index)) : NULL;
         void *target = real ? real : entry_points_fallback();
         /* Fails where another thread was faster, and may have learned more already. */
-        __atomic_compare_exchange_n(slot, &before, target, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+        __atomic_compare_exchange_n(slot, &before, target, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE);
         __atomic_store_n(&entry_is_resolved[index], 1, __ATOMIC_RELEASE);
     }
     return __atomic_load_n(slot, __ATOMIC_ACQUIRE);
@@ -124,8 +129,9 @@ void *entry_points_fallback(void)
     return state.handle ? state.library.absent : state.library.unavailable;
 }
 
-/* The row of the function at this address among those of the asked name, with or without a suffix: a driver may serve
- * several functions by one address ("not supported"). One of ours comes first. -1: none. */
+/* The row of the function at this address among those of the asked name, with or without a suffix:
+ * a driver may serve several functions by one address ("not supported"). One of ours comes first.
+ * -1: none. */
 static int find_variant(const char *asked, const void *real)
 {
     size_t length = strlen(asked);
@@ -155,12 +161,12 @@ static void know_all(void)
 static bool is_known(const void *real)
 {
     pthread_once(&state.once_known, know_all);
-    return state.known &&
-           bsearch(&real, state.known, state.known_count, sizeof *state.known, compare_addresses) != NULL;
+    return state.known && bsearch(&real, state.known, state.known_count, sizeof *state.known,
+                                  compare_addresses) != NULL;
 }
 
-/* A function that the driver hands out and does not export: its slot takes the address of the first answer. A
- * second address would be another ABI under the same name, for which there is no slot. */
+/* A function that the driver hands out and does not export: its slot takes the address of the first
+ * answer. A second address would be another ABI under the same name, for which there is no slot. */
 static bool learn(const char *asked, void *real, void **ours)
 {
     int row = find_row(asked);
@@ -168,7 +174,8 @@ static bool learn(const char *asked, void *real, void **ours)
         return false;
     void **slot = &entry_targets[row], *expected = state.library.absent;
     entry_resolve((unsigned)row);
-    if (!__atomic_compare_exchange_n(slot, &expected, real, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) &&
+    if (!__atomic_compare_exchange_n(slot, &expected, real, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE) &&
         expected != real)
         return false;
     *ours = entry_ours((unsigned)row);

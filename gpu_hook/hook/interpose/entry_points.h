@@ -1,5 +1,6 @@
-/* The jump table of a shim library and the real library behind it. Opens the real one by its absolute path at the
- * first call; refuses to open the shim itself. What is declared extern here is generated from the headers. */
+/* The jump table of a shim library and the real library behind it. Opens the real one by its
+ * absolute path at the first call; refuses to open the shim itself. What is declared extern here is
+ * generated from the headers. */
 #ifndef ALIQUOT_ENTRY_POINTS_H
 #define ALIQUOT_ENTRY_POINTS_H
 
@@ -18,17 +19,20 @@ struct entry_library {
 
 extern const unsigned entry_count;
 extern const char entry_text[] __attribute__((visibility("hidden")));
-extern const uint32_t entry_names_at[] __attribute__((visibility("hidden"))); /* offsets into the text */
+/* offsets into the text */
+extern const uint32_t entry_names_at[] __attribute__((visibility("hidden")));
 extern void *entry_targets[] __attribute__((visibility("hidden")));
-extern unsigned char entry_is_resolved[] __attribute__((visibility("hidden"))); /* written with release after its target */
-extern const int32_t entry_ours_at[] __attribute__((visibility("hidden"))); /* from each to its function; 0: none */
+/* written with release after its target */
+extern unsigned char entry_is_resolved[] __attribute__((visibility("hidden")));
+/* from each to its function; 0: none */
+extern const int32_t entry_ours_at[] __attribute__((visibility("hidden")));
 
 static inline const char *entry_name(unsigned index)
 {
     return entry_text + entry_names_at[index];
 }
 
-/* What stands before the real function; NULL: a plain forwarder. */
+/* Return the hook's function in front of the real one; NULL: a plain forwarder. */
 static inline void *entry_ours(unsigned index)
 {
     const int32_t *at = &entry_ours_at[index];
@@ -41,21 +45,23 @@ struct entry_library entry_library(void);
 /* Called by the forwarders on their first use; returns where to jump. */
 void *entry_resolve(unsigned index);
 
-/* Opens the real library if that has not happened yet. False: there is none, the log says why. */
+/* Open the real library, once. False: there is none, and the log gives the reason. */
 bool entry_points_load(void);
 
-/* The real function of that name; NULL if the real library lacks it. Needs entry_points_load. */
+/* Return the real function of that name; NULL: the real library lacks it. Needs
+ * entry_points_load. */
 void *entry_points_find(const char *name);
 
-/* What a missing function answers. */
+/* Return the function that answers for a missing one. */
 void *entry_points_fallback(void);
 
-/* Whether the table knows the function at this address, which was asked for by this name, with or without its version
- * and stream suffix. Then *ours is what stands before it; NULL: nothing does. Needs entry_points_load. */
+/* Return whether the table knows the function at this address, which was asked for by this name,
+ * with or without its version and stream suffix. Then *ours is the hook's function; NULL: there is
+ * none. Needs entry_points_load. */
 bool entry_points_match(const char *asked, void *real, void **ours);
 
-/* Called by the preload library for what dlsym returned: what stands before the real library's function of exactly
- * this name, or `real` itself. */
+/* Called by the preload library with dlsym's answer. Returns the hook's function for the real
+ * library's function of exactly this name, or `real` itself. */
 __attribute__((visibility("default"))) void *aliquot_hook_substitute(const char *name, void *real);
 
 #endif

@@ -1,6 +1,7 @@
-/* libaliquot-preload.so, the fallback where no folder can come first: preloaded behind the two shim libraries, it
- * stands before dlsym. The real dlsym answers first, in the handle that the caller gave; what it returned is
- * replaced only if it is the driver's own function of exactly that name and the hook stands before it. */
+/* libaliquot-preload.so, the fallback where no folder can come first: preloaded behind the two shim
+ * libraries, it stands before dlsym. The real dlsym answers first, in the handle that the caller
+ * gave; what it returned is replaced only if it is the driver's own function of exactly that name
+ * and the hook stands before it. */
 #include "interpose/driver_names.h"
 
 #include <dlfcn.h>
@@ -35,7 +36,8 @@ static void *find_nothing(void *handle, const char *name)
 __attribute__((visibility("hidden"))) void preload_find_dlsym(void)
 {
     void *found = dlvsym(RTLD_NEXT, "dlsym", FIRST_VERSION);
-    __atomic_store_n(&preload_real_dlsym, found ? (dlsym_function)found : find_nothing, __ATOMIC_RELEASE);
+    __atomic_store_n(&preload_real_dlsym, found ? (dlsym_function)found : find_nothing,
+                     __ATOMIC_RELEASE);
 }
 
 static substitute_function open_shim(const char *folder, const char *file)
@@ -44,7 +46,8 @@ static substitute_function open_shim(const char *folder, const char *file)
     if (snprintf(path, sizeof path, "%s%s", folder, file) >= (int)sizeof path)
         return NULL;
     void *handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
-    return handle ? (substitute_function)preload_real_dlsym(handle, "aliquot_hook_substitute") : NULL;
+    return handle ? (substitute_function)preload_real_dlsym(handle, "aliquot_hook_substitute")
+                  : NULL;
 }
 
 static void open_shims(void)
@@ -68,7 +71,8 @@ static bool is_of_the_driver(const void *caller)
 }
 
 /* Called by preload.S for every handle that names an object. */
-__attribute__((visibility("hidden"))) void *preload_dlsym(void *handle, const char *name, const void *caller)
+__attribute__((visibility("hidden"))) void *preload_dlsym(void *handle, const char *name,
+                                                          const void *caller)
 {
     void *real = preload_real_dlsym(handle, name);
     bool is_cuda = real && strncmp(name, "cu", 2) == 0;

@@ -1,6 +1,7 @@
-/* The queries for other entry points. The real resolver answers
- * first; what it returned is replaced only if it is the address of a function that we stand before, asked for by its
- * own name; a function that our table lacks passes the gate. So versions, flags and errors are the driver's own. */
+/* The queries for other entry points. The real resolver answers first; what it returned is replaced
+ * only if it is the address of a function that we stand before, asked for by its own name; a
+ * function that our table lacks passes the gate. So versions, flags and errors are the driver's
+ * own. */
 #include "interpose/driver.h"
 #include "interpose/entry_points.h"
 #include "base/log.h"
@@ -15,7 +16,8 @@ static void substitute(const char *asked, void **function)
     if (entry_points_match(asked, *function, &ours)) {
         *function = ours ? ours : *function;
     } else {
-        /* Queries come before cuInit, so the page may not be there yet: the count waits in a private one. */
+        /* Queries come before cuInit, so the page may not be there yet: the count waits in a
+         * private one. */
         if (page_prepare())
             page_add(&page_hook()->unknown_symbols, 1);
         LOG("event=unknown_symbol name=%s", asked);
@@ -40,8 +42,8 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, c
     return result;
 }
 
-CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **function, int version, cuuint64_t flags,
-                                  CUdriverProcAddressQueryResult *status)
+CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **function, int version,
+                                  cuuint64_t flags, CUdriverProcAddressQueryResult *status)
 {
     CUresult result = driver()->cuGetProcAddress_v2_ptsz(symbol, function, version, flags, status);
     if (result == CUDA_SUCCESS)

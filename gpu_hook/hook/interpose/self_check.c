@@ -17,9 +17,11 @@
 
 #define CUDA_VERSION_ASKED 12000 /* of a query that every driver from 12.4 on answers */
 
-typedef int (*query)(const char *symbol, void **function, int version, uint64_t flags, void *status);
+typedef int (*query)(const char *symbol, void **function, int version, uint64_t flags,
+                     void *status);
 
-static void __attribute__((format(printf, 2, 3))) note(struct self_check *check, const char *format, ...)
+static void __attribute__((format(printf, 2, 3))) note(struct self_check *check, const char *format,
+                                                       ...)
 {
     size_t length = strlen(check->text);
     if (length && length + 2 < sizeof check->text) {
@@ -42,13 +44,19 @@ static const char *file_of(void *address)
 static void *find_hook(void *address)
 {
     Dl_info found, marked;
-    void *handle = address && dladdr(address, &found) ? dlopen(found.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    void *handle = address && dladdr(address, &found)
+                       ? dlopen(found.dli_fname, RTLD_LAZY | RTLD_NOLOAD)
+                       : NULL;
     void *marker = handle ? dlsym(handle, ALIQUOT_HOOK_MARKER) : NULL;
-    return marker && dladdr(marker, &marked) && marked.dli_fbase == found.dli_fbase ? found.dli_fbase : NULL;
+    return marker && dladdr(marker, &marked) && marked.dli_fbase == found.dli_fbase
+               ? found.dli_fbase
+               : NULL;
 }
 
-/* Looks for each function in what the name opens. Returns where the hook is mapped, or NULL after a note. */
-static void *check_name(struct self_check *check, const char *name, const char *const functions[], uint32_t bit)
+/* Looks for each function in what the name opens. Returns where the hook is mapped, or NULL after a
+ * note. */
+static void *check_name(struct self_check *check, const char *name, const char *const functions[],
+                        uint32_t bit)
 {
     void *handle = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
     if (!handle) {
@@ -78,12 +86,13 @@ static void check_query(struct self_check *check, void *hook)
         void *function = NULL;
         int result = ask ? ask(symbols[i], &function, CUDA_VERSION_ASKED, 0, NULL) : -1;
         if (result != 0 || !function) {
-            note(check, "the driver does not resolve %s (error %d); ALIQUOT_REAL_CUDA=%s", symbols[i], result,
-                 settings()->real_cuda ? settings()->real_cuda : "");
+            note(check, "the driver does not resolve %s (error %d); ALIQUOT_REAL_CUDA=%s",
+                 symbols[i], result, settings()->real_cuda ? settings()->real_cuda : "");
             return;
         }
         if (!hook || find_hook(function) != hook) {
-            note(check, "cuGetProcAddress answers %s with %s, not the hook", symbols[i], file_of(function));
+            note(check, "cuGetProcAddress answers %s with %s, not the hook", symbols[i],
+                 file_of(function));
             return;
         }
     }
@@ -104,8 +113,10 @@ static bool is_library(const char *path, const char *library)
     const char *slash = library ? strrchr(library, '/') : NULL;
     if (!slash)
         return false;
-    int length = snprintf(link_name, sizeof link_name, "%.*s/libcuda.so", (int)(slash - library), library);
-    return is_same_file(path, library) || (length < (int)sizeof link_name && is_same_file(path, link_name));
+    int length =
+        snprintf(link_name, sizeof link_name, "%.*s/libcuda.so", (int)(slash - library), library);
+    return is_same_file(path, library) ||
+           (length < (int)sizeof link_name && is_same_file(path, link_name));
 }
 
 /* Two drivers in one process mean that some name leads past the hook. */
@@ -124,7 +135,8 @@ static void check_mappings(struct self_check *check, void *const hooks[3])
         const char *name = path ? strrchr(path, '/') + 1 : "";
         if (strncmp(name, "libcuda.so", 10) != 0 && strncmp(name, "libnvidia-ml.so", 15) != 0)
             continue;
-        bool is_known = is_same_file(path, settings()->real_nvml) || is_library(path, settings()->real_cuda);
+        bool is_known =
+            is_same_file(path, settings()->real_nvml) || is_library(path, settings()->real_cuda);
         for (int i = 0; i < 3 && !is_known; i++)
             is_known = hooks[i] && is_library(path, file_of(hooks[i]));
         if (!is_known) {
@@ -137,9 +149,9 @@ static void check_mappings(struct self_check *check, void *const hooks[3])
         check->passed |= ALIQUOT_CHECK_ONE_DRIVER;
 }
 
-/* Where drivers are installed. What is found there must be the hook, by a mount over it or by the audit redirector;
- * where nothing is (a software GPU), the real library's own path must give the hook. Last of all checks: it may map
- * the driver a second time. */
+/* Where drivers are installed. What is found there must be the hook, by a mount over it or by the
+ * audit redirector; where nothing is (a software GPU), the real library's own path must give the
+ * hook. Last of all checks: it may map the driver a second time. */
 static void check_absolute_path(struct self_check *check)
 {
     static const char *const usual[] = {
@@ -163,7 +175,8 @@ static void check_absolute_path(struct self_check *check)
 
 void self_check_run(struct self_check *check)
 {
-    static const char *const cuda[] = {"cuInit", "cuMemAlloc_v2", "cuLaunchKernel", "cuMemcpyHtoD_v2", NULL};
+    static const char *const cuda[] = {"cuInit", "cuMemAlloc_v2", "cuLaunchKernel",
+                                       "cuMemcpyHtoD_v2", NULL};
     static const char *const nvml[] = {"nvmlInit_v2", "nvmlDeviceGetMemoryInfo", NULL};
     memset(check, 0, sizeof *check);
     void *hooks[3] = {
@@ -190,7 +203,9 @@ static void read_report(struct self_check *check, int descriptor, int timeout_mi
         got = read(descriptor, check, sizeof *check);
     if (got != (ssize_t)sizeof *check) {
         memset(check, 0, sizeof *check);
-        note(check, failure ? "the check did not end within %d ms" : "a library ended the process that opened it",
+        note(check,
+             failure ? "the check did not end within %d ms"
+                     : "a library ended the process that opened it",
              timeout_milliseconds);
     }
     check->text[sizeof check->text - 1] = '\0';

@@ -1,5 +1,6 @@
-/* Whether interception holds in this environment: which libraries a program gets by which name. Calls neither cuInit
- * nor nvmlInit, and leaves the libraries it opened open, so it belongs in a process of its own. */
+/* Checks that interception holds in this environment: which libraries a program gets by which name.
+ * Calls neither cuInit nor nvmlInit, and leaves the libraries that it opened open, so it belongs in
+ * a process of its own. */
 #ifndef ALIQUOT_SELF_CHECK_H
 #define ALIQUOT_SELF_CHECK_H
 
@@ -14,7 +15,8 @@ struct self_check {
 
 void self_check_run(struct self_check *check);
 
-/* The same in a child, so that a library that crashes or hangs at loading does not take the kernel with it. */
+/* Run the check in a child, so that a library that crashes or hangs at loading does not take the
+ * kernel with it. */
 void self_check_run_apart(struct self_check *check, int timeout_milliseconds);
 
 #endif

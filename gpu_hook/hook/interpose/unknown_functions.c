@@ -45,7 +45,8 @@ static void publish(const char *name)
 static void note(const char *name)
 {
     const char *none = NULL;
-    if (!__atomic_compare_exchange_n(&state.called, &none, name, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+    if (!__atomic_compare_exchange_n(&state.called, &none, name, false, __ATOMIC_SEQ_CST,
+                                     __ATOMIC_RELAXED))
         return;
     LOG("event=unknown_function name=%s what=\"this process is not swapped from now on\"", name);
     if (page_prepare())
@@ -83,14 +84,17 @@ void *unknown_functions_gate(const char *name, void *real)
     return real;
 }
 
-/* dlsym finds data symbols of the driver, too (cudbg*, for debuggers), and functions of other libraries. */
+/* dlsym finds data symbols of the driver, too (cudbg*, for debuggers), and functions of other
+ * libraries. */
 static bool is_function_of_the_driver(void *real)
 {
     Dl_info found, driver;
     void *symbol = NULL, *known = entry_points_find("cuInit");
-    if (!known || !dladdr(known, &driver) || !dladdr1(real, &found, &symbol, RTLD_DL_SYMENT) || !symbol)
+    if (!known || !dladdr(known, &driver) || !dladdr1(real, &found, &symbol, RTLD_DL_SYMENT) ||
+        !symbol)
         return false;
-    return found.dli_fbase == driver.dli_fbase && ELF64_ST_TYPE(((ElfW(Sym) *)symbol)->st_info) == STT_FUNC;
+    return found.dli_fbase == driver.dli_fbase &&
+           ELF64_ST_TYPE(((ElfW(Sym) *)symbol)->st_info) == STT_FUNC;
 }
 
 void *unknown_functions_gate_export(const char *name, void *real)

@@ -1,5 +1,6 @@
-/* Driver functions that entry_points.txt does not name: those of a newer driver. The hook cannot tell what they do with
- * memory, so their calls pass the gate, and a process that called one is not swapped from then on. */
+/* Driver functions that entry_points.txt does not name: those of a newer driver. The hook cannot
+ * tell what they do with memory, so their calls pass the gate, and a process that called one is not
+ * swapped from then on. */
 #ifndef ALIQUOT_UNKNOWN_FUNCTIONS_H
 #define ALIQUOT_UNKNOWN_FUNCTIONS_H
 
@@ -7,11 +8,12 @@
 
 #define UNKNOWN_FUNCTIONS_MOST 64u /* spare forwarders; generate_entry_points.py makes as many */
 
-/* Returns the gated forwarder to the function at `real`, which the driver handed out as `name`. Once all forwarders are
- * taken: `real` itself, and the process counts as one that called it. */
+/* Returns the gated forwarder to the function at `real`, which the driver handed out as `name`.
+ * Once all forwarders are taken: `real` itself, and the process counts as one that called it. */
 void *unknown_functions_gate(const char *name, void *real);
 
-/* The same for what dlsym found: `real` itself where that is no function of the driver. */
+/* Return the gated forwarder to what dlsym found; `real` itself where that is no function of the
+ * driver. */
 void *unknown_functions_gate_export(const char *name, void *real);
 
 /* Called by the gate, with the number of a spare forwarder. */
@@ -24,7 +26,7 @@ const char *unknown_functions_called(void);
 /* Called on the session's thread: writes the name to the new page. */
 void unknown_functions_registered(void);
 
-/* In the child of a fork. */
+/* Called in the child of a fork. */
 void unknown_functions_reset(void);
 
 #endif

@@ -17,7 +17,9 @@
 
 static struct {
     pthread_mutex_t mutex; /* held from begin to end: two threads may both come to begin CUDA */
-    char *given; /* NAME=VALUE as the driver reads it. Never freed: another thread's getenv may have answered with it */
+    /* NAME=VALUE as the driver reads it. Never freed: another thread's getenv may have answered
+     * with it */
+    char *given;
     char *replaced; /* the program's, in whose place in the environment ours stands; NULL: none */
     bool is_added;  /* there was no place for it */
     char **environment; /* that was made at load, perhaps replaced since */
@@ -31,7 +33,8 @@ struct entry {
     size_t length;
 };
 
-/* The entry at the cursor without the spaces around it; moves the cursor to the next, or to NULL. */
+/* The entry at the cursor without the spaces around it; moves the cursor to the next, or to
+ * NULL. */
 static struct entry take_entry(const char **cursor)
 {
     const char *text = *cursor + strspn(*cursor, " \t");
@@ -55,9 +58,10 @@ static bool find_granted(const char *granted, struct entry wanted, struct entry 
     bool is_known = false;
     for (const char *cursor = granted; cursor;) {
         struct entry one = take_entry(&cursor);
-        bool fits = left >= 0 ? left-- == 0
-                              : !is_index(wanted) && wanted.length > 4 && wanted.length <= one.length &&
-                                    strncasecmp(one.text, wanted.text, wanted.length) == 0;
+        bool fits = left >= 0
+                        ? left-- == 0
+                        : !is_index(wanted) && wanted.length > 4 && wanted.length <= one.length &&
+                              strncasecmp(one.text, wanted.text, wanted.length) == 0;
         if (fits && is_known)
             return false;
         if (fits)
@@ -84,8 +88,8 @@ void visible_translate(const char *granted, const char *chosen, char *text, size
     text[used] = '\0';
 }
 
-/* setenv() moves the array, and getenv() of another thread then reads freed memory. One pointer in it may change at any
- * time: whoever reads it gets the one text or the other, and both stay. */
+/* setenv() moves the array, and getenv() of another thread then reads freed memory. One pointer in
+ * it may change at any time: whoever reads it gets the one text or the other, and both stay. */
 static void replace(char **slot, char *text)
 {
     __atomic_store_n(slot, text, __ATOMIC_RELEASE);
@@ -108,8 +112,8 @@ static char **find_text(const char *text)
     return slot && *slot ? slot : NULL;
 }
 
-/* The grant's place may not serve: a child that another thread starts meanwhile has its grant from there. The array is a
- * new one, as the program may be at the old one; setenv() would free that. */
+/* The grant's place may not serve: a child that another thread starts meanwhile has its grant from
+ * there. The array is a new one, as the program may be at the old one; setenv() would free that. */
 __attribute__((constructor)) static void reserve_place(void)
 {
     static char spare[] = SPARE "=";
@@ -126,7 +130,8 @@ __attribute__((constructor)) static void reserve_place(void)
     __atomic_store_n(&environ, state.environment, __ATOMIC_RELEASE);
 }
 
-/* Without memory for it no device is given: the program's own text would count the node's devices. */
+/* Without memory for it no device is given: the program's own text would count the node's
+ * devices. */
 static void prepare_given(const char *text)
 {
     static char nothing[] = VARIABLE "=";
@@ -167,7 +172,8 @@ bool visible_begin(void)
     visible_translate(granted, chosen, text, sizeof text);
     if (chosen && strcmp(chosen, text) == 0)
         return true;
-    LOG("event=visible_devices chosen=\"%s\" granted=%s given=%s", chosen ? chosen : "all", granted, text);
+    LOG("event=visible_devices chosen=\"%s\" granted=%s given=%s", chosen ? chosen : "all", granted,
+        text);
     give(text);
     return true;
 }

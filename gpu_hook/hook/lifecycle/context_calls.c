@@ -25,7 +25,8 @@
 #include <stdlib.h>
 
 static struct {
-    bool has_doubts; /* some memory may have gone with a context, but there was no other to ask the driver in */
+    /* some memory may have gone with a context, but there was no other to ask the driver in */
+    bool has_doubts;
 } state;
 
 void context_calls_reset(void)
@@ -43,8 +44,9 @@ static bool begin_change(void)
     return acts;
 }
 
-/* A new context takes memory of its device. The wait comes before the lock: meanwhile others may end theirs. Nobody waits
- * here for the agent's first word: a program's first context would be late by as much. False: it answers out of memory. */
+/* A new context takes memory of its device. The wait comes before the lock: meanwhile others may
+ * end theirs. Nobody waits here for the agent's first word: a program's first context would be late
+ * by as much. False: it answers out of memory. */
 static bool begin_creation(bool *acts)
 {
     *acts = guard_enter();
@@ -63,16 +65,16 @@ static CUresult end_change(bool acts, CUresult result)
     launch_forget_device();
     if (acts) {
         contexts_release();
-        elastic_sweep();
-        elastic_contexts_changed();
+        swappable_sweep();
+        swappable_contexts_changed();
         residency_leave();
         guard_leave();
     }
     return result;
 }
 
-/* Before a context may end, or where that is NULL the device's primary one; a device of -1: any. A move that this call waits
- * for may leave a wait behind in that very context. */
+/* Before a context may end, or where that is NULL the device's primary one; a device of -1: any. A
+ * move that this call waits for may leave a wait behind in that very context. */
 static bool begin_end(CUcontext context, CUdevice device)
 {
     for (;;) {
@@ -83,7 +85,9 @@ static bool begin_end(CUcontext context, CUdevice device)
             continue;
         }
         if (acts)
-            pacing_suspend(pacing_is_used() && !context && device >= 0 ? contexts_find_primary(device) : context);
+            pacing_suspend(pacing_is_used() && !context && device >= 0
+                               ? contexts_find_primary(device)
+                               : context);
         return acts;
     }
 }
@@ -96,17 +100,19 @@ struct ended {
 static bool is_gone(const struct allocation *allocation, const struct ended *ended)
 {
     bool is_own = allocation->context == ended->context;
-    bool may_be_gone = is_own || allocation->kind == ALLOCATION_POOL || allocation->device == ended->device;
+    bool may_be_gone =
+        is_own || allocation->kind == ALLOCATION_POOL || allocation->device == ended->device;
     if (!may_be_gone || allocation->kind == ALLOCATION_HANDLE)
         return false;
-    /* Of arrays the driver does not tell, and elastic memory outlives every context. */
-    if (allocation->kind == ALLOCATION_ARRAY || allocation->kind == ALLOCATION_ELASTIC)
+    /* Of arrays the driver does not tell, and swappable memory outlives every context. */
+    if (allocation->kind == ALLOCATION_ARRAY || allocation->kind == ALLOCATION_SWAPPABLE)
         return is_own;
     void *answer = NULL;
-    CUpointer_attribute attribute = allocation->kind == ALLOCATION_POOL ? CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
-                                                                        : CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    CUpointer_attribute attribute = allocation->kind == ALLOCATION_POOL
+                                        ? CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
+                                        : CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
     CUresult result = driver()->cuPointerGetAttribute(&answer, attribute, allocation->key);
-    if (result == CUDA_SUCCESS) /* somebody else's by now, if it is of no pool */
+    if (result == CUDA_SUCCESS) /* another allocation's by now, if it is of no pool */
         return allocation->kind == ALLOCATION_POOL && !answer;
     if (result == CUDA_ERROR_INVALID_VALUE)
         return true;
@@ -120,11 +126,11 @@ static bool refund_if_gone(const struct allocation *allocation, const void *ende
 {
     if (!is_gone(allocation, ended))
         return false;
-    if (allocation->kind == ALLOCATION_ELASTIC)
-        elastic_orphan(allocation);
+    if (allocation->kind == ALLOCATION_SWAPPABLE)
+        swappable_free_contextless(allocation);
     else if (allocation->kind == ALLOCATION_PAGED)
         managed_mode_forget(allocation->key, allocation->context);
-    if (allocation->kind != ALLOCATION_ELASTIC)
+    if (allocation->kind != ALLOCATION_SWAPPABLE)
         charge_refund(allocation);
     return true;
 }
@@ -133,12 +139,12 @@ static void refund_context(CUcontext context, int device)
 {
     struct ended ended = {context, device};
     context_list_remove(context);
-    lanes_forget_context(context);
+    copy_contexts_forget_context(context);
     ring_forget_context(context);
     captures_forget_context(context);
     allocations_take_all(refund_if_gone, &ended);
-    if (context && elastic_has_dying())
-        elastic_forget_context(context);
+    if (context && swappable_has_pending_frees())
+        swappable_forget_context(context);
     pools_refresh_all();
     graph_memory_refresh();
     if (sparse_is_used()) {
@@ -148,7 +154,8 @@ static void refund_context(CUcontext context, int device)
     }
 }
 
-/* `ended`: by this call; NULL: none. The driver is asked about none that has: it may crash, or mean another context. */
+/* `ended`: by this call; NULL: none. The driver is asked about none that has: it may crash, or mean
+ * another context. */
 static CUresult end_end(bool acts, CUresult result, CUcontext ended, int device)
 {
     if (acts && ended)
@@ -164,7 +171,8 @@ static CUresult end_end(bool acts, CUresult result, CUcontext ended, int device)
 static CUresult now_current(CUresult result)
 {
     launch_forget_device();
-    if (result != CUDA_SUCCESS || !__atomic_load_n(&state.has_doubts, __ATOMIC_RELAXED) || !begin_change())
+    if (result != CUDA_SUCCESS || !__atomic_load_n(&state.has_doubts, __ATOMIC_RELAXED) ||
+        !begin_change())
         return result;
     if (__atomic_exchange_n(&state.has_doubts, false, __ATOMIC_RELAXED))
         refund_context(NULL, -1);
@@ -196,21 +204,24 @@ CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
     return created(acts, driver()->cuCtxCreate_v2(context, flags, device), context, device);
 }
 
-CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *parameters, int count, unsigned int flags,
+CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *parameters, int count,
+                        unsigned int flags, CUdevice device)
+{
+    bool acts;
+    if (!begin_creation(&acts))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return created(acts, driver()->cuCtxCreate_v3(context, parameters, count, flags, device),
+                   context, device);
+}
+
+CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsigned int flags,
                         CUdevice device)
 {
     bool acts;
     if (!begin_creation(&acts))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return created(acts, driver()->cuCtxCreate_v3(context, parameters, count, flags, device), context, device);
-}
-
-CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsigned int flags, CUdevice device)
-{
-    bool acts;
-    if (!begin_creation(&acts))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    return created(acts, driver()->cuCtxCreate_v4(context, parameters, flags, device), context, device);
+    return created(acts, driver()->cuCtxCreate_v4(context, parameters, flags, device), context,
+                   device);
 }
 
 static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
@@ -230,7 +241,8 @@ CUresult cuCtxDestroy_v2(CUcontext context)
     return destroy(context, driver()->cuCtxDestroy_v2);
 }
 
-/* The driver tells nobody how many uses a context has; so they are counted, from the first one that cuCtxCreate makes. */
+/* The driver does not report how many uses a context has, so the hook counts them, from the first
+ * one that cuCtxCreate makes. */
 CUresult cuCtxAttach(CUcontext *context, unsigned int flags)
 {
     bool acts = begin_change();
@@ -327,7 +339,7 @@ CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
         if (result == CUDA_SUCCESS)
             green_owners_remember(green, *context);
         contexts_release();
-        elastic_contexts_changed();
+        swappable_contexts_changed();
         residency_leave();
     }
     guard_leave();

@@ -1,4 +1,5 @@
-/* Entry points that make, change and end contexts: an ended context takes its linear allocations with it. */
+/* Entry points that make, change and end contexts: an ended context takes its linear allocations
+ * with it. */
 #ifndef ALIQUOT_CONTEXT_CALLS_H
 #define ALIQUOT_CONTEXT_CALLS_H
 

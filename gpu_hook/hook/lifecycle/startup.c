@@ -1,5 +1,5 @@
-/* Joins the parts: the hook starts when the real cuInit succeeded, sleeps in the child of a fork until that child's own
- * cuInit, and leaves the driver alone when the program exits. */
+/* Joins the parts: the hook starts when the real cuInit succeeded, sleeps in the child of a fork
+ * until that child's own cuInit, and leaves the driver alone when the program exits. */
 #include "accounting/allocations.h"
 #include "memory/arrays.h"
 #include "agent_link/activity_page.h"
@@ -49,16 +49,17 @@ static struct {
     bool has_fork_handler, has_exit_handler;
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* The inherited socket would keep the parent's registration alive after the parent's death. The counters are given
- * back when the thread ends, before any cuInit of the child, under a lock that nobody may hold for ever. */
+/* The inherited socket would keep the parent's registration alive after the parent's death. The
+ * counters are given back when the thread ends, before any cuInit of the child, under a lock that
+ * nobody may hold for ever. */
 static void leave_in_child(void)
 {
     guest_threads_reset();
     session_leave();
     segments_leave();
     page_forget();
-    board_forget();
-    neighbours_forget();
+    activity_page_forget();
+    peers_forget();
     green_owners_reset();
     drain_reset();
     pacing_abandon();
@@ -70,19 +71,19 @@ static void forget_parent(void)
 {
     LOG("event=restarted_after_fork parent=%d", (int)guard_owner());
     page_forget();
-    board_forget();
-    neighbours_forget();
+    activity_page_forget();
+    peers_forget();
     session_reset();
     segments_reset();
     ring_reset();
-    lanes_reset();
+    copy_contexts_reset();
     quota_reset();
     allocations_reset();
-    elastic_reset();
+    swappable_reset();
     swappability_reset();
-    pieces_reset();
+    extents_reset();
     managed_mode_reset();
-    staying_reset();
+    pin_reasons_reset();
     vmm_reset();
     sparse_reset();
     pools_reset();
@@ -104,7 +105,8 @@ static void forget_parent(void)
     samples_reset();
 }
 
-/* What the session's thread does that may ask the driver; nothing any more when the program exits. */
+/* What the session's thread does that may ask the driver; nothing any more when the program
+ * exits. */
 #define WITH_DRIVER(work)           \
     do {                            \
         if (guest_threads_enter()) { \
@@ -126,7 +128,7 @@ static void show_registered(void)
     residency_registered();
     moves_registered();
     unknown_functions_registered();
-    board_notices_registered();
+    peer_notices_registered();
     samples_registered();
     pacing_registered();
 }
@@ -177,7 +179,7 @@ static void start(void)
         .recalled = answer_recall,
         .segment = moves_segment,
         .swap = take_order,
-        .board = board_notices_handle,
+        .activity = peer_notices_handle,
         .tick = tick,
     };
     if (!settings()->is_on)
@@ -189,7 +191,7 @@ static void start(void)
     if (previous != self) {
         if (previous)
             forget_parent();
-        is_ready = page_prepare() && board_prepare();
+        is_ready = page_prepare() && activity_page_prepare();
         gate_prepare();
         if (!state.has_fork_handler)
             state.has_fork_handler = pthread_atfork(NULL, NULL, leave_in_child) == 0;

@@ -11,7 +11,8 @@
 
 #define WITHOUT_MEMORY (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)
 
-/* Shapes that the driver has told about: asking may wait for the device, and programs make many alike. */
+/* Shapes that the driver has told about: asking may wait for the device, and programs make many
+ * alike. */
 struct answer {
     CUDA_ARRAY3D_DESCRIPTOR shape;
     unsigned int levels;
@@ -49,12 +50,15 @@ static uint64_t format_bytes(CUarray_format format)
 /* Without tiles and padding; UINT64_MAX when that is more than a number holds. */
 static uint64_t guess_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels)
 {
-    uint64_t width = shape->Width, height = shape->Height ? shape->Height : 1, depth = shape->Depth ? shape->Depth : 1;
+    uint64_t width = shape->Width, height = shape->Height ? shape->Height : 1,
+             depth = shape->Depth ? shape->Depth : 1;
     uint64_t total = 0;
     for (unsigned int level = 0; level < levels && level < 64; level++) {
         uint64_t bytes = shape->NumChannels * format_bytes(shape->Format);
-        if (__builtin_mul_overflow(bytes, width, &bytes) || __builtin_mul_overflow(bytes, height, &bytes) ||
-            __builtin_mul_overflow(bytes, depth, &bytes) || __builtin_add_overflow(total, bytes, &total))
+        if (__builtin_mul_overflow(bytes, width, &bytes) ||
+            __builtin_mul_overflow(bytes, height, &bytes) ||
+            __builtin_mul_overflow(bytes, depth, &bytes) ||
+            __builtin_add_overflow(total, bytes, &total))
             return UINT64_MAX;
         width = width > 1 ? width / 2 : 1;
         height = height > 1 ? height / 2 : 1;
@@ -64,7 +68,8 @@ static uint64_t guess_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int l
     return total;
 }
 
-static CUresult ask_array(const CUDA_ARRAY3D_DESCRIPTOR *shape, int device, CUDA_ARRAY_MEMORY_REQUIREMENTS *answer)
+static CUresult ask_array(const CUDA_ARRAY3D_DESCRIPTOR *shape, int device,
+                          CUDA_ARRAY_MEMORY_REQUIREMENTS *answer)
 {
     CUarray array;
     CUresult result = driver()->cuArray3DCreate_v2(&array, shape);
@@ -87,12 +92,13 @@ static CUresult ask_mipmapped(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int
     return result;
 }
 
-static bool is_alike(const struct answer *answer, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels,
-                     int device)
+static bool is_alike(const struct answer *answer, const CUDA_ARRAY3D_DESCRIPTOR *shape,
+                     unsigned int levels, int device)
 {
     const CUDA_ARRAY3D_DESCRIPTOR *other = &answer->shape;
-    return answer->bytes && answer->levels == levels && answer->device == device && other->Width == shape->Width &&
-           other->Height == shape->Height && other->Depth == shape->Depth && other->Format == shape->Format &&
+    return answer->bytes && answer->levels == levels && answer->device == device &&
+           other->Width == shape->Width && other->Height == shape->Height &&
+           other->Depth == shape->Depth && other->Format == shape->Format &&
            other->NumChannels == shape->NumChannels && other->Flags == shape->Flags;
 }
 
@@ -107,7 +113,8 @@ static uint64_t recall(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels
     return bytes;
 }
 
-static void remember(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels, int device, uint64_t bytes)
+static void remember(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels, int device,
+                     uint64_t bytes)
 {
     pthread_mutex_lock(&state.mutex);
     state.answers[state.next++ % (sizeof state.answers / sizeof *state.answers)] =
@@ -131,15 +138,16 @@ static struct size measure(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int le
     if (size.bytes)
         return size;
     size.bytes = quota_rounded(guess_bytes(shape, levels ? levels : 1));
-    if (driver()->cuDeviceGetAttribute(&can_defer, CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED,
+    if (driver()->cuDeviceGetAttribute(&can_defer,
+                                       CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED,
                                        device) != CUDA_SUCCESS ||
         !can_defer)
         return size;
     CUDA_ARRAY_MEMORY_REQUIREMENTS answer = {0};
     CUDA_ARRAY3D_DESCRIPTOR deferred = *shape;
     deferred.Flags |= CUDA_ARRAY3D_DEFERRED_MAPPING;
-    CUresult result =
-        levels ? ask_mipmapped(&deferred, levels, device, &answer) : ask_array(&deferred, device, &answer);
+    CUresult result = levels ? ask_mipmapped(&deferred, levels, device, &answer)
+                             : ask_array(&deferred, device, &answer);
     size.looks_wrong = result != CUDA_SUCCESS;
     if (result == CUDA_SUCCESS && answer.size) {
         size.bytes = quota_rounded(answer.size);
@@ -148,7 +156,8 @@ static struct size measure(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int le
     return size;
 }
 
-static CUresult begin(struct charge *charge, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels)
+static CUresult begin(struct charge *charge, const CUDA_ARRAY3D_DESCRIPTOR *shape,
+                      unsigned int levels)
 {
     *charge = (struct charge){0};
     if (!shape || !guard_enter())
@@ -159,8 +168,8 @@ static CUresult begin(struct charge *charge, const CUDA_ARRAY3D_DESCRIPTOR *shap
 }
 
 /* The driver took what it had refused to tell about: then it may tell now. */
-static bool end(struct charge *charge, CUresult result, const void *array, const CUDA_ARRAY3D_DESCRIPTOR *shape,
-                unsigned int levels)
+static bool end(struct charge *charge, CUresult result, const void *array,
+                const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels)
 {
     if (charge->is_late && result == CUDA_SUCCESS)
         charge_change(charge, measure(shape, levels).bytes);
@@ -244,7 +253,8 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESC
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* The lock is held over the call when something is mapped into arrays: their handles are used again. */
+/* The lock is held over the call when something is mapped into arrays: their handles are used
+ * again. */
 #define DESTROY(call)                                       \
     struct release release;                                 \
     release_begin(&release, (uint64_t)array, SPACE_ARRAY);  \

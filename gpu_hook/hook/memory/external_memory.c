@@ -1,5 +1,5 @@
-/* Entry points that map memory of another API, which its owner is charged for if anybody: they are counted, so that an
- * administrator sees that a kernel uses such memory. */
+/* Entry points that map memory of another API, which its owner is charged for if anybody: they are
+ * counted, so that an administrator sees that a kernel uses such memory. */
 #include "charging/charge.h"
 
 CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *pointer, CUexternalMemory memory,
@@ -9,8 +9,9 @@ CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *pointer, CUexternalMemory 
     return driver()->cuExternalMemoryGetMappedBuffer(pointer, memory, descriptor);
 }
 
-CUresult cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *array, CUexternalMemory memory,
-                                                 const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *descriptor)
+CUresult
+cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *array, CUexternalMemory memory,
+                                        const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *descriptor)
 {
     charge_unaccounted();
     return driver()->cuExternalMemoryGetMappedMipmappedArray(array, memory, descriptor);

@@ -27,13 +27,15 @@ static void add_node(CUgraphNode node, uint64_t needs[DEVICES_MAX], int depth)
         driver()->cuGraphMemAllocNodeGetParams(node, &allocation) != CUDA_SUCCESS)
         return;
     int device = allocation.poolProps.location.id;
-    bool is_counted =
-        allocation.poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE && device >= 0 && device < DEVICES_MAX;
-    if (is_counted && __builtin_add_overflow(needs[device], quota_rounded(allocation.bytesize), &needs[device]))
+    bool is_counted = allocation.poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+                      device >= 0 && device < DEVICES_MAX;
+    if (is_counted &&
+        __builtin_add_overflow(needs[device], quota_rounded(allocation.bytesize), &needs[device]))
         needs[device] = UINT64_MAX;
 }
 
-/* Adds up the allocation nodes, whichever way they came into the graph: by a call, by a capture, with a child. */
+/* Adds up the allocation nodes, whichever way they came into the graph: by a call, by a capture,
+ * with a child. */
 static void add_nodes(CUgraph graph, uint64_t needs[DEVICES_MAX], int depth)
 {
     size_t count = 0;
@@ -46,7 +48,8 @@ static void add_nodes(CUgraph graph, uint64_t needs[DEVICES_MAX], int depth)
     free(nodes);
 }
 
-/* These calls touch the device, whether they have memory nodes or not. False: they answer out of memory. */
+/* These calls touch the device, whether they have memory nodes or not. False: they answer out of
+ * memory. */
 static bool enter(bool *acts)
 {
     *acts = guard_enter();
@@ -96,20 +99,24 @@ static CUresult instantiated(bool acts, CUresult result, CUgraphExec *exec, CUgr
     return leave(acts, result);
 }
 
-CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log, size_t log_bytes)
+CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log,
+                            size_t log_bytes)
 {
     bool acts;
     if (!enter(&acts))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return instantiated(acts, driver()->cuGraphInstantiate(exec, graph, node, log, log_bytes), exec, graph);
+    return instantiated(acts, driver()->cuGraphInstantiate(exec, graph, node, log, log_bytes), exec,
+                        graph);
 }
 
-CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log, size_t log_bytes)
+CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log,
+                               size_t log_bytes)
 {
     bool acts;
     if (!enter(&acts))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return instantiated(acts, driver()->cuGraphInstantiate_v2(exec, graph, node, log, log_bytes), exec, graph);
+    return instantiated(acts, driver()->cuGraphInstantiate_v2(exec, graph, node, log, log_bytes),
+                        exec, graph);
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
@@ -117,15 +124,18 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
     bool acts;
     if (!enter(&acts))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return instantiated(acts, driver()->cuGraphInstantiateWithFlags(exec, graph, flags), exec, graph);
+    return instantiated(acts, driver()->cuGraphInstantiateWithFlags(exec, graph, flags), exec,
+                        graph);
 }
 
-CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)
+CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph,
+                                      CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)
 {
     bool acts;
     if (!enter(&acts))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return instantiated(acts, driver()->cuGraphInstantiateWithParams(exec, graph, parameters), exec, graph);
+    return instantiated(acts, driver()->cuGraphInstantiateWithParams(exec, graph, parameters), exec,
+                        graph);
 }
 
 CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph,
@@ -134,7 +144,8 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph,
     bool acts;
     if (!enter(&acts))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return instantiated(acts, driver()->cuGraphInstantiateWithParams_ptsz(exec, graph, parameters), exec, graph);
+    return instantiated(acts, driver()->cuGraphInstantiateWithParams_ptsz(exec, graph, parameters),
+                        exec, graph);
 }
 
 CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)
@@ -156,8 +167,9 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
     bool acts = hold();
     if (acts)
         samples_forget(exec);
-    CUresult result = acts && graph_memory_is_used() ? graph_memory_end(exec, driver()->cuGraphExecDestroy)
-                                                     : driver()->cuGraphExecDestroy(exec);
+    CUresult result = acts && graph_memory_is_used()
+                          ? graph_memory_end(exec, driver()->cuGraphExecDestroy)
+                          : driver()->cuGraphExecDestroy(exec);
     return leave(acts, called(acts, result));
 }
 
@@ -170,7 +182,8 @@ CUresult cuDeviceGraphMemTrim(CUdevice device)
     return leave(acts, result);
 }
 
-static CUresult launch_with_memory(CUgraphExec exec, CUstream stream, CUresult (*real)(CUgraphExec, CUstream),
+static CUresult launch_with_memory(CUgraphExec exec, CUstream stream,
+                                   CUresult (*real)(CUgraphExec, CUstream),
                                    CUresult (*entered)(CUgraphExec, CUstream))
 {
     bool acts = guard_enter();
@@ -186,5 +199,6 @@ CUresult launch_graph(CUgraphExec exec, CUstream stream)
 
 CUresult launch_graph_ptsz(CUgraphExec exec, CUstream stream)
 {
-    return launch_with_memory(exec, stream, driver_calls.cuGraphLaunch_ptsz, cuGraphLaunch_ptsz_entered);
+    return launch_with_memory(exec, stream, driver_calls.cuGraphLaunch_ptsz,
+                              cuGraphLaunch_ptsz_entered);
 }

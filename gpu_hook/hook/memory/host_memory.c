@@ -1,4 +1,5 @@
-/* Entry points of page-locked host memory, charged against the kernel's host quota in whole pages of the machine. */
+/* Entry points of page-locked host memory, charged against the kernel's host quota in whole pages
+ * of the machine. */
 #include "charging/charge.h"
 #include "accounting/devices.h"
 
@@ -74,15 +75,16 @@ static bool cannot_register(void *pointer, unsigned int flags)
                                CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
     CUmemorytype type;
     return !pointer || flags & ~known || !has_context() ||
-           driver()->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)pointer) ==
-               CUDA_SUCCESS;
+           driver()->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                           (CUdeviceptr)pointer) == CUDA_SUCCESS;
 }
 
 static CUresult register_range(void *pointer, size_t bytes, unsigned int flags,
                                CUresult (*real)(void *, size_t, unsigned int))
 {
     struct charge charge;
-    int account = flags & CU_MEMHOSTREGISTER_IOMEMORY ? CHARGE_NOTHING : QUOTA_HOST; /* a device's, not the host's */
+    /* a device's, not the host's */
+    int account = flags & CU_MEMHOSTREGISTER_IOMEMORY ? CHARGE_NOTHING : QUOTA_HOST;
     CUresult result = charge_begin(&charge, account, locked_bytes((uint64_t)pointer, bytes),
                                    cannot_register(pointer, flags));
     if (result != CUDA_SUCCESS)

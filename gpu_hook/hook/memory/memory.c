@@ -1,5 +1,6 @@
-/* Entry points of linear, pitched and managed memory: each charges, calls, and records or refunds. Managed memory is
- * charged in full, wherever it lies: the quota bounds it when all of it comes to the device. */
+/* Entry points of linear, pitched and managed memory: each charges, calls, and records or refunds.
+ * Managed memory is charged in full, wherever it lies: the quota bounds it when all of it comes to
+ * the device. */
 #include "charging/charge.h"
 #include "swappable/swappable.h"
 #include "contexts/green_owners.h"
@@ -26,7 +27,8 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *pointer, unsigned int bytes)
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* A device that is full of what pools hold unused is not full: the driver, asked for plain memory, makes them let go. */
+/* A device that is full of what pools hold unused is not full: the driver, asked for plain memory,
+ * makes them let go. */
 static CUresult make_room(size_t bytes)
 {
     CUdeviceptr plain;
@@ -35,34 +37,37 @@ static CUresult make_room(size_t bytes)
 }
 
 /* Between charge_begin and charge_end. False: the allocation is to be plain. */
-static bool allocate_elastic(struct charge *charge, CUdeviceptr *pointer, size_t bytes, CUresult *result)
+static bool allocate_swappable(struct charge *charge, CUdeviceptr *pointer, size_t bytes,
+                               CUresult *result)
 {
     CUcontext context = NULL;
     if (!charge->acts || charge->is_late || !swappability_wants(charge->device, bytes))
         return false;
-    *result = elastic_ask_context();
+    *result = swappable_ask_context();
     if (*result != CUDA_SUCCESS)
         return true;
     if (!charge_change(charge, swappability_rounded(charge->device, bytes))) {
         *result = charge_refusal();
         return true;
     }
-    elastic_sweep();
+    swappable_sweep();
     driver()->cuCtxGetCurrent(&context);
     struct retry retry = RETRY_NONE;
     do {
-        *result = elastic_allocate(charge->device, green_owner(context), bytes, pointer);
+        *result = swappable_allocate(charge->device, green_owner(context), bytes, pointer);
         if (*result == CUDA_ERROR_OUT_OF_MEMORY && make_room(bytes) == CUDA_SUCCESS)
-            *result = elastic_allocate(charge->device, green_owner(context), bytes, pointer);
+            *result = swappable_allocate(charge->device, green_owner(context), bytes, pointer);
     } while (retry_is_due(&retry, charge, *result, bytes));
     if (*result == CUDA_SUCCESS || *result == CUDA_ERROR_OUT_OF_MEMORY)
         return true;
-    LOG("event=allocation_is_plain device=%d bytes=%zu code=%d", charge->device, bytes, (int)*result);
+    LOG("event=allocation_is_plain device=%d bytes=%zu code=%d", charge->device, bytes,
+        (int)*result);
     return false;
 }
 
 /* The same for residency mode `managed`. */
-static bool allocate_paged(struct charge *charge, CUdeviceptr *pointer, size_t bytes, CUresult *result)
+static bool allocate_paged(struct charge *charge, CUdeviceptr *pointer, size_t bytes,
+                           CUresult *result)
 {
     CUcontext context = NULL;
     if (!charge->acts || charge->is_late || !managed_mode_wants(charge->device, bytes))
@@ -84,11 +89,11 @@ static CUresult end_paged(struct charge *charge, const CUdeviceptr *pointer, CUr
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult end_elastic(struct charge *charge, const CUdeviceptr *pointer, CUresult result)
+static CUresult end_swappable(struct charge *charge, const CUdeviceptr *pointer, CUresult result)
 {
-    if (charge_end(charge, result, result == CUDA_SUCCESS ? *pointer : 0, ALLOCATION_ELASTIC))
+    if (charge_end(charge, result, result == CUDA_SUCCESS ? *pointer : 0, ALLOCATION_SWAPPABLE))
         return result;
-    elastic_undo(*pointer);
+    swappable_undo(*pointer);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -98,8 +103,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
     CUresult result = charge_begin(&charge, CHARGE_CURRENT, quota_rounded(bytes), !pointer);
     if (result != CUDA_SUCCESS)
         return result;
-    if (allocate_elastic(&charge, pointer, bytes, &result))
-        return end_elastic(&charge, pointer, result);
+    if (allocate_swappable(&charge, pointer, bytes, &result))
+        return end_swappable(&charge, pointer, result);
     if (allocate_paged(&charge, pointer, bytes, &result))
         return end_paged(&charge, pointer, result);
     struct retry retry = RETRY_NONE;
@@ -116,7 +121,9 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 static uint64_t managed_bytes(uint64_t bytes)
 {
     uint64_t rounded = quota_rounded(bytes);
-    return rounded < UINT64_MAX - MANAGED_GRAIN ? (rounded + MANAGED_GRAIN - 1) / MANAGED_GRAIN * MANAGED_GRAIN : rounded;
+    return rounded < UINT64_MAX - MANAGED_GRAIN
+               ? (rounded + MANAGED_GRAIN - 1) / MANAGED_GRAIN * MANAGED_GRAIN
+               : rounded;
 }
 
 CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flags)
@@ -126,7 +133,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flag
     CUresult result = charge_begin(&charge, CHARGE_CURRENT, managed_bytes(bytes), looks_wrong);
     if (result != CUDA_SUCCESS)
         return result;
-    charge.staying = ALIQUOT_STAYS_MANAGED;
+    charge.pin_reasons = ALIQUOT_STAYS_MANAGED;
     result = driver()->cuMemAllocManaged(pointer, bytes, flags);
     if (charge_end(&charge, result, result == CUDA_SUCCESS ? *pointer : 0, ALLOCATION_LINEAR))
         return result;
@@ -143,13 +150,15 @@ static uint64_t guess_pitched_bytes(uint64_t width, uint64_t height)
     return __builtin_mul_overflow(pitch, height, &bytes) ? UINT64_MAX : quota_rounded(bytes);
 }
 
-static bool is_pitched_badly(const void *pointer, const void *pitch, uint64_t width, unsigned int element_bytes)
+static bool is_pitched_badly(const void *pointer, const void *pitch, uint64_t width,
+                             unsigned int element_bytes)
 {
-    return !pointer || !pitch || width > MOST_PITCH || (element_bytes != 4 && element_bytes != 8 && element_bytes != 16);
+    return !pointer || !pitch || width > MOST_PITCH ||
+           (element_bytes != 4 && element_bytes != 8 && element_bytes != 16);
 }
 
-CUresult cuMemAllocPitch(CUdeviceptr_v1 *pointer, unsigned int *pitch, unsigned int width, unsigned int height,
-                         unsigned int element_bytes)
+CUresult cuMemAllocPitch(CUdeviceptr_v1 *pointer, unsigned int *pitch, unsigned int width,
+                         unsigned int height, unsigned int element_bytes)
 {
     struct charge charge;
     CUresult result = charge_begin(&charge, CHARGE_CURRENT, guess_pitched_bytes(width, height),
@@ -157,9 +166,10 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *pointer, unsigned int *pitch, unsigned 
     if (result != CUDA_SUCCESS)
         return result;
     result = driver()->cuMemAllocPitch(pointer, pitch, width, height, element_bytes);
-    bool fits = result != CUDA_SUCCESS || charge_change(&charge, quota_rounded((uint64_t)*pitch * height));
-    if (charge_end(&charge, fits ? result : CUDA_ERROR_OUT_OF_MEMORY, result == CUDA_SUCCESS ? *pointer : 0,
-                   ALLOCATION_LINEAR) &&
+    bool fits =
+        result != CUDA_SUCCESS || charge_change(&charge, quota_rounded((uint64_t)*pitch * height));
+    if (charge_end(&charge, fits ? result : CUDA_ERROR_OUT_OF_MEMORY,
+                   result == CUDA_SUCCESS ? *pointer : 0, ALLOCATION_LINEAR) &&
         fits)
         return result;
     driver()->cuMemFree(*pointer);
@@ -180,11 +190,13 @@ static size_t pitch_grain(void)
 }
 
 /* A pitch of ours and what the rows take with it. False: the allocation is to be plain. */
-static bool plan_pitch(const struct charge *charge, size_t width, size_t height, size_t *pitch, size_t *bytes)
+static bool plan_pitch(const struct charge *charge, size_t width, size_t height, size_t *pitch,
+                       size_t *bytes)
 {
     size_t wide, grain;
     bool may_be = charge->acts && !charge->is_late &&
-                  (swappability_wants(charge->device, charge->bytes) || managed_mode_wants(charge->device, charge->bytes));
+                  (swappability_wants(charge->device, charge->bytes) ||
+                   managed_mode_wants(charge->device, charge->bytes));
     if (!may_be || !(grain = pitch_grain()) || __builtin_add_overflow(width, grain - 1, &wide))
         return false;
     *pitch = wide / grain * grain;
@@ -201,9 +213,10 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, s
         return result;
     size_t planned, bytes;
     if (plan_pitch(&charge, width, height, &planned, &bytes)) {
-        bool is_elastic = allocate_elastic(&charge, pointer, bytes, &result);
-        if (is_elastic || allocate_paged(&charge, pointer, bytes, &result)) {
-            result = is_elastic ? end_elastic(&charge, pointer, result) : end_paged(&charge, pointer, result);
+        bool is_swappable = allocate_swappable(&charge, pointer, bytes, &result);
+        if (is_swappable || allocate_paged(&charge, pointer, bytes, &result)) {
+            result = is_swappable ? end_swappable(&charge, pointer, result)
+                                  : end_paged(&charge, pointer, result);
             if (result == CUDA_SUCCESS)
                 *pitch = planned;
             return result;
@@ -213,9 +226,10 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, s
     do
         result = driver()->cuMemAllocPitch_v2(pointer, pitch, width, height, element_bytes);
     while (retry_is_due(&retry, &charge, result, charge.bytes));
-    bool fits = result != CUDA_SUCCESS || charge_change(&charge, quota_rounded((uint64_t)*pitch * height));
-    if (charge_end(&charge, fits ? result : CUDA_ERROR_OUT_OF_MEMORY, result == CUDA_SUCCESS ? *pointer : 0,
-                   ALLOCATION_LINEAR) &&
+    bool fits =
+        result != CUDA_SUCCESS || charge_change(&charge, quota_rounded((uint64_t)*pitch * height));
+    if (charge_end(&charge, fits ? result : CUDA_ERROR_OUT_OF_MEMORY,
+                   result == CUDA_SUCCESS ? *pointer : 0, ALLOCATION_LINEAR) &&
         fits)
         return result;
     driver()->cuMemFree_v2(*pointer);
@@ -232,9 +246,9 @@ CUresult cuMemFree(CUdeviceptr_v1 pointer)
 }
 
 /* Refunds by itself, perhaps later. */
-static CUresult free_elastic(struct release *release)
+static CUresult free_swappable(struct release *release)
 {
-    CUresult result = elastic_free(&release->allocation);
+    CUresult result = swappable_free(&release->allocation);
     release->is_known = result != CUDA_SUCCESS;
     release_end(release, result);
     return result;
@@ -244,8 +258,8 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
 {
     struct release release;
     release_begin(&release, pointer, SPACE_POINTER);
-    if (release.is_known && release.allocation.kind == ALLOCATION_ELASTIC)
-        return free_elastic(&release);
+    if (release.is_known && release.allocation.kind == ALLOCATION_SWAPPABLE)
+        return free_swappable(&release);
     bool is_paged = release.is_known && release.allocation.kind == ALLOCATION_PAGED;
     CUresult result = is_paged ? managed_mode_free(pointer) : driver()->cuMemFree_v2(pointer);
     release_end(&release, result);

@@ -1,5 +1,6 @@
-/* Questions about pointers. Elastic memory is told as plain device memory is, in one piece, wherever it is now; memory
- * of a program's own handles keeps the answers that it had when it is out. None of them wakes the kernel. */
+/* Questions about pointers. Swappable memory is told as plain device memory is, in one extent,
+ * wherever it is now; memory of a program's own handles keeps the answers that it had when it is
+ * out. None of them wakes the kernel. */
 #include "base/guard.h"
 #include "accounting/devices.h"
 #include "swappable/swappable.h"
@@ -12,7 +13,7 @@
 #include "accounting/swappability.h"
 
 struct subject {
-    bool is_elastic; /* or paged: told as plain device memory */
+    bool is_swappable; /* or paged: told as plain device memory */
     bool is_paged;
     bool is_beyond; /* nothing that the program may know of */
     bool is_out;    /* of a program's own mapping */
@@ -31,20 +32,26 @@ static bool find_paged(CUdeviceptr address, struct subject *subject)
     struct managed_view view;
     if (!managed_mode_is_used() || !managed_mode_find(address, &view))
         return false;
-    *subject = (struct subject){.is_elastic = true, .is_paged = true, .start = view.start, .bytes = view.bytes,
+    *subject = (struct subject){.is_swappable = true, .is_paged = true, .start = view.start, .bytes = view.bytes,
                                 .device = view.device, .context = view.context, .id = view.id,
                                 .memory_id = view.id, .access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     return true;
 }
 
-static bool find_elastic(CUdeviceptr address, struct subject *subject)
+static bool find_swappable(CUdeviceptr address, struct subject *subject)
 {
-    struct elastic_view view;
-    if (!elastic_is_used() || !elastic_find(address, &view))
+    struct swappable_view view;
+    if (!swappable_is_used() || !swappable_find(address, &view))
         return find_paged(address, subject);
-    *subject = (struct subject){.is_elastic = true, .is_beyond = view.is_beyond, .start = view.start,
-                                .bytes = view.bytes, .device = view.device, .context = view.context, .id = view.id,
-                                .memory_id = view.id, .access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    *subject = (struct subject){.is_swappable = true,
+                                .is_beyond = view.is_beyond,
+                                .start = view.start,
+                                .bytes = view.bytes,
+                                .device = view.device,
+                                .context = view.context,
+                                .id = view.id,
+                                .memory_id = view.id,
+                                .access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
                                 .syncs = view.syncs};
     return true;
 }
@@ -58,7 +65,8 @@ static unsigned int access_of_current(const struct mapping *mapping)
                                     : CU_MEM_ACCESS_FLAGS_PROT_NONE;
 }
 
-/* With the process held where it is. Handles without a name of ours never leave: the driver answers for them. */
+/* With the process held where it is. Handles without a name of ours never leave: the driver answers
+ * for them. */
 static bool find_mapped(CUdeviceptr address, struct subject *subject)
 {
     vmm_lock();
@@ -66,29 +74,36 @@ static bool find_mapped(CUdeviceptr address, struct subject *subject)
     const struct handle *handle = mapping ? mapping->handle : NULL;
     bool is_named = handle && handle->is_named;
     if (is_named)
-        *subject = (struct subject){.is_out = handle->is_out, .start = mapping->span.start, .bytes = mapping->span.bytes,
-                                    .device = handle->asked.location.id, .id = mapping->id, .memory_id = handle->id,
-                                    .handle_types = (unsigned long long)handle->asked.requestedHandleTypes,
-                                    .access = access_of_current(mapping)};
+        *subject =
+            (struct subject){.is_out = handle->is_out,
+                             .start = mapping->span.start,
+                             .bytes = mapping->span.bytes,
+                             .device = handle->asked.location.id,
+                             .id = mapping->id,
+                             .memory_id = handle->id,
+                             .handle_types = (unsigned long long)handle->asked.requestedHandleTypes,
+                             .access = access_of_current(mapping)};
     vmm_unlock();
     return is_named;
 }
 
 #define PUT(type, value) (*(type *)data = (type)(value), true)
 
-/* False: the driver's own answer is right. The header says bool of some; the driver writes four bytes. */
-static bool answer(void *data, CUpointer_attribute attribute, CUdeviceptr address, const struct subject *subject)
+/* False: the driver's own answer is right. The header says bool of some; the driver writes four
+ * bytes. */
+static bool answer(void *data, CUpointer_attribute attribute, CUdeviceptr address,
+                   const struct subject *subject)
 {
-    bool is_ours = subject->is_elastic || subject->is_out;
+    bool is_ours = subject->is_swappable || subject->is_out;
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         return PUT(unsigned long long, subject->id);
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
         return PUT(unsigned long long, subject->memory_id);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        return subject->is_elastic && PUT(CUdeviceptr, subject->start);
+        return subject->is_swappable && PUT(CUdeviceptr, subject->start);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        return subject->is_elastic && PUT(size_t, subject->bytes);
+        return subject->is_swappable && PUT(size_t, subject->bytes);
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         return is_ours && PUT(CUcontext, subject->context);
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
@@ -130,9 +145,9 @@ struct question {
 static bool begin(struct question *question, CUdeviceptr address)
 {
     *question = (struct question){.is_held = false};
-    if (!(elastic_is_used() || handles_are_named() || managed_mode_is_used()) || !guard_enter())
+    if (!(swappable_is_used() || handles_are_named() || managed_mode_is_used()) || !guard_enter())
         return false;
-    question->is_known = find_elastic(address, &question->subject);
+    question->is_known = find_swappable(address, &question->subject);
     if (!question->is_known && handles_are_named()) {
         residency_hold();
         question->is_held = true;
@@ -159,10 +174,12 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     if (!question.is_known)
         return end(&question, driver()->cuPointerGetAttribute(data, attribute, address));
     const struct subject *subject = &question.subject;
-    CUresult result = driver()->cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address);
+    CUresult result =
+        driver()->cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE)
         return end(&question, result);
-    bool has_none = attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER && (subject->is_elastic || subject->is_out);
+    bool has_none = attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER &&
+                    (subject->is_swappable || subject->is_out);
     if (!data || subject->is_beyond || has_none)
         return end(&question, CUDA_ERROR_INVALID_VALUE);
     if (answer(data, attribute, address, subject))
@@ -171,14 +188,17 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 }
 
 /* What is unknown reads as nothing, which is what the driver says of an address that nobody has. */
-CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr address)
+CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data,
+                                CUdeviceptr address)
 {
     struct question question;
     if (!begin(&question, address))
         return driver()->cuPointerGetAttributes(count, attributes, data, address);
     bool is_nothing = question.is_known && question.subject.is_beyond;
-    CUresult result = driver()->cuPointerGetAttributes(count, attributes, data, is_nothing ? 1 : address);
-    for (unsigned int i = 0; result == CUDA_SUCCESS && question.is_known && !is_nothing && i < count; i++) {
+    CUresult result =
+        driver()->cuPointerGetAttributes(count, attributes, data, is_nothing ? 1 : address);
+    for (unsigned int i = 0;
+         result == CUDA_SUCCESS && question.is_known && !is_nothing && i < count; i++) {
         if (attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER && question.subject.is_paged)
             *(void **)data[i] = NULL;
         else
@@ -188,20 +208,22 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
 }
 
 /* Remembered, for the memory that comes back is another. */
-CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+                               CUdeviceptr address)
 {
     struct question question;
     if (!begin(&question, address))
         return driver()->cuPointerSetAttribute(value, attribute, address);
-    if (!question.is_known || !question.subject.is_elastic)
+    if (!question.is_known || !question.subject.is_swappable)
         return end(&question, driver()->cuPointerSetAttribute(value, attribute, address));
     if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || question.subject.is_beyond)
         return end(&question, CUDA_ERROR_INVALID_VALUE);
-    CUresult result = CUDA_SUCCESS; /* of unified memory the driver takes none; its operations are synchronous */
+    /* of unified memory the driver takes none; its operations are synchronous */
+    CUresult result = CUDA_SUCCESS;
     if (residency_hold() && !question.subject.is_paged)
         result = driver()->cuPointerSetAttribute(value, attribute, address);
     if (result == CUDA_SUCCESS)
-        elastic_set_syncs(address, *(const unsigned int *)value != 0);
+        swappable_set_syncs(address, *(const unsigned int *)value != 0);
     residency_release();
     return end(&question, result);
 }
@@ -213,8 +235,9 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *start, size_t *bytes, CUdeviceptr 
         return driver()->cuMemGetAddressRange_v2(start, bytes, address);
     const struct subject *subject = &question.subject;
     CUresult result = driver()->cuMemGetAddressRange_v2(start, bytes, address);
-    bool is_ours = question.is_known && (subject->is_elastic || subject->is_out);
-    if (!is_ours || (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_FOUND && result != CUDA_ERROR_INVALID_VALUE))
+    bool is_ours = question.is_known && (subject->is_swappable || subject->is_out);
+    if (!is_ours || (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_FOUND &&
+                     result != CUDA_ERROR_INVALID_VALUE))
         return end(&question, result);
     if (subject->is_beyond)
         return end(&question, CUDA_ERROR_NOT_FOUND);
@@ -225,29 +248,33 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *start, size_t *bytes, CUdeviceptr 
     return end(&question, CUDA_SUCCESS);
 }
 
-/* Ranges of unified memory that the program did not ask for have no such attributes, as device memory has none. */
+/* Ranges of unified memory that the program did not ask for have no such attributes, as device
+ * memory has none. */
 static bool is_paged(CUdeviceptr address)
 {
     struct managed_view view;
     return managed_mode_is_used() && managed_mode_find(address, &view);
 }
 
-CUresult cuMemRangeGetAttribute(void *data, size_t data_bytes, CUmem_range_attribute attribute, CUdeviceptr address,
-                                size_t bytes)
+CUresult cuMemRangeGetAttribute(void *data, size_t data_bytes, CUmem_range_attribute attribute,
+                                CUdeviceptr address, size_t bytes)
 {
-    return is_paged(address) ? CUDA_ERROR_INVALID_VALUE
-                             : driver()->cuMemRangeGetAttribute(data, data_bytes, attribute, address, bytes);
+    return is_paged(address)
+               ? CUDA_ERROR_INVALID_VALUE
+               : driver()->cuMemRangeGetAttribute(data, data_bytes, attribute, address, bytes);
 }
 
-CUresult cuMemRangeGetAttributes(void **data, size_t *data_bytes, CUmem_range_attribute *attributes, size_t count,
-                                 CUdeviceptr address, size_t bytes)
+CUresult cuMemRangeGetAttributes(void **data, size_t *data_bytes, CUmem_range_attribute *attributes,
+                                 size_t count, CUdeviceptr address, size_t bytes)
 {
     return is_paged(address) ? CUDA_ERROR_INVALID_VALUE
-                             : driver()->cuMemRangeGetAttributes(data, data_bytes, attributes, count, address, bytes);
+                             : driver()->cuMemRangeGetAttributes(data, data_bytes, attributes,
+                                                                 count, address, bytes);
 }
 
-/* Memory that is mapped by the virtual-memory API has no legacy handle: this call fails, as it does for such memory of a
- * program's own. A program that shares memory so will allocate more for it: that is plain from now on. */
+/* Memory that is mapped by the virtual-memory API has no legacy handle: this call fails, as it does
+ * for such memory of a program's own. A program that shares memory so will allocate more for it:
+ * that is plain from now on. */
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
 {
     struct subject subject;
@@ -260,8 +287,8 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
     CUresult result = driver()->cuIpcGetMemHandle(handle, address);
     residency_leave();
     if (result == CUDA_SUCCESS)
-        staying_note_ipc();
-    if (find_elastic(address, &subject) && !subject.is_beyond) {
+        pin_reasons_note_ipc();
+    if (find_swappable(address, &subject) && !subject.is_beyond) {
         LOG("event=memory_stays reason=\"asked to share elastic memory by CUDA IPC; what is allocated from now on can be; "
             "start the kernel with residency off to share all\"");
         swappability_stop();

@@ -1,5 +1,6 @@
-/* Entry points of stream-ordered memory, and the synchronizations at which a pool gives memory back. During capture an
- * allocation makes a node of a graph and takes nothing now: graph_memory.c charges it when the graph is launched. */
+/* Entry points of stream-ordered memory, and the synchronizations at which a pool gives memory
+ * back. During capture an allocation makes a node of a graph and takes nothing now: graph_memory.c
+ * charges it when the graph is launched. */
 #include "base/guard.h"
 #include "charging/charge.h"
 #include "swappable/swappable.h"
@@ -20,10 +21,11 @@ static bool takes_nothing_now(CUstream stream, capture_query query)
 }
 
 /* What a pool of ours has to grow by is lent already, as for any allocation. */
-static CUresult ask_driver(const struct pool_use *use, CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
-                           CUstream stream, allocation_call allocate)
+static CUresult ask_driver(const struct pool_use *use, CUdeviceptr *pointer, size_t bytes,
+                           CUmemoryPool pool, CUstream stream, allocation_call allocate)
 {
-    bool acts = use->pool && use->device != QUOTA_HOST; /* a device's free memory tells nothing of the host's */
+    /* a device's free memory tells nothing of the host's */
+    bool acts = use->pool && use->device != QUOTA_HOST;
     struct charge charge = {.acts = acts, .is_on_device = residency_enter(), .device = use->device};
     struct retry retry = RETRY_NONE;
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -37,17 +39,17 @@ static CUresult ask_driver(const struct pool_use *use, CUdeviceptr *pointer, siz
     return result;
 }
 
-static CUresult allocate_inside(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream,
-                                allocation_call allocate)
+static CUresult allocate_inside(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
+                                CUstream stream, allocation_call allocate)
 {
     struct pool_use use;
-    if (!pools_take(&use, pool, stream, bytes))
+    if (!pools_reserve(&use, pool, stream, bytes))
         return charge_refusal();
     CUresult result = ask_driver(&use, pointer, bytes, pool, stream, allocate);
     if (!use.pool)
         return result;
     if (result != CUDA_SUCCESS) {
-        pools_drop(use.pool, use.bytes, use.growing);
+        pools_release(use.pool, use.bytes, use.growing);
         pools_refresh(); /* on a full device the driver looked for memory in other pools */
         return result;
     }
@@ -59,16 +61,16 @@ static CUresult allocate_inside(CUdeviceptr *pointer, size_t bytes, CUmemoryPool
                                     .device = use.device,
                                     .kind = ALLOCATION_POOL,
                                     .pool = use.pool};
-    if (pools_keep(&use) && charge_record(&allocation))
+    if (pools_commit(&use) && charge_record(&allocation))
         return result;
     driver()->cuMemFreeAsync(*pointer, stream);
-    pools_drop(use.pool, use.bytes, 0);
-    pools_release(use.device);
+    pools_release(use.pool, use.bytes, 0);
+    pools_await_release(use.device);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult allocate_async(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream,
-                               capture_query query, allocation_call allocate)
+static CUresult allocate_async(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
+                               CUstream stream, capture_query query, allocation_call allocate)
 {
     if (!pointer || !bytes || takes_nothing_now(stream, query) || !guard_enter())
         return allocate(pointer, bytes, pool, stream);
@@ -77,13 +79,15 @@ static CUresult allocate_async(CUdeviceptr *pointer, size_t bytes, CUmemoryPool 
     return result;
 }
 
-static CUresult allocate_default(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
+static CUresult allocate_default(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
+                                 CUstream stream)
 {
     (void)pool;
     return driver()->cuMemAllocAsync(pointer, bytes, stream);
 }
 
-static CUresult allocate_default_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
+static CUresult allocate_default_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
+                                      CUstream stream)
 {
     (void)pool;
     return driver()->cuMemAllocAsync_ptsz(pointer, bytes, stream);
@@ -91,15 +95,18 @@ static CUresult allocate_default_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemo
 
 CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 {
-    return allocate_async(pointer, bytes, NULL, stream, driver()->cuStreamIsCapturing, allocate_default);
+    return allocate_async(pointer, bytes, NULL, stream, driver()->cuStreamIsCapturing,
+                          allocate_default);
 }
 
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 {
-    return allocate_async(pointer, bytes, NULL, stream, driver()->cuStreamIsCapturing_ptsz, allocate_default_ptsz);
+    return allocate_async(pointer, bytes, NULL, stream, driver()->cuStreamIsCapturing_ptsz,
+                          allocate_default_ptsz);
 }
 
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
+                                 CUstream stream)
 {
     if (!pool)
         return driver()->cuMemAllocFromPoolAsync(pointer, bytes, pool, stream);
@@ -107,7 +114,8 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPoo
                           driver()->cuMemAllocFromPoolAsync);
 }
 
-CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
+                                      CUstream stream)
 {
     if (!pool)
         return driver()->cuMemAllocFromPoolAsync_ptsz(pointer, bytes, pool, stream);
@@ -116,7 +124,8 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemo
 }
 
 /* Unified memory in a stream's order: the driver knows no such free, so that it is waited for. */
-static CUresult free_paged(CUdeviceptr pointer, CUstream stream, CUresult (*record)(CUevent, CUstream))
+static CUresult free_paged(CUdeviceptr pointer, CUstream stream,
+                           CUresult (*record)(CUevent, CUstream))
 {
     CUevent done;
     CUresult result = driver()->cuEventCreate(&done, CU_EVENT_DISABLE_TIMING);
@@ -130,17 +139,19 @@ static CUresult free_paged(CUdeviceptr pointer, CUstream stream, CUresult (*reco
 
 /* Within a capture the call makes a node, and the memory lives on. */
 static CUresult free_async(CUdeviceptr pointer, CUstream stream, capture_query query,
-                           CUresult (*real)(CUdeviceptr, CUstream), CUresult (*record)(CUevent, CUstream))
+                           CUresult (*real)(CUdeviceptr, CUstream),
+                           CUresult (*record)(CUevent, CUstream))
 {
     if (takes_nothing_now(stream, query))
         return real(pointer, stream);
     struct release release;
     release_begin(&release, pointer, SPACE_POINTER);
     enum allocation_kind kind = release.is_known ? release.allocation.kind : ALLOCATION_NONE;
-    CUresult result = kind == ALLOCATION_ELASTIC ? elastic_free_async(&release.allocation, stream, record)
+    CUresult result = kind == ALLOCATION_SWAPPABLE
+                          ? swappable_free_async(&release.allocation, stream, record)
                       : kind == ALLOCATION_PAGED ? free_paged(pointer, stream, record)
                                                  : real(pointer, stream);
-    if (kind == ALLOCATION_ELASTIC && result == CUDA_SUCCESS)
+    if (kind == ALLOCATION_SWAPPABLE && result == CUDA_SUCCESS)
         release.is_known = false; /* refunded when it is gone */
     release_end(&release, result);
     return result;
@@ -148,13 +159,14 @@ static CUresult free_async(CUdeviceptr pointer, CUstream stream, capture_query q
 
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 {
-    return free_async(pointer, stream, driver()->cuStreamIsCapturing, driver()->cuMemFreeAsync, driver()->cuEventRecord);
+    return free_async(pointer, stream, driver()->cuStreamIsCapturing, driver()->cuMemFreeAsync,
+                      driver()->cuEventRecord);
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
 {
-    return free_async(pointer, stream, driver()->cuStreamIsCapturing_ptsz, driver()->cuMemFreeAsync_ptsz,
-                      driver()->cuEventRecord_ptsz);
+    return free_async(pointer, stream, driver()->cuStreamIsCapturing_ptsz,
+                      driver()->cuMemFreeAsync_ptsz, driver()->cuEventRecord_ptsz);
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
@@ -169,13 +181,15 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
     return result;
 }
 
-CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle, CUmemAllocationHandleType type,
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle,
+                                            CUmemAllocationHandleType type,
                                             unsigned long long flags)
 {
     if (!guard_enter())
         return driver()->cuMemPoolImportFromShareableHandle(pool, handle, type, flags);
     bool has_entered = residency_enter();
-    CUresult result = has_entered ? pools_import(pool, handle, type, flags) : CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result =
+        has_entered ? pools_import(pool, handle, type, flags) : CUDA_ERROR_OUT_OF_MEMORY;
     if (has_entered)
         residency_leave();
     guard_leave();
@@ -198,7 +212,8 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
     if (!guard_enter())
         return driver()->cuMemPoolSetAttribute(pool, attribute, value);
     bool has_entered = residency_enter();
-    CUresult result = has_entered ? pools_set_attribute(pool, attribute, value) : CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result =
+        has_entered ? pools_set_attribute(pool, attribute, value) : CUDA_ERROR_OUT_OF_MEMORY;
     if (has_entered)
         residency_leave();
     guard_leave();
@@ -219,7 +234,7 @@ static CUresult refresh(CUresult result)
 {
     if (guard_enter()) {
         pools_synchronized();
-        elastic_sweep();
+        swappable_sweep();
         guard_leave();
     }
     return result;
@@ -251,7 +266,7 @@ static void look_at_work(void)
         CUresult result = driver()->name arguments;                   \
         if (is_paced)                                                 \
             look_at_work();                                           \
-        return pools_are_loose() || elastic_has_dying() ? refresh(result) : result; \
+        return pools_are_loose() || swappable_has_pending_frees() ? refresh(result) : result; \
     }
 
 DEFINE_SYNCHRONIZATION(cuStreamSynchronize, (CUstream stream), (stream))

@@ -18,14 +18,17 @@ static unsigned int saturate(uint64_t bytes)
     return bytes < UINT_MAX ? (unsigned int)bytes : UINT_MAX;
 }
 
-/* What is free is also bounded by what is really free: others may be on the device. Where memory leaves and comes back it
- * is not: whoever has borrowed the room gives it back for this kernel, and what this kernel has is its own, here or out. */
-static uint64_t show_free(const struct quota_view *view, int device, uint64_t real_free, uint64_t real_total)
+/* What is free is also bounded by what is really free: others may be on the device. Where memory
+ * leaves and comes back it is not: whoever has borrowed the room gives it back for this kernel, and
+ * what this kernel has is its own, here or out. */
+static uint64_t show_free(const struct quota_view *view, int device, uint64_t real_free,
+                          uint64_t real_total)
 {
-    bool is_lent = __atomic_load_n(&page_agent()->residency_mode, __ATOMIC_RELAXED) != ALIQUOT_RESIDENCY_OFF;
+    bool is_lent =
+        __atomic_load_n(&page_agent()->residency_mode, __ATOMIC_RELAXED) != ALIQUOT_RESIDENCY_OFF;
     if (is_lent && view->total_bytes <= real_total)
         return view->free_bytes;
-    uint64_t out = staying_out(device);
+    uint64_t out = pin_reasons_out(device);
     return lesser(view->free_bytes, real_free > out ? real_free - out : 0);
 }
 

@@ -42,7 +42,8 @@ static void *array_of(const CUarrayMapInfo *where)
                                                          : (void *)where->resource.mipmap;
 }
 
-static bool lies_within(uint64_t start, uint64_t extent, uint64_t whole_start, uint64_t whole_extent)
+static bool lies_within(uint64_t start, uint64_t extent, uint64_t whole_start,
+                        uint64_t whole_extent)
 {
     return start >= whole_start && start + extent <= whole_start + whole_extent;
 }
@@ -57,15 +58,21 @@ static bool is_part_of(const CUarrayMapInfo *part, const CUarrayMapInfo *whole)
                            whole->subresource.miptail.offset, whole->subresource.miptail.size);
     return part->subresource.sparseLevel.level == whole->subresource.sparseLevel.level &&
            part->subresource.sparseLevel.layer == whole->subresource.sparseLevel.layer &&
-           lies_within(part->subresource.sparseLevel.offsetX, part->subresource.sparseLevel.extentWidth,
-                       whole->subresource.sparseLevel.offsetX, whole->subresource.sparseLevel.extentWidth) &&
-           lies_within(part->subresource.sparseLevel.offsetY, part->subresource.sparseLevel.extentHeight,
-                       whole->subresource.sparseLevel.offsetY, whole->subresource.sparseLevel.extentHeight) &&
-           lies_within(part->subresource.sparseLevel.offsetZ, part->subresource.sparseLevel.extentDepth,
-                       whole->subresource.sparseLevel.offsetZ, whole->subresource.sparseLevel.extentDepth);
+           lies_within(part->subresource.sparseLevel.offsetX,
+                       part->subresource.sparseLevel.extentWidth,
+                       whole->subresource.sparseLevel.offsetX,
+                       whole->subresource.sparseLevel.extentWidth) &&
+           lies_within(part->subresource.sparseLevel.offsetY,
+                       part->subresource.sparseLevel.extentHeight,
+                       whole->subresource.sparseLevel.offsetY,
+                       whole->subresource.sparseLevel.extentHeight) &&
+           lies_within(
+               part->subresource.sparseLevel.offsetZ, part->subresource.sparseLevel.extentDepth,
+               whole->subresource.sparseLevel.offsetZ, whole->subresource.sparseLevel.extentDepth);
 }
 
-/* What is mapped over others takes their place; `where` NULL: all of the array, or with it NULL of the context. */
+/* What is mapped over others takes their place; `where` NULL: all of the array, or with it NULL of
+ * the context. */
 static void unmap(const void *array, const void *context, const CUarrayMapInfo *where)
 {
     struct tile **link = &state.all;

@@ -1,4 +1,5 @@
-/* NVML's begin, and its memory: that of the kernel's quota. Devices, names and health are NVML's own. */
+/* NVML's begin, and its memory: that of the kernel's quota. Devices, names and health are NVML's
+ * own. */
 #include "nvml/nvml_view.h"
 #include "base/settings.h"
 
@@ -38,15 +39,17 @@ struct shares {
     unsigned long long total, used, free;
 };
 
-/* A device that was not granted is shown full: a total of 0 would be divided by, and nothing of it can be had. Where the
- * driver itself holds the limit, its answer is true already. */
+/* A device that was not granted is shown full: a total of 0 would be divided by, and nothing of it
+ * can be had. Where the driver itself holds the limit, its answer is true already. */
 static bool find_shares(nvmlDevice_t device, unsigned long long real_total, struct shares *shares)
 {
     struct observer_view view;
     if (!nvml_view(device, &view) || (view.is_granted && view.enforcer == ALIQUOT_ENFORCER_DRIVER))
         return false;
-    shares->total = view.is_granted && view.quota_bytes < real_total ? view.quota_bytes : real_total;
-    shares->used = view.is_granted && view.charged_bytes < shares->total ? view.charged_bytes : shares->total;
+    shares->total =
+        view.is_granted && view.quota_bytes < real_total ? view.quota_bytes : real_total;
+    shares->used =
+        view.is_granted && view.charged_bytes < shares->total ? view.charged_bytes : shares->total;
     shares->free = shares->total - shares->used;
     return true;
 }

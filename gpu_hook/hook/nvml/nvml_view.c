@@ -13,7 +13,8 @@ static bool parse_uuid(const char *text, uint8_t uuid[16])
             continue;
         if (!isxdigit((unsigned char)*cursor) || digits == 32)
             return false;
-        int value = isdigit((unsigned char)*cursor) ? *cursor - '0' : tolower((unsigned char)*cursor) - 'a' + 10;
+        int value = isdigit((unsigned char)*cursor) ? *cursor - '0'
+                                                    : tolower((unsigned char)*cursor) - 'a' + 10;
         uuid[digits / 2] = (uint8_t)(digits % 2 ? uuid[digits / 2] << 4 | value : value);
         digits++;
     }
@@ -24,6 +25,6 @@ bool nvml_view(nvmlDevice_t device, struct observer_view *view)
 {
     char text[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
     uint8_t uuid[16];
-    return nvml_driver()->nvmlDeviceGetUUID(device, text, sizeof text) == NVML_SUCCESS && parse_uuid(text, uuid) &&
-           observer_view(uuid, view);
+    return nvml_driver()->nvmlDeviceGetUUID(device, text, sizeof text) == NVML_SUCCESS &&
+           parse_uuid(text, uuid) && observer_view(uuid, view);
 }

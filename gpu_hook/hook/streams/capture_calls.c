@@ -19,8 +19,8 @@ static void begun(CUresult result, struct capture *capture)
         captures_uncount(capture);
 }
 
-/* Counted before the driver's call, so that nobody waits for the context once it captures; and never begun while the
- * memory is moved. */
+/* Counted before the driver's call, so that nobody waits for the context once it captures; and
+ * never begun while the memory is moved. */
 #define DEFINE_BEGIN(name, parameters, arguments, mode)                  \
     CUresult name parameters                                             \
     {                                                                    \
@@ -49,10 +49,14 @@ static void begun(CUresult result, struct capture *capture)
 
 DEFINE_BEGIN(cuStreamBeginCapture, (CUstream stream), (stream), GLOBAL)
 DEFINE_BEGIN(cuStreamBeginCapture_ptsz, (CUstream stream), (stream), GLOBAL)
-DEFINE_BEGIN(cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode), (stream, mode), mode)
-DEFINE_BEGIN(cuStreamBeginCapture_v2_ptsz, (CUstream stream, CUstreamCaptureMode mode), (stream, mode), mode)
-DEFINE_BEGIN(cuStreamBeginCaptureToGraph, INTO_GRAPH, (stream, graph, dependencies, edges, count, mode), mode)
-DEFINE_BEGIN(cuStreamBeginCaptureToGraph_ptsz, INTO_GRAPH, (stream, graph, dependencies, edges, count, mode), mode)
+DEFINE_BEGIN(cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode), (stream, mode),
+             mode)
+DEFINE_BEGIN(cuStreamBeginCapture_v2_ptsz, (CUstream stream, CUstreamCaptureMode mode),
+             (stream, mode), mode)
+DEFINE_BEGIN(cuStreamBeginCaptureToGraph, INTO_GRAPH,
+             (stream, graph, dependencies, edges, count, mode), mode)
+DEFINE_BEGIN(cuStreamBeginCaptureToGraph_ptsz, INTO_GRAPH,
+             (stream, graph, dependencies, edges, count, mode), mode)
 
 static bool is_capturing(CUstream stream, capture_query query)
 {
@@ -61,7 +65,8 @@ static bool is_capturing(CUstream stream, capture_query query)
 }
 
 /* A call that fails ends an invalid capture, and leaves one that another thread began. */
-static CUresult end(CUstream stream, CUgraph *graph, capture_query query, CUresult (*real)(CUstream, CUgraph *))
+static CUresult end(CUstream stream, CUgraph *graph, capture_query query,
+                    CUresult (*real)(CUstream, CUgraph *))
 {
     if (!guard_enter())
         return real(stream, graph);
@@ -70,7 +75,7 @@ static CUresult end(CUstream stream, CUgraph *graph, capture_query query, CUresu
     if (was_capturing && !is_capturing(stream, query)) {
         captures_uncount(captures_take(stream, 1));
     }
-    elastic_sweep();
+    swappable_sweep();
     guard_leave();
     return result;
 }
@@ -82,10 +87,12 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 
 CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 {
-    return end(stream, graph, driver()->cuStreamIsCapturing_ptsz, driver()->cuStreamEndCapture_ptsz);
+    return end(stream, graph, driver()->cuStreamIsCapturing_ptsz,
+               driver()->cuStreamEndCapture_ptsz);
 }
 
-/* Ends the stream's capture, too. Taken from the list before the call, for the next stream may get the same handle. */
+/* Ends the stream's capture, too. Taken from the list before the call, for the next stream may get
+ * the same handle. */
 static CUresult destroy(CUstream stream, CUresult (*real)(CUstream))
 {
     if ((!captures_are_on() && !pacing_is_used()) || !guard_enter())
@@ -97,7 +104,7 @@ static CUresult destroy(CUstream stream, CUresult (*real)(CUstream))
         captures_uncount_all(ended);
     else
         captures_put(ended);
-    elastic_sweep();
+    swappable_sweep();
     guard_leave();
     return result;
 }

@@ -62,8 +62,9 @@ static bool enter_gate(void)
     return has_entered;
 }
 
-/* The way of a thread's first launch, of the first after a tick, of one that has to wait, of every one where the gate is
- * paced, and of every one where the hook does not act. True: leave_slowly is due. A launch that is given up is not made. */
+/* The way of a thread's first launch, of the first after a tick, of one that has to wait, of every
+ * one where the gate is paced, and of every one where the hook does not act. True: leave_slowly is
+ * due. A launch that is given up is not made. */
 static __attribute__((noinline)) bool enter_slowly(struct burst_launch *launch)
 {
     if (!guard_enter()) {
@@ -85,14 +86,14 @@ static __attribute__((noinline)) bool enter_slowly(struct burst_launch *launch)
 
 static void leave_slowly(struct burst_launch *launch, CUresult result)
 {
-    if (launch->track && guard_enter()) {
+    if (launch->timer && guard_enter()) {
         pacing_end(launch, result);
         guard_leave();
     }
     residency_leave();
 }
 
-/* False: enter_slowly is due. Whoever has a counter has a record. */
+/* False: enter_slowly is due. A thread that has a counter has a record. */
 static inline bool enter(void)
 {
     uint64_t *counter = threads_counter;
@@ -118,7 +119,8 @@ bool launch_tick(void)
     if (has_changed) {
         struct timespec now;
         clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-        page_write(&page->last_call_nanoseconds, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
+        page_write(&page->last_call_nanoseconds,
+                   (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
         gate_stay_awake();
     }
     return has_changed;
@@ -139,8 +141,8 @@ static uint64_t count_blocks(uint64_t x, uint64_t y, uint64_t z)
     return x * y * z;
 }
 
-/* Defines an entry point. The slow way is a function of its own, so that the fast one saves nothing for it. The rest
- * describes the launch: stream, function, thread blocks. */
+/* Defines an entry point. The slow way is a function of its own, so that the fast one saves nothing
+ * for it. The rest describes the launch: stream, function, thread blocks. */
 #define DEFINE_LAUNCH(name, parameters, arguments, ...)                                                   \
     static __attribute__((noinline)) CUresult name##_slowly parameters                                    \
     {                                                                                                     \
@@ -161,8 +163,8 @@ static uint64_t count_blocks(uint64_t x, uint64_t y, uint64_t z)
     }
 
 DEFINE_LAUNCH(cuLaunch, (CUfunction function), (function), CU_STREAM_LEGACY, function, 1)
-DEFINE_LAUNCH(cuLaunchGrid, (CUfunction function, int width, int height), (function, width, height), CU_STREAM_LEGACY,
-              function, count_blocks((unsigned)width, (unsigned)height, 1))
+DEFINE_LAUNCH(cuLaunchGrid, (CUfunction function, int width, int height), (function, width, height),
+              CU_STREAM_LEGACY, function, count_blocks((unsigned)width, (unsigned)height, 1))
 DEFINE_LAUNCH(cuLaunchGridAsync, (CUfunction function, int width, int height, CUstream stream),
               (function, width, height, stream), LEGACY(stream), function,
               count_blocks((unsigned)width, (unsigned)height, 1))
@@ -173,18 +175,23 @@ DEFINE_LAUNCH(cuLaunchGridAsync, (CUfunction function, int width, int height, CU
 #define GRID_ARGUMENTS function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters
 #define GRID function, count_blocks(grid_x, grid_y, grid_z)
 
-DEFINE_LAUNCH(cuLaunchKernel, (GRID_PARAMETERS, void **extra), (GRID_ARGUMENTS, extra), LEGACY(stream), GRID)
-DEFINE_LAUNCH(cuLaunchKernel_ptsz, (GRID_PARAMETERS, void **extra), (GRID_ARGUMENTS, extra), OWN(stream), GRID)
+DEFINE_LAUNCH(cuLaunchKernel, (GRID_PARAMETERS, void **extra), (GRID_ARGUMENTS, extra),
+              LEGACY(stream), GRID)
+DEFINE_LAUNCH(cuLaunchKernel_ptsz, (GRID_PARAMETERS, void **extra), (GRID_ARGUMENTS, extra),
+              OWN(stream), GRID)
 DEFINE_LAUNCH(cuLaunchCooperativeKernel, (GRID_PARAMETERS), (GRID_ARGUMENTS), LEGACY(stream), GRID)
-DEFINE_LAUNCH(cuLaunchCooperativeKernel_ptsz, (GRID_PARAMETERS), (GRID_ARGUMENTS), OWN(stream), GRID)
+DEFINE_LAUNCH(cuLaunchCooperativeKernel_ptsz, (GRID_PARAMETERS), (GRID_ARGUMENTS), OWN(stream),
+              GRID)
 
 #define CONFIG_PARAMETERS const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra
 #define CONFIG(stream)                                              \
     config ? stream(config->hStream) : stream(NULL), function,      \
         config ? count_blocks(config->gridDimX, config->gridDimY, config->gridDimZ) : 0
 
-DEFINE_LAUNCH(cuLaunchKernelEx, (CONFIG_PARAMETERS), (config, function, parameters, extra), CONFIG(LEGACY))
-DEFINE_LAUNCH(cuLaunchKernelEx_ptsz, (CONFIG_PARAMETERS), (config, function, parameters, extra), CONFIG(OWN))
+DEFINE_LAUNCH(cuLaunchKernelEx, (CONFIG_PARAMETERS), (config, function, parameters, extra),
+              CONFIG(LEGACY))
+DEFINE_LAUNCH(cuLaunchKernelEx_ptsz, (CONFIG_PARAMETERS), (config, function, parameters, extra),
+              CONFIG(OWN))
 
 /* Of the launches on several devices at once, the current device's is paced and measured. */
 static const CUDA_LAUNCH_PARAMS *own_launch(const CUDA_LAUNCH_PARAMS *launches, unsigned int count)
@@ -192,28 +199,32 @@ static const CUDA_LAUNCH_PARAMS *own_launch(const CUDA_LAUNCH_PARAMS *launches, 
     CUcontext current = NULL, context = NULL;
     driver()->cuCtxGetCurrent(&current);
     for (unsigned int i = 0; launches && i < count; i++)
-        if (driver()->cuStreamGetCtx(launches[i].hStream, &context) == CUDA_SUCCESS && context == current)
+        if (driver()->cuStreamGetCtx(launches[i].hStream, &context) == CUDA_SUCCESS &&
+            context == current)
             return &launches[i];
     return NULL;
 }
 
-static __attribute__((noinline)) CUresult launch_on_devices(CUDA_LAUNCH_PARAMS *launches, unsigned int count,
-                                                            unsigned int flags)
+static __attribute__((noinline)) CUresult launch_on_devices(CUDA_LAUNCH_PARAMS *launches,
+                                                            unsigned int count, unsigned int flags)
 {
     const CUDA_LAUNCH_PARAMS *own = own_launch(launches, count);
     struct burst_launch launch = {.stream = CU_STREAM_LEGACY, .may_wait = true};
     if (own)
-        launch = (struct burst_launch)DESCRIBE(LEGACY(own->hStream), own->function,
-                                               count_blocks(own->gridDimX, own->gridDimY, own->gridDimZ));
+        launch = (struct burst_launch)DESCRIBE(
+            LEGACY(own->hStream), own->function,
+            count_blocks(own->gridDimX, own->gridDimY, own->gridDimZ));
     bool is_marked = enter_slowly(&launch);
-    CUresult result = launch.is_given_up ? CUDA_ERROR_OUT_OF_MEMORY
-                                         : driver()->cuLaunchCooperativeKernelMultiDevice(launches, count, flags);
+    CUresult result = launch.is_given_up
+                          ? CUDA_ERROR_OUT_OF_MEMORY
+                          : driver()->cuLaunchCooperativeKernelMultiDevice(launches, count, flags);
     if (is_marked)
         leave_slowly(&launch, result);
     return result;
 }
 
-CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsigned int count, unsigned int flags)
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsigned int count,
+                                              unsigned int flags)
 {
     if (!enter())
         return launch_on_devices(launches, count, flags);

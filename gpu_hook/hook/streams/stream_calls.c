@@ -1,4 +1,5 @@
-/* Entry points that make streams. A stream takes memory of the device, so the call waits until the process is resident. */
+/* Entry points that make streams. A stream takes memory of the device, so the call waits until the
+ * process is resident. */
 #include "base/guard.h"
 #include "interpose/driver.h"
 #include "compute/pacing.h"
@@ -33,5 +34,6 @@ CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int pr
 {
     if (!guard_enter())
         return driver()->cuStreamCreateWithPriority(stream, flags, priority);
-    return begin(flags) ? end(driver()->cuStreamCreateWithPriority(stream, flags, priority)) : CUDA_ERROR_OUT_OF_MEMORY;
+    return begin(flags) ? end(driver()->cuStreamCreateWithPriority(stream, flags, priority))
+                        : CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -10,12 +10,12 @@
 
 #include <stdlib.h>
 
-/* Calls that change the tables are stopped, so that nobody else holds their locks for long; they are taken all the same,
- * for questions go on. */
+/* Calls that change the tables are stopped, so no thread holds their locks for long. They are taken
+ * all the same, because questions go on. */
 
-struct part { /* of the list: one elastic allocation, or one handle */
-    struct piece piece;
-    struct elastic *elastic;
+struct part { /* of the list: one swappable allocation, or one handle */
+    struct extent extent;
+    struct swappable *swappable;
     struct handle *handle;
 };
 
@@ -46,28 +46,28 @@ static struct {
 
 static bool leaves(const struct handle *handle)
 {
-    return handle->is_named && !handle->staying && handle->is_out == state.is_out;
+    return handle->is_named && !handle->pin_reasons && handle->is_out == state.is_out;
 }
 
-bool pieces_are_out(void)
+bool extents_are_out(void)
 {
     return state.is_out;
 }
 
-void pieces_set_out(bool is_out)
+void extents_set_out(bool is_out)
 {
     state.is_out = is_out;
 }
 
-struct elastic *pieces_next_elastic(const struct spans *table, const struct elastic *before)
+struct swappable *extents_next_swappable(const struct spans *table, const struct swappable *before)
 {
-    struct elastic *elastic = spans_from(table, before ? span_end(&before->span) : 0);
-    while (elastic && (elastic->staying || elastic->is_out != state.is_out))
-        elastic = spans_from(table, span_end(&elastic->span));
-    return elastic;
+    struct swappable *swappable = spans_from(table, before ? span_end(&before->span) : 0);
+    while (swappable && (swappable->pin_reasons || swappable->is_out != state.is_out))
+        swappable = spans_from(table, span_end(&swappable->span));
+    return swappable;
 }
 
-struct handle *pieces_next_handle(const struct handle *before)
+struct handle *extents_next_handle(const struct handle *before)
 {
     struct handle *handle = handles_next(before);
     while (handle && !leaves(handle))
@@ -75,7 +75,7 @@ struct handle *pieces_next_handle(const struct handle *before)
     return handle;
 }
 
-struct mapping *pieces_next_mapping(const struct mapping *before)
+struct mapping *extents_next_mapping(const struct mapping *before)
 {
     struct mapping *mapping = handles_mapping_from(before ? span_end(&before->span) : 0);
     while (mapping && !leaves(mapping->handle))
@@ -83,33 +83,37 @@ struct mapping *pieces_next_mapping(const struct mapping *before)
     return mapping;
 }
 
-struct spans *pieces_lock(void)
+struct spans *extents_lock(void)
 {
     vmm_lock();
-    return elastic_lock();
+    return swappable_lock();
 }
 
-void pieces_unlock(void)
+void extents_unlock(void)
 {
-    elastic_unlock();
+    swappable_unlock();
     vmm_unlock();
 }
 
 /* A whole mapping that the memory's own device may write, if the program has one. */
 static void find_addresses(void)
 {
-    for (struct handle *handle = pieces_next_handle(NULL); handle; handle = pieces_next_handle(handle))
+    for (struct handle *handle = extents_next_handle(NULL); handle;
+         handle = extents_next_handle(handle))
         handle->copy_address = 0;
-    for (struct mapping *mapping = pieces_next_mapping(NULL); mapping; mapping = pieces_next_mapping(mapping)) {
+    for (struct mapping *mapping = extents_next_mapping(NULL); mapping;
+         mapping = extents_next_mapping(mapping)) {
         struct handle *handle = mapping->handle;
-        if (mapping->span.bytes == handle->bytes && mapping->writers >> handle->asked.location.id & 1)
+        if (mapping->span.bytes == handle->bytes &&
+            mapping->writers >> handle->asked.location.id & 1)
             handle->copy_address = mapping->span.start;
     }
 }
 
-CUresult pieces_map_scratch(struct handle *handle)
+CUresult extents_map_scratch(struct handle *handle)
 {
-    CUmemAccessDesc access = {.location = handle->asked.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemAccessDesc access = {.location = handle->asked.location,
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUresult result = driver()->cuMemMap(handle->scratch, handle->bytes, 0, handle->real, 0);
     if (result != CUDA_SUCCESS)
         return result;
@@ -123,34 +127,40 @@ CUresult pieces_map_scratch(struct handle *handle)
 /* Where else a copy reaches it. */
 static bool reserve_scratch(struct handle *handle)
 {
-    if (!handle->scratch && driver()->cuMemAddressReserve(&handle->scratch, handle->bytes, 0, 0, 0) != CUDA_SUCCESS) {
+    if (!handle->scratch &&
+        driver()->cuMemAddressReserve(&handle->scratch, handle->bytes, 0, 0, 0) != CUDA_SUCCESS) {
         handle->scratch = 0;
         return false;
     }
     handle->copy_address = handle->scratch;
-    return handle->is_out || handle->is_scratch_mapped || pieces_map_scratch(handle) == CUDA_SUCCESS;
+    return handle->is_out || handle->is_scratch_mapped ||
+           extents_map_scratch(handle) == CUDA_SUCCESS;
 }
 
 static void collect(struct parts *parts, const struct spans *table)
 {
-    for (struct elastic *elastic = pieces_next_elastic(table, NULL); elastic; elastic = pieces_next_elastic(table, elastic))
-        add(parts, &(struct part){.piece = {elastic->span.start, elastic->span.bytes, elastic->device,
-                                            elastic->host_offset},
-                                  .elastic = elastic});
+    for (struct swappable *swappable = extents_next_swappable(table, NULL); swappable;
+         swappable = extents_next_swappable(table, swappable))
+        add(parts, &(struct part){.extent = {swappable->span.start, swappable->span.bytes,
+                                             swappable->device, swappable->host_offset},
+                                  .swappable = swappable});
     find_addresses();
-    for (struct handle *handle = pieces_next_handle(NULL); handle; handle = pieces_next_handle(handle)) {
+    for (struct handle *handle = extents_next_handle(NULL); handle;
+         handle = extents_next_handle(handle)) {
         if (!handle->copy_address && !reserve_scratch(handle))
             parts->has_failed = true;
-        add(parts, &(struct part){.piece = {handle->copy_address, handle->bytes, handle->asked.location.id,
-                                            handle->host_offset},
+        add(parts, &(struct part){.extent = {handle->copy_address, handle->bytes,
+                                             handle->asked.location.id, handle->host_offset},
                                   .handle = handle});
     }
 }
 
 static int compare(const void *left, const void *right)
 {
-    const struct piece *one = &((const struct part *)left)->piece, *other = &((const struct part *)right)->piece;
-    if (state.is_out) /* an address to copy through may be another by now; the places are as they were */
+    const struct extent *one = &((const struct part *)left)->extent,
+                        *other = &((const struct part *)right)->extent;
+    /* an address to copy through may be another by now; the places are as they were */
+    if (state.is_out)
         return one->host_offset < other->host_offset ? -1 : 1;
     if (one->device != other->device)
         return one->device < other->device ? -1 : 1;
@@ -163,41 +173,41 @@ static void lay_out(struct parts *parts)
     uint64_t offset = 0;
     for (size_t i = 0; i < parts->count; i++) {
         struct part *part = &parts->all[i];
-        part->piece.host_offset = offset;
-        if (part->elastic)
-            part->elastic->host_offset = offset;
+        part->extent.host_offset = offset;
+        if (part->swappable)
+            part->swappable->host_offset = offset;
         else
             part->handle->host_offset = offset;
-        offset += part->piece.bytes;
+        offset += part->extent.bytes;
     }
 }
 
-size_t pieces_list(struct piece **pieces)
+size_t extents_list(struct extent **extents)
 {
     struct parts parts = {.all = NULL};
-    *pieces = NULL;
-    collect(&parts, pieces_lock());
+    *extents = NULL;
+    collect(&parts, extents_lock());
     if (!parts.has_failed && parts.count) {
         qsort(parts.all, parts.count, sizeof *parts.all, compare);
         if (!state.is_out)
             lay_out(&parts);
-        *pieces = calloc(parts.count, sizeof **pieces);
-        for (size_t i = 0; *pieces && i < parts.count; i++)
-            (*pieces)[i] = parts.all[i].piece;
+        *extents = calloc(parts.count, sizeof **extents);
+        for (size_t i = 0; *extents && i < parts.count; i++)
+            (*extents)[i] = parts.all[i].extent;
     }
-    pieces_unlock();
+    extents_unlock();
     free(parts.all);
-    if (parts.has_failed || (parts.count && !*pieces)) {
+    if (parts.has_failed || (parts.count && !*extents)) {
         LOG("event=no_pieces reason=\"no memory for the list, or no address to copy through\"");
-        pieces_finish();
-        return PIECES_FAILED;
+        extents_finish();
+        return EXTENTS_FAILED;
     }
     return parts.count;
 }
 
-void pieces_finish(void)
+void extents_finish(void)
 {
-    pieces_lock();
+    extents_lock();
     for (struct handle *handle = handles_next(NULL); handle; handle = handles_next(handle)) {
         if (handle->is_scratch_mapped)
             driver()->cuMemUnmap(handle->scratch, handle->bytes);
@@ -206,30 +216,31 @@ void pieces_finish(void)
         handle->scratch = 0;
         handle->is_scratch_mapped = false;
     }
-    pieces_unlock();
+    extents_unlock();
 }
 
-/* What is charged for nothing that was counted: pools keep, and graphs keep, more than their allocations. */
+/* Return the reasons for bytes that are charged and counted for no allocation: pools and graphs
+ * reserve more than their allocations. */
 static uint32_t count_kept(int device, uint64_t bytes)
 {
     uint64_t of_graphs = graph_memory_is_used() ? graph_memory_reserved(device) : 0;
     return (of_graphs ? ALIQUOT_STAYS_GRAPH : 0) | (bytes > of_graphs ? ALIQUOT_STAYS_POOL : 0);
 }
 
-uint32_t pieces_staying(int device, uint64_t *bytes)
+uint32_t extents_pinned(int device, uint64_t *bytes)
 {
-    uint32_t reasons = staying_reasons(device, bytes);
+    uint32_t reasons = pin_reasons_of(device, bytes);
     int index = devices_page_index(device);
     uint64_t charged = index < 0 ? 0 : page_read(&page_hook()->devices[index].charged_bytes);
-    uint64_t counted = *bytes + staying_bytes(device, STAYING_NOT);
+    uint64_t counted = *bytes + pin_reasons_bytes(device, PIN_NONE);
     if (charged > counted) {
         reasons |= count_kept(device, charged - counted);
         *bytes += charged - counted;
     }
-    return staying_has_ipc() && reasons ? reasons | ALIQUOT_STAYS_IPC : reasons;
+    return pin_reasons_has_ipc() && reasons ? reasons | ALIQUOT_STAYS_IPC : reasons;
 }
 
-void pieces_reset(void)
+void extents_reset(void)
 {
     state.is_out = false;
 }

@@ -1,6 +1,6 @@
-/* What leaves the devices at a swap, and what stays. Knows addresses, handles and accesses; copies nothing, and decides
- * nothing. pieces_list to pieces_finish are called on the mover's thread alone, while calls that touch a device are
- * stopped and frees are held off. */
+/* Which memory leaves the devices at a swap, and which stays. This module knows addresses, handles
+ * and accesses; it copies nothing and decides nothing. The mover's thread alone calls extents_list
+ * to extents_finish, while calls that touch a device are stopped and frees are held off. */
 #ifndef ALIQUOT_EXTENTS_H
 #define ALIQUOT_EXTENTS_H
 
@@ -9,26 +9,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PIECES_FAILED SIZE_MAX
+#define EXTENTS_FAILED SIZE_MAX
 
-/* Resident: what would leave, by device and address, each with its place in the host copy. Swapped: what is out, with the
- * places that it was given then; what was freed meanwhile is missing. The caller frees *pieces. PIECES_FAILED: no memory
- * for the list, or for an address to copy through; then *pieces is NULL. */
-size_t pieces_list(struct piece **pieces);
+/* List the extents. Of a resident process: what would leave, by device and address, each with its
+ * place in the host copy. Of a swapped one: what is out, with the places that it was given then;
+ * what was freed meanwhile is missing. The caller frees *extents. EXTENTS_FAILED: no memory for the
+ * list, or for an address to copy through; then *extents is NULL. */
+size_t extents_list(struct extent **extents);
 
-/* Unmaps and releases all of them; or leaves all of them mapped, and says why. */
-CUresult pieces_take_out(const struct piece *pieces, size_t count);
+/* Unmap and release all extents; or leave all of them mapped, and return the driver's error. */
+CUresult extents_unmap(const struct extent *extents, size_t count);
 
-/* Creates and maps all of them, with the accesses that they had; or none of them, and says why. */
-CUresult pieces_bring_in(const struct piece *pieces, size_t count);
+/* Create and map all extents, with the accesses that they had; or none of them, and return the
+ * driver's error. */
+CUresult extents_map(const struct extent *extents, size_t count);
 
-/* After a move, however it ended: lets go of what was made to copy through. */
-void pieces_finish(void);
+/* Called after a move, however it ended: release what was made to copy through. */
+void extents_finish(void);
 
-/* Bytes of the process on the device that stay there when it is swapped out; returns bits of enum aliquot_staying. */
-uint32_t pieces_staying(int device, uint64_t *bytes);
+/* Return why memory of the process stays on the device when it is swapped out, as bits of enum
+ * aliquot_staying; *bytes: how much. */
+uint32_t extents_pinned(int device, uint64_t *bytes);
 
-/* In the child of a fork. */
-void pieces_reset(void);
+/* Called in the child of a fork. */
+void extents_reset(void);
 
 #endif

@@ -1,17 +1,19 @@
-/* Taking the pieces out and bringing them in: all of them or none. Between unmapping and releasing nothing is lost, so that
- * what fails before is undone; creating and mapping are undone by releasing. */
+/* Taking the extents out and bringing them in: all of them or none. Between unmapping and releasing
+ * nothing is lost, so that what fails before is undone; creating and mapping are undone by
+ * releasing. */
 #include "accounting/devices.h"
 #include "base/log.h"
 #include "swap/extents.h"
 #include "swap/extents_walk.h"
 #include "accounting/pin_reasons.h"
 
-static size_t put(CUmemAccessDesc *accesses, size_t count, uint64_t devices, CUmemAccess_flags flags)
+static size_t put(CUmemAccessDesc *accesses, size_t count, uint64_t devices,
+                  CUmemAccess_flags flags)
 {
     for (int device = 0; device < DEVICES_MAX; device++)
         if (devices >> device & 1)
-            accesses[count++] = (CUmemAccessDesc){.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
-                                                  .flags = flags};
+            accesses[count++] = (CUmemAccessDesc){
+                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}, .flags = flags};
     return count;
 }
 
@@ -27,18 +29,21 @@ static CUresult open_range(CUdeviceptr start, size_t bytes, const struct mapping
 
 static bool are_alike(const struct mapping *one, const struct mapping *other)
 {
-    return one->readers == other->readers && one->writers == other->writers && one->host.flags == other->host.flags;
+    return one->readers == other->readers && one->writers == other->writers &&
+           one->host.flags == other->host.flags;
 }
 
-/* Neighbours with the same accesses are opened by one call: it is the dear one. */
+/* Open adjacent mappings with the same accesses by one call, because that call is the expensive
+ * one. */
 static CUresult open_mappings(void)
 {
     CUresult result = CUDA_SUCCESS;
-    struct mapping *first = pieces_next_mapping(NULL);
+    struct mapping *first = extents_next_mapping(NULL);
     while (first && result == CUDA_SUCCESS) {
         CUdeviceptr end = span_end(&first->span);
-        struct mapping *next = pieces_next_mapping(first);
-        for (; next && next->span.start == end && are_alike(first, next); next = pieces_next_mapping(next))
+        struct mapping *next = extents_next_mapping(first);
+        for (; next && next->span.start == end && are_alike(first, next);
+             next = extents_next_mapping(next))
             end = span_end(&next->span);
         result = open_range(first->span.start, end - first->span.start, first);
         first = next;
@@ -50,12 +55,14 @@ static CUresult open_mappings(void)
 static CUresult unmap_handles(void)
 {
     CUresult result = CUDA_SUCCESS;
-    for (struct mapping *mapping = pieces_next_mapping(NULL); mapping && result == CUDA_SUCCESS; mapping = pieces_next_mapping(mapping)) {
+    for (struct mapping *mapping = extents_next_mapping(NULL); mapping && result == CUDA_SUCCESS;
+         mapping = extents_next_mapping(mapping)) {
         if (mapping->is_mapped)
             result = driver()->cuMemUnmap(mapping->span.start, mapping->span.bytes);
         mapping->is_mapped &= result != CUDA_SUCCESS;
     }
-    for (struct handle *handle = pieces_next_handle(NULL); handle && result == CUDA_SUCCESS; handle = pieces_next_handle(handle)) {
+    for (struct handle *handle = extents_next_handle(NULL); handle && result == CUDA_SUCCESS;
+         handle = extents_next_handle(handle)) {
         if (handle->is_scratch_mapped)
             result = driver()->cuMemUnmap(handle->scratch, handle->bytes);
         handle->is_scratch_mapped &= result != CUDA_SUCCESS;
@@ -66,37 +73,42 @@ static CUresult unmap_handles(void)
 static CUresult map_handles(void)
 {
     CUresult result = CUDA_SUCCESS;
-    for (struct mapping *mapping = pieces_next_mapping(NULL); mapping && result == CUDA_SUCCESS; mapping = pieces_next_mapping(mapping)) {
+    for (struct mapping *mapping = extents_next_mapping(NULL); mapping && result == CUDA_SUCCESS;
+         mapping = extents_next_mapping(mapping)) {
         if (!mapping->is_mapped)
-            result = driver()->cuMemMap(mapping->span.start, mapping->span.bytes, 0, mapping->handle->real, 0);
+            result = driver()->cuMemMap(mapping->span.start, mapping->span.bytes, 0,
+                                        mapping->handle->real, 0);
         mapping->is_mapped |= result == CUDA_SUCCESS;
     }
-    for (struct handle *handle = pieces_next_handle(NULL); handle && result == CUDA_SUCCESS; handle = pieces_next_handle(handle))
+    for (struct handle *handle = extents_next_handle(NULL); handle && result == CUDA_SUCCESS;
+         handle = extents_next_handle(handle))
         if (handle->scratch && !handle->is_scratch_mapped)
-            result = pieces_map_scratch(handle);
+            result = extents_map_scratch(handle);
     return result == CUDA_SUCCESS ? open_mappings() : result;
 }
 
-static CUresult unmap_elastic(const struct spans *table)
+static CUresult unmap_swappable(const struct spans *table)
 {
     CUresult result = CUDA_SUCCESS;
-    for (struct elastic *elastic = pieces_next_elastic(table, NULL); elastic && result == CUDA_SUCCESS;
-         elastic = pieces_next_elastic(table, elastic)) {
-        if (elastic->is_mapped)
-            result = elastic_unmap_chunks(elastic);
-        elastic->is_mapped &= result != CUDA_SUCCESS;
+    for (struct swappable *swappable = extents_next_swappable(table, NULL);
+         swappable && result == CUDA_SUCCESS;
+         swappable = extents_next_swappable(table, swappable)) {
+        if (swappable->is_mapped)
+            result = swappable_unmap_chunks(swappable);
+        swappable->is_mapped &= result != CUDA_SUCCESS;
     }
     return result;
 }
 
-static CUresult map_elastic(const struct spans *table)
+static CUresult map_swappable(const struct spans *table)
 {
     CUresult result = CUDA_SUCCESS;
-    for (struct elastic *elastic = pieces_next_elastic(table, NULL); elastic && result == CUDA_SUCCESS;
-         elastic = pieces_next_elastic(table, elastic)) {
-        if (!elastic->is_mapped)
-            result = elastic_map_chunks(elastic);
-        elastic->is_mapped |= result == CUDA_SUCCESS;
+    for (struct swappable *swappable = extents_next_swappable(table, NULL);
+         swappable && result == CUDA_SUCCESS;
+         swappable = extents_next_swappable(table, swappable)) {
+        if (!swappable->is_mapped)
+            result = swappable_map_chunks(swappable);
+        swappable->is_mapped |= result == CUDA_SUCCESS;
     }
     return result;
 }
@@ -104,60 +116,66 @@ static CUresult map_elastic(const struct spans *table)
 /* All that leaves is in one state, but for the marks; here that changes. */
 static void turn(const struct spans *table, bool is_out)
 {
-    struct elastic *elastic = pieces_next_elastic(table, NULL);
-    while (elastic) {
-        struct elastic *next = pieces_next_elastic(table, elastic);
-        staying_change_out(elastic->device, is_out ? (int64_t)elastic->span.bytes : -(int64_t)elastic->span.bytes);
-        elastic->is_out = is_out;
-        elastic = next;
+    struct swappable *swappable = extents_next_swappable(table, NULL);
+    while (swappable) {
+        struct swappable *next = extents_next_swappable(table, swappable);
+        pin_reasons_change_out(swappable->device, is_out ? (int64_t)swappable->span.bytes
+                                                         : -(int64_t)swappable->span.bytes);
+        swappable->is_out = is_out;
+        swappable = next;
     }
-    struct handle *handle = pieces_next_handle(NULL);
+    struct handle *handle = extents_next_handle(NULL);
     while (handle) {
-        struct handle *next = pieces_next_handle(handle);
-        staying_change_out(handle->asked.location.id, is_out ? (int64_t)handle->bytes : -(int64_t)handle->bytes);
+        struct handle *next = extents_next_handle(handle);
+        pin_reasons_change_out(handle->asked.location.id,
+                               is_out ? (int64_t)handle->bytes : -(int64_t)handle->bytes);
         handle->is_out = is_out;
         handle = next;
     }
-    pieces_set_out(is_out);
+    extents_set_out(is_out);
 }
 
 static void release_all(const struct spans *table)
 {
-    for (struct elastic *elastic = pieces_next_elastic(table, NULL); elastic; elastic = pieces_next_elastic(table, elastic))
-        elastic_release_chunks(elastic);
-    for (struct handle *handle = pieces_next_handle(NULL); handle; handle = pieces_next_handle(handle)) {
+    for (struct swappable *swappable = extents_next_swappable(table, NULL); swappable;
+         swappable = extents_next_swappable(table, swappable))
+        swappable_release_chunks(swappable);
+    for (struct handle *handle = extents_next_handle(NULL); handle;
+         handle = extents_next_handle(handle)) {
         if (handle->real)
             driver()->cuMemRelease(handle->real);
         handle->real = 0;
     }
 }
 
-CUresult pieces_take_out(const struct piece *pieces, size_t count)
+CUresult extents_unmap(const struct extent *extents, size_t count)
 {
-    (void)pieces; /* the tables say the same */
-    if (pieces_are_out() || !count)
+    (void)extents; /* the tables say the same */
+    if (extents_are_out() || !count)
         return count ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-    const struct spans *table = pieces_lock();
-    CUresult result = unmap_elastic(table);
+    const struct spans *table = extents_lock();
+    CUresult result = unmap_swappable(table);
     if (result == CUDA_SUCCESS)
         result = unmap_handles();
     if (result == CUDA_SUCCESS) {
         release_all(table);
         turn(table, true);
-    } else if (map_elastic(table) != CUDA_SUCCESS || map_handles() != CUDA_SUCCESS) {
-        LOG("event=not_mapped_again reason=\"unmapping failed with %d, and then mapping, too\"", (int)result);
+    } else if (map_swappable(table) != CUDA_SUCCESS || map_handles() != CUDA_SUCCESS) {
+        LOG("event=not_mapped_again reason=\"unmapping failed with %d, and then mapping, too\"",
+            (int)result);
     }
-    pieces_unlock();
+    extents_unlock();
     return result;
 }
 
 static CUresult create_all(const struct spans *table)
 {
     CUresult result = CUDA_SUCCESS;
-    for (struct elastic *elastic = pieces_next_elastic(table, NULL); elastic && result == CUDA_SUCCESS;
-         elastic = pieces_next_elastic(table, elastic))
-        result = elastic_create_chunks(elastic);
-    for (struct handle *handle = pieces_next_handle(NULL); handle && result == CUDA_SUCCESS; handle = pieces_next_handle(handle)) {
+    for (struct swappable *swappable = extents_next_swappable(table, NULL);
+         swappable && result == CUDA_SUCCESS; swappable = extents_next_swappable(table, swappable))
+        result = swappable_create_chunks(swappable);
+    for (struct handle *handle = extents_next_handle(NULL); handle && result == CUDA_SUCCESS;
+         handle = extents_next_handle(handle)) {
         result = driver()->cuMemCreate(&handle->real, handle->bytes, &handle->asked, 0);
         if (result != CUDA_SUCCESS)
             handle->real = 0;
@@ -165,24 +183,24 @@ static CUresult create_all(const struct spans *table)
     return result;
 }
 
-CUresult pieces_bring_in(const struct piece *pieces, size_t count)
+CUresult extents_map(const struct extent *extents, size_t count)
 {
-    (void)pieces;
-    if (!pieces_are_out())
+    (void)extents;
+    if (!extents_are_out())
         return count ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-    const struct spans *table = pieces_lock();
+    const struct spans *table = extents_lock();
     CUresult result = create_all(table);
     if (result == CUDA_SUCCESS)
-        result = map_elastic(table);
+        result = map_swappable(table);
     if (result == CUDA_SUCCESS)
         result = map_handles();
     if (result == CUDA_SUCCESS) {
         turn(table, false);
     } else {
-        unmap_elastic(table);
+        unmap_swappable(table);
         unmap_handles();
         release_all(table);
     }
-    pieces_unlock();
+    extents_unlock();
     return result;
 }

@@ -1,23 +1,25 @@
-/* Shared by the two files of pieces.h: walks over what leaves, and what is made to copy through. With both locks. */
+/* Walks over the memory that leaves, and the addresses that are made to copy through. Shared by the
+ * two files of extents.h. Callers hold both locks. */
 #ifndef ALIQUOT_EXTENTS_WALK_H
 #define ALIQUOT_EXTENTS_WALK_H
 
 #include "swappable/swappable.h"
 #include "vmm/handles.h"
 
-/* In this order, as entry points take them. */
-struct spans *pieces_lock(void);
-void pieces_unlock(void);
+/* Take both locks, in the order in which entry points take them. */
+struct spans *extents_lock(void);
+void extents_unlock(void);
 
-/* Whether it is all out; all that leaves is in one state. Written on the mover's thread alone. */
-bool pieces_are_out(void);
-void pieces_set_out(bool is_out);
+/* Whether all extents are out; they are always in one state. Written on the mover's thread
+ * alone. */
+bool extents_are_out(void);
+void extents_set_out(bool is_out);
 
-/* The next of what leaves after this one; NULL: the first. */
-struct elastic *pieces_next_elastic(const struct spans *table, const struct elastic *before);
-struct handle *pieces_next_handle(const struct handle *before);
-struct mapping *pieces_next_mapping(const struct mapping *before);
+/* Return the next one that leaves after `before`; NULL: the first. */
+struct swappable *extents_next_swappable(const struct spans *table, const struct swappable *before);
+struct handle *extents_next_handle(const struct handle *before);
+struct mapping *extents_next_mapping(const struct mapping *before);
 
-CUresult pieces_map_scratch(struct handle *handle);
+CUresult extents_map_scratch(struct handle *handle);
 
 #endif

@@ -33,7 +33,8 @@ static struct { /* guarded by the mutex */
     struct order orders[ORDERS_MOST];
     unsigned first, count;
     bool has_thread;
-    bool is_busy; /* an order is being carried out: its answer tells a new agent where the memory is */
+    /* an order is being carried out: its answer tells a new agent where the memory is */
+    bool is_busy;
     uint64_t moves, moved_bytes;
     uint32_t told_place; /* by the last HELLO; the session's thread alone knows it */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -49,9 +50,9 @@ static void describe(struct aliquot_moved *answer)
         if (index < 0)
             continue;
         struct aliquot_moved_device *words = &answer->devices[index];
-        answer->staying |= pieces_staying(device, &words->staying_bytes);
-        words->swapped_bytes = staying_out(device);
-        page_write(&page->devices[index].elastic_bytes, staying_bytes(device, STAYING_NOT));
+        answer->staying |= extents_pinned(device, &words->staying_bytes);
+        words->swapped_bytes = pin_reasons_out(device);
+        page_write(&page->devices[index].elastic_bytes, pin_reasons_bytes(device, PIN_NONE));
         page_write(&page->devices[index].swapped_bytes, words->swapped_bytes);
     }
     __atomic_store_n(&page->staying, answer->staying, __ATOMIC_RELEASE);
@@ -65,8 +66,8 @@ static bool send_once(const struct aliquot_moved *answer, const struct order *or
     return session_send(&message, ALIQUOT_MOVED, sizeof message.moved);
 }
 
-/* An agent that is slow for a moment is sent it again. One that is gone hears of it after the next WELCOME: whether this
- * thread or the session's tells it, is decided under the mutex. */
+/* An agent that is slow for a moment is sent it again. One that is gone hears of it after the next
+ * WELCOME: whether this thread or the session's tells it, is decided under the mutex. */
 static void send_answer(const struct aliquot_moved *answer, const struct order *order)
 {
     bool is_settled = false;
@@ -79,10 +80,12 @@ static void send_answer(const struct aliquot_moved *answer, const struct order *
         if (!is_settled)
             nanosleep(&pause, NULL);
     }
-    LOG("event=moved outcome=%u residency=%u text=\"%s\"", answer->outcome, answer->residency, answer->text);
+    LOG("event=moved outcome=%u residency=%u text=\"%s\"", answer->outcome, answer->residency,
+        answer->text);
 }
 
-static void swap_out(struct aliquot_moved *answer, const struct aliquot_swap *order, uint64_t *bytes)
+static void swap_out(struct aliquot_moved *answer, const struct aliquot_swap *order,
+                     uint64_t *bytes)
 {
     uint32_t mode = __atomic_load_n(&page_agent()->residency_mode, __ATOMIC_ACQUIRE);
     if (residency_describe() != ALIQUOT_RESIDENT) {
@@ -95,7 +98,8 @@ static void swap_out(struct aliquot_moved *answer, const struct aliquot_swap *or
         return;
     }
     if (unknown_functions_called()) {
-        swap_answer(answer, ALIQUOT_MOVE_REFUSED, "unknown driver function %s", unknown_functions_called());
+        swap_answer(answer, ALIQUOT_MOVE_REFUSED, "unknown driver function %s",
+                    unknown_functions_called());
         segments_drop();
         return;
     }
@@ -146,7 +150,8 @@ static void carry_out(const struct order *order)
 
 static void *run(void *unused)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* other threads' captures do not mind this one's calls */
+    /* other threads' captures do not mind this one's calls */
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     prctl(PR_SET_NAME, "aliquot-mover");
     if (guest_threads_enter()) {
         driver()->cuThreadExchangeStreamCaptureMode(&mode);
@@ -216,7 +221,8 @@ void moves_registered(void)
     page_write(&page_hook()->moves, state.moves);
     page_write(&page_hook()->moved_bytes, state.moved_bytes);
     describe(&answer);
-    if (!state.is_busy && (answer.residency == ALIQUOT_SWAPPED || answer.residency != state.told_place))
+    if (!state.is_busy &&
+        (answer.residency == ALIQUOT_SWAPPED || answer.residency != state.told_place))
         send_once(&answer, NULL);
     pthread_mutex_unlock(&state.mutex);
 }

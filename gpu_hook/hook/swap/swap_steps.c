@@ -20,7 +20,8 @@
 
 #define HOLDERS_MILLISECONDS 5000u /* for frees that are under way when a swap in begins */
 
-void swap_answer(struct aliquot_moved *answer, enum aliquot_move_outcome outcome, const char *format, ...)
+void swap_answer(struct aliquot_moved *answer, enum aliquot_move_outcome outcome,
+                 const char *format, ...)
 {
     va_list arguments;
     answer->outcome = outcome;
@@ -31,7 +32,8 @@ void swap_answer(struct aliquot_moved *answer, enum aliquot_move_outcome outcome
 
 static bool is_managed(void)
 {
-    return __atomic_load_n(&page_agent()->residency_mode, __ATOMIC_ACQUIRE) == ALIQUOT_RESIDENCY_MANAGED;
+    return __atomic_load_n(&page_agent()->residency_mode, __ATOMIC_ACQUIRE) ==
+           ALIQUOT_RESIDENCY_MANAGED;
 }
 
 /* True: nothing that touches the device is under way, and nothing begins. */
@@ -43,7 +45,8 @@ static bool stop_calls(struct aliquot_moved *answer, const struct timespec *dead
     else if (captures_are_on())
         swap_answer(answer, ALIQUOT_MOVE_BUSY, "a capture is under way");
     else if (unknown_functions_called()) /* perhaps by a call that was inside until now */
-        swap_answer(answer, ALIQUOT_MOVE_REFUSED, "unknown driver function %s", unknown_functions_called());
+        swap_answer(answer, ALIQUOT_MOVE_REFUSED, "unknown driver function %s",
+                    unknown_functions_called());
     else
         return true;
     return false;
@@ -59,7 +62,8 @@ static bool drain(struct aliquot_moved *answer, const struct timespec *deadline)
         outcome = drain_contexts(contexts, count, deadline, &failed);
     free(contexts);
     if (outcome == DRAIN_LATE)
-        swap_answer(answer, ALIQUOT_MOVE_BUSY, "the device was still at work when the time was over");
+        swap_answer(answer, ALIQUOT_MOVE_BUSY,
+                    "the device was still at work when the time was over");
     else if (outcome == DRAIN_LOST)
         swap_answer(answer, ALIQUOT_MOVE_REFUSED, "a context is broken: error %d", (int)failed);
     else if (outcome == DRAIN_NO_THREAD)
@@ -79,52 +83,52 @@ static void trim(void)
     }
 }
 
-static uint64_t bytes_of(const struct piece *pieces, size_t count)
+static uint64_t bytes_of(const struct extent *extents, size_t count)
 {
     uint64_t end = 0;
     for (size_t i = 0; i < count; i++)
-        if (pieces[i].host_offset + pieces[i].bytes > end)
-            end = pieces[i].host_offset + pieces[i].bytes;
+        if (extents[i].host_offset + extents[i].bytes > end)
+            end = extents[i].host_offset + extents[i].bytes;
     return end;
 }
 
-static bool copy(struct aliquot_moved *answer, const struct piece *pieces, size_t count, enum mover_direction way,
-                 uint64_t *bytes)
+static bool copy(struct aliquot_moved *answer, const struct extent *extents, size_t count,
+                 enum mover_direction way, uint64_t *bytes)
 {
     struct mover_timing timing = {0};
     uint64_t before = times_now_nanoseconds();
-    int failure = count ? mover_copy(pieces, count, way, &timing) : 0;
+    int failure = count ? mover_copy(extents, count, way, &timing) : 0;
     answer->copy_nanoseconds = times_now_nanoseconds() - before;
     *bytes += failure ? 0 : timing.bytes;
     if (failure)
-        swap_answer(answer, ALIQUOT_MOVE_FAILED, "%s failed with %d", timing.failed_step ? timing.failed_step : "the copy",
-                  failure);
+        swap_answer(answer, ALIQUOT_MOVE_FAILED, "%s failed with %d",
+                    timing.failed_step ? timing.failed_step : "the copy", failure);
     return !failure;
 }
 
 /* With the device drained. True: all is on the host, and nothing is left behind. */
-static bool take_out(struct aliquot_moved *answer, uint32_t segments, uint64_t *bytes)
+static bool copy_out_and_unmap(struct aliquot_moved *answer, uint32_t segments, uint64_t *bytes)
 {
-    struct piece *pieces = NULL;
-    size_t count = pieces_list(&pieces);
+    struct extent *extents = NULL;
+    size_t count = extents_list(&extents);
     bool is_done = false;
-    uint64_t wanted = count == PIECES_FAILED ? 0 : bytes_of(pieces, count);
-    if (count == PIECES_FAILED) {
+    uint64_t wanted = count == EXTENTS_FAILED ? 0 : bytes_of(extents, count);
+    if (count == EXTENTS_FAILED) {
         swap_answer(answer, ALIQUOT_MOVE_FAILED, "no memory for the list of what leaves");
     } else if (wanted > segments_bytes(segments) || (wanted && segments_keep(segments) != 0)) {
         answer->wanted_bytes = wanted;
         swap_answer(answer, ALIQUOT_MOVE_NO_SPACE, "%llu bytes leave, the segments hold %llu",
                   (unsigned long long)wanted, (unsigned long long)segments_bytes(segments));
-    } else if (copy(answer, pieces, count, MOVER_OUT, bytes)) {
+    } else if (copy(answer, extents, count, MOVER_OUT, bytes)) {
         uint64_t before = times_now_nanoseconds();
-        CUresult result = pieces_take_out(pieces, count);
+        CUresult result = extents_unmap(extents, count);
         answer->map_nanoseconds = times_now_nanoseconds() - before;
         is_done = result == CUDA_SUCCESS;
         if (!is_done)
             swap_answer(answer, ALIQUOT_MOVE_FAILED, "unmapping failed with %d", (int)result);
     }
-    pieces_finish();
-    free(pieces);
+    extents_finish();
+    free(extents);
     return is_done;
 }
 
@@ -135,7 +139,8 @@ static bool prefetch(struct aliquot_moved *answer, bool out)
     CUresult result = managed_mode_move(out);
     answer->copy_nanoseconds = times_now_nanoseconds() - before;
     if (out && result != CUDA_SUCCESS)
-        swap_answer(answer, ALIQUOT_MOVE_FAILED, "prefetching to the host failed with %d", (int)result);
+        swap_answer(answer, ALIQUOT_MOVE_FAILED, "prefetching to the host failed with %d",
+                    (int)result);
     return !out || result == CUDA_SUCCESS;
 }
 
@@ -151,34 +156,37 @@ bool swap_out_steps(struct aliquot_moved *answer, const struct aliquot_swap *ord
     answer->drain_nanoseconds = times_now_nanoseconds() - before;
     if (is_still) {
         trim();
-        is_done = is_managed() ? prefetch(answer, true) : take_out(answer, order->segment_count, bytes);
+        is_done = is_managed() ? prefetch(answer, true)
+                               : copy_out_and_unmap(answer, order->segment_count, bytes);
     }
     contexts_release();
     return is_done;
 }
 
 /* True: all is on the devices again. */
-static bool bring_in(struct aliquot_moved *answer, uint64_t *bytes)
+static bool map_and_copy_in(struct aliquot_moved *answer, uint64_t *bytes)
 {
-    struct piece *pieces = NULL;
-    size_t count = pieces_list(&pieces);
+    struct extent *extents = NULL;
+    size_t count = extents_list(&extents);
     bool is_done = false;
-    if (count == PIECES_FAILED) {
+    if (count == EXTENTS_FAILED) {
         swap_answer(answer, ALIQUOT_MOVE_FAILED, "no memory for the list of what is out");
     } else {
         uint64_t before = times_now_nanoseconds();
-        CUresult result = pieces_bring_in(pieces, count);
+        CUresult result = extents_map(extents, count);
         answer->map_nanoseconds = times_now_nanoseconds() - before;
         if (result != CUDA_SUCCESS)
-            swap_answer(answer, result == CUDA_ERROR_OUT_OF_MEMORY ? ALIQUOT_MOVE_NO_ROOM : ALIQUOT_MOVE_FAILED,
-                      "mapping failed with %d", (int)result);
+            swap_answer(answer,
+                        result == CUDA_ERROR_OUT_OF_MEMORY ? ALIQUOT_MOVE_NO_ROOM
+                                                           : ALIQUOT_MOVE_FAILED,
+                        "mapping failed with %d", (int)result);
         else
-            is_done = copy(answer, pieces, count, MOVER_IN, bytes);
+            is_done = copy(answer, extents, count, MOVER_IN, bytes);
         if (result == CUDA_SUCCESS && !is_done)
-            pieces_take_out(pieces, count); /* the host copy is whole */
+            extents_unmap(extents, count); /* the host copy is whole */
     }
-    pieces_finish();
-    free(pieces);
+    extents_finish();
+    free(extents);
     return is_done;
 }
 
@@ -191,7 +199,7 @@ bool swap_in_steps(struct aliquot_moved *answer, uint64_t *bytes)
         return false;
     }
     contexts_hold();
-    bool is_done = is_managed() ? prefetch(answer, false) : bring_in(answer, bytes);
+    bool is_done = is_managed() ? prefetch(answer, false) : map_and_copy_in(answer, bytes);
     contexts_release();
     return is_done;
 }

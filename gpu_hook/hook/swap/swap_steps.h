@@ -1,4 +1,5 @@
-/* The steps of a swap, in their order; each is another module's. What they do not finish, they undo, and say why. */
+/* The steps of a swap, in their order; each belongs to another module. Steps that do not complete
+ * are undone, and the answer gives the reason. */
 #ifndef ALIQUOT_SWAP_STEPS_H
 #define ALIQUOT_SWAP_STEPS_H
 
@@ -6,13 +7,14 @@
 
 #include <stdbool.h>
 
-/* The outcome and its text, if it did not succeed. */
-void swap_answer(struct aliquot_moved *answer, enum aliquot_move_outcome outcome, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+/* Set the outcome, and the text of one that is no success. */
+void swap_answer(struct aliquot_moved *answer, enum aliquot_move_outcome outcome,
+                 const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* On the mover's thread, between residency_begin_move and residency_end_move. True: all is where it
- * should be; false: it is where it was. *bytes: how many were copied. */
-bool swap_out_steps(struct aliquot_moved *answer, const struct aliquot_swap *order, uint64_t *bytes);
+/* Called on the mover's thread, between residency_begin_move and residency_end_move. True: all
+ * memory is where it should be. False: it is where it was. *bytes: how many were copied. */
+bool swap_out_steps(struct aliquot_moved *answer, const struct aliquot_swap *order,
+                    uint64_t *bytes);
 bool swap_in_steps(struct aliquot_moved *answer, uint64_t *bytes);
 
 #endif

@@ -45,14 +45,15 @@ bool managed_mode_is_used(void)
 static bool can_page(int device)
 {
     int can = 0;
-    return driver()->cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, device) ==
-               CUDA_SUCCESS &&
+    return driver()->cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+                                          device) == CUDA_SUCCESS &&
            can;
 }
 
 bool managed_mode_wants(int device, size_t bytes)
 {
-    return swappability_mode() == ALIQUOT_RESIDENCY_MANAGED && bytes && bytes >= page_read(&page_agent()->least_elastic_bytes) && can_page(device);
+    return swappability_mode() == ALIQUOT_RESIDENCY_MANAGED && bytes &&
+           bytes >= page_read(&page_agent()->least_elastic_bytes) && can_page(device);
 }
 
 uint64_t managed_mode_rounded(size_t bytes)
@@ -60,13 +61,16 @@ uint64_t managed_mode_rounded(size_t bytes)
     return bytes > SIZE_MAX - GRAIN ? SIZE_MAX : (bytes + GRAIN - 1) / GRAIN * GRAIN;
 }
 
-/* Production is at home on its device. Opportunistic work is let in from afar: where the device is short of room its pages
- * go first, and are used where they then are. As in TGS. */
+/* Production is at home on its device. Opportunistic work is let in from afar: where the device is
+ * short of room its pages go first, and are used where they then are. As in TGS. */
 static CUresult advise(const struct range *range)
 {
-    bool is_production = __atomic_load_n(&page_agent()->workload_class, __ATOMIC_RELAXED) == ALIQUOT_PRODUCTION;
-    CUmem_advise wrong = is_production ? CU_MEM_ADVISE_UNSET_ACCESSED_BY : CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION;
-    CUmem_advise right = is_production ? CU_MEM_ADVISE_SET_PREFERRED_LOCATION : CU_MEM_ADVISE_SET_ACCESSED_BY;
+    bool is_production =
+        __atomic_load_n(&page_agent()->workload_class, __ATOMIC_RELAXED) == ALIQUOT_PRODUCTION;
+    CUmem_advise wrong =
+        is_production ? CU_MEM_ADVISE_UNSET_ACCESSED_BY : CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION;
+    CUmem_advise right =
+        is_production ? CU_MEM_ADVISE_SET_PREFERRED_LOCATION : CU_MEM_ADVISE_SET_ACCESSED_BY;
     driver()->cuMemAdvise(range->span.start, range->span.bytes, wrong, range->device);
     return driver()->cuMemAdvise(range->span.start, range->span.bytes, right, range->device);
 }
@@ -77,7 +81,7 @@ static void remove_range(struct range *range)
     spans_remove(&state.table, &range->span);
     __atomic_fetch_sub(&state.count, 1, __ATOMIC_RELAXED);
     if (state.is_out)
-        staying_change_out(range->device, -(int64_t)range->charged);
+        pin_reasons_change_out(range->device, -(int64_t)range->charged);
 }
 
 /* Whatever still stands there ended with its context, and nobody has come to forget it. */
@@ -85,14 +89,15 @@ static void add_range(struct range *range)
 {
     struct range *stale;
     pthread_mutex_lock(&state.mutex);
-    while ((stale = spans_from(&state.table, range->span.start)) && stale->span.start < span_end(&range->span)) {
+    while ((stale = spans_from(&state.table, range->span.start)) &&
+           stale->span.start < span_end(&range->span)) {
         remove_range(stale);
         free(stale);
     }
     spans_add(&state.table, &range->span);
     __atomic_fetch_add(&state.count, 1, __ATOMIC_RELAXED);
     if (state.is_out)
-        staying_change_out(range->device, (int64_t)range->charged);
+        pin_reasons_change_out(range->device, (int64_t)range->charged);
     pthread_mutex_unlock(&state.mutex);
 }
 
@@ -157,14 +162,16 @@ bool managed_mode_find(CUdeviceptr address, struct managed_view *view)
     return range;
 }
 
-/* The legacy stream of the range's own context, which is drained. One that a broken context has is let be. */
+/* The legacy stream of the range's own context, which is drained. One that a broken context has is
+ * let be. */
 static CUresult prefetch(const struct range *range, bool out)
 {
     CUcontext popped;
     CUresult result = driver()->cuCtxPushCurrent_v2(range->context);
     if (result != CUDA_SUCCESS)
         return result;
-    result = driver()->cuMemPrefetchAsync(range->span.start, range->span.bytes, out ? CU_DEVICE_CPU : range->device, NULL);
+    result = driver()->cuMemPrefetchAsync(range->span.start, range->span.bytes,
+                                          out ? CU_DEVICE_CPU : range->device, NULL);
     driver()->cuCtxPopCurrent_v2(&popped);
     return result;
 }
@@ -180,7 +187,8 @@ static CUresult finish(const struct range *range)
     return result;
 }
 
-/* What came in may be of another class by now, and so is advised anew. Waiting ends with each change of context. */
+/* What came in may be of another class by now, and so is advised anew. Waiting ends with each
+ * change of context. */
 CUresult managed_mode_move(bool out)
 {
     CUresult first = CUDA_SUCCESS;
@@ -198,10 +206,12 @@ CUresult managed_mode_move(bool out)
     }
     if (before && first == CUDA_SUCCESS)
         first = finish(before);
-    bool turns = state.is_out != out && (!out || first == CUDA_SUCCESS); /* back it is, wherever the pages are */
+    /* back it is, wherever the pages are */
+    bool turns = state.is_out != out && (!out || first == CUDA_SUCCESS);
     for (struct range *range = spans_from(&state.table, 0); range && turns;
          range = spans_from(&state.table, span_end(&range->span)))
-        staying_change_out(range->device, out ? (int64_t)range->charged : -(int64_t)range->charged);
+        pin_reasons_change_out(range->device,
+                               out ? (int64_t)range->charged : -(int64_t)range->charged);
     state.is_out = turns ? out : state.is_out;
     pthread_mutex_unlock(&state.mutex);
     return first;

@@ -1,6 +1,7 @@
-/* Residency mode `managed`: linear allocations are CUDA unified memory, which the driver pages. Knows their ranges, where
- * they should be, and how they move as a whole; the driver moves the rest by itself, and so one kernel may use more than
- * the device has. To the program they look like device memory. */
+/* Residency mode `managed`: linear allocations are CUDA unified memory, which the driver pages.
+ * This module knows their ranges, where they should be, and how to move them as a whole. The driver
+ * moves single pages by itself, so one kernel may use more than the device has. The program sees
+ * device memory. */
 #ifndef ALIQUOT_MANAGED_MODE_H
 #define ALIQUOT_MANAGED_MODE_H
 
@@ -10,21 +11,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Whether an allocation of this size on this device is to be unified memory. Needs the agent's page. */
+/* Return whether an allocation of this size on this device is to be unified memory. Needs the
+ * agent's page. */
 bool managed_mode_wants(int device, size_t bytes);
 
-/* What it takes from the quota. */
+/* Return what the allocation takes from the quota. */
 uint64_t managed_mode_rounded(size_t bytes);
 
 CUresult managed_mode_allocate(int device, CUcontext context, size_t bytes, CUdeviceptr *address);
 
-/* Forgets it before the driver lets go: the address may be another thread's by the time that the call returns. */
+/* Forget the range before the driver frees it: another thread may get the address before the call
+ * returns. */
 CUresult managed_mode_free(CUdeviceptr address);
 
-/* The driver has freed it with this context. */
+/* Forget a range that the driver freed with this context. */
 void managed_mode_forget(CUdeviceptr address, CUcontext context);
 
-/* Whether any exists: one load, for questions about pointers. */
+/* Return whether any exists, by one load: for questions about pointers. */
 bool managed_mode_is_used(void);
 
 struct managed_view {
@@ -37,11 +40,12 @@ struct managed_view {
 /* False: the address is in none. */
 bool managed_mode_find(CUdeviceptr address, struct managed_view *view);
 
-/* Prefetches all of them to the host, or back to their devices, and waits for it. Called on the mover's thread while calls
- * are stopped. Nothing is lost where it fails: the driver brings in what is touched. */
+/* Prefetch all ranges to the host, or back to their devices, and wait for it. Called on the mover's
+ * thread while calls are stopped. Where it fails nothing is lost: the driver brings in the pages
+ * that are touched. */
 CUresult managed_mode_move(bool out);
 
-/* In the child of a fork. */
+/* Called in the child of a fork. */
 void managed_mode_reset(void);
 
 #endif

@@ -16,135 +16,143 @@
 #define IDENTITIES (1ull << 60) /* apart from the driver's own BUFFER_IDs */
 
 static struct {
-    pthread_mutex_t mutex; /* held over no call of the driver that may take long, save the moves of pieces.c */
+    /* held over no call of the driver that may take long, save the moves of extents.c */
+    pthread_mutex_t mutex;
     struct spans table;
-    struct elastic *dying;
+    struct swappable *pending_frees;
     uint32_t count; /* of the table; read without the mutex */
     uint64_t last_identity;
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-bool elastic_is_used(void)
+bool swappable_is_used(void)
 {
     return __atomic_load_n(&state.count, __ATOMIC_RELAXED) != 0;
 }
 
-struct spans *elastic_lock(void)
+struct spans *swappable_lock(void)
 {
     pthread_mutex_lock(&state.mutex);
     return &state.table;
 }
 
-void elastic_unlock(void)
+void swappable_unlock(void)
 {
     pthread_mutex_unlock(&state.mutex);
 }
 
-void elastic_reset(void)
+void swappable_reset(void)
 {
     pthread_mutex_init(&state.mutex, NULL);
-    state.table = (struct spans){NULL, 0}; /* the parent's records; its memory is not this process's */
-    state.dying = NULL;
+    /* the parent's records; its memory is not this process's */
+    state.table = (struct spans){NULL, 0};
+    state.pending_frees = NULL;
     state.count = 0;
 }
 
-static struct elastic *make(int device, CUcontext context, size_t bytes)
+static struct swappable *make(int device, CUcontext context, size_t bytes)
 {
-    size_t reserved = swappability_rounded(device, bytes), chunk_bytes = swappability_chunk_bytes(device);
+    size_t reserved = swappability_rounded(device, bytes),
+           chunk_bytes = swappability_chunk_bytes(device);
     size_t count = (reserved + chunk_bytes - 1) / chunk_bytes;
-    struct elastic *elastic = calloc(1, sizeof *elastic + count * sizeof elastic->chunks[0]);
-    if (elastic) {
-        elastic->span.bytes = reserved;
-        elastic->asked_bytes = bytes;
-        elastic->device = device;
-        elastic->context = context;
-        elastic->chunk_bytes = chunk_bytes;
-        elastic->chunk_count = count;
+    struct swappable *swappable =
+        calloc(1, sizeof *swappable + count * sizeof swappable->chunks[0]);
+    if (swappable) {
+        swappable->span.bytes = reserved;
+        swappable->asked_bytes = bytes;
+        swappable->device = device;
+        swappable->context = context;
+        swappable->chunk_bytes = chunk_bytes;
+        swappable->chunk_count = count;
     }
-    return elastic;
+    return swappable;
 }
 
-static CUresult build(struct elastic *elastic)
+static CUresult build(struct swappable *swappable)
 {
     CUdeviceptr start = 0;
-    CUresult result = driver()->cuMemAddressReserve(&start, elastic->span.bytes, 0, 0, 0);
+    CUresult result = driver()->cuMemAddressReserve(&start, swappable->span.bytes, 0, 0, 0);
     if (result != CUDA_SUCCESS)
         return result;
-    elastic->span.start = start;
-    result = elastic_create_chunks(elastic);
+    swappable->span.start = start;
+    result = swappable_create_chunks(swappable);
     if (result == CUDA_SUCCESS) {
-        result = elastic_map_chunks(elastic);
+        result = swappable_map_chunks(swappable);
         if (result != CUDA_SUCCESS)
-            elastic_release_chunks(elastic);
+            swappable_release_chunks(swappable);
     }
     if (result != CUDA_SUCCESS)
-        driver()->cuMemAddressFree(start, elastic->span.bytes);
+        driver()->cuMemAddressFree(start, swappable->span.bytes);
     return result;
 }
 
-CUresult elastic_allocate(int device, CUcontext context, size_t bytes, CUdeviceptr *address)
+CUresult swappable_allocate(int device, CUcontext context, size_t bytes, CUdeviceptr *address)
 {
     CUresult prepared = mover_prepare(device);
     if (prepared != CUDA_SUCCESS)
         return prepared;
-    struct elastic *elastic = make(device, context, bytes);
-    if (!elastic) {
+    struct swappable *swappable = make(device, context, bytes);
+    if (!swappable) {
         LOG("event=no_memory_for_record bytes=%zu", bytes);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    CUresult result = build(elastic);
+    CUresult result = build(swappable);
     if (result != CUDA_SUCCESS) {
-        free(elastic);
+        free(swappable);
         return result;
     }
-    elastic->is_mapped = true;
-    *address = elastic->span.start;
+    swappable->is_mapped = true;
+    *address = swappable->span.start;
     pthread_mutex_lock(&state.mutex);
-    elastic->id = IDENTITIES | ++state.last_identity;
-    spans_add(&state.table, &elastic->span);
-    elastic_open_to_used(elastic); /* a context may have begun since it was mapped, and not found it here */
+    swappable->id = IDENTITIES | ++state.last_identity;
+    spans_add(&state.table, &swappable->span);
+    /* a context may have begun since it was mapped, and not found it here */
+    swappable_open_to_used(swappable);
     __atomic_fetch_add(&state.count, 1, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&state.mutex);
     return CUDA_SUCCESS;
 }
 
-/* With the process held where it is: while it is out there is an address to give back, and nothing behind it. */
-static void let_go(struct elastic *elastic)
+/* With the process held where it is: while it is out there is an address to give back, and nothing
+ * behind it. */
+static void let_go(struct swappable *swappable)
 {
     pthread_mutex_lock(&state.mutex);
-    spans_remove(&state.table, &elastic->span);
+    spans_remove(&state.table, &swappable->span);
     __atomic_fetch_sub(&state.count, 1, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&state.mutex);
     CUresult result = CUDA_SUCCESS;
-    if (elastic->is_out) {
-        staying_change_out(elastic->device, -(int64_t)elastic->span.bytes);
+    if (swappable->is_out) {
+        pin_reasons_change_out(swappable->device, -(int64_t)swappable->span.bytes);
     } else {
-        result = elastic_unmap_chunks(elastic);
-        elastic_release_chunks(elastic);
+        result = swappable_unmap_chunks(swappable);
+        swappable_release_chunks(swappable);
     }
-    if (elastic->staying) { /* as it was charged, for the refund */
-        staying_change(elastic->device, elastic->staying, -(int64_t)elastic->span.bytes);
-        staying_change(elastic->device, STAYING_NOT, (int64_t)elastic->span.bytes);
+    if (swappable->pin_reasons) { /* as it was charged, for the refund */
+        pin_reasons_change(swappable->device, swappable->pin_reasons,
+                           -(int64_t)swappable->span.bytes);
+        pin_reasons_change(swappable->device, PIN_NONE, (int64_t)swappable->span.bytes);
     }
     if (result == CUDA_SUCCESS)
-        result = driver()->cuMemAddressFree(elastic->span.start, elastic->span.bytes);
+        result = driver()->cuMemAddressFree(swappable->span.start, swappable->span.bytes);
     if (result != CUDA_SUCCESS)
-        LOG("event=not_unmapped key=%llx code=%d", (unsigned long long)elastic->span.start, (int)result);
-    free(elastic);
+        LOG("event=not_unmapped key=%llx code=%d", (unsigned long long)swappable->span.start,
+            (int)result);
+    free(swappable);
 }
 
-static struct elastic *find_start(CUdeviceptr address)
+static struct swappable *find_start(CUdeviceptr address)
 {
-    struct elastic *elastic = spans_at(&state.table, address);
-    return elastic && elastic->span.start == address ? elastic : NULL;
+    struct swappable *swappable = spans_at(&state.table, address);
+    return swappable && swappable->span.start == address ? swappable : NULL;
 }
 
-void elastic_undo(CUdeviceptr address)
+void swappable_undo(CUdeviceptr address)
 {
     pthread_mutex_lock(&state.mutex);
-    struct elastic *elastic = find_start(address);
+    struct swappable *swappable = find_start(address);
     pthread_mutex_unlock(&state.mutex);
-    if (elastic)
-        let_go(elastic);
+    if (swappable)
+        let_go(swappable);
 }
 
 /* Work that may still use the memory is done when its context is. */
@@ -159,73 +167,79 @@ static CUresult finish_work(CUcontext context)
     return result;
 }
 
-bool elastic_has_dying(void)
+bool swappable_has_pending_frees(void)
 {
-    return __atomic_load_n(&state.dying, __ATOMIC_ACQUIRE) != NULL;
+    return __atomic_load_n(&state.pending_frees, __ATOMIC_ACQUIRE) != NULL;
 }
 
 /* With the mutex. */
-static bool mark_dying(const struct allocation *allocation, CUevent done, bool is_orphan)
+static bool mark_free_pending(const struct allocation *allocation, CUevent done,
+                              bool is_contextless)
 {
-    struct elastic *elastic = find_start(allocation->key);
-    if (!elastic || elastic->is_dying)
+    struct swappable *swappable = find_start(allocation->key);
+    if (!swappable || swappable->is_free_pending)
         return false;
-    elastic->is_dying = true;
-    elastic->charge = *allocation;
-    elastic->done = done;
+    swappable->is_free_pending = true;
+    swappable->charge = *allocation;
+    swappable->done = done;
     if (done) {
-        driver()->cuCtxGetCurrent(&elastic->done_context);
-        elastic->done_context = green_owner(elastic->done_context);
+        driver()->cuCtxGetCurrent(&swappable->done_context);
+        swappable->done_context = green_owner(swappable->done_context);
     }
-    if (is_orphan)
-        elastic->context = NULL;
-    elastic->next = state.dying;
-    __atomic_store_n(&state.dying, elastic, __ATOMIC_RELEASE);
+    if (is_contextless)
+        swappable->context = NULL;
+    swappable->next = state.pending_frees;
+    __atomic_store_n(&state.pending_frees, swappable, __ATOMIC_RELEASE);
     return true;
 }
 
-static bool mark_dying_alone(const struct allocation *allocation, CUevent done, bool is_orphan)
+static bool mark_free_pending_locked(const struct allocation *allocation, CUevent done,
+                                     bool is_contextless)
 {
     pthread_mutex_lock(&state.mutex);
-    bool is_marked = mark_dying(allocation, done, is_orphan);
+    bool is_marked = mark_free_pending(allocation, done, is_contextless);
     pthread_mutex_unlock(&state.mutex);
     return is_marked;
 }
 
-void elastic_orphan(const struct allocation *allocation)
+void swappable_free_contextless(const struct allocation *allocation)
 {
-    if (!mark_dying_alone(allocation, NULL, true))
+    if (!mark_free_pending_locked(allocation, NULL, true))
         charge_refund(allocation);
 }
 
-void elastic_forget_context(CUcontext context)
+void swappable_forget_context(CUcontext context)
 {
     pthread_mutex_lock(&state.mutex);
-    for (struct elastic *elastic = state.dying; elastic; elastic = elastic->next) {
-        if (elastic->done_context == context)
-            elastic->done = NULL; /* it ended, too, and so did the work before it */
-        if (elastic->context == context) /* whose memory work in another one may still use */
-            elastic->context = elastic->done ? elastic->done_context : NULL;
+    for (struct swappable *swappable = state.pending_frees; swappable;
+         swappable = swappable->next) {
+        if (swappable->done_context == context)
+            swappable->done = NULL; /* it ended, too, and so did the work before it */
+        if (swappable->context == context) /* whose memory work in another one may still use */
+            swappable->context = swappable->done ? swappable->done_context : NULL;
     }
     pthread_mutex_unlock(&state.mutex);
 }
 
-/* Whoever waits for a context while a stream captures makes that capture invalid: what has a context waits, too. */
-static bool may_go(const struct elastic *elastic, bool may_wait)
+/* A wait for a context while a stream captures makes that capture invalid, so a pending free that
+ * has a context waits until no capture is on. */
+static bool may_go(const struct swappable *swappable, bool may_wait)
 {
-    if (!elastic->context)
+    if (!swappable->context)
         return true;
-    return may_wait && (!elastic->done || driver()->cuEventQuery(elastic->done) != CUDA_ERROR_NOT_READY);
+    return may_wait &&
+           (!swappable->done || driver()->cuEventQuery(swappable->done) != CUDA_ERROR_NOT_READY);
 }
 
-static struct elastic *take_dying(bool may_wait)
+static struct swappable *take_pending_free(bool may_wait)
 {
     pthread_mutex_lock(&state.mutex);
-    struct elastic **link = &state.dying, *taken = NULL;
+    struct swappable **link = &state.pending_frees, *taken = NULL;
     while (*link && !taken) {
         if (may_go(*link, may_wait)) {
             taken = *link;
-            __atomic_store_n(link, taken->next, __ATOMIC_RELEASE); /* the head is read without the mutex */
+            /* the head is read without the mutex */
+            __atomic_store_n(link, taken->next, __ATOMIC_RELEASE);
         } else {
             link = &(*link)->next;
         }
@@ -234,37 +248,40 @@ static struct elastic *take_dying(bool may_wait)
     return taken;
 }
 
-void elastic_sweep(void)
+void swappable_sweep(void)
 {
-    struct elastic *elastic;
-    while (elastic_has_dying() && (elastic = take_dying(!captures_are_on()))) {
-        struct allocation charge = elastic->charge;
-        if (elastic->done)
-            driver()->cuEventDestroy_v2(elastic->done);
-        else if (elastic->context)
-            finish_work(elastic->context); /* one that cannot be waited for has no work that could be hurt */
+    struct swappable *swappable;
+    while (swappable_has_pending_frees() && (swappable = take_pending_free(!captures_are_on()))) {
+        struct allocation charge = swappable->charge;
+        if (swappable->done)
+            driver()->cuEventDestroy_v2(swappable->done);
+        else if (swappable->context)
+            finish_work(
+                swappable
+                    /* a context that cannot be waited for has no work that could be hurt */
+                    ->context);
         residency_hold();
-        let_go(elastic);
+        let_go(swappable);
         residency_release();
         charge_refund(&charge);
     }
 }
 
-CUresult elastic_free(const struct allocation *allocation)
+CUresult swappable_free(const struct allocation *allocation)
 {
-    CUresult result = elastic_ask_context();
+    CUresult result = swappable_ask_context();
     bool must_wait = captures_are_on();
     if (result == CUDA_SUCCESS && !must_wait)
         result = finish_work(allocation->context);
     if (result != CUDA_SUCCESS)
         return result;
-    if (!mark_dying_alone(allocation, NULL, !must_wait))
+    if (!mark_free_pending_locked(allocation, NULL, !must_wait))
         charge_refund(allocation);
-    elastic_sweep();
+    swappable_sweep();
     return CUDA_SUCCESS;
 }
 
-CUresult elastic_free_async(const struct allocation *allocation, CUstream stream,
+CUresult swappable_free_async(const struct allocation *allocation, CUstream stream,
                             CUresult (*record)(CUevent, CUstream))
 {
     CUevent done;
@@ -272,60 +289,68 @@ CUresult elastic_free_async(const struct allocation *allocation, CUstream stream
     if (result != CUDA_SUCCESS)
         return result;
     result = record(done, stream);
-    if (result != CUDA_SUCCESS || !mark_dying_alone(allocation, done, false))
+    if (result != CUDA_SUCCESS || !mark_free_pending_locked(allocation, done, false))
         driver()->cuEventDestroy_v2(done);
-    elastic_sweep();
+    swappable_sweep();
     return result;
 }
 
-bool elastic_find(CUdeviceptr address, struct elastic_view *view)
+bool swappable_find(CUdeviceptr address, struct swappable_view *view)
 {
     pthread_mutex_lock(&state.mutex);
-    const struct elastic *found = spans_at(&state.table, address);
+    const struct swappable *found = spans_at(&state.table, address);
     if (found)
-        *view = (struct elastic_view){.start = found->span.start, .bytes = found->asked_bytes, .device = found->device,
-                                      .context = found->context, .id = found->id, .syncs = found->syncs,
-                                      .is_beyond = found->is_dying || address - found->span.start >= found->asked_bytes};
+        *view =
+            (struct swappable_view){.start = found->span.start,
+                                    .bytes = found->asked_bytes,
+                                    .device = found->device,
+                                    .context = found->context,
+                                    .id = found->id,
+                                    .syncs = found->syncs,
+                                    .is_beyond = found->is_free_pending ||
+                                                 address - found->span.start >= found->asked_bytes};
     pthread_mutex_unlock(&state.mutex);
     return found;
 }
 
-bool elastic_hold(CUdeviceptr address, uint32_t reason)
+bool swappable_hold(CUdeviceptr address, uint32_t reason)
 {
     pthread_mutex_lock(&state.mutex);
-    struct elastic *found = spans_at(&state.table, address);
-    bool is_here = found && !found->is_out && !found->is_dying;
-    if (is_here && !found->staying) {
-        staying_change(found->device, STAYING_NOT, -(int64_t)found->span.bytes);
-        staying_change(found->device, reason, (int64_t)found->span.bytes);
-        found->staying = reason;
+    struct swappable *found = spans_at(&state.table, address);
+    bool is_here = found && !found->is_out && !found->is_free_pending;
+    if (is_here && !found->pin_reasons) {
+        pin_reasons_change(found->device, PIN_NONE, -(int64_t)found->span.bytes);
+        pin_reasons_change(found->device, reason, (int64_t)found->span.bytes);
+        found->pin_reasons = reason;
     }
     pthread_mutex_unlock(&state.mutex);
     return is_here;
 }
 
-bool elastic_set_syncs(CUdeviceptr address, bool syncs)
+bool swappable_set_syncs(CUdeviceptr address, bool syncs)
 {
     pthread_mutex_lock(&state.mutex);
-    struct elastic *found = spans_at(&state.table, address);
-    bool is_known = found && !found->is_dying && address - found->span.start < found->asked_bytes;
+    struct swappable *found = spans_at(&state.table, address);
+    bool is_known =
+        found && !found->is_free_pending && address - found->span.start < found->asked_bytes;
     if (is_known)
         found->syncs = syncs;
     pthread_mutex_unlock(&state.mutex);
     return is_known;
 }
 
-void elastic_contexts_changed(void)
+void swappable_contexts_changed(void)
 {
-    if (!elastic_is_used() || residency_describe() != ALIQUOT_RESIDENT) /* what is out is opened when it is back */
+    /* what is out is opened when it is back */
+    if (!swappable_is_used() || residency_describe() != ALIQUOT_RESIDENT)
         return;
     pthread_mutex_lock(&state.mutex);
-    for (struct elastic *each = spans_from(&state.table, 0); each;
+    for (struct swappable *each = spans_from(&state.table, 0); each;
          each = spans_from(&state.table, span_end(&each->span)))
         if (each->is_mapped)
-            elastic_open_to_used(each);
+            swappable_open_to_used(each);
     pthread_mutex_unlock(&state.mutex);
     for (int device = 0; device < devices_count(); device++)
-        if (staying_bytes(device, STAYING_NOT))
+        if (pin_reasons_bytes(device, PIN_NONE))
             mover_prepare(device);
 }

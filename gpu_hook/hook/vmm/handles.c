@@ -20,8 +20,8 @@ void handles_reset(void)
     state.named = 0;
 }
 
-struct handle *handles_add(CUmemGenericAllocationHandle real, size_t bytes, const CUmemAllocationProp *asked,
-                           bool is_named, bool can_leave)
+struct handle *handles_add(CUmemGenericAllocationHandle real, size_t bytes,
+                           const CUmemAllocationProp *asked, bool is_named, bool can_leave)
 {
     struct handle *handle = calloc(1, sizeof *handle);
     if (!handle)
@@ -33,7 +33,7 @@ struct handle *handles_add(CUmemGenericAllocationHandle real, size_t bytes, cons
     handle->bytes = bytes;
     handle->asked = handle->told = *asked;
     handle->references = 1;
-    handle->staying = can_leave ? STAYING_NOT : ALIQUOT_STAYS_MODE;
+    handle->pin_reasons = can_leave ? PIN_NONE : ALIQUOT_STAYS_MODE;
     handle->id = IDENTITIES | ++state.last_identity;
     if (is_named) {
         __atomic_fetch_add(&state.named, 1, __ATOMIC_RELAXED);
@@ -70,16 +70,16 @@ static void recount(const struct handle *handle, uint32_t from, uint32_t to)
 {
     if (handle->asked.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return;
-    staying_change(handle->asked.location.id, from, -(int64_t)handle->bytes);
-    staying_change(handle->asked.location.id, to, (int64_t)handle->bytes);
+    pin_reasons_change(handle->asked.location.id, from, -(int64_t)handle->bytes);
+    pin_reasons_change(handle->asked.location.id, to, (int64_t)handle->bytes);
 }
 
 void handles_hold(struct handle *handle, uint32_t reason)
 {
-    if (handle->staying)
+    if (handle->pin_reasons)
         return;
-    recount(handle, STAYING_NOT, reason);
-    handle->staying = reason;
+    recount(handle, PIN_NONE, reason);
+    handle->pin_reasons = reason;
 }
 
 static void end(struct handle *handle)
@@ -89,7 +89,7 @@ static void end(struct handle *handle)
         __atomic_fetch_sub(&state.named, 1, __ATOMIC_RELAXED);
     spans_remove(&state.handles, &handle->name);
     if (handle->is_out)
-        staying_change_out(handle->asked.location.id, -(int64_t)handle->bytes);
+        pin_reasons_change_out(handle->asked.location.id, -(int64_t)handle->bytes);
     if (handle->is_scratch_mapped)
         driver()->cuMemUnmap(handle->scratch, handle->bytes);
     if (handle->scratch)
@@ -97,8 +97,8 @@ static void end(struct handle *handle)
     if (handle->real && handle->is_named)
         driver()->cuMemRelease(handle->real);
     if (allocations_take(handle->name.start, SPACE_HANDLE, &allocation)) {
-        if (allocation.staying != handle->staying)
-            recount(handle, handle->staying, allocation.staying);
+        if (allocation.pin_reasons != handle->pin_reasons)
+            recount(handle, handle->pin_reasons, allocation.pin_reasons);
         charge_refund(&allocation);
     }
     free(handle);
@@ -161,10 +161,12 @@ static void set_access(struct mapping *mapping, const CUmemAccessDesc *access)
         mapping->writers |= bit;
 }
 
-void handles_set_access(CUdeviceptr start, size_t bytes, const CUmemAccessDesc *accesses, size_t count)
+void handles_set_access(CUdeviceptr start, size_t bytes, const CUmemAccessDesc *accesses,
+                        size_t count)
 {
     struct mapping *mapping = handles_mapping_from(start);
-    for (; mapping && mapping->span.start < start + bytes; mapping = handles_mapping_from(span_end(&mapping->span)))
+    for (; mapping && mapping->span.start < start + bytes;
+         mapping = handles_mapping_from(span_end(&mapping->span)))
         for (size_t i = 0; i < count; i++)
             set_access(mapping, &accesses[i]);
 }

@@ -1,10 +1,11 @@
-/* The handles of the virtual-memory API that this process created, and where they are mapped. A program's handle is a
- * name of ours where memory can leave: the driver's own handle ends at a swap-out, and another one takes its place. One
- * reference to the driver's is held until the program's references and mappings are all gone. Elsewhere its value is the
- * driver's own, every call of the program is one of the driver, and uses are counted for the charge alone.
+/* The handles of the virtual-memory API that this process created, and where they are mapped. A
+ * program's handle is a name of ours where memory can leave: the driver's own handle ends at a
+ * swap-out, and another one takes its place. One reference to the driver's is held until the
+ * program's references and mappings are all gone. Elsewhere its value is the driver's own, every
+ * call of the program is one of the driver, and uses are counted for the charge alone.
  *
- * Guarded by vmm_lock, which is held over the driver's calls that change what handles are used for: a handle's or an
- * address's value may be used again as soon as the driver let it go. */
+ * Guarded by vmm_lock, which is held over the driver's calls that change what handles are used for:
+ * a handle's or an address's value may be used again as soon as the driver let it go. */
 #ifndef ALIQUOT_HANDLES_H
 #define ALIQUOT_HANDLES_H
 
@@ -21,12 +22,12 @@ struct handle {
     CUmemAllocationProp asked, told; /* as the program gave them, as the driver tells them */
     uint32_t references; /* the program's releases that are still due */
     uint32_t mappings;   /* at addresses and in sparse arrays */
-    uint32_t staying;    /* bits of enum aliquot_staying that hold it on its device */
+    uint32_t pin_reasons;    /* bits of enum aliquot_staying that hold it on its device */
     bool is_named; /* not by the driver's value */
     bool is_out;
     uint64_t id;
     uint64_t host_offset;
-    CUdeviceptr copy_address; /* pieces.c's: where a copy reaches it */
+    CUdeviceptr copy_address; /* extents.c's: where a copy reaches it */
     CUdeviceptr scratch;    /* the same, when no mapping of the program's will do; 0: none */
     bool is_scratch_mapped;
 };
@@ -35,39 +36,43 @@ struct mapping { /* of a handle's memory from its start, at an address that the 
     struct span span; /* first */
     struct handle *handle;
     uint64_t id;
-    bool is_mapped;            /* pieces.c's: it is out otherwise */
+    bool is_mapped;            /* extents.c's: it is out otherwise */
     uint64_t readers, writers; /* bits of devices; writers read, too */
     CUmemAccessDesc host;      /* the host's access where flags are not 0 */
 };
 
-/* A handle that the driver just made, with one reference. `is_named`: it gets a name of ours. NULL: no memory. */
-struct handle *handles_add(CUmemGenericAllocationHandle real, size_t bytes, const CUmemAllocationProp *asked,
-                           bool is_named, bool can_leave);
+/* Add a handle that the driver just made, with one reference. `is_named`: the hook names it. NULL:
+ * no memory. */
+struct handle *handles_add(CUmemGenericAllocationHandle real, size_t bytes,
+                           const CUmemAllocationProp *asked, bool is_named, bool can_leave);
 
-/* By the program's value; also one without references that is mapped. NULL: not of this process. */
+/* Find a handle by the program's value, also one without references that is mapped. NULL: not of
+ * this process. */
 struct handle *handles_find(CUmemGenericAllocationHandle name);
 struct handle *handles_of_real(CUmemGenericAllocationHandle real);
 
-/* From now on it stays; `reason`: a bit of enum aliquot_staying. */
+/* Pin the handle's memory from now on; `reason`: a bit of enum aliquot_staying. */
 void handles_hold(struct handle *handle, uint32_t reason);
 
-/* Counts uses; with the last one a named handle's own is released, the charge refunded and the record gone. */
+/* Count uses. With the last one, a named handle's real one is released, the charge refunded and the
+ * record removed. */
 void handles_change(struct handle *handle, int references, int mappings);
 
 bool handles_map(struct handle *handle, CUdeviceptr address, size_t bytes); /* false: no memory */
 void handles_unmap(struct mapping *mapping);
 struct mapping *handles_mapping_at(CUdeviceptr address);
-/* First mapping that ends after the address. */
+/* Return the first mapping that ends after the address. */
 struct mapping *handles_mapping_from(CUdeviceptr address);
-void handles_set_access(CUdeviceptr start, size_t bytes, const CUmemAccessDesc *accesses, size_t count);
+void handles_set_access(CUdeviceptr start, size_t bytes, const CUmemAccessDesc *accesses,
+                        size_t count);
 
-/* Whether any handle has a name of ours. One load, without the lock. */
+/* Return whether the hook has named any handle. One load, without the lock. */
 bool handles_are_named(void);
 
-/* First handle after this one; NULL: the first of all. For pieces.c. */
+/* Return the first handle after this one; NULL: the first of all. For extents.c. */
 struct handle *handles_next(const struct handle *handle);
 
-/* In the child of a fork. */
+/* Called in the child of a fork. */
 void handles_reset(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* Handles and their mappings, as a program sees them: a program's handle may be a name of ours (handles.h), and what is
- * out looks as it did. */
+/* Handles and their mappings, as a program sees them: a program's handle may be a name of ours
+ * (handles.h), and what is out looks as it did. */
 #include "vmm/vmm.h"
 
 #include "base/guard.h"
@@ -75,10 +75,11 @@ CUmemGenericAllocationHandle vmm_real(CUmemGenericAllocationHandle name, struct 
     return *handle ? (*handle)->real : name;
 }
 
-/* Whose quota the memory counts on. */
+/* Return the device whose quota the memory counts on. */
 static int account_of(const CUmemAllocationProp *properties)
 {
-    return properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? properties->location.id : QUOTA_HOST;
+    return properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? properties->location.id
+                                                                    : QUOTA_HOST;
 }
 
 static bool is_bad_request(const CUmemGenericAllocationHandle *handle, size_t bytes,
@@ -86,19 +87,20 @@ static bool is_bad_request(const CUmemGenericAllocationHandle *handle, size_t by
 {
     size_t grain = 0;
     return !handle || flags ||
-           driver()->cuMemGetAllocationGranularity(&grain, properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM) !=
-               CUDA_SUCCESS ||
+           driver()->cuMemGetAllocationGranularity(
+               &grain, properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS ||
            (grain && bytes % grain);
 }
 
 /* With the lock. NULL: no memory for the record. */
-static struct handle *record(const struct charge *charge, CUmemGenericAllocationHandle real, size_t bytes,
-                             const CUmemAllocationProp *properties)
+static struct handle *record(const struct charge *charge, CUmemGenericAllocationHandle real,
+                             size_t bytes, const CUmemAllocationProp *properties)
 {
     uint32_t mode = __atomic_load_n(&page_agent()->residency_mode, __ATOMIC_RELAXED);
     bool is_named = charge->acts && mode == ALIQUOT_RESIDENCY_VMM;
-    struct handle *handle = handles_add(real, bytes, properties, is_named,
-                                        is_named && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE);
+    struct handle *handle =
+        handles_add(real, bytes, properties, is_named,
+                    is_named && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE);
     if (!handle)
         LOG("event=no_memory_for_record key=%llx", (unsigned long long)real);
     return handle;
@@ -107,13 +109,14 @@ static struct handle *record(const struct charge *charge, CUmemGenericAllocation
 /* What a copy of it needs of the device comes first. */
 static CUresult prepare_to_leave(const struct charge *charge, const CUmemAllocationProp *properties)
 {
-    bool may_leave = charge->acts && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-                     __atomic_load_n(&page_agent()->residency_mode, __ATOMIC_RELAXED) == ALIQUOT_RESIDENCY_VMM;
+    bool may_leave =
+        charge->acts && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+        __atomic_load_n(&page_agent()->residency_mode, __ATOMIC_RELAXED) == ALIQUOT_RESIDENCY_VMM;
     return may_leave ? mover_prepare(properties->location.id) : CUDA_SUCCESS;
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *properties,
-                     unsigned long long flags)
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
+                     const CUmemAllocationProp *properties, unsigned long long flags)
 {
     if (!properties)
         return driver()->cuMemCreate(handle, bytes, properties, flags);
@@ -132,11 +135,12 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
     if (!charge.acts)
         return result;
     vmm_lock();
-    struct handle *made = result == CUDA_SUCCESS ? record(&charge, *handle, bytes, properties) : NULL;
+    struct handle *made =
+        result == CUDA_SUCCESS ? record(&charge, *handle, bytes, properties) : NULL;
     CUmemGenericAllocationHandle real = made ? made->real : result == CUDA_SUCCESS ? *handle : 0;
     if (made) {
         *handle = made->name.start;
-        charge.staying = made->staying;
+        charge.pin_reasons = made->pin_reasons;
     }
     bool has_failed = result == CUDA_SUCCESS && !made;
     bool is_recorded = charge_end(&charge, has_failed ? CUDA_ERROR_OUT_OF_MEMORY : result,
@@ -150,7 +154,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
     return has_failed || !is_recorded ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
-/* Memory of whoever created it, who is charged. When that is this process, it may be one more use of its handle. */
+/* Memory of whoever created it, who is charged. When that is this process, it may be one more use
+ * of its handle. */
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *os_handle,
                                         CUmemAllocationHandleType type)
 {
@@ -182,13 +187,13 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle name)
     return vmm_end(acts, result);
 }
 
-/* Elastic memory has no handle that a program may have, as cuMemAlloc's has none. */
+/* Swappable memory has no handle that a program may have, as cuMemAlloc's has none. */
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *name, void *address)
 {
-    struct elastic_view view;
+    struct swappable_view view;
     bool is_resident, acts = vmm_hold(&is_resident);
     struct mapping *mapping = acts && name ? handles_mapping_at((CUdeviceptr)address) : NULL;
-    if (!mapping && acts && elastic_is_used() && elastic_find((CUdeviceptr)address, &view))
+    if (!mapping && acts && swappable_is_used() && swappable_find((CUdeviceptr)address, &view))
         return vmm_end(acts, CUDA_ERROR_INVALID_VALUE);
     CUresult result = CUDA_SUCCESS;
     if (mapping && mapping->handle->is_named)
@@ -200,7 +205,8 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *name, void *a
     return vmm_end(acts, result);
 }
 
-CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties, CUmemGenericAllocationHandle name)
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties,
+                                                CUmemGenericAllocationHandle name)
 {
     bool is_resident, acts = vmm_hold(&is_resident);
     const struct handle *handle = acts ? handles_find(name) : NULL;
@@ -209,12 +215,13 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties,
     if (!properties || !handle->references)
         return vmm_end(acts, CUDA_ERROR_INVALID_VALUE);
     if (is_resident)
-        return vmm_end(acts, driver()->cuMemGetAllocationPropertiesFromHandle(properties, handle->real));
+        return vmm_end(acts,
+                       driver()->cuMemGetAllocationPropertiesFromHandle(properties, handle->real));
     *properties = handle->told;
     return vmm_end(acts, CUDA_SUCCESS);
 }
 
-/* Whoever holds the descriptor holds this very memory: it cannot leave any more. */
+/* The holder of the descriptor holds this very memory, so it cannot leave any more. */
 CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle name,
                                       CUmemAllocationHandleType type, unsigned long long flags)
 {
@@ -231,8 +238,8 @@ CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHan
     return vmm_end(acts, result);
 }
 
-CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAllocationHandle name,
-                  unsigned long long flags)
+CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset,
+                  CUmemGenericAllocationHandle name, unsigned long long flags)
 {
     struct handle *handle = NULL;
     bool acts;

@@ -5,13 +5,14 @@
 #include "swappable/swappable.h"
 #include "vmm/vmm.h"
 
-static bool is_elastic(CUdeviceptr address)
+static bool is_swappable(CUdeviceptr address)
 {
-    struct elastic_view view;
-    return elastic_is_used() && elastic_find(address, &view);
+    struct swappable_view view;
+    return swappable_is_used() && swappable_find(address, &view);
 }
 
-/* With the lock. Mappings that are out are unmapped in the books alone; a range that cuts one is refused, as by a driver. */
+/* With the lock. Mappings that are out are unmapped in the books alone; a range that cuts one is
+ * refused, as by a driver. */
 static CUresult unmap_swapped(CUdeviceptr pointer, size_t bytes)
 {
     CUdeviceptr end = pointer + bytes;
@@ -24,13 +25,14 @@ static CUresult unmap_swapped(CUdeviceptr pointer, size_t bytes)
             continue;
         }
         CUdeviceptr next = mapping && mapping->span.start < end ? mapping->span.start : end;
-        CUresult result = driver()->cuMemUnmap(at, next - at); /* memory of another process, which stays */
+        /* memory of another process, which stays */
+        CUresult result = driver()->cuMemUnmap(at, next - at);
         if (result != CUDA_SUCCESS)
             return result;
         at = next;
     }
-    for (struct mapping *mapping = handles_mapping_from(pointer); mapping && mapping->span.start < end;
-         mapping = handles_mapping_from(pointer)) {
+    for (struct mapping *mapping = handles_mapping_from(pointer);
+         mapping && mapping->span.start < end; mapping = handles_mapping_from(pointer)) {
         if (!mapping->handle->is_out)
             driver()->cuMemUnmap(mapping->span.start, mapping->span.bytes);
         handles_unmap(mapping);
@@ -44,23 +46,25 @@ CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes)
     bool is_resident, acts = vmm_hold(&is_resident);
     if (!acts)
         return driver()->cuMemUnmap(pointer, bytes);
-    if (__builtin_add_overflow(pointer, bytes, &end) || is_elastic(pointer))
+    if (__builtin_add_overflow(pointer, bytes, &end) || is_swappable(pointer))
         return vmm_end(acts, CUDA_ERROR_INVALID_VALUE);
     if (!is_resident && bytes)
         return vmm_end(acts, unmap_swapped(pointer, bytes));
     CUresult result = driver()->cuMemUnmap(pointer, bytes);
     struct mapping *mapping;
-    while (result == CUDA_SUCCESS && (mapping = handles_mapping_from(pointer)) && mapping->span.start < end)
+    while (result == CUDA_SUCCESS && (mapping = handles_mapping_from(pointer)) &&
+           mapping->span.start < end)
         handles_unmap(mapping);
     return vmm_end(acts, result);
 }
 
-CUresult cuMemSetAccess(CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc *accesses, size_t count)
+CUresult cuMemSetAccess(CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc *accesses,
+                        size_t count)
 {
     bool acts;
     if (!vmm_begin(&acts))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (acts && is_elastic(pointer))
+    if (acts && is_swappable(pointer))
         return vmm_end(acts, CUDA_ERROR_INVALID_VALUE);
     CUresult result = driver()->cuMemSetAccess(pointer, bytes, accesses, count);
     if (acts && result == CUDA_SUCCESS)
@@ -80,10 +84,11 @@ static unsigned long long access_of(const struct mapping *mapping, const CUmemLo
                                     : CU_MEM_ACCESS_FLAGS_PROT_NONE;
 }
 
-CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr pointer)
+CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
+                        CUdeviceptr pointer)
 {
     bool is_resident, acts = vmm_hold(&is_resident);
-    if (acts && is_elastic(pointer))
+    if (acts && is_swappable(pointer))
         return vmm_end(acts, CUDA_ERROR_INVALID_VALUE);
     const struct mapping *mapping = acts && !is_resident ? handles_mapping_at(pointer) : NULL;
     if (!mapping || !mapping->handle->is_out || !flags || !location)
@@ -97,8 +102,9 @@ CUresult cuMemAddressFree(CUdeviceptr pointer, size_t bytes)
 {
     bool is_resident, acts = vmm_hold(&is_resident);
     const struct mapping *mapping = acts && !is_resident ? handles_mapping_from(pointer) : NULL;
-    bool is_in_use = mapping && (mapping->span.start < pointer || mapping->span.start - pointer < bytes);
-    if (is_in_use || (acts && is_elastic(pointer)))
+    bool is_in_use =
+        mapping && (mapping->span.start < pointer || mapping->span.start - pointer < bytes);
+    if (is_in_use || (acts && is_swappable(pointer)))
         return vmm_end(acts, CUDA_ERROR_INVALID_VALUE);
     return vmm_end(acts, driver()->cuMemAddressFree(pointer, bytes));
 }
@@ -107,15 +113,16 @@ CUresult cuMemAddressFree(CUdeviceptr pointer, size_t bytes)
 void vmm_hold_range(CUdeviceptr start, size_t bytes, uint32_t reason)
 {
     struct mapping *mapping = handles_mapping_from(start);
-    for (; mapping && mapping->span.start < start + bytes; mapping = handles_mapping_from(span_end(&mapping->span)))
+    for (; mapping && mapping->span.start < start + bytes;
+         mapping = handles_mapping_from(span_end(&mapping->span)))
         handles_hold(mapping->handle, reason);
-    if (elastic_is_used())
-        elastic_hold(start, reason);
+    if (swappable_is_used())
+        swappable_hold(start, reason);
 }
 
-/* Whoever holds the descriptor reaches these very pages. */
-CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr pointer, size_t bytes, CUmemRangeHandleType type,
-                                       unsigned long long flags)
+/* The holder of the descriptor reaches these very pages. */
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr pointer, size_t bytes,
+                                       CUmemRangeHandleType type, unsigned long long flags)
 {
     bool acts;
     if (!vmm_begin(&acts))

@@ -1,5 +1,5 @@
-/* Entry points that bind memory to objects that several devices share: what is bound stays where it is. The objects
- * themselves are the driver's own. */
+/* Entry points that bind memory to objects that several devices share: what is bound stays where it
+ * is. The objects themselves are the driver's own. */
 #include "vmm/vmm.h"
 
 #include "aliquot_protocol.h"
@@ -24,39 +24,31 @@
         vmm_hold_range((CUdeviceptr)pointer, bytes, ALIQUOT_STAYS_MULTICAST);           \
     return vmm_end(acts, result);
 
-CUresult cuMulticastBindMem(CUmemGenericAllocationHandle object, size_t at, CUmemGenericAllocationHandle name,
-                            size_t offset, size_t bytes, unsigned long long flags)
-{
-    BIND_MEMORY(cuMulticastBindMem(object, at, real, offset, bytes, flags))
-}
+CUresult cuMulticastBindMem(CUmemGenericAllocationHandle object, size_t at,
+                            CUmemGenericAllocationHandle name, size_t offset, size_t bytes,
+                            unsigned long long flags){
+    BIND_MEMORY(cuMulticastBindMem(object, at, real, offset, bytes, flags))}
 
-CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle object, size_t at, CUdeviceptr pointer, size_t bytes,
-                             unsigned long long flags)
-{
-    BIND_ADDRESS(cuMulticastBindAddr(object, at, pointer, bytes, flags))
-}
+CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle object, size_t at, CUdeviceptr pointer,
+                             size_t bytes, unsigned long long flags){
+    BIND_ADDRESS(cuMulticastBindAddr(object, at, pointer, bytes, flags))}
 
 CUresult cuMulticastBindMem_v2(CUmemGenericAllocationHandle object, CUdevice device, size_t at,
-                               CUmemGenericAllocationHandle name, size_t offset, size_t bytes, unsigned long long flags)
-{
-    BIND_MEMORY(cuMulticastBindMem_v2(object, device, at, real, offset, bytes, flags))
-}
+                               CUmemGenericAllocationHandle name, size_t offset, size_t bytes,
+                               unsigned long long flags){
+    BIND_MEMORY(cuMulticastBindMem_v2(object, device, at, real, offset, bytes, flags))}
 
-CUresult cuMulticastBindAddr_v2(CUmemGenericAllocationHandle object, CUdevice device, size_t at, CUdeviceptr pointer,
-                                size_t bytes, unsigned long long flags)
-{
-    BIND_ADDRESS(cuMulticastBindAddr_v2(object, device, at, pointer, bytes, flags))
-}
+CUresult cuMulticastBindAddr_v2(CUmemGenericAllocationHandle object, CUdevice device, size_t at,
+                                CUdeviceptr pointer, size_t bytes, unsigned long long flags){
+    BIND_ADDRESS(cuMulticastBindAddr_v2(object, device, at, pointer, bytes, flags))}
 
 CUresult cuLogicalEndpointBindMem(CUlogicalEndpointId endpoint, CUdevice device, cuuint64_t at,
-                                  CUmemGenericAllocationHandle name, cuuint64_t offset, cuuint64_t bytes,
-                                  unsigned long long flags)
-{
-    BIND_MEMORY(cuLogicalEndpointBindMem(endpoint, device, at, real, offset, bytes, flags))
-}
+                                  CUmemGenericAllocationHandle name, cuuint64_t offset,
+                                  cuuint64_t bytes, unsigned long long flags){
+    BIND_MEMORY(cuLogicalEndpointBindMem(endpoint, device, at, real, offset, bytes, flags))}
 
-CUresult cuLogicalEndpointBindAddr(CUlogicalEndpointId endpoint, CUdevice device, cuuint64_t at, void *pointer,
-                                   cuuint64_t bytes, unsigned long long flags)
+CUresult cuLogicalEndpointBindAddr(CUlogicalEndpointId endpoint, CUdevice device, cuuint64_t at,
+                                   void *pointer, cuuint64_t bytes, unsigned long long flags)
 {
     BIND_ADDRESS(cuLogicalEndpointBindAddr(endpoint, device, at, pointer, bytes, flags))
 }

@@ -1,4 +1,4 @@
-/* A process of the hook's whose board and neighbours a test drives: one command a line, one answer a line. */
+/* A process of the hook's whose activity page and peers a test drives: one command a line, one answer a line. */
 #include "agent_link/activity_page.h"
 #include "compute/peers.h"
 #include "compute/samples.h"
@@ -24,10 +24,10 @@ static void *crowd(void *argument)
     struct pace_state state = {0};
     for (; !__atomic_load_n(&is_stopped, __ATOMIC_RELAXED); looks++) {
         int device = (int)(looks % 2);
-        neighbours_look(device, &state);
-        board_set_active(device, looks & 4);
+        peers_look(device, &state);
+        activity_page_set_active(device, looks & 4);
         uint64_t now = times_now_nanoseconds();
-        board_add_interval(device, now - 1000, now);
+        activity_page_add_interval(device, now - 1000, now);
         const void *function = (void *)(0x1000 + 16 * ((looks * 7 + number) % 3000));
         samples_should_sample(device, function, 3);
         struct sample sample = {.function = function, .grid_class = 3, .nanoseconds = 1 + looks % 5000};
@@ -59,22 +59,22 @@ static void stop_crowd(pthread_t threads[THREADS])
 
 static void work(int device, uint64_t start, uint64_t end)
 {
-    board_set_active(device, true);
-    board_add_interval(device, start, end);
-    board_set_active(device, false);
+    activity_page_set_active(device, true);
+    activity_page_add_interval(device, start, end);
+    activity_page_set_active(device, false);
 }
 
-/* The child writes where nobody sees it, and knows no neighbours. */
+/* The child writes where nobody sees it, and knows no peers. */
 static void fork_and_work(int device)
 {
     pid_t child = fork();
     if (child == 0) {
         struct pace_state state = {0};
-        board_set_active(device, true);
-        board_add_interval(device, 1, 1000000000);
-        board_add_lost(device, 77);
-        neighbours_look(device, &state);
-        _exit((int)state.has_neighbours);
+        activity_page_set_active(device, true);
+        activity_page_add_interval(device, 1, 1000000000);
+        activity_page_add_lost(device, 77);
+        peers_look(device, &state);
+        _exit((int)state.has_peers);
     }
     int status;
     waitpid(child, &status, 0);
@@ -95,9 +95,9 @@ int main(void)
         if (sscanf(line, "work %d %llu %llu", &device, &start, &end) == 3)
             work(device, start, end), printf("done\n");
         else if (sscanf(line, "active %d %d", &device, &flag) == 2)
-            board_set_active(device, flag), printf("done\n");
+            activity_page_set_active(device, flag), printf("done\n");
         else if (sscanf(line, "look %d", &device) == 1)
-            neighbours_look(device, &state), printf("%u %u %llu\n", state.has_neighbours, state.are_active,
+            peers_look(device, &state), printf("%u %u %llu\n", state.has_peers, state.are_active,
                                                     (unsigned long long)state.idle_since);
         else if (sscanf(line, "fork %d", &device) == 1)
             fork_and_work(device);

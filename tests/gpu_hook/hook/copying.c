@@ -1,7 +1,7 @@
-/* Copies random pieces of every device out to segments and back, linked with the hook's own sources: `copying ROUNDS SEED
+/* Copies random extents of every device out to segments and back, linked with the hook's own sources: `copying ROUNDS SEED
  * memory|FOLDER [close|limit|few]`. A copy that fails is tried once more: whatever failed, nothing may be lost. Prints how many
  * copies succeeded and failed, and the last failure. `close`: the program closes what it did not open while its memory is
- * out; `limit`: its files may not grow beyond 10 MiB; `few`: a quarter of the pieces, for sanitizers. */
+ * out; `limit`: its files may not grow beyond 10 MiB; `few`: a quarter of the extents, for sanitizers. */
 #include "contexts/contexts.h"
 #include "copy_engine/mover.h"
 #include "swap/extents.h"
@@ -18,19 +18,19 @@
 #include <unistd.h>
 
 #define UNIT (2u << 20)
-#define PIECES_MAX 24
-#define LARGEST 12 /* units of one piece */
+#define EXTENTS_MAX 24
+#define LARGEST 12 /* units of one extent */
 /* The loops over every word of what is copied are this program's own, and would be most of a sanitizer's time. */
 #define UNWATCHED __attribute__((no_sanitize("thread", "address", "undefined")))
 
 static struct {
-    struct piece pieces[PIECES_MAX];
-    CUmemGenericAllocationHandle handles[PIECES_MAX];
+    struct extent extents[EXTENTS_MAX];
+    CUmemGenericAllocationHandle handles[EXTENTS_MAX];
     size_t count, most;
     CUcontext contexts[4];
     int devices;
     unsigned seed;
-    unsigned long *host; /* of the largest piece */
+    unsigned long *host; /* of the largest extent */
     unsigned succeeded, failed;
     unsigned round; /* contents differ from round to round */
     int last_failure;
@@ -65,19 +65,19 @@ static void begin(void)
 
 static void map(size_t index)
 {
-    struct piece *piece = &test.pieces[index];
+    struct extent *extent = &test.extents[index];
     CUmemAllocationProp properties = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = piece->device}};
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = extent->device}};
     CUmemAccessDesc access = {properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CHECK(cuMemCreate(&test.handles[index], piece->bytes, &properties, 0));
-    CHECK(cuMemMap(piece->address, piece->bytes, 0, test.handles[index], 0));
-    CHECK(cuMemSetAccess(piece->address, piece->bytes, &access, 1));
+    CHECK(cuMemCreate(&test.handles[index], extent->bytes, &properties, 0));
+    CHECK(cuMemMap(extent->address, extent->bytes, 0, test.handles[index], 0));
+    CHECK(cuMemSetAccess(extent->address, extent->bytes, &access, 1));
 }
 
 static void unmap(size_t index)
 {
-    CHECK(cuMemUnmap(test.pieces[index].address, test.pieces[index].bytes));
+    CHECK(cuMemUnmap(test.extents[index].address, test.extents[index].bytes));
     CHECK(cuMemRelease(test.handles[index]));
 }
 
@@ -103,33 +103,33 @@ UNWATCHED static int are_words(size_t index, size_t count)
 
 static void fill(size_t index)
 {
-    const struct piece *piece = &test.pieces[index];
-    write_words(index, piece->bytes / sizeof *test.host);
-    CHECK(cuCtxSetCurrent(test.contexts[piece->device]));
-    CHECK(cuMemcpyHtoD_v2(piece->address, test.host, piece->bytes));
+    const struct extent *extent = &test.extents[index];
+    write_words(index, extent->bytes / sizeof *test.host);
+    CHECK(cuCtxSetCurrent(test.contexts[extent->device]));
+    CHECK(cuMemcpyHtoD_v2(extent->address, test.host, extent->bytes));
 }
 
 static void verify(size_t index)
 {
-    const struct piece *piece = &test.pieces[index];
-    CHECK(cuCtxSetCurrent(test.contexts[piece->device]));
-    CHECK(cuMemcpyDtoH_v2(test.host, piece->address, piece->bytes));
-    expect(are_words(index, piece->bytes / sizeof *test.host), "the bytes are what they were");
+    const struct extent *extent = &test.extents[index];
+    CHECK(cuCtxSetCurrent(test.contexts[extent->device]));
+    CHECK(cuMemcpyDtoH_v2(test.host, extent->address, extent->bytes));
+    expect(are_words(index, extent->bytes / sizeof *test.host), "the bytes are what they were");
 }
 
-/* By device, as pieces_list gives them; one in six has a gap before it in the host copy, where a part was freed. */
+/* By device, as extents_list gives them; one in six has a gap before it in the host copy, where a part was freed. */
 static uint64_t make_pieces(void)
 {
     uint64_t offset = 0;
     test.count = 0;
     for (int device = 0; device < test.devices; device++)
         for (int i = 1 + rand_r(&test.seed) % (test.most / test.devices); i > 0; i--) {
-            struct piece *piece = &test.pieces[test.count];
+            struct extent *extent = &test.extents[test.count];
             if (rand_r(&test.seed) % 6 == 0)
                 offset += (1 + (uint64_t)rand_r(&test.seed) % 3) * UNIT;
-            *piece = (struct piece){0, (1 + (size_t)rand_r(&test.seed) % LARGEST) * UNIT, device, offset};
-            offset += piece->bytes;
-            CHECK(cuMemAddressReserve(&piece->address, piece->bytes, 0, 0, 0));
+            *extent = (struct extent){0, (1 + (size_t)rand_r(&test.seed) % LARGEST) * UNIT, device, offset};
+            offset += extent->bytes;
+            CHECK(cuMemAddressReserve(&extent->address, extent->bytes, 0, 0, 0));
             map(test.count);
             fill(test.count++);
         }
@@ -171,7 +171,7 @@ static int copy(enum mover_direction direction)
     struct mover_timing timing;
     residency_hold();
     contexts_hold();
-    int failure = mover_copy(test.pieces, test.count, direction, &timing);
+    int failure = mover_copy(test.extents, test.count, direction, &timing);
     contexts_release();
     residency_release();
     expect(!failure == !timing.failed_step, "a failure names its step");
@@ -206,8 +206,8 @@ static void run_round(const char *kind, const char *option)
         for (size_t i = 0; i < test.count; i++) {
             unmap(i);
             map(i);
-            CHECK(cuCtxSetCurrent(test.contexts[test.pieces[i].device]));
-            CHECK(cuMemsetD8_v2(test.pieces[i].address, 0x5a, test.pieces[i].bytes));
+            CHECK(cuCtxSetCurrent(test.contexts[test.extents[i].device]));
+            CHECK(cuMemsetD8_v2(test.extents[i].address, 0x5a, test.extents[i].bytes));
         }
         if (copy(MOVER_IN))
             expect(copy(MOVER_IN) == 0, "a copy in that failed can be repeated");
@@ -218,7 +218,7 @@ static void run_round(const char *kind, const char *option)
     for (size_t i = 0; i < test.count; i++) {
         verify(i);
         unmap(i);
-        CHECK(cuMemAddressFree(test.pieces[i].address, test.pieces[i].bytes));
+        CHECK(cuMemAddressFree(test.extents[i].address, test.extents[i].bytes));
     }
 }
 
@@ -227,7 +227,7 @@ int main(int count, char **arguments)
     expect(count >= 4, "usage: copying ROUNDS SEED memory|FOLDER [close|limit|few]");
     test.seed = (unsigned)strtoul(arguments[2], NULL, 10);
     begin();
-    test.most = count > 4 && strcmp(arguments[4], "few") == 0 ? PIECES_MAX / 4 : PIECES_MAX;
+    test.most = count > 4 && strcmp(arguments[4], "few") == 0 ? EXTENTS_MAX / 4 : EXTENTS_MAX;
     for (test.round = (unsigned)atoi(arguments[1]); test.round > 0; test.round--)
         run_round(arguments[3], count > 4 ? arguments[4] : "");
     printf("%u %u %d\n", test.succeeded, test.failed, test.last_failure);

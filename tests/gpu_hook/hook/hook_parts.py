@@ -36,7 +36,7 @@ class PaceState(ctypes.Structure):
         ("expected", U64),
         ("blocks", U64),
         ("in_flight", U32),
-        ("has_neighbours", U32),
+        ("has_peers", U32),
         ("are_active", U32),
         ("unknown", U32),
         ("idle_since", U64),

@@ -26,37 +26,37 @@ class Hook:
 
     def __init__(self, parts: Any, module: Any) -> None:
         self._calls, self._module = parts.library, module
-        self._calls.board_prepare.restype = ctypes.c_bool
-        assert self._calls.board_prepare()
+        self._calls.activity_page_prepare.restype = ctypes.c_bool
+        assert self._calls.activity_page_prepare()
 
     def install(self, board: Any) -> int:
-        return int(self._calls.board_install(board.descriptor))
+        return int(self._calls.activity_page_install(board.descriptor))
 
     def set_active(self, is_active: bool, device: int = 0) -> None:
-        self._calls.board_set_active(device, ctypes.c_bool(is_active))
+        self._calls.activity_page_set_active(device, ctypes.c_bool(is_active))
 
     def add(self, start: int, end: int, device: int = 0) -> None:
-        self._calls.board_add_interval(device, U64(start), U64(end))
+        self._calls.activity_page_add_interval(device, U64(start), U64(end))
 
     def add_lost(self, nanoseconds: int, device: int = 0) -> None:
-        self._calls.board_add_lost(device, U64(nanoseconds))
+        self._calls.activity_page_add_lost(device, U64(nanoseconds))
 
     def meet(self, board: Any, number: int = 0, device: int = 0, board_device: int = 0) -> int:
         notice = self._module.Notice((ctypes.c_uint32 * 4)(), BoardKind.NEIGHBOUR, number, device, board_device)
-        return int(self._calls.neighbours_add(ctypes.byref(notice), board.reader))
+        return int(self._calls.peers_add(ctypes.byref(notice), board.reader))
 
     def lose(self, number: int) -> None:
-        self._calls.neighbours_remove(number)
+        self._calls.peers_remove(number)
 
     def forget(self) -> None:
-        self._calls.neighbours_forget()
+        self._calls.peers_forget()
 
     def look(self, device: int = 0) -> tuple[int, int, int]:
-        """has_neighbours, are_active, idle_since."""
-        state = self._module.PaceState(occupied=5, are_active=9, idle_since=9, has_neighbours=9)
-        self._calls.neighbours_look(device, ctypes.byref(state))
+        """has_peers, are_active, idle_since."""
+        state = self._module.PaceState(occupied=5, are_active=9, idle_since=9, has_peers=9)
+        self._calls.peers_look(device, ctypes.byref(state))
         assert state.occupied == 5
-        return state.has_neighbours, state.are_active, state.idle_since
+        return state.has_peers, state.are_active, state.idle_since
 
 
 @pytest.fixture

@@ -65,8 +65,8 @@ BUGS: dict[str, list[Plant]] = {
               "if (is_charged && result == CUDA_SUCCESS && !is_recorded)")
     ],
     "a pool's free is refunded twice": [
-        Plant("charge.c", "pools_drop(allocation->pool, allocation->bytes, 0);",
-              "pools_drop(allocation->pool, allocation->bytes, 0), "
+        Plant("charge.c", "pools_release(allocation->pool, allocation->bytes, 0);",
+              "pools_release(allocation->pool, allocation->bytes, 0), "
               "quota_refund(allocation->device, allocation->bytes);")
     ],
     "a pool is charged by its allocations": [
@@ -75,7 +75,7 @@ BUGS: dict[str, list[Plant]] = {
               "pool->handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT,")
     ],
     "a synchronization refunds nothing": [
-        Plant("pool_calls.c", "return pools_are_loose() || elastic_has_dying() ? refresh(result) : result;",
+        Plant("pool_calls.c", "return pools_are_loose() || swappable_has_pending_frees() ? refresh(result) : result;",
               "return refresh == NULL ? result : result;")
     ],
     "an array is charged without the size of its elements": [
