@@ -18,9 +18,9 @@ struct shortfall {
     uint64_t stood_at_nanoseconds; /* the last of those that stand; 0: none does */
 };
 
-/* `asked` bytes were refused, beside the `charged` ones. `page_index` names the device; -1: not
- * granted, nothing is told. Nothing either where the quota was not short: the device had no room,
- * or the agent is away. */
+/* Note that `asked` bytes were refused while `charged` ones are charged. `page_index` names the
+ * device; -1: not granted, and nothing is noted. Not called where the quota was not short: the
+ * device had no room, or the agent is away. */
 void shortfall_refused(struct shortfall *shortfall, int page_index, uint64_t charged,
                        uint64_t asked);
 

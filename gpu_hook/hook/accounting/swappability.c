@@ -10,7 +10,8 @@
 #define LEAST_GRAIN ((size_t)2 << 20)
 #define USUAL_CHUNK ((size_t)64 << 20)
 
-struct facts { /* of a device; never change, so several threads may find them out at once */
+/* the facts of a device never change, so several threads may find them out at once */
+struct facts {
     uint32_t is_known; /* written last */
     uint32_t has_virtual_memory;
     size_t grain;

@@ -50,7 +50,7 @@ int activity_page_install(int descriptor)
     munmap(next, bytes);
     if (failure)
         return failure;
-    /* Last: where it stands nobody can map the file for writing any more. */
+    /* Set last: once the seal is set, no process can map the file for writing. */
     state.activity->version = ALIQUOT_PROTOCOL_VERSION;
     state.activity->pid = (int32_t)getpid();
     __atomic_store_n(&state.activity->magic, ALIQUOT_BOARD_MAGIC, __ATOMIC_RELEASE);
@@ -65,7 +65,7 @@ void activity_page_forget(void)
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
-/* With the mutex on return, unless it is NULL: nobody shows that device. */
+/* Lock and return the device's record. NULL, without the lock: the device is not shown. */
 static struct aliquot_board_device *lock_device(int page_device)
 {
     if (!state.activity || page_device < 0 || page_device >= (int)ALIQUOT_MAX_DEVICES)
@@ -108,8 +108,8 @@ static void begin_interval(struct aliquot_board_device *device, uint64_t start, 
     page_write(&device->interval_count, count + 1);
 }
 
-/* What began before the newest interval did is not shown twice, nor behind the reader's back: its
- * reader is past it. */
+/* Extend the newest interval. A part before its start is not shown, because a reader has passed
+ * it. */
 static void join_interval(struct aliquot_board_device *device, struct aliquot_interval *newest,
                           uint64_t start, uint64_t end)
 {

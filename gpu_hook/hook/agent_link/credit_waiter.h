@@ -9,7 +9,7 @@
 
 #define FIRST_REQUEST_MILLISECONDS 2000
 #define AWAY_MILLISECONDS 5000    /* an agent that left comes back within */
-/* one that is there is slow: on a busy machine nobody is out of memory for that */
+/* an agent that is connected is slow: a busy machine is no reason to run out of memory */
 #define SILENT_MILLISECONDS 30000
 
 struct waiter { /* lives on the requester's stack, linked while it waits */
@@ -41,8 +41,8 @@ static inline void waiter_told(struct waiter *waiter, bool is_grant, uint64_t by
     waiter->granted = bytes;
 }
 
-/* Who waits for room waits on through a restart of the agent; one that goes again and again is not
- * waited for anew each time. */
+/* Called when the connection is lost. A request that waits for room goes on through a restart of
+ * the agent; an agent that disconnects again and again gets no new deadline each time. */
 static inline void waiter_left(struct waiter *waiter)
 {
     waiter->asked_on = 0;

@@ -20,10 +20,11 @@
 #define LAST_LOOK_NANOSECONDS 5000000 /* of who has waited long */
 /* that a handled signal is held back, and after which a thread sleeps anew */
 #define SLICE_NANOSECONDS 250000000ull
-#define UNWATCHED_NANOSECONDS 5000000ull /* the same where no thread could be had that looks */
+/* the same where no thread could be started that reads the page */
+#define UNWATCHED_NANOSECONDS 5000000ull
 /* for the signal to find a thread that waits; then every wait is given up */
 #define GRACE_NANOSECONDS 200000000ull
-/* the agent may be told so much later than the signal came */
+/* the agent may report an interrupt so much later than its signal came */
 #define TAKEN_NANOSECONDS 2000000000ull
 #define RETRY_NANOSECONDS 300000000ull  /* frameworks free what they can, and ask again */
 
@@ -121,8 +122,8 @@ struct kernel_action {
     uint64_t rest[7];
 };
 
-/* What the program left to its default still stops or ends it at once. What its own fault raises is
- * never held back. */
+/* Find the signals that have a handler. A signal with its default action still stops or ends the
+ * program at once, and a signal of the thread's own fault is never held back. */
 static void find_handled(sigset_t *handled)
 {
     sigemptyset(handled);
@@ -225,7 +226,7 @@ static bool sleep_once(const struct interruptible *wait, const uint32_t *word, u
     return is_interrupted;
 }
 
-/* Who is told looks again when the grace is over. */
+/* Return how long to sleep. A thread that saw an interrupt wakes again when the grace is over. */
 static uint64_t longest_sleep(const struct interruptible *wait)
 {
     if (__atomic_load_n(&state.watch, __ATOMIC_RELAXED) != WATCH_RUNS)

@@ -21,7 +21,7 @@ struct exec {
     uint64_t generation[DEVICES_MAX]; /* of the memory that its last launch left it with */
 };
 
-/* Of one device. The quota holds `charged` and `growing`. */
+/* The graph memory of one device. The quota holds `charged` and `growing`. */
 struct memory {
     uint64_t charged;
     uint64_t growing;    /* charged for launches on their way */
@@ -62,7 +62,7 @@ static struct exec **find(CUgraphExec handle)
     return link;
 }
 
-/* What the driver answered last. */
+/* Note the driver's last answer. */
 static void note_reserved(int device, uint64_t bytes)
 {
     __atomic_store_n(&state.reserved[device], bytes, __ATOMIC_RELAXED);
@@ -141,7 +141,7 @@ static void remember(CUgraphExec handle, const uint64_t needs[DEVICES_MAX])
 {
     struct exec *exec = calloc(1, sizeof *exec);
     pthread_mutex_lock(&state.mutex);
-    remove_exec(handle); /* of a graph that ended behind our back */
+    remove_exec(handle); /* left by a graph that ended without a call that the hook sees */
     if (exec) {
         exec->handle = handle;
         memcpy(exec->needs, needs, sizeof exec->needs);
@@ -185,8 +185,8 @@ void graph_memory_trimmed(int device)
     pthread_mutex_unlock(&state.mutex);
 }
 
-/* What a device has to find for a launch: nothing when it left its last launch with memory; else
- * all that is not there unused. With the mutex. */
+/* Return what a device lacks for a launch: nothing when the last launch left the graph with memory;
+ * else what is not reserved and unused. Called with the mutex. */
 static uint64_t missing(const struct exec *exec, int device)
 {
     const struct memory *memory = &state.devices[device];

@@ -5,8 +5,8 @@
 
 #include "interpose/driver.h"
 
-/* Of a pool that is made with these properties. Managed memory counts as cuMemAllocManaged's does,
- * wherever it lies. */
+/* Return the device of a pool that is made with these properties. Managed memory counts as
+ * cuMemAllocManaged's does, wherever it lies. */
 int pool_devices_of_location(const CUmemPoolProps *properties);
 
 /* -1: no device's default pool. */

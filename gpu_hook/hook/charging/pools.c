@@ -96,8 +96,8 @@ static void note_unused(struct pool *pool)
           has_unused && pool->charged + pool->growing > pool->threshold);
 }
 
-/* What is gone from the device because of the pool. One that was destroyed ends with its last
- * allocation; of one that the driver does not tell about, our books must do. */
+/* Return what the pool takes from the device. A pool that was destroyed ends with its last
+ * allocation; where the driver does not answer for a pool, the hook's own books count. */
 static uint64_t read_reserved(const struct pool *pool)
 {
     cuuint64_t reserved = 0;
@@ -184,14 +184,15 @@ static bool trim(int device, uint64_t *unused)
     return before > after;
 }
 
-/* What is freed in the order of a stream comes back when the stream gets there. */
+/* Return whether a wait for the device helps: memory that is freed in the order of a stream is
+ * released when the stream gets there. */
 static bool can_wait(int device)
 {
     return devices_current() == device && !captures_are_on() &&
            driver()->cuCtxSynchronize() == CUDA_SUCCESS;
 }
 
-/* What the driver has to find for an allocation that is counted in `used` already. With the
+/* Return what the driver lacks for an allocation that is counted in `used` already. Called with the
  * mutex. */
 static uint64_t missing(const struct pool *pool, uint64_t bytes)
 {

@@ -203,7 +203,7 @@ static bool has_launched_since(const struct bursts *bursts, const struct stream_
     return false;
 }
 
-/* What nothing was recorded behind. */
+/* Take the work that no timing event was recorded behind. */
 static void take_unseen(struct bursts *bursts, const struct timing_event *before, uint64_t now)
 {
     uint64_t end = before->passed_at + before->unseen;

@@ -68,12 +68,12 @@ static void end_unseen(struct bursts *bursts, struct stream_timer *timer, uint64
     burst_words_take(&bursts->words, &passed, true, now);
 }
 
-/* Its launching threads record no more behind it: it is over when the stream is through, and has
- * ended between then and the time when that was last not so. Nothing is recorded here, for another
- * thread may not wait for room in the stream, has another default stream, and would make a barrier
- * in the legacy one. Of another thread's default stream nobody but that thread can ask, and it may
- * have ended; and of no stream that may be captured, for as long as any capture lasts. Gives up the
- * mutex. */
+/* Close a timer late, whose launching threads record no more. Its work is over when the stream is
+ * through; the end lies between then and the last time when the stream was not. Nothing is recorded
+ * here: another thread may not wait for room in the stream, has another default stream, and would
+ * make a barrier in the legacy one. Only its own thread can ask about a default stream, and may
+ * have ended; and no thread asks about a stream that may be captured, while any capture lasts.
+ * Releases the mutex meanwhile. */
 static void close_late(struct bursts *bursts, struct stream_timer *timer, uint64_t now)
 {
     bool is_anothers = timer->events.stream == CU_STREAM_PER_THREAD && timer->thread != threads_own;

@@ -199,9 +199,9 @@ static void describe(const struct bursts *bursts, struct burst_launch *launch,
         launch->is_graph || launch->is_unknown || launch->expected >= terms->burst_nanoseconds;
 }
 
-/* Where launches come so closely one after the other that several take less than a pause, three of
- * four do without the clock, which is most of what they cost. Elsewhere it would make pauses of
- * launches. */
+/* Read the clock. Where launches follow each other so closely that several take less than a pause,
+ * three of four do without the clock, which is most of what they cost. Elsewhere that would turn
+ * launches into pauses. */
 static uint64_t read_clock(struct stream_timer *timer)
 {
     if (timer && timer->is_open && timer->is_dense && ++timer->without_clock % LAUNCHES_PER_CLOCK)

@@ -9,7 +9,8 @@ static uint64_t smaller(uint64_t one, uint64_t other)
     return one < other ? one : other;
 }
 
-/* Where in the pause of the peers we are. 0: work may begin; otherwise how long until it might. */
+/* Return 0 where work may begin in the present pause of the peers; otherwise the nanoseconds until
+ * it might. */
 static uint64_t wait_in_pause(const struct pace_order *order, const struct pace_state *state,
                               uint64_t now)
 {

@@ -24,7 +24,7 @@
 
 #define LOOK_NANOSECONDS 250000      /* while work is under way */
 #define LINGER_LOOKS 20u             /* without work, before the thread sleeps until it is woken */
-/* where launches wait longer, the thread looks less often */
+/* where launches wait longer, the thread polls less often */
 #define PATIENCE_NANOSECONDS 10000000ull
 /* a waiting launch that was not resumed asks all the same */
 #define ASK_NANOSECONDS 20000000ull
@@ -167,7 +167,8 @@ static void *run(void *unused)
     return unused;
 }
 
-/* Where there is no thread, launches that wait and calls that return still look. */
+/* Start or wake the thread that polls. Where there is none, waiting launches and returning calls
+ * poll. */
 static void wake_thread(void)
 {
     if (__builtin_expect(!__atomic_load_n(&state.has_thread, __ATOMIC_ACQUIRE), 0) &&
@@ -190,7 +191,7 @@ void pacing_forget_context(void)
     own.timer = NULL;
 }
 
-/* Of the current context's device; NULL: there is none, or no memory. */
+/* Return the bursts of the current context's device; NULL: there is none, or no memory. */
 static struct bursts *find_bursts(void)
 {
     if (own.bursts && own.generation == state.generation)
@@ -211,7 +212,7 @@ static struct bursts *find_bursts(void)
     return found;
 }
 
-/* Where no thread lets it on. */
+/* Return the pause of a launch that no thread resumes. */
 static uint64_t own_rest(uint64_t wait, uint64_t waited)
 {
     uint64_t least = waited < PATIENCE_NANOSECONDS ? 0 : waited / 100; /* a hundredth more */
@@ -391,7 +392,7 @@ void pacing_abandon(void)
     FOR_EACH_DEVICE(bursts_abandon(bursts))
 }
 
-/* What the parent's devices hold is not ours to free. */
+/* The memory that the parent's devices hold is not freed. */
 void pacing_reset(void)
 {
     pacing_abandon();

@@ -73,7 +73,7 @@ int peers_add(const struct aliquot_board_notice *notice, int descriptor)
     return 0;
 }
 
-/* Who looks meanwhile finds the last of the old activity page, or an idle one, once. */
+/* A reader sees the last of the old activity page, or an idle one, once. */
 void peers_remove(uint32_t number)
 {
     if (!state.activity_pages || number >= ALIQUOT_MAX_NEIGHBOURS)

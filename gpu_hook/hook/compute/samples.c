@@ -101,7 +101,8 @@ static void clear(struct table *table, struct pair *pair)
     pair->baseline = (struct baseline){0};
 }
 
-/* With the mutex. In the place of nobody, or of whoever was measured longest ago. */
+/* Return the pair of this key; where there is none, take a free one, or the one that was measured
+ * longest ago. Called with the mutex. */
 static struct pair *take_pair(struct table *table, uint64_t key)
 {
     struct pair *found = find_pair(table, key);

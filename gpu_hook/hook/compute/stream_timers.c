@@ -53,8 +53,8 @@ static bool is_free(const struct stream_timer *timer)
            !timer->asker && !timer->left;
 }
 
-/* Of the same context: its events serve again. Otherwise one that has none. Otherwise one whose
- * stream rests longest. */
+/* Choose a timer: one of the same context, whose events serve again; else one without events; else
+ * the one whose stream has rested longest. */
 static struct stream_timer *choose(struct stream_timers *timers, CUcontext context)
 {
     struct stream_timer *found = NULL, *resting = NULL;

@@ -83,7 +83,8 @@ CUresult timing_events_commit(struct timing_events *events,
     return record->result;
 }
 
-/* Of device time between two events; false: no time. Drivers since 12.8 know the second name. */
+/* Measure the device time between two events; false: the answer is no time. Drivers since 12.8 know
+ * the second name. */
 static bool measure(CUevent from, CUevent to, uint64_t *nanoseconds)
 {
     float milliseconds = -1;

@@ -71,7 +71,8 @@ void captures_put(struct capture *added)
     pthread_mutex_unlock(&state.mutex);
 }
 
-/* Of the stream, or of the context where that is not NULL; at most so many. They stay counted. */
+/* Take at most so many captures of the stream, or of the context where that is not NULL. They stay
+ * counted. */
 static struct capture *take(CUstream stream, CUcontext context, unsigned most)
 {
     struct capture *taken = NULL;

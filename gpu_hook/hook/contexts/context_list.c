@@ -23,7 +23,8 @@ void context_list_remove(CUcontext context)
 
 void context_list_add(CUcontext context, CUdevice device)
 {
-    context_list_remove(context); /* of one that ended behind our back */
+    /* left by a context that ended without a call that the hook sees */
+    context_list_remove(context);
     devices_use(device);
     if (state.count == state.capacity) {
         size_t capacity = state.capacity ? 2 * state.capacity : 8;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 /* Held over calls that make or end a context: a driver gives a new context the address of an ended
- * one, whose allocations must be refunded before anybody can allocate in the new one. */
+ * one, whose allocations must be refunded before a thread can allocate in the new one. */
 static pthread_mutex_t lifecycle = PTHREAD_MUTEX_INITIALIZER;
 
 void contexts_reset(void)

@@ -15,7 +15,8 @@
 #define FIRST_PAUSE_NANOSECONDS 10000
 #define LAST_PAUSE_NANOSECONDS 1000000
 #define LOOK_NANOSECONDS 5000000   /* at a move's end, which rings */
-#define AGAIN_NANOSECONDS 50000000 /* an agent that was too slow to hear of a wait is told again */
+/* an agent that was too slow to receive a WAKE is sent another */
+#define AGAIN_NANOSECONDS 50000000
 
 static struct {
     uint32_t place;     /* enum aliquot_residency; written by the mover alone */

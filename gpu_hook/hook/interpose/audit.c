@@ -1,10 +1,9 @@
-/* libaliquot-audit.so, for LD_AUDIT: whoever asks the loader for a library of the driver, by
+/* libaliquot-audit.so, for LD_AUDIT. A caller that asks the loader for a library of the driver, by
  * whatever name or path, gets the shim of this library's folder. The driver's and the shim's own
  * requests pass. Only names are changed here: an audit library lives in a link namespace of its
- * own, with its own C library, where no hook could work.
- *
- * Each program that starts in a kernel loads this, most for nothing. So it needs no library at all:
- * a second C library would be nine tenths of what it costs. */
+ * own, with its own C library, where no hook could work. Each program that starts in a kernel loads
+ * this library, most for nothing. So it needs no library at all: a second C library would be nine
+ * tenths of its cost. */
 #include "interpose/driver_names.h"
 
 #include <fcntl.h>

@@ -19,7 +19,7 @@ static inline const char *file_of_path(const char *path)
     return file;
 }
 
-/* What follows `head` in the text; NULL: the text begins otherwise. */
+/* Return the text after `head`; NULL: the text begins otherwise. */
 static inline const char *text_after(const char *text, const char *head)
 {
     for (; *head; head++, text++)

@@ -40,7 +40,8 @@ static const char *file_of(void *address)
     return address && dladdr(address, &found) && found.dli_fname ? found.dli_fname : "nothing";
 }
 
-/* Where the hook's library is mapped that holds the address; NULL: it is no hook's. */
+/* Return where the hook's library that holds the address is mapped; NULL: the address is in no
+ * library of the hook. */
 static void *find_hook(void *address)
 {
     Dl_info found, marked;
@@ -149,9 +150,9 @@ static void check_mappings(struct self_check *check, void *const hooks[3])
         check->passed |= ALIQUOT_CHECK_ONE_DRIVER;
 }
 
-/* Where drivers are installed. What is found there must be the hook, by a mount over it or by the
- * audit redirector; where nothing is (a software GPU), the real library's own path must give the
- * hook. Last of all checks: it may map the driver a second time. */
+/* Check the paths where drivers are installed. A library there must be the hook, by a mount over it
+ * or by the audit redirector; where none is (a software GPU), the real library's own path must give
+ * the hook. This is the last of all checks, because it may map the driver a second time. */
 static void check_absolute_path(struct self_check *check)
 {
     static const char *const usual[] = {

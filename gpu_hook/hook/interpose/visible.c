@@ -88,8 +88,9 @@ void visible_translate(const char *granted, const char *chosen, char *text, size
     text[used] = '\0';
 }
 
-/* setenv() moves the array, and getenv() of another thread then reads freed memory. One pointer in
- * it may change at any time: whoever reads it gets the one text or the other, and both stay. */
+/* Replace one pointer of the environment. setenv() moves the array, and getenv() of another thread
+ * then reads freed memory. A single pointer may change at any time: a reader gets the one text or
+ * the other, and both stay. */
 static void replace(char **slot, char *text)
 {
     __atomic_store_n(slot, text, __ATOMIC_RELEASE);

@@ -44,9 +44,9 @@ static bool begin_change(void)
     return acts;
 }
 
-/* A new context takes memory of its device. The wait comes before the lock: meanwhile others may
- * end theirs. Nobody waits here for the agent's first word: a program's first context would be late
- * by as much. False: it answers out of memory. */
+/* Begin a call that makes a context, which takes memory of its device. The wait comes before the
+ * lock: meanwhile other threads may end theirs. The call does not wait for the agent's first
+ * answer, which would delay a program's first context. False: the call answers out of memory. */
 static bool begin_creation(bool *acts)
 {
     *acts = guard_enter();
@@ -104,7 +104,7 @@ static bool is_gone(const struct allocation *allocation, const struct ended *end
         is_own || allocation->kind == ALLOCATION_POOL || allocation->device == ended->device;
     if (!may_be_gone || allocation->kind == ALLOCATION_HANDLE)
         return false;
-    /* Of arrays the driver does not tell, and swappable memory outlives every context. */
+    /* The driver does not tell about arrays, and swappable memory outlives every context. */
     if (allocation->kind == ALLOCATION_ARRAY || allocation->kind == ALLOCATION_SWAPPABLE)
         return is_own;
     void *answer = NULL;

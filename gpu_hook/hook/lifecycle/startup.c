@@ -51,7 +51,7 @@ static struct {
 
 /* The inherited socket would keep the parent's registration alive after the parent's death. The
  * counters are given back when the thread ends, before any cuInit of the child, under a lock that
- * nobody may hold for ever. */
+ * no thread may hold for ever. */
 static void leave_in_child(void)
 {
     guest_threads_reset();
@@ -105,8 +105,7 @@ static void forget_parent(void)
     samples_reset();
 }
 
-/* What the session's thread does that may ask the driver; nothing any more when the program
- * exits. */
+/* Do work of the session's thread that may ask the driver; when the program exits, do nothing. */
 #define WITH_DRIVER(work)           \
     do {                            \
         if (guest_threads_enter()) { \

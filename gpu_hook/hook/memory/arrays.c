@@ -11,7 +11,7 @@
 
 #define WITHOUT_MEMORY (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)
 
-/* Shapes that the driver has told about: asking may wait for the device, and programs make many
+/* Shapes whose size the driver has answered: asking may wait for the device, and programs make many
  * alike. */
 struct answer {
     CUDA_ARRAY3D_DESCRIPTOR shape;

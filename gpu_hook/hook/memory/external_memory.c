@@ -1,5 +1,5 @@
-/* Entry points that map memory of another API, which its owner is charged for if anybody: they are
- * counted, so that an administrator sees that a kernel uses such memory. */
+/* Entry points that map memory of another API. Its owner is charged, if any process is. The calls
+ * are counted, so that an administrator sees that a kernel uses such memory. */
 #include "charging/charge.h"
 
 CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *pointer, CUexternalMemory memory,

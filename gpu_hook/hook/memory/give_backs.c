@@ -1,5 +1,5 @@
-/* Entry points that only give back, and charge nothing: they wait for the end of a move, and wake
- * nobody, for a program calls them when it ends. */
+/* Entry points that only give memory back, and charge nothing. They wait for the end of a move and
+ * wake no kernel, because a program calls them when it ends. */
 #include "base/guard.h"
 #include "interpose/driver.h"
 #include "gate/residency.h"

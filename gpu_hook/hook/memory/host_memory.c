@@ -13,7 +13,7 @@ static uint64_t page_bytes(void)
     return bytes;
 }
 
-/* Of the pages that a range touches. */
+/* Return the bytes of the pages that a range touches. */
 static uint64_t locked_bytes(uint64_t start, uint64_t bytes)
 {
     uint64_t grain = page_bytes(), end;

@@ -27,8 +27,8 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *pointer, unsigned int bytes)
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* A device that is full of what pools hold unused is not full: the driver, asked for plain memory,
- * makes them let go. */
+/* Make room on a device that is full of memory that pools hold unused: the driver, asked for plain
+ * memory, makes the pools release it. */
 static CUresult make_room(size_t bytes)
 {
     CUdeviceptr plain;
@@ -65,7 +65,7 @@ static bool allocate_swappable(struct charge *charge, CUdeviceptr *pointer, size
     return false;
 }
 
-/* The same for residency mode `managed`. */
+/* Allocate in residency mode `managed`. */
 static bool allocate_paged(struct charge *charge, CUdeviceptr *pointer, size_t bytes,
                            CUresult *result)
 {

@@ -1,6 +1,6 @@
-/* Questions about pointers. Swappable memory is told as plain device memory is, in one extent,
- * wherever it is now; memory of a program's own handles keeps the answers that it had when it is
- * out. None of them wakes the kernel. */
+/* Questions about pointers. The hook answers for swappable memory as for plain device memory, in
+ * one extent, wherever it is now. Memory of a program's own handles keeps its answers while it is
+ * out. No question wakes the kernel. */
 #include "base/guard.h"
 #include "accounting/devices.h"
 #include "swappable/swappable.h"
@@ -13,7 +13,7 @@
 #include "accounting/swappability.h"
 
 struct subject {
-    bool is_swappable; /* or paged: told as plain device memory */
+    bool is_swappable; /* or paged: shown as plain device memory */
     bool is_paged;
     bool is_beyond; /* nothing that the program may know of */
     bool is_out;    /* of a program's own mapping */
@@ -187,7 +187,8 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     return end(&question, driver()->cuPointerGetAttribute(data, attribute, address));
 }
 
-/* What is unknown reads as nothing, which is what the driver says of an address that nobody has. */
+/* Unknown attributes read as nothing, which is the driver's answer for an address without
+ * memory. */
 CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data,
                                 CUdeviceptr address)
 {

@@ -20,7 +20,8 @@ static bool takes_nothing_now(CUstream stream, capture_query query)
     return query(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* What a pool of ours has to grow by is lent already, as for any allocation. */
+/* Call the driver, with retries. The bytes that a pool of this process has to grow by are lent
+ * already, as for any allocation. */
 static CUresult ask_driver(const struct pool_use *use, CUdeviceptr *pointer, size_t bytes,
                            CUmemoryPool pool, CUstream stream, allocation_call allocate)
 {
@@ -240,7 +241,7 @@ static CUresult refresh(CUresult result)
     return result;
 }
 
-/* What was launched before the wait ends here, and is looked at after it. */
+/* Close the work that was launched before the wait; it is polled after it. */
 static bool close_work(void)
 {
     bool is_paced = pacing_is_used() && guard_enter();

@@ -18,9 +18,9 @@ static unsigned int saturate(uint64_t bytes)
     return bytes < UINT_MAX ? (unsigned int)bytes : UINT_MAX;
 }
 
-/* What is free is also bounded by what is really free: others may be on the device. Where memory
- * leaves and comes back it is not: whoever has borrowed the room gives it back for this kernel, and
- * what this kernel has is its own, here or out. */
+/* Bound the free memory by what the device has free, because other processes may be on it. This
+ * does not hold where memory is swapped: borrowed room is given back for this kernel, and this
+ * kernel's memory is its own, on the device or out. */
 static uint64_t show_free(const struct quota_view *view, int device, uint64_t real_free,
                           uint64_t real_total)
 {

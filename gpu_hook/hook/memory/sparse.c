@@ -71,8 +71,8 @@ static bool is_part_of(const CUarrayMapInfo *part, const CUarrayMapInfo *whole)
                whole->subresource.sparseLevel.offsetZ, whole->subresource.sparseLevel.extentDepth);
 }
 
-/* What is mapped over others takes their place; `where` NULL: all of the array, or with it NULL of
- * the context. */
+/* Forget mappings that others replace; `where` NULL: all of the array, or with it NULL of the
+ * context. */
 static void unmap(const void *array, const void *context, const CUarrayMapInfo *where)
 {
     struct tile **link = &state.all;

@@ -19,8 +19,8 @@ static void begun(CUresult result, struct capture *capture)
         captures_uncount(capture);
 }
 
-/* Counted before the driver's call, so that nobody waits for the context once it captures; and
- * never begun while the memory is moved. */
+/* A capture is counted before the driver's call, so that no thread waits for the context once it
+ * captures. It never begins while the memory is moved. */
 #define DEFINE_BEGIN(name, parameters, arguments, mode)                  \
     CUresult name parameters                                             \
     {                                                                    \

@@ -42,7 +42,7 @@ void launch_count(void)
         count(threads_counter);
 }
 
-/* Where the gate is paced, a marked thread need not come by the slowest way each time. */
+/* Enter where the gate is paced: a marked thread need not take the slowest way each time. */
 static bool enter_paced(struct thread_record *own)
 {
     if (!own || !threads_counter)
@@ -193,7 +193,8 @@ DEFINE_LAUNCH(cuLaunchKernelEx, (CONFIG_PARAMETERS), (config, function, paramete
 DEFINE_LAUNCH(cuLaunchKernelEx_ptsz, (CONFIG_PARAMETERS), (config, function, parameters, extra),
               CONFIG(OWN))
 
-/* Of the launches on several devices at once, the current device's is paced and measured. */
+/* Of launches on several devices at once, find the current device's, which is paced and
+ * measured. */
 static const CUDA_LAUNCH_PARAMS *own_launch(const CUDA_LAUNCH_PARAMS *launches, unsigned int count)
 {
     CUcontext current = NULL, context = NULL;

@@ -124,7 +124,7 @@ CUresult extents_map_scratch(struct handle *handle)
     return result;
 }
 
-/* Where else a copy reaches it. */
+/* Reserve addresses for a copy that no mapping of the program's can serve. */
 static bool reserve_scratch(struct handle *handle)
 {
     if (!handle->scratch &&

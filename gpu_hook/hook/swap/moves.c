@@ -39,7 +39,7 @@ static struct { /* guarded by the mutex */
     uint32_t told_place; /* by the last HELLO; the session's thread alone knows it */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-/* Where everything is, for a message and for the page. */
+/* Describe where all memory is, for a message and for the page. */
 static void describe(struct aliquot_moved *answer)
 {
     struct aliquot_hook_page *page = page_hook();
@@ -131,7 +131,7 @@ static void carry_out(const struct order *order)
     uint32_t before = residency_describe();
     uint64_t bytes = 0;
     if (order->connection != session_connections())
-        return; /* of an agent that is gone: the next one was told where the memory is */
+        return; /* from an agent that is gone: the next one knows where the memory is */
     if (order->swap.header.type == ALIQUOT_SWAP_OUT)
         swap_out(&answer, &order->swap, &bytes);
     else

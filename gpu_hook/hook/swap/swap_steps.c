@@ -71,7 +71,7 @@ static bool drain(struct aliquot_moved *answer, const struct timespec *deadline)
     return outcome == DRAIN_DONE;
 }
 
-/* What no stream and no graph uses. */
+/* Release the memory that no stream and no graph uses. */
 static void trim(void)
 {
     for (int device = 0; device < devices_count(); device++) {

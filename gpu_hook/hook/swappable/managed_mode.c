@@ -84,7 +84,7 @@ static void remove_range(struct range *range)
         pin_reasons_change_out(range->device, -(int64_t)range->charged);
 }
 
-/* Whatever still stands there ended with its context, and nobody has come to forget it. */
+/* A range that is still listed there ended with its context, and was not forgotten. */
 static void add_range(struct range *range)
 {
     struct range *stale;
@@ -187,8 +187,8 @@ static CUresult finish(const struct range *range)
     return result;
 }
 
-/* What came in may be of another class by now, and so is advised anew. Waiting ends with each
- * change of context. */
+/* Move all ranges. Memory that is back is advised anew, because the kernel's class may have
+ * changed. The wait ends with each change of context. */
 CUresult managed_mode_move(bool out)
 {
     CUresult first = CUDA_SUCCESS;

@@ -215,7 +215,7 @@ void swappable_forget_context(CUcontext context)
          swappable = swappable->next) {
         if (swappable->done_context == context)
             swappable->done = NULL; /* it ended, too, and so did the work before it */
-        if (swappable->context == context) /* whose memory work in another one may still use */
+        if (swappable->context == context) /* work in another context may still use the memory */
             swappable->context = swappable->done ? swappable->done_context : NULL;
     }
     pthread_mutex_unlock(&state.mutex);
@@ -341,7 +341,7 @@ bool swappable_set_syncs(CUdeviceptr address, bool syncs)
 
 void swappable_contexts_changed(void)
 {
-    /* what is out is opened when it is back */
+    /* memory that is out is opened when it is back */
     if (!swappable_is_used() || residency_describe() != ALIQUOT_RESIDENT)
         return;
     pthread_mutex_lock(&state.mutex);

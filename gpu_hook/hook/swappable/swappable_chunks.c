@@ -83,7 +83,8 @@ static CUresult open_each(const struct swappable *swappable, uint64_t devices)
     return own;
 }
 
-/* A peer that refuses now costs that peer its access, and nobody the memory. */
+/* Open the memory to its devices. A peer that refuses loses its own access, and the allocation
+ * succeeds. */
 static CUresult open_to_devices(struct swappable *swappable)
 {
     uint64_t own = 1ull << swappable->device;
@@ -147,7 +148,7 @@ CUresult swappable_unmap_chunks(struct swappable *swappable)
         unmapped++;
     if (result == CUDA_SUCCESS || unmapped == 0)
         return result;
-    while (unmapped > 0) /* what went is put back: it is still there */
+    while (unmapped > 0) /* map again what was unmapped: the chunks still exist */
         map_one(swappable, --unmapped);
     open_to_devices(swappable);
     return result;

@@ -106,7 +106,7 @@ static struct handle *record(const struct charge *charge, CUmemGenericAllocation
     return handle;
 }
 
-/* What a copy of it needs of the device comes first. */
+/* Prepare what a copy of the memory needs of the device, before the memory is made. */
 static CUresult prepare_to_leave(const struct charge *charge, const CUmemAllocationProp *properties)
 {
     bool may_leave =
@@ -154,8 +154,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
     return has_failed || !is_recorded ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
-/* Memory of whoever created it, who is charged. When that is this process, it may be one more use
- * of its handle. */
+/* Imported memory is charged to the process that created it. Where that is this process, the import
+ * may be one more use of its handle. */
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *os_handle,
                                         CUmemAllocationHandleType type)
 {

@@ -70,9 +70,8 @@ BUGS: dict[str, list[Plant]] = {
               "quota_refund(allocation->device, allocation->bytes);")
     ],
     "a pool is charged by its allocations": [
-        Plant("pools.c", "if (pool->handle && driver()->cuMemPoolGetAttribute(pool->handle, "
-              "CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,", "if (pool->handle && driver()->cuMemPoolGetAttribute("
-              "pool->handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT,")
+        Plant("pools.c", "cuMemPoolGetAttribute(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,",
+              "cuMemPoolGetAttribute(pool->handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT,")
     ],
     "a synchronization refunds nothing": [
         Plant("pool_calls.c", "return pools_are_loose() || swappable_has_pending_frees() ? refresh(result) : result;",
