@@ -21,6 +21,7 @@ from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider, asker
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import SystemClock
 from jupyter_aliquot.gateway.base.log_scrubber import scrub_logs
+from jupyter_aliquot.gateway.base.startup_gate import SETTING as RECOVERED, recovered_event
 from jupyter_aliquot.gateway.base.tasks import within_patience
 from jupyter_aliquot.gateway.containers.config import KernelContainers
 from jupyter_aliquot.gateway.containers.host_limits import HostLimits
@@ -44,7 +45,6 @@ from jupyter_aliquot.gateway.node.connection import AgentLink
 from jupyter_aliquot.gateway.node.grant_server import LocalSocket
 from jupyter_aliquot.gateway.node.launcher import agent_arguments, agent_starter
 from jupyter_aliquot.gateway.node.watcher import NodeWatch
-from jupyter_aliquot.gateway.recovery.door import Door
 from jupyter_aliquot.gateway.remote.jupyter import remote_replacements
 from jupyter_aliquot.gateway.remote.kernels import AliquotRemoteKernelManager
 from jupyter_aliquot.gateway.remote.proxy import remote_handlers
@@ -131,7 +131,6 @@ class AliquotExtension(ExtensionApp):
     def initialize_settings(self) -> None:
         """Called by ExtensionApp.initialize, before there is an event loop: makes everything, starts nothing."""
         server = self._server()
-        self._door = Door()
         self._gateway_url = GatewayClient.instance(parent=server).url or ""
         basis = self._basis
         if self._memory.folder is not None and isinstance(server.identity_provider, AliquotIdentityProvider):
@@ -153,8 +152,8 @@ class AliquotExtension(ExtensionApp):
         if self._gateway is None:
             has_files = "contents" in server.default_services  # among whose paths uploads are
             install(server, basis.limits, lambda path: not has_files or may_reach(path, server.base_url))
+        self._recovered = self.settings[RECOVERED] = recovered_event(server)
         self._is_made = True
-        self._door.watch(server)
 
     def _make_basis(self, server: ServerApp) -> Basis:
         # Again where a knob is wrong, so that the error says which of them is.
@@ -229,14 +228,14 @@ class AliquotExtension(ExtensionApp):
                 await serverapp.identity_provider.start()
             if self._gateway_url:
                 if self._gateway is not None:
-                    await self._gateway.find(self._door)
+                    await self._gateway.find()
                 return
             await self._basis.link.start()
             if self._own is not None:
                 self._scenes.remark(await self._own.adopt())
             await self._basis.admission.start()
         finally:
-            self._door.open()
+            self._recovered.set()
         await self._start_socket()
         await self._basis.watch.start()
         if self._own is not None:

@@ -18,7 +18,6 @@ from jupyter_aliquot.gateway.culling.culler import Culler
 from jupyter_aliquot.gateway.culling.interception import GuardRules, InterceptionGuard
 from jupyter_aliquot.gateway.culling.policy import Culling, read_policy
 from jupyter_aliquot.gateway.hub_service.user_servers import hub_servers
-from jupyter_aliquot.gateway.kernels.first_word import FirstWord
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.kernels.services import KernelServices
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
@@ -63,7 +62,6 @@ def make_services(basis: Basis) -> LocalServices:
     kernels = KernelServices(
         admission=basis.admission,
         limits=basis.limits,
-        first_word=FirstWord(basis.link, basis.admission, basis.clock),
         memory=_kernel_memory(basis, policy),
         endings=KernelEndings(
             basis.endings, basis.clock, log, lambda one: basis.labels().get(one, ""), basis.watch.lacked_bytes

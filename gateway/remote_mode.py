@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from jupyter_aliquot.gateway.recovery.door import Door
 from jupyter_aliquot.gateway.remote.kernels import AliquotRemoteKernelManager
 from jupyter_aliquot.gateway.state.stop_policy import StopPolicy
 from jupyter_aliquot.gpu_hook.waiting import end_task
@@ -24,11 +23,10 @@ class GatewayKernels:
         manager.leaves_kernels = self.policy.keeps_kernels
         manager.kernels_of_sessions = lambda: set(basis.labels())
 
-    async def find(self, door: Door) -> None:
-        """Requests wait for the gateway's answer, but not for a gateway that is away."""
+    async def find(self) -> None:
+        """Ask the gateway for them. Returns when it answered, or is taken to be away: it is asked on then."""
         self._finding = asyncio.create_task(self._manager.find_kernels(), name="aliquot-find-kernels")
-        if door.is_closed:
-            await asyncio.wait({self._finding}, timeout=_FIND_SECONDS)
+        await asyncio.wait({self._finding}, timeout=_FIND_SECONDS)
 
     async def stop(self) -> None:
         """Look for them no more."""

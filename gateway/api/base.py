@@ -12,6 +12,7 @@ from tornado.web import HTTPError
 
 from jupyter_aliquot.gateway.auth.identity import user_of
 from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gateway.base.startup_gate import WaitsForRecovery
 from jupyter_aliquot.gateway.events.stream import KernelEvents
 from jupyter_aliquot.gateway.folders.registry import Folders
 from jupyter_aliquot.gateway.history.recorder import UsageHistory
@@ -47,7 +48,7 @@ class Sources:
     outlooks: DryRunService | None = None
 
 
-class ErrorsAsWritten(APIHandler):
+class ErrorsAsWritten(WaitsForRecovery, APIHandler):
     """Comes before Jupyter's own class among a handler's bases."""
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:

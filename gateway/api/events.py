@@ -14,6 +14,7 @@ from jupyter_server.base.websocket import WebSocketMixin
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from jupyter_aliquot.gateway.auth.identity import user_of
+from jupyter_aliquot.gateway.base.startup_gate import WaitsForRecovery
 from jupyter_aliquot.gateway.channels.keepalive import begin_pings, end_pings, only_jupyters
 
 from .base import SETTING, Sources
@@ -22,7 +23,7 @@ from .base import SETTING, Sources
 TRY_AGAIN = 1013
 
 
-class EventsHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
+class EventsHandler(WaitsForRecovery, WebSocketMixin, WebSocketHandler, JupyterHandler):
     """One stream. Watching is no activity."""
 
     auth_resource = "aliquot"

@@ -20,6 +20,7 @@ from tornado.web import Finish, HTTPError, RequestHandler, authenticated
 
 from jupyter_aliquot.gateway.auth.identity import user_of
 from jupyter_aliquot.gateway.base.http_errors import gateway_words, told
+from jupyter_aliquot.gateway.base.startup_gate import WaitsForRecovery
 from jupyter_aliquot.gateway.channels.frame_check import why_unreadable
 from jupyter_aliquot.gateway.channels.keepalive import begin_pings, end_pings, only_jupyters
 from jupyter_aliquot.gateway.channels.zmq_connection import StockWebsocketConnection
@@ -182,7 +183,7 @@ class SessionHandler(ErrorsAsWritten, sessions.SessionHandler):
         await cast(Any, super()).patch(session_id)
 
 
-class ChannelsHandler(websocket.KernelWebsocketHandler):
+class ChannelsHandler(WaitsForRecovery, websocket.KernelWebsocketHandler):
     """The WebSocket /api/kernels/{id}/channels: one that waits with its kernel hears why the kernel never started."""
 
     # Connections whose disconnect bears that they were never open; Jupyter's own takes each for one that it counted.

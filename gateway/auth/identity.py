@@ -23,6 +23,7 @@ from tornado.web import HTTPError, RequestHandler
 from traitlets import Dict, TraitError, default, validate
 
 from jupyter_aliquot.gateway.base.busy_table import TableBusyError
+from jupyter_aliquot.gateway.base.startup_gate import until_recovered
 from jupyter_aliquot.gateway.limits.http import admit
 
 from .access import REFUSAL, Access, may_do, may_reach
@@ -153,6 +154,7 @@ class AliquotIdentityProvider(PasswordIdentityProvider):
 
     async def get_user(self, handler: RequestHandler) -> JupyterUser | None:
         """Who asks. Called by JupyterHandler.prepare for every request: the place of the outer gate, too."""
+        await until_recovered(handler)
         user = await self._get_user(handler)
         refuse_unreachable(user, cast(JupyterHandler, handler))
         return user

@@ -28,6 +28,7 @@ from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider, Aliqu
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import SystemClock
 from jupyter_aliquot.gateway.base.http_errors import http_error
+from jupyter_aliquot.gateway.base.startup_gate import until_recovered
 from jupyter_aliquot.gateway.hub.scopes import ADMIN_SCOPE
 from jupyter_aliquot.gateway.limits.http import refuse_for
 from jupyter_aliquot.provisioner.errors import HubAwayError, HubError, TooManyTokensError
@@ -193,6 +194,7 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
 
     async def get_user(self, handler: RequestHandler) -> AliquotUser | None:
         """Who asks. Called by JupyterHandler.prepare for every request: the place of the outer gate, too."""
+        await until_recovered(handler)
         handler = cast(JupyterHandler, handler)
         try:
             found: Any = await super().get_user(handler)

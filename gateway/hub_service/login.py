@@ -14,6 +14,7 @@ from jupyterhub.singleuser.extension import JupyterHubLogoutHandler, JupyterHubO
 from tornado.web import RequestHandler
 
 from jupyter_aliquot.gateway.base.http_errors import http_error
+from jupyter_aliquot.gateway.base.startup_gate import until_recovered
 from jupyter_aliquot.gateway.limits.http import admit, refuse_for
 from jupyter_aliquot.provisioner.errors import HubError, TooManyTokensError
 
@@ -57,6 +58,7 @@ class HubCallbackHandler(JupyterHubOAuthCallbackHandler):
         """
         CallContext.set(CallContext.JUPYTER_HANDLER, self)
         self._hub_auth_user_cache = None
+        await until_recovered(self)
         admit(self, "")
         try:
             self._hub_auth_user_cache = await self.hub_auth.get_user(self, sync=False)

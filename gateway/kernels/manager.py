@@ -267,9 +267,9 @@ class AliquotKernelManager(AsyncMappingKernelManager):
             await super()._async_start_kernel(kernel_id=kernel_id, path=path, **kwargs)
         else:
             # A server that is only just up does not know yet which sizes never fit its node.
-            word = self.services.first_word
-            if word is not None and not word.is_over and self.starts.requests_grant(kwargs.get("kernel_name")):
-                await word.wait()
+            admission, name = self.services.admission, kwargs.get("kernel_name")
+            if admission is not None and not admission.is_ready and self.starts.requests_grant(name):
+                await admission.ready()
             kernel_id = await self._start_new(kernel_id, path, kwargs)
         await self.handover.noted(kernel_id)
         return kernel_id

@@ -22,8 +22,6 @@ from jupyter_aliquot.gateway.state.persistence import KernelMemory
 from jupyter_aliquot.gateway.terminations.recorder import KernelEndings
 from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
 
-from .first_word import FirstWord
-
 
 def _never() -> bool:
     return False
@@ -41,7 +39,6 @@ class KernelServices:
 
     admission: Admission | None = None
     limits: LimitGuard | None = None
-    first_word: FirstWord | None = None
     memory: KernelMemory | None = None
     endings: KernelEndings | None = None
     links: RelayLinks | None = None

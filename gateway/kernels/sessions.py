@@ -23,6 +23,7 @@ from jupyter_aliquot.gateway.auth.identity import access_of, current_user
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.busy_table import BLOCKING_MILLISECONDS, TableBusyError, patiently
 from jupyter_aliquot.gateway.base.http_errors import told
+from jupyter_aliquot.gateway.base.startup_gate import after_recovery
 from jupyter_aliquot.gateway.kernelspecs.manager import NoSuchBase
 from jupyter_aliquot.gateway.state.session_table import IN_MEMORY, is_busy
 from jupyter_aliquot.provisioner.errors import AliquotError
@@ -157,6 +158,7 @@ class OwnedSessionManager(SessionManager):
             self._guests = GuestSessions(self.cursor)
         return self._guests
 
+    @after_recovery
     @patiently
     async def list_sessions(self) -> list[dict[str, Any]]:
         """Return the user's sessions; all of them for an administrator.
@@ -168,6 +170,7 @@ class OwnedSessionManager(SessionManager):
         guests = self.guests.all()
         return [session for session in sessions if self._may_see(asker, session, guests)]
 
+    @after_recovery
     @patiently
     async def session_exists(self, path: str) -> bool:
         """Return whether the user has a session for this path. Called by POST /api/sessions.
@@ -176,6 +179,7 @@ class OwnedSessionManager(SessionManager):
         """
         return await self._own_session(path) is not None
 
+    @after_recovery
     @patiently
     async def get_session(self, **kwargs: Any) -> dict[str, Any]:
         """Return one session.
@@ -193,6 +197,7 @@ class OwnedSessionManager(SessionManager):
             raise HTTPError(404, f"Session not found: {wanted}")
         return session
 
+    @after_recovery
     async def create_session(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Start or bind a kernel.
 
@@ -240,6 +245,7 @@ class OwnedSessionManager(SessionManager):
         self.cursor.execute("BEGIN EXCLUSIVE")
         self.cursor.execute("ROLLBACK")
 
+    @after_recovery
     @patiently
     async def update_session(self, session_id: str, **kwargs: Any) -> None:
         """Change a session.
@@ -257,6 +263,7 @@ class OwnedSessionManager(SessionManager):
         if kernel_id is not None:
             self._note_guest(session_id, kernel_id)
 
+    @after_recovery
     async def delete_session(self, session_id: str) -> None:
         """Called by DELETE, which ends the kernel; that of a guest's session stays."""
         # Before the session's kernel ends.

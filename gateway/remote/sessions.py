@@ -11,6 +11,8 @@ from typing import Any
 
 from jupyter_server.gateway.managers import GatewaySessionManager
 
+from jupyter_aliquot.gateway.base.startup_gate import after_recovery
+
 from .kernels import AliquotRemoteKernelManager
 from .mixed_kernels import MixedKernelManager, is_own_id
 
@@ -57,6 +59,7 @@ class RemoteSessionManager(GatewaySessionManager):
             if manager.is_of_another(kernel_id) or manager.leaves_to_gateway(new, kernel_id):
                 manager.spare(kernel_id)
 
+    @after_recovery
     async def _know_kernels(self, **wanted: Any) -> None:
         manager = self.kernel_manager
         if not isinstance(manager, AliquotRemoteKernelManager) or manager.is_known:

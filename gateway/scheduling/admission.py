@@ -62,7 +62,11 @@ class Admission:
         self._resize_observers: list[ResizeObserver] = []
         # Kernel id to a future that is done when the agent has answered to its change of size.
         self._committing: dict[str, asyncio.Future[None]] = {}
-        agent.listen(self._work.set)
+        # Whether the agent came, or was looked for and not found.
+        self._has_looked = False
+        self._is_answered = asyncio.Event()
+        self._ready_at = clock.now() + settings.ready_seconds
+        agent.listen(self._agent_moved)
 
     # ---- requests
 
@@ -85,6 +89,19 @@ class Admission:
         if task is not None:
             await end_task(task)
         await self._finish_releases()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether starts need not wait: sizes that never fit are known, or are not to be known soon."""
+        return self._is_answered.is_set() or self._clock.now() >= self._ready_at
+
+    async def ready(self) -> None:
+        """Wait until the agent said what the node has, is known to be away, or the gateway's first seconds are over.
+
+        Before that a size that never fits would be queued: with what the agent says it is refused.
+        """
+        if not self.is_ready:
+            await until_first(self._is_answered.wait(), self._clock.sleep(self._ready_at - self._clock.now()))
 
     def adopt(self, holding: Holding) -> None:
         """Take over the grant of a kernel that outlived its gateway.
@@ -264,6 +281,11 @@ class Admission:
     def _holds(self, kernel_id: str) -> bool:
         return kernel_id in self._ledger.snapshot().holdings and kernel_id not in self._releases
 
+    def _agent_moved(self) -> None:
+        """Called when the agent comes, goes, or may have room."""
+        self._has_looked = True
+        self._work.set()
+
     # ---- the cycle
 
     async def _run(self) -> None:
@@ -279,6 +301,9 @@ class Admission:
             self._log.exception("admission=failed; the queue is looked at again")
         for waiting in looked_at:
             waiting.looked_at.set()
+        is_missed = self._has_looked and self._agent.unavailable_since is not None
+        if is_missed or self._ledger.snapshot().node.name:
+            self._is_answered.set()
         for observer in list(self._observers):
             observer()
 

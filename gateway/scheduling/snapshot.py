@@ -68,6 +68,8 @@ class AdmissionSettings:
     agent_loss_seconds: float = 30.0
     # The agent tells when capacity returns. This bounds the harm of an event that was missed.
     recheck_seconds: float = 5.0
+    # How long starts wait for the agent's first word at most, from when the gateway began.
+    ready_seconds: float = 10.0
 
 
 @dataclass(frozen=True)

@@ -177,10 +177,10 @@ async def test_a_start_that_fails_leaves_no_request_waiting(
         monkeypatch.setattr(a_server.identity_provider, "start", fail)
     else:
         monkeypatch.setattr(extension._own.policy, "watch", fail_now)
-    extension._door.close(a_server)
+    extension._recovered.clear()
     with pytest.raises(RuntimeError, match="asked for"):
         await extension._start_jupyter_server_extension(a_server)
-    assert not extension._door.is_closed
+    assert extension._recovered.is_set()
     assert (await asyncio.wait_for(as_me("GET", "api/kernelspecs"), 10)).status == 200
 
 

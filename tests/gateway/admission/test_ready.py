@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from jupyter_aliquot.gateway.kernels.first_word import FirstWord
 from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
 from jupyter_aliquot.gateway.scheduling.ledger import Asker
 from jupyter_aliquot.provisioner.errors import NeverFitsError
@@ -25,12 +24,11 @@ class Scene:
         self.agent = desk.agent(self.clock)
         self.agent.connections, self.agent.unavailable_since, self.agent.message = 0, 0.0, "not connected yet"
         self.admission = Admission(self.agent, self.clock, AdmissionSettings())
-        self.word = FirstWord(self.agent, self.admission, self.clock, 10.0)
         self.waiting: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
         await self.admission.start()
-        self.waiting = asyncio.create_task(self.word.wait())
+        self.waiting = asyncio.create_task(self.admission.ready())
         await self.settle()
 
     async def is_waiting(self) -> bool:
