@@ -19,7 +19,8 @@ static inline void cancellation_restore(const int *previous)
 }
 
 /* A declaration: holds until the end of its block. */
-#define DEFER_CANCELLATION \
-    int cancellation_before __attribute__((cleanup(cancellation_restore), unused)) = cancellation_defer()
+#define DEFER_CANCELLATION                                                           \
+    int cancellation_before __attribute__((cleanup(cancellation_restore), unused)) = \
+        cancellation_defer()
 
 #endif

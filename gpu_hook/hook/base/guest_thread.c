@@ -75,7 +75,8 @@ void guest_threads_stop(void)
         nanosleep(&pause, NULL);
     uint32_t left = __atomic_load_n(&state.inside, __ATOMIC_ACQUIRE);
     if (left)
-        LOG("event=exit_beside_threads count=%u note=\"threads of the hook are in the driver still\"",
+        LOG("event=exit_beside_threads count=%u "
+            "note=\"threads of the hook are in the driver still\"",
             left);
 }
 

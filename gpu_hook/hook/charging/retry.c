@@ -59,7 +59,8 @@ bool retry_is_due(struct retry *retry, struct charge *charge, CUresult result, u
     if (!retry->until) {
         if (now < __atomic_load_n(&not_before, __ATOMIC_RELAXED))
             return false;
-        *retry = (struct retry){.until = now + LONGEST_WAIT_NANOSECONDS, .pause = FIRST_PAUSE_NANOSECONDS};
+        *retry = (struct retry){.until = now + LONGEST_WAIT_NANOSECONDS,
+                                .pause = FIRST_PAUSE_NANOSECONDS};
         interrupts_begin(&retry->wait);
         LOG("event=driver_refused device=%d bytes=%llu waits=yes", charge->device,
             (unsigned long long)bytes);

@@ -1,13 +1,15 @@
-/* What one pair of function and grid class takes without opportunistic peers, by its last solo samples. Pure: knows
- * neither tables nor clocks; time is CLOCK_MONOTONIC, in nanoseconds.
+/* The time that launches of one pair of function and grid class take without opportunistic peers,
+ * by its last solo samples. Pure: knows neither tables nor clocks; time is CLOCK_MONOTONIC, in
+ * nanoseconds.
  *
- * A baseline is the median of the last samples. It does not outlive what it was taken of: functions come and go, and
- * their handles with them; arguments change what a function has to do, and clocks how fast it does it. So it is void
+ * A baseline is the median of the last samples. It does not outlive its subject: functions come and
+ * go, and their handles with them; arguments change the work of a function, and clocks its speed.
+ * So a baseline is void
  *   - when its newest sample is old;
- *   - when later launches beside peers take less, several times in a row: nobody is faster than alone;
- * and begins anew where several solo samples in a row lie on one side of it. A pair whose solo samples lie far apart has
- * no baseline: its launches do different things.
- */
+ *   - when later launches beside peers take less, several times in a row: no launch is faster
+ *     beside peers than alone;
+ * and begins anew where several solo samples in a row lie on one side of it. A pair whose solo
+ * samples lie far apart has no baseline: its launches do different things. */
 #ifndef ALIQUOT_BASELINES_H
 #define ALIQUOT_BASELINES_H
 

@@ -126,7 +126,8 @@ enum drain_outcome drain_contexts(const struct live_context *contexts, size_t co
     if (is_over)
         *failed = wait->failed;
     else
-        LOG("event=drain_outlasts contexts=%zu note=\"the wait goes on: a context's end waits for it\"",
+        LOG("event=drain_outlasts contexts=%zu "
+            "note=\"the wait goes on: a context's end waits for it\"",
             count);
     __atomic_store_n(&wait->is_abandoned, 1, __ATOMIC_RELEASE);
     let_go(wait);

@@ -12,7 +12,8 @@
 
 #define VARIABLE "CUDA_VISIBLE_DEVICES"
 #define GRANT "ALIQUOT_VISIBLE_DEVICES" /* read once, by settings.c */
-#define SPARE "ALIQUOT_SPARE" /* a place in the environment for ours, where the program has deleted its own */
+/* a place in the environment for ours, where the program has deleted its own */
+#define SPARE "ALIQUOT_SPARE"
 #define LIST_BYTES 4096 /* 64 devices with UUIDs of 40 characters, and more */
 
 static struct {

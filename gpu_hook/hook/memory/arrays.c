@@ -187,18 +187,18 @@ static CUDA_ARRAY3D_DESCRIPTOR widen(const CUDA_ARRAY3D_DESCRIPTOR_v1 *narrow)
 }
 
 /* The calls that create an array differ in how they describe it. */
-#define CREATE(shape, call)                                                                                \
-    struct charge charge;                                                                                  \
-    CUresult result = begin(&charge, array ? shape : NULL, 0);                                             \
-    if (result != CUDA_SUCCESS)                                                                            \
-        return result;                                                                                     \
-    struct retry retry = RETRY_NONE;                                                                       \
-    do                                                                                                     \
-        result = driver()->call;                                                                           \
-    while (retry_is_due(&retry, &charge, result, charge.bytes));                                           \
-    if (end(&charge, result, result == CUDA_SUCCESS ? *array : NULL, shape, 0))                            \
-        return result;                                                                                     \
-    driver()->cuArrayDestroy(*array);                                                                      \
+#define CREATE(shape, call)                                                     \
+    struct charge charge;                                                       \
+    CUresult result = begin(&charge, array ? shape : NULL, 0);                  \
+    if (result != CUDA_SUCCESS)                                                 \
+        return result;                                                          \
+    struct retry retry = RETRY_NONE;                                            \
+    do                                                                          \
+        result = driver()->call;                                                \
+    while (retry_is_due(&retry, &charge, result, charge.bytes));                \
+    if (end(&charge, result, result == CUDA_SUCCESS ? *array : NULL, shape, 0)) \
+        return result;                                                          \
+    driver()->cuArrayDestroy(*array);                                           \
     return CUDA_ERROR_OUT_OF_MEMORY;
 
 CUresult cuArrayCreate(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *descriptor)

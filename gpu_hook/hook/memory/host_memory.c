@@ -28,15 +28,16 @@ static bool has_context(void)
 }
 
 /* The calls that allocate differ in their arguments alone. */
-#define ALLOCATE(call)                                                                                \
-    struct charge charge;                                                                             \
-    CUresult result = charge_begin(&charge, QUOTA_HOST, locked_bytes(0, bytes), looks_wrong);         \
-    if (result != CUDA_SUCCESS)                                                                       \
-        return result;                                                                                \
-    result = driver()->call;                                                                          \
-    if (charge_end(&charge, result, result == CUDA_SUCCESS ? (uint64_t)*pointer : 0, ALLOCATION_HOST)) \
-        return result;                                                                                \
-    driver()->cuMemFreeHost(*pointer);                                                                \
+#define ALLOCATE(call)                                                                        \
+    struct charge charge;                                                                     \
+    CUresult result = charge_begin(&charge, QUOTA_HOST, locked_bytes(0, bytes), looks_wrong); \
+    if (result != CUDA_SUCCESS)                                                               \
+        return result;                                                                        \
+    result = driver()->call;                                                                  \
+    uint64_t key = result == CUDA_SUCCESS ? (uint64_t)*pointer : 0;                           \
+    if (charge_end(&charge, result, key, ALLOCATION_HOST))                                    \
+        return result;                                                                        \
+    driver()->cuMemFreeHost(*pointer);                                                        \
     return CUDA_ERROR_OUT_OF_MEMORY;
 
 CUresult cuMemAllocHost(void **pointer, unsigned int bytes)

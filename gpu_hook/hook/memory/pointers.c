@@ -32,9 +32,15 @@ static bool find_paged(CUdeviceptr address, struct subject *subject)
     struct managed_view view;
     if (!managed_mode_is_used() || !managed_mode_find(address, &view))
         return false;
-    *subject = (struct subject){.is_swappable = true, .is_paged = true, .start = view.start, .bytes = view.bytes,
-                                .device = view.device, .context = view.context, .id = view.id,
-                                .memory_id = view.id, .access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    *subject = (struct subject){.is_swappable = true,
+                                .is_paged = true,
+                                .start = view.start,
+                                .bytes = view.bytes,
+                                .device = view.device,
+                                .context = view.context,
+                                .id = view.id,
+                                .memory_id = view.id,
+                                .access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     return true;
 }
 
@@ -290,7 +296,8 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
     if (result == CUDA_SUCCESS)
         pin_reasons_note_ipc();
     if (find_swappable(address, &subject) && !subject.is_beyond) {
-        LOG("event=memory_stays reason=\"asked to share elastic memory by CUDA IPC; what is allocated from now on can be; "
+        LOG("event=memory_stays reason=\"asked to share swappable memory by CUDA IPC; "
+            "memory that is allocated from now on can be shared; "
             "start the kernel with residency off to share all\"");
         swappability_stop();
     }

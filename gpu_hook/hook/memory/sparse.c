@@ -112,7 +112,11 @@ static void map(const CUarrayMapInfo *where, void *context)
         LOG("event=no_memory_for_record key=%llx", (unsigned long long)where->memHandle.memHandle);
         return; /* the handle stays charged: too much rather than too little */
     }
-    *tile = (struct tile){.next = state.all, .array = array_of(where), .context = context, .handle = handle, .where = *where};
+    *tile = (struct tile){.next = state.all,
+                          .array = array_of(where),
+                          .context = context,
+                          .handle = handle,
+                          .where = *where};
     state.all = tile;
     __atomic_fetch_add(&state.count, 1, __ATOMIC_RELAXED);
 }

@@ -96,19 +96,19 @@ static bool has_own_list(nvmlDevice_t device, const unsigned int *count, struct 
     return count && nvml_view(device, view) && view->has_processes;
 }
 
-#define LIST(name, info_type, list, ...)                                                                               \
-    nvmlReturn_t name(nvmlDevice_t device, unsigned int *infoCount, info_type *infos)                                  \
-    {                                                                                                                  \
-        struct observer_view view;                                                                                     \
-        struct own_list own;                                                                                           \
-        if (!has_own_list(device, infoCount, &view))                                                                   \
-            return nvml_driver()->name(device, infoCount, infos);                                                      \
-        nvmlReturn_t result = list_own(device, list, &view, &own);                                                     \
-        if (result == NVML_SUCCESS)                                                                                    \
-            result = answer_length(&own, infoCount, infos != NULL);                                                    \
-        for (unsigned i = 0; result == NVML_SUCCESS && i < own.count; i++)                                             \
-            infos[i] = (info_type){own.entries[i].pid, own.entries[i].bytes, __VA_ARGS__};                           \
-        return result;                                                                                                 \
+#define LIST(name, info_type, list, ...)                                                   \
+    nvmlReturn_t name(nvmlDevice_t device, unsigned int *infoCount, info_type *infos)      \
+    {                                                                                      \
+        struct observer_view view;                                                         \
+        struct own_list own;                                                               \
+        if (!has_own_list(device, infoCount, &view))                                       \
+            return nvml_driver()->name(device, infoCount, infos);                          \
+        nvmlReturn_t result = list_own(device, list, &view, &own);                         \
+        if (result == NVML_SUCCESS)                                                        \
+            result = answer_length(&own, infoCount, infos != NULL);                        \
+        for (unsigned i = 0; result == NVML_SUCCESS && i < own.count; i++)                 \
+            infos[i] = (info_type){own.entries[i].pid, own.entries[i].bytes, __VA_ARGS__}; \
+        return result;                                                                     \
     }
 
 LIST(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t, COMPUTE, )

@@ -21,28 +21,29 @@ static void begun(CUresult result, struct capture *capture)
 
 /* A capture is counted before the driver's call, so that no thread waits for the context once it
  * captures. It never begins while the memory is moved. */
-#define DEFINE_BEGIN(name, parameters, arguments, mode)                  \
-    CUresult name parameters                                             \
-    {                                                                    \
-        if (!guard_enter())                                         \
-            return driver()->name arguments;                             \
-        if (!residency_enter()) {                                        \
-            guard_leave();                                          \
-            return CUDA_ERROR_OUT_OF_MEMORY;                             \
-        }                                                                \
-        struct capture *capture = captures_describe(stream, mode);                \
-        pacing_close(); /* nothing is recorded once it counts */         \
-        captures_count();                                                \
-        pacing_begin_capture(stream);                                    \
-        CUresult result = driver()->name arguments;                      \
-        begun(result, capture);                                          \
-        residency_leave();                                               \
-        guard_leave();                                              \
-        return result;                                                   \
+#define DEFINE_BEGIN(name, parameters, arguments, mode)            \
+    CUresult name parameters                                       \
+    {                                                              \
+        if (!guard_enter())                                        \
+            return driver()->name arguments;                       \
+        if (!residency_enter()) {                                  \
+            guard_leave();                                         \
+            return CUDA_ERROR_OUT_OF_MEMORY;                       \
+        }                                                          \
+        struct capture *capture = captures_describe(stream, mode); \
+        pacing_close(); /* nothing is recorded once it counts */   \
+        captures_count();                                          \
+        pacing_begin_capture(stream);                              \
+        CUresult result = driver()->name arguments;                \
+        begun(result, capture);                                    \
+        residency_leave();                                         \
+        guard_leave();                                             \
+        return result;                                             \
     }
 
-#define INTO_GRAPH                                                                                              \
-    (CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count, \
+#define INTO_GRAPH                                                    \
+    (CUstream stream, CUgraph graph, const CUgraphNode *dependencies, \
+     const CUgraphEdgeData *edges, size_t count,                      \
      CUstreamCaptureMode mode)
 
 #define GLOBAL CU_STREAM_CAPTURE_MODE_GLOBAL

@@ -134,7 +134,8 @@ void launch_reset(void)
 
 #define LEGACY(stream) ((stream) ? (stream) : CU_STREAM_LEGACY)
 #define OWN(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
-#define DESCRIBE(which, what, grid) {.stream = (which), .function = (what), .blocks = (grid), .may_wait = true}
+#define DESCRIBE(which, what, grid) \
+    {.stream = (which), .function = (what), .blocks = (grid), .may_wait = true}
 
 static uint64_t count_blocks(uint64_t x, uint64_t y, uint64_t z)
 {
@@ -143,23 +144,23 @@ static uint64_t count_blocks(uint64_t x, uint64_t y, uint64_t z)
 
 /* Defines an entry point. The slow way is a function of its own, so that the fast one saves nothing
  * for it. The rest describes the launch: stream, function, thread blocks. */
-#define DEFINE_LAUNCH(name, parameters, arguments, ...)                                                   \
-    static __attribute__((noinline)) CUresult name##_slowly parameters                                    \
-    {                                                                                                     \
-        struct burst_launch launch = DESCRIBE(__VA_ARGS__);                                               \
-        bool is_marked = enter_slowly(&launch);                                                           \
-        CUresult result = launch.is_given_up ? CUDA_ERROR_OUT_OF_MEMORY : real_##name arguments;          \
-        if (is_marked)                                                                                    \
-            leave_slowly(&launch, result);                                                                \
-        return result;                                                                                    \
-    }                                                                                                     \
-    CUresult name parameters                                                                              \
-    {                                                                                                     \
-        if (!enter())                                                                                     \
-            return name##_slowly arguments;                                                               \
-        CUresult result = real_##name arguments;                                                          \
-        threads_unmark(threads_own);                                                                      \
-        return result;                                                                                    \
+#define DEFINE_LAUNCH(name, parameters, arguments, ...)                                          \
+    static __attribute__((noinline)) CUresult name##_slowly parameters                           \
+    {                                                                                            \
+        struct burst_launch launch = DESCRIBE(__VA_ARGS__);                                      \
+        bool is_marked = enter_slowly(&launch);                                                  \
+        CUresult result = launch.is_given_up ? CUDA_ERROR_OUT_OF_MEMORY : real_##name arguments; \
+        if (is_marked)                                                                           \
+            leave_slowly(&launch, result);                                                       \
+        return result;                                                                           \
+    }                                                                                            \
+    CUresult name parameters                                                                     \
+    {                                                                                            \
+        if (!enter())                                                                            \
+            return name##_slowly arguments;                                                      \
+        CUresult result = real_##name arguments;                                                 \
+        threads_unmark(threads_own);                                                             \
+        return result;                                                                           \
     }
 
 DEFINE_LAUNCH(cuLaunch, (CUfunction function), (function), CU_STREAM_LEGACY, function, 1)
@@ -169,10 +170,12 @@ DEFINE_LAUNCH(cuLaunchGridAsync, (CUfunction function, int width, int height, CU
               (function, width, height, stream), LEGACY(stream), function,
               count_blocks((unsigned)width, (unsigned)height, 1))
 
-#define GRID_PARAMETERS                                                                                       \
-    CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x, \
-        unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **parameters
-#define GRID_ARGUMENTS function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters
+#define GRID_PARAMETERS                                                                 \
+    CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, \
+        unsigned int block_x, unsigned int block_y, unsigned int block_z,               \
+        unsigned int shared_bytes, CUstream stream, void **parameters
+#define GRID_ARGUMENTS \
+    function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters
 #define GRID function, count_blocks(grid_x, grid_y, grid_z)
 
 DEFINE_LAUNCH(cuLaunchKernel, (GRID_PARAMETERS, void **extra), (GRID_ARGUMENTS, extra),
@@ -183,9 +186,10 @@ DEFINE_LAUNCH(cuLaunchCooperativeKernel, (GRID_PARAMETERS), (GRID_ARGUMENTS), LE
 DEFINE_LAUNCH(cuLaunchCooperativeKernel_ptsz, (GRID_PARAMETERS), (GRID_ARGUMENTS), OWN(stream),
               GRID)
 
-#define CONFIG_PARAMETERS const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra
-#define CONFIG(stream)                                              \
-    config ? stream(config->hStream) : stream(NULL), function,      \
+#define CONFIG_PARAMETERS \
+    const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra
+#define CONFIG(stream)                                         \
+    config ? stream(config->hStream) : stream(NULL), function, \
         config ? count_blocks(config->gridDimX, config->gridDimY, config->gridDimZ) : 0
 
 DEFINE_LAUNCH(cuLaunchKernelEx, (CONFIG_PARAMETERS), (config, function, parameters, extra),
@@ -235,36 +239,38 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsi
 }
 
 /* A graph may take memory when it is launched; then it asks for credit before it enters. */
-#define DEFINE_GRAPH_LAUNCH(name, with_memory, stream_of)                                                 \
-    static __attribute__((noinline)) CUresult name##_slowly(CUgraphExec graph, CUstream stream)           \
-    {                                                                                                     \
-        struct burst_launch launch = DESCRIBE(stream_of(stream), graph, 0);                               \
-        launch.is_graph = true;                                                                           \
-        bool is_marked = enter_slowly(&launch);                                                           \
-        CUresult result = launch.is_given_up ? CUDA_ERROR_OUT_OF_MEMORY : driver_calls.name(graph, stream); \
-        if (is_marked)                                                                                    \
-            leave_slowly(&launch, result);                                                                \
-        return result;                                                                                    \
-    }                                                                                                     \
-    CUresult name##_entered(CUgraphExec graph, CUstream stream)                                           \
-    {                                                                                                     \
-        struct burst_launch launch = DESCRIBE(stream_of(stream), graph, 0);                               \
-        launch.is_graph = true;                                                                           \
-        if (pacing_is_on())                                                                               \
-            pacing_begin(&launch);                                                                        \
-        CUresult result = launch.is_given_up ? CUDA_ERROR_OUT_OF_MEMORY : driver_calls.name(graph, stream); \
-        pacing_end(&launch, result);                                                                      \
-        return result;                                                                                    \
-    }                                                                                                     \
-    CUresult name(CUgraphExec graph, CUstream stream)                                                     \
-    {                                                                                                     \
-        if (__builtin_expect(graph_memory_is_used(), 0))                                                  \
-            return with_memory(graph, stream);                                                            \
-        if (!enter())                                                                                     \
-            return name##_slowly(graph, stream);                                                          \
-        CUresult result = driver_calls.name(graph, stream);                                               \
-        threads_unmark(threads_own);                                                                      \
-        return result;                                                                                    \
+#define DEFINE_GRAPH_LAUNCH(name, with_memory, stream_of)                                       \
+    static __attribute__((noinline)) CUresult name##_slowly(CUgraphExec graph, CUstream stream) \
+    {                                                                                           \
+        struct burst_launch launch = DESCRIBE(stream_of(stream), graph, 0);                     \
+        launch.is_graph = true;                                                                 \
+        bool is_marked = enter_slowly(&launch);                                                 \
+        CUresult result = launch.is_given_up ? CUDA_ERROR_OUT_OF_MEMORY                         \
+                                             : driver_calls.name(graph, stream);                \
+        if (is_marked)                                                                          \
+            leave_slowly(&launch, result);                                                      \
+        return result;                                                                          \
+    }                                                                                           \
+    CUresult name##_entered(CUgraphExec graph, CUstream stream)                                 \
+    {                                                                                           \
+        struct burst_launch launch = DESCRIBE(stream_of(stream), graph, 0);                     \
+        launch.is_graph = true;                                                                 \
+        if (pacing_is_on())                                                                     \
+            pacing_begin(&launch);                                                              \
+        CUresult result = launch.is_given_up ? CUDA_ERROR_OUT_OF_MEMORY                         \
+                                             : driver_calls.name(graph, stream);                \
+        pacing_end(&launch, result);                                                            \
+        return result;                                                                          \
+    }                                                                                           \
+    CUresult name(CUgraphExec graph, CUstream stream)                                           \
+    {                                                                                           \
+        if (__builtin_expect(graph_memory_is_used(), 0))                                        \
+            return with_memory(graph, stream);                                                  \
+        if (!enter())                                                                           \
+            return name##_slowly(graph, stream);                                                \
+        CUresult result = driver_calls.name(graph, stream);                                     \
+        threads_unmark(threads_own);                                                            \
+        return result;                                                                          \
     }
 
 DEFINE_GRAPH_LAUNCH(cuGraphLaunch, launch_graph, LEGACY)

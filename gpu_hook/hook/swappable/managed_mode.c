@@ -125,8 +125,10 @@ CUresult managed_mode_allocate(int device, CUcontext context, size_t bytes, CUde
         free(range);
         return result;
     }
-    *range = (struct range){.span = {.start = start, .bytes = bytes}, .charged = managed_mode_rounded(bytes),
-                            .device = device, .context = context};
+    *range = (struct range){.span = {.start = start, .bytes = bytes},
+                            .charged = managed_mode_rounded(bytes),
+                            .device = device,
+                            .context = context};
     result = advise(range);
     if (result != CUDA_SUCCESS)
         LOG("event=no_advice key=%llx code=%d", (unsigned long long)start, (int)result);
@@ -157,7 +159,8 @@ bool managed_mode_find(CUdeviceptr address, struct managed_view *view)
     pthread_mutex_lock(&state.mutex);
     const struct range *range = spans_at(&state.table, address);
     if (range)
-        *view = (struct managed_view){range->span.start, range->span.bytes, range->device, range->context, range->id};
+        *view = (struct managed_view){range->span.start, range->span.bytes, range->device,
+                                      range->context, range->id};
     pthread_mutex_unlock(&state.mutex);
     return range;
 }
