@@ -173,7 +173,7 @@ def changes_to_pixels(browser: Browser, lab: LabProcess, repeats: int) -> list[f
         page.evaluate(_WATCH)
         page.wait_for_function("() => window.painted.length > 0")
         for repeat in range(repeats):
-            action, state = [("swap-out", "swapped"), ("wake", "resident")][repeat % 2]
+            action, state = [("swap-out", "swapped_out"), ("restore", "on_gpu")][repeat % 2]
             page.evaluate("() => { window.painted = [] }")
             gateway.move(kernel_id, action)
             since = datetime.fromisoformat(gateway.wait_for(kernel_id, state)["residency"]["since"])

@@ -69,6 +69,19 @@ class WorkloadClass(str, Enum):
     PRODUCTION = "production"
     OPPORTUNISTIC = "opportunistic"
 
+    @property
+    def priority(self) -> str:
+        """The word of users, in REST and on the command line: ``normal`` or ``low``."""
+        return "normal" if self is WorkloadClass.PRODUCTION else "low"
+
+    @classmethod
+    def of_priority(cls, priority: str) -> WorkloadClass:
+        """Return the class with this word. Raises ValueError for any other word."""
+        for one in cls:
+            if one.priority == priority:
+                return one
+        raise ValueError(f"Requested the priority {priority!r}. Choose one of: normal, low")
+
 
 @dataclass(frozen=True)
 class Request:

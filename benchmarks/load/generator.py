@@ -66,7 +66,7 @@ class Generator:
 
         await asyncio.gather(*(work() for _ in range(at_once)))
         posted = time.perf_counter() - began
-        await self._until(lambda status: _count(status, "resident") >= count)
+        await self._until(lambda status: _count(status, "on_gpu") >= count)
         took = time.perf_counter() - began
         for look in looks:
             look.cancel()
@@ -108,7 +108,7 @@ class Generator:
     async def find(self, count: int) -> dict[str, Any]:
         """Until an administrator sees so many kernels that run, of a gateway that may have to come back first."""
         began = time.perf_counter()
-        await self._until(lambda status: _count(status, "resident") >= count)
+        await self._until(lambda status: _count(status, "on_gpu") >= count)
         return {"seconds": time.perf_counter() - began, **self._take_seen()}
 
     async def end(self, at_once: int) -> dict[str, Any]:

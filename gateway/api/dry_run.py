@@ -1,4 +1,4 @@
-"""REST of /aliquot/api/v1/outlook: reads what is asked, and answers what would happen. Changes nothing."""
+"""REST of /aliquot/api/v1/dry-run: reads what is asked, and answers what would happen. Changes nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request, Work
 
 from .kernels import OneKernelHandler, told_as_http
 
-_NAMES = ("gpus", "memory", "class", "kernel", "replaces")
+_NAMES = ("gpus", "memory", "priority", "kernel", "replaces")
 # Of sizes in one question: each costs a plan of the whole queue.
 _MOST_SIZES = 64
 _SIZE_MARK = "gpu-"
@@ -91,7 +91,7 @@ class OutlooksHandler(_OutlookHandlerBase):
         with told_as_http():
             wishes = [_wish_of(size) for size in sizes]
         found = await self.outlooks_of(wishes, asked.get("kernel"), asked.get("replaces"))
-        self.answer({"outlooks": [outlook_report(one) for one in found]})
+        self.answer({"dry_runs": [outlook_report(one) for one in found]})
 
     def asked_of_sizes(self) -> tuple[dict[str, str], list[str]]:
         """Return the query: the kernel, if it names one, and the sizes. Raises HTTPError 400."""
@@ -135,9 +135,9 @@ def outlook_report(outlook: DryRun) -> dict[str, Any]:
     return {
         "suffix": size_suffix(_named(request)),
         "gpus": float(request.gpus),
-        "memory_limit_bytes": None if request.memory_limit is None else int(request.memory_limit),
-        "quota_bytes": outlook.quota_bytes,
-        "workload_class": request.workload_class.value,
+        "requested_memory_bytes": None if request.memory_limit is None else int(request.memory_limit),
+        "memory_limit_bytes": outlook.quota_bytes,
+        "priority": request.workload_class.priority,
         "outcome": outlook.outcome.value,
         "position": outlook.position,
         "message": outlook.message,

@@ -30,7 +30,7 @@ from .jupyter import read_body
 
 # For websockets that were opened just now.
 _ATTACH_SECONDS = 1.0
-_RUNNING = ("resident", "swapped", "waking", "checkpointed")
+_RUNNING = ("on_gpu", "swapped_out", "restoring", "checkpointed")
 
 
 class OneKernelHandler(AliquotHandler):
@@ -60,9 +60,9 @@ class OneKernelHandler(AliquotHandler):
             # A plain kernel is not told of, and has an owner all the same: he hears that it has no GPU.
             if kernel_id not in self.kernel_manager:
                 raise
-            state = "resident"
+            state = "on_gpu"
         if state not in _RUNNING:
-            told = "end it, and start one of another size" if state == "pending" else "wait until it runs"
+            told = "end it, and start one of another size" if state == "queued" else "wait until it runs"
             told = "start another one" if state == "ended" else told
             raise HTTPError(409, f"asked a change of kernel {kernel_id}; it is {state}: {told}")
         if self.sources.changes is None:
@@ -100,7 +100,7 @@ class KernelsHandler(AliquotHandler):
 
 
 class KernelHandler(OneKernelHandler):
-    """One kernel, and another size or class for it."""
+    """One kernel, and another size or priority for it."""
 
     @authenticated
     @authorized
@@ -144,7 +144,7 @@ class SwapOutHandler(OneKernelHandler):
         self.answer(self.report(kernel_id))
 
 
-class WakeHandler(OneKernelHandler):
+class RestoreHandler(OneKernelHandler):
     """Its memory is to come back."""
 
     @authenticated
@@ -156,7 +156,7 @@ class WakeHandler(OneKernelHandler):
         self.answer(self.report(kernel_id))
 
 
-class HintHandler(OneKernelHandler):
+class PrefetchHandler(OneKernelHandler):
     """It will be used soon."""
 
     @authenticated
@@ -168,7 +168,7 @@ class HintHandler(OneKernelHandler):
         self.finish()
 
 
-class KeepHandler(OneKernelHandler):
+class PostponeCullingHandler(OneKernelHandler):
     """A kernel that would be ended for want of use is to stay. Somebody else's is not there."""
 
     @authenticated
@@ -182,7 +182,7 @@ class KeepHandler(OneKernelHandler):
         self.finish()
 
 
-class CellsHandler(OneKernelHandler):
+class OutputsHandler(OneKernelHandler):
     """What its cells showed that run, or ended a short while ago. Somebody else's kernel is not there."""
 
     @authenticated
@@ -216,10 +216,10 @@ KERNEL = r"/aliquot/api/v1/kernels/(?P<kernel_id>[A-Za-z0-9][A-Za-z0-9_.-]*)"
 KERNEL_HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"/aliquot/api/v1/kernels", KernelsHandler),
     (KERNEL, KernelHandler),
-    (f"{KERNEL}/cells", CellsHandler),
-    (f"{KERNEL}/keep", KeepHandler),
+    (f"{KERNEL}/outputs", OutputsHandler),
+    (f"{KERNEL}/postpone-culling", PostponeCullingHandler),
     (f"{KERNEL}/resize", ResizeHandler),
     (f"{KERNEL}/swap-out", SwapOutHandler),
-    (f"{KERNEL}/wake", WakeHandler),
-    (f"{KERNEL}/hint", HintHandler),
+    (f"{KERNEL}/restore", RestoreHandler),
+    (f"{KERNEL}/prefetch", PrefetchHandler),
 )

@@ -50,13 +50,13 @@ class SizesHandler(AliquotHandler):
     @authorized
     async def get(self) -> None:
         manager = self.kernel_spec_manager
-        offered, may_have_production, largest = [], True, self.sources.largest_here()
+        offered, may_use_normal, largest = [], True, self.sources.largest_here()
         if isinstance(manager, SizedKernelSpecManager):
             offered = manager.offered_sizes()
-            may_have_production = manager.settings.class_policy().may_have_production(self.asker)
+            may_use_normal = manager.settings.class_policy().may_have_production(self.asker)
         self.answer(
             {
-                "may_have_production": may_have_production,
+                "may_use_normal_priority": may_use_normal,
                 "sizes": [_size(size) for size in offered],
                 "grammar": describe_grammar(largest),
                 "largest_gpus": float(largest),
@@ -139,8 +139,8 @@ class NothingHandler(AliquotHandler):
 HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"/aliquot/api/v1/status", StatusHandler),
     (r"/aliquot/api/v1/sizes", SizesHandler),
-    (r"/aliquot/api/v1/outlook", OutlookHandler),
-    (r"/aliquot/api/v1/outlooks", OutlooksHandler),
+    (r"/aliquot/api/v1/dry-run", OutlookHandler),
+    (r"/aliquot/api/v1/dry-runs", OutlooksHandler),
     *KERNEL_HANDLERS,
     *SHARE_HANDLERS,
     (r"/aliquot/api/v1/events", EventsHandler),
@@ -156,11 +156,11 @@ def _size(size: OfferedSize) -> dict[str, Any]:
     limit = size.request.memory_limit
     return {
         "name": size.name,
-        "base": size.base,
+        "kernelspec": size.base,
         "display_name": size.display_name,
         "gpus": float(size.request.gpus),
-        "memory_limit_bytes": None if limit is None else int(limit),
-        "workload_class": size.request.workload_class.value,
+        "requested_memory_bytes": None if limit is None else int(limit),
+        "priority": size.request.workload_class.priority,
         "image": size.image.container.image if size.image else None,
         "description": size.image.description if size.image else "",
         "is_default": size.is_default,

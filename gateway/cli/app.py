@@ -28,7 +28,7 @@ COMMANDS = {
     "history": ("history.HistoryCommand", "who used what, over the last hour, day or week"),
     "resize": ("resize.ResizeCommand", "another size or class for a kernel that runs"),
     "swap": ("swap.SwapCommand", "a kernel's memory leaves its GPU, until its next cell"),
-    "wake": ("swap.WakeCommand", "it comes back, ahead of its next cell"),
+    "restore": ("swap.RestoreCommand", "it comes back, ahead of its next cell"),
     "share": ("share.ShareCommand", "show a running kernel to other users, or let them use it"),
     "sizes": ("sizes.SizesCommand", "the sizes that kernels can have; --install writes them as kernelspecs"),
     "doctor": ("doctor.DoctorCommand", "what is found here, and what to do about what is missing"),

@@ -169,7 +169,7 @@ class Culler:
 
     def _facts(self, kernel_id: str) -> KernelFacts | None:
         """None for a kernel that does not run, or of which it cannot be known whether it is used."""
-        if self._kernels.kernel_state(kernel_id)[0] != "resident":
+        if self._kernels.kernel_state(kernel_id)[0] != "on_gpu":
             return None
         kernel = self._kernels.get_kernel(kernel_id)
         work = self._work(kernel_id, kernel)

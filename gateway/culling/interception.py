@@ -58,7 +58,7 @@ class GuardRules:
         if self.ends_unhooked and kernel.unhooked_processes:
             found = "; ".join(process_text(process) for process in kernel.unhooked_processes)
             return asked_by_rule(
-                EndingCode.UNHOOKED,
+                EndingCode.UNCONTROLLED,
                 f"because it has memory that is not counted ({found}), and c.Aliquot.unhooked_process_policy is 'end'",
             )
         return None

@@ -17,8 +17,8 @@ Report = Mapping[str, Any]
 News = dict[str, Any]
 # Of a kernel of another program; of this server's own, the endings say why.
 # Of a change of size that waits, what is news. The numbers behind its reason are for those who ask.
-_WISH = ("state", "gpus", "memory_limit_bytes", "workload_class", "reason", "position")
-_GONE: News = {"state": "ended", "reason": None, "waits": None}
+_WISH = ("state", "gpus", "requested_memory_bytes", "priority", "reason", "position")
+_GONE: News = {"state": "ended", "reason": None, "queued": None}
 _NOBODY: Mapping[str, str] = MappingProxyType({})
 
 
@@ -37,7 +37,7 @@ def kernel_news(
         news += _of_one(was, report)
         if was is not None and (taken := reclaim(was, report, askers.get(kernel_id))) is not None:
             what, told = taken
-            news.append({**_data(report, "reclaimed", str(was["state"])), "reason": told, "reclaimed": what})
+            news.append({**_data(report, "evicted", str(was["state"])), "reason": told, "evicted": what})
     gone = [report for kernel_id, report in before.items() if kernel_id not in after and report["state"] != "ended"]
     return news + [{**_data(report, "state", str(report["state"])), **_GONE} for report in gone]
 
@@ -55,12 +55,12 @@ def _of_one(was: Report | None, now: Report) -> list[News]:
     if now["state"] != state or _is_doubted_anew(was, now):
         news.append(_data(now, "state", state))
     elif _waits_on(_waits(was), _waits(now)):
-        news.append(_data(now, "waits", state))
-    if bool(now["over_quota_bytes"]) != bool(was["over_quota_bytes"]) or _lacks_more(was, now):
-        news.append(_data(now, "quota", state))
+        news.append(_data(now, "queued", state))
+    if bool(now["over_limit_bytes"]) != bool(was["over_limit_bytes"]) or _lacks_more(was, now):
+        news.append(_data(now, "memory_limit", state))
     if is_held_out(now["devices"]) != is_held_out(was["devices"]):
         why = held_back_text(now["devices"])
-        news.append({**_data(now, "held_out", state), "reason": why or now["reason"]})
+        news.append({**_data(now, "paused", state), "reason": why or now["reason"]})
     if now["shares"] != was["shares"]:
         news.append(_data(now, "shared", state))
     resize = _resized(was, now)
@@ -71,7 +71,7 @@ def _of_one(was: Report | None, now: Report) -> list[News]:
 
 def _is_doubted_anew(was: Report, now: Report) -> bool:
     """Tell a doubt about a kernel that runs and waits for nothing: the agent does not confirm what the kernel has."""
-    told = [report["reason"] for report in (was, now) if _waits(report) is None and report["state"] == "resident"]
+    told = [report["reason"] for report in (was, now) if _waits(report) is None and report["state"] == "on_gpu"]
     return len(set(told)) > 1
 
 
@@ -93,14 +93,16 @@ def _wish(report: Report) -> dict[str, Any] | None:
 
 
 def _size(report: Report) -> dict[str, Any]:
-    return {name: report[name] for name in ("gpus", "memory_limit_bytes", "workload_class")}
+    return {name: report[name] for name in ("gpus", "requested_memory_bytes", "priority")}
 
 
 def _lacks_more(was: Report, now: Report) -> bool:
     """Tell refusals of memory for want of quota, more than before or again."""
-    needed = now["needed_bytes"] or 0
-    is_again = now["short_at"] != was["short_at"] or needed > (was["needed_bytes"] or 0)
-    return needed > now["quota_bytes"] and is_again
+    needed = now["required_bytes"] or 0
+    is_again = now["last_failed_allocation_at"] != was["last_failed_allocation_at"] or needed > (
+        was["required_bytes"] or 0
+    )
+    return needed > now["memory_limit_bytes"] and is_again
 
 
 def _waits_on(before: Any, now: Any) -> bool:
@@ -111,24 +113,24 @@ def _waits_on(before: Any, now: Any) -> bool:
 
 
 def _wait_key(waits: Mapping[str, Any]) -> tuple[Any, ...]:
-    return waits["reason"], waits["before"], int(waits["seconds"])
+    return waits["reason"], waits["ahead"], int(waits["seconds"])
 
 
 def _waits(report: Report) -> Any:
-    return None if report["residency"] is None else report["residency"]["waits"]
+    return None if report["residency"] is None else report["residency"]["queued"]
 
 
 def _data(report: Report, kind: str, was: str | None) -> News:
     residency = report["residency"] or {}
-    same = ("owner", "label", "state", "reason", "gpus", "quota_bytes", "used_bytes", "over_quota_bytes")
+    same = ("owner", "label", "state", "reason", "gpus", "memory_limit_bytes", "used_bytes", "over_limit_bytes")
     return {
         "kernel_id": report["id"],
         "kind": kind,
         "was": was,
         **{name: report[name] for name in same},
         "swapped_bytes": residency.get("swapped_bytes", 0),
-        "held_out": is_held_out(report["devices"]),
-        "waits": residency.get("waits"),
+        "paused": is_held_out(report["devices"]),
+        "queued": residency.get("queued"),
         "resize": _wish(report),
-        "reclaimed": None,
+        "evicted": None,
     }

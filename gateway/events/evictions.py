@@ -18,7 +18,7 @@ _QUIET = ("idle", "turn")
 _SWAPPED = {
     "idle": "Its memory made room for another kernel while it was idle; it comes back with the next cell.",
     "turn": "Its turn was over, and another kernel has its own; its memory comes back by itself.",
-    "production": "A production kernel needed the room of its memory; it comes back when there is room again.",
+    "normal_priority": "A normal-priority kernel needed the room; its memory comes back when there is room again.",
 }
 
 
@@ -31,9 +31,9 @@ def reclaim(was: Report, now: Report, asker: str | None) -> tuple[Reclaim, str] 
     out = _swaps_out(now)
     if was["residency"] is None or out is None or out <= (_swaps_out(was) or 0):
         return None
-    why = now["residency"]["left_for"]
-    if why == "asked" and other:
-        return {"reason": "asked", "by": other, "is_quiet": False}, f"{other} had its memory swapped out."
+    why = now["residency"]["evict_reason"]
+    if why == "requested" and other:
+        return {"reason": "requested", "by": other, "is_quiet": False}, f"{other} had its memory swapped out."
     if why not in _SWAPPED:
         return None  # its owner's wish; or compute: held_out says that
     return {"reason": why, "by": "", "is_quiet": why in _QUIET}, _SWAPPED[why]
@@ -43,10 +43,10 @@ def _changed(was: Report, now: Report) -> str:
     """What of its size is another, in words; empty where nothing is."""
     if was["gpus"] != now["gpus"]:
         return f"its size from {was['gpus']:g} to {now['gpus']:g} GPU"
-    if was["memory_limit_bytes"] != now["memory_limit_bytes"]:
-        limit = now["memory_limit_bytes"]
+    if was["requested_memory_bytes"] != now["requested_memory_bytes"]:
+        limit = now["requested_memory_bytes"]
         return "its memory limit to " + ("its share's part" if limit is None else str(Bytes(limit)))
-    return f"its class to {now['workload_class']}" if was["workload_class"] != now["workload_class"] else ""
+    return f"its priority to {now['priority']}" if was["priority"] != now["priority"] else ""
 
 
 def _swaps_out(report: Report) -> int | None:

@@ -9,11 +9,20 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from jupyter_aliquot.provisioner.resources import WorkloadClass
+
 from .database import COLUMNS
 from .query import Answer, Series
-from .samples import DEVICE_FIGURES, KERNEL_FIGURES
+from .samples import DEVICE_FIGURES, FIGURES, KERNEL_FIGURES, Subject
 
 _PARTS = ("min", "mean", "max")
+# What REST calls a figure or a fact that the file keeps under another name.
+_NAMES = {
+    "share_entitled": "fair_share",
+    "quota_bytes": "memory_limit_bytes",
+    "memory_limit_bytes": "requested_memory_bytes",
+    "workload_class": "priority",
+}
 # What a table program would take for a formula. Labels and ids are what users wrote.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _FACTS = ("kind", "id", "owner", "label", "kernelspec", "gpus", "memory_limit_bytes", "workload_class", "device_index")
@@ -43,11 +52,13 @@ def csv_report(answer: Answer, labels: Labels) -> str:
     """A line for each step of each kernel and device; what is not known is an empty cell, a gap no line."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\r\n")
-    table.writerow(["start", "step_seconds", *_FACTS, "known_seconds", *COLUMNS])
+    columns = [f"{_NAMES.get(name, name)}_{part}" for name in FIGURES for part in _PARTS]
+    facts_told = [_NAMES.get(name, name) for name in _FACTS]
+    table.writerow(["start", "step_seconds", *facts_told, "known_seconds", *columns])
     for series in answer.series:
         subject = series.subject
         label = labels.get((subject.id, subject.owner), subject.label)
-        facts = [label if name == "label" else getattr(subject, name) for name in _FACTS]
+        facts = [label if name == "label" else _fact(subject, name) for name in _FACTS]
         for at, row in sorted(series.steps.items()):
             cells = [_iso(at), answer.range.step_seconds, *facts, *map(_rounded, row)]
             table.writerow([_cell(cell) for cell in cells])
@@ -60,7 +71,9 @@ def _report(answer: Answer, series: Series, labels: Labels) -> dict[str, Any]:
     names = KERNEL_FIGURES if subject.kind == "kernel" else DEVICE_FIGURES
     figures = {
         "known_seconds": [None if row is None else _rounded(row[0]) for row in known],
-        "figures": {name: {part: _column(known, f"{name}_{part}") for part in _PARTS} for name in names},
+        "figures": {
+            _NAMES.get(name, name): {part: _column(known, f"{name}_{part}") for part in _PARTS} for name in names
+        },
     }
     if subject.kind == "device":
         return {"uuid": subject.id, "index": subject.device_index, "name": subject.label, **figures}
@@ -70,10 +83,19 @@ def _report(answer: Answer, series: Series, labels: Labels) -> dict[str, Any]:
         "label": labels.get((subject.id, subject.owner), subject.label),
         "name": subject.kernelspec,
         "gpus": subject.gpus,
-        "memory_limit_bytes": subject.memory_limit_bytes,
-        "workload_class": subject.workload_class,
+        "requested_memory_bytes": subject.memory_limit_bytes,
+        "priority": _priority(subject.workload_class),
         **figures,
     }
+
+
+def _fact(subject: Subject, name: str) -> object:
+    return _priority(subject.workload_class) if name == "workload_class" else getattr(subject, name)
+
+
+def _priority(workload_class: str) -> str:
+    """Devices have none."""
+    return WorkloadClass(workload_class).priority if workload_class else ""
 
 
 def _column(known: Iterable[tuple[float | None, ...] | None], column: str) -> list[float | None]:

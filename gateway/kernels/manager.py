@@ -166,19 +166,19 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         return models
 
     def kernel_state(self, kernel_id: str) -> tuple[str, str]:
-        """Return the kernel's state (pending, starting, resident, ended), and the reason.
+        """Return the kernel's state (queued, starting, on_gpu, ended), and the reason.
 
         Raises HTTPError 404.
         """
         kernel = self.get_kernel(kernel_id)
         waiting = _waiting_reason(kernel)
         if waiting is not None:
-            return "pending", waiting
+            return "queued", waiting
         if kernel.execution_state == "dead":
             return "ended", kernel.reason
         # Jupyter says "starting" until a client connects, and while it ends. Such a kernel holds
         # its grant already.
-        return "resident" if kernel.ready.done() or kernel_id in self._stopping else "starting", kernel.reason
+        return "on_gpu" if kernel.ready.done() or kernel_id in self._stopping else "starting", kernel.reason
 
     def connections(self, kernel_id: str) -> int:
         """Return how many browsers and other clients of the owner are connected to it here.

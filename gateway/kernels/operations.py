@@ -51,7 +51,7 @@ class ResidencyAgent(Protocol):
 
 
 def read_wish(body: object, largest: GpuShare, where: str = "the body", here: GpuShare | None = None) -> Wish:
-    """Read a request's body, ``{gpus, memory, class}``.
+    """Read a request's body, ``{gpus, memory, priority}``.
 
     *here* is the largest share of this node, for the message.
 
@@ -62,11 +62,11 @@ def read_wish(body: object, largest: GpuShare, where: str = "the body", here: Gp
     wish = Wish(
         gpus=None if share is None else _share(share, largest, here or largest),
         memory_limit=entry.amount("memory"),
-        workload_class=_class(entry),
+        workload_class=_priority(entry),
     )
     entry.finish()
     if wish == Wish():
-        raise RequestError("The request changes nothing. Write one or more of gpus, memory and class.")
+        raise RequestError("The request changes nothing. Write one or more of gpus, memory and priority.")
     return wish
 
 
@@ -78,12 +78,12 @@ def _share(gpus: float, largest: GpuShare, here: GpuShare) -> GpuShare:
     return share
 
 
-def _class(entry: Entry) -> WorkloadClass | None:
-    asked = entry.text("class", "")
+def _priority(entry: Entry) -> WorkloadClass | None:
+    asked = entry.text("priority", "")
     try:
-        return WorkloadClass(asked) if asked else None
+        return WorkloadClass.of_priority(asked) if asked else None
     except ValueError:
-        raise entry.refused("class", asked, " or ".join(one.value for one in WorkloadClass)) from None
+        raise entry.refused("priority", asked, " or ".join(one.priority for one in WorkloadClass)) from None
 
 
 class KernelChanges:

@@ -167,10 +167,10 @@ def _use(limit: GpuShare | None, claims: Iterable[Claim], team: str = "") -> Cap
     return CapUse(limit, GpuShare(held), GpuShare(waits), team)
 
 
-def quota_report(
+def gpu_limit_report(
     caps: GpuCaps, ledger: LedgerSnapshot, pending: Iterable[Pending], name: str, teams: Iterable[str]
 ) -> dict[str, Any]:
-    """Return ``UserQuota`` of api/openapi.yaml.
+    """Return ``UserGpuLimit`` of api/openapi.yaml.
 
     Waiting requests count, as they do for admission.
     """
@@ -183,6 +183,6 @@ def _report(use: CapUse) -> dict[str, Any]:
     return {
         "gpus": None if use.limit is None else float(use.limit),
         "held_gpus": float(use.held),
-        "waiting_gpus": float(use.waits),
+        "queued_gpus": float(use.waits),
         "left_gpus": None if use.left is None else float(use.left),
     }

@@ -87,7 +87,7 @@ class WaitReason:
             },
             "host_memory": None
             if self.host is None
-            else {"needed_bytes": self.host.needs_bytes, "budget_bytes": self.host.budget_bytes},
+            else {"required_bytes": self.host.needs_bytes, "budget_bytes": self.host.budget_bytes},
         }
 
     def _needed(self) -> str:

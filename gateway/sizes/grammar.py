@@ -16,7 +16,7 @@ NO_GPU = "none"  # in the place of a size: the base itself, whatever is asked fo
 STEP = GpuShare(1)
 # All names that parse_size_name reads, for programs in other languages: JavaScript takes it as it is.
 PATTERN = (
-    r"^(?<base>(?:(?!\.[gG][pP][uU]-)[A-Za-z0-9._-])+)\.[gG][pP][uU]-"
+    r"^(?<kernelspec>(?:(?!\.[gG][pP][uU]-)[A-Za-z0-9._-])+)\.[gG][pP][uU]-"
     r"(?<gpus>(?!0+(?:\.0+)?(?:-|$))[0-9]{1,4}(?:\.[0-9]{1,2})?)"
     r"(?:-(?<memory_gib>(?!0+[gG])[0-9]{1,5})[gG])?(?<low>-[lL][oO][wW])?$"
 )

@@ -141,7 +141,7 @@ def _asker_elsewhere(entry: QueueEntry) -> LocalKernel:
         owner=entry.owner,
         label=entry.label,
         request=entry.request,
-        state="pending",
+        state="queued",
         reason=entry.reason,
         queue=entry,
         created=entry.since,

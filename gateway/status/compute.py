@@ -19,16 +19,16 @@ def compute_report(compute: ComputeStatus | None) -> Report | None:
         return None
     bound = compute.bound_milliseconds
     return {
-        "share_entitled": compute.share_entitled,
+        "fair_share": compute.share_entitled,
         "share_used": compute.share_used,
         "own_seconds": compute.own_seconds,
-        "stretch": compute.stretch,
+        "slowdown": compute.stretch,
         "throttled_seconds": compute.throttled_seconds,
-        "bound_seconds": None if bound is None else bound / 1000,
+        "max_delay_seconds": None if bound is None else bound / 1000,
         "pace": compute.pace,
-        "held_back": compute.reason or None,
-        "unholdable": compute.unholdable,
-        "is_capped": compute.is_capped,
+        "throttle_reason": compute.reason or None,
+        "paused": compute.unholdable,
+        "has_hard_limit": compute.is_capped,
     }
 
 
@@ -46,13 +46,17 @@ def control_report(control: ComputeControl | None) -> Report | None:
 
 def held_back_text(devices: Iterable[Mapping[str, Any]]) -> str | None:
     """Why a kernel is held back, over its devices; None where it is not. ``devices`` as in its report."""
-    reasons = [str(one["compute"]["held_back"]) for one in devices if one["compute"] and one["compute"]["held_back"]]
+    reasons = [
+        str(one["compute"]["throttle_reason"])
+        for one in devices
+        if one["compute"] and one["compute"]["throttle_reason"]
+    ]
     return "; ".join(dict.fromkeys(reasons)) or None
 
 
 def is_held_out(devices: Iterable[Mapping[str, Any]]) -> bool:
     """Whether a kernel is kept off a device for production's sake. ``devices`` as in its report."""
-    return any(one["compute"] is not None and one["compute"]["unholdable"] for one in devices)
+    return any(one["compute"] is not None and one["compute"]["paused"] for one in devices)
 
 
 def percent_text(part: float | None) -> str:

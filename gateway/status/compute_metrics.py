@@ -11,23 +11,27 @@ from .report import Report
 # Metric, field of a kernel's compute on a device, help.
 _GAUGES = (
     (
-        "aliquot_kernel_share_entitled_ratio",
-        "share_entitled",
-        "Part of the device's time that the kernel has a right to now.",
+        "aliquot_kernel_fair_share_ratio",
+        "fair_share",
+        "The kernel's fair share of the device's time now.",
     ),
     (
         "aliquot_kernel_share_used_ratio",
         "share_used",
         "Part of the device's time that the kernel had in the last second.",
     ),
-    ("aliquot_kernel_stretch_ratio", "stretch", "Time of the kernel's launches against the same launches alone."),
     (
-        "aliquot_kernel_bound_seconds",
-        "bound_seconds",
-        "For which what the kernel has in flight can hold up a production kernel.",
+        "aliquot_kernel_slowdown_ratio",
+        "slowdown",
+        "Duration of the kernel's launches, divided by their duration alone.",
     ),
-    ("aliquot_kernel_held_out", "unholdable", "1 while the kernel is kept off the device for production's sake."),
-    ("aliquot_kernel_capped", "is_capped", "1 where the kernel's share is a limit, too."),
+    (
+        "aliquot_kernel_max_delay_seconds",
+        "max_delay_seconds",
+        "The longest that the kernel's work in flight can delay a normal-priority kernel.",
+    ),
+    ("aliquot_kernel_paused", "paused", "1 while the kernel is paused for normal-priority work."),
+    ("aliquot_kernel_hard_limit", "has_hard_limit", "1 where the kernel's share is a hard limit."),
 )
 _COUNTERS = (
     ("aliquot_kernel_own_seconds", "own_seconds", "GPU time of the kernel, its neighbours' slices taken out."),

@@ -73,7 +73,7 @@ def _device(device: DeviceStatus, of_kernels: _Sums, mine: _Sums) -> Report:
         "mine_reserved_bytes": mine.reserved,
         "swapped_bytes": of_kernels.swapped,
         "mine_swapped_bytes": mine.swapped,
-        "elastic_bytes": of_kernels.elastic,
+        "burstable_bytes": of_kernels.elastic,
         "utilization_percent": device.utilization_percent,
         "temperature_celsius": device.temperature_celsius,
         "power_watts": device.power_watts,

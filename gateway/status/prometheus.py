@@ -19,7 +19,7 @@ from .residency_metrics import residency_metrics
 
 _EVERYTHING = User("", "admin")
 _DEVICE = ["device", "uuid", "name"]
-_KERNEL = ["kernel", "owner", "kernelspec", "workload_class", "uuid"]
+_KERNEL = ["kernel", "owner", "kernelspec", "priority", "uuid"]
 
 # Metric, field of a device's report, help.
 _DEVICE_GAUGES = (
@@ -34,15 +34,15 @@ _DEVICE_GAUGES = (
 )
 _KERNEL_GAUGES = (
     ("aliquot_kernel_gpus", "gpus", "Share of the device that the kernel was granted."),
-    ("aliquot_kernel_memory_quota_bytes", "quota_bytes", "Memory that the kernel may use on the device."),
-    ("aliquot_kernel_memory_guarantee_bytes", "guarantee_bytes", "Memory of the quota that is reserved."),
+    ("aliquot_kernel_memory_limit_bytes", "memory_limit_bytes", "Memory that the kernel may use on the device."),
+    ("aliquot_kernel_memory_guaranteed_bytes", "guaranteed_memory_bytes", "Memory of the limit that is reserved."),
     ("aliquot_kernel_memory_used_bytes", "used_bytes", "Memory that the kernel uses on the device."),
     ("aliquot_kernel_memory_peak_bytes", "peak_bytes", "The most memory that the kernel has used on the device."),
     ("aliquot_kernel_context_bytes", "context_bytes", "Memory that contexts take beside what the kernel allocates."),
 )
 # Metric, field of a kernel's host memory, help.
 _HOST_GAUGES = (
-    ("aliquot_kernel_host_memory_quota_bytes", "quota_bytes", "Host memory that the kernel may page-lock."),
+    ("aliquot_kernel_host_memory_limit_bytes", "limit_bytes", "Host memory that the kernel may page-lock."),
     ("aliquot_kernel_host_memory_used_bytes", "used_bytes", "Host memory that the kernel has page-locked."),
 )
 _OUTCOMES = {
@@ -88,7 +88,9 @@ class ServerMetrics(Collector):
             counter = CounterMetricFamily(f"aliquot_admission_{outcome}", text)
             counter.add_metric([], float(scene.counts.get(outcome, 0)))
             yield counter
-        endings = CounterMetricFamily("aliquot_kernel_endings", "Kernels that ended, by the reason.", labels=["code"])
+        endings = CounterMetricFamily(
+            "aliquot_kernel_terminations", "Kernels that ended, by reason.", labels=["reason"]
+        )
         for code, number in scene.endings.items():
             endings.add_metric([code], float(number))
         yield endings
@@ -120,10 +122,10 @@ def _kernel_metrics(report: Report) -> Iterator[Metric]:
         busy.add_metric(labels, float(device["busy_seconds"]))
     yield busy
     refusals = CounterMetricFamily(
-        "aliquot_kernel_memory_refusals", "Allocations refused for want of quota.", labels=_KERNEL[:-1]
+        "aliquot_kernel_failed_allocations", "Allocations that failed at the memory limit.", labels=_KERNEL[:-1]
     )
     for kernel in report["kernels"]:
-        refusals.add_metric(_labels(kernel), float(kernel["refusals"]))
+        refusals.add_metric(_labels(kernel), float(kernel["failed_allocations"]))
     yield refusals
     dropped = CounterMetricFamily(
         "aliquot_kernel_dropped_messages", "Messages that browsers were not sent.", labels=[*_KERNEL[:-1], "why"]
@@ -144,16 +146,16 @@ def _escape_metrics(report: Report) -> Iterator[Metric]:
                 family.add_metric(_labels(kernel), float(host[field]))
         yield family
     unhooked = GaugeMetricFamily(
-        "aliquot_kernel_unhooked_processes",
+        "aliquot_kernel_uncontrolled_processes",
         "Processes of the kernel with memory on a device that no hook counts.",
         labels=_KERNEL[:-1],
     )
     for kernel in report["kernels"]:
-        pids = {process["pid"] for process in kernel["unhooked_processes"]}  # one on two devices is listed twice
+        pids = {process["pid"] for process in kernel["uncontrolled_processes"]}  # one on two devices is listed twice
         unhooked.add_metric(_labels(kernel), float(len(pids)))
     yield unhooked
-    foreign = GaugeMetricFamily("aliquot_foreign_processes", "Processes on the devices that belong to no kernel.")
-    foreign.add_metric([], float(report["node"]["foreign_processes"]))
+    foreign = GaugeMetricFamily("aliquot_untracked_processes", "Processes on the devices that belong to no kernel.")
+    foreign.add_metric([], float(report["node"]["untracked_processes"]))
     yield foreign
 
 
@@ -164,4 +166,4 @@ def _kernel_devices(report: Report) -> Iterator[tuple[list[str], Report]]:
 
 
 def _labels(kernel: Report) -> list[str]:
-    return [kernel["id"], kernel["owner"], kernel["name"], kernel["workload_class"]]
+    return [kernel["id"], kernel["owner"], kernel["name"], kernel["priority"]]

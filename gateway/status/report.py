@@ -23,11 +23,11 @@ from jupyter_aliquot.gateway.relays.activity import Activity
 from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
 from jupyter_aliquot.gateway.scheduling.planner import Pending
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
-from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps, quota_report
+from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps, gpu_limit_report
 from jupyter_aliquot.gateway.terminations.store import EndedKernel
 from jupyter_aliquot.gpu_hook.client.reports import KernelStatus
-from jupyter_aliquot.provisioner.resources import GpuShare, Quota, Request
-from jupyter_aliquot.provisioner.terminations import Ending, ending_record
+from jupyter_aliquot.provisioner.resources import GpuShare, Quota, Request, WorkloadClass
+from jupyter_aliquot.provisioner.terminations import Ending
 
 from .report_cache import ReportMemo
 from .residency import host_copies_report, shown_state, waiting_text
@@ -39,7 +39,7 @@ PLAIN = Request(GpuShare(0))
 LAST_ENDED = 20
 # The report of a kernel of another program, beside those of our own by who sees them.
 FOREIGN = "foreign"
-_NOT_RUNNING = ("pending", "starting", "ended")
+_NOT_RUNNING = ("queued", "starting", "ended")
 
 
 class LocalKernel(NamedTuple):
@@ -105,13 +105,13 @@ def status_report(scene: Scene, who: User, ended: int = LAST_ENDED) -> Report:
     status = scene.node.status
     return {
         "version": scene.version,
-        "user": {"name": who.name, "role": who.role, "quota": _quota(scene, who)},
+        "user": {"name": who.name, "role": who.role, "gpu_limit": _gpu_limit(scene, who)},
         "node": {
             "name": status.node if status else "",
             "driver": status.driver if status else None,
             "enforcer": status.enforcer if status else None,
-            "foreign_processes": count_processes(status.foreign_processes) if status else 0,
-            "oversubscription": status.oversubscription if status else 1.0,
+            "untracked_processes": count_processes(status.foreign_processes) if status else 0,
+            "overcommit": status.oversubscription if status else 1.0,
             "host_copies": host_copies_report(status.host_copies) if status else None,
             "agent": "ok" if status else "unavailable",
             "message": " ".join(scene.node.problems) or None,
@@ -129,8 +129,8 @@ def status_text(scene: Scene, who: User) -> str:
     return f'{json.dumps(report)[:-1]}, "kernels": [{kernels}]}}'
 
 
-def _quota(scene: Scene, who: User) -> Report | None:
-    return quota_report(scene.caps, scene.ledger, scene.pending, who.name, who.teams) if scene.grants else None
+def _gpu_limit(scene: Scene, who: User) -> Report | None:
+    return gpu_limit_report(scene.caps, scene.ledger, scene.pending, who.name, who.teams) if scene.grants else None
 
 
 def kernel_reports(scene: Scene, who: User, ended: int | None = None, *, but_by: str | None = None) -> list[Report]:
@@ -251,8 +251,8 @@ def _local_kernel(kernel: LocalKernel, known: KernelStatus | None) -> Report:
         "owner": kernel.owner,
         "label": kernel.label,
         "gpus": float(kernel.request.gpus),
-        "memory_limit_bytes": None if kernel.request.memory_limit is None else int(kernel.request.memory_limit),
-        "workload_class": kernel.request.workload_class.value,
+        "requested_memory_bytes": None if kernel.request.memory_limit is None else int(kernel.request.memory_limit),
+        "priority": kernel.request.workload_class.priority,
         "state": state,
         "reason": kernel.reason or waiting_text(known.residency if known else None),
         **_queue_report(kernel.queue),
@@ -261,9 +261,9 @@ def _local_kernel(kernel: LocalKernel, known: KernelStatus | None) -> Report:
         "idle_since": None if state in _NOT_RUNNING else iso(idle_since(kernel.activity, known)),
         "dropped_messages": None if kernel.dropped_messages is None else dict(kernel.dropped_messages),
         "created": iso(created),
-        "ending": None if kernel.ending is None else ending_report(kernel.ending),
-        "last_crash": None if kernel.last_crash is None else ending_report(kernel.last_crash),
-        "ending_soon": None if kernel.ending_soon is None else _announcement(kernel.ending_soon),
+        "termination": None if kernel.ending is None else termination_report(kernel.ending),
+        "last_crash": None if kernel.last_crash is None else termination_report(kernel.last_crash),
+        "scheduled_termination": None if kernel.ending_soon is None else _announcement(kernel.ending_soon),
         **usage,
     }
 
@@ -272,10 +272,10 @@ def resize_report(entry: QueueEntry) -> Report:
     """A change of size that waits for room."""
     limit = entry.request.memory_limit
     return {
-        "state": "pending",
+        "state": "queued",
         "gpus": float(entry.request.gpus),
-        "memory_limit_bytes": None if limit is None else int(limit),
-        "workload_class": entry.request.workload_class.value,
+        "requested_memory_bytes": None if limit is None else int(limit),
+        "priority": entry.request.workload_class.priority,
         "reason": entry.reason,
         "position": entry.position,
         "queue_length": entry.length,
@@ -295,17 +295,24 @@ def _queue_report(entry: QueueEntry | None) -> Report:
     }
 
 
-def ending_report(ending: Ending) -> Report:
+def termination_report(ending: Ending) -> Report:
     """Why and when, for people and for programs."""
-    return {**ending_record(ending), "at": iso(ending.at)}
+    return {
+        "reason": ending.code.value,
+        "message": ending.message,
+        "at": iso(ending.at),
+        "exit_code": ending.exit_code,
+        "signal": ending.signal,
+        "by": ending.by,
+    }
 
 
 def _announcement(told: Announcement) -> Report:
-    return {"at": iso(told.at), "reason": told.reason, "can_keep": told.can_keep}
+    return {"at": iso(told.at), "message": told.reason, "can_postpone": told.can_keep}
 
 
 def _foreign_state(known: KernelStatus) -> str:
-    return shown_state("ended" if known.ending else "resident" if known.pids else "starting", known)
+    return shown_state("ended" if known.ending else "on_gpu" if known.pids else "starting", known)
 
 
 def _foreign_kernel(known: KernelStatus) -> Report:
@@ -317,8 +324,8 @@ def _foreign_kernel(known: KernelStatus) -> Report:
         "owner": known.owner,
         "label": known.label,
         "gpus": known.hundredths / 100,
-        "memory_limit_bytes": known.memory_limit,
-        "workload_class": known.workload_class,
+        "requested_memory_bytes": known.memory_limit,
+        "priority": WorkloadClass(known.workload_class).priority,
         "state": state,
         "reason": waiting_text(known.residency),
         **_queue_report(None),
@@ -327,8 +334,8 @@ def _foreign_kernel(known: KernelStatus) -> Report:
         "idle_since": None if state in _NOT_RUNNING else iso(idle_since(None, known)),
         "dropped_messages": None,
         "created": iso(known.created),
-        "ending": None,
+        "termination": None,
         "last_crash": None,
-        "ending_soon": None,
+        "scheduled_termination": None,
         **kernel_usage(known),
     }

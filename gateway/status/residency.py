@@ -14,27 +14,41 @@ from jupyter_aliquot.provisioner.resources import Bytes
 
 Report = dict[str, Any]
 
-# The agent's state table, as people see it: what is on its way out still is there, and a trimmed kernel is resident.
-_STATES: Mapping[str, str] = {
-    "resident": "resident",
-    "trimmed": "resident",
-    "swapping_out": "resident",
-    "swapped": "swapped",
-    "swapping_in": "waking",
-    "checkpointing": "swapped",
-    "checkpointed": "checkpointed",
-    "restoring": "waking",
+# The agent's state: the kernel's state in REST, and the state of its memory there. Memory on its way out is still on
+# the GPU, and so is that of a trimmed kernel.
+_STATES: Mapping[str, tuple[str, str]] = {
+    "resident": ("on_gpu", "on_gpu"),
+    "trimmed": ("on_gpu", "trimmed"),
+    "swapping_out": ("on_gpu", "swapping_out"),
+    "swapped": ("swapped_out", "swapped_out"),
+    "swapping_in": ("restoring", "swapping_in"),
+    "checkpointing": ("swapped_out", "checkpointing"),
+    "checkpointed": ("checkpointed", "checkpointed"),
+    "restoring": ("restoring", "restoring"),
+}
+# The agent's reason to swap a kernel out: the reason in REST.
+EVICT_REASONS: Mapping[str, str] = {
+    "asked": "requested",
+    "idle": "idle",
+    "turn": "turn",
+    "production": "normal_priority",
+    "compute": "compute",
 }
 
 
 def shown_state(state: str, known: KernelStatus | None) -> str:
     """A kernel's state for people. ``state``: what the server or its processes tell; the agent says more."""
     residency = None if known is None else known.residency
-    if residency is None or state != "resident":
+    if residency is None or state != "on_gpu":
         return state
     if residency.waits is not None and residency.state in ("swapped", "checkpointed"):
-        return "waking"
-    return _STATES.get(residency.state, "resident")
+        return "restoring"
+    return _STATES.get(residency.state, ("on_gpu", ""))[0]
+
+
+def state_text(state: str) -> str:
+    """Return a kernel's state as people read it: ``on GPU``, ``swapped out``."""
+    return "on GPU" if state == "on_gpu" else state.replace("_", " ")
 
 
 def residency_report(residency: ResidencyStatus | None, iso: Callable[[float | None], str | None]) -> Report | None:
@@ -44,23 +58,23 @@ def residency_report(residency: ResidencyStatus | None, iso: Callable[[float | N
     waits, moving = residency.waits, residency.moving
     return {
         "mode": residency.mode,
-        "state": residency.state,
+        "state": _STATES.get(residency.state, ("", residency.state))[1],
         "since": iso(residency.since),
         "swapped_bytes": residency.swapped_bytes,
-        "elastic_bytes": residency.elastic_bytes,
-        "staying": [{"reason": one.reason, "bytes": one.bytes} for one in residency.staying],
+        "swappable_bytes": residency.elastic_bytes,
+        "unswappable": [{"reason": one.reason, "bytes": one.bytes} for one in residency.staying],
         "not_swappable": residency.obstacle or None,
         "refusal": residency.mode_reason or residency.refusal or None,
-        "waits": None
+        "queued": None
         if waits is None
         else {
             "reason": waits.reason,
             "seconds": waits.seconds,
-            "before": waits.before,
+            "ahead": waits.before,
             "expected_seconds": waits.expected_seconds,
         },
         "moving": None if moving is None else {"done_bytes": moving.done_bytes, "total_bytes": moving.total_bytes},
-        "left_for": residency.left_for,
+        "evict_reason": EVICT_REASONS.get(residency.left_for or ""),
         "swaps_out": residency.swaps_out,
         "swaps_in": residency.swaps_in,
         "waited_seconds": residency.waited_seconds,
@@ -80,7 +94,7 @@ def host_copies_report(copies: HostCopies | None) -> Report | None:
 
 def over_quota_bytes(devices: Iterable[Mapping[str, Any]]) -> int:
     """What a kernel uses beyond its quota after it was shrunk, over its devices."""
-    return sum(max(0, device["used_bytes"] - device["quota_bytes"]) for device in devices)
+    return sum(max(0, device["used_bytes"] - device["memory_limit_bytes"]) for device in devices)
 
 
 def waiting_text(residency: ResidencyStatus | None) -> str | None:
@@ -90,23 +104,23 @@ def waiting_text(residency: ResidencyStatus | None) -> str | None:
         return None
     told = f"waiting {waits.seconds:.0f} s for GPU memory: {waits.reason or 'no room yet'}"
     if waits.before:
-        told += f"; {waits.before} before it"
+        told += f"; {waits.before} ahead"
     if waits.expected_seconds is not None:
         told += f"; about {waits.expected_seconds:.0f} s left"
     return told
 
 
 def residency_text(residency: ResidencyStatus | None) -> str:
-    """A cell of the command line's table: ``resident``, ``swapped 3.0 GiB``, ``waking (2 before it)``.
+    """A cell of the command line's table: ``on GPU``, ``swapped out 3.0 GiB``, ``restoring (2 ahead)``.
 
-    A kernel that cannot be swapped says so, and why: ``resident, not swappable: unknown driver function cuFoo``.
+    A kernel that cannot be swapped says so, and why: ``on GPU, not swappable: unknown driver function cuFoo``.
     """
     if residency is None:
         return "–"
     if residency.waits is not None:
-        return "waking" + (f" ({residency.waits.before} before it)" if residency.waits.before else "")
-    state = _STATES.get(residency.state, residency.state)
-    if state in ("swapped", "checkpointed"):
+        return "restoring" + (f" ({residency.waits.before} ahead)" if residency.waits.before else "")
+    state = state_text(_STATES.get(residency.state, (residency.state, ""))[0])
+    if state in ("swapped out", "checkpointed"):
         return f"{state} {Bytes(residency.swapped_bytes)}"
     if residency.obstacle:
         return f"{state}, not swappable: {residency.obstacle}"

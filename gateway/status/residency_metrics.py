@@ -15,7 +15,7 @@ _GAUGES = (
         "swapped_bytes",
         "Memory of the kernel that is in the host's instead of a device's.",
     ),
-    ("aliquot_kernel_elastic_bytes", "elastic_bytes", "Memory of the kernel that a swap can move."),
+    ("aliquot_kernel_swappable_bytes", "swappable_bytes", "Memory of the kernel that a swap can move."),
 )
 _COPIES = (
     ("aliquot_host_copies_bytes", "used_bytes", "Host memory that holds copies of swapped kernels."),
@@ -44,15 +44,17 @@ def residency_metrics(report: Report, names: Sequence[str], labels: Callable[[Re
     for kernel in told:
         if kernel["residency"]["not_swappable"] is not None:
             stuck.add_metric([*labels(kernel), kernel["residency"]["not_swappable"]], 1.0)
-    over = GaugeMetricFamily("aliquot_kernel_over_quota_bytes", "Used beyond a quota that was shrunk.", labels=names)
+    over = GaugeMetricFamily(
+        "aliquot_kernel_over_limit_bytes", "Used beyond a memory limit that was lowered.", labels=names
+    )
     for kernel in report["kernels"]:
-        over.add_metric(labels(kernel), float(kernel["over_quota_bytes"]))
+        over.add_metric(labels(kernel), float(kernel["over_limit_bytes"]))
     yield from (swaps, waited, stuck, over, *_node_metrics(report["node"]))
 
 
 def _node_metrics(node: Report) -> Iterator[Metric]:
-    ratio = GaugeMetricFamily("aliquot_oversubscription_ratio", "How many times its memory the node may promise.")
-    ratio.add_metric([], float(node["oversubscription"]))
+    ratio = GaugeMetricFamily("aliquot_overcommit_ratio", "How many times its memory the node may promise.")
+    ratio.add_metric([], float(node["overcommit"]))
     yield ratio
     copies = node["host_copies"] or {}
     for metric, field, text in _COPIES:

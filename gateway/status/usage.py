@@ -27,11 +27,11 @@ def kernel_usage(known: KernelStatus) -> Report:
             "uuid": device.uuid,
             "index": device.index,
             "gpus": device.hundredths / 100,
-            "quota_bytes": device.quota_bytes,
-            "guarantee_bytes": device.quota_bytes if device.guarantee_bytes is None else device.guarantee_bytes,
+            "memory_limit_bytes": device.quota_bytes,
+            "guaranteed_memory_bytes": device.quota_bytes if device.guarantee_bytes is None else device.guarantee_bytes,
             "used_bytes": device.charged_bytes,
             "peak_bytes": device.peak_bytes,
-            "needed_bytes": device.needed_bytes,
+            "required_bytes": device.needed_bytes,
             "busy_seconds": device.busy_seconds,
             "context_bytes": device.context_bytes,
             "compute": compute_report(device.compute),
@@ -40,12 +40,14 @@ def kernel_usage(known: KernelStatus) -> Report:
     ]
     return {
         **_sums(devices),
-        "refusals": sum(device.refusals for device in known.devices),
-        "needed_bytes": needed_bytes(known),
-        "short_at": iso(max((at for device in known.devices if (at := device.short_at) is not None), default=None)),
-        "interception": known.interception,
-        "enforcement": known.enforcement,
-        "unhooked_processes": [_process(process) for process in known.unhooked_processes],
+        "failed_allocations": sum(device.refusals for device in known.devices),
+        "required_bytes": needed_bytes(known),
+        "last_failed_allocation_at": iso(
+            max((at for device in known.devices if (at := device.short_at) is not None), default=None)
+        ),
+        "interception": _control_state(known.interception),
+        "enforcement": _control_state(known.enforcement),
+        "uncontrolled_processes": [_process(process) for process in known.unhooked_processes],
         "host_memory": _host_memory(known.host_memory),
         "residency": residency_report(known.residency, iso),
         "devices": devices,
@@ -59,11 +61,11 @@ def granted_usage(quotas: Sequence[Quota], needed: int | None = None) -> Report:
             "uuid": quota.uuid,
             "index": quota.index,
             "gpus": float(quota.share),
-            "quota_bytes": int(quota.memory),
-            "guarantee_bytes": int(quota.memory),
+            "memory_limit_bytes": int(quota.memory),
+            "guaranteed_memory_bytes": int(quota.memory),
             "used_bytes": 0,
             "peak_bytes": 0,
-            "needed_bytes": None,
+            "required_bytes": None,
             "busy_seconds": 0.0,
             "context_bytes": 0,
             "compute": None,
@@ -72,24 +74,29 @@ def granted_usage(quotas: Sequence[Quota], needed: int | None = None) -> Report:
     ]
     return {
         **_sums(devices),
-        "refusals": 0,
-        "needed_bytes": needed,
-        "short_at": None,
+        "failed_allocations": 0,
+        "required_bytes": needed,
+        "last_failed_allocation_at": None,
         "interception": "unknown",
         "enforcement": "pending",
-        "unhooked_processes": [],
+        "uncontrolled_processes": [],
         "host_memory": None,
         "residency": None,
         "devices": devices,
     }
 
 
+def _control_state(state: str) -> str:
+    """The agent's ``holds`` is ``active``; its other words stay."""
+    return "active" if state == "holds" else state
+
+
 def _host_memory(host: HostMemoryStatus) -> Report:
     return {
-        "quota_bytes": host.quota_bytes,
+        "limit_bytes": host.quota_bytes,
         "used_bytes": host.charged_bytes,
         "peak_bytes": host.peak_bytes,
-        "refusals": host.refusals,
+        "failed_allocations": host.refusals,
     }
 
 
@@ -105,10 +112,17 @@ def _process(process: UnhookedProcess) -> Report:
 
 
 def _sums(devices: Iterable[Mapping[str, Any]]) -> Report:
-    names = ("quota_bytes", "guarantee_bytes", "used_bytes", "peak_bytes", "busy_seconds", "context_bytes")
+    names = (
+        "memory_limit_bytes",
+        "guaranteed_memory_bytes",
+        "used_bytes",
+        "peak_bytes",
+        "busy_seconds",
+        "context_bytes",
+    )
     listed = list(devices)
     sums: Report = {name: sum(device[name] for device in listed) for name in names}
-    return {**sums, "over_quota_bytes": over_quota_bytes(listed)}
+    return {**sums, "over_limit_bytes": over_quota_bytes(listed)}
 
 
 def idle_since(activity: Activity | None, known: KernelStatus | None) -> float | None:

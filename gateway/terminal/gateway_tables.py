@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from jupyter_aliquot.gateway.status.compute import percent_text, stretch_text
+from jupyter_aliquot.gateway.status.residency import state_text
 from jupyter_aliquot.provisioner.resources import Bytes
 
 from .ranked_table import RankedTable
@@ -72,27 +73,27 @@ def _kernels_table(kernels: Iterable[Mapping[str, Any]]) -> RankedTable:
             _name(kernel),
             printable(str(kernel["id"])[:_SHORT_ID]),
             printable(str(kernel["owner"])),
-            size_text(round(kernel["gpus"] * 100), kernel["workload_class"]),
-            str(Bytes(kernel["quota_bytes"])),
+            size_text(round(kernel["gpus"] * 100), kernel["priority"]),
+            str(Bytes(kernel["memory_limit_bytes"])),
             str(Bytes(kernel["used_bytes"])),
             seconds_text(kernel["busy_seconds"]),
-            " / ".join(f"{percent_text(one['share_used'])} of {percent_text(one['share_entitled'])}" for one in compute)
+            " / ".join(f"{percent_text(one['share_used'])} of {percent_text(one['fair_share'])}" for one in compute)
             or "–",
-            " / ".join(stretch_text(one["stretch"]) for one in compute) or "–",
-            printable(str(kernel["state"])),
+            " / ".join(stretch_text(one["slowdown"]) for one in compute) or "–",
+            printable(state_text(str(kernel["state"]))),
         )
     return table
 
 
 def waiting_kernels(kernels: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Those that wait to start, or to grow, in the order of the queue."""
-    waiting = [dict(kernel) for kernel in kernels if kernel["state"] == "pending" or kernel.get("resize")]
+    waiting = [dict(kernel) for kernel in kernels if kernel["state"] == "queued" or kernel.get("resize")]
     return sorted(waiting, key=lambda kernel: _position(kernel) or 0)
 
 
 def doubtful_kernels(kernels: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Those that run, and whose GPU the node agent does not confirm: it knows nothing of them."""
-    return [dict(one) for one in kernels if one["state"] == "resident" and one["reason"] and one["residency"] is None]
+    return [dict(one) for one in kernels if one["state"] == "on_gpu" and one["reason"] and one["residency"] is None]
 
 
 def doubt_lines(kernels: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -112,7 +113,7 @@ def queue_rows(kernels: Iterable[Mapping[str, Any]], now: float | None = None) -
     for kernel in kernels:
         asked = kernel.get("resize") or kernel
         since = asked.get("since") or kernel["created"]
-        size = size_text(round(asked["gpus"] * 100), asked["workload_class"])
+        size = size_text(round(asked["gpus"] * 100), asked["priority"])
         reason = printable(str(asked["reason"] or "–")) + _expected(asked.get("expected_start"), moment)
         short_id, owner = printable(str(kernel["id"])[:_SHORT_ID]), printable(str(kernel["owner"]))
         rows.append((_name(kernel), short_id, owner, size, _place(kernel), _since(since, moment), reason))
@@ -124,10 +125,10 @@ def ended_rows(kernels: Iterable[Mapping[str, Any]], now: float | None = None) -
     moment = time.time() if now is None else now
     rows: list[tuple[str, ...]] = []
     for kernel in kernels:
-        ending = kernel["ending"] or {}
-        size = size_text(round(kernel["gpus"] * 100), kernel["workload_class"]) if kernel["gpus"] else "no GPU"
+        ending = kernel["termination"] or {}
+        size = size_text(round(kernel["gpus"] * 100), kernel["priority"]) if kernel["gpus"] else "no GPU"
         why = printable(str(ending.get("message") or kernel["reason"] or "–"))
-        code = str(ending.get("code") or "–")
+        code = str(ending.get("reason") or "–")
         rows.append((_name(kernel), printable(str(kernel["owner"])), size, _since(ending.get("at"), moment), code, why))
     return rows
 

@@ -32,7 +32,7 @@ def history_table(report: Report) -> RenderableType:
     kernels = plain_table(*columns, drop_first=("owner", "most", "over time", "memory used"))
     for kernel in sorted(report["kernels"], key=lambda kernel: -(gpu_seconds(kernel) or 0)):
         title = printable(kernel["label"] or kernel["id"][:8])
-        size = size_text(round(kernel["gpus"] * 100), kernel["workload_class"])
+        size = size_text(round(kernel["gpus"] * 100), kernel["priority"])
         seconds = gpu_seconds(kernel)
         cells = (_NOTHING if seconds is None else f"{seconds:.1f} s", sparkline(_used(kernel)))
         kernels.add_row(

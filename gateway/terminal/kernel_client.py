@@ -20,10 +20,12 @@ from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query, read
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.errors import AliquotError
 from jupyter_aliquot.provisioner.grants.codec import read_request
-from jupyter_aliquot.provisioner.resources import GpuShare
+from jupyter_aliquot.provisioner.resources import GpuShare, WorkloadClass
 
 from .rest_client import GatewayRefusal, Gateways, NoGatewayHere, OwnGateway
 
+# What the node agent calls a move.
+_AGENT_OPS = {"swap-out": "swap_out", "restore": "wake"}
 _LARGEST = GpuShare(999900)
 _WHOLE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -136,11 +138,11 @@ class RunningKernel:
         return found
 
     def move(self, verb: str) -> None:
-        """``swap-out`` or ``wake``. Raises AliquotError."""
+        """``swap-out`` or ``restore``. Raises AliquotError."""
         if self._gateway is not None:
             self._ask("POST", f"/{verb}", body={})
         else:
-            self._query(verb.replace("-", "_"))
+            self._query(_AGENT_OPS[verb])
 
     def _ask(self, method: str, more: str = "", body: Any = None) -> Any:
         assert self._gateway is not None  # asked before
@@ -154,8 +156,8 @@ class RunningKernel:
         before = read_request(
             {
                 "hundredths": round(report["gpus"] * 100),
-                "memory_limit": report["memory_limit_bytes"],
-                "workload_class": report["workload_class"],
+                "memory_limit": report["requested_memory_bytes"],
+                "workload_class": WorkloadClass.of_priority(report["priority"]).value,
             }
         )
         request = wish.applied_to(before)

@@ -12,7 +12,7 @@ from jupyter_aliquot.gateway.node.unhooked import process_text
 from jupyter_aliquot.gateway.status.compute import share_text, stretch_text
 from jupyter_aliquot.gateway.status.residency import residency_text, waiting_text
 from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus, KernelStatus, NodeStatus
-from jupyter_aliquot.provisioner.resources import Bytes, GpuShare
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, WorkloadClass
 
 from .ranked_table import RankedTable
 
@@ -127,7 +127,7 @@ def kernels_table(kernels: Sequence[KernelStatus]) -> RankedTable:
             printable(kernel.label or ids[kernel.kernel_id]),
             printable(ids[kernel.kernel_id]),
             printable(kernel.owner),
-            size_text(kernel.hundredths, kernel.workload_class),
+            size_text(kernel.hundredths, WorkloadClass(kernel.workload_class).priority),
             str(Bytes(sum(device.quota_bytes for device in kernel.devices))),
             str(Bytes(sum(device.charged_bytes for device in kernel.devices))),
             str(Bytes(sum(device.peak_bytes for device in kernel.devices))),
@@ -170,9 +170,9 @@ def ended_table(ended: Sequence[tuple[str, ...]]) -> RankedTable:
     return table
 
 
-def size_text(hundredths: int, workload_class: str) -> str:
-    """``0.25 GPU``, with ``low`` for the opportunistic class."""
-    return f"{GpuShare(hundredths)} GPU" + (" low" if workload_class == "opportunistic" else "")
+def size_text(hundredths: int, priority: str) -> str:
+    """``0.25 GPU``, with ``low`` for low priority."""
+    return f"{GpuShare(hundredths)} GPU" + (" low" if priority == "low" else "")
 
 
 def seconds_text(seconds: float) -> str:

@@ -19,7 +19,7 @@ import { reviving } from './plugins/notebook/reviving';
 import { sizedNotebooks } from './plugins/notebook/sized_notebooks';
 import { statusBar } from './plugins/status_bar';
 import { toolbar } from './plugins/notebook/toolbar';
-import { wakeHints } from './plugins/notebook/wake_hints';
+import { prefetch } from './plugins/notebook/prefetch';
 
 const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[] = [
   kernels,
@@ -37,7 +37,7 @@ const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[
   statusBar,
   cellWaits,
   missingSize,
-  wakeHints,
+  prefetch,
   reviving
 ];
 

@@ -39,7 +39,7 @@ export namespace PluginIDs {
   /** What a cell lacks that finds no CUDA device. */
   export const missingSize = '@jupyter-aliquot/labextension:missing-size';
   /** Tells the node that somebody turns to a kernel whose memory is swapped. */
-  export const wakeHints = '@jupyter-aliquot/labextension:wake-hints';
+  export const prefetch = '@jupyter-aliquot/labextension:prefetch';
   /** Connects kernels again whose gateway was away. */
   export const reviving = '@jupyter-aliquot/labextension:reviving';
   /** Tells what happens to one's kernels. */
@@ -51,8 +51,8 @@ export namespace CommandIDs {
   // Each about one kernel: args `{kernelId}`.
   export const openNotebook = 'aliquot:open-notebook';
   export const swapOut = 'aliquot:swap-out';
-  export const wake = 'aliquot:wake';
-  export const keep = 'aliquot:keep';
+  export const restore = 'aliquot:restore';
+  export const postponeCulling = 'aliquot:postpone-culling';
   export const restart = 'aliquot:restart-kernel';
   export const shutDown = 'aliquot:shut-down-kernel';
   export const share = 'aliquot:share-kernel';
@@ -67,8 +67,8 @@ export type CommandAction =
   | 'newNotebook'
   | 'follow'
   | 'swapOut'
-  | 'wake'
-  | 'keep'
+  | 'restore'
+  | 'postponeCulling'
   | 'share'
   | 'restart'
   | 'shutDown';
@@ -78,8 +78,8 @@ export const ACTION_COMMANDS: Readonly<Record<CommandAction, string>> = {
   newNotebook: CommandIDs.newNotebook,
   follow: CommandIDs.follow,
   swapOut: CommandIDs.swapOut,
-  wake: CommandIDs.wake,
-  keep: CommandIDs.keep,
+  restore: CommandIDs.restore,
+  postponeCulling: CommandIDs.postponeCulling,
   share: CommandIDs.share,
   restart: CommandIDs.restart,
   shutDown: CommandIDs.shutDown
@@ -89,8 +89,8 @@ export const ACTION_COMMANDS: Readonly<Record<CommandAction, string>> = {
 export type ICompute = api.Compute;
 export type IComputeControl = api.ComputeControl;
 export type IDevice = api.Device;
-export type IEnding = api.Ending;
-export type IEndingSoon = api.EndingSoon;
+export type ITermination = api.Termination;
+export type IScheduledTermination = api.ScheduledTermination;
 export type IHistory = api.History;
 export type IHistoryFigure = api.HistoryFigure;
 export type IKernel = api.Kernel & { readonly access?: 'own' | 'write' | 'read'; readonly shares?: readonly IShare[] | null };
@@ -103,7 +103,7 @@ export interface IShare {
 export type IKernelEvent = api.KernelEvent;
 export type IKernelDevice = api.KernelDevice;
 export type INode = api.Node;
-export type IOutlook = api.Outlook;
+export type IDryRun = api.DryRun;
 export type IResidency = api.Residency;
 export type IResize = api.Resize;
 export type IKeptMessage = api.KeptMessage;
@@ -113,21 +113,21 @@ export type ISeenMessages = api.SeenMessages;
 export type ISize = api.Size;
 export type ISizes = api.Sizes;
 export type IStatus = api.Status;
-export type ITeamQuota = api.TeamQuota;
-export type IUnhookedProcess = api.UnhookedProcess;
-export type IUserQuota = api.UserQuota;
+export type ITeamGpuLimit = api.TeamGpuLimit;
+export type IUncontrolledProcess = api.UncontrolledProcess;
+export type IUserGpuLimit = api.UserGpuLimit;
 export type IHostMemory = NonNullable<api.Kernel['host_memory']>;
 export type IHostCopies = NonNullable<api.Node['host_copies']>;
-export type IWaits = NonNullable<api.Residency['waits']>;
+export type IMemoryQueue = NonNullable<api.Residency['queued']>;
 export type KernelState = api.Kernel['state'];
-export type WorkloadClass = api.Kernel['workload_class'];
+export type Priority = api.Kernel['priority'];
 
 /** A size that somebody may ask for: of a kernel to start, or, with its id, of one that runs. */
 export interface IWish {
   readonly gpus: number;
   /** Text such as `8GiB`, or bytes; null for the share's part of each device. */
   readonly memory?: string | number | null;
-  readonly workload_class?: WorkloadClass;
+  readonly priority?: Priority;
 }
 
 /** Why there is no status: each kind has its own words and remedy in the panel. */
@@ -154,7 +154,7 @@ export interface IStatusSource {
   /** A status as it is written. Rejects with a StatusError. */
   fetchText(): Promise<string>;
   /** Asks that a kernel be kept which would be ended. Rejects with a StatusError. */
-  keep(kernelId: string): Promise<void>;
+  postponeCulling(kernelId: string): Promise<void>;
 }
 
 /** Where a model hears of changes: the websocket in Lab, a script in tests. */

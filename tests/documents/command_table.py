@@ -18,7 +18,7 @@ RUN = (
     'curl -H "Authorization: token $TOKEN" "$SERVER/aliquot/api/v1/history?range=day&format=csv" > day.csv',
     "aliquot resize train.ipynb 0.5 --memory 12GiB --class opportunistic",
     'curl -X PATCH "$SERVER/aliquot/api/v1/kernels/$KERNEL" -H "Authorization: token $TOKEN" \\\n'
-    """     -d '{"gpus": 0.5, "memory": "12GiB", "class": "opportunistic"}'""",
+    """     -d '{"gpus": 0.5, "memory": "12GiB", "priority": "low"}'""",
     "aliquot share train.ipynb --user bob",
     "aliquot share train.ipynb --team vision --write",
     "aliquot share train.ipynb",

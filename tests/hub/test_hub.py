@@ -97,7 +97,7 @@ def commands_work_in_a_terminal(hub: HubProcess, token: str, kernel_id: str) -> 
 
     assert "has 0.4 GPU, " in typed(f"resize {kernel_id[:8]} 0.4")
     assert "was asked to leave" in typed(f"swap {kernel_id} --seconds=0"), "it has no memory there to move"
-    assert "is resident" in typed(f"wake {kernel_id}")
+    assert "is on GPU" in typed(f"restore {kernel_id}")
     assert "gateway http" in typed("top --once")
     assert "0.4 GPU" in typed("history")
     refused = typed("resize unknown 0.4 2>&1")
@@ -114,5 +114,5 @@ def test_the_page_shows_the_last_choice(a_hub: HubProcess) -> None:
 
 def soon_ending(hub: HubProcess, token: str, kernel_id: str) -> dict[str, Any] | None:
     (report,) = [one for one in hub.gateway("aliquot/api/v1/status", token=token)["kernels"] if one["id"] == kernel_id]
-    found: dict[str, Any] | None = report["ending_soon"]
+    found: dict[str, Any] | None = report["scheduled_termination"]
     return found

@@ -26,7 +26,7 @@ def report(hub: HubProcess, kernel_id: str, token: str) -> Any:
 @pytest.mark.skipif("ALIQUOT_SOAK" not in os.environ, reason="waits for minutes of a policy: make soak")
 def test_a_kernel_ends_after_its_users_server_and_one_whose_server_came_back_stays(a_hub: HubProcess) -> None:
     def has_told(name: str) -> bool:
-        return report(a_hub, kernels[name], tokens[name])["ending_soon"] is not None
+        return report(a_hub, kernels[name], tokens[name])["scheduled_termination"] is not None
 
     tokens = {name: a_hub.token_of(name) for name in ("alice", "bob", "carol")} | {"service": a_hub.token}
     kernels: dict[str, str] = {}
@@ -44,9 +44,9 @@ def test_a_kernel_ends_after_its_users_server_and_one_whose_server_came_back_sta
 
     a_hub.stop_server("alice")
     until(lambda: has_told("alice"), SECONDS)
-    ended = until(lambda: report(a_hub, kernels["alice"], tokens["alice"])["ending"], SECONDS)
+    ended = until(lambda: report(a_hub, kernels["alice"], tokens["alice"])["termination"], SECONDS)
     assert "its user's server had gone" in ended["message"]
     # So long after it that all others who have no server would have ended.
     for name in ("bob", "carol", "service"):
-        assert report(a_hub, kernels[name], tokens[name])["state"] == "resident"
+        assert report(a_hub, kernels[name], tokens[name])["state"] == "on_gpu"
         assert not has_told(name)

@@ -7,12 +7,12 @@ const path = require('node:path');
 const test = require('node:test');
 
 const compiled = process.env.ALIQUOT_COMPILED;
-const { move, obstacle } = require(path.join(compiled, 'action_rules.js'));
-const { LatestAnswer } = require(path.join(compiled, 'latest_answer.js'));
-const size = require(path.join(compiled, 'resize_wish.js'));
+const { move, obstacle } = require(path.join(compiled, 'model/action_rules.js'));
+const { LatestAnswer } = require(path.join(compiled, 'base/latest_answer.js'));
+const size = require(path.join(compiled, 'sizes/resize_wish.js'));
 
 const GIB = 2 ** 30;
-const ACTIONS = ['open', 'resize', 'swapOut', 'wake', 'keep', 'restart', 'shutDown'];
+const ACTIONS = ['open', 'resize', 'swapOut', 'restore', 'postponeCulling', 'restart', 'shutDown'];
 
 function aKernel(changes = {}) {
   return {
@@ -21,13 +21,13 @@ function aKernel(changes = {}) {
     owner: 'ada',
     label: 'train.ipynb',
     gpus: 0.25,
-    memory_limit_bytes: null,
-    workload_class: 'production',
-    state: 'resident',
+    requested_memory_bytes: null,
+    priority: 'normal',
+    state: 'on_gpu',
     execution_state: 'idle',
-    quota_bytes: 4 * GIB,
+    memory_limit_bytes: 4 * GIB,
     residency: { mode: 'vmm', refusal: null },
-    ending_soon: null,
+    scheduled_termination: null,
     devices: [{ uuid: 'GPU-a' }],
     ...changes
   };
@@ -38,12 +38,12 @@ const possible = (kernel, status = aStatus()) => ACTIONS.filter(one => obstacle(
 
 test('each state of a kernel allows what can work in it', () => {
   const want = {
-    pending: ['open', 'shutDown'],
+    queued: ['open', 'shutDown'],
     starting: ['open', 'shutDown'],
-    resident: ['open', 'resize', 'swapOut', 'restart', 'shutDown'],
-    swapped: ['open', 'resize', 'wake', 'restart', 'shutDown'],
-    waking: ['open', 'resize', 'restart', 'shutDown'],
-    checkpointed: ['open', 'resize', 'wake', 'restart', 'shutDown'],
+    on_gpu: ['open', 'resize', 'swapOut', 'restart', 'shutDown'],
+    swapped_out: ['open', 'resize', 'restore', 'restart', 'shutDown'],
+    restoring: ['open', 'resize', 'restart', 'shutDown'],
+    checkpointed: ['open', 'resize', 'restore', 'restart', 'shutDown'],
     ended: ['open']
   };
   for (const [state, actions] of Object.entries(want)) {
@@ -57,22 +57,22 @@ test('what cannot work has its reason', () => {
   assert.equal(why('swapOut', { idle_since: null }), 'busy');
   assert.equal(why('swapOut', { idle_since: '2026-01-01T00:00:00Z' }), null);
   assert.equal(why('swapOut', { residency: { mode: 'off', refusal: 'CUDA IPC' } }), 'never-swapped');
-  assert.equal(why('swapOut', { state: 'waking' }), 'wanted');
-  assert.equal(why('wake', {}), 'already-resident');
+  assert.equal(why('swapOut', { state: 'restoring' }), 'wanted');
+  assert.equal(why('restore', {}), 'already-on-gpu');
   assert.equal(why('resize', { gpus: 0 }), 'no-gpu');
   assert.equal(why('resize', {}, aStatus({ node: { agent: 'unavailable' } })), 'agent-away');
   assert.equal(why('open', { label: 'a console' }), 'no-notebook');
   assert.equal(why('open', { owner: 'grace' }), 'not-mine');
   assert.equal(why('shutDown', { name: '' }), 'of-another-program');
-  assert.equal(why('keep', {}), 'not-announced');
-  assert.equal(why('keep', { ending_soon: { can_keep: false } }), 'of-age');
-  assert.equal(why('keep', { ending_soon: { can_keep: true } }), null);
+  assert.equal(why('postponeCulling', {}), 'not-announced');
+  assert.equal(why('postponeCulling', { scheduled_termination: { can_postpone: false } }), 'of-age');
+  assert.equal(why('postponeCulling', { scheduled_termination: { can_postpone: true } }), null);
 });
 
 test('of the two moves the one is offered that is of use', () => {
   assert.equal(move(aKernel()), 'swapOut');
-  assert.equal(move(aKernel({ state: 'swapped' })), 'wake');
-  assert.equal(move(aKernel({ state: 'checkpointed' })), 'wake');
+  assert.equal(move(aKernel({ state: 'swapped_out' })), 'restore');
+  assert.equal(move(aKernel({ state: 'checkpointed' })), 'restore');
 });
 
 test('a change of size names only what changes', () => {
@@ -81,8 +81,8 @@ test('a change of size names only what changes', () => {
   assert.equal(size.change(kernel, has), null);
   assert.deepEqual(size.change(kernel, { ...has, gpus: 0.3 }), { gpus: 0.3 });
   assert.deepEqual(size.change(kernel, { ...has, memoryGib: 6 }), { memory: 6 * GIB });
-  assert.deepEqual(size.change(kernel, { ...has, workloadClass: 'opportunistic' }), { workload_class: 'opportunistic' });
-  const limited = aKernel({ memory_limit_bytes: 6 * GIB });
+  assert.deepEqual(size.change(kernel, { ...has, priority: 'low' }), { priority: 'low' });
+  const limited = aKernel({ requested_memory_bytes: 6 * GIB });
   assert.deepEqual(size.change(limited, { ...size.sizeOf(limited), memoryGib: null }), { memory: null });
 });
 
@@ -99,7 +99,7 @@ test('a memory limit goes up to all that its devices have', () => {
   ];
   assert.deepEqual(size.memoryRange(aKernel(), devices), { min: 1, max: 16 });
   assert.deepEqual(size.memoryRange(aKernel(), []), { min: 1, max: 4 });
-  assert.equal(size.firstMemoryGib(aKernel({ quota_bytes: 3.2 * GIB })), 4);
+  assert.equal(size.firstMemoryGib(aKernel({ memory_limit_bytes: 3.2 * GIB })), 4);
 });
 
 test('what is written becomes a step within the range, or nothing', () => {

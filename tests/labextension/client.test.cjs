@@ -6,8 +6,8 @@ const assert = require('node:assert/strict');
 const path = require('node:path');
 const test = require('node:test');
 
-const { AliquotClient } = require(path.join(process.env.ALIQUOT_COMPILED, 'client.js'));
-const { readStatus } = require(path.join(process.env.ALIQUOT_COMPILED, 'status_form.js'));
+const { AliquotClient } = require(path.join(process.env.ALIQUOT_COMPILED, 'client/client.js'));
+const { readStatus } = require(path.join(process.env.ALIQUOT_COMPILED, 'model/status_form.js'));
 
 const turn = () => new Promise(setImmediate);
 
@@ -42,15 +42,15 @@ test('a page of somebody else in the place of an answer is a failure, and no ans
   const client = aClient(() => new Response('<html>Log in</html>', { status: 200 }));
   const message = '«The server gave an answer that cannot be read: reload the page.»';
   await assert.rejects(client.sizes(), { kind: 'server', message });
-  await assert.rejects(client.outlook({ gpus: 1 }), { kind: 'server' });
+  await assert.rejects(client.dryRun({ gpus: 1 }), { kind: 'server' });
   await assert.rejects(aClient(() => new Response('{}')).sizes(), { kind: 'server' });
 });
 
 test('a refusal is told in the words of the server, and an empty answer is none', async () => {
   const no = new Response(JSON.stringify({ message: 'over your quota' }), { status: 409 });
-  await assert.rejects(aClient(() => no).wake('k'), { kind: 'server', message: 'over your quota' });
+  await assert.rejects(aClient(() => no).restore('k'), { kind: 'server', message: 'over your quota' });
   await assert.rejects(aClient(() => new Response('', { status: 404 })).sizes(), { kind: 'not-installed' });
-  assert.equal(await aClient(() => new Response(null, { status: 204 })).wake('k'), undefined);
+  assert.equal(await aClient(() => new Response(null, { status: 204 })).restore('k'), undefined);
 });
 
 test('an answer of an unknown form is told in the language of the page', () => {

@@ -7,8 +7,8 @@ const path = require('node:path');
 const test = require('node:test');
 
 const compiled = process.env.ALIQUOT_COMPILED;
-const { ComingBack, Seen, match } = require(path.join(compiled, 'coming_back.js'));
-const { attachment } = require(path.join(compiled, 'attachment.js'));
+const { ComingBack, Seen, match } = require(path.join(compiled, 'sessions/coming_back.js'));
+const { attachment } = require(path.join(compiled, 'sessions/attachment.js'));
 
 let number = 0;
 

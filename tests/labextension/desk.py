@@ -83,7 +83,7 @@ class Desk:
 
     def until_kept(self, kernel_id: str, want_cells: int) -> None:
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        while len(cells := self.ask(f"aliquot/api/v1/kernels/{kernel_id}/cells")["cells"]) != want_cells:
+        while len(cells := self.ask(f"aliquot/api/v1/kernels/{kernel_id}/outputs")["cells"]) != want_cells:
             assert time.monotonic() < deadline, cells
             self.page.wait_for_timeout(50)
 

@@ -6,10 +6,10 @@ const assert = require('node:assert/strict');
 const test = require('node:test');
 
 const { GIB, aKernel, aStatus, compiled, over } = require('./scripts.cjs');
-const derived = compiled('kernel_facts');
-const access = compiled('kernel_access');
-const compute = compiled('compute');
-const quantities = compiled('quantities');
+const derived = compiled('model/kernel_facts');
+const access = compiled('model/kernel_access');
+const compute = compiled('model/compute');
+const quantities = compiled('base/quantities');
 
 test('only a path of mine opens a notebook', () => {
   const status = aStatus();
@@ -64,19 +64,19 @@ test('amounts read in binary units', () => {
 });
 
 test('GPU time reads in per cent that add up', () => {
-  const parts = (share_used, share_entitled) => compute.shareParts({ share_used, share_entitled });
+  const parts = (share_used, fair_share) => compute.shareParts({ share_used, fair_share });
   assert.deepEqual(parts(0.5, 0.75), { used: 50, held: 25, free: 25 });
   assert.deepEqual(parts(0.75, 0.5), { used: 75, held: 0, free: 25 });
   assert.deepEqual(parts(null, null), { used: 0, held: 0, free: 100 });
   assert.deepEqual(parts(7, -1), { used: 100, held: 0, free: 0 });
   assert.deepEqual([0, 0.004, 0.255, 1].map(compute.formatPercent), ['0%', '<1%', '26%', '100%']);
-  assert.equal(compute.formatStretch(1.031), '1.03×');
+  assert.equal(compute.formatSlowdown(1.031), '1.03×');
   assert.deepEqual([0.002, 1.25].map(compute.formatMoment), ['2.0 ms', '1.3 s']);
 });
 
 test('time is shown of devices that a kernel used or wants, and of no others', () => {
   const device = (index, told) => ({ index, ...told });
-  const time = (share_used, share_entitled) => ({ compute: { share_used, share_entitled } });
+  const time = (share_used, fair_share) => ({ compute: { share_used, fair_share } });
   const devices = [
     device(0, time(0, null)), device(1, time(null, 0.5)), device(2, time(null, null)), device(3, { compute: null }), device(4, {})
   ];

@@ -124,11 +124,11 @@ def show_swapped(lab: LabPage, images: Path) -> None:
     entry = _unfold(lab, name)
     entry.get_by_role("button", name="Swap Out").click()
     entry.get_by_text("in host memory").first.wait_for()
-    entry.get_by_role("button", name="Bring Back").wait_for()
+    entry.get_by_role("button", name="Restore").wait_for()
     with _tall(lab):
         entry.evaluate("entry => entry.scrollIntoView({block: 'start'})")
         take(lab, images / "swapped", around(lab.panel, margin=0))
-    entry.get_by_role("button", name="Bring Back").click()
+    entry.get_by_role("button", name="Restore").click()
     entry.get_by_role("button", name="Swap Out").wait_for()
     _fold(entry)
 

@@ -7,8 +7,8 @@ const path = require('node:path');
 const test = require('node:test');
 
 const compiled = process.env.ALIQUOT_COMPILED;
-const series = require(path.join(compiled, 'history_series.js'));
-const { HistoryModel } = require(path.join(compiled, 'history_model.js'));
+const series = require(path.join(compiled, 'history/history_series.js'));
+const { HistoryModel } = require(path.join(compiled, 'history/history_model.js'));
 const { StatusError } = require(path.join(compiled, 'tokens.js'));
 
 const column = (...values) => ({ min: values, mean: values, max: values });

@@ -6,7 +6,7 @@ const assert = require('node:assert/strict');
 const path = require('node:path');
 const test = require('node:test');
 
-const { renamed } = require(path.join(process.env.ALIQUOT_COMPILED, 'kernel_names.js'));
+const { renamed } = require(path.join(process.env.ALIQUOT_COMPILED, 'sessions/kernel_names.js'));
 
 const SPECS = { specs: { kernelspecs: { 'python3.gpu-0.5': { name: 'python3.gpu-0.5' } } } };
 

@@ -6,20 +6,20 @@ const assert = require('node:assert/strict');
 const test = require('node:test');
 
 const { GIB, aKernel, aStatus, anEnding, compiled } = require('./scripts.cjs');
-const { endedForMemory, findLarger, largerWish } = compiled('larger');
-const { memoryText } = compiled('memory_words');
+const { endedForMemory, findLarger, largerWish } = compiled('sizes/larger');
+const { memoryText } = compiled('sizes/memory_words');
 
 const device = index => ({ uuid: `GPU-${index}`, index, memory_bytes: 16 * GIB, lost: false });
 const STATUS = aStatus({ devices: [device(0), device(1)] });
 
 function aSizes(...gpus) {
-  const offered = gpus.map(share => ({ gpus: share, memory_limit_bytes: null }));
+  const offered = gpus.map(share => ({ gpus: share, requested_memory_bytes: null }));
   return { sizes: offered, largest_gpus: 2, step: 0.01, device_memory_bytes: 16 * GIB };
 }
 
 /** A kernel of a quarter of GPU 0, which needed this much. */
 function aShortKernel(neededGib, changes = {}) {
-  return aKernel('k1', { gpus: 0.25, needed_bytes: neededGib * GIB, devices: [device(0)], ...changes });
+  return aKernel('k1', { gpus: 0.25, required_bytes: neededGib * GIB, devices: [device(0)], ...changes });
 }
 
 test('the next offered size that holds what was needed is proposed, and the next step where none is near', () => {
@@ -32,18 +32,18 @@ test('the next offered size that holds what was needed is proposed, and the next
 
 test('a kernel that runs stays on its devices, and one that is started again need not', () => {
   assert.equal(largerWish(aShortKernel(20), STATUS, aSizes(1, 2)), null);
-  const over = aShortKernel(20, { state: 'ended', ending: anEnding({ code: 'oom' }) });
+  const over = aShortKernel(20, { state: 'ended', termination: anEnding({ reason: 'oom' }) });
   assert.equal(largerWish(over, STATUS, aSizes(1, 2)).gpus, 2);
-  assert.equal(largerWish({ ...over, needed_bytes: 40 * GIB }, STATUS, aSizes(1, 2)), null);
+  assert.equal(largerWish({ ...over, required_bytes: 40 * GIB }, STATUS, aSizes(1, 2)), null);
 });
 
 test('where nobody knows what was needed, more than there was is proposed', () => {
-  const over = aKernel('k1', { state: 'ended', ending: anEnding({ code: 'oom' }) });
+  const over = aKernel('k1', { state: 'ended', termination: anEnding({ reason: 'oom' }) });
   assert.equal(largerWish(over, STATUS, aSizes(0.25, 0.5)).gpus, 0.5);
 });
 
 test('a limit of its own is raised in whole GiB, up to the memory of its devices', () => {
-  const limited = needed => aShortKernel(needed, { memory_limit_bytes: 4 * GIB });
+  const limited = needed => aShortKernel(needed, { requested_memory_bytes: 4 * GIB });
   const { gpus, memory } = largerWish(limited(6.2), STATUS, aSizes(0.5));
   assert.deepEqual([gpus, memory], [0.25, 7 * GIB]);
   assert.equal(largerWish(limited(17), STATUS, aSizes(0.5)), null);
@@ -53,17 +53,17 @@ test('a kernel that runs is asked about by its id, and one that ended as a new o
   const asked = [];
   const source = {
     sizes: async () => aSizes(0.5),
-    outlook: async (wish, kernelId) => (asked.push([wish.gpus, kernelId]), { suffix: 'gpu-0.5' })
+    dryRun: async (wish, kernelId) => (asked.push([wish.gpus, kernelId]), { suffix: 'gpu-0.5' })
   };
-  const { outlook } = await findLarger(aShortKernel(6), STATUS, source);
+  const { dryRun } = await findLarger(aShortKernel(6), STATUS, source);
   await findLarger(aShortKernel(6, { state: 'ended' }), STATUS, source);
-  assert.deepEqual([outlook.suffix, asked], ['gpu-0.5', [[0.5, 'k1'], [0.5, undefined]]]);
+  assert.deepEqual([dryRun.suffix, asked], ['gpu-0.5', [[0.5, 'k1'], [0.5, undefined]]]);
 });
 
 test('an end is for want of memory if its reason says so, or if memory was refused before', () => {
-  const ended = (code, changes) => endedForMemory(aKernel('k1', { ending: anEnding({ code }), ...changes }));
-  assert.deepEqual(['quota', 'oom', 'culled'].map(code => ended(code)), [true, true, false]);
-  assert.equal(ended('crash', { needed_bytes: 6 * GIB }), true);
+  const ended = (reason, changes) => endedForMemory(aKernel('k1', { termination: anEnding({ reason }), ...changes }));
+  assert.deepEqual(['memory_limit', 'oom', 'culled'].map(reason => ended(reason)), [true, true, false]);
+  assert.equal(ended('crash', { required_bytes: 6 * GIB }), true);
   assert.equal(endedForMemory(aShortKernel(6)), false);
 });
 
@@ -73,7 +73,7 @@ const LAB_SHOWS = 140;
 
 function said(label, message) {
   const kernel = aShortKernel(6.2, { label });
-  const larger = message === undefined ? null : { wish: { gpus: 0.5, memory: null }, outlook: { message } };
+  const larger = message === undefined ? null : { wish: { gpus: 0.5, memory: null }, dryRun: { message } };
   return memoryText({ kind: 'short', key: '', kernel, needed: 6.2 * GIB }, larger, trans);
 }
 

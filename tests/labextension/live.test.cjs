@@ -6,7 +6,7 @@ const assert = require('node:assert/strict');
 const test = require('node:test');
 
 const { AClock, AStream, ASource, aKernel, aPage, aStatus, anEvent, compiled, turn, until } = require('./scripts.cjs');
-const { GpuKernelsModel } = compiled('model');
+const { GpuKernelsModel } = compiled('model/model');
 const { StatusError } = compiled('tokens');
 
 /** A model that somebody watches, its first answer given, its stream open. */
@@ -53,8 +53,8 @@ test('an event changes its kernel at once, and nothing else', async t => {
   const told = [];
   model.kernelChanged.connect((_, { id, kernel }) => changed.push([id, kernel.state]));
   model.happened.connect((_, event) => told.push(model.kernel(event.kernel_id).state));
-  stream.say(anEvent('k1', { state: 'swapped', reason: 'k2 needs the room' }));
-  assert.deepEqual([changed, told], [[['k1', 'swapped']], ['swapped']]);
+  stream.say(anEvent('k1', { state: 'swapped_out', reason: 'k2 needs the room' }));
+  assert.deepEqual([changed, told], [[['k1', 'swapped_out']], ['swapped_out']]);
   assert.equal(model.kernel('k1').reason, 'k2 needs the room');
   assert.equal(model.kernel('k2'), kernels[1]);
   assert.equal(model.state.status.user, user);
@@ -63,11 +63,11 @@ test('an event changes its kernel at once, and nothing else', async t => {
 test('many events cause one request, within a second, and one that only waits causes none', async t => {
   const { source, stream, clock } = await aLiveModel(t);
   const before = source.requests;
-  stream.say(anEvent('k1', { kind: 'waits' }));
+  stream.say(anEvent('k1', { kind: 'queued' }));
   clock.pass(5000);
   await turn();
   assert.equal(source.requests, before);
-  for (const state of ['swapped', 'waking', 'resident']) {
+  for (const state of ['swapped_out', 'restoring', 'on_gpu']) {
     stream.say(anEvent('k1', { state }));
   }
   clock.pass(1000);
@@ -84,15 +84,15 @@ test('an answer that was on its way does not undo what was heard meanwhile', asy
   const kernels = [aKernel('k1'), aKernel('k2')];
   void model.refresh();
   const request = await source.nextRequest();
-  stream.say(anEvent('k1', { state: 'swapped' }));
+  stream.say(anEvent('k1', { state: 'swapped_out' }));
   request.resolve(aStatus({ kernels, queue: { length: 7 } }));
   await until(model, state => state.status.queue.length === 7);
-  assert.equal(model.kernel('k1').state, 'swapped');
+  assert.equal(model.kernel('k1').state, 'swapped_out');
 });
 
 test('an answer that says what was heard is silent', async t => {
   const { model, source, stream, clock } = await aLiveModel(t);
-  stream.say(anEvent('k1', { state: 'swapped' }));
+  stream.say(anEvent('k1', { state: 'swapped_out' }));
   const state = model.state;
   clock.pass(1000);
   (await source.nextRequest()).resolve(state.status);
@@ -117,7 +117,7 @@ test('a kernel that is equal in the next answer is the same object, wherever it 
   const { model, source } = await aLiveModel(t);
   const [one, two] = model.state.status.kernels;
   void model.refresh();
-  const kernels = [aKernel('k0'), aKernel('k1'), aKernel('k2', { state: 'swapped' })];
+  const kernels = [aKernel('k0'), aKernel('k1'), aKernel('k2', { state: 'swapped_out' })];
   (await source.nextRequest()).resolve(aStatus({ kernels }));
   await until(model, state => state.status.kernels.length === 3);
   assert.equal(model.kernel('k1'), one);
@@ -158,14 +158,14 @@ test('a disposed model closes its stream and hears nothing', async t => {
 
 test('an event that grants a size ends the wish, and one that waits keeps since when', async t => {
   const { model, stream } = await aLiveModel(t);
-  const wish = { gpus: 0.5, memory_limit_bytes: null, workload_class: 'opportunistic', reason: 'no room', position: 2 };
-  stream.say(anEvent('k1', { kind: 'resize', state: 'resident', resize: { ...wish, state: 'pending' } }));
+  const wish = { gpus: 0.5, requested_memory_bytes: null, priority: 'low', reason: 'no room', position: 2 };
+  stream.say(anEvent('k1', { kind: 'resize', state: 'on_gpu', resize: { ...wish, state: 'queued' } }));
   const { since, wait_reason, ...first } = model.kernel('k1').resize;
   assert.deepEqual([first.queue_length, wait_reason.code, first.expected_start], [2, 'not_planned', null]);
-  stream.say(anEvent('k1', { kind: 'resize', state: 'resident', resize: { ...wish, position: 1, state: 'pending' } }));
-  assert.deepEqual(model.kernel('k1').resize, { ...first, ...wish, position: 1, state: 'pending', since, wait_reason });
+  stream.say(anEvent('k1', { kind: 'resize', state: 'on_gpu', resize: { ...wish, position: 1, state: 'queued' } }));
+  assert.deepEqual(model.kernel('k1').resize, { ...first, ...wish, position: 1, state: 'queued', since, wait_reason });
   const granted = { ...wish, state: 'granted', reason: null, position: null };
-  stream.say(anEvent('k1', { kind: 'resize', state: 'resident', gpus: 0.5, resize: granted }));
-  const { resize, gpus, workload_class } = model.kernel('k1');
-  assert.deepEqual([resize, gpus, workload_class], [null, 0.5, 'opportunistic']);
+  stream.say(anEvent('k1', { kind: 'resize', state: 'on_gpu', gpus: 0.5, resize: granted }));
+  const { resize, gpus, priority } = model.kernel('k1');
+  assert.deepEqual([resize, gpus, priority], [null, 0.5, 'low']);
 });

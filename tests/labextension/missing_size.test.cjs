@@ -6,7 +6,7 @@ const assert = require('node:assert/strict');
 const test = require('node:test');
 
 const { compiled } = require('./scripts.cjs');
-const { MissingSizes } = compiled('missing_size');
+const { MissingSizes } = compiled('sizes/missing_size');
 
 const anError = (evalue, ename = 'RuntimeError', kind = 'error') => ({
   header: { msg_type: kind },

@@ -6,7 +6,7 @@ const assert = require('node:assert/strict');
 const test = require('node:test');
 
 const { ASource, aKernel, aMemory, aModel, aStatus, compiled, over, turn, until } = require('./scripts.cjs');
-const { GpuKernelsModel } = compiled('model');
+const { GpuKernelsModel } = compiled('model/model');
 const { StatusError } = compiled('tokens');
 
 test('nothing is asked while nobody watches', async t => {
@@ -145,7 +145,7 @@ test('who waits for news is asked for rarely, and who looks as often as they wan
 });
 
 test('no two waits are alike, so that pages do not ask in step', async t => {
-  const { StatusPoll } = compiled('status_poll');
+  const { StatusPoll } = compiled('client/status_poll');
   const chances = [0, 0.5, 1];
   const clock = { now: () => 0, chance: () => chances.shift() };
   chances.unshift(0.5, 0.5); // of its making and of the interval's

@@ -6,7 +6,7 @@ const assert = require('node:assert/strict');
 const test = require('node:test');
 
 const { GIB, aKernel, aMemory, aStatus, anEnding, compiled, over } = require('./scripts.cjs');
-const { NewsReader, Remembered, newsOf } = compiled('news');
+const { NewsReader, Remembered, newsOf } = compiled('model/news');
 
 const NOW = new Date('2026-01-01T00:00:00Z');
 const after = seconds => new Date(NOW.getTime() + seconds * 1000);
@@ -29,7 +29,7 @@ test('what ended before a browser saw the server is no news, and what ends then 
 
 test('only what happens to my own kernels, and what I did not do, is news', () => {
   const reader = new NewsReader(aMemory('[]'));
-  const kernels = [over('k1', { by: 'ada' }), { ...over('k2'), owner: 'bob' }, over('k3', { code: 'stopped' })];
+  const kernels = [over('k1', { by: 'ada' }), { ...over('k2'), owner: 'bob' }, over('k3', { reason: 'stopped' })];
   assert.deepEqual(reader.read(aStatus({ kernels }), NOW).map(news => news.kernel.id), ['k3']);
   const admin = new NewsReader(aMemory('[]'));
   assert.deepEqual(admin.read(aStatus({ user: { name: 'ada', role: 'admin' }, kernels }), NOW), []);
@@ -37,7 +37,7 @@ test('only what happens to my own kernels, and what I did not do, is news', () =
 
 test('an announced end is told at once, and again when it is announced anew', () => {
   const reader = new NewsReader(aMemory('no JSON'));
-  const soon = at => aStatus({ kernels: [aKernel('k1', { ending_soon: { at, reason: 'idle', can_keep: true } })] });
+  const soon = at => aStatus({ kernels: [aKernel('k1', { scheduled_termination: { at, message: 'idle', can_postpone: true } })] });
   assert.equal(reader.read(soon('t1'), NOW).length, 1);
   assert.equal(reader.read(soon('t1'), NOW).length, 0);
   assert.equal(reader.read(soon('t2'), NOW).length, 1);
@@ -46,42 +46,42 @@ test('an announced end is told at once, and again when it is announced anew', ()
 test('each time that a kernel runs out of memory is told once, and not what failed in the process before', () => {
   const reader = new NewsReader(aMemory('[]'));
   const [first, second] = ['2026-01-01T00:00:01Z', '2026-01-01T00:00:09Z'];
-  const short = (at, changes) => aStatus({ kernels: [aKernel('k1', { needed_bytes: 6 * GIB, short_at: at, ...changes })] });
+  const short = (at, changes) => aStatus({ kernels: [aKernel('k1', { required_bytes: 6 * GIB, last_failed_allocation_at: at, ...changes })] });
   const told = status => reader.read(status, NOW).map(news => news.kind);
   assert.deepEqual(told(short(first)), ['short']);
   assert.deepEqual(told(short(first)), []);
   assert.deepEqual(told(short(second)), ['short']);
   assert.deepEqual(told(short(second, { last_crash: anEnding() })), ['restarted']);
-  assert.deepEqual(told(short(null, { needed_bytes: null })), []);
+  assert.deepEqual(told(short(null, { required_bytes: null })), []);
 });
 
 test('a kernel that was refused memory which it needed is told once at each limit, and not once it has enough', () => {
   const memory = aMemory('[]');
-  const needs = changes => aStatus({ kernels: [aKernel('k1', { needed_bytes: 6 * GIB, ...changes })] });
+  const needs = changes => aStatus({ kernels: [aKernel('k1', { required_bytes: 6 * GIB, ...changes })] });
   const kinds = status => new NewsReader(memory).read(status, NOW).map(news => [news.kind, news.needed]);
   assert.deepEqual(kinds(needs()), [['short', 6 * GIB]]);
-  assert.deepEqual(kinds(needs({ needed_bytes: 7 * GIB })), []);
-  assert.deepEqual(kinds(needs({ quota_bytes: 5 * GIB })), [['short', 6 * GIB]]);
-  assert.deepEqual(kinds(needs({ quota_bytes: 8 * GIB })), []);
-  assert.deepEqual(kinds(needs({ needed_bytes: null })), []);
-  assert.deepEqual(newsOf(needs({ needed_bytes: undefined })), []);
+  assert.deepEqual(kinds(needs({ required_bytes: 7 * GIB })), []);
+  assert.deepEqual(kinds(needs({ memory_limit_bytes: 5 * GIB })), [['short', 6 * GIB]]);
+  assert.deepEqual(kinds(needs({ memory_limit_bytes: 8 * GIB })), []);
+  assert.deepEqual(kinds(needs({ required_bytes: null })), []);
+  assert.deepEqual(newsOf(needs({ required_bytes: undefined })), []);
 });
 
 test('who waited long for a GPU is told once it is there, and who waited for a moment is not', () => {
   const reader = new NewsReader(aMemory('[]'));
-  const all = state => aStatus({ kernels: [aKernel('k1', { state }), aKernel('k2', { state: 'pending' })] });
-  assert.deepEqual(reader.read(all('pending'), NOW), []);
-  assert.deepEqual(reader.read(all('pending'), after(20)), []);
+  const all = state => aStatus({ kernels: [aKernel('k1', { state }), aKernel('k2', { state: 'queued' })] });
+  assert.deepEqual(reader.read(all('queued'), NOW), []);
+  assert.deepEqual(reader.read(all('queued'), after(20)), []);
   assert.deepEqual(reader.read(all('starting'), after(31)).map(news => [news.kind, news.kernel.id]), [['served', 'k1']]);
-  assert.deepEqual(reader.read(all('resident'), after(32)), []);
-  assert.deepEqual(reader.read(all('pending'), after(40)), []);
-  assert.deepEqual(reader.read(all('resident'), after(60)), []);
+  assert.deepEqual(reader.read(all('on_gpu'), after(32)), []);
+  assert.deepEqual(reader.read(all('queued'), after(40)), []);
+  assert.deepEqual(reader.read(all('on_gpu'), after(60)), []);
 });
 
 test('a wait for memory to come back counts from when it began, and one that ends with the kernel is no news', () => {
   const waking = seconds => {
-    const waits = { reason: 'no room', seconds, before: 0, expected_seconds: null };
-    return aKernel('k1', { state: 'waking', residency: { waits } });
+    const queued = { reason: 'no room', seconds, ahead: 0, expected_seconds: null };
+    return aKernel('k1', { state: 'restoring', residency: { queued } });
   };
   const reader = new NewsReader(aMemory('[]'));
   reader.read(aStatus({ kernels: [waking(29)] }), NOW);

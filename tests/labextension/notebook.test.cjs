@@ -7,13 +7,13 @@ const test = require('node:test');
 
 const { aStatus, compiled, GIB } = require('./scripts.cjs');
 const { Signal } = require('@lumino/signaling');
-const { AttachedKernel } = compiled('attached_kernel');
-const { kernelHint, kernelLine } = compiled('kernel_line');
-const { GpuKernelsModel } = compiled('model');
-const { formatTime } = compiled('quantities');
+const { AttachedKernel } = compiled('sessions/attached_kernel');
+const { kernelHint, kernelLine } = compiled('model/kernel_line');
+const { GpuKernelsModel } = compiled('model/model');
+const { formatTime } = compiled('base/quantities');
 const { StatusError } = compiled('tokens');
-const { isNotice, waitOf, WaitTeller } = compiled('waits');
-const { HintRule } = compiled('wake_hints');
+const { isNotice, waitOf, WaitTeller } = compiled('model/waits');
+const { PrefetchRule } = compiled('sessions/prefetch');
 
 const fill = (text, values) => values.reduce((said, value, index) => said.replaceAll(`%${index + 1}`, value), text);
 const trans = {
@@ -26,114 +26,114 @@ function aKernel(changes = {}) {
     id: 'k-1',
     owner: 'ada',
     gpus: 0.25,
-    state: 'resident',
+    state: 'on_gpu',
     reason: null,
     queue_position: null,
     expected_start: null,
-    quota_bytes: 20 * GIB,
+    memory_limit_bytes: 20 * GIB,
     used_bytes: 3.1 * GIB,
-    residency: { waits: null },
-    ending: null,
+    residency: { queued: null },
+    termination: null,
     devices: [],
     ...changes
   };
 }
 
 const waits = (changes = {}) => ({
-  waits: { reason: 'others have their turn', seconds: 1.5, before: 2, expected_seconds: 2.4, ...changes }
+  queued: { reason: 'others have their turn', seconds: 1.5, ahead: 2, expected_seconds: 2.4, ...changes }
 });
-const moving = (done, total) => ({ waits: null, moving: { done_bytes: done, total_bytes: total } });
+const moving = (done, total) => ({ queued: null, moving: { done_bytes: done, total_bytes: total } });
 
 test('the line has size, memory and state', () => {
-  assert.equal(kernelLine(aKernel(), trans), '0.25 GPU · 3.1 / 20 GiB · resident');
-  assert.equal(kernelLine(aKernel({ gpus: 2.5, state: 'swapped' }), trans), '2.5 GPUs · 3.1 / 20 GiB · swapped');
-  assert.equal(kernelLine(aKernel({ used_bytes: 0 }), trans), '0.25 GPU · 0 / 20 GiB · resident');
-  assert.equal(kernelLine(aKernel({ used_bytes: 4096 }), trans), '0.25 GPU · 4 KiB / 20 GiB · resident');
+  assert.equal(kernelLine(aKernel(), trans), '0.25 GPU · 3.1 / 20 GiB · on GPU');
+  assert.equal(kernelLine(aKernel({ gpus: 2.5, state: 'swapped_out' }), trans), '2.5 GPUs · 3.1 / 20 GiB · swapped out');
+  assert.equal(kernelLine(aKernel({ used_bytes: 0 }), trans), '0.25 GPU · 0 / 20 GiB · on GPU');
+  assert.equal(kernelLine(aKernel({ used_bytes: 4096 }), trans), '0.25 GPU · 4 KiB / 20 GiB · on GPU');
 });
 
 test('the line of a kernel that has no memory yet, or no more, says why in plain words', () => {
-  const line = changes => kernelLine(aKernel({ quota_bytes: 0, ...changes }), trans);
-  assert.equal(line({ state: 'pending', queue_position: 3 }), '0.25 GPU · waits: 2 before it');
-  assert.equal(line({ state: 'pending', queue_position: 1 }), '0.25 GPU · waits: next');
-  assert.equal(line({ state: 'pending' }), '0.25 GPU · waits');
+  const line = changes => kernelLine(aKernel({ memory_limit_bytes: 0, ...changes }), trans);
+  assert.equal(line({ state: 'queued', queue_position: 3 }), '0.25 GPU · queued: 2 ahead');
+  assert.equal(line({ state: 'queued', queue_position: 1 }), '0.25 GPU · queued: next');
+  assert.equal(line({ state: 'queued' }), '0.25 GPU · queued');
   assert.equal(line({ state: 'starting' }), '0.25 GPU · starting');
-  assert.equal(line({ state: 'ended', quota_bytes: 20 * GIB }), '0.25 GPU · ended');
+  assert.equal(line({ state: 'ended', memory_limit_bytes: 20 * GIB }), '0.25 GPU · ended');
 });
 
 test('the line tells how far a move is, where that is told', () => {
   const line = changes => kernelLine(aKernel(changes), trans);
-  assert.equal(line({ state: 'waking' }), '0.25 GPU · 3.1 / 20 GiB · waking');
-  assert.equal(line({ state: 'waking', residency: moving(GIB, 3 * GIB) }), '0.25 GPU · 3.1 / 20 GiB · waking: 33%');
-  assert.equal(line({ state: 'waking', residency: waits() }), '0.25 GPU · 3.1 / 20 GiB · waits: 2 before it');
+  assert.equal(line({ state: 'restoring' }), '0.25 GPU · 3.1 / 20 GiB · restoring');
+  assert.equal(line({ state: 'restoring', residency: moving(GIB, 3 * GIB) }), '0.25 GPU · 3.1 / 20 GiB · restoring: 33%');
+  assert.equal(line({ state: 'restoring', residency: waits() }), '0.25 GPU · 3.1 / 20 GiB · queued: 2 ahead');
   const leaving = { ...moving(2 * GIB, 3 * GIB), state: 'swapping_out' };
   assert.equal(line({ residency: leaving }), '0.25 GPU · 3.1 / 20 GiB · swapping out: 66%');
-  assert.equal(line({ residency: moving(2 * GIB, 3 * GIB) }), '0.25 GPU · 3.1 / 20 GiB · resident');
-  assert.equal(line({ state: 'waking', residency: waits({ before: 0 }) }), '0.25 GPU · 3.1 / 20 GiB · waits for memory');
-  const coming = { ...waits({ before: 0 }), state: 'swapping_in' };
-  assert.equal(line({ state: 'waking', residency: coming }), '0.25 GPU · 3.1 / 20 GiB · waking');
-  assert.equal(line({ state: 'waking', residency: moving(0, 0) }), '0.25 GPU · 3.1 / 20 GiB · waking');
+  assert.equal(line({ residency: moving(2 * GIB, 3 * GIB) }), '0.25 GPU · 3.1 / 20 GiB · on GPU');
+  assert.equal(line({ state: 'restoring', residency: waits({ ahead: 0 }) }), '0.25 GPU · 3.1 / 20 GiB · queued for memory');
+  const coming = { ...waits({ ahead: 0 }), state: 'swapping_in' };
+  assert.equal(line({ state: 'restoring', residency: coming }), '0.25 GPU · 3.1 / 20 GiB · restoring');
+  assert.equal(line({ state: 'restoring', residency: moving(0, 0) }), '0.25 GPU · 3.1 / 20 GiB · restoring');
   assert.equal(line({ residency: { state: 'swapping_out' } }), '0.25 GPU · 3.1 / 20 GiB · swapping out');
-  assert.equal(line({ residency: waits() }), '0.25 GPU · 3.1 / 20 GiB · waits: 2 before it');
-  assert.equal(line({ residency: waits({ before: 0 }) }), '0.25 GPU · 3.1 / 20 GiB · waits for memory');
+  assert.equal(line({ residency: waits() }), '0.25 GPU · 3.1 / 20 GiB · queued: 2 ahead');
+  assert.equal(line({ residency: waits({ ahead: 0 }) }), '0.25 GPU · 3.1 / 20 GiB · queued for memory');
 });
 
 test('the hint is a sentence with the reason', () => {
-  const ended = { state: 'ended', ending: { message: 'The kernel was ended after 60 min idle.' } };
+  const ended = { state: 'ended', termination: { message: 'The kernel was ended after 60 min idle.' } };
   assert.match(kernelHint(aKernel(ended), trans), /0.25 GPU, ended\. The kernel was ended after 60 min idle\.$/);
-  assert.match(kernelHint(aKernel(), trans), /3\.1 of 20\.0 GiB of memory used, resident$/);
+  assert.match(kernelHint(aKernel(), trans), /3\.1 of 20\.0 GiB of memory used, on GPU$/);
 });
 
 test('cells wait in the queue and for memory, with how many before them and how long', () => {
-  const pending = waitOf(aKernel({ state: 'pending', queue_position: 3, reason: 'Needs 1 GPU; none is free' }), trans);
-  assert.deepEqual([pending.text, pending.why], ['waits for a GPU: 2 kernels before it', 'Needs 1 GPU; none is free']);
-  assert.equal(waitOf(aKernel({ state: 'pending', queue_position: 1 }), trans).text, 'waits for a GPU: next in the queue');
+  const pending = waitOf(aKernel({ state: 'queued', queue_position: 3, reason: 'Needs 1 GPU; none is free' }), trans);
+  assert.deepEqual([pending.text, pending.why], ['waits for a GPU: 2 kernels ahead', 'Needs 1 GPU; none is free']);
+  assert.equal(waitOf(aKernel({ state: 'queued', queue_position: 1 }), trans).text, 'waits for a GPU: next in the queue');
   const expected_start = new Date(Date.now() + 60_000).toISOString();
-  const soon = waitOf(aKernel({ state: 'pending', queue_position: 1, expected_start }), trans);
+  const soon = waitOf(aKernel({ state: 'queued', queue_position: 1, expected_start }), trans);
   const time = formatTime(expected_start, new Date());
   assert.equal(soon.text, `waits for a GPU: next in the queue; expected to start at ${time}`);
-  const memory = waitOf(aKernel({ state: 'waking', residency: waits() }), trans);
-  assert.deepEqual([memory.text, memory.why], ['waits for GPU memory: 2 kernels before it, about 3 s', 'others have their turn']);
-  const alone = waitOf(aKernel({ state: 'swapped', residency: waits({ before: 0, expected_seconds: null }) }), trans);
+  const memory = waitOf(aKernel({ state: 'restoring', residency: waits() }), trans);
+  assert.deepEqual([memory.text, memory.why], ['waits for GPU memory: 2 kernels ahead, about 3 s', 'others have their turn']);
+  const alone = waitOf(aKernel({ state: 'swapped_out', residency: waits({ ahead: 0, expected_seconds: null }) }), trans);
   assert.equal(alone.text, 'waits for GPU memory');
 });
 
 test('a cell waits whose kernel is on the GPU and finds no room for more, until it is stopped', () => {
   const more = waitOf(aKernel({ residency: waits() }), trans);
-  assert.deepEqual([more.kind, more.text], ['memory', 'waits for GPU memory: 2 kernels before it, about 3 s']);
+  assert.deepEqual([more.kind, more.text], ['memory', 'waits for GPU memory: 2 kernels ahead, about 3 s']);
   assert.equal(more.why, 'others have their turn');
   const stopped = { residency: waits(), interrupted_at: '2026-01-01T00:00:00Z' };
   assert.equal(waitOf(aKernel(stopped), trans).kind, 'stopping');
 });
 
 test('a copy under way is shown as far as it is, and not where nobody tells', () => {
-  const told = waitOf(aKernel({ state: 'waking', residency: moving(3.1 * GIB, 6 * GIB) }), trans);
+  const told = waitOf(aKernel({ state: 'restoring', residency: moving(3.1 * GIB, 6 * GIB) }), trans);
   assert.deepEqual(told.progress, { done: 3.1 * GIB, total: 6 * GIB });
   assert.match(told.text, /3\.1 of 6\.0 GiB/);
-  assert.equal(waitOf(aKernel({ state: 'waking' }), trans).progress, null);
-  const coming = waitOf(aKernel({ state: 'waking', residency: { ...waits(), state: 'swapping_in' } }), trans);
+  assert.equal(waitOf(aKernel({ state: 'restoring' }), trans).progress, null);
+  const coming = waitOf(aKernel({ state: 'restoring', residency: { ...waits(), state: 'swapping_in' } }), trans);
   assert.deepEqual([coming.kind, coming.text], ['copy', 'waits while its GPU memory comes back, about 3 s']);
 });
 
 test('a cell that was interrupted while it waits is stopping, until it has ended', () => {
   const interrupted_at = '2026-01-01T00:00:00Z';
-  for (const state of ['waking', 'swapped', 'checkpointed']) {
+  for (const state of ['restoring', 'swapped_out', 'checkpointed']) {
     const told = waitOf(aKernel({ state, interrupted_at, residency: waits() }), trans);
     assert.deepEqual([told.kind, told.text], ['stopping', 'is stopping']);
   }
-  assert.equal(waitOf(aKernel({ state: 'resident', interrupted_at }), trans), null);
-  assert.equal(waitOf(aKernel({ state: 'waking', interrupted_at: null, residency: waits() }), trans).kind, 'memory');
+  assert.equal(waitOf(aKernel({ state: 'on_gpu', interrupted_at }), trans), null);
+  assert.equal(waitOf(aKernel({ state: 'restoring', interrupted_at: null, residency: waits() }), trans).kind, 'memory');
 });
 
 test('cells of a kernel that has what it needs, or no GPU, do not wait', () => {
   assert.equal(waitOf(null, trans), null);
-  for (const state of ['resident', 'starting', 'ended']) {
+  for (const state of ['on_gpu', 'starting', 'ended']) {
     assert.equal(waitOf(aKernel({ state }), trans), null);
   }
-  assert.equal(waitOf(aKernel({ state: 'pending', gpus: 0 }), trans), null);
+  assert.equal(waitOf(aKernel({ state: 'queued', gpus: 0 }), trans), null);
 });
 
 test('a cell that runs in a swapped kernel is not said to wait', () => {
-  const wait = waitOf(aKernel({ state: 'swapped' }), trans);
+  const wait = waitOf(aKernel({ state: 'swapped_out' }), trans);
   assert.equal(wait.kind, 'asleep');
   assert.doesNotMatch(wait.text, /waits/);
   assert.equal(new WaitTeller(trans).next(wait, 5000), null);
@@ -151,12 +151,12 @@ test("the relay's notice of a wait is known from what a program writes", () => {
 
 test('a screen reader hears of a wait that lasts, of a change of place, and of the end; not of seconds', () => {
   const teller = new WaitTeller(trans);
-  const behind = (before, seconds) =>
-    waitOf(aKernel({ state: 'waking', residency: waits({ before, expected_seconds: seconds }) }), trans);
+  const behind = (ahead, seconds) =>
+    waitOf(aKernel({ state: 'restoring', residency: waits({ ahead, expected_seconds: seconds }) }), trans);
   assert.equal(teller.next(behind(2, 9), 0), null);
-  assert.match(teller.next(behind(2, 8), 1000), /2 kernels before it/);
+  assert.match(teller.next(behind(2, 8), 1000), /2 kernels ahead/);
   assert.equal(teller.next(behind(2, 3), 20000), null);
-  assert.match(teller.next(behind(1, 3), 21000), /1 kernel before it/);
+  assert.match(teller.next(behind(1, 3), 21000), /1 kernel ahead/);
   assert.equal(teller.next(behind(0, 2), 22000), null);
   assert.match(teller.next(null, 23000), /goes on/);
   assert.equal(teller.next(null, 24000), null);
@@ -164,27 +164,27 @@ test('a screen reader hears of a wait that lasts, of a change of place, and of t
 
 test('a wait that is over at once is not told at all', () => {
   const teller = new WaitTeller(trans);
-  assert.equal(teller.next(waitOf(aKernel({ state: 'waking' }), trans), 0), null);
+  assert.equal(teller.next(waitOf(aKernel({ state: 'restoring' }), trans), 0), null);
   assert.equal(teller.next(null, 400), null);
 });
 
 test('a hint goes to a swapped kernel of mine, at most one in a second', () => {
-  const rule = new HintRule();
-  const swapped = aKernel({ state: 'swapped' });
-  assert.equal(rule.mayHint(swapped, 'ada', 0), true);
-  assert.equal(rule.mayHint(swapped, 'ada', 999), false);
-  assert.equal(rule.mayHint(aKernel({ id: 'k-2', state: 'checkpointed' }), 'ada', 999), true);
-  assert.equal(rule.mayHint(swapped, 'ada', 1000), true);
-  assert.equal(rule.mayHint(swapped, 'ada', 1500), false);
+  const rule = new PrefetchRule();
+  const swapped = aKernel({ state: 'swapped_out' });
+  assert.equal(rule.mayPrefetch(swapped, 'ada', 0), true);
+  assert.equal(rule.mayPrefetch(swapped, 'ada', 999), false);
+  assert.equal(rule.mayPrefetch(aKernel({ id: 'k-2', state: 'checkpointed' }), 'ada', 999), true);
+  assert.equal(rule.mayPrefetch(swapped, 'ada', 1000), true);
+  assert.equal(rule.mayPrefetch(swapped, 'ada', 1500), false);
 });
 
 test('no hint goes to a kernel that is there, ended, unknown, or of somebody else', () => {
-  const rule = new HintRule();
-  for (const state of ['pending', 'starting', 'resident', 'waking', 'ended']) {
-    assert.equal(rule.mayHint(aKernel({ state }), 'ada', 0), false);
+  const rule = new PrefetchRule();
+  for (const state of ['queued', 'starting', 'on_gpu', 'restoring', 'ended']) {
+    assert.equal(rule.mayPrefetch(aKernel({ state }), 'ada', 0), false);
   }
-  assert.equal(rule.mayHint(aKernel({ state: 'swapped' }), 'bob', 0), false);
-  assert.equal(rule.mayHint(null, 'ada', 0), false);
+  assert.equal(rule.mayPrefetch(aKernel({ state: 'swapped_out' }), 'bob', 0), false);
+  assert.equal(rule.mayPrefetch(null, 'ada', 0), false);
 });
 
 /** A notebook's session whose kernel is changed by hand. */
@@ -232,8 +232,8 @@ test("a notebook follows its own kernel's figures, and is told of nobody else's"
   answer.status = aStatus({ kernels: [aKernel(), other] });
   await until(model, () => model.state.status.kernels[1].used_bytes === 5);
   assert.equal(changes, 0);
-  answer.status = aStatus({ kernels: [aKernel({ state: 'swapped' }), other] });
-  await until(attached, () => attached.kernel.state === 'swapped');
+  answer.status = aStatus({ kernels: [aKernel({ state: 'swapped_out' }), other] });
+  await until(attached, () => attached.kernel.state === 'swapped_out');
   assert.equal(changes, 1);
 });
 
@@ -271,7 +271,7 @@ test('a kernel that ended stays in sight until another starts', async t => {
   const { model, session, attached } = anAttachment(t, answer);
   session.start('k-1');
   await until(attached, () => attached.attachment === 'ours');
-  answer.status = aStatus({ kernels: [aKernel({ state: 'ended', ending: { message: 'out of memory' } })] });
+  answer.status = aStatus({ kernels: [aKernel({ state: 'ended', termination: { message: 'out of memory' } })] });
   session.start(null);
   await until(attached, () => attached.kernel.state === 'ended');
   await model.refresh();

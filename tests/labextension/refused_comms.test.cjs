@@ -6,7 +6,7 @@ const assert = require('node:assert/strict');
 const test = require('node:test');
 
 const { compiled } = require('./scripts.cjs');
-const { RefusedComms } = compiled('refused_comms');
+const { RefusedComms } = compiled('sessions/refused_comms');
 
 const anError = (asked = 'comm_msg', ename = 'KernelDoesNotRead', kind = 'error') => ({
   header: { msg_type: kind },

@@ -6,7 +6,7 @@ const assert = require('node:assert/strict');
 const test = require('node:test');
 
 const { compiled } = require('./scripts.cjs');
-const { Revival, revive } = compiled('reviving');
+const { Revival, revive } = compiled('sessions/reviving');
 
 test('a server or gateway that was away is back once, when it answers again or changes are heard again', () => {
   const told = [

@@ -8,7 +8,7 @@ const { Signal } = require(path.join(process.env.ALIQUOT_COMPILED, 'node_modules
 
 /** A module of labextension/src, as test_model.py compiled it. */
 const compiled = name => require(path.join(process.env.ALIQUOT_COMPILED, `${name}.js`));
-const { GpuKernelsModel } = compiled('model');
+const { GpuKernelsModel } = compiled('model/model');
 
 const GIB = 2 ** 30;
 
@@ -159,24 +159,24 @@ function aMemory(text = null) {
 }
 
 function anEnding(changes = {}) {
-  return { code: 'culled', message: 'the kernel was ended', at: '2026-01-01T00:00:00Z', by: '', ...changes };
+  return { reason: 'culled', message: 'the kernel was ended', at: '2026-01-01T00:00:00Z', by: '', ...changes };
 }
 
 function aKernel(id, changes = {}) {
-  const nothing = { ending: null, last_crash: null, ending_soon: null, devices: [], residency: null, resize: null };
-  const size = { gpus: 0.25, memory_limit_bytes: null, workload_class: 'production', quota_bytes: 4 * GIB };
-  const use = { used_bytes: 0, over_quota_bytes: 0, reason: null, queue_position: null };
-  return { id, owner: 'ada', state: 'resident', label: '', name: 'python3', ...nothing, ...size, ...use, ...changes };
+  const nothing = { termination: null, last_crash: null, scheduled_termination: null, devices: [], residency: null, resize: null };
+  const size = { gpus: 0.25, requested_memory_bytes: null, priority: 'normal', memory_limit_bytes: 4 * GIB };
+  const use = { used_bytes: 0, over_limit_bytes: 0, reason: null, queue_position: null };
+  return { id, owner: 'ada', state: 'on_gpu', label: '', name: 'python3', ...nothing, ...size, ...use, ...changes };
 }
 
 /** What the server says when a kernel is in another state. */
 function anEvent(kernel_id, changes = {}) {
-  const sizes = { gpus: 0.25, quota_bytes: 4 * GIB, used_bytes: 0, over_quota_bytes: 0, swapped_bytes: 0 };
-  const kernel = { kernel_id, owner: 'ada', label: '', state: 'swapped', was: 'resident', reason: null };
-  return { ...kernel, kind: 'state', ...sizes, held_out: false, waits: null, resize: null, reclaimed: null, ...changes };
+  const sizes = { gpus: 0.25, memory_limit_bytes: 4 * GIB, used_bytes: 0, over_limit_bytes: 0, swapped_bytes: 0 };
+  const kernel = { kernel_id, owner: 'ada', label: '', state: 'swapped_out', was: 'on_gpu', reason: null };
+  return { ...kernel, kind: 'state', ...sizes, paused: false, queued: null, resize: null, evicted: null, ...changes };
 }
 
-const over = (id, changes) => aKernel(id, { state: 'ended', ending: anEnding(changes) });
+const over = (id, changes) => aKernel(id, { state: 'ended', termination: anEnding(changes) });
 
 module.exports = {
   AClock,

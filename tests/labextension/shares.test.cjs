@@ -7,13 +7,13 @@ const test = require('node:test');
 
 const { aKernel, aMemory, aStatus, compiled, over } = require('./scripts.cjs');
 
-const { obstacle } = compiled('action_rules');
-const { divideShared, inOrder, shareOf, showsOwners } = compiled('kernel_access');
-const { kernelLine } = compiled('kernel_line');
-const { NewsReader } = compiled('news');
-const { HintRule } = compiled('wake_hints');
+const { obstacle } = compiled('model/action_rules');
+const { divideShared, inOrder, shareOf, showsOwners } = compiled('model/kernel_access');
+const { kernelLine } = compiled('model/kernel_line');
+const { NewsReader } = compiled('model/news');
+const { PrefetchRule } = compiled('sessions/prefetch');
 
-const ACTIONS = ['open', 'newNotebook', 'follow', 'resize', 'swapOut', 'wake', 'keep', 'share', 'restart', 'shutDown'];
+const ACTIONS = ['open', 'newNotebook', 'follow', 'resize', 'swapOut', 'restore', 'postponeCulling', 'share', 'restart', 'shutDown'];
 const trans = { __: (text, ...values) => values.reduce((all, value, at) => all.replaceAll(`%${at + 1}`, value), text) };
 const shared = (access, changes = {}) => aKernel('k-9', { owner: 'grace', label: 'big.ipynb', access, ...changes });
 const possible = kernel => ACTIONS.filter(one => obstacle(one, kernel, aStatus()) === null);
@@ -21,11 +21,11 @@ const possible = kernel => ACTIONS.filter(one => obstacle(one, kernel, aStatus()
 test('a kernel that is shared allows what came with it, and says of the rest why not', () => {
   assert.deepEqual(possible(shared('read')), ['newNotebook', 'follow']);
   assert.deepEqual(possible(shared('write')), ['newNotebook', 'follow', 'restart']);
-  assert.deepEqual(possible(shared('write', { state: 'swapped' })), ['newNotebook', 'follow', 'wake', 'restart']);
-  assert.deepEqual(possible(shared('read', { state: 'swapped' })), ['newNotebook', 'follow']);
+  assert.deepEqual(possible(shared('write', { state: 'swapped_out' })), ['newNotebook', 'follow', 'restore', 'restart']);
+  assert.deepEqual(possible(shared('read', { state: 'swapped_out' })), ['newNotebook', 'follow']);
   const why = (action, kernel) => obstacle(action, kernel, aStatus());
   assert.equal(why('restart', shared('read')), 'read-only');
-  assert.equal(why('wake', shared('read', { state: 'swapped' })), 'read-only');
+  assert.equal(why('restore', shared('read', { state: 'swapped_out' })), 'read-only');
   for (const action of ['resize', 'swapOut', 'share', 'shutDown']) {
     assert.equal(why(action, shared('write')), 'owners-alone', action);
   }
@@ -35,7 +35,7 @@ test('one shares what one owns, once it is a kernel that notebooks can be attach
   const why = changes => obstacle('share', aKernel('k-1', changes), aStatus());
   assert.equal(why({ access: 'own' }), null);
   assert.equal(why({}), null, 'a server that is older says nothing of access');
-  assert.equal(why({ state: 'pending' }), null);
+  assert.equal(why({ state: 'queued' }), null);
   assert.equal(why({ state: 'ended' }), 'ended');
   assert.equal(why({ name: '' }), 'not-shareable');
 });
@@ -50,16 +50,16 @@ test('what others share is a list of its own, and groups by owners are for who s
 });
 
 test('a line says of a kernel that is shared whether cells can be run in it', () => {
-  assert.equal(kernelLine(shared('read'), trans), '0.25 GPU · 0 / 4 GiB · resident · shared, read-only');
-  assert.equal(kernelLine(shared('write'), trans), '0.25 GPU · 0 / 4 GiB · resident · shared');
-  assert.equal(kernelLine(aKernel('k-1', { access: 'own' }), trans), '0.25 GPU · 0 / 4 GiB · resident');
+  assert.equal(kernelLine(shared('read'), trans), '0.25 GPU · 0 / 4 GiB · on GPU · shared, read-only');
+  assert.equal(kernelLine(shared('write'), trans), '0.25 GPU · 0 / 4 GiB · on GPU · shared');
+  assert.equal(kernelLine(aKernel('k-1', { access: 'own' }), trans), '0.25 GPU · 0 / 4 GiB · on GPU');
 });
 
 test('who may use a kernel may wake it by turning to it, and who may see it may not', () => {
-  const asleep = access => shared(access, { state: 'swapped' });
-  assert.equal(new HintRule().mayHint(asleep('write'), 'ada', 0), true);
-  assert.equal(new HintRule().mayHint(asleep('read'), 'ada', 0), false);
-  assert.equal(new HintRule().mayHint(asleep('own'), 'ada', 0), false, 'an administrator only looks');
+  const asleep = access => shared(access, { state: 'swapped_out' });
+  assert.equal(new PrefetchRule().mayPrefetch(asleep('write'), 'ada', 0), true);
+  assert.equal(new PrefetchRule().mayPrefetch(asleep('read'), 'ada', 0), false);
+  assert.equal(new PrefetchRule().mayPrefetch(asleep('own'), 'ada', 0), false, 'an administrator only looks');
 });
 
 test('a share is asked for by a name, and users are listed before teams', () => {

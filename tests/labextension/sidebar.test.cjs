@@ -6,34 +6,34 @@ const assert = require('node:assert/strict');
 const test = require('node:test');
 
 const { GIB, compiled } = require('./scripts.cjs');
-const { deviceParts, kernelParts, myParts } = compiled('device_parts');
-const { DeviceHistory } = compiled('device_history');
-const { byOwner, foldersToTell, idsToTell, myPlaces } = compiled('kernel_groups');
-const { BUCKETS, BUCKET_SECONDS, draw, extent, Recent } = compiled('recent');
+const { deviceParts, kernelParts, myParts } = compiled('model/device_parts');
+const { DeviceHistory } = compiled('history/device_history');
+const { byOwner, foldersToTell, idsToTell, myPlaces } = compiled('model/kernel_groups');
+const { BUCKETS, BUCKET_SECONDS, draw, extent, Recent } = compiled('history/recent');
 
 function aDevice(changes = {}) {
-  const sums = { mine_reserved_bytes: 0, swapped_bytes: 0, mine_swapped_bytes: 0, elastic_bytes: 0 };
+  const sums = { mine_reserved_bytes: 0, swapped_bytes: 0, mine_swapped_bytes: 0, burstable_bytes: 0 };
   return { uuid: 'GPU-a', memory_bytes: 16, used_bytes: 0, mine_bytes: 0, reserved_bytes: 0, ...sums, ...changes };
 }
 
 function aKernel(changes = {}) {
-  const part = { uuid: 'GPU-a', used_bytes: 4, guarantee_bytes: 4, context_bytes: 0 };
-  const memory = { used_bytes: 4, guarantee_bytes: 4, residency: { swapped_bytes: 0 } };
-  return { id: 'k', owner: 'ada', gpus: 0.25, state: 'resident', ...memory, devices: [part], ...changes };
+  const part = { uuid: 'GPU-a', used_bytes: 4, guaranteed_memory_bytes: 4, context_bytes: 0 };
+  const memory = { used_bytes: 4, guaranteed_memory_bytes: 4, residency: { swapped_bytes: 0 } };
+  return { id: 'k', owner: 'ada', gpus: 0.25, state: 'on_gpu', ...memory, devices: [part], ...changes };
 }
 
 test('the parts of a device add up to its memory, whatever is said', () => {
   const cases = [
     aDevice(),
     aDevice({ used_bytes: 3, mine_bytes: 1, reserved_bytes: 12 }),
-    aDevice({ used_bytes: 14, reserved_bytes: 12, elastic_bytes: 9 }),
+    aDevice({ used_bytes: 14, reserved_bytes: 12, burstable_bytes: 9 }),
     aDevice({ used_bytes: 20, mine_bytes: 30, reserved_bytes: 40, mine_reserved_bytes: 50 }),
     aDevice({ used_bytes: 8, mine_bytes: 6, mine_swapped_bytes: 9, swapped_bytes: 3 }),
     aDevice({ memory_bytes: 0, used_bytes: 2 }),
     { uuid: 'old', memory_bytes: 16, used_bytes: 3, mine_bytes: 1, reserved_bytes: 12 }
   ];
   for (const device of cases) {
-    for (const my of [undefined, { context: 1, elastic: 3, held: 5 }, { context: 99, elastic: 99, held: 99 }]) {
+    for (const my of [undefined, { context: 1, burstable: 3, held: 5 }, { context: 99, burstable: 99, held: 99 }]) {
       const { mineSwapped, othersSwapped, ...on } = deviceParts(device, my);
       const parts = Object.values(on);
       assert.ok([...parts, mineSwapped, othersSwapped].every(part => part >= 0), JSON.stringify(on));
@@ -44,31 +44,31 @@ test('the parts of a device add up to its memory, whatever is said', () => {
 
 test('what is mine and what is others is told apart, within guarantees, beyond, and unused', () => {
   const kernels = [
-    aKernel({ used_bytes: 6, devices: [{ uuid: 'GPU-a', used_bytes: 6, guarantee_bytes: 4, context_bytes: 1 }] }),
-    aKernel({ used_bytes: 1, devices: [{ uuid: 'GPU-a', used_bytes: 1, guarantee_bytes: 2, context_bytes: 0 }] }),
+    aKernel({ used_bytes: 6, devices: [{ uuid: 'GPU-a', used_bytes: 6, guaranteed_memory_bytes: 4, context_bytes: 1 }] }),
+    aKernel({ used_bytes: 1, devices: [{ uuid: 'GPU-a', used_bytes: 1, guaranteed_memory_bytes: 2, context_bytes: 0 }] }),
     aKernel({ owner: 'bob' })
   ];
   const my = myParts(kernels, 'ada').get('GPU-a');
-  assert.deepEqual(my, { context: 1, elastic: 2, held: 1 });
-  const device = aDevice({ used_bytes: 12, mine_bytes: 7, mine_reserved_bytes: 6, reserved_bytes: 9, elastic_bytes: 3 });
+  assert.deepEqual(my, { context: 1, burstable: 2, held: 1 });
+  const device = aDevice({ used_bytes: 12, mine_bytes: 7, mine_reserved_bytes: 6, reserved_bytes: 9, burstable_bytes: 3 });
   const parts = deviceParts(device, my);
-  const want = { mine: 6, mineElastic: 2, mineHeld: 1, others: 3, othersElastic: 1, othersHeld: 0, free: 3 };
+  const want = { mine: 6, mineBurstable: 2, mineHeld: 1, others: 3, othersBurstable: 1, othersHeld: 0, free: 3 };
   assert.deepEqual(parts, { ...want, mineSwapped: 0, othersSwapped: 0 });
 });
 
 test('a swapped kernel uses nothing of its device, and its guarantee is held', () => {
   const swapped = aKernel({ residency: { swapped_bytes: 4 } });
-  assert.deepEqual(myParts([swapped], 'ada').get('GPU-a'), { context: 0, elastic: 0, held: 4 });
-  assert.deepEqual(kernelParts(swapped), { resident: 0, elastic: 0, swapped: 4 });
-  assert.deepEqual(kernelParts(aKernel({ used_bytes: 6 })), { resident: 4, elastic: 2, swapped: 0 });
-  assert.deepEqual(kernelParts(aKernel({ residency: null })), { resident: 4, elastic: 0, swapped: 0 });
+  assert.deepEqual(myParts([swapped], 'ada').get('GPU-a'), { context: 0, burstable: 0, held: 4 });
+  assert.deepEqual(kernelParts(swapped), { resident: 0, burstable: 0, swapped: 4 });
+  assert.deepEqual(kernelParts(aKernel({ used_bytes: 6 })), { resident: 4, burstable: 2, swapped: 0 });
+  assert.deepEqual(kernelParts(aKernel({ residency: null })), { resident: 4, burstable: 0, swapped: 0 });
 });
 
 test('kernels are grouped by owner, mine first, and what waits holds nothing', () => {
   const kernels = [
     aKernel({ owner: 'zoe' }),
     aKernel({ owner: 'bob', residency: { swapped_bytes: 3 } }),
-    aKernel({ owner: 'bob', state: 'pending', used_bytes: 0 }),
+    aKernel({ owner: 'bob', state: 'queued', used_bytes: 0 }),
     aKernel()
   ];
   const groups = byOwner(kernels, 'ada');

@@ -7,26 +7,26 @@ const path = require('node:path');
 const test = require('node:test');
 
 const compiled = process.env.ALIQUOT_COMPILED;
-const sizes = require(path.join(compiled, 'sizes.js'));
-const { problemOf } = require(path.join(compiled, 'resize_wish.js'));
-const { SizeOutlooks } = require(path.join(compiled, 'size_outlooks.js'));
+const sizes = require(path.join(compiled, 'sizes/sizes.js'));
+const { problemOf } = require(path.join(compiled, 'sizes/resize_wish.js'));
+const { SizeDryRuns } = require(path.join(compiled, 'sizes/size_dry_runs.js'));
 const { StatusError } = require(path.join(compiled, 'tokens.js'));
-const { SizeChoice } = require(path.join(compiled, 'size_choice.js'));
-const { KnownSpecs } = require(path.join(compiled, 'known_specs.js'));
-const { nearestNow, refusalNow } = require(path.join(compiled, 'refusal_now.js'));
+const { SizeChoice } = require(path.join(compiled, 'sizes/size_choice.js'));
+const { KnownSpecs } = require(path.join(compiled, 'sizes/known_specs.js'));
+const { nearestNow, refusalNow } = require(path.join(compiled, 'sizes/refusal_now.js'));
 const { Signal } = require('@lumino/signaling');
 
 const GIB = 2 ** 30;
-const PATTERN = '(?<base>.+)\\.gpu-(?<gpus>[0-9.]+)(-(?<memory_gib>[0-9]+)g)?(?<low>-low)?';
+const PATTERN = '(?<kernelspec>.+)\\.gpu-(?<gpus>[0-9.]+)(-(?<memory_gib>[0-9]+)g)?(?<low>-low)?';
 
 function aSize(name, changes = {}) {
   return {
     name,
-    base: name.split('.gpu-')[0],
+    kernelspec: name.split('.gpu-')[0],
     display_name: name,
     gpus: Number(/gpu-([0-9.]+)/.exec(name)[1]),
-    memory_limit_bytes: null,
-    workload_class: name.endsWith('-low') ? 'opportunistic' : 'production',
+    requested_memory_bytes: null,
+    priority: name.endsWith('-low') ? 'low' : 'normal',
     image: null,
     description: '',
     is_default: false,
@@ -36,7 +36,7 @@ function aSize(name, changes = {}) {
 
 function offers(changes = {}) {
   return {
-    may_have_production: true,
+    may_use_normal_priority: true,
     sizes: ['python3.gpu-0.25', 'python3.gpu-1', 'python3.gpu-0.25-low', 'torch.gpu-1'].map(name => aSize(name)),
     grammar: '',
     pattern: PATTERN,
@@ -47,8 +47,8 @@ function offers(changes = {}) {
   };
 }
 
-function asked(gpus, memoryGib = null, workloadClass = 'production') {
-  return { gpus, memoryGib, workloadClass };
+function asked(gpus, memoryGib = null, priority = 'normal') {
+  return { gpus, memoryGib, priority };
 }
 
 function aSpec(name, display_name = name) {
@@ -73,7 +73,7 @@ async function known(offered = offers(), ...names) {
 
 test('a name is read by the pattern of the server', () => {
   const read = name => sizes.readName(name, offers());
-  assert.deepEqual(read('python3.gpu-0.37-6g-low'), { base: 'python3', asked: asked(0.37, 6, 'opportunistic') });
+  assert.deepEqual(read('python3.gpu-0.37-6g-low'), { base: 'python3', asked: asked(0.37, 6, 'low') });
   assert.deepEqual(read('Python3.GPU-2'), { base: 'Python3', asked: asked(2) });
   assert.equal(read('python3'), null);
   assert.equal(sizes.readName('python3.gpu-0.5', offers({ pattern: undefined })), null, 'an older gateway tells none');
@@ -94,7 +94,7 @@ test('a document has its preset selected, its custom size, or no GPU', () => {
 
 test('a server that has a default size starts that for a name without one, and no GPU is a name of its own', async () => {
   const offered = offers({ default_size: '0.5-8g-low' });
-  const theDefault = asked(0.5, 8, 'opportunistic');
+  const theDefault = asked(0.5, 8, 'low');
   const first = name => sizes.choiceFor(name, 'python3', offered);
   assert.deepEqual(sizes.defaultOf(offered), theDefault);
   assert.equal(sizes.defaultOf(offers()), null, 'an older server tells none');
@@ -105,14 +105,14 @@ test('a server that has a default size starts that for a name without one, and n
   choice.begin('python3', 'python3');
   assert.equal(await choice.kernelName(), 'python3');
   await new Promise(resolve => setTimeout(resolve, 5));
-  const want = { gpus: 0.5, memory: 8 * GIB, workload_class: 'opportunistic' };
+  const want = { gpus: 0.5, memory: 8 * GIB, priority: 'low' };
   assert.deepEqual(wishes, [want], 'what it would mean is asked');
   choice.choose(sizes.noGpu(offered));
   assert.equal(await choice.kernelName(), 'python3.gpu-none');
   choice.moveTo({ base: 'torch', running: null });
   assert.equal(await choice.kernelName(), 'torch.gpu-none', 'on another base, too');
   await new Promise(resolve => setTimeout(resolve, 5));
-  assert.deepEqual([wishes.length, choice.outlook], [1, null]);
+  assert.deepEqual([wishes.length, choice.dryRun], [1, null]);
   choice.propose('python3', null);
   assert.deepEqual(choice.choice, { kind: 'none' }, 'in the place of what cannot be had there is no GPU, and no default');
   choice.dispose();
@@ -135,15 +135,15 @@ test('a new document has the size that the catalogue proposes for its image', ()
 });
 
 test('the rules refuse with the reason and the nearest that can be had', () => {
-  const offered = offers({ may_have_production: false });
+  const offered = offers({ may_use_normal_priority: false });
   const refusal = name => sizes.refusalOf(name, offered, base => base === 'python3');
   assert.equal(refusal('python3.gpu-4').kind, 'too-large');
   assert.equal(refusal('r.gpu-1').kind, 'no-base');
-  assert.equal(refusal('python3.gpu-0.5').kind, 'class');
+  assert.equal(refusal('python3.gpu-0.5').kind, 'priority');
   assert.equal(refusal('python3.gpu-abc').kind, 'unreadable');
   assert.equal(refusal('python3.gpu-0.5-low'), null);
   assert.equal(refusal('python3'), null);
-  assert.deepEqual(sizes.nearest(asked(4, 100), offered), asked(2, 32, 'opportunistic'));
+  assert.deepEqual(sizes.nearest(asked(4, 100), offered), asked(2, 32, 'low'));
   assert.deepEqual(sizes.nearest(asked(0.371), offers()), asked(0.37));
 });
 
@@ -165,10 +165,10 @@ test('a choice asks once after the hand rests, and drops what is no longer chose
   assert.equal(questions.length, 1, 'one at a time');
   questions[0].answer({ suffix: 'gpu-0.4' });
   await settled();
-  assert.equal(choice.outlook, null, 'stale');
+  assert.equal(choice.dryRun, null, 'stale');
   questions[1].answer({ suffix: 'gpu-0.5' });
   await settled();
-  assert.equal(choice.outlook.suffix, 'gpu-0.5');
+  assert.equal(choice.dryRun.suffix, 'gpu-0.5');
   choice.dispose();
 });
 
@@ -184,10 +184,10 @@ test('the same is asked again as others come and go, and its answer stays until 
   await settled();
   choice.askAgain();
   await settled();
-  assert.equal(choice.outlook.outcome, 'queued');
+  assert.equal(choice.dryRun.outcome, 'queued');
   answers[1]({ outcome: 'starts' });
   await settled();
-  assert.equal(choice.outlook.outcome, 'starts');
+  assert.equal(choice.dryRun.outcome, 'starts');
   choice.dispose();
 });
 
@@ -223,7 +223,7 @@ test('the size of a kernel that runs is selected, and another is a change of it'
   assert.equal(choice.choice.size.name, 'python3.gpu-1');
   assert.equal(choice.change, null);
   choice.draft({ gpus: 0.5 });
-  assert.deepEqual(choice.change, { gpus: 0.5, memory: null, workload_class: 'production' });
+  assert.deepEqual(choice.change, { gpus: 0.5, memory: null, priority: 'normal' });
   await new Promise(resolve => setTimeout(resolve, 5));
   assert.deepEqual(asks, [[0.5, 'k-1']]);
   choice.moveTo({ base: 'torch', running: null });
@@ -256,24 +256,24 @@ test('without Aliquot the kernelspecs are the listed ones', async () => {
 });
 
 test('in the place of a size that does not fit, the nearest that does is proposed', async () => {
-  const upTo = most => ({ outlook: async wish => ({ outcome: wish.gpus <= most && !wish.memory ? 'queued' : 'never' }) });
+  const upTo = most => ({ dryRun: async wish => ({ outcome: wish.gpus <= most && !wish.memory ? 'queued' : 'never' }) });
   const offered = offers({ largest_gpus: 8 });
   assert.deepEqual(await nearestNow(asked(4), offered, upTo(2)), asked(2));
   assert.deepEqual(await nearestNow(asked(1.5, 40), offered, upTo(2)), asked(1.5));
   assert.deepEqual(await nearestNow(asked(0.9), offered, upTo(0.3)), asked(0.25), 'a preset');
   assert.equal(await nearestNow(asked(1), offered, upTo(0)), null);
-  const untold = { outlook: () => Promise.reject(new Error('404')) };
+  const untold = { dryRun: () => Promise.reject(new Error('404')) };
   assert.deepEqual(await nearestNow(asked(9), offered, untold), asked(8));
 });
 
 test('a size that the server says never fits is refused with its words', async () => {
   const specs = await known();
-  const client = outlook => ({ outlook: async () => outlook });
+  const client = dryRun => ({ dryRun: async () => dryRun });
   const never = await refusalNow('python3.gpu-0.5-15g', specs, client({ outcome: 'never', message: 'too much' }));
   assert.equal(never.message, 'too much');
   assert.equal(await refusalNow('python3.gpu-0.5', specs, client({ outcome: 'queued' })), null);
   assert.equal(await refusalNow('python3', specs, client({ outcome: 'never' })), null);
-  const untold = { outlook: () => Promise.reject(new Error('404')) };
+  const untold = { dryRun: () => Promise.reject(new Error('404')) };
   assert.equal(await refusalNow('python3.gpu-0.5', specs, untold), null);
   const tooLarge = await refusalNow('python3.gpu-9', specs, client({ outcome: 'never', message: 'the largest is 1 GPU' }));
   assert.deepEqual([tooLarge.kind, tooLarge.message], ['never', 'the largest is 1 GPU'], 'what the GPUs here can hold');
@@ -282,7 +282,7 @@ test('a size that the server says never fits is refused with its words', async (
 
 test('a slider ends at what there is and what one may have, and at the rules where nobody tells', () => {
   const at = (count, gpus, most = 8) =>
-    sizes.mostAtHand(offers({ largest_gpus: most }), { devices: Array(count).fill({}), user: { quota: { gpus } } });
+    sizes.mostAtHand(offers({ largest_gpus: most }), { devices: Array(count).fill({}), user: { gpu_limit: { gpus } } });
   assert.deepEqual([at(1, null), at(64, null), at(2, 0.5), at(0, null), at(4, 0), at(4, null, 0.25)], [1, 8, 0.5, 8, 0.01, 0.25]);
   assert.equal(sizes.mostAtHand(offers({ largest_gpus: 8 }), null), 8);
 });
@@ -302,7 +302,7 @@ test('a choice tells why nobody could say what it means, and asks again', async 
   const answers = [() => Promise.reject(new Error('it is away')), async () => ({ outcome: 'starts' })];
   const choice = new SizeChoice(offers(), () => answers.shift()(), 0);
   const told = () => new Promise(resolve => choice.changed.connect(function once() {
-    if (choice.failure !== null || choice.outlook !== null) {
+    if (choice.failure !== null || choice.dryRun !== null) {
       choice.changed.disconnect(once);
       resolve();
     }
@@ -315,7 +315,7 @@ test('a choice tells why nobody could say what it means, and asks again', async 
   const second = new Promise(resolve => choice.changed.connect(resolve));
   choice.askAgain();
   await second;
-  assert.deepEqual([choice.failure, choice.outlook.outcome], [null, 'starts']);
+  assert.deepEqual([choice.failure, choice.dryRun.outcome], [null, 'starts']);
   choice.dispose();
 });
 
@@ -331,29 +331,29 @@ test('all cards of a target are asked in one question, again as others come and 
   const questions = [];
   let next = suffixes => suffixes.map(suffix => ({ suffix, outcome: 'starts' }));
   const ask = async (suffixes, id) => (questions.push([suffixes, id]), next(suffixes));
-  const outlooks = new SizeOutlooks(offers({ default_size: '0.5-8g' }), ask, 0);
+  const dryRuns = new SizeDryRuns(offers({ default_size: '0.5-8g' }), ask, 0);
   const settled = () => new Promise(resolve => setTimeout(resolve, 5));
   const torch = { base: 'torch', running: null };
-  outlooks.follow(torch);
-  outlooks.follow({ ...torch });
-  assert.equal(outlooks.of('gpu-1'), null);
+  dryRuns.follow(torch);
+  dryRuns.follow({ ...torch });
+  assert.equal(dryRuns.of('gpu-1'), null);
   await settled();
   assert.deepEqual(questions, [[['gpu-1', 'gpu-0.5-8g'], undefined]]);
-  assert.deepEqual(['gpu-1', 'gpu-0.5-8g'].map(one => outlooks.of(one).outcome), ['starts', 'starts']);
+  assert.deepEqual(['gpu-1', 'gpu-0.5-8g'].map(one => dryRuns.of(one).outcome), ['starts', 'starts']);
   next = suffixes => suffixes.map(suffix => ({ suffix, outcome: 'queued' }));
-  outlooks.askAgain();
-  assert.equal(outlooks.of('gpu-1').outcome, 'starts', 'known words stay until the answer');
+  dryRuns.askAgain();
+  assert.equal(dryRuns.of('gpu-1').outcome, 'starts', 'known words stay until the answer');
   await settled();
-  assert.equal(outlooks.of('gpu-1').outcome, 'queued');
-  outlooks.follow({ base: 'python3', running: { id: 'k1', has: asked(0.25) } });
-  assert.equal(outlooks.of('gpu-1'), null, 'of another target');
+  assert.equal(dryRuns.of('gpu-1').outcome, 'queued');
+  dryRuns.follow({ base: 'python3', running: { id: 'k1', has: asked(0.25) } });
+  assert.equal(dryRuns.of('gpu-1'), null, 'of another target');
   await settled();
   assert.deepEqual(questions[2], [['gpu-0.25', 'gpu-1', 'gpu-0.25-low'], 'k1']);
   next = () => Promise.reject(new StatusError('not-installed', 'unknown'));
-  outlooks.askAgain();
+  dryRuns.askAgain();
   await settled();
-  outlooks.askAgain();
+  dryRuns.askAgain();
   await settled();
-  assert.deepEqual([questions.length, outlooks.of('gpu-1')], [4, null]);
-  outlooks.dispose();
+  assert.deepEqual([questions.length, dryRuns.of('gpu-1')], [4, null]);
+  dryRuns.dispose();
 });

@@ -15,10 +15,10 @@ GIB = 1 << 30
 _STATUS_URL = re.compile(r"/aliquot/api/v1/status(\?|$)")
 _SIZES_URL = re.compile(r"/aliquot/api/v1/sizes(\?|$)")
 _EVENTS_URL = re.compile(r"/aliquot/api/v1/events(\?|$)")
-_KEEP_URL = re.compile(r"/aliquot/api/v1/kernels/([^/]+)/keep(\?|$)")
+_POSTPONE_URL = re.compile(r"/aliquot/api/v1/kernels/([^/]+)/postpone-culling(\?|$)")
 _HISTORY_URL = re.compile(r"/aliquot/api/v1/history(\?|$)")
-_OUTLOOK_URL = re.compile(r"/aliquot/api/v1/outlook\?")
-_ACTION_URL = re.compile(r"/aliquot/api/v1/kernels/([^/?]+)(?:/(resize|swap-out|wake))?(\?|$)")
+_DRY_RUN_URL = re.compile(r"/aliquot/api/v1/dry-run\?")
+_ACTION_URL = re.compile(r"/aliquot/api/v1/kernels/([^/?]+)(?:/(resize|swap-out|restore))?(\?|$)")
 _STREAM_SECONDS = 60.0
 
 
@@ -32,8 +32,8 @@ class StatusScript:
         self.kept: list[str] = []
         self.streams: list[WebSocketRoute] = []
         self.keep_code = 204
-        self.outlook: dict[str, Any] = {"outcome": "starts", "position": None, "message": "It changes at once."}
-        self.asked_outlooks: list[str] = []
+        self.dry_run: dict[str, Any] = {"outcome": "starts", "position": None, "message": "It changes at once."}
+        self.asked_dry_runs: list[str] = []
         # What was asked of kernels: the method, the end of its path, its body.
         self.asked: list[tuple[str, str, Any]] = []
         self.refusal: tuple[int, str] | None = None
@@ -43,10 +43,10 @@ class StatusScript:
         self._page = page
         page.route(_STATUS_URL, self._answer)
         page.route(_SIZES_URL, lambda route: route.fulfill(json=_NO_SIZES))
-        page.route(_KEEP_URL, self._keep)
+        page.route(_POSTPONE_URL, self._keep)
         page.route_web_socket(_EVENTS_URL, lambda stream: self.streams.append(stream))
         page.route(_HISTORY_URL, self._say_history)
-        page.route(_OUTLOOK_URL, self._say_outlook)
+        page.route(_DRY_RUN_URL, self._say_dry_run)
         page.route(_ACTION_URL, self._act)
 
     def reset(self) -> None:
@@ -60,10 +60,10 @@ class StatusScript:
         body = {**told, "kernels": [], "devices": [], "omitted": 0}
         route.fulfill(status=200, content_type="application/json", body=json.dumps(body))
 
-    def _say_outlook(self, route: Route) -> None:
-        self.asked_outlooks.append(route.request.url.partition("?")[2])
-        size = {"suffix": "gpu-0.5", "gpus": 0.5, "memory_limit_bytes": None, "quota_bytes": 8 * GIB}
-        body = {**size, "workload_class": "production", **self.outlook}
+    def _say_dry_run(self, route: Route) -> None:
+        self.asked_dry_runs.append(route.request.url.partition("?")[2])
+        size = {"suffix": "gpu-0.5", "gpus": 0.5, "requested_memory_bytes": None, "memory_limit_bytes": 8 * GIB}
+        body = {**size, "priority": "normal", **self.dry_run}
         route.fulfill(status=200, content_type="application/json", body=json.dumps(body))
 
     def _act(self, route: Route) -> None:
@@ -92,7 +92,7 @@ class StatusScript:
         route.fulfill(status=self.code, content_type="application/json", body=json.dumps(self.body))
 
     def _keep(self, route: Route) -> None:
-        found = _KEEP_URL.search(route.request.url)
+        found = _POSTPONE_URL.search(route.request.url)
         assert found is not None
         self.kept.append(found[1])
         refusal = "" if self.keep_code == 204 else json.dumps({"message": "It is ended for its age", "reason": None})
@@ -105,13 +105,13 @@ class StatusScript:
     @staticmethod
     def an_ending(**changes: Any) -> dict[str, Any]:
         message = "the kernel was ended after 60 min idle"
-        told = {"code": "culled", "message": message, "at": "2026-01-02T03:04:05.000Z", "exit_code": None}
+        told = {"reason": "culled", "message": message, "at": "2026-01-02T03:04:05.000Z", "exit_code": None}
         return {**told, "signal": None, "by": "", **changes}
 
     def an_ended_kernel(self, kernel_id: str, label: str, **changes: Any) -> dict[str, Any]:
         ending = self.an_ending(**changes)
         return self.a_kernel(
-            id=kernel_id, label=label, state="ended", reason=ending["message"], ending=ending, devices=[]
+            id=kernel_id, label=label, state="ended", reason=ending["message"], termination=ending, devices=[]
         )
 
     @staticmethod
@@ -123,23 +123,23 @@ class StatusScript:
         return {**copy.deepcopy(_EXAMPLE["kernels"][0]), **changes}
 
 
-_NO_SIZES = {"may_have_production": True, "sizes": [], "grammar": "", "largest_gpus": 1, "step": 0.01}
+_NO_SIZES = {"may_use_normal_priority": True, "sizes": [], "grammar": "", "largest_gpus": 1, "step": 0.01}
 _EVENT: dict[str, Any] = {
     "kernel_id": "k-1",
     "owner": "ada",
     "label": "models/train.ipynb",
     "kind": "state",
-    "state": "swapped",
-    "was": "resident",
+    "state": "swapped_out",
+    "was": "on_gpu",
     "reason": None,
     "gpus": 0.25,
-    "quota_bytes": 4 * GIB,
+    "memory_limit_bytes": 4 * GIB,
     "used_bytes": 1 * GIB,
-    "over_quota_bytes": 0,
+    "over_limit_bytes": 0,
     "swapped_bytes": 1 * GIB,
-    "held_out": False,
-    "reclaimed": None,
-    "waits": None,
+    "paused": False,
+    "evicted": None,
+    "queued": None,
     "resize": None,
 }
 _EXAMPLE: dict[str, Any] = {
@@ -147,14 +147,14 @@ _EXAMPLE: dict[str, Any] = {
     "user": {
         "name": "ada",
         "role": "user",
-        "quota": {"gpus": None, "held_gpus": 0.5, "waiting_gpus": 0.0, "left_gpus": None, "teams": []},
+        "gpu_limit": {"gpus": None, "held_gpus": 0.5, "queued_gpus": 0.0, "left_gpus": None, "teams": []},
     },
     "node": {
         "name": "here",
         "driver": "softgpu",
         "enforcer": "hook",
-        "foreign_processes": 0,
-        "oversubscription": 1.0,
+        "untracked_processes": 0,
+        "overcommit": 1.0,
         "host_copies": None,
         "agent": "ok",
         "message": None,
@@ -172,7 +172,7 @@ _EXAMPLE: dict[str, Any] = {
             "mine_reserved_bytes": 4 * GIB,
             "swapped_bytes": 0,
             "mine_swapped_bytes": 0,
-            "elastic_bytes": 0,
+            "burstable_bytes": 0,
             "utilization_percent": 37,
             "temperature_celsius": 41,
             "power_watts": None,
@@ -189,9 +189,9 @@ _EXAMPLE: dict[str, Any] = {
             "shares": [],
             "label": "models/train.ipynb",
             "gpus": 0.25,
-            "memory_limit_bytes": None,
-            "workload_class": "production",
-            "state": "resident",
+            "requested_memory_bytes": None,
+            "priority": "normal",
+            "state": "on_gpu",
             "reason": None,
             "queue_position": None,
             "queue_length": None,
@@ -199,32 +199,32 @@ _EXAMPLE: dict[str, Any] = {
             "expected_start": None,
             "execution_state": "idle",
             "idle_since": "2026-01-01T00:10:00Z",
-            "quota_bytes": 4 * GIB,
-            "guarantee_bytes": 4 * GIB,
-            "over_quota_bytes": 0,
+            "memory_limit_bytes": 4 * GIB,
+            "guaranteed_memory_bytes": 4 * GIB,
+            "over_limit_bytes": 0,
             "used_bytes": 1 * GIB,
             "peak_bytes": int(2.5 * GIB),
             "busy_seconds": 12.4,
             "context_bytes": GIB // 2,
-            "refusals": 0,
-            "needed_bytes": None,
-            "short_at": None,
-            "interception": "holds",
-            "enforcement": "holds",
-            "unhooked_processes": [],
-            "host_memory": {"quota_bytes": 2 * GIB, "used_bytes": 0, "peak_bytes": 0, "refusals": 0},
+            "failed_allocations": 0,
+            "required_bytes": None,
+            "last_failed_allocation_at": None,
+            "interception": "active",
+            "enforcement": "active",
+            "uncontrolled_processes": [],
+            "host_memory": {"limit_bytes": 2 * GIB, "used_bytes": 0, "peak_bytes": 0, "failed_allocations": 0},
             "residency": {
                 "mode": "vmm",
-                "state": "resident",
+                "state": "on_gpu",
                 "since": "2026-01-01T00:00:00Z",
                 "swapped_bytes": 0,
-                "elastic_bytes": GIB,
-                "staying": [],
+                "swappable_bytes": GIB,
+                "unswappable": [],
                 "not_swappable": None,
                 "refusal": None,
-                "waits": None,
+                "queued": None,
                 "moving": None,
-                "left_for": None,
+                "evict_reason": None,
                 "swaps_out": 0,
                 "swaps_in": 0,
                 "waited_seconds": 0.0,
@@ -233,19 +233,19 @@ _EXAMPLE: dict[str, Any] = {
             "interrupted_at": None,
             "dropped_messages": None,
             "created": "2026-01-01T00:00:00Z",
-            "ending": None,
+            "termination": None,
             "last_crash": None,
-            "ending_soon": None,
+            "scheduled_termination": None,
             "devices": [
                 {
                     "uuid": "GPU-a0",
                     "index": 0,
                     "gpus": 0.25,
-                    "quota_bytes": 4 * GIB,
-                    "guarantee_bytes": 4 * GIB,
+                    "memory_limit_bytes": 4 * GIB,
+                    "guaranteed_memory_bytes": 4 * GIB,
                     "used_bytes": 1 * GIB,
                     "peak_bytes": int(2.5 * GIB),
-                    "needed_bytes": None,
+                    "required_bytes": None,
                     "busy_seconds": 12.4,
                     "context_bytes": GIB // 2,
                     "compute": None,

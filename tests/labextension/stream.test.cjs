@@ -6,7 +6,7 @@ const assert = require('node:assert/strict');
 const test = require('node:test');
 
 const { AClock, anEvent, compiled, turn } = require('./scripts.cjs');
-const { EventStream } = compiled('stream');
+const { EventStream } = compiled('client/stream');
 
 function aStream(changes = {}) {
   const sockets = [];

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 GIB = 1 << 30
-_SIZE = {"gpus": 0.5, "memory_limit_bytes": None, "workload_class": "production", "since": "2026-01-01T00:00:00Z"}
+_SIZE = {"gpus": 0.5, "requested_memory_bytes": None, "priority": "normal", "since": "2026-01-01T00:00:00Z"}
 
 
 @pytest.fixture
@@ -43,24 +43,24 @@ def test_a_resize_is_looked_at_and_asked_for(a_panel: ScriptedPanel, actions: Lo
     script = a_panel.script
     actions.get_by_text("Changes without a restart.").wait_for()
     assert actions.get_by_role("button", name="Resize").is_disabled()
-    script.outlook = {"outcome": "queued", "position": 2, "message": "queued behind 1"}
+    script.dry_run = {"outcome": "queued", "position": 2, "message": "queued behind 1"}
     actions.get_by_role("spinbutton", name="GPU share").fill("0.5")
     actions.get_by_role("status").get_by_text("Queued behind 1.").wait_for()
-    asked = parse_qs(script.asked_outlooks[-1])
-    assert asked == {"gpus": ["0.5"], "memory": ["null"], "class": ["production"], "kernel": ["k-1"]}
+    asked = parse_qs(script.asked_dry_runs[-1])
+    assert asked == {"gpus": ["0.5"], "memory": ["null"], "priority": ["normal"], "kernel": ["k-1"]}
     assert actions.get_by_role("slider", name="GPU share").get_attribute("aria-valuetext") == "0.5 GPU"
     slider = actions.get_by_role("slider", name="GPU share")
     slider.press("ArrowRight")
     actions.get_by_role("checkbox", name="A memory limit of its own").check()
     actions.get_by_role("spinbutton", name="Memory limit").fill("6")
-    actions.get_by_role("radio", name="opportunistic").check()
+    actions.get_by_role("radio", name="low").check()
     actions.get_by_role("button", name="Resize").click()
-    want = {"gpus": 0.51, "memory": 6 * GIB, "class": "opportunistic"}
+    want = {"gpus": 0.51, "memory": 6 * GIB, "priority": "low"}
     _eventually(a_panel, lambda: script.asked == [("PATCH", "", want)], "the server is asked for what changes")
 
 
 def test_a_size_below_what_is_used_says_what_will_fail(a_panel: ScriptedPanel, actions: Locator) -> None:
-    a_panel.script.outlook = {"outcome": "starts", "message": "It changes at once.", "quota_bytes": GIB // 2}
+    a_panel.script.dry_run = {"outcome": "starts", "message": "It changes at once.", "memory_limit_bytes": GIB // 2}
     actions.get_by_role("spinbutton", name="GPU share").fill("0.03")
     want = "Changes at once. The kernel uses 1.0 GiB: new allocations fail until it uses less than 512.0 MiB."
     actions.get_by_role("status").get_by_text(want).wait_for()
@@ -90,7 +90,7 @@ def test_a_refusal_is_said_beside_the_button(a_panel: ScriptedPanel, actions: Lo
 
 
 def test_a_change_that_waits_is_given_up(a_panel: ScriptedPanel, actions: Locator) -> None:
-    waiting = {"state": "pending", "reason": "Needs 0.25 GPU more; none is free on gpu0", "position": 2, **_SIZE}
+    waiting = {"state": "queued", "reason": "Needs 0.25 GPU more; none is free on gpu0", "position": 2, **_SIZE}
     a_panel.script.body["kernels"][0]["resize"] = waiting
     actions.get_by_text("Waits to become 0.5 GPU: position 2.").wait_for()
     actions.get_by_role("button", name="Give Up").click()
@@ -101,9 +101,9 @@ def test_memory_is_moved_out_and_back(a_panel: ScriptedPanel, actions: Locator) 
     script = a_panel.script
     actions.get_by_role("button", name="Swap Out Now").click()
     _eventually(a_panel, lambda: script.asked == [("POST", "swap-out", None)], "it is asked to leave")
-    script.body["kernels"][0].update(state="swapped")
-    actions.get_by_role("button", name="Bring Back").click()
-    _eventually(a_panel, lambda: script.asked[1:] == [("POST", "wake", None)], "it is asked to come back")
+    script.body["kernels"][0].update(state="swapped_out")
+    actions.get_by_role("button", name="Restore").click()
+    _eventually(a_panel, lambda: script.asked[1:] == [("POST", "restore", None)], "it is asked to come back")
 
 
 def test_what_cannot_be_asked_says_why_to_eyes_and_ears(a_panel: ScriptedPanel, actions: Locator) -> None:
@@ -115,9 +115,9 @@ def test_what_cannot_be_asked_says_why_to_eyes_and_ears(a_panel: ScriptedPanel, 
     assert out.get_attribute("title") == why
     out.focus()
     out.press("Enter")
-    kernel.update(state="pending", queue_position=1, devices=[])
+    kernel.update(state="queued", queue_position=1, devices=[])
     actions.get_by_role("button", name="Restart…", disabled=True).wait_for()
-    actions.get_by_text("No resize now: It waits for room and has not started.").wait_for()
+    actions.get_by_text("No resize now: It is queued and has not started.").wait_for()
     assert actions.get_by_role("spinbutton").count() == 0
     assert actions.get_by_role("button", name="Shut Down…").is_enabled(), "but gives it up"
     assert a_panel.script.asked == []
@@ -137,7 +137,7 @@ def test_restart_and_shut_down_are_confirmed_first(a_panel: ScriptedPanel, actio
 def test_a_kernel_that_waits_has_no_variables_to_lose_when_it_is_given_up(
     a_panel: ScriptedPanel, actions: Locator
 ) -> None:
-    a_panel.script.body["kernels"][0].update(state="pending", queue_position=1, queue_length=1, devices=[])
+    a_panel.script.body["kernels"][0].update(state="queued", queue_position=1, queue_length=1, devices=[])
     actions.get_by_role("button", name="Restart…", disabled=True).wait_for()
     actions.get_by_role("button", name="Shut Down…").click()
     dialog = a_panel.lab.page.get_by_role("dialog")

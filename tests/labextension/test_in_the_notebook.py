@@ -59,23 +59,23 @@ def test_a_kernel_is_seen_swapped_and_woken_from_its_notebook(an_aliquot_lab: La
     a_real_lab.open_notebook(path, "python3.gpu-0.25")
     line = _line(page)
     a_real_lab.start_command("notebook:run-cell-and-select-next")
-    line.get_by_text("0.25 GPU · 0.5 / 4 GiB · resident").wait_for()
-    page.locator("#jp-main-statusbar").get_by_role("button", name="0.25 GPU · 0.5 / 4 GiB · resident").wait_for()
+    line.get_by_text("0.25 GPU · 0.5 / 4 GiB · on GPU").wait_for()
+    page.locator("#jp-main-statusbar").get_by_role("button", name="0.25 GPU · 0.5 / 4 GiB · on GPU").wait_for()
     line.locator("jp-button").focus()
     page.keyboard.press("Enter")
     window = page.get_by_role("dialog", name=f"GPU of {path}")
     window.get_by_role("meter", name=f"Memory of {path}").wait_for()
     page.wait_for_function("() => document.activeElement.closest('.aliquot-Popover') !== null")
     window.get_by_role("button", name="Swap Out Now").click()
-    line.get_by_text("· swapped").wait_for()
+    line.get_by_text("· swapped out").wait_for()
     window.locator(".aliquot-mod-mine-swapped").wait_for()
     page.keyboard.press("Escape")
     window.wait_for(state="detached")
     page.wait_for_function("() => document.activeElement.closest('.aliquot-KernelItem') !== null")
-    with page.expect_response(re.compile(r"/aliquot/api/v1/kernels/[^/]+/hint")) as hint:
+    with page.expect_response(re.compile(r"/aliquot/api/v1/kernels/[^/]+/prefetch")) as hint:
         page.locator(".jp-CodeCell .cm-content").nth(1).click()
     assert hint.value.ok
-    line.get_by_text("· resident").wait_for()
+    line.get_by_text("· on GPU").wait_for()
     assert a_real_lab.errors == []
 
 
@@ -103,7 +103,7 @@ def test_a_cell_of_a_kernel_in_the_queue_says_for_what_it_waits(
     neighbour = _start_kernel(an_aliquot_lab, "python3.gpu-1")
     path = _a_notebook(an_aliquot_lab, "print('it', 'ran')", "print('this', 'too')")
     page.evaluate(_OPEN, [path, "python3.gpu-0.5"])
-    _line(page).get_by_text("0.5 GPU · waits: next").wait_for()
+    _line(page).get_by_text("0.5 GPU · queued: next").wait_for()
     a_real_lab.start_command("notebook:run-all-cells")
     badges = page.locator(".jp-CodeCell .aliquot-CellBadge")
     badges.get_by_text("waits for a GPU: next in the queue").first.wait_for()

@@ -16,7 +16,11 @@ _REPOSITORY = Path(__file__).resolve().parents[2]
 _TSC = _REPOSITORY / "node_modules" / ".bin" / "tsc"
 _LABEXTENSION = _REPOSITORY / "labextension"
 # All that is no widget and no plugin, and imports none.
-_PURE = sorted(path for path in (_LABEXTENSION / "src").glob("*.ts") if path.name != "index.ts")
+_SOURCES = _LABEXTENSION / "src"
+_SHOWN = (_SOURCES / "plugins", _SOURCES / "widgets", _SOURCES / "index.ts")
+_PURE = sorted(
+    path for path in _SOURCES.rglob("*.ts") if not any(path == shown or shown in path.parents for shown in _SHOWN)
+)
 _SCRIPTS = sorted(Path(__file__).parent.glob("*.test.cjs"))
 
 
@@ -53,11 +57,11 @@ def test_the_servers_pattern_for_sizes_is_one_that_the_browser_reads(a_compiled_
     read = "const read = require(process.argv[1]).readName; const sizes = {sizes: [], pattern: process.argv[2]};"
     names = ["python3.gpu-0.3-6g-low", "a.b.GPU-2", "local.python3", "python3.gpu-0", "python3.gpu-0.5-0g"]
     script = f"{read} console.log(JSON.stringify({json.dumps(names)}.map(name => read(name, sizes))))"
-    command = ["node", "-e", script, str(a_compiled_model / "sizes.js"), PATTERN]
+    command = ["node", "-e", script, str(a_compiled_model / "sizes" / "sizes.js"), PATTERN]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     low, plain, *others = json.loads(done.stdout)
-    assert low == {"base": "python3", "asked": {"gpus": 0.3, "memoryGib": 6, "workloadClass": "opportunistic"}}
-    assert plain == {"base": "a.b", "asked": {"gpus": 2, "memoryGib": None, "workloadClass": "production"}}
+    assert low == {"base": "python3", "asked": {"gpus": 0.3, "memoryGib": 6, "priority": "low"}}
+    assert plain == {"base": "a.b", "asked": {"gpus": 2, "memoryGib": None, "priority": "normal"}}
     assert others == [None, None, None]
 
 

@@ -21,12 +21,12 @@ else:
 
 pytestmark = pytest.mark.browser
 GIB = 1 << 30
-_OUTLOOK = {
+_DRY_RUN = {
     "suffix": "gpu-0.5",
     "gpus": 0.5,
-    "memory_limit_bytes": None,
-    "quota_bytes": 8 * GIB,
-    "workload_class": "production",
+    "requested_memory_bytes": None,
+    "memory_limit_bytes": 8 * GIB,
+    "priority": "normal",
     "outcome": "queued",
     "position": 1,
     "message": "queued behind 1",
@@ -38,16 +38,16 @@ _SIZE = {"name": "python3.gpu-0.5", "base": "python3", "display_name": "Python 3
 def asked(a_page: Page, a_script: StatusScript) -> list[tuple[str, Any]]:
     """Requests for sizes as they were made; the script's server has one, and lets kernels wait for it."""
     requests: list[tuple[str, Any]] = []
-    size = {**_SIZE, "memory_limit_bytes": None, "workload_class": "production", "image": None, "is_default": False}
-    offer = {"may_have_production": True, "sizes": [size], "grammar": "", "largest_gpus": 1, "step": 0.01}
+    size = {**_SIZE, "requested_memory_bytes": None, "priority": "normal", "image": None, "is_default": False}
+    offer = {"may_use_normal_priority": True, "sizes": [size], "grammar": "", "largest_gpus": 1, "step": 0.01}
 
     def change(route: Route) -> None:
         requests.append((route.request.method, json.loads(route.request.post_data or "null")))
-        wish = {"state": "pending", "gpus": 0.5, "reason": "waits for 4 GiB", "position": 1}
+        wish = {"state": "queued", "gpus": 0.5, "reason": "waits for 4 GiB", "position": 1}
         route.fulfill(json={**a_script.a_kernel(), "resize": wish})
 
     a_page.route("**/aliquot/api/v1/sizes*", lambda route: route.fulfill(json=offer))
-    a_page.route("**/aliquot/api/v1/outlook*", lambda route: route.fulfill(json=_OUTLOOK))
+    a_page.route("**/aliquot/api/v1/dry-run*", lambda route: route.fulfill(json=_DRY_RUN))
     a_page.route("**/aliquot/api/v1/kernels/k-1?*", change)
     return requests
 
@@ -57,19 +57,21 @@ def test_memory_that_was_not_enough_is_told_with_a_size_that_is(
 ) -> None:
     page = a_scripted_lab.page
     toast = page.locator(".Toastify__toast")
-    a_script.body["kernels"][0]["needed_bytes"] = int(6.2 * GIB)
+    a_script.body["kernels"][0]["required_bytes"] = int(6.2 * GIB)
     a_scripted_lab.show_panel()
     short = toast.filter(has_text="train.ipynb ran out of its GPU memory: it has 4.0 GiB, and needed at least 6.2 GiB.")
     short.get_by_text("With 0.5 GPU: queued behind 1").wait_for()
     short.get_by_role("button", name="Queue for 0.5 GPU").click()
     toast.get_by_text("train.ipynb waits for 0.5 GPU: waits for 4 GiB").wait_for()
-    assert asked == [("PATCH", {"gpus": 0.5, "memory": None, "class": "production"})]
+    assert asked == [("PATCH", {"gpus": 0.5, "memory": None, "priority": "normal"})]
 
     (a_plain_lab.notebooks / "big.ipynb").write_text(
         json.dumps({"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
     )
-    ended = a_script.an_ended_kernel("k-1", "big.ipynb", code="quota", message="a cell needed more than its limit")
-    a_script.body["kernels"] = [{**ended, "name": "python3.gpu-0.25", "needed_bytes": int(6.2 * GIB)}]
+    ended = a_script.an_ended_kernel(
+        "k-1", "big.ipynb", reason="memory_limit", message="a cell needed more than its limit"
+    )
+    a_script.body["kernels"] = [{**ended, "name": "python3.gpu-0.25", "required_bytes": int(6.2 * GIB)}]
     a_script.tell(kernel_id="k-1", state="ended")
     told = toast.filter(has_text="big.ipynb: a cell needed more than its limit. It needed at least 6.2 GiB.")
     with page.expect_request(lambda request: request.method == "POST" and "/api/sessions" in request.url) as started:
@@ -86,20 +88,20 @@ def test_good_news_leaves_by_itself_and_when_its_notebook_is_opened(
 ) -> None:
     page = a_scripted_lab.page
     path = an_empty_notebook(a_plain_lab.notebooks, "served.ipynb", "python3")
-    waits = {"reason": "others have their turn", "seconds": 40.0, "before": 0, "expected_seconds": 8.0}
-    residency = {**a_script.a_kernel()["residency"], "state": "swapped", "waits": waits}
+    waits = {"reason": "others have their turn", "seconds": 40.0, "ahead": 0, "expected_seconds": 8.0}
+    residency = {**a_script.a_kernel()["residency"], "state": "swapped_out", "queued": waits}
     toast = page.locator(".Toastify__toast", has_text="served.ipynb has its GPU now.")
     # A wait counts as news once the settings are read: then the page remembers what it was told.
     page.wait_for_function(_REMEMBERS)
     panel = a_scripted_lab.show_panel()
 
     def serve() -> None:
-        waking = {"state": "waking", "reason": waits["reason"], "residency": residency}
+        waking = {"state": "restoring", "reason": waits["reason"], "residency": residency}
         a_script.body["kernels"] = [a_script.a_kernel(label=path, **waking)]
-        a_script.tell(kernel_id="k-1", label=path, state="waking", waits=waits)
+        a_script.tell(kernel_id="k-1", label=path, state="restoring", queued=waits)
         panel.get_by_text("others have their turn").first.wait_for()
         a_script.body["kernels"] = [a_script.a_kernel(label=path)]
-        a_script.tell(kernel_id="k-1", label=path, state="resident")
+        a_script.tell(kernel_id="k-1", label=path, state="on_gpu")
         toast.wait_for()
 
     serve()

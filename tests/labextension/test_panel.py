@@ -36,7 +36,7 @@ def test_devices_and_kernels_are_told_in_words(a_panel: ScriptedPanel) -> None:
         _devices(a_panel).get_by_text(want).wait_for()
     for want in ["1.5 GiB by my kernels", "12.0 GiB reserved (0.75 of 1 GPU)", "3.5 GiB free"]:
         _devices(a_panel).get_by_text(want).wait_for()
-    for want in ["train.ipynb", "0.25 GPU", "1.0 of 4.0 GiB used", "resident, idle since"]:
+    for want in ["train.ipynb", "0.25 GPU", "1.0 of 4.0 GiB used", "on GPU, idle since"]:
         _kernels(a_panel).get_by_text(want).wait_for()
     assert a_panel.shown.get_by_text("null").count() == 0
     assert a_panel.shown.get_by_text("waits for room").count() == 0, "what nobody waits for is not told"
@@ -46,7 +46,7 @@ def test_devices_and_kernels_are_told_in_words(a_panel: ScriptedPanel) -> None:
 def test_a_bar_divides_a_device_by_who_holds_what(a_panel: ScriptedPanel) -> None:
     device = a_panel.script.body["devices"][0]
     device.update(used_bytes=8 * GIB, mine_bytes=3 * GIB, mine_swapped_bytes=2 * GIB, swapped_bytes=3 * GIB)
-    device.update(mine_reserved_bytes=4 * GIB, reserved_bytes=10 * GIB, elastic_bytes=2 * GIB)
+    device.update(mine_reserved_bytes=4 * GIB, reserved_bytes=10 * GIB, burstable_bytes=2 * GIB)
     mine = a_panel.script.body["kernels"][0]
     mine["devices"][0].update(context_bytes=0)
     a_panel.shown.get_by_text("8.0 of 16.0 GiB used").wait_for()
@@ -54,17 +54,17 @@ def test_a_bar_divides_a_device_by_who_holds_what(a_panel: ScriptedPanel) -> Non
     assert _part(a_panel, name, "mine") == pytest.approx(1 / 16)
     assert _part(a_panel, name, "mine-held") == pytest.approx(3 / 16)
     assert _part(a_panel, name, "others") == pytest.approx(5 / 16)
-    assert _part(a_panel, name, "others-elastic") == pytest.approx(2 / 16)
+    assert _part(a_panel, name, "others-burstable") == pytest.approx(2 / 16)
     assert _part(a_panel, name, "others-held") == pytest.approx(1 / 16)
     host = "In host memory of kernels of GPU 0"
     assert _part(a_panel, host, "mine-swapped") == pytest.approx(2 / 16)
     said = a_panel.shown.get_by_role("meter", name=name).get_attribute("aria-valuetext")
-    want = "8.0 of 16.0 GiB used; 1.0 GiB by my kernels; 7.0 GiB by others; 2.0 GiB of it elastic; "
+    want = "8.0 of 16.0 GiB used; 1.0 GiB by my kernels; 7.0 GiB by others; 2.0 GiB of it burstable; "
     assert said == want + "10.0 GiB reserved (0.75 of 1 GPU); 4.0 GiB free"
     a_panel.shown.get_by_text("3.0 GiB swapped out to the host, 2.0 GiB of it mine").wait_for()
     legend = a_panel.shown.get_by_role("list", name="What the bars show").get_by_role("listitem")
     assert [text.split(":")[0].strip() for text in legend.all_text_contents()] == [
-        *("mine", "others", "elastic", "reserved", "swapped", "free")
+        *("mine", "others", "burstable", "reserved", "swapped out", "free")
     ]
 
 
@@ -80,21 +80,36 @@ def test_the_last_minutes_are_drawn_as_they_are_seen(a_panel: ScriptedPanel) -> 
 
 def test_a_kernel_says_where_its_memory_is(a_panel: ScriptedPanel) -> None:
     kernel = a_panel.script.body["kernels"][0]
-    kernel.update(state="swapped", used_bytes=3 * GIB, guarantee_bytes=2 * GIB, over_quota_bytes=GIB)
-    kernel["residency"].update(state="swapped", swapped_bytes=3 * GIB)
-    for want in ["3.0 of 4.0 GiB used", "3.0 GiB in host memory", "swapped, idle since", "over quota by 1.0 GiB"]:
+    kernel.update(state="swapped_out", used_bytes=3 * GIB, guaranteed_memory_bytes=2 * GIB, over_limit_bytes=GIB)
+    kernel["residency"].update(state="swapped_out", swapped_bytes=3 * GIB)
+    for want in [
+        "3.0 of 4.0 GiB used",
+        "3.0 GiB in host memory",
+        "swapped out, idle since",
+        "over the memory limit by 1.0 GiB",
+    ]:
         _kernels(a_panel).get_by_text(want).wait_for()
     assert _part(a_panel, "Memory of train.ipynb", "mine-swapped") == pytest.approx(3 / 4)
-    kernel.update(state="waking", reason="waiting 2 s for GPU memory: others have their turn; 1 before it")
+    kernel.update(state="restoring", reason="waiting 2 s for GPU memory: others have their turn; 1 ahead")
     kernel["residency"]["moving"] = {"done_bytes": GIB, "total_bytes": 3 * GIB}
-    size = {"gpus": 0.5, "memory_limit_bytes": None, "workload_class": "production", "since": "2026-01-01T00:00:00Z"}
+    size = {
+        "gpus": 0.5,
+        "requested_memory_bytes": None,
+        "priority": "normal",
+        "since": "2026-01-01T00:00:00Z",
+    }
     kernel["resize"] = {
-        "state": "pending",
+        "state": "queued",
         "reason": "Needs 0.25 GPU more; none is free on gpu0",
         "position": 2,
         **size,
     }
-    told = ["waking", "others have their turn", "resize waits: position 2", "Needs 0.25 GPU more; none is free on gpu0"]
+    told = [
+        "restoring",
+        "others have their turn",
+        "resize queued: position 2",
+        "Needs 0.25 GPU more; none is free on gpu0",
+    ]
     for want in [*told, "coming back: 1.0 of 3.0 GiB"]:
         _kernels(a_panel).get_by_text(want).first.wait_for()
     a_panel.shown.get_by_text("Mine is at position 2.").wait_for()
@@ -110,7 +125,7 @@ def test_software_gpu_names_its_limits_and_a_real_one_has_none(a_panel: Scripted
 def test_kernels_come_wait_and_go_and_the_quota_is_told(a_panel: ScriptedPanel) -> None:
     script = a_panel.script
     pending: dict[str, Any] = {
-        "state": "pending",
+        "state": "queued",
         "queue_position": 2,
         "queue_length": 2,
         "reason": "0.25 GPU is free now",
@@ -118,12 +133,12 @@ def test_kernels_come_wait_and_go_and_the_quota_is_told(a_panel: ScriptedPanel) 
     }
     script.body["kernels"].append(script.a_kernel(id="k-2", label="", gpus=2.5, **pending))
     script.body["queue"]["length"] = 2
-    script.body["user"]["quota"] = {"gpus": 3, "held_gpus": 2.75, "left_gpus": 0.25}
-    for want in ["python3.gpu-0.25", "2.5 GPUs", "waiting: position 2 of 2", "0.25 GPU is free now"]:
+    script.body["user"]["gpu_limit"] = {"gpus": 3, "held_gpus": 2.75, "left_gpus": 0.25}
+    for want in ["python3.gpu-0.25", "2.5 GPUs", "queued: position 2 of 2", "0.25 GPU is free now"]:
         a_panel.shown.get_by_text(want, exact=True).wait_for()
     a_panel.shown.get_by_text("2 kernels wait for room. Mine is at position 2.").wait_for()
-    a_panel.shown.get_by_text("My quota: 2.75 of 3 GPU held, 0.25 left").wait_for()
-    assert a_panel.shown.get_by_role("meter", name="My quota").get_attribute("aria-valuenow") == "2.75"
+    a_panel.shown.get_by_text("My GPU limit: 2.75 of 3 GPU held, 0.25 left").wait_for()
+    assert a_panel.shown.get_by_role("meter", name="My GPU limit").get_attribute("aria-valuenow") == "2.75"
     script.body["kernels"] = []
     a_panel.shown.get_by_text("No kernel holds a part of a GPU.").wait_for()
 
@@ -173,7 +188,7 @@ def test_label_is_text_and_never_markup(a_panel: ScriptedPanel) -> None:
 
 def test_lost_device_and_failed_interception_are_said(a_panel: ScriptedPanel) -> None:
     a_panel.script.body["devices"][0]["lost"] = True
-    broken = a_panel.script.a_kernel(interception="failed: libcuda.so.1 was loaded first", refusals=2)
+    broken = a_panel.script.a_kernel(interception="failed: libcuda.so.1 was loaded first", failed_allocations=2)
     a_panel.script.body["kernels"] = [broken]
     _devices(a_panel).get_by_text("lost", exact=True).wait_for()
     want = "The memory limit does not hold in this kernel: libcuda.so.1 was loaded first"
@@ -185,7 +200,7 @@ def test_processes_past_the_limit_are_said(a_panel: ScriptedPanel) -> None:
     escaped = {"pid": 77, "name": "python3", "index": 0, "used_bytes": 3 * GIB, "charged_bytes": GIB, "why": "past"}
     a_panel.script.body["node"].update(enforcer="driver", foreign_processes=2)
     a_panel.script.body["kernels"] = [
-        a_panel.script.a_kernel(unhooked_processes=[escaped], enforcement="failed: only root may")
+        a_panel.script.a_kernel(uncontrolled_processes=[escaped], enforcement="failed: only root may")
     ]
     want = "Process 77 (python3) holds memory of GPU 0 past the memory limit: 2.0 GiB"
     a_panel.shown.get_by_role("alert").get_by_text(want).wait_for()
@@ -206,17 +221,17 @@ def test_gpu_time_is_said_with_what_holds_it_back(a_panel: ScriptedPanel) -> Non
     control = {"controller": "weighted", "sharing": "time slices", "target_percent": 2.0, "contended": True}
     a_panel.script.body["devices"][0]["compute_control"] = control
     kernel = a_panel.script.body["kernels"][0]
-    kernel["host_memory"] = {"quota_bytes": 2 * GIB, "used_bytes": GIB, "peak_bytes": GIB, "refusals": 0}
+    kernel["host_memory"] = {"limit_bytes": 2 * GIB, "used_bytes": GIB, "peak_bytes": GIB, "failed_allocations": 0}
     kernel["devices"][0]["compute"] = {
-        **{"share_entitled": 0.25, "share_used": 0.12, "own_seconds": 4.0, "stretch": 1.031, "throttled_seconds": 3.25},
-        **{"bound_seconds": 0.002, "pace": "paced", "held_back": "production is active", "unholdable": False},
-        "is_capped": True,
+        **{"fair_share": 0.25, "share_used": 0.12, "own_seconds": 4.0, "slowdown": 1.031, "throttled_seconds": 3.25},
+        **{"max_delay_seconds": 0.002, "pace": "paced", "throttle_reason": "production is active", "paused": False},
+        "has_hard_limit": True,
     }
     a_panel.shown.get_by_text("12% of GPU time, entitled to 25%").wait_for()
     meter = a_panel.shown.get_by_role("meter", name="GPU time of train.ipynb")
     assert meter.get_attribute("aria-valuetext") == "12% of GPU time, entitled to 25%"
-    a_panel.shown.get_by_text("Held back: production is active").wait_for()
-    a_panel.shown.get_by_text("capped at its share").wait_for()
+    a_panel.shown.get_by_text("Throttled: production is active").wait_for()
+    a_panel.shown.get_by_text("hard limit of GPU time").wait_for()
     a_panel.shown.get_by_text("kernels take turns (weighted)").wait_for()
     folded = a_panel.shown.get_by_role("button", name="Actions and details of train.ipynb")
     folded.click()
@@ -303,7 +318,11 @@ def test_axe_finds_nothing_in_either_theme(a_panel: ScriptedPanel) -> None:
     a_panel.script.body["devices"][0].update(swapped_bytes=3 * GIB, mine_swapped_bytes=GIB)
     stranger = a_panel.script.a_kernel(id="g-1", owner="grace")
     a_panel.script.body["kernels"].append(stranger)
-    a_panel.script.body["user"] = {"name": "ada", "role": "admin", "quota": {"gpus": 2, "held_gpus": 1, "left_gpus": 1}}
+    a_panel.script.body["user"] = {
+        "name": "ada",
+        "role": "admin",
+        "gpu_limit": {"gpus": 2, "held_gpus": 1, "left_gpus": 1},
+    }
     a_panel.shown.get_by_text("told so").wait_for()
     folded = a_panel.shown.get_by_role("button", name="Actions and details of train.ipynb")
     folded.click()

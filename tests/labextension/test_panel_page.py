@@ -118,9 +118,15 @@ def test_a_kernel_that_ended_is_told_once_without_the_panel(a_scripted_lab: LabP
 
 def test_an_announced_end_is_told_and_taken_back_by_a_click(a_scripted_lab: LabPage, a_script: StatusScript) -> None:
     page = a_scripted_lab.page
-    soon = {"at": "2026-01-02T03:04:05.000Z", "reason": "kernels that are idle for 60 min are ended", "can_keep": True}
-    crash = a_script.an_ending(code="crash", message="the kernel was ended by signal 11")
-    a_script.body["kernels"] = [a_script.a_kernel(gpus=0, label="plain.ipynb", ending_soon=soon, last_crash=crash)]
+    soon = {
+        "at": "2026-01-02T03:04:05.000Z",
+        "message": "kernels that are idle for 60 min are ended",
+        "can_postpone": True,
+    }
+    crash = a_script.an_ending(reason="crash", message="the kernel was ended by signal 11")
+    a_script.body["kernels"] = [
+        a_script.a_kernel(gpus=0, label="plain.ipynb", scheduled_termination=soon, last_crash=crash)
+    ]
     panel = a_scripted_lab.show_panel()
     item = panel.get_by_role("list", name="GPU kernels").get_by_role("listitem")
     item.get_by_text("kernels that are idle for 60 min are ended").wait_for()

@@ -34,7 +34,7 @@ _REASONS = {
     "": "Enter a number from 0.01 to 1.",
 }
 _IS_SEEN = """() => {
-    const line = document.querySelector('.jp-Dialog .aliquot-SizeForm-outlook');
+    const line = document.querySelector('.jp-Dialog .aliquot-SizeForm-dry_run');
     const { left, top, height } = line.getBoundingClientRect();
     const isOnTop = document.elementFromPoint(left + 20, top + height / 2) === line;
     return isOnTop && line.innerText.startsWith('Starts at once');
@@ -166,7 +166,7 @@ def test_each_size_card_says_what_it_would_mean_now_and_follows_the_node(
 ) -> None:
     dialog = _dialog(a_real_lab)
     questions: list[str] = []
-    a_real_lab.page.on("request", lambda one: questions.append(one.url) if "/outlooks?" in one.url else None)
+    a_real_lab.page.on("request", lambda one: questions.append(one.url) if "/dry-runs?" in one.url else None)
     first = an_empty_notebook(an_aliquot_lab.notebooks, f"first-{uuid.uuid4().hex[:8]}.ipynb", "python3.gpu-0.5")
     _open(a_real_lab, first)
     _wait_for_kernel(a_real_lab, "Python 3 (ipykernel) · 0.5 GPU")
@@ -191,8 +191,8 @@ def test_the_cards_are_there_before_the_server_has_said_what_they_mean(
 ) -> None:
     dialog = _dialog(a_real_lab)
     held: list[Route] = []
-    a_real_lab.page.route("**/aliquot/api/v1/outlooks?*", lambda route: held.append(route))
-    with a_real_lab.page.expect_request("**/aliquot/api/v1/outlooks?*"):
+    a_real_lab.page.route("**/aliquot/api/v1/dry-runs?*", lambda route: held.append(route))
+    with a_real_lab.page.expect_request("**/aliquot/api/v1/dry-runs?*"):
         _open(a_real_lab, _without_kernel(an_aliquot_lab, "held"))
     dialog.get_by_role("radio", name="0.25 GPU, 4 GiB", exact=True).check()
     dialog.get_by_role("status").get_by_text("Starts at once").wait_for()
@@ -200,7 +200,7 @@ def test_the_cards_are_there_before_the_server_has_said_what_they_mean(
     assert dialog.get_by_text("starts now").count() == 0
     for route in held:
         route.continue_()
-    a_real_lab.page.unroute("**/aliquot/api/v1/outlooks?*")
+    a_real_lab.page.unroute("**/aliquot/api/v1/dry-runs?*")
     _says(dialog, "0.25 GPU, 4 GiB", "starts now")
     assert dialog.locator(".aliquot-SizeForm-presets").evaluate("cards => cards.offsetHeight") == height
     page = a_real_lab.page

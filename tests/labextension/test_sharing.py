@@ -159,10 +159,10 @@ def test_kernels_of_others_have_a_list_of_their_own_with_what_access_allows(a_pa
 
 
 def test_the_limits_of_teams_are_told_beside_ones_own(a_panel: ScriptedPanel) -> None:
-    team = {"name": "vision", "gpus": 2, "held_gpus": 1.5, "waiting_gpus": 0.25, "left_gpus": 0.25}
-    quota = {"gpus": 1, "held_gpus": 0.5, "waiting_gpus": 0.0, "left_gpus": 0.5, "teams": [team]}
-    a_panel.script.body["user"]["quota"] = quota
-    a_panel.shown.get_by_text("My quota: 0.5 of 1 GPU held, 0.5 left").wait_for()
+    team = {"name": "vision", "gpus": 2, "held_gpus": 1.5, "queued_gpus": 0.25, "left_gpus": 0.25}
+    quota = {"gpus": 1, "held_gpus": 0.5, "queued_gpus": 0.0, "left_gpus": 0.5, "teams": [team]}
+    a_panel.script.body["user"]["gpu_limit"] = quota
+    a_panel.shown.get_by_text("My GPU limit: 0.5 of 1 GPU held, 0.5 left").wait_for()
     a_panel.shown.get_by_text("Team vision: 1.5 of 2 GPU held, 0.25 left, 0.25 waiting").wait_for()
     assert a_panel.shown.get_by_role("meter", name="Team vision").get_attribute("aria-valuenow") == "1.5"
     quota["gpus"] = None

@@ -51,12 +51,12 @@ def test_a_kernel_is_resized_swapped_out_brought_back_and_shut_down_from_the_sid
 
     kernel.get_by_role("button", name="Swap Out Now", disabled=False).click()
     kernel.get_by_text("2.0 GiB in host memory").wait_for()
-    kernel.get_by_text(re.compile("^swapped, idle")).wait_for()
+    kernel.get_by_text(re.compile("^swapped out, idle")).wait_for()
     panel.get_by_text(re.compile("^2.0 GiB swapped out to the host")).wait_for()
     a_page.wait_for_function(_USES_LESS, arg=[device.element_handle(), resident - (1 << 30)])
 
-    kernel.get_by_role("button", name="Bring Back").click()
-    kernel.get_by_text(re.compile("^resident")).wait_for()
+    kernel.get_by_role("button", name="Restore").click()
+    kernel.get_by_text(re.compile("^on GPU")).wait_for()
     panel.get_by_text("swapped out to the host").wait_for(state="detached")
     a_page.wait_for_function(f"it => !({_USES_LESS})(it)", arg=[device.element_handle(), resident])
 

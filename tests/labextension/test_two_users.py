@@ -99,7 +99,7 @@ def test_each_sees_their_own_kernels_and_of_the_others_only_the_sum(
         assert f"of-{stranger}" not in everything
         for path in (f"api/kernels/{ids[stranger]}", f"aliquot/api/v1/kernels/{ids[stranger]}"):
             assert _ask(page, path)[0] == 404, path
-        for path, method in ((f"api/kernels/{ids[stranger]}", "DELETE"), ("swap-out", "POST"), ("wake", "POST")):
+        for path, method in ((f"api/kernels/{ids[stranger]}", "DELETE"), ("swap-out", "POST"), ("restore", "POST")):
             full = path if "/" in path else f"aliquot/api/v1/kernels/{ids[stranger]}/{path}"
             assert _ask(page, full, method)[0] == 404, full
     for user, lab in seen.items():
@@ -124,7 +124,7 @@ def test_a_cell_past_the_quota_is_told_and_one_that_waits_runs_when_another_kern
     path = an_empty_notebook(labs_of_two[1].notebooks, "late.ipynb", "python3.gpu-0.5", "print('it', 'ran')")
     bob.start_command("docmanager:open", path=path, kernel={"name": "python3.gpu-0.5"})
     shown = bob.page.locator(".jp-NotebookPanel")
-    shown.get_by_text("waits: next").first.wait_for()
+    shown.get_by_text("queued: next").first.wait_for()
     bob.start_command("notebook:run-all-cells")
     shown.locator(".jp-CodeCell").get_by_text("waits for a GPU").wait_for()
     assert shown.locator(".jp-OutputArea-output").count() == 0
@@ -132,7 +132,7 @@ def test_a_cell_past_the_quota_is_told_and_one_that_waits_runs_when_another_kern
         assert bob.violations(".jp-CodeCell .aliquot-CellBadge") == [], theme
     alice.finish_command("kernelmenu:shutdown")
     shown.locator(".jp-OutputArea-output", has_text="it ran").wait_for()
-    shown.get_by_text("resident").first.wait_for()
+    shown.get_by_text("on GPU").first.wait_for()
 
 
 def test_at_the_limit_of_kernels_a_notebook_gets_one_of_another_size_and_runs_on_it(
@@ -159,7 +159,7 @@ def test_at_the_limit_of_kernels_a_notebook_gets_one_of_another_size_and_runs_on
         status = _status(alice.page)
         held = [(kernel["id"], kernel["gpus"]) for kernel in status["kernels"] if kernel["state"] != "ended"]
         assert held == [(ids[-1], want_gpus)]
-        assert status["user"]["quota"]["held_gpus"] == want_gpus
+        assert status["user"]["gpu_limit"]["held_gpus"] == want_gpus
     # A server in gateway mode speaks the old protocol alone: Lab tries the new one first, and the browser says so.
     assert [error for error in alice.lab.errors if "Sec-WebSocket-Protocol" not in error] == []
     alice.lab.finish_command("kernelmenu:shutdown")

@@ -104,7 +104,7 @@ def test_other_notebooks_and_terminals_go_on_while_one_waits_stop_empties_its_qu
     a_desk.output("KeyboardInterrupt").wait_for()
     a_desk.until_kept(kernel_id, 0)
     page.wait_for_function(_RUNS_NOTHING)
-    assert a_desk.ask(f"aliquot/api/v1/kernels/{kernel_id}")["state"] == "pending"
+    assert a_desk.ask(f"aliquot/api/v1/kernels/{kernel_id}")["state"] == "queued"
 
     a_desk.run_all(waiting)
     a_desk.until_kept(kernel_id, 2)

@@ -80,8 +80,8 @@ def test_a_kernel_that_has_started_meanwhile_is_not_ended_by_a_way_out_of_its_wa
     desk.open(path, "python3")
     kernel_id = page.evaluate(_KERNEL)
     # The page's last word is that it waits; the server, asked for the kernel alone, says that it runs.
-    a_script.body["kernels"].append(a_script.a_kernel(id=kernel_id, label=path, state="pending", idle_since=None))
-    a_script.tell(kernel_id=kernel_id, state="pending", was="starting")
+    a_script.body["kernels"].append(a_script.a_kernel(id=kernel_id, label=path, state="queued", idle_since=None))
+    a_script.tell(kernel_id=kernel_id, state="queued", was="starting")
     desk.run_all(path)
     _press(page, _ways(page).get_by_role("button", name="Cancel"))
     _ways(page).get_by_role("alert").get_by_text("has started in the meantime").wait_for()
@@ -179,11 +179,11 @@ def test_a_kernel_that_waits_for_its_memory_or_for_more_says_so_and_offers_to_sw
     desk = Desk(a_scripted_lab, a_plain_lab.notebooks)
     path = desk.notebook("input()")
     desk.open(path, "python3")
-    waits = {"reason": "others have their turn", "before": 0, "expected_seconds": 8.0}
-    residency: dict[str, Any] = {**a_script.a_kernel()["residency"], "state": "swapped", "waits": waits}
-    own = a_script.a_kernel(id=page.evaluate(_KERNEL), label=path, state="waking", residency=residency)
+    waits = {"reason": "others have their turn", "ahead": 0, "expected_seconds": 8.0}
+    residency: dict[str, Any] = {**a_script.a_kernel()["residency"], "state": "swapped_out", "queued": waits}
+    own = a_script.a_kernel(id=page.evaluate(_KERNEL), label=path, state="restoring", residency=residency)
     a_script.body["kernels"].append(own)
-    a_script.tell(kernel_id=own["id"], state="waking")
+    a_script.tell(kernel_id=own["id"], state="restoring")
     desk.run_all(path)
     kernels = _ways(page).get_by_role("listitem")
     kernels.get_by_text("train.ipynb · 0.25 GPU").wait_for()
@@ -192,13 +192,13 @@ def test_a_kernel_that_waits_for_its_memory_or_for_more_says_so_and_offers_to_sw
     page.wait_for_function("() => document.querySelector('.aliquot-WaysOut [aria-disabled]') === null")
     assert ("POST", "swap-out", None) in a_script.asked
 
-    own.update(state="resident", residency={**residency, "state": "resident"})
-    a_script.tell(kernel_id=own["id"], state="resident", waits={**waits, "seconds": 2.0})
+    own.update(state="on_gpu", residency={**residency, "state": "on_gpu"})
+    a_script.tell(kernel_id=own["id"], state="on_gpu", queued={**waits, "seconds": 2.0})
     badge = page.locator(".jp-CodeCell .aliquot-CellBadge")
     badge.get_by_text("waits for GPU memory, about 8 s").wait_for()
-    page.locator(".jp-NotebookPanel-toolbar .aliquot-KernelItem").get_by_text("· waits for memory").wait_for()
-    own.update(residency={**residency, "state": "resident", "waits": None})
-    a_script.tell(kernel_id=own["id"], kind="waits", state="resident", waits=None)
+    page.locator(".jp-NotebookPanel-toolbar .aliquot-KernelItem").get_by_text("· queued for memory").wait_for()
+    own.update(residency={**residency, "state": "on_gpu", "queued": None})
+    a_script.tell(kernel_id=own["id"], kind="queued", state="on_gpu", queued=None)
     badge.wait_for(state="detached")
     assert _ways(page).count() == 0
     desk.end_kernels()

@@ -7,7 +7,7 @@ const path = require('node:path');
 const test = require('node:test');
 
 const compiled = process.env.ALIQUOT_COMPILED;
-const ways = require(path.join(compiled, 'ways_out.js'));
+const ways = require(path.join(compiled, 'sizes/ways_out.js'));
 
 const GIB = 2 ** 30;
 
@@ -17,11 +17,11 @@ function aDevice(index, reservedGpus, changes = {}) {
 }
 
 function aKernel(id, gpus, devices, changes = {}) {
-  const part = uuid => ({ uuid, gpus: gpus / devices.length, guarantee_bytes: 16 * GIB * (gpus / devices.length), used_bytes: GIB });
+  const part = uuid => ({ uuid, gpus: gpus / devices.length, guaranteed_memory_bytes: 16 * GIB * (gpus / devices.length), used_bytes: GIB });
   return {
-    ...{ id, name: `python3.gpu-${gpus}`, owner: 'ada', access: 'own', label: `${id}.ipynb`, gpus, state: 'resident' },
-    ...{ workload_class: 'production', memory_limit_bytes: null, execution_state: 'idle' },
-    ...{ idle_since: '2026-01-01T00:10:00Z', wait_reason: null, residency: { mode: 'vmm', waits: null } },
+    ...{ id, name: `python3.gpu-${gpus}`, owner: 'ada', access: 'own', label: `${id}.ipynb`, gpus, state: 'on_gpu' },
+    ...{ priority: 'normal', requested_memory_bytes: null, execution_state: 'idle' },
+    ...{ idle_since: '2026-01-01T00:10:00Z', wait_reason: null, residency: { mode: 'vmm', queued: null } },
     devices: devices.map(index => part(`GPU-${index}`)),
     ...changes
   };
@@ -30,11 +30,11 @@ function aKernel(id, gpus, devices, changes = {}) {
 function aQueued(gpus, { code = 'gpu', free = 0, device = 0, freeBytes = 0, ...changes } = {}) {
   const requested = { gpus, memory_bytes: gpus * 16 * GIB };
   const reason = { code, requested, free: { gpus: free, memory_bytes: freeBytes, device }, host_memory: null };
-  return aKernel('waits', gpus, [], { state: 'pending', idle_since: null, wait_reason: reason, ...changes });
+  return aKernel('waits', gpus, [], { state: 'queued', idle_since: null, wait_reason: reason, ...changes });
 }
 
 function aStatus(devices, kernels, changes = {}) {
-  return { user: { name: 'ada' }, node: { agent: 'ok', oversubscription: 1 }, devices, kernels, ...changes };
+  return { user: { name: 'ada' }, node: { agent: 'ok', overcommit: 1 }, devices, kernels, ...changes };
 }
 
 function helped(kernel, devices, others, changes = {}) {
@@ -76,7 +76,7 @@ test('a request of several GPUs is helped by kernels that leave as many whole on
 });
 
 test('room that is reserved twice over counts', () => {
-  const node = { agent: 'ok', oversubscription: 2 };
+  const node = { agent: 'ok', overcommit: 2 };
   assert.deepEqual(helped(aQueued(1), [aDevice(0, 2)], [aKernel('idle', 1, [0])], { node }), [['idle', 'shutDown']]);
   const second = [aDevice(0, 2), aDevice(1, 1.5)];
   assert.deepEqual(helped(aQueued(1), second, [aKernel('idle', 0.5, [1])], { node }), [['idle', 'shutDown']]);
@@ -92,24 +92,24 @@ test('nothing that waits for an agent, or behind others, is helped by room', () 
 });
 
 test('memory that is to come back is helped by idle kernels on its device that can be swapped out, else by their end', () => {
-  const waits = { before: 0, expected_seconds: 3, reason: 'others have their turn' };
-  const waking = aKernel('waits', 1, [0], { state: 'waking', residency: { mode: 'vmm', state: 'swapped', waits } });
+  const queued = { ahead: 0, expected_seconds: 3, reason: 'others have their turn' };
+  const waking = aKernel('waits', 1, [0], { state: 'restoring', residency: { mode: 'vmm', state: 'swapped_out', queued } });
   const others = [
     aKernel('swappable', 1, [0]),
-    aKernel('pinned', 0.5, [0], { residency: { mode: 'off', waits: null } }),
-    aKernel('out', 1, [0], { state: 'swapped' }),
+    aKernel('pinned', 0.5, [0], { residency: { mode: 'off', queued: null } }),
+    aKernel('out', 1, [0], { state: 'swapped_out' }),
     aKernel('elsewhere', 1, [1])
   ];
   assert.deepEqual(helped(waking, [aDevice(0, 2), aDevice(1, 1)], others), [['swappable', 'swapOut'], ['pinned', 'shutDown']]);
-  const asleep = aKernel('asleep', 1, [0], { state: 'swapped' });
+  const asleep = aKernel('asleep', 1, [0], { state: 'swapped_out' });
   assert.deepEqual(helped(asleep, [aDevice(0, 2)], others), []);
 });
 
 const SIZES = {
-  ...{ may_have_production: true, largest_gpus: 4, step: 0.01, default_size: null, device_memory_bytes: 16 * GIB },
-  pattern: '(?<base>.+)\\.gpu-(?<gpus>[0-9.]+)(-(?<memory_gib>[0-9]+)g)?(?<low>-low)?',
+  ...{ may_use_normal_priority: true, largest_gpus: 4, step: 0.01, default_size: null, device_memory_bytes: 16 * GIB },
+  pattern: '(?<kernelspec>.+)\\.gpu-(?<gpus>[0-9.]+)(-(?<memory_gib>[0-9]+)g)?(?<low>-low)?',
   sizes: [0.25, 0.5, 1].map(gpus => ({
-    ...{ name: `python3.gpu-${gpus}`, base: 'python3', gpus, memory_limit_bytes: null, workload_class: 'production' }
+    ...{ name: `python3.gpu-${gpus}`, kernelspec: 'python3', gpus, requested_memory_bytes: null, priority: 'normal' }
   }))
 };
 

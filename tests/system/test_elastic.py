@@ -49,12 +49,12 @@ def post(kernel: Any, verb: str) -> Any:
 def test_a_running_kernel_sees_its_new_size_and_loses_nothing(a_server, eventually) -> None:
     kernel = a_server.start("python3.gpu-0.25")
     assert kernel.run(GPU + "print(mebibytes())").text.split() == ["1024", "1024"]
-    assert patch(kernel, gpus=0.5)["quota_bytes"] == 2048 * MIB
+    assert patch(kernel, gpus=0.5)["memory_limit_bytes"] == 2048 * MIB
     assert kernel.run("print(mebibytes())").text.split() == ["2048", "2048"]
     at = kernel.run(FILL.format(seed=1, mebibytes=768)).text.split()
     smaller = patch(kernel, gpus=0.1)
-    eventually(lambda: kernel.on_node()["over_quota_bytes"] > 0)
-    assert (smaller["gpus"], smaller["state"]) == (0.1, "resident")
+    eventually(lambda: kernel.on_node()["over_limit_bytes"] > 0)
+    assert (smaller["gpus"], smaller["state"]) == (0.1, "on_gpu")
     refused = kernel.run("call(cu.cuMemAlloc(64 << 20))")
     assert "CUDA_ERROR_OUT_OF_MEMORY" in refused.error, refused
     assert kernel.run(CHECK).text.split() == [*at, "True"], "what it has it keeps"
@@ -67,7 +67,7 @@ def test_a_running_kernel_sees_its_new_size_and_loses_nothing(a_server, eventual
 
 def test_who_grows_waits_for_room_and_runs_on_meanwhile(a_server, eventually) -> None:
     kernel, other = a_server.start("python3.gpu-0.5"), a_server.start("python3.gpu-0.5")
-    eventually(lambda: other.on_node() and other.on_node()["state"] == "resident")
+    eventually(lambda: other.on_node() and other.on_node()["state"] == "on_gpu")
     waiting = patch(kernel, gpus=0.75)
     assert (waiting["gpus"], waiting["resize"]["position"]) == (0.5, 1)
     assert kernel.run(GPU + "print(mebibytes())").text.split() == ["2048", "2048"]
@@ -90,12 +90,12 @@ def test_memory_leaves_when_asked_and_is_back_at_its_place_for_the_next_cell(a_s
         return False
 
     eventually(is_asked)
-    report = eventually(lambda: kernel.on_node() if kernel.on_node()["state"] == "swapped" else None)
+    report = eventually(lambda: kernel.on_node() if kernel.on_node()["state"] == "swapped_out" else None)
     assert report["residency"]["swapped_bytes"] == 256 * MIB
     assert a_server.status()["node"]["host_copies"]["used_bytes"] >= 256 * MIB
     assert kernel.run(CHECK).text.split() == [*at, "True"]
-    eventually(lambda: kernel.on_node()["state"] == "resident")  # as the gateway sees it, a moment later
-    post(kernel, "hint")
+    eventually(lambda: kernel.on_node()["state"] == "on_gpu")  # as the gateway sees it, a moment later
+    post(kernel, "prefetch")
     kernel.end()
 
 

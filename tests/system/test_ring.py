@@ -85,11 +85,11 @@ def test_a_sigkilled_kernel_returns_its_memory_and_starts_again_with_its_grant(a
 
 def test_a_kernel_that_must_wait_is_pending_and_starts_when_there_is_room(a_server, eventually) -> None:
     first = a_server.start("python3.gpu-1")
-    eventually(lambda: (first.on_node() or {}).get("state") == "resident")
+    eventually(lambda: (first.on_node() or {}).get("state") == "on_gpu")
     second = a_server.start("python3.gpu-0.5")
     assert second.model()["execution_state"] == "starting"
     waiting = eventually(lambda: is_told_why(second.on_node()))
-    assert waiting["state"] == "pending"
+    assert waiting["state"] == "queued"
     assert waiting["queue_position"] == 1
     first.end()
     assert second.run("print(6 * 7)").text.strip() == "42"
@@ -98,7 +98,7 @@ def test_a_kernel_that_must_wait_is_pending_and_starts_when_there_is_room(a_serv
 
 def test_a_withdrawn_start_leaves_nothing(a_server, eventually) -> None:
     first = a_server.start("python3.gpu-1")
-    eventually(lambda: (first.on_node() or {}).get("state") == "resident")
+    eventually(lambda: (first.on_node() or {}).get("state") == "on_gpu")
     second = a_server.start("python3.gpu-0.5")
     eventually(lambda: second.on_node())
     second.end()
@@ -167,10 +167,10 @@ def test_a_stopped_server_leaves_no_kernel_and_no_reservation(
 
 def test_two_gateways_on_one_node_share_what_there_is(a_server, another_server, eventually) -> None:
     first = a_server.start("python3.gpu-0.75")
-    eventually(lambda: (first.on_node() or {}).get("state") == "resident")
+    eventually(lambda: (first.on_node() or {}).get("state") == "on_gpu")
     second = another_server.start("python3.gpu-0.5")
     waiting = eventually(lambda: is_told_why(second.on_node()))
-    assert waiting["state"] == "pending"
+    assert waiting["state"] == "queued"
     first.end()
     assert second.run("print('here')").text.strip() == "here"
     assert another_server.status()["devices"][0]["reserved_gpus"] == 0.5

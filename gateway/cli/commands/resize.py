@@ -1,4 +1,4 @@
-"""`aliquot resize`: another size or class for a kernel that runs."""
+"""`aliquot resize`: another size or priority for a kernel that runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .base import WHICH_GATEWAY
 from .kernel_command import KernelCommand, title
 
 _SHARE = "share"
-_CLASSES = tuple(one.value for one in WorkloadClass)
+_PRIORITIES = tuple(one.priority for one in WorkloadClass)
 
 
 class ResizeCommand(KernelCommand):
@@ -23,7 +23,7 @@ class ResizeCommand(KernelCommand):
     name = "aliquot resize"
     usage = "aliquot resize KERNEL [GPUS] [options]"
     description = (
-        """Another size or class for a kernel that runs, without a restart.
+        """Another size or priority for a kernel that runs, without a restart.
 
     KERNEL is its id, the first letters of it, or its notebook's name. A kernel that shrinks does so at once; one that
     grows waits for room where there is none, and runs on meanwhile.
@@ -32,7 +32,7 @@ class ResizeCommand(KernelCommand):
     )
     examples = """
     aliquot resize train.ipynb 0.5
-    aliquot resize train.ipynb --memory 12GiB --class opportunistic
+    aliquot resize train.ipynb --memory 12GiB --priority low
     aliquot resize train.ipynb --withdraw
     """
     flags = {
@@ -42,20 +42,22 @@ class ResizeCommand(KernelCommand):
     aliases = {
         **KernelCommand.aliases,
         "memory": "ResizeCommand.memory",
-        "class": "ResizeCommand.workload_class",
+        "priority": "ResizeCommand.priority",
     }
     memory = Unicode("", help="Memory limit, as 12GiB; 'share' for the share's part of each device.").tag(config=True)
-    workload_class = Unicode("", help="production or opportunistic.").tag(config=True)
+    priority = Unicode("", help="normal or low.").tag(config=True)
     withdraw = Bool(False, help="Give up a change that waits for room.").tag(config=True)
 
     def start(self) -> None:
         """Called by Application.start."""
         words = self.words(1, 2)
         body = self._body(words[1:])
-        if self.workload_class and self.workload_class not in _CLASSES:
-            raise UsageError(f"--class {self.workload_class!r} is not a class; write {' or '.join(_CLASSES)}")
+        if self.priority and self.priority not in _PRIORITIES:
+            raise UsageError(f"--priority {self.priority!r} is not a priority; write {' or '.join(_PRIORITIES)}")
         if bool(body) == self.withdraw:
-            raise UsageError(f"say what to change: GPUS, --memory, --class, or --withdraw alone; write: {self.usage}")
+            raise UsageError(
+                f"say what to change: GPUS, --memory, --priority, or --withdraw alone; write: {self.usage}"
+            )
         kernel = self.kernel(words[0])
         if self.withdraw:
             kernel.withdraw_resize()
@@ -67,8 +69,8 @@ class ResizeCommand(KernelCommand):
         text = f"{title(report)} has {_size(report)}"
         if waits:
             text = f"{title(report)} runs on with {_size(report)}; {waits['reason']}"
-        elif report["over_quota_bytes"]:
-            text += f"; it uses {Bytes(report['over_quota_bytes'])} more, and gets no new memory until it is below"
+        elif report["over_limit_bytes"]:
+            text += f"; it uses {Bytes(report['over_limit_bytes'])} more, and gets no new memory until it is below"
         self.tell(report, text)
 
     def _memory_limit(self) -> str:
@@ -89,11 +91,11 @@ class ResizeCommand(KernelCommand):
                 raise UsageError(f"{word!r} is not a number of GPUs; write one such as 0.5") from None
         if self.memory:
             body["memory"] = None if self.memory == _SHARE else self._memory_limit()
-        if self.workload_class:
-            body["class"] = self.workload_class
+        if self.priority:
+            body["priority"] = self.priority
         return body
 
 
 def _size(report: dict[str, Any]) -> str:
-    size = size_text(round(report["gpus"] * 100), report["workload_class"])
-    return f"{size}, {Bytes(report['quota_bytes'])}"
+    size = size_text(round(report["gpus"] * 100), report["priority"])
+    return f"{size}, {Bytes(report['memory_limit_bytes'])}"

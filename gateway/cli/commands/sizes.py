@@ -95,8 +95,8 @@ class SizesCommand(Command):
 
     def _print(self, manager: SizedKernelSpecManager, sizes: list[OfferedSize]) -> None:
         has_images = any(size.image for size in sizes)
-        names = ("kernelspec", "shown as", "memory", "class", *["image"][:has_images])
-        table = plain_table(*names, drop_first=("image", "class", "shown as")[not has_images :])
+        names = ("kernelspec", "shown as", "memory", "priority", *["image"][:has_images])
+        table = plain_table(*names, drop_first=("image", "priority", "shown as")[not has_images :])
         devices = _devices()
         manager.count_devices = lambda: len(devices)
         device_bytes = min((device.memory_bytes for device in devices), default=None)
@@ -141,11 +141,11 @@ def offered_by_server(command: Command) -> SizedKernelSpecManager:
 def _as_json(size: OfferedSize) -> dict[str, Any]:
     return {
         "name": size.name,
-        "base": size.base,
+        "kernelspec": size.base,
         "display_name": size.display_name,
         "gpus": float(size.request.gpus),
         "memory_limit": size.request.memory_limit,
-        "workload_class": size.request.workload_class.value,
+        "priority": size.request.workload_class.priority,
         "image": size.image.container.image if size.image else None,
         "description": size.image.description if size.image else "",
         "is_default": size.is_default,

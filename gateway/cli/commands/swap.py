@@ -1,4 +1,4 @@
-"""`aliquot swap` and `aliquot wake`: a kernel's memory leaves its GPU, and comes back."""
+"""`aliquot swap` and `aliquot restore`: a kernel's memory leaves its GPU, and comes back."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from traitlets import Float
 
 from jupyter_aliquot.gateway.base.errors import CommandError, UsageError
+from jupyter_aliquot.gateway.status.residency import state_text
 from jupyter_aliquot.gateway.terminal.kernel_client import RunningKernel
 from jupyter_aliquot.provisioner.resources import Bytes
 
@@ -14,7 +15,7 @@ from .base import WHICH_GATEWAY
 from .kernel_command import KernelCommand, look_until, title
 
 _MOST_SECONDS = 86400.0
-_OUT = ("swapped", "checkpointed")
+_OUT = ("swapped_out", "checkpointed")
 
 
 class MoveCommand(KernelCommand):
@@ -62,11 +63,11 @@ class SwapCommand(MoveCommand):
         )
 
 
-class WakeCommand(MoveCommand):
+class RestoreCommand(MoveCommand):
     """Asks the gateway, or the node agent where no gateway runs."""
 
-    name = "aliquot wake"
-    usage = "aliquot wake KERNEL [options]"
+    name = "aliquot restore"
+    usage = "aliquot restore KERNEL [options]"
     description = (
         """A kernel's memory comes back to its GPU, ahead of its next cell.
 
@@ -75,17 +76,17 @@ class WakeCommand(MoveCommand):
         + WHICH_GATEWAY
     )
     examples = """
-    aliquot wake train.ipynb
+    aliquot restore train.ipynb
     """
 
     def start(self) -> None:
         """Called by Application.start."""
         kernel = self.one_kernel()
-        kernel.move("wake")
-        report, is_in = look_until(kernel, lambda report: report["state"] == "resident", self.seconds)
+        kernel.move("restore")
+        report, is_in = look_until(kernel, lambda report: report["state"] == "on_gpu", self.seconds)
         if not is_in and self.seconds:
             raise CommandError(f"{title(report)} is not back within {self.seconds:g} s{_why(report)}")
-        self.tell(report, f"{title(report)} is resident" if is_in else f"{title(report)} was asked to come back")
+        self.tell(report, f"{title(report)} is on GPU" if is_in else f"{title(report)} was asked to come back")
 
 
 def _why(report: dict[str, Any]) -> str:
@@ -93,4 +94,4 @@ def _why(report: dict[str, Any]) -> str:
     if residency is None:
         return ": its node agent tells nothing of swaps"
     why = report["reason"] or residency["refusal"]
-    return f": {why}" if why else f"; it is {report['state']}"
+    return f": {why}" if why else f"; it is {state_text(report['state'])}"

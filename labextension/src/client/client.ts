@@ -6,7 +6,7 @@ import { ServerConnection } from '@jupyterlab/services';
 import {
   IHistory,
   IKernel,
-  IOutlook,
+  IDryRun,
   IRunningCell,
   IRunningCells,
   IShare,
@@ -48,42 +48,40 @@ export class AliquotClient implements IStatusSource {
    * What would happen if this size were asked for now; with a kernel's id, if it were that kernel's.
    * `replacedId`: of a new kernel, the one that ends for it.
    */
-  async outlook(wish: IWish, kernelId?: string, replacedId?: string): Promise<IOutlook> {
+  async dryRun(wish: IWish, kernelId?: string, replacedId?: string): Promise<IDryRun> {
     const query = new URLSearchParams({ gpus: String(wish.gpus) });
     if (wish.memory !== undefined) {
       query.set('memory', String(wish.memory));
     }
-    if (wish.workload_class !== undefined) {
-      query.set('class', wish.workload_class);
+    if (wish.priority !== undefined) {
+      query.set('priority', wish.priority);
     }
     if (kernelId !== undefined) {
       query.set('kernel', kernelId);
     } else if (replacedId !== undefined) {
       query.set('replaces', replacedId);
     }
-    return (await this._json('GET', ['outlook'], undefined, `?${query}`)) as IOutlook;
+    return (await this._json('GET', ['dry-run'], undefined, `?${query}`)) as IDryRun;
   }
 
   /** The same of several sizes, each by itself and named as `gpu-0.25`: one answer, in the order of the question. */
-  async outlooks(suffixes: readonly string[], kernelId?: string, replacedId?: string): Promise<readonly IOutlook[]> {
+  async dryRuns(suffixes: readonly string[], kernelId?: string, replacedId?: string): Promise<readonly IDryRun[]> {
     const query = new URLSearchParams(suffixes.map(suffix => ['size', suffix]));
     if (kernelId !== undefined) {
       query.set('kernel', kernelId);
     } else if (replacedId !== undefined) {
       query.set('replaces', replacedId);
     }
-    const found = await this._json('GET', ['outlooks'], undefined, `?${query}`);
-    if (!Private.isRecord(found) || !Array.isArray(found.outlooks) || found.outlooks.length !== suffixes.length) {
+    const found = await this._json('GET', ['dry-runs'], undefined, `?${query}`);
+    if (!Private.isRecord(found) || !Array.isArray(found.dry_runs) || found.dry_runs.length !== suffixes.length) {
       throw Private.unreadable(this._trans);
     }
-    return found.outlooks as IOutlook[];
+    return found.dry_runs as IDryRun[];
   }
 
-  /** Another size or class for a kernel that runs. The answer's `resize` is not null where it waits for room. */
+  /** Another size or priority for a kernel that runs. The answer's `resize` is not null where it waits for room. */
   async resize(kernelId: string, wish: Partial<IWish>): Promise<IKernel> {
-    const { workload_class, ...rest } = wish;
-    const body = workload_class === undefined ? rest : { ...rest, class: workload_class };
-    return (await this._json('PATCH', ['kernels', kernelId], body)) as IKernel;
+    return (await this._json('PATCH', ['kernels', kernelId], wish)) as IKernel;
   }
 
   /** Gives up a change of size that waits for room. */
@@ -97,17 +95,18 @@ export class AliquotClient implements IStatusSource {
   }
 
   /** Its memory is to come back as soon as there is room. */
-  async wake(kernelId: string): Promise<IKernel> {
-    return (await this._json('POST', ['kernels', kernelId, 'wake'])) as IKernel;
+  async restore(kernelId: string): Promise<IKernel> {
+    return (await this._json('POST', ['kernels', kernelId, 'restore'])) as IKernel;
   }
 
   /** Somebody is about to use it. Nothing is promised; one in a second is enough. */
-  async hint(kernelId: string): Promise<void> {
-    await this._ask('POST', ['kernels', kernelId, 'hint']);
+  async prefetch(kernelId: string): Promise<void> {
+    await this._ask('POST', ['kernels', kernelId, 'prefetch']);
   }
 
-  async keep(kernelId: string): Promise<void> {
-    await this._ask('POST', ['kernels', kernelId, 'keep']);
+  /** A kernel that would be ended for its idle time is to stay; its idle time begins anew. */
+  async postponeCulling(kernelId: string): Promise<void> {
+    await this._ask('POST', ['kernels', kernelId, 'postpone-culling']);
   }
 
   /** With whom one's own kernel is shared. */
@@ -145,12 +144,12 @@ export class AliquotClient implements IStatusSource {
 
   /** The cells that run in a kernel or ended a short while ago, each with what it showed. */
   async runningCells(kernelId: string): Promise<IRunningCells> {
-    return (await this._json('GET', ['kernels', kernelId, 'cells'])) as IRunningCells;
+    return (await this._json('GET', ['kernels', kernelId, 'outputs'])) as IRunningCells;
   }
 
   /** The same without their messages. */
   async openCells(kernelId: string): Promise<readonly IRunningCell[]> {
-    return ((await this._json('GET', ['kernels', kernelId, 'cells'], undefined, '?messages=no')) as IRunningCells).cells;
+    return ((await this._json('GET', ['kernels', kernelId, 'outputs'], undefined, '?messages=no')) as IRunningCells).cells;
   }
 
   /** Of all that one may see, or of these devices alone. */

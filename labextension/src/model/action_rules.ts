@@ -9,9 +9,9 @@ export type Action = CommandAction | 'resize';
 /** Why an action cannot work now. */
 export type Obstacle =
   | 'agent-away'
-  | 'already-resident'
-  | 'already-swapped'
-  | 'already-waking'
+  | 'already-on-gpu'
+  | 'already-swapped-out'
+  | 'already-restoring'
   | 'busy'
   | 'ended'
   | 'never-swapped'
@@ -23,7 +23,7 @@ export type Obstacle =
   | 'of-age'
   | 'of-another-program'
   | 'owners-alone'
-  | 'pending'
+  | 'queued'
   | 'read-only'
   | 'starting'
   | 'wanted';
@@ -35,8 +35,8 @@ const NEEDED: Readonly<Record<Action, Access>> = {
   follow: 'read',
   resize: 'own',
   swapOut: 'own',
-  wake: 'write',
-  keep: 'own',
+  restore: 'write',
+  postponeCulling: 'own',
   share: 'own',
   restart: 'write',
   shutDown: 'own'
@@ -45,30 +45,30 @@ const NEEDED: Readonly<Record<Action, Access>> = {
 type Row = Readonly<Record<KernelState, Obstacle | null>>;
 
 const OVER = { ended: 'ended' } as const;
-const NOT_YET = { pending: 'pending', starting: 'starting', ...OVER } as const;
-const RUNNING = { resident: null, swapped: null, waking: null, checkpointed: null } as const;
+const NOT_YET = { queued: 'queued', starting: 'starting', ...OVER } as const;
+const RUNNING = { on_gpu: null, swapped_out: null, restoring: null, checkpointed: null } as const;
 
 /** By the kernel's state alone; null: nothing is in the way. */
 const BY_STATE: Readonly<Record<Action, Row>> = {
-  open: { pending: null, starting: null, ...RUNNING, ended: null },
+  open: { queued: null, starting: null, ...RUNNING, ended: null },
   newNotebook: { ...NOT_YET, ...RUNNING },
   follow: { ...NOT_YET, ...RUNNING },
   resize: { ...NOT_YET, ...RUNNING },
   swapOut: {
     ...NOT_YET,
-    resident: null,
-    swapped: 'already-swapped',
-    waking: 'wanted',
-    checkpointed: 'already-swapped'
+    on_gpu: null,
+    swapped_out: 'already-swapped-out',
+    restoring: 'wanted',
+    checkpointed: 'already-swapped-out'
   },
-  wake: { ...NOT_YET, resident: 'already-resident', swapped: null, waking: 'already-waking', checkpointed: null },
-  keep: { ...NOT_YET, ...RUNNING },
-  share: { pending: null, starting: null, ...RUNNING, ...OVER },
+  restore: { ...NOT_YET, on_gpu: 'already-on-gpu', swapped_out: null, restoring: 'already-restoring', checkpointed: null },
+  postponeCulling: { ...NOT_YET, ...RUNNING },
+  share: { queued: null, starting: null, ...RUNNING, ...OVER },
   restart: { ...NOT_YET, ...RUNNING },
-  shutDown: { pending: null, starting: null, ...RUNNING, ...OVER }
+  shutDown: { queued: null, starting: null, ...RUNNING, ...OVER }
 };
 
-const OF_MEMORY: readonly Action[] = ['resize', 'swapOut', 'wake'];
+const OF_MEMORY: readonly Action[] = ['resize', 'swapOut', 'restore'];
 const OF_THE_PROCESS: readonly Action[] = ['restart', 'shutDown'];
 /** By Jupyter's own ways, which a kernel that another program started has not. */
 const OF_JUPYTER: readonly Action[] = ['share', 'newNotebook', 'follow'];
@@ -95,15 +95,15 @@ export function obstacle(action: Action, kernel: IKernel, status: IStatus): Obst
   if (kernel.owner !== status.user.name) {
     return 'not-mine';
   }
-  if (action === 'keep') {
+  if (action === 'postponeCulling') {
     return ofKeeping(kernel);
   }
   return notebookPath(kernel, status) === null ? 'no-notebook' : null;
 }
 
 /** Which of the two moves is of use: one is always out of place. */
-export function move(kernel: IKernel): 'swapOut' | 'wake' {
-  return ['swapped', 'waking', 'checkpointed'].includes(kernel.state) ? 'wake' : 'swapOut';
+export function move(kernel: IKernel): 'swapOut' | 'restore' {
+  return ['swapped_out', 'restoring', 'checkpointed'].includes(kernel.state) ? 'restore' : 'swapOut';
 }
 
 /** Of a kernel that was shared, what does not come with it. */
@@ -132,8 +132,8 @@ function ofMemory(action: Action, kernel: IKernel, status: IStatus): Obstacle | 
 }
 
 function ofKeeping(kernel: IKernel): Obstacle | null {
-  if (!kernel.ending_soon) {
+  if (!kernel.scheduled_termination) {
     return 'not-announced';
   }
-  return kernel.ending_soon.can_keep ? null : 'of-age';
+  return kernel.scheduled_termination.can_postpone ? null : 'of-age';
 }

@@ -9,19 +9,19 @@ export type Timed = IKernelDevice & { readonly compute: ICompute };
 export function timedDevices(kernel: IKernel): Timed[] {
   // A gateway of before does not even have the field.
   const isTimed = (device: IKernelDevice): device is Timed =>
-    Boolean(device.compute) && (device.compute?.share_used !== null || device.compute?.share_entitled !== null);
+    Boolean(device.compute) && (device.compute?.share_used !== null || device.compute?.fair_share !== null);
   return kernel.devices.filter(isTimed);
 }
 
 /** Whether any of its devices works for it, or should: the time of a kernel at rest is not worth a line. */
 export function hasTime(kernel: IKernel): boolean {
-  return timedDevices(kernel).some(({ compute }) => compute.share_entitled !== null || (compute.share_used ?? 0) > 0);
+  return timedDevices(kernel).some(({ compute }) => compute.fair_share !== null || (compute.share_used ?? 0) > 0);
 }
 
 /** How a device's time divides for one kernel, in per cent that add up to 100: used, its own but not used, others'. */
 export function shareParts(compute: ICompute): { used: number; held: number; free: number } {
   const used = within(compute.share_used ?? 0);
-  const held = Math.max(0, within(compute.share_entitled ?? 0) - used);
+  const held = Math.max(0, within(compute.fair_share ?? 0) - used);
   return { used, held, free: 100 - used - held };
 }
 
@@ -32,8 +32,8 @@ export function formatPercent(part: number): string {
 }
 
 /** `1.03×`: launches take 3 % longer than alone. */
-export function formatStretch(stretch: number): string {
-  return `${stretch.toFixed(2)}×`;
+export function formatSlowdown(slowdown: number): string {
+  return `${slowdown.toFixed(2)}×`;
 }
 
 /** `2.0 ms`, or seconds from one on. */

@@ -6,12 +6,12 @@ import { IDevice, IKernel } from '../tokens';
 export interface IDeviceParts {
   /** In use by the asker's kernels, contexts included; within guarantees, and beyond. */
   readonly mine: number;
-  readonly mineElastic: number;
+  readonly mineBurstable: number;
   /** Promised to them, and not used. */
   readonly mineHeld: number;
   /** In use by anybody else: other users' kernels, and what is of no kernel. */
   readonly others: number;
-  readonly othersElastic: number;
+  readonly othersBurstable: number;
   readonly othersHeld: number;
   readonly free: number;
   readonly mineSwapped: number;
@@ -21,11 +21,11 @@ export interface IDeviceParts {
 /** What the asker's kernels have of one device, as only their own reports tell. */
 export interface IMyPart {
   context: number;
-  elastic: number;
+  burstable: number;
   held: number;
 }
 
-const NOTHING: IMyPart = { context: 0, elastic: 0, held: 0 };
+const NOTHING: IMyPart = { context: 0, burstable: 0, held: 0 };
 
 /** By the device's uuid. */
 export function myParts(kernels: readonly IKernel[], me: string): Map<string, IMyPart> {
@@ -36,8 +36,8 @@ export function myParts(kernels: readonly IKernel[], me: string): Map<string, IM
       const resident = device.used_bytes * residentPart(kernel);
       parts.set(device.uuid, {
         context: before.context + device.context_bytes,
-        elastic: before.elastic + Math.max(0, resident - device.guarantee_bytes),
-        held: before.held + Math.max(0, device.guarantee_bytes - resident)
+        burstable: before.burstable + Math.max(0, resident - device.guaranteed_memory_bytes),
+        held: before.held + Math.max(0, device.guaranteed_memory_bytes - resident)
       });
     }
   }
@@ -50,18 +50,18 @@ export function deviceParts(device: IDevice, my: IMyPart = NOTHING): IDevicePart
   const mineSwapped = device.mine_swapped_bytes ?? 0;
   const mineUsed = within(device.mine_bytes - mineSwapped + my.context, used);
   const othersUsed = used - mineUsed;
-  const mineElastic = within(my.elastic, mineUsed);
-  const othersElastic = within((device.elastic_bytes ?? 0) - my.elastic, othersUsed);
+  const mineBurstable = within(my.burstable, mineUsed);
+  const othersBurstable = within((device.burstable_bytes ?? 0) - my.burstable, othersUsed);
   const othersReserved = Math.max(0, device.reserved_bytes - (device.mine_reserved_bytes ?? 0));
   // More may be promised than there is: what is not there is not drawn.
   const mineHeld = within(my.held, total - used);
-  const othersHeld = within(othersReserved - (othersUsed - othersElastic), total - used - mineHeld);
+  const othersHeld = within(othersReserved - (othersUsed - othersBurstable), total - used - mineHeld);
   return {
-    mine: mineUsed - mineElastic,
-    mineElastic,
+    mine: mineUsed - mineBurstable,
+    mineBurstable,
     mineHeld,
-    others: othersUsed - othersElastic,
-    othersElastic,
+    others: othersUsed - othersBurstable,
+    othersBurstable,
     othersHeld,
     free: total - used - mineHeld - othersHeld,
     mineSwapped,
@@ -69,12 +69,12 @@ export function deviceParts(device: IDevice, my: IMyPart = NOTHING): IDevicePart
   };
 }
 
-/** How a kernel's memory divides within its quota: on the device within its guarantee, beyond it, in host memory. */
-export function kernelParts(kernel: IKernel): { resident: number; elastic: number; swapped: number } {
+/** How a kernel's memory divides within its limit: on the device within its guarantee, beyond it, in host memory. */
+export function kernelParts(kernel: IKernel): { resident: number; burstable: number; swapped: number } {
   const swapped = within(kernel.residency?.swapped_bytes ?? 0, kernel.used_bytes);
   const resident = kernel.used_bytes - swapped;
-  const elastic = Math.max(0, resident - kernel.guarantee_bytes);
-  return { resident: resident - elastic, elastic, swapped };
+  const burstable = Math.max(0, resident - kernel.guaranteed_memory_bytes);
+  return { resident: resident - burstable, burstable, swapped };
 }
 
 function residentPart(kernel: IKernel): number {

@@ -4,7 +4,7 @@ import { IKernel, IStatus } from '../tokens';
 
 /** Those that still hold or wait for something, and those that are no more, which have their reason. */
 export function divide(kernels: readonly IKernel[]): { live: IKernel[]; ended: IKernel[] } {
-  const isOver = (kernel: IKernel): boolean => kernel.state === 'ended' && kernel.ending !== null;
+  const isOver = (kernel: IKernel): boolean => kernel.state === 'ended' && kernel.termination !== null;
   return { live: kernels.filter(kernel => !isOver(kernel)), ended: kernels.filter(isOver) };
 }
 

@@ -62,9 +62,9 @@ function groupOf(owner: string, isMine: boolean, kernels: readonly IKernel[]): I
     owner,
     isMine,
     kernels,
-    gpus: sum(kernel => (kernel.state === 'pending' ? 0 : kernel.gpus)),
+    gpus: sum(kernel => (kernel.state === 'queued' ? 0 : kernel.gpus)),
     usedBytes: sum(kernel => kernel.used_bytes),
     swappedBytes: sum(kernel => kernel.residency?.swapped_bytes ?? 0),
-    waiting: kernels.filter(kernel => kernel.state === 'pending').length
+    waiting: kernels.filter(kernel => kernel.state === 'queued').length
   };
 }

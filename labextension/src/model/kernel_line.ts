@@ -1,10 +1,10 @@
-// What one line says of a notebook's kernel: `0.25 GPU · 3.1 / 20 GiB · resident`. Pure: amounts come from the server.
+// What one line says of a notebook's kernel: `0.25 GPU · 3.1 / 20 GiB · on GPU`. Pure: amounts come from the server.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 
 import { isSharedWithMe, suffices } from './kernel_access';
 import { formatPart, formatShare } from '../base/quantities';
-import { IKernel, IWaits } from '../tokens';
+import { IKernel, IMemoryQueue } from '../tokens';
 import { awaitsRoom } from './waits';
 
 /** `0.25 GPU`, `2.5 GPUs`, `No GPU` */
@@ -17,27 +17,27 @@ export function kernelSize(gpus: number, trans: TranslationBundle): string {
 
 /** Used and limit without empty decimals: `3.1 / 20 GiB`. Null while it has no memory to speak of. */
 export function kernelMemory(kernel: IKernel): string | null {
-  if (!hasMemory(kernel) || kernel.quota_bytes <= 0) {
+  if (!hasMemory(kernel) || kernel.memory_limit_bytes <= 0) {
     return null;
   }
-  const [used, quota] = formatPart(kernel.used_bytes, kernel.quota_bytes).map(text => text.replace(/\.0(?= |$)/, ''));
+  const [used, quota] = formatPart(kernel.used_bytes, kernel.memory_limit_bytes).map(text => text.replace(/\.0(?= |$)/, ''));
   return `${used} / ${quota}`;
 }
 
 /** Its state in plain words, as short as a line needs it. */
 export function kernelState(kernel: IKernel, trans: TranslationBundle): string {
   switch (kernel.state) {
-    case 'pending':
+    case 'queued':
       return waitsBehind(kernel.queue_position === null ? null : kernel.queue_position - 1, trans);
     case 'starting':
       return trans.__('starting');
-    case 'resident':
-      return leaves(kernel, trans) ?? (awaitsRoom(kernel) ? forMemory(kernel.residency.waits, trans) : trans.__('resident'));
-    case 'swapped':
-      return trans.__('swapped');
+    case 'on_gpu':
+      return onGpu(kernel, trans);
+    case 'swapped_out':
+      return trans.__('swapped out');
     case 'checkpointed':
       return trans.__('checkpointed');
-    case 'waking':
+    case 'restoring':
       return wakes(kernel, trans);
     case 'ended':
       return trans.__('ended');
@@ -65,14 +65,14 @@ export function kernelLine(kernel: IKernel, trans: TranslationBundle): string {
 /** The same as a sentence, with the reason where there is one. */
 export function kernelHint(kernel: IKernel, trans: TranslationBundle): string {
   const said = [trans.__('GPU of this kernel: %1', kernelSize(kernel.gpus, trans))];
-  if (hasMemory(kernel) && kernel.quota_bytes > 0) {
-    said.push(trans.__('%1 of %2 of memory used', ...formatPart(kernel.used_bytes, kernel.quota_bytes)));
+  if (hasMemory(kernel) && kernel.memory_limit_bytes > 0) {
+    said.push(trans.__('%1 of %2 of memory used', ...formatPart(kernel.used_bytes, kernel.memory_limit_bytes)));
   }
   said.push(kernelState(kernel, trans));
   if (isSharedWithMe(kernel)) {
     said.push(trans.__('shared by %1', kernel.owner));
   }
-  const reason = kernel.ending?.message ?? kernel.reason;
+  const reason = kernel.termination?.message ?? kernel.reason;
   return reason ? `${said.join(', ')}. ${reason}` : said.join(', ');
 }
 
@@ -86,7 +86,14 @@ export function movedPercent(kernel: IKernel): number | null {
 }
 
 function hasMemory(kernel: IKernel): boolean {
-  return ['resident', 'swapped', 'waking', 'checkpointed'].includes(kernel.state);
+  return ['on_gpu', 'swapped_out', 'restoring', 'checkpointed'].includes(kernel.state);
+}
+
+function onGpu(kernel: IKernel, trans: TranslationBundle): string {
+  if (kernel.gpus === 0) {
+    return trans.__('running');
+  }
+  return leaves(kernel, trans) ?? (awaitsRoom(kernel) ? forMemory(kernel.residency.queued, trans) : trans.__('on GPU'));
 }
 
 /** Null for one that stays. An event may tell its state before the figures of a move are new: they alone say nothing. */
@@ -101,23 +108,23 @@ function leaves(kernel: IKernel, trans: TranslationBundle): string | null {
 function wakes(kernel: IKernel, trans: TranslationBundle): string {
   const percent = movedPercent(kernel);
   if (percent !== null) {
-    return trans.__('waking: %1%', percent);
+    return trans.__('restoring: %1%', percent);
   }
-  const { waits, state } = kernel.residency ?? {};
+  const { queued: waits, state } = kernel.residency ?? {};
   if (!waits || state === 'swapping_in') {
-    return trans.__('waking'); // it has its room
+    return trans.__('restoring'); // it has its room
   }
   return forMemory(waits, trans);
 }
 
-function forMemory({ before }: IWaits, trans: TranslationBundle): string {
-  return before > 0 ? waitsBehind(before, trans) : trans.__('waits for memory');
+function forMemory({ ahead }: IMemoryQueue, trans: TranslationBundle): string {
+  return ahead > 0 ? waitsBehind(ahead, trans) : trans.__('queued for memory');
 }
 
 /** Of a queue, whichever it is: how many are served first. */
-function waitsBehind(before: number | null, trans: TranslationBundle): string {
-  if (before === null) {
-    return trans.__('waits');
+function waitsBehind(ahead: number | null, trans: TranslationBundle): string {
+  if (ahead === null) {
+    return trans.__('queued');
   }
-  return before > 0 ? trans._n('waits: %1 before it', 'waits: %1 before it', before) : trans.__('waits: next');
+  return ahead > 0 ? trans._n('queued: %1 ahead', 'queued: %1 ahead', ahead) : trans.__('queued: next');
 }

@@ -107,7 +107,7 @@ export class GpuKernelsModel implements IDisposable {
 
   /** Whether the user has put this ended kernel away. */
   isDismissed(kernel: IKernel): boolean {
-    return kernel.ending !== null && this._dismissed.has(Private.endKey(kernel));
+    return kernel.termination !== null && this._dismissed.has(Private.endKey(kernel));
   }
 
   /** Puts an ended kernel away, in this browser. */
@@ -117,8 +117,8 @@ export class GpuKernelsModel implements IDisposable {
   }
 
   /** Asks the server to keep a kernel that would be ended. Rejects with a StatusError. */
-  async keep(kernelId: string): Promise<void> {
-    await this._source.keep(kernelId);
+  async postponeCulling(kernelId: string): Promise<void> {
+    await this._source.postponeCulling(kernelId);
     await this.refresh();
   }
 
@@ -210,7 +210,7 @@ export class GpuKernelsModel implements IDisposable {
     this._replace({ status: share(status, patch(status, event, this._now)), problem });
     this._happened.emit(event);
     // Who waits is told of once in a second, with all that there is to know.
-    if (event.kind !== 'waits') {
+    if (event.kind !== 'queued') {
       this._poll.refreshSoon();
     }
   }
@@ -299,7 +299,7 @@ export namespace GpuKernelsModel {
 
 namespace Private {
   export function endKey(kernel: IKernel): string {
-    return `${kernel.id} ${kernel.ending?.at ?? ''}`;
+    return `${kernel.id} ${kernel.termination?.at ?? ''}`;
   }
 
   export function isSame(a: IState, b: IState): boolean {

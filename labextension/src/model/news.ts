@@ -1,13 +1,13 @@
 // What a user is told of their kernels without having asked: each thing once, also over reloads of the page. No DOM.
 
 import { ShareNews, ShareReader } from './share_news';
-import { IEnding, IEndingSoon, IKernel, IMemory, IStatus } from '../tokens';
+import { IKernel, IMemory, IScheduledTermination, IStatus, ITermination } from '../tokens';
 
 /** Something that happened, or will, to a kernel of this user. */
 export type News =
-  | { readonly kind: 'ended'; readonly key: string; readonly kernel: IKernel; readonly ending: IEnding }
-  | { readonly kind: 'restarted'; readonly key: string; readonly kernel: IKernel; readonly ending: IEnding }
-  | { readonly kind: 'soon'; readonly key: string; readonly kernel: IKernel; readonly soon: IEndingSoon }
+  | { readonly kind: 'ended'; readonly key: string; readonly kernel: IKernel; readonly termination: ITermination }
+  | { readonly kind: 'restarted'; readonly key: string; readonly kernel: IKernel; readonly termination: ITermination }
+  | { readonly kind: 'soon'; readonly key: string; readonly kernel: IKernel; readonly soon: IScheduledTermination }
   /** It runs, and was refused memory that it needed. */
   | { readonly kind: 'short'; readonly key: string; readonly kernel: IKernel; readonly needed: number }
   /** It has what it waited long for. */
@@ -73,7 +73,7 @@ export class NewsReader {
     for (const kernel of mine(status)) {
       const since = this._waiting.get(kernel.id);
       if (isWaiting(kernel)) {
-        const told = (kernel.residency?.waits?.seconds ?? 0) * 1000;
+        const told = (kernel.residency?.queued?.seconds ?? 0) * 1000;
         waiting.set(kernel.id, Math.min(since ?? now, now - told));
       } else if (since !== undefined && now - since > LONG_MS && kernel.state !== 'ended') {
         served.push({ kind: 'served', key: `served ${kernel.id} ${since}`, kernel });
@@ -93,20 +93,20 @@ export class NewsReader {
 export function newsOf(status: IStatus): News[] {
   const news: News[] = [];
   for (const kernel of mine(status)) {
-    const { ending, last_crash, ending_soon: soon } = kernel;
+    const { termination, last_crash, scheduled_termination: soon } = kernel;
     // Who may stop the server knows that kernels ended with it.
-    if (ending && ending.by !== status.user.name && !(ending.code === 'stopped' && status.user.role === 'admin')) {
-      news.push({ kind: 'ended', key: `ended ${kernel.id} ${ending.at}`, kernel, ending });
+    if (termination && termination.by !== status.user.name && !(termination.reason === 'stopped' && status.user.role === 'admin')) {
+      news.push({ kind: 'ended', key: `ended ${kernel.id} ${termination.at}`, kernel, termination });
     }
     if (last_crash) {
-      news.push({ kind: 'restarted', key: `restarted ${kernel.id} ${last_crash.at}`, kernel, ending: last_crash });
+      news.push({ kind: 'restarted', key: `restarted ${kernel.id} ${last_crash.at}`, kernel, termination: last_crash });
     }
     if (soon) {
       news.push({ kind: 'soon', key: `soon ${kernel.id} ${soon.at}`, kernel, soon });
     }
-    const needed = kernel.needed_bytes ?? 0;
-    if (needed > kernel.quota_bytes && kernel.quota_bytes > 0 && kernel.state !== 'ended') {
-      const key = `short ${kernel.id} ${kernel.quota_bytes} ${kernel.short_at ?? ''}`;
+    const needed = kernel.required_bytes ?? 0;
+    if (needed > kernel.memory_limit_bytes && kernel.memory_limit_bytes > 0 && kernel.state !== 'ended') {
+      const key = `short ${kernel.id} ${kernel.memory_limit_bytes} ${kernel.last_failed_allocation_at ?? ''}`;
       news.push({ kind: 'short', key, kernel, needed });
     }
   }
@@ -119,7 +119,7 @@ function mine(status: IStatus): readonly IKernel[] {
 
 /** For room, to start or to come back; a copy that is under way is no wait. */
 function isWaiting(kernel: IKernel): boolean {
-  return kernel.state === 'pending' || (kernel.state === 'waking' && (kernel.residency?.waits ?? null) !== null);
+  return kernel.state === 'queued' || (kernel.state === 'restoring' && (kernel.residency?.queued ?? null) !== null);
 }
 
 namespace Private {

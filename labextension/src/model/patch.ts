@@ -18,36 +18,36 @@ const NUMBERS_COME_LATER: IResize['wait_reason'] = {
 const NOT_QUEUED = { queue_position: null, queue_length: null, wait_reason: null, expected_start: null };
 
 function patched(kernel: IKernel, event: IKernelEvent, now: Date): IKernel {
-  const { reason, gpus, quota_bytes, used_bytes, over_quota_bytes } = event;
+  const { reason, gpus, memory_limit_bytes, used_bytes, over_limit_bytes } = event;
   const granted = event.resize?.state === 'granted' ? event.resize : null;
   return {
     ...kernel,
     state: event.state as KernelState,
     // The reason of these is the event's own: why it is held out, the status tells of each device.
-    reason: event.kind === 'held_out' || event.kind === 'reclaimed' ? kernel.reason : reason,
-    ...(event.state === 'pending' ? null : NOT_QUEUED),
-    ...{ gpus, quota_bytes, used_bytes, over_quota_bytes },
-    memory_limit_bytes: granted ? granted.memory_limit_bytes : kernel.memory_limit_bytes,
-    workload_class: granted ? workloadClass(granted.workload_class, kernel) : kernel.workload_class,
+    reason: event.kind === 'paused' || event.kind === 'evicted' ? kernel.reason : reason,
+    ...(event.state === 'queued' ? null : NOT_QUEUED),
+    ...{ gpus, memory_limit_bytes, used_bytes, over_limit_bytes },
+    requested_memory_bytes: granted ? granted.requested_memory_bytes : kernel.requested_memory_bytes,
+    priority: granted ? priorityOf(granted.priority, kernel) : kernel.priority,
     residency: residency(kernel.residency, event),
     resize: resize(kernel, event, now)
   };
 }
 
 function residency(before: IResidency | null, event: IKernelEvent): IResidency | null {
-  return before && { ...before, swapped_bytes: event.swapped_bytes, waits: event.waits };
+  return before && { ...before, swapped_bytes: event.swapped_bytes, queued: event.queued };
 }
 
 /** Events tell no more of its wait than the reason: the rest stays as it was, or is not known before the next status. */
 function resize(kernel: IKernel, event: IKernelEvent, now: Date): IResize | null {
   const wish = event.resize;
-  if (wish === null || wish.state !== 'pending') {
+  if (wish === null || wish.state !== 'queued') {
     return null;
   }
   return {
     ...wish,
-    state: 'pending',
-    workload_class: workloadClass(wish.workload_class, kernel),
+    state: 'queued',
+    priority: priorityOf(wish.priority, kernel),
     reason: wish.reason ?? '',
     position: wish.position ?? 1,
     queue_length: Math.max(kernel.resize?.queue_length ?? 1, wish.position ?? 1),
@@ -57,6 +57,6 @@ function resize(kernel: IKernel, event: IKernelEvent, now: Date): IResize | null
   };
 }
 
-function workloadClass(word: string, kernel: IKernel): IKernel['workload_class'] {
-  return word === 'production' || word === 'opportunistic' ? word : kernel.workload_class;
+function priorityOf(word: string, kernel: IKernel): IKernel['priority'] {
+  return word === 'normal' || word === 'low' ? word : kernel.priority;
 }

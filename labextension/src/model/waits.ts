@@ -3,18 +3,18 @@
 import { TranslationBundle } from '@jupyterlab/translation';
 
 import { formatPart, formatSeconds, formatTime } from '../base/quantities';
-import { IKernel, IWaits } from '../tokens';
+import { IKernel, IMemoryQueue } from '../tokens';
 
 /** What a cell's badge shows. */
 export interface IWait {
   /** queue: for a grant; memory: for room; copy: its bytes move; stopping: an interrupt is on its way; asleep: swapped, and nothing asked for it yet. */
   readonly kind: 'queue' | 'memory' | 'copy' | 'stopping' | 'asleep';
-  /** `waits for GPU memory: 2 before it, about 3 s` */
+  /** `waits for GPU memory: 2 ahead, about 3 s` */
   readonly text: string;
   /** The server's reason; null where the text says it all. */
   readonly why: string | null;
   /** How many are served first; null where there is no order. */
-  readonly before: number | null;
+  readonly ahead: number | null;
   readonly progress: { readonly done: number; readonly total: number } | null;
 }
 
@@ -27,15 +27,15 @@ export function waitOf(kernel: IKernel | null, trans: TranslationBundle): IWait 
     return stopping(trans);
   }
   switch (kernel.state) {
-    case 'pending':
+    case 'queued':
       return queued(kernel, trans);
-    case 'waking':
+    case 'restoring':
       return waking(kernel, trans);
-    case 'swapped':
+    case 'swapped_out':
     case 'checkpointed':
-      return kernel.residency?.waits ? forMemory(kernel.residency.waits, trans) : asleep(trans);
-    case 'resident':
-      return awaitsRoom(kernel) ? forMemory(kernel.residency.waits, trans) : null;
+      return kernel.residency?.queued ? forMemory(kernel.residency.queued, trans) : asleep(trans);
+    case 'on_gpu':
+      return awaitsRoom(kernel) ? forMemory(kernel.residency.queued, trans) : null;
     default:
       return null;
   }
@@ -60,13 +60,13 @@ export class WaitTeller {
     }
     this._since ??= nowMs;
     const told = this._told;
-    const isNew = told === null || told.before !== wait.before || told.kind !== wait.kind;
+    const isNew = told === null || told.ahead !== wait.ahead || told.kind !== wait.kind;
     const isTime =
       told === null ? nowMs - this._since >= WaitTeller.QUIET_MS : nowMs - told.at >= WaitTeller.BETWEEN_MS;
     if (!isNew || !isTime || wait.kind === 'asleep') {
       return null;
     }
-    this._told = { before: wait.before, kind: wait.kind, at: nowMs };
+    this._told = { ahead: wait.ahead, kind: wait.kind, at: nowMs };
     return this._trans.__('The cell %1', wait.text);
   }
 
@@ -77,7 +77,7 @@ export class WaitTeller {
     return wasTold ? this._trans.__('The cell goes on') : null;
   }
 
-  private _told: { before: number | null; kind: IWait['kind']; at: number } | null = null;
+  private _told: { ahead: number | null; kind: IWait['kind']; at: number } | null = null;
   private _since: number | null = null;
 }
 
@@ -89,13 +89,13 @@ export namespace WaitTeller {
 }
 
 function queued(kernel: IKernel, trans: TranslationBundle): IWait {
-  const before = kernel.queue_position === null ? null : kernel.queue_position - 1;
-  const text = before
-    ? trans._n('waits for a GPU: %1 kernel before it', 'waits for a GPU: %1 kernels before it', before)
-    : before === 0
+  const ahead = kernel.queue_position === null ? null : kernel.queue_position - 1;
+  const text = ahead
+    ? trans._n('waits for a GPU: %1 kernel ahead', 'waits for a GPU: %1 kernels ahead', ahead)
+    : ahead === 0
       ? trans.__('waits for a GPU: next in the queue')
       : trans.__('waits for a GPU');
-  return { kind: 'queue', text: expected(text, kernel, trans), why: kernel.reason, before, progress: null };
+  return { kind: 'queue', text: expected(text, kernel, trans), why: kernel.reason, ahead, progress: null };
 }
 
 /** With the moment that announced ends of other kernels let the gateway expect. */
@@ -109,43 +109,43 @@ function waking(kernel: IKernel, trans: TranslationBundle): IWait {
   if (moving && moving.total_bytes > 0) {
     const done = Math.min(moving.done_bytes, moving.total_bytes);
     const text = trans.__('waits while its GPU memory comes back: %1 of %2', ...formatPart(done, moving.total_bytes));
-    return { kind: 'copy', text, why: null, before: null, progress: { done, total: moving.total_bytes } };
+    return { kind: 'copy', text, why: null, ahead: null, progress: { done, total: moving.total_bytes } };
   }
-  const { waits, state } = kernel.residency ?? {};
+  const { queued: waits, state } = kernel.residency ?? {};
   if (waits && state !== 'swapping_in') {
     return forMemory(waits, trans);
   }
   const text = inTime(trans.__('waits while its GPU memory comes back'), waits?.expected_seconds ?? null, trans);
-  return { kind: 'copy', text, why: null, before: null, progress: null };
+  return { kind: 'copy', text, why: null, ahead: null, progress: null };
 }
 
-function forMemory(waits: IWaits, trans: TranslationBundle): IWait {
-  const { before, expected_seconds: seconds } = waits;
+function forMemory(waits: IMemoryQueue, trans: TranslationBundle): IWait {
+  const { ahead, expected_seconds: seconds } = waits;
   const what =
-    before > 0
-      ? trans._n('waits for GPU memory: %1 kernel before it', 'waits for GPU memory: %1 kernels before it', before)
+    ahead > 0
+      ? trans._n('waits for GPU memory: %1 kernel ahead', 'waits for GPU memory: %1 kernels ahead', ahead)
       : trans.__('waits for GPU memory');
-  return { kind: 'memory', text: inTime(what, seconds, trans), why: waits.reason || null, before, progress: null };
+  return { kind: 'memory', text: inTime(what, seconds, trans), why: waits.reason || null, ahead, progress: null };
 }
 
 /** Whether its memory is on the GPU, and an allocation finds no room beside it. */
-export function awaitsRoom(kernel: IKernel): kernel is IKernel & { residency: { waits: IWaits } } {
-  return kernel.state === 'resident' && Boolean(kernel.residency?.waits);
+export function awaitsRoom(kernel: IKernel): kernel is IKernel & { residency: { queued: IMemoryQueue } } {
+  return kernel.state === 'on_gpu' && Boolean(kernel.residency?.queued);
 }
 
 function isAway(kernel: IKernel): boolean {
-  return ['waking', 'swapped', 'checkpointed'].includes(kernel.state);
+  return ['restoring', 'swapped_out', 'checkpointed'].includes(kernel.state);
 }
 
 /** The cell that waits ends as soon as the interrupt reaches it. */
 function stopping(trans: TranslationBundle): IWait {
-  return { kind: 'stopping', text: trans.__('is stopping'), why: null, before: null, progress: null };
+  return { kind: 'stopping', text: trans.__('is stopping'), why: null, ahead: null, progress: null };
 }
 
 /** A cell runs and nothing of it has touched the GPU: it does not wait, and would at its next call. */
 function asleep(trans: TranslationBundle): IWait {
   const text = trans.__('GPU memory is swapped out; it comes back when the cell uses the GPU');
-  return { kind: 'asleep', text, why: null, before: null, progress: null };
+  return { kind: 'asleep', text, why: null, ahead: null, progress: null };
 }
 
 function inTime(what: string, seconds: number | null, trans: TranslationBundle): string {

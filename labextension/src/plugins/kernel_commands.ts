@@ -33,8 +33,8 @@ export const kernelCommands: JupyterFrontEndPlugin<void> = {
       newNotebook: kernel => app.commands.execute('notebook:create-new', { kernelId: kernel.id }),
       follow: kernel => follow(app, kernel),
       swapOut: kernel => client.swapOut(kernel.id),
-      wake: kernel => client.wake(kernel.id),
-      keep: kernel => client.keep(kernel.id),
+      restore: kernel => client.restore(kernel.id),
+      postponeCulling: kernel => client.postponeCulling(kernel.id),
       share: kernel => showShareDialog({ kernel, client, model, trans }),
       restart: kernel => restart(app, asker, kernel, trans),
       shutDown: kernel => shutDown(app, kernel, trans)
@@ -107,7 +107,7 @@ async function restart(
 /** Its session goes with it, so that documents that show it know. */
 async function shutDown(app: JupyterFrontEnd, kernel: IKernel, trans: TranslationBundle): Promise<void> {
   const title = kernelTitle(kernel);
-  const isQueued = kernel.state === 'pending';
+  const isQueued = kernel.state === 'queued';
   const body = isQueued
     ? trans.__('%1 is queued for a GPU and has not started. It loses its place in the queue.', title)
     : trans.__('Do you want to shut down the kernel of %1? All variables will be lost.', title);

@@ -1,31 +1,31 @@
 // A larger size for a kernel that ran out of its GPU memory: which one, and what it would mean. Pure but for two
 // questions to the server.
 
-import { ISizes, IKernel, IOutlook, IStatus, IWish } from '../tokens';
+import { IDryRun, IKernel, ISizes, IStatus, IWish } from '../tokens';
 
 const GIB = 2 ** 30;
 
 /** A size that holds what was needed, as the server sees it. */
 export interface ILarger {
   readonly wish: IWish;
-  readonly outlook: IOutlook;
+  readonly dryRun: IDryRun;
 }
 
 /** The part of the client that is asked. */
 export interface ISizeSource {
   sizes(): Promise<ISizes>;
-  outlook(wish: IWish, kernelId?: string): Promise<IOutlook>;
+  dryRun(wish: IWish, kernelId?: string): Promise<IDryRun>;
 }
 
 /** Why it ended: for want of memory, as far as anybody can tell. */
 export function endedForMemory(kernel: IKernel): boolean {
-  const code = kernel.ending?.code;
-  return code === 'quota' || code === 'oom' || (code !== undefined && isShort(kernel));
+  const code = kernel.termination?.reason;
+  return code === 'memory_limit' || code === 'oom' || (code !== undefined && isShort(kernel));
 }
 
 /** Whether it was refused memory that it needed. */
 export function isShort(kernel: IKernel): boolean {
-  return (kernel.needed_bytes ?? 0) > kernel.quota_bytes;
+  return (kernel.required_bytes ?? 0) > kernel.memory_limit_bytes;
 }
 
 /**
@@ -39,16 +39,16 @@ export async function findLarger(kernel: IKernel, status: IStatus, source: ISize
     return null;
   }
   const isOver = kernel.state === 'ended';
-  return { wish, outlook: await source.outlook(wish, isOver ? undefined : kernel.id) };
+  return { wish, dryRun: await source.dryRun(wish, isOver ? undefined : kernel.id) };
 }
 
 export function largerWish(kernel: IKernel, status: IStatus, sizes: ISizes): IWish | null {
-  const needed = Math.max(kernel.needed_bytes ?? 0, kernel.quota_bytes + 1);
-  const { workload_class } = kernel;
-  if (kernel.memory_limit_bytes !== null) {
+  const needed = Math.max(kernel.required_bytes ?? 0, kernel.memory_limit_bytes + 1);
+  const { priority } = kernel;
+  if (kernel.requested_memory_bytes !== null) {
     const memory = Math.ceil(needed / GIB) * GIB;
     const most = mostBytes(kernel, status, sizes);
-    return most !== null && memory > most ? null : { gpus: kernel.gpus, memory, workload_class };
+    return most !== null && memory > most ? null : { gpus: kernel.gpus, memory, priority };
   }
   const device = deviceBytes(kernel, status, sizes);
   if (device === null) {
@@ -58,11 +58,11 @@ export function largerWish(kernel: IKernel, status: IStatus, sizes: ISizes): IWi
   const least = Math.max(Math.ceil(needed / device / sizes.step - 1e-6) * sizes.step, kernel.gpus + sizes.step);
   // A size that the administrator offers, where one is not much larger; else the next step.
   const offered = sizes.sizes
-    .filter(size => size.memory_limit_bytes === null && size.gpus >= least - 1e-6)
+    .filter(size => size.requested_memory_bytes === null && size.gpus >= least - 1e-6)
     .map(size => size.gpus)
     .filter(gpus => gpus <= Math.min(most, 2 * least));
   const gpus = Math.round((offered.length > 0 ? Math.min(...offered) : least) * 100) / 100;
-  return gpus <= most ? { gpus, memory: null, workload_class } : null;
+  return gpus <= most ? { gpus, memory: null, priority } : null;
 }
 
 /** Of the smallest device that it has, or could have. */

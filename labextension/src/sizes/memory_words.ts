@@ -22,7 +22,7 @@ export function memoryText(news: MemoryNews, larger: ILarger | null, trans: Tran
   if (larger === null) {
     return said;
   }
-  const { message } = larger.outlook;
+  const { message } = larger.dryRun;
   const size = sizeText(larger, trans);
   const whole = trans.__('%1 With %2: %3', said, size, message);
   if (whole.length <= LAB_SHOWS) {
@@ -41,13 +41,13 @@ export function sizeText({ wish }: ILarger, trans: TranslationBundle): string {
 }
 
 function ended(news: News & { kind: 'ended' }, trans: TranslationBundle): string {
-  const { kernel, ending } = news;
-  const said = trans.__('%1: %2.', kernelTitle(kernel), ending.message.replace(/\.$/, ''));
-  return isShort(kernel) ? trans.__('%1 It needed at least %2.', said, formatBytes(kernel.needed_bytes ?? 0)) : said;
+  const { kernel, termination } = news;
+  const said = trans.__('%1: %2.', kernelTitle(kernel), termination.message.replace(/\.$/, ''));
+  return isShort(kernel) ? trans.__('%1 It needed at least %2.', said, formatBytes(kernel.required_bytes ?? 0)) : said;
 }
 
 function shortage(kernel: IKernel, needed: number, trans: TranslationBundle): string {
-  const [quota, least] = [formatBytes(kernel.quota_bytes), formatBytes(needed)];
+  const [quota, least] = [formatBytes(kernel.memory_limit_bytes), formatBytes(needed)];
   return trans.__('%1 ran out of its GPU memory: it has %2, and needed at least %3.', kernelTitle(kernel), quota, least);
 }
 

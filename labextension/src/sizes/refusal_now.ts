@@ -3,10 +3,10 @@
 import { KnownSpecs } from './known_specs';
 import { ISizeDraft, wishOf } from './resize_wish';
 import { candidates, nearest, Refusal } from './sizes';
-import { IOutlook, ISizes, IWish } from '../tokens';
+import { IDryRun, ISizes, IWish } from '../tokens';
 
 interface ITeller {
-  outlook(wish: IWish): Promise<IOutlook>;
+  dryRun(wish: IWish): Promise<IDryRun>;
 }
 
 /**
@@ -24,8 +24,8 @@ export async function refusalNow(
     return refusal;
   }
   try {
-    const outlook = await client.outlook(wishOf(named.asked));
-    return outlook.outcome === 'never' ? { kind: 'never', ...named, message: outlook.message } : refusal;
+    const dryRun = await client.dryRun(wishOf(named.asked));
+    return dryRun.outcome === 'never' ? { kind: 'never', ...named, message: dryRun.message } : refusal;
   } catch {
     return refusal; // The server says so itself when the kernel is asked for.
   }
@@ -35,7 +35,7 @@ export async function refusalNow(
 export async function nearestNow(asked: ISizeDraft, sizes: ISizes, client: ITeller): Promise<ISizeDraft | null> {
   for (const draft of candidates(asked, sizes)) {
     try {
-      if ((await client.outlook(wishOf(draft))).outcome !== 'never') {
+      if ((await client.dryRun(wishOf(draft))).outcome !== 'never') {
         return draft;
       }
     } catch {

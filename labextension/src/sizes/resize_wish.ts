@@ -1,6 +1,6 @@
 // Another size for a kernel that runs: what may be asked of it, and what of it differs from what it has. Pure.
 
-import { IDevice, IKernel, IWish, WorkloadClass } from '../tokens';
+import { IDevice, IKernel, IWish, Priority } from '../tokens';
 
 const GIB = 2 ** 30;
 /** Limits in names of sizes are whole, so that a kernel can be started again at the size that it was given. */
@@ -11,13 +11,13 @@ export interface ISizeDraft {
   readonly gpus: number;
   /** null: the share's part of each device. */
   readonly memoryGib: number | null;
-  readonly workloadClass: WorkloadClass;
+  readonly priority: Priority;
 }
 
 /** The size that a kernel has, or, where it waits for another, had before. */
 export function sizeOf(kernel: IKernel): ISizeDraft {
-  const limit = kernel.memory_limit_bytes;
-  return { gpus: kernel.gpus, memoryGib: limit === null ? null : limit / GIB, workloadClass: kernel.workload_class };
+  const limit = kernel.requested_memory_bytes;
+  return { gpus: kernel.gpus, memoryGib: limit === null ? null : limit / GIB, priority: kernel.priority };
 }
 
 /** A kernel keeps its devices, so that its share stays on as many. */
@@ -30,26 +30,26 @@ export function shareRange(kernel: IKernel): { min: number; max: number } {
 export function memoryRange(kernel: IKernel, devices: readonly IDevice[]): { min: number; max: number } {
   const mine = new Set(kernel.devices.map(device => device.uuid));
   const total = devices.filter(device => mine.has(device.uuid)).reduce((sum, device) => sum + device.memory_bytes, 0);
-  return { min: MEMORY_STEP_GIB, max: Math.max(MEMORY_STEP_GIB, Math.floor(Math.max(total, kernel.quota_bytes) / GIB)) };
+  return { min: MEMORY_STEP_GIB, max: Math.max(MEMORY_STEP_GIB, Math.floor(Math.max(total, kernel.memory_limit_bytes) / GIB)) };
 }
 
 /** What a memory limit begins with when somebody wants one: no less than the kernel may use now. */
 export function firstMemoryGib(kernel: IKernel): number {
-  return Math.max(MEMORY_STEP_GIB, Math.ceil(kernel.quota_bytes / GIB));
+  return Math.max(MEMORY_STEP_GIB, Math.ceil(kernel.memory_limit_bytes / GIB));
 }
 
 /** The difference as a request, and null where there is none. */
 export function change(kernel: IKernel, draft: ISizeDraft): Partial<IWish> | null {
   const has = sizeOf(kernel);
-  const wish: { gpus?: number; memory?: number | null; workload_class?: WorkloadClass } = {};
+  const wish: { gpus?: number; memory?: number | null; priority?: Priority } = {};
   if (hundredths(draft.gpus) !== hundredths(has.gpus)) {
     wish.gpus = hundredths(draft.gpus);
   }
   if (draft.memoryGib === null ? has.memoryGib !== null : draft.memoryGib !== has.memoryGib) {
     wish.memory = bytes(draft.memoryGib);
   }
-  if (draft.workloadClass !== has.workloadClass) {
-    wish.workload_class = draft.workloadClass;
+  if (draft.priority !== has.priority) {
+    wish.priority = draft.priority;
   }
   return Object.keys(wish).length > 0 ? wish : null;
 }
@@ -57,7 +57,7 @@ export function change(kernel: IKernel, draft: ISizeDraft): Partial<IWish> | nul
 /** The whole of it, for a look at what it would mean. */
 export function wishOf(draft: ISizeDraft): IWish {
   const memory = bytes(draft.memoryGib);
-  return { gpus: hundredths(draft.gpus), memory, workload_class: draft.workloadClass };
+  return { gpus: hundredths(draft.gpus), memory, priority: draft.priority };
 }
 
 /** Why a text is no number of these steps within this range; null where it is one. */

@@ -6,7 +6,7 @@ import { ISignal, Signal } from '@lumino/signaling';
 import { LatestAnswer } from '../base/latest_answer';
 import { ISizeDraft, wishOf } from './resize_wish';
 import { Choice, choiceFor, choiceOf, isSame, noGpu, onBase, presetsOf, sizeOf, snapShare } from './sizes';
-import { IOutlook, ISize, ISizes, IWish } from '../tokens';
+import { IDryRun, ISize, ISizes, IWish } from '../tokens';
 
 const PAUSE_MS = 150;
 
@@ -19,11 +19,11 @@ export interface ITarget {
 export class SizeChoice {
   constructor(
     readonly sizes: ISizes,
-    private readonly _ask: (wish: IWish, kernelId?: string) => Promise<IOutlook>,
+    private readonly _ask: (wish: IWish, kernelId?: string) => Promise<IDryRun>,
     pauseMs: number = PAUSE_MS
   ) {
-    this._custom = { gpus: snapShare(0.25, sizes), memoryGib: null, workloadClass: firstClass(sizes) };
-    this._asker = new LatestAnswer<IQuestion, IOutlook>(
+    this._custom = { gpus: snapShare(0.25, sizes), memoryGib: null, priority: firstPriority(sizes) };
+    this._asker = new LatestAnswer<IQuestion, IDryRun>(
       question => _ask(question.wish, question.kernelId),
       (question, answer, error) => this._tell(question, answer, error),
       pauseMs
@@ -49,8 +49,8 @@ export class SizeChoice {
   }
 
   /** What the chosen size would mean; null while nobody has answered, and where the server does not tell. */
-  get outlook(): IOutlook | null {
-    return this._outlook;
+  get dryRun(): IDryRun | null {
+    return this._dryRun;
   }
 
   /** Why nobody could tell; null where somebody did, or was not asked yet. */
@@ -119,8 +119,8 @@ export class SizeChoice {
     if (choice.kind === 'preset') {
       return choice.size.name;
     }
-    const outlook = this._outlook ?? (await this._ask(wishOf(choice.asked)));
-    return `${base}.${outlook.suffix}`;
+    const dryRun = this._dryRun ?? (await this._ask(wishOf(choice.asked)));
+    return `${base}.${dryRun.suffix}`;
   }
 
   /** What the running kernel is to become; null where it stays as it is. */
@@ -147,7 +147,7 @@ export class SizeChoice {
   private _look(): void {
     const asked = this._target === null ? null : sizeOf(this._choice, this.sizes);
     this._wanted = asked && { wish: wishOf(asked), kernelId: this._target?.running?.id };
-    this._outlook = null;
+    this._dryRun = null;
     this._failure = null;
     this._isAnswered = false;
     if (this._wanted === null) {
@@ -158,10 +158,10 @@ export class SizeChoice {
     this._changed.emit();
   }
 
-  private _tell(question: IQuestion, answer: IOutlook | null, error: unknown): void {
+  private _tell(question: IQuestion, answer: IDryRun | null, error: unknown): void {
     if (question === this._wanted) {
       this._isAnswered = true;
-      this._outlook = answer;
+      this._dryRun = answer;
       this._failure = answer === null ? error : null;
       this._changed.emit();
     }
@@ -172,11 +172,11 @@ export class SizeChoice {
   private _custom: ISizeDraft;
   private _isTouched = false;
   private _wanted: IQuestion | null = null;
-  private _outlook: IOutlook | null = null;
+  private _dryRun: IDryRun | null = null;
   private _failure: unknown = null;
-  /** By an outlook, or by a failure. */
+  /** By a dry run, or by a failure. */
   private _isAnswered = false;
-  private readonly _asker: LatestAnswer<IQuestion, IOutlook>;
+  private readonly _asker: LatestAnswer<IQuestion, IDryRun>;
   private readonly _changed = new Signal<this, void>(this);
 }
 
@@ -185,6 +185,6 @@ interface IQuestion {
   readonly kernelId: string | undefined;
 }
 
-function firstClass(sizes: ISizes): ISizeDraft['workloadClass'] {
-  return sizes.may_have_production ? 'production' : 'opportunistic';
+function firstPriority(sizes: ISizes): ISizeDraft['priority'] {
+  return sizes.may_use_normal_priority ? 'normal' : 'low';
 }

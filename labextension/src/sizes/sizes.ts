@@ -1,5 +1,5 @@
 // Sizes, read and compared: which kernelspec asks for which, which are offered on a base, which is nearest. Pure.
-// It builds no names: a preset's is the server's, and a custom size's is its outlook's suffix.
+// It builds no names: a preset's is the server's, and a custom size's is its dry run's suffix.
 
 import { formatShare } from '../base/quantities';
 import { ISizeDraft } from './resize_wish';
@@ -30,26 +30,26 @@ export type Refusal =
   | { readonly kind: 'unreadable'; readonly base: string }
   | { readonly kind: 'no-base'; readonly base: string; readonly asked: ISizeDraft | null }
   | { readonly kind: 'too-large'; readonly base: string; readonly asked: ISizeDraft; readonly largest: number }
-  | { readonly kind: 'class'; readonly base: string; readonly asked: ISizeDraft }
+  | { readonly kind: 'priority'; readonly base: string; readonly asked: ISizeDraft }
   | { readonly kind: 'never'; readonly base: string; readonly asked: ISizeDraft; readonly message: string };
 
 /** The base and the size that a kernelspec's name asks for; null for a name that is none, or where no pattern is told. */
 export function readName(name: string, sizes: ISizes | null): ISizedName | null {
   const preset = sizes?.sizes.find(size => size.name.toLowerCase() === name.toLowerCase());
   if (preset !== undefined) {
-    return { base: preset.base, asked: askedOf(preset) };
+    return { base: preset.kernelspec, asked: askedOf(preset) };
   }
   const groups = sizes?.pattern === undefined ? undefined : match(name, sizes.pattern)?.groups;
   const gpus = Number(groups?.gpus);
-  if (groups?.base === undefined || !(gpus > 0)) {
+  if (groups?.kernelspec === undefined || !(gpus > 0)) {
     return null;
   }
   return {
-    base: groups.base,
+    base: groups.kernelspec,
     asked: {
       gpus,
       memoryGib: groups.memory_gib ? Number(groups.memory_gib) : null,
-      workloadClass: groups.low ? 'opportunistic' : 'production'
+      priority: groups.low ? 'low' : 'normal'
     }
   };
 }
@@ -82,19 +82,19 @@ export function looksSized(name: string): boolean {
 
 /** What comes after the base and a dot in a preset's name: `gpu-0.25-4g-low`. */
 export function suffixOf(size: ISize): string {
-  return size.name.slice(size.base.length + 1);
+  return size.name.slice(size.kernelspec.length + 1);
 }
 
 export function askedOf(size: ISize): ISizeDraft {
-  const { gpus, memory_limit_bytes: limit, workload_class: workloadClass } = size;
-  return { gpus, memoryGib: limit === null ? null : Math.round(limit / GIB), workloadClass };
+  const { gpus, requested_memory_bytes: limit, priority } = size;
+  return { gpus, memoryGib: limit === null ? null : Math.round(limit / GIB), priority };
 }
 
 export function isSame(one: ISizeDraft, other: ISizeDraft): boolean {
   return (
     Math.round(one.gpus * 100) === Math.round(other.gpus * 100) &&
     one.memoryGib === other.memoryGib &&
-    one.workloadClass === other.workloadClass
+    one.priority === other.priority
   );
 }
 
@@ -104,7 +104,7 @@ export function label(asked: ISizeDraft): string {
   if (asked.memoryGib !== null) {
     parts.push(`${asked.memoryGib} GiB`);
   }
-  if (asked.workloadClass === 'opportunistic') {
+  if (asked.priority === 'low') {
     parts.push('low');
   }
   return parts.join(' · ');
@@ -115,7 +115,7 @@ export function presetsOf(base: string, sizes: ISizes): ISize[] {
   const presets: ISize[] = [];
   for (const size of sizes.sizes) {
     const isNew = !presets.some(one => isSame(askedOf(one), askedOf(size)));
-    if (size.base.toLowerCase() === base.toLowerCase() && isNew) {
+    if (size.kernelspec.toLowerCase() === base.toLowerCase() && isNew) {
       presets.push(size);
     }
   }
@@ -172,7 +172,7 @@ export function snapShare(gpus: number, sizes: ISizes): number {
 /** Where a hand ends that looks for a share: at what there is, and one may have. Rules alone often allow far more. */
 export function mostAtHand(sizes: ISizes, status: IStatus | null): number {
   const devices = status?.devices.length ?? 0;
-  const mine = status?.user.quota?.gpus ?? Infinity;
+  const mine = status?.user.gpu_limit?.gpus ?? Infinity;
   return snapShare(Math.min(sizes.largest_gpus, devices || Infinity, mine), sizes);
 }
 
@@ -193,8 +193,8 @@ export function nearest(asked: ISizeDraft, sizes: ISizes): ISizeDraft {
   const gpus = snapShare(asked.gpus, sizes);
   const most = mostGib(gpus, sizes);
   const memoryGib = asked.memoryGib === null || most === null ? asked.memoryGib : Math.min(asked.memoryGib, most);
-  const workloadClass = sizes.may_have_production ? asked.workloadClass : 'opportunistic';
-  return { gpus, memoryGib, workloadClass };
+  const priority = sizes.may_use_normal_priority ? asked.priority : 'low';
+  return { gpus, memoryGib, priority };
 }
 
 /** Sizes to try in the place of one, nearest first: its share as is, then whole GPUs, then the shares of presets. */
@@ -227,8 +227,8 @@ export function refusalOf(name: string, sizes: ISizes, hasBase: (base: string) =
   if (named.asked.gpus > sizes.largest_gpus + 1e-6) {
     return { kind: 'too-large', ...named, largest: sizes.largest_gpus };
   }
-  if (named.asked.workloadClass === 'production' && !sizes.may_have_production) {
-    return { kind: 'class', ...named };
+  if (named.asked.priority === 'normal' && !sizes.may_use_normal_priority) {
+    return { kind: 'priority', ...named };
   }
   return null;
 }

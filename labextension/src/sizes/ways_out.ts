@@ -5,7 +5,7 @@ import { obstacle } from '../model/action_rules';
 import { isSharedWithMe } from '../model/kernel_access';
 import { ISizeDraft, sizeOf, wishOf } from './resize_wish';
 import { baseOf, candidates, noGpu, partBytes } from './sizes';
-import { IDevice, IKernel, IOutlook, ISizes, IStatus, IWish } from '../tokens';
+import { IDevice, IDryRun, IKernel, ISizes, IStatus, IWish } from '../tokens';
 
 const GIB = 2 ** 30;
 /** Rounding of shares that are added up. */
@@ -26,7 +26,7 @@ export interface IHelper {
 
 /** Whether this kernel waits to start, and the asker may decide about it. */
 export function isQueuedOfMine(kernel: IKernel): boolean {
-  return kernel.state === 'pending' && !isSharedWithMe(kernel);
+  return kernel.state === 'queued' && !isSharedWithMe(kernel);
 }
 
 /** The kernelspec that runs the same kernel without a GPU. */
@@ -39,7 +39,7 @@ export function plainName(name: string, sizes: ISizes): string {
 export async function smallerNow(
   kernel: IKernel,
   sizes: ISizes,
-  ask: (wish: IWish) => Promise<IOutlook>
+  ask: (wish: IWish) => Promise<IDryRun>
 ): Promise<ISmaller | null> {
   const has = sizeOf(kernel);
   for (const asked of candidates(has, sizes)) {
@@ -65,7 +65,7 @@ export function helpers(kernel: IKernel, status: IStatus): IHelper[] {
     return [];
   }
   const idle = status.kernels.filter(one => isIdleOfMine(one, status) && one.id !== kernel.id);
-  return kernel.state === 'pending' ? ofQueue(kernel, idle, status) : ofMemory(kernel, idle, status);
+  return kernel.state === 'queued' ? ofQueue(kernel, idle, status) : ofMemory(kernel, idle, status);
 }
 
 function isIdleOfMine(kernel: IKernel, status: IStatus): boolean {
@@ -75,7 +75,7 @@ function isIdleOfMine(kernel: IKernel, status: IStatus): boolean {
 }
 
 function ofMemory(kernel: IKernel, idle: readonly IKernel[], status: IStatus): IHelper[] {
-  if (!kernel.residency?.waits) {
+  if (!kernel.residency?.queued) {
     return [];
   }
   const its = new Set(kernel.devices.map(device => device.uuid));
@@ -125,19 +125,19 @@ function needOf(kernel: IKernel): INeed {
 function fits(device: IDevice, leaving: readonly IKernel[], need: INeed, kernel: IKernel, status: IStatus): boolean {
   const given = leaving.flatMap(one => one.devices).filter(part => part.uuid === device.uuid);
   const gpus = given.reduce((sum, part) => sum + part.gpus, freeGpus(device, kernel, status));
-  const bytes = given.reduce((sum, part) => sum + part.guarantee_bytes, freeBytes(device, kernel, status));
+  const bytes = given.reduce((sum, part) => sum + part.guaranteed_memory_bytes, freeBytes(device, kernel, status));
   return gpus + EPSILON >= need.gpus && bytes >= need.bytes;
 }
 
 /** The gateway tells it of the device with the most room; of another one, what nothing is reserved of. */
 function freeGpus(device: IDevice, kernel: IKernel, status: IStatus): number {
   const { free } = kernel.wait_reason!;
-  return free.device === device.index ? (free.gpus ?? 0) : status.node.oversubscription - device.reserved_gpus;
+  return free.device === device.index ? (free.gpus ?? 0) : status.node.overcommit - device.reserved_gpus;
 }
 
 function freeBytes(device: IDevice, kernel: IKernel, status: IStatus): number {
   const { free } = kernel.wait_reason!;
-  const left = status.node.oversubscription * device.memory_bytes - device.reserved_bytes;
+  const left = status.node.overcommit * device.memory_bytes - device.reserved_bytes;
   return free.device === device.index ? (free.memory_bytes ?? 0) : left;
 }
 

@@ -61,7 +61,7 @@ def run_a_cell(deployed: Deployment) -> None:
     status = "/aliquot/api/v1/status"
     services.wait_for("the gateway and its agent", lambda: agent_of(server.ask("GET", status)) == "ok")
     kernel = server.ask("POST", "/api/kernels", {"name": "python.gpu-0.25"})["id"]
-    services.wait_for("the kernel", lambda: state_of(server, kernel) == "resident")
+    services.wait_for("the kernel", lambda: state_of(server, kernel) == "on_gpu")
     devices, total, too_much, folder, user, secrets = json.loads(server.execute(kernel, CELL))
     [device] = server.ask("GET", "/aliquot/api/v1/status")["devices"]
     assert (devices, total, too_much) == (1, device["memory_bytes"] // 4 // (2 << 20) * (2 << 20), 2)

@@ -34,7 +34,7 @@ WRONG_LINES = [
     (["status", "--interval", "abc"], 2, "--interval 'abc' is not a number"),
     (["status", "--watch", "--interval", "0"], 2, "--interval 0, which is out of range"),
     (["status", "--watch", "--json"], 2, "Use one of them"),
-    (["resize", "k1", "--class", "prod"], 2, "--class 'prod' is not a class; write production or opportunistic"),
+    (["resize", "k1", "--priority", "prod"], 2, "--priority 'prod' is not a priority; write normal or low"),
     (["sizes", "--install", "--user", "--sys-prefix"], 1, "choose one of"),
     (["sizes", "--Aliquot.presets=0.333"], 1, "more than two decimals"),
     (["agent", "--softgpu-memory", "-1"], 2, "--softgpu-memory"),

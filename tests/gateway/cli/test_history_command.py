@@ -20,7 +20,7 @@ def a_kernel(**other: Any) -> dict[str, Any]:
         "busy_gpus": [0.75, None, 0.2],
         "used_bytes": [GIB, None, 3 * GIB],
     }
-    facts = {"id": "k1-and-more", "owner": "alice", "label": "", "gpus": 0.25, "workload_class": "production"}
+    facts = {"id": "k1-and-more", "owner": "alice", "label": "", "gpus": 0.25, "priority": "normal"}
     columns = {name: {part: values for part in ("min", "mean", "max")} for name, values in figures.items()}
     return {**facts, "known_seconds": KNOWN, "figures": columns, **other}
 

@@ -1,4 +1,4 @@
-"""`aliquot resize`, `swap` and `wake`: how a kernel is named, what is asked, and what is said when it is refused."""
+"""`aliquot resize`, `swap` and `restore`: how a kernel is named, what is asked, and what is said when it is refused."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from jupyter_aliquot.gateway.terminal.kernel_client import NoSuchKernelError, pi
 from jupyter_aliquot.gpu_hook.client.residency_reports import MODE_IS_OFF, read_residency
 
 
-def told(kernel_id: str, label: str = "", state: str = "resident", **more: Any) -> dict[str, Any]:
+def told(kernel_id: str, label: str = "", state: str = "on_gpu", **more: Any) -> dict[str, Any]:
     return {"id": kernel_id, "label": label, "owner": "ada", "state": state, **more}
 
 
 KERNELS = [
     told("abc-1", "work/train.ipynb"),
     told("abc-2", "other/train.ipynb"),
-    told("def-3", "notes.ipynb", "swapped"),
+    told("def-3", "notes.ipynb", "swapped_out"),
     told("ghi-4", "gone.ipynb", "ended"),
 ]
 
@@ -57,19 +57,19 @@ def test_a_kernel_is_named_by_id_or_notebook(word: str, want: str) -> None:
     ("residency", "want"),
     [
         (None, "–"),
-        ({"state": "resident", "mode": "vmm"}, "resident"),
-        ({"state": "resident", "mode": "off"}, "resident, never swapped"),
-        ({"state": "resident", "mode": "off", "mode_reason": MODE_IS_OFF}, "resident, never swapped"),
+        ({"state": "resident", "mode": "vmm"}, "on GPU"),
+        ({"state": "resident", "mode": "off"}, "on GPU, never swapped"),
+        ({"state": "resident", "mode": "off", "mode_reason": MODE_IS_OFF}, "on GPU, never swapped"),
         (
             {"state": "resident", "mode": "off", "mode_reason": "unknown driver function cuFoo"},
-            "resident, not swappable: unknown driver function cuFoo",
+            "on GPU, not swappable: unknown driver function cuFoo",
         ),
-        ({"state": "swapped", "mode": "vmm", "swapped_bytes": 3 << 30}, "swapped 3.0 GiB"),
+        ({"state": "swapped", "mode": "vmm", "swapped_bytes": 3 << 30}, "swapped out 3.0 GiB"),
         (
             {"state": "swapped", "mode": "vmm", "waits": {"reason": "r", "seconds": 1, "before": 2}},
-            "waking (2 before it)",
+            "restoring (2 ahead)",
         ),
-        ({"state": "swapping_in", "mode": "vmm"}, "waking"),
+        ({"state": "swapping_in", "mode": "vmm"}, "restoring"),
     ],
 )
 def test_where_memory_is_fits_a_cell_of_the_table(residency: Any, want: str) -> None:
@@ -95,21 +95,21 @@ def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 )
 @pytest.mark.usefixtures("in_utc")
 def test_a_row_tells_when_the_kernel_is_expected_to_start(at: str | None, want: str) -> None:
-    size = {"gpus": 0.5, "workload_class": "production", "reason": "no room", "created": "2026-01-01T00:00:00Z"}
+    size = {"gpus": 0.5, "priority": "normal", "reason": "no room", "created": "2026-01-01T00:00:00Z"}
     place = {"queue_position": 1, "queue_length": 1, "expected_start": at}
-    [row] = queue_rows([told("k1", "late.ipynb", "pending", resize=None, **place, **size)], 1767225600.0 + 60)
+    [row] = queue_rows([told("k1", "late.ipynb", "queued", resize=None, **place, **size)], 1767225600.0 + 60)
     assert row[-1] == want
 
 
 def test_rows_tell_who_waits_and_who_ended() -> None:
-    size = {"gpus": 0.5, "workload_class": "opportunistic", "reason": "no room", "created": "2026-01-01T00:00:00Z"}
+    size = {"gpus": 0.5, "priority": "low", "reason": "no room", "created": "2026-01-01T00:00:00Z"}
     grows = {**size, "gpus": 0.75, "position": 1, "queue_length": 2, "since": "2026-01-01T00:00:30Z"}
-    ending = {"code": "oom", "message": "the host's memory was used up", "at": "2026-01-01T00:00:00Z"}
+    ending = {"reason": "oom", "message": "the host's memory was used up", "at": "2026-01-01T00:00:00Z"}
     kernels = [
-        told("k1", "late.ipynb", "pending", queue_position=2, queue_length=2, resize=None, **size),
+        told("k1", "late.ipynb", "queued", queue_position=2, queue_length=2, resize=None, **size),
         told("k2", "grows.ipynb", queue_position=None, resize=grows, **size),
-        told("k3", "gone\x1b.ipynb", "ended", queue_position=None, resize=None, ending=ending, **size),
-        told("k4", "plain.ipynb", "ended", queue_position=None, resize=None, ending=None, **{**size, "gpus": 0}),
+        told("k3", "gone\x1b.ipynb", "ended", queue_position=None, resize=None, termination=ending, **size),
+        told("k4", "plain.ipynb", "ended", queue_position=None, resize=None, termination=None, **{**size, "gpus": 0}),
     ]
     now = 1767225600.0 + 60
     assert queue_rows(waiting_kernels(kernels), now) == [
@@ -150,7 +150,7 @@ def run_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
         (("k1", "half"), "'half' is not a number of GPUs; write one such as 0.5"),
         (("k1", "0.5", "--withdraw"), "--withdraw alone"),
         (("k1", "0.5", "1"), "'1' was not expected; usage: aliquot resize KERNEL"),
-        (("k1", "--class", "prod"), "--class 'prod' is not a class; write production or opportunistic"),
+        (("k1", "--priority", "prod"), "--priority 'prod' is not a priority; write normal or low"),
         (("k1", "--memory", "12x"), "--memory '12x' is no amount of memory"),
         (("k1", "--size", "1"), "no option --size"),
     ],
@@ -178,12 +178,16 @@ def reserve(an_agent: Any, a_runtime_folder: Path) -> Iterator[Callable[..., Non
 
 def test_without_a_gateway_the_agent_is_asked(run_here: RunHere, reserve: Callable[..., None]) -> None:
     reserve("k-one", 25, "work/a.ipynb")
-    code, said, why = run_here("resize", "a.ipynb", "0.5", "--class", "opportunistic")
+    code, said, why = run_here("resize", "a.ipynb", "0.5", "--priority", "low")
     assert (code, said) == (0, "work/a.ipynb has 0.5 GPU low, 512.0 MiB\n"), why
     limited = json.loads(run_here("resize", "k-one", "--memory", "256MiB", "--json")[1])
-    assert (limited["gpus"], limited["memory_limit_bytes"], limited["quota_bytes"]) == (0.5, 256 << 20, 256 << 20)
+    assert (limited["gpus"], limited["requested_memory_bytes"], limited["memory_limit_bytes"]) == (
+        0.5,
+        256 << 20,
+        256 << 20,
+    )
     shared = json.loads(run_here("resize", "k-one", "--memory", "share", "--json")[1])
-    assert shared["memory_limit_bytes"] is None
+    assert shared["requested_memory_bytes"] is None
     code, _, why = run_here("resize", "k-one", "0.333")
     assert (code, "sizes here go from 0.01 to 1 in steps" in why) == (1, True), "the node has one GPU"
     reserve("k-two", 50, "b.ipynb")
@@ -191,7 +195,7 @@ def test_without_a_gateway_the_agent_is_asked(run_here: RunHere, reserve: Callab
     assert (code, why[: len("aliquot: asked 0.75 of gpu0")]) == (1, "aliquot: asked 0.75 of gpu0")
     code, _, why = run_here("resize", "b.ipynb", "--withdraw")
     assert (code, "nothing waits" in why) == (1, True)
-    code, _, why = run_here("wake", "nobody")
+    code, _, why = run_here("restore", "nobody")
     assert (code, "no running kernel has" in why) == (1, True)
     code, _, why = run_here("swap", "b.ipynb")
     assert (code, why.startswith("aliquot: kernel k-two is busy")) == (1, True), "it has no relay that says otherwise"

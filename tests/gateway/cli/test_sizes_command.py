@@ -18,7 +18,7 @@ def test_the_presets_are_listed(run_aliquot) -> None:
 
 def test_json_has_one_object_a_size(run_aliquot) -> None:
     sizes = {size["name"]: size for size in json.loads(run_aliquot("sizes", "--json").stdout)}
-    assert sizes["python3.gpu-0.25-low"]["workload_class"] == "opportunistic"
+    assert sizes["python3.gpu-0.25-low"]["priority"] == "low"
     assert sizes["python3.gpu-0.5"]["gpus"] == 0.5
 
 

@@ -40,7 +40,7 @@ class Kernels:
 
     def __init__(self, clock: Clock, metadata: dict[str, Any] | None = None) -> None:
         self.links: Any = None
-        self.state = "resident"
+        self.state = "on_gpu"
         self.ended: list[Asked] = []
         self.refuses = False
         self.kernel = SimpleNamespace(
@@ -131,7 +131,7 @@ async def test_a_plain_kernel_without_a_relay_is_ended_by_what_jupyter_saw() -> 
     assert [asked.message for asked in kernels.ended] == ["the kernel was ended after 100 s idle"]
 
 
-@pytest.mark.parametrize("state", ["pending", "starting", "ended"])
+@pytest.mark.parametrize("state", ["queued", "starting", "ended"])
 async def test_a_kernel_that_does_not_run_is_left_alone(state: str) -> None:
     clock, kernels, culler = a_scene()
     kernels.state = state

@@ -98,7 +98,7 @@ async def test_a_rule_ended_it_and_speaks_for_that_kernel_alone(
 async def test_a_kernel_that_waited_was_withdrawn(a_gateway: Any, remembered: Endings, start: Any, until: Any) -> None:
     await start("light.gpu-0.5")
     kernel_id = await start("python3.gpu-1")
-    await until(lambda: a_gateway.kernels.kernel_state(kernel_id)[0] == "pending")
+    await until(lambda: a_gateway.kernels.kernel_state(kernel_id)[0] == "queued")
     await a_gateway.kernels.shutdown_kernel(kernel_id)
     ending = only(remembered).ending
     assert (ending.code, ending.by) == (EndingCode.WITHDRAWN, "alice")
@@ -162,7 +162,7 @@ async def test_a_server_that_stops_ends_its_kernels_with_itself(
 ) -> None:
     running, waiting = await start("light.gpu-0.5"), await start("python3.gpu-1")
     await a_gateway.kernels.get_kernel(running).ready
-    await until(lambda: a_gateway.kernels.kernel_state(waiting)[0] == "pending")
+    await until(lambda: a_gateway.kernels.kernel_state(waiting)[0] == "queued")
     await a_gateway.kernels.shutdown_all(now=True)
     assert {kernel.id: kernel.ending.code.value for kernel in remembered.listed()} == {
         running: "stopped",

@@ -117,7 +117,7 @@ async def test_the_servers_end_ends_all_and_withdraws_what_waits(
     await until(lambda: a_gateway.kernels.kernel_state(broken)[0] == "ended")
     pid = a_gateway.kernels.get_kernel(running).provisioner.pid
     waiting = await start(jp_fetch, "python3.gpu-1")
-    await until(lambda: a_gateway.kernels.kernel_state(waiting)[0] == "pending")
+    await until(lambda: a_gateway.kernels.kernel_state(waiting)[0] == "queued")
     await a_gateway.kernels.shutdown_all(now=True)
     assert a_gateway.kernels.list_kernel_ids() == []
     assert a_gateway.held() == set()

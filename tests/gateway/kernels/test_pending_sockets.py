@@ -63,7 +63,7 @@ class Line:
 
     async def start_pending(self) -> None:
         self.kernel_id = await self.start_kernel()
-        await self.until_state("pending")
+        await self.until_state("queued")
 
     async def until_state(self, want_state: str) -> None:
         deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -105,7 +105,7 @@ class Line:
             await asyncio.sleep(0.02)
 
     async def cells(self) -> list[dict[str, Any]]:
-        found = await self.fetch("aliquot", "api", "v1", "kernels", self.kernel_id, "cells")
+        found = await self.fetch("aliquot", "api", "v1", "kernels", self.kernel_id, "outputs")
         return list(found["cells"])
 
 
@@ -207,7 +207,7 @@ async def test_stop_lets_the_cells_leave_the_queue_and_the_kernel_stay_in_it(a_l
     second = await page.finish(asked[1])
     assert [message.content.get("status") for message in second if message.type == "execute_reply"] == ["aborted"]
     assert [message.content["ename"] for message in await other.finish(others) if message.type == "error"]
-    assert a_line.server.kernel_manager.kernel_state(a_line.kernel_id)[0] == "pending"
+    assert a_line.server.kernel_manager.kernel_state(a_line.kernel_id)[0] == "queued"
     assert await a_line.cells() == []
     a_line.give_room()
     await page.until(lambda message: message.parent == question and message.type == "kernel_info_reply")

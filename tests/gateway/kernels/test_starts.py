@@ -32,7 +32,7 @@ async def test_a_sized_kernel_runs_within_its_grant(
     a_gateway: Any, jp_fetch: Any, until: Any, environment: Any
 ) -> None:
     kernel = await post(jp_fetch, "python3.gpu-0.25")
-    await until(lambda: a_gateway.kernels.kernel_state(kernel["id"])[0] == "resident", 30)
+    await until(lambda: a_gateway.kernels.kernel_state(kernel["id"])[0] == "on_gpu", 30)
     assert a_gateway.held() == {kernel["id"]}
     known = a_gateway.node.kernels()[kernel["id"]]
     assert (known["hundredths"], known["attributes"]) == (25, {"kernelspec": "python3.gpu-0.25"})
@@ -65,12 +65,12 @@ async def test_a_kernel_that_must_wait_says_why_and_starts_later(a_gateway: Any,
     second = await post(jp_fetch, "python3.gpu-0.5")
     third = await post(jp_fetch, "python3.gpu-0.5")
     want_reason = "Needs 0.5 GPU; none is free"
-    await until(lambda: a_gateway.kernels.kernel_state(third["id"]) == ("pending", want_reason))
+    await until(lambda: a_gateway.kernels.kernel_state(third["id"]) == ("queued", want_reason))
     model = await get(jp_fetch, third["id"])
     assert (model["execution_state"], model["reason"]) == ("starting", want_reason)
     await jp_fetch("api", "kernels", first["id"], method="DELETE")
     for kernel in (second, third):
-        await until(lambda kernel=kernel: a_gateway.kernels.kernel_state(kernel["id"])[0] == "resident", 30)
+        await until(lambda kernel=kernel: a_gateway.kernels.kernel_state(kernel["id"])[0] == "on_gpu", 30)
     assert "reason" not in await get(jp_fetch, third["id"])
 
 
@@ -78,7 +78,7 @@ async def test_a_pending_kernel_is_deleted_at_once(a_gateway: Any, jp_fetch: Any
     first = await post(jp_fetch, "python3.gpu-1")
     await until(lambda: a_gateway.held() == {first["id"]})
     second = await post(jp_fetch, "python3.gpu-0.5")
-    await until(lambda: a_gateway.kernels.kernel_state(second["id"])[0] == "pending")
+    await until(lambda: a_gateway.kernels.kernel_state(second["id"])[0] == "queued")
     await jp_fetch("api", "kernels", second["id"], method="DELETE")
     assert [entry.kernel_id for entry in a_gateway.admission.snapshot().queue] == []
     code, _ = await refusal(jp_fetch("api", "kernels", second["id"]))
@@ -202,7 +202,7 @@ async def test_without_the_extension_sized_kernels_ask_by_themselves(a_gateway: 
     first = await post(jp_fetch, "light.gpu-0.5")
     await until(lambda: first["id"] in a_gateway.node.kernels())
     large = await post(jp_fetch, "python3.gpu-1")
-    await until(lambda: a_gateway.kernels.kernel_state(large["id"]) == ("pending", "asking for a GPU"))
+    await until(lambda: a_gateway.kernels.kernel_state(large["id"]) == ("queued", "asking for a GPU"))
     await jp_fetch("api", "kernels", large["id"], method="DELETE")
     assert large["id"] not in a_gateway.kernels
     await jp_fetch("api", "kernels", first["id"], method="DELETE")

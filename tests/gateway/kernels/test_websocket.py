@@ -14,7 +14,7 @@ async def test_a_socket_opened_while_the_kernel_waits_runs_its_cell_later(
     body = json.dumps({"name": "python3.gpu-0.5"})
     answer = await jp_fetch("api", "kernels", method="POST", body=body, request_timeout=120)
     kernel_id = json.loads(answer.body)["id"]
-    await until(lambda: a_gateway.kernels.kernel_state(kernel_id)[0] == "pending")
+    await until(lambda: a_gateway.kernels.kernel_state(kernel_id)[0] == "queued")
     opening = asyncio.ensure_future(jp_ws_fetch("api", "kernels", kernel_id, "channels"))
     await asyncio.wait({opening}, timeout=0.2)
     assert not opening.done(), "the socket waits with its kernel"

@@ -13,7 +13,7 @@ from .conftest import House
 
 
 async def ask_cells(house: House, **query: str) -> dict[str, Any]:
-    answer = await house.fetch("aliquot", "api", "v1", "kernels", house.kernel_id, "cells", params=query)
+    answer = await house.fetch("aliquot", "api", "v1", "kernels", house.kernel_id, "outputs", params=query)
     return json.loads(answer.body)  # type: ignore[no-any-return]
 
 
@@ -70,7 +70,7 @@ async def test_cells_are_told_with_all_that_they_showed_and_another_page_may_ans
     brief = await ask_cells(a_house, messages="no")
     assert [(cell["msg_id"], cell["messages"]) for cell in brief["cells"]] == [(first, []), (asking, [])]
     with pytest.raises(HTTPClientError, match="404"):
-        await a_house.fetch("aliquot", "api", "v1", "kernels", "nobodys", "cells")
+        await a_house.fetch("aliquot", "api", "v1", "kernels", "nobodys", "outputs")
     await a_house.act("restart")
     assert await until(lambda: has_none(a_house)), "what a kernel showed goes with it"
 

@@ -124,7 +124,7 @@ async def test_a_reader_sees_the_output_asks_two_things_and_runs_nothing(
         status, said = await house.ask("bob", "POST", "api", "kernels", house.kernel_id, action)
         assert (status, "read-only by alice" in said) == (403, True)
     assert (await house.ask("bob", "DELETE", "api", "kernels", house.kernel_id))[0] == 403
-    cells = (await house.ask("bob", "GET", "aliquot", "api", "v1", "kernels", house.kernel_id, "cells"))[1]["cells"]
+    cells = (await house.ask("bob", "GET", "aliquot", "api", "v1", "kernels", house.kernel_id, "outputs"))[1]["cells"]
     assert "seen by both" in json.dumps(cells)
 
 

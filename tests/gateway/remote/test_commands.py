@@ -14,7 +14,7 @@ from jupyter_aliquot.gateway.cli.app import main
 from .conftest import TOKENS, Server
 from .test_remote_kernels import NOTHING
 
-VERBS = (("resize", "{}", "0.5"), ("swap", "{}"), ("wake", "{}"), ("share", "{}"))
+VERBS = (("resize", "{}", "0.5"), ("swap", "{}"), ("restore", "{}"), ("share", "{}"))
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_every_verb_asks_as_the_user_whose_token_is_set_and_says_what_cannot_be(
     for verb in VERBS:
         words, unknown = [word.format(kernel_id) for word in verb], [word.format("nobody") for word in verb]
         code, said = run_as(a_gateway.url, TOKENS["alice"], *words)
-        assert (code, "it is pending" in said or "is shared with nobody" in said) in ((1, True), (0, True)), said
+        assert (code, "it is queued" in said or "is shared with nobody" in said) in ((1, True), (0, True)), said
         code, said = run_as(a_gateway.url, "wrong", *words)
         assert (code, "knows nobody by the token in JUPYTER_GATEWAY_AUTH_TOKEN" in said) == (1, True), said
         code, said = run_as(nowhere, TOKENS["alice"], *words)

@@ -21,16 +21,16 @@ def a_stream(server: Server, seconds: float = 90) -> websocket.WebSocket:
     )
 
 
-def test_outlooks_and_cells_are_the_gateways(a_gateway: Server, own_servers: Callable[..., list[Server]]) -> None:
+def test_dry_runs_and_outputs_are_the_gateways(a_gateway: Server, own_servers: Callable[..., list[Server]]) -> None:
     alices, bobs = own_servers("alice", "bob")
     kernel_id = a_session(alices)["kernel"]["id"]
-    query = "aliquot/api/v1/outlook?gpus=0.3&memory=6GiB&class=opportunistic"
+    query = "aliquot/api/v1/dry-run?gpus=0.3&memory=6GiB&priority=low"
     want = a_gateway.ask("GET", query, token=TOKENS["alice"])
     told = alices.ask("GET", query)
     assert (told.status, told.body) == (200, want.body)
     assert told.body["suffix"] == "gpu-0.3-6g-low"
     assert told.body["outcome"] == "queued", "no node agent answers this gateway"
-    wrong = alices.ask("GET", "aliquot/api/v1/outlook?gpus=50%25")
+    wrong = alices.ask("GET", "aliquot/api/v1/dry-run?gpus=50%25")
     assert (wrong.status, json.loads(wrong.body)["message"]) == (
         400,
         "asked gpus '50%'; found no number; write one such as 0.25",
@@ -45,14 +45,14 @@ def test_outlooks_and_cells_are_the_gateways(a_gateway: Server, own_servers: Cal
         for route, answer in answers.items():
             said = json.loads(answer.body)["message"], json.loads(want.body)["message"]
             assert (answer.status, said[0]) == (want.status, said[1]), route
-    of_kernel = f"aliquot/api/v1/outlook?gpus=0.5&kernel={kernel_id}"
+    of_kernel = f"aliquot/api/v1/dry-run?gpus=0.5&kernel={kernel_id}"
     assert "holds no GPU" in alices.ask("GET", of_kernel).body
-    stranger, nobody = bobs.ask("GET", of_kernel), bobs.ask("GET", f"aliquot/api/v1/outlook?gpus=0.5&kernel={NOTHING}")
+    stranger, nobody = bobs.ask("GET", of_kernel), bobs.ask("GET", f"aliquot/api/v1/dry-run?gpus=0.5&kernel={NOTHING}")
     assert (stranger.status, nobody.status) == (404, 404)
     assert stranger.body.replace(kernel_id, NOTHING) == nobody.body
     alices.execute(kernel_id, "print('seen')", until="seen")
-    cells = alices.ask("GET", f"aliquot/api/v1/kernels/{kernel_id}/cells")
-    assert (cells.status, bobs.ask("GET", f"aliquot/api/v1/kernels/{kernel_id}/cells").status) == (200, 404)
+    cells = alices.ask("GET", f"aliquot/api/v1/kernels/{kernel_id}/outputs")
+    assert (cells.status, bobs.ask("GET", f"aliquot/api/v1/kernels/{kernel_id}/outputs").status) == (200, 404)
     assert "cells" in cells.body
 
 
@@ -67,7 +67,7 @@ def test_the_stream_ends_with_either_end_and_is_opened_again(
     with pytest.raises(websocket.WebSocketBadStatusException) as refused:
         a_stream(mine)
     assert refused.value.status_code == 503
-    for path in ("status", "kernels", "sizes", "outlook?gpus=1"):
+    for path in ("status", "kernels", "sizes", "dry-run?gpus=1"):
         away = mine.ask("GET", f"aliquot/api/v1/{path}")
         assert (away.status, "does not answer" in away.body) == (503, True), (path, away)
     own_gateway.start()
@@ -84,9 +84,9 @@ def test_a_gateway_without_aliquot_is_said_to_be_one(
         "sizes",
         "kernels",
         f"kernels/{NOTHING}",
-        "outlook?gpus=1",
+        "dry-run?gpus=1",
         "history",
-        f"kernels/{NOTHING}/cells",
+        f"kernels/{NOTHING}/outputs",
     ):
         answer = mine.ask("GET", f"aliquot/api/v1/{path}")
         assert (answer.status, "has no Aliquot" in answer.body) == (404, True), (path, answer)
@@ -104,11 +104,11 @@ def test_users_of_a_server_of_several_do_not_speak_for_its_owner(own_servers: Ca
     kernel_id = a_session(mine)["kernel"]["id"]
     for method, path in (
         ("GET", "sizes"),
-        ("GET", "outlook?gpus=0.5"),
+        ("GET", "dry-run?gpus=0.5"),
         ("GET", "history"),
-        ("GET", f"kernels/{kernel_id}/cells"),
+        ("GET", f"kernels/{kernel_id}/outputs"),
         ("PATCH", f"kernels/{kernel_id}"),
-        ("POST", f"kernels/{kernel_id}/keep"),
+        ("POST", f"kernels/{kernel_id}/postpone-culling"),
     ):
         answer = mine.ask(method, f"aliquot/api/v1/{path}", {} if method != "GET" else None, token="a-guest")
         assert answer.status in (403, 404), (path, answer)

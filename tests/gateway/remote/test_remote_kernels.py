@@ -59,7 +59,7 @@ def test_a_stop_that_somebody_asked_for_ends_the_kernels_of_that_server_alone(
     assert a_gateway.kernels() == [kept]
     laptop.until(lambda: laptop.kernels() == [kept])
     report = a_gateway.ask("GET", f"aliquot/api/v1/kernels/{ended}", token=TOKENS["alice"]).body
-    assert report["ending"]["message"] == "the kernel was ended by its owner alice"
+    assert report["termination"]["message"] == "the kernel was ended by its owner alice"
 
 
 def test_nobody_finds_or_takes_the_kernels_of_somebody_else(
@@ -107,15 +107,15 @@ def test_the_users_own_server_tells_what_the_gateway_says_of_its_kernels(
     alices, bobs = own_servers("alice", "bob")
     session = a_session(alices, "work/a.ipynb")
     kernel_id = session["kernel"]["id"]
-    assert alices.ask("POST", f"aliquot/api/v1/kernels/{kernel_id}/keep", {}).status == 204
-    assert bobs.ask("POST", f"aliquot/api/v1/kernels/{kernel_id}/keep", {}).status == 404
+    assert alices.ask("POST", f"aliquot/api/v1/kernels/{kernel_id}/postpone-culling", {}).status == 204
+    assert bobs.ask("POST", f"aliquot/api/v1/kernels/{kernel_id}/postpone-culling", {}).status == 404
     assert a_gateway.ask("DELETE", f"api/kernels/{kernel_id}").status == 204, "the administrator ends it"
     status = alices.ask("GET", "aliquot/api/v1/status").body
     assert (status["user"]["name"], status["user"]["role"]) == ("alice", "user"), "she is who the gateway takes her for"
     [ended] = [kernel for kernel in status["kernels"] if kernel["id"] == kernel_id]
     assert (ended["label"], ended["state"]) == ("work/a.ipynb", "ended")
-    assert ended["ending"]["message"] == "the kernel was ended by the administrator ada"
-    assert alices.ask("GET", f"aliquot/api/v1/kernels/{kernel_id}").body["ending"] == ended["ending"]
+    assert ended["termination"]["message"] == "the kernel was ended by the administrator ada"
+    assert alices.ask("GET", f"aliquot/api/v1/kernels/{kernel_id}").body["termination"] == ended["termination"]
     assert bobs.ask("GET", f"aliquot/api/v1/kernels/{kernel_id}").status == 404
     sizes = alices.ask("GET", "aliquot/api/v1/sizes").body
     assert "python3.gpu-0.25" in [size["name"] for size in sizes["sizes"]]
@@ -151,11 +151,11 @@ def test_changes_and_events_are_passed_on_to_the_gateway(
     [mine] = own_servers("alice")
     kernel_id = a_session(mine)["kernel"]["id"]
     path = f"aliquot/api/v1/kernels/{kernel_id}"
-    asked = {"PATCH": path, "POST": f"{path}/hint"}
+    asked = {"PATCH": path, "POST": f"{path}/prefetch"}
     for method, where in asked.items():
         answer = mine.ask(method, where, {"gpus": 0.5} if method == "PATCH" else {})
         assert (answer.status, "holds no GPU" in answer.body) == (409, True), answer
-    for verb in ("swap-out", "wake"):
+    for verb in ("swap-out", "restore"):
         assert mine.ask("POST", f"{path}/{verb}", {}).status == 409
     assert "none waits for room" in mine.ask("DELETE", f"{path}/resize").body
     assert mine.ask("PATCH", f"aliquot/api/v1/kernels/{NOTHING}", {"gpus": 0.5}).status == 404

@@ -22,8 +22,8 @@ PATHS = (
     ("PATCH", "", {"gpus": 0.5}, (403, 404, 200, 200)),
     ("DELETE", "/resize", None, (403, 404, 404, 404)),
     ("POST", "/swap-out", {}, (403, 404, 202, 202)),
-    ("POST", "/wake", {}, (403, 404, 202, 202)),
-    ("POST", "/hint", {}, (403, 404, 204, 204)),
+    ("POST", "/restore", {}, (403, 404, 202, 202)),
+    ("POST", "/prefetch", {}, (403, 404, 204, 204)),
 )
 
 UNKNOWN = "unknown driver function cuFoo"
@@ -48,7 +48,7 @@ async def a_kernel_of_alice(ask: Ask, agent: FakeAgent, size: str = "0.25") -> s
     async def state() -> Any:
         return (await ask("alice", "GET", "aliquot/api/v1/kernels", kernel_id)).json["state"]
 
-    await until(state, lambda state: state == "resident")
+    await until(state, lambda state: state == "on_gpu")
     return kernel_id
 
 
@@ -91,8 +91,8 @@ async def test_changes_are_the_owners_and_administrators(
         ({"memory": 1.5}, 400, "an amount of memory"),
         ({"memory": 1 << 70}, 400, "an amount of memory"),
         ({"memory": 1}, 400, "ask for at least 2 MiB"),
-        ({"class": "low"}, 400, "write production or opportunistic"),
-        ({"class": 7}, 400, "write a text"),
+        ({"priority": "high"}, 400, "write normal or low"),
+        ({"priority": 7}, 400, "write a text"),
         ({"memory": "17GiB"}, 409, "it has 16.0 GiB"),
         ({"gpus": 1.5}, 409, "takes 2 devices; the kernel has 0.25 GPU on 1 device"),
         ({"gpus": 0.95}, 403, "may have 0.9 in all"),
@@ -130,10 +130,10 @@ async def test_a_granted_size_is_told_and_stays_over_a_restart(
     ask: Ask, an_agent: FakeAgent, a_server: ServerApp
 ) -> None:
     kernel_id = await a_kernel_of_alice(ask, an_agent)
-    wish = {"gpus": 0.5, "memory": "12GiB", "class": "opportunistic"}
+    wish = {"gpus": 0.5, "memory": "12GiB", "priority": "low"}
     told = check(await ask("alice", "PATCH", "aliquot/api/v1/kernels", kernel_id, body=wish), KERNEL, "patch")
-    assert (told["gpus"], told["memory_limit_bytes"], told["workload_class"]) == (0.5, 12 * GIB, "opportunistic")
-    assert (told["resize"], told["quota_bytes"]) == (None, 12 * GIB)
+    assert (told["gpus"], told["requested_memory_bytes"], told["priority"]) == (0.5, 12 * GIB, "low")
+    assert (told["resize"], told["memory_limit_bytes"]) == (None, 12 * GIB)
     managed = a_server.kernel_manager.get_kernel(kernel_id)
 
     async def held() -> Any:
@@ -146,7 +146,7 @@ async def test_a_granted_size_is_told_and_stays_over_a_restart(
     again = check(
         await ask("alice", "PATCH", "aliquot/api/v1/kernels", kernel_id, body={"memory": None}), KERNEL, "patch"
     )
-    assert (again["memory_limit_bytes"], again["quota_bytes"]) == (None, 8 * GIB)
+    assert (again["requested_memory_bytes"], again["memory_limit_bytes"]) == (None, 8 * GIB)
 
 
 async def test_jupyters_kernels_and_sessions_bear_the_name_of_the_size_that_a_kernel_has(
@@ -164,7 +164,7 @@ async def test_jupyters_kernels_and_sessions_bear_the_name_of_the_size_that_a_ke
         return {listed["name"], opened["kernel"]["name"], told["name"], alone["name"]}
 
     assert await names() == {"python3.gpu-0.25"}
-    wish = {"gpus": 0.37, "memory": "5GiB", "class": "opportunistic"}
+    wish = {"gpus": 0.37, "memory": "5GiB", "priority": "low"}
     assert (await ask("alice", "PATCH", "aliquot/api/v1/kernels", kernel_id, body=wish)).status == 200
     want = "python3.gpu-0.37-5g-low"
     assert await names() == {want}, "with the answer, and not at some later look"
@@ -194,9 +194,9 @@ async def test_a_size_that_waits_is_pending_until_there_is_room(ask: Ask, an_age
     answer = await ask("alice", "PATCH", "aliquot/api/v1/kernels", kernel_id, body={"gpus": 0.5})
     assert answer.status == 202
     told = check(answer, KERNEL, "patch")
-    assert (told["gpus"], told["state"]) == (0.25, "resident"), "it goes on as it is"
+    assert (told["gpus"], told["state"]) == (0.25, "on_gpu"), "it goes on as it is"
     resize = told["resize"]
-    assert (resize["state"], resize["gpus"], resize["position"]) == ("pending", 0.5, 1)
+    assert (resize["state"], resize["gpus"], resize["position"]) == ("queued", 0.5, 1)
     assert resize["reason"].startswith("Needs 0.25 GPU more; none is free on gpu0")
     other = await ask("alice", "PATCH", "aliquot/api/v1/kernels", kernel_id, body={"gpus": 0.75})
     assert other.json["resize"]["gpus"] == 0.75, "a new wish replaces the one that waited"
@@ -242,12 +242,12 @@ async def test_a_class_is_had_by_policy(ask: Ask, an_agent: FakeAgent) -> None:
     an_agent.kernels = [kernel("k1", "bob", workload_class="opportunistic"), kernel("k2", "bob")]
     an_agent.gives_room = True
     await an_agent.start()
-    to_production = await ask("bob", "PATCH", "aliquot/api/v1/kernels/k1", body={"class": "production"})
+    to_production = await ask("bob", "PATCH", "aliquot/api/v1/kernels/k1", body={"priority": "normal"})
     assert (to_production.status, "production_for" in to_production.json["message"]) == (403, True)
     assert (await ask("bob", "PATCH", "aliquot/api/v1/kernels/k2", body={"gpus": 0.5})).status == 200, (
         "it has it already"
     )
-    assert (await ask("ada", "PATCH", "aliquot/api/v1/kernels/k1", body={"class": "production"})).status == 200
+    assert (await ask("ada", "PATCH", "aliquot/api/v1/kernels/k1", body={"priority": "normal"})).status == 200
     started = await ask("bob", "POST", "api/kernels", body={"name": "python3.gpu-0.25"})
     assert (started.status, "python3.gpu-0.25-low" in started.json["message"]) == (403, True)
     assert (await ask("bob", "POST", "api/kernels", body={"name": "python3.gpu-0.25-low"})).status == 201
@@ -257,7 +257,7 @@ async def test_a_kernel_that_waits_to_start_cannot_be_changed(ask: Ask, an_agent
     await an_agent.start()
     kernel_id = (await ask("alice", "POST", "api/kernels", body={"name": "python3.gpu-0.9"})).json["id"]
     answer = await ask("alice", "PATCH", "aliquot/api/v1/kernels", kernel_id, body={"gpus": 0.5})
-    assert (answer.status, "it is pending: end it" in answer.json["message"]) == (409, True)
+    assert (answer.status, "it is queued: end it" in answer.json["message"]) == (409, True)
 
 
 async def test_hints_within_a_second_reach_the_agent_once(
@@ -267,7 +267,7 @@ async def test_hints_within_a_second_reach_the_agent_once(
     an_agent.kernels = [kernel("k1", "alice"), kernel("k2", "alice")]
     await an_agent.start()
     for kernel_id in ("k1", "k1", "k2", "k1"):
-        assert (await ask("alice", "POST", f"aliquot/api/v1/kernels/{kernel_id}/hint", body={})).status == 204
+        assert (await ask("alice", "POST", f"aliquot/api/v1/kernels/{kernel_id}/prefetch", body={})).status == 204
     assert an_agent.asked == [("hint", "k1"), ("hint", "k2")]
 
 
@@ -315,18 +315,21 @@ async def test_states_and_waits_are_shown_as_the_agent_tells_them(ask: Ask, an_a
     status = check(await ask("alice", "GET", "aliquot/api/v1/status"), "/aliquot/api/v1/status")
     told = {found["id"]: found for found in status["kernels"]}
     assert {name: found["state"] for name, found in told.items()} == {
-        "out": "swapped",
-        "waits": "waking",
-        "off": "resident",
-        "plain": "resident",
+        "out": "swapped_out",
+        "waits": "restoring",
+        "off": "on_gpu",
+        "plain": "on_gpu",
     }
-    assert told["out"]["residency"]["staying"] == staying
-    assert told["waits"]["residency"]["waits"] == waits
-    assert told["waits"]["reason"] == (
-        "waiting 2 s for GPU memory: room for 1 GiB on gpu0; 1 before it; about 3 s left"
-    )
+    assert told["out"]["residency"]["unswappable"] == staying
+    assert told["waits"]["residency"]["queued"] == {
+        "reason": waits["reason"],
+        "seconds": 2.4,
+        "ahead": 1,
+        "expected_seconds": 3,
+    }
+    assert told["waits"]["reason"] == ("waiting 2 s for GPU memory: room for 1 GiB on gpu0; 1 ahead; about 3 s left")
     assert (told["off"]["residency"]["refusal"], told["plain"]["residency"]) == (UNKNOWN, None)
-    assert status["node"]["oversubscription"] == 2.5
+    assert status["node"]["overcommit"] == 2.5
     assert status["node"]["host_copies"] == {"used_bytes": GIB, "budget_bytes": 4 * GIB, "spilled_bytes": 0}
     text = check(await ask("ada", "GET", "aliquot/api/v1/metrics"), "/aliquot/api/v1/metrics")
     samples = {
@@ -337,7 +340,7 @@ async def test_states_and_waits_are_shown_as_the_agent_tells_them(ask: Ask, an_a
     assert samples["aliquot_kernel_wait_seconds_total", "waits"] == 0
     assert ("aliquot_kernel_swapped_bytes", "plain") not in samples
     assert samples["aliquot_host_copies_budget_bytes", None] == 4 * GIB
-    assert samples["aliquot_oversubscription_ratio", None] == 2.5
+    assert samples["aliquot_overcommit_ratio", None] == 2.5
 
 
 async def test_a_kernel_that_cannot_be_swapped_says_why(ask: Ask, an_agent: FakeAgent) -> None:

@@ -74,8 +74,8 @@ async def test_a_session_whose_other_kernel_is_refused_keeps_the_one_it_has(ask:
 async def test_each_user_is_offered_the_sizes_in_a_class_that_they_may_have(ask: Ask) -> None:
     async def sizes(who: str) -> tuple[bool, list[str]]:
         told = check(await ask(who, "GET", "aliquot/api/v1/sizes"), "/aliquot/api/v1/sizes")
-        sizes = [size["name"].partition(".gpu-")[2] for size in told["sizes"] if size["base"] == "python3"]
-        return told["may_have_production"], sizes
+        sizes = [size["name"].partition(".gpu-")[2] for size in told["sizes"] if size["kernelspec"] == "python3"]
+        return told["may_use_normal_priority"], sizes
 
     assert await sizes("bob") == (False, ["0.25-low", "0.5-low", "1-low"])
     assert await sizes("alice") == (True, ["0.25", "0.5", "1", "0.25-low"])
@@ -95,14 +95,14 @@ async def test_a_refused_change_of_class_leaves_the_kernel_and_what_it_waits_for
     async def mine() -> Any:
         return (await ask("bob", "GET", *path)).json
 
-    await until(mine, lambda report: report["state"] == "resident")
+    await until(mine, lambda report: report["state"] == "on_gpu")
     an_agent.devices = [device(reserved_bytes=16 * GIB, reserved_hundredths=100)]
     assert (await ask("bob", "PATCH", *path, body={"gpus": 0.5})).status == 202
-    answer = await ask("bob", "PATCH", *path, body={"class": "production"})
+    answer = await ask("bob", "PATCH", *path, body={"priority": "normal"})
     assert answer.status == 403
     assert answer.json["message"].endswith("(c.Aliquot.production_for). The kernel stays as it is")
     report = await mine()
-    assert (report["workload_class"], report["resize"]["gpus"]) == ("opportunistic", 0.5)
+    assert (report["priority"], report["resize"]["gpus"]) == ("low", 0.5)
 
 
 async def test_the_local_socket_asks_the_same_policy(ask: Ask, an_agent: FakeAgent, runtime_dir: Path) -> None:

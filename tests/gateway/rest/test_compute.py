@@ -50,11 +50,14 @@ async def test_compute_is_told_to_the_kernels_owner(ask: Ask, an_agent: FakeAgen
     assert told["devices"][0]["compute_control"] == CONTROL
     compute = {one["id"]: one["devices"][0]["compute"] for one in told["kernels"]}
     assert set(compute) == {"held", "new", "idle"}
-    want = {name: HELD[name] for name in ("share_entitled", "share_used", "own_seconds", "stretch", "pace")}
+    want = {name: HELD[name] for name in ("share_used", "own_seconds", "pace")}
+    want |= {"fair_share": HELD["share_entitled"], "slowdown": HELD["stretch"]}
     assert {name: compute["held"][name] for name in want} == want
-    assert (compute["held"]["bound_seconds"], compute["held"]["held_back"]) == (0.002, "production is active")
-    assert (compute["held"]["is_capped"], compute["new"]["is_capped"]) == (False, True)
-    assert (compute["new"]["share_used"], compute["new"]["bound_seconds"], compute["new"]["held_back"]) == (None,) * 3
+    assert (compute["held"]["max_delay_seconds"], compute["held"]["throttle_reason"]) == (0.002, "production is active")
+    assert (compute["held"]["has_hard_limit"], compute["new"]["has_hard_limit"]) == (False, True)
+    assert (compute["new"]["share_used"], compute["new"]["max_delay_seconds"], compute["new"]["throttle_reason"]) == (
+        None,
+    ) * 3
     assert compute["idle"] is None
 
 
@@ -79,20 +82,20 @@ async def test_metrics_have_what_was_measured_and_no_sample_of_the_rest(ask: Ask
         found = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
         return {(sample.name.removeprefix("aliquot_"), sample.labels.get("kernel")): sample for sample in found}
 
-    told = await until(samples, lambda told: ("kernel_stretch_ratio", "held") in told)
+    told = await until(samples, lambda told: ("kernel_slowdown_ratio", "held") in told)
     want = {
-        "kernel_share_entitled_ratio": 0.25,
+        "kernel_fair_share_ratio": 0.25,
         "kernel_share_used_ratio": 0.1,
-        "kernel_stretch_ratio": 1.5,
-        "kernel_bound_seconds": 0.002,
-        "kernel_held_out": 0.0,
-        "kernel_capped": 0.0,
+        "kernel_slowdown_ratio": 1.5,
+        "kernel_max_delay_seconds": 0.002,
+        "kernel_paused": 0.0,
+        "kernel_hard_limit": 0.0,
         "kernel_own_seconds_total": 4.5,
         "kernel_throttled_seconds_total": 3.25,
     }
     assert {name: told[name, "held"].value for name in want} == want
     assert told["kernel_throttled_seconds_total", "held"].labels["uuid"] == UUID
-    assert ("kernel_stretch_ratio", "new") not in told
+    assert ("kernel_slowdown_ratio", "new") not in told
     assert told["kernel_throttled_seconds_total", "new"].value == 3.25
     assert told["device_contended", None].value == 1
     assert told["device_compute_control_info", None].labels["controller"] == "weighted"
@@ -108,9 +111,9 @@ def test_a_kernel_that_is_held_out_and_comes_back_is_news() -> None:
     here = look(with_compute("k", "ada", HELD))
     out = look(with_compute("k", "ada", {**HELD, "unholdable": True, "reason": "production would be 9 % slower"}))
     [left] = kernel_news(here, out)
-    assert (left["kind"], left["held_out"], left["reason"]) == ("held_out", True, "production would be 9 % slower")
+    assert (left["kind"], left["paused"], left["reason"]) == ("paused", True, "production would be 9 % slower")
     [back] = kernel_news(out, look(with_compute("k", "ada", NEW)))
-    assert (back["kind"], back["held_out"], back["reason"]) == ("held_out", False, None)
+    assert (back["kind"], back["paused"], back["reason"]) == ("paused", False, None)
     assert kernel_news(here, look(with_compute("k", "ada", NEW))) == [], (
         "shares change all the time: the status has them"
     )

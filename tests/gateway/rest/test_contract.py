@@ -110,8 +110,8 @@ async def test_without_an_agent_the_status_says_so_and_what_to_do(ask: Ask) -> N
     assert report["node"]["agent"] == "unavailable"
     assert "aliquot agent" in report["node"]["message"]
     assert report["devices"] == report["kernels"] == []
-    quota = {"gpus": 0.95, "held_gpus": 0.0, "waiting_gpus": 0.0, "left_gpus": 0.95, "teams": []}
-    assert report["user"] == {"name": "alice", "role": "user", "quota": quota}
+    limit = {"gpus": 0.95, "held_gpus": 0.0, "queued_gpus": 0.0, "left_gpus": 0.95, "teams": []}
+    assert report["user"] == {"name": "alice", "role": "user", "gpu_limit": limit}
 
 
 async def test_the_status_follows_an_agent_that_goes_and_comes(ask: Ask, an_agent: FakeAgent) -> None:
@@ -150,8 +150,14 @@ async def test_a_kernel_of_another_program_is_told_whole(ask: Ask, an_agent: Fak
     an_agent.kernels = [kernel("k1", "alice", memory_limit=8 * GIB, attributes={"kernelspec": "python3.gpu-0.25-8g"})]
     await an_agent.start()
     found = check(await ask("alice", "GET", "aliquot/api/v1/kernels/k1"), "/aliquot/api/v1/kernels/{kernel_id}")
-    want = {"name": "python3.gpu-0.25-8g", "label": "k1.ipynb", "gpus": 0.25, "memory_limit_bytes": 8 * GIB}
-    want |= {"state": "resident", "quota_bytes": 4 * GIB, "used_bytes": GIB, "peak_bytes": 2 * GIB, "refusals": 3}
+    want = {"name": "python3.gpu-0.25-8g", "label": "k1.ipynb", "gpus": 0.25, "requested_memory_bytes": 8 * GIB}
+    want |= {
+        "state": "on_gpu",
+        "memory_limit_bytes": 4 * GIB,
+        "used_bytes": GIB,
+        "peak_bytes": 2 * GIB,
+        "failed_allocations": 3,
+    }
     want |= {"created": "2027-01-15T08:00:00.500Z", "interception": "holds", "execution_state": None}
     assert {name: found[name] for name in want} == want
 
@@ -165,25 +171,25 @@ async def test_what_goes_past_the_hook_is_told(ask: Ask, an_agent: FakeAgent) ->
     an_agent.node = {"enforcer": "driver", "foreign_processes": [escaped(index=0), escaped(index=1)]}
     await an_agent.start()
     report = check(await ask("alice", "GET", "aliquot/api/v1/status"), "/aliquot/api/v1/status")
-    assert (report["node"]["enforcer"], report["node"]["foreign_processes"]) == ("driver", 1)
+    assert (report["node"]["enforcer"], report["node"]["untracked_processes"]) == ("driver", 1)
     [found] = report["kernels"]
     want_process = {"pid": 77, "name": "python3", "index": 0, "used_bytes": None, "charged_bytes": 0}
-    assert found["unhooked_processes"] == [{**want_process, "why": "not registered"}]
-    assert found["host_memory"] == {"quota_bytes": None, "used_bytes": 5, "peak_bytes": 7, "refusals": 1}
+    assert found["uncontrolled_processes"] == [{**want_process, "why": "not registered"}]
+    assert found["host_memory"] == {"limit_bytes": None, "used_bytes": 5, "peak_bytes": 7, "failed_allocations": 1}
     assert (found["context_bytes"], found["enforcement"]) == (300, "failed: no")
     text = check(await ask("ada", "GET", "aliquot/api/v1/metrics"), "/aliquot/api/v1/metrics")
     values = {s.name: s.value for family in text_string_to_metric_families(text) for s in family.samples}
-    assert values["aliquot_kernel_unhooked_processes"] == values["aliquot_foreign_processes"] == 1
+    assert values["aliquot_kernel_uncontrolled_processes"] == values["aliquot_untracked_processes"] == 1
     assert values["aliquot_kernel_host_memory_used_bytes"] == 5
     assert values["aliquot_kernel_context_bytes"] == 300
-    assert "aliquot_kernel_host_memory_quota_bytes" not in values
+    assert "aliquot_kernel_host_memory_limit_bytes" not in values
 
 
 async def test_an_agent_of_a_version_before_tells_what_it_knows(ask: Ask, an_agent: FakeAgent) -> None:
     an_agent.kernels = [kernel("k1", "alice")]
     await an_agent.start()
     found = check(await ask("alice", "GET", "aliquot/api/v1/kernels/k1"), "/aliquot/api/v1/kernels/{kernel_id}")
-    assert (found["unhooked_processes"], found["context_bytes"], found["enforcement"]) == ([], 0, "holds")
+    assert (found["uncontrolled_processes"], found["context_bytes"], found["enforcement"]) == ([], 0, "active")
 
 
 async def test_a_kernel_that_waits_is_pending_with_reason_and_place(ask: Ask, an_agent: FakeAgent) -> None:
@@ -195,7 +201,7 @@ async def test_a_kernel_that_waits_is_pending_with_reason_and_place(ask: Ask, an
     assert started.status == 201
     report = await until(mine, lambda r: bool(r["kernels"]) and "is free" in (r["kernels"][0]["reason"] or ""))
     [waiting] = report["kernels"]
-    assert (waiting["state"], waiting["queue_position"], waiting["gpus"]) == ("pending", 1, 0.9)
+    assert (waiting["state"], waiting["queue_position"], waiting["gpus"]) == ("queued", 1, 0.9)
     assert (waiting["name"], waiting["owner"]) == ("python3.gpu-0.9", "alice")
     assert waiting["reason"] == "Needs 0.9 GPU; 0.75 GPU is free on gpu0", "its place is told by fields alone"
     assert (waiting["queue_length"], waiting["expected_start"]) == (1, None)

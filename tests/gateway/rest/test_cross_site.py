@@ -23,10 +23,10 @@ CHANGES: tuple[tuple[str, str, Any], ...] = (
     ("POST", "api/sessions", {"path": "x", "type": "notebook", "kernel": {"name": "python3"}}),
     ("DELETE", "api/sessions/{s}", None),
     ("PATCH", "api/sessions/{s}", {"name": "theirs"}),
-    ("POST", "aliquot/api/v1/kernels/{k}/keep", {}),
-    ("PATCH", "aliquot/api/v1/kernels/{k}", {"class": "opportunistic"}),
+    ("POST", "aliquot/api/v1/kernels/{k}/postpone-culling", {}),
+    ("PATCH", "aliquot/api/v1/kernels/{k}", {"priority": "low"}),
     ("POST", "aliquot/api/v1/kernels/{k}/swap-out", {}),
-    ("POST", "aliquot/api/v1/kernels/{k}/hint", {}),
+    ("POST", "aliquot/api/v1/kernels/{k}/prefetch", {}),
     ("PUT", "aliquot/api/v1/folders/theirs", {}),
     ("POST", "login", {}),
 )

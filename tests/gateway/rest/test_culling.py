@@ -38,10 +38,10 @@ class Somebody:
 
     async def soon(self) -> dict[str, Any] | None:
         report = await self.report()
-        return None if report is None else report["ending_soon"]
+        return None if report is None else report["scheduled_termination"]
 
     async def keep(self, who: str = "alice") -> int:
-        answer = await self.ask(who, "POST", "aliquot/api/v1/kernels", self.kernel_id, "keep", body={})
+        answer = await self.ask(who, "POST", "aliquot/api/v1/kernels", self.kernel_id, "postpone-culling", body={})
         return int(answer.status)
 
 
@@ -71,7 +71,7 @@ async def test_a_cell_is_spared_its_kernel_announced_kept_and_ended(ask: Ask, a_
     assert seen == [None] * len(seen), "a silent cell is work: by now the end of an idle kernel would be told"
 
     soon = await until(somebody.soon, bool)
-    assert (soon["reason"], soon["can_keep"]) == ("kernels that are idle for 6 s are ended", True)
+    assert (soon["message"], soon["can_postpone"]) == ("kernels that are idle for 6 s are ended", True)
     assert await somebody.keep("bob") == 404, "somebody else's kernel is not there"
     assert await somebody.keep("nobody") == 403
     assert await somebody.keep() == 204
@@ -80,16 +80,16 @@ async def test_a_cell_is_spared_its_kernel_announced_kept_and_ended(ask: Ask, a_
     assert again["at"] > soon["at"]
 
     report = await until(somebody.report, lambda report: report is not None and report["state"] == "ended")
-    assert report["ending"]["code"] == "culled"
-    assert report["reason"] == report["ending"]["message"] == "the kernel was ended after 6 s idle"
-    assert report["ending"]["at"] >= again["at"]
+    assert report["termination"]["reason"] == "culled"
+    assert report["reason"] == report["termination"]["message"] == "the kernel was ended after 6 s idle"
+    assert report["termination"]["at"] >= again["at"]
     assert somebody.kernel_id not in somebody.manager
     status = (await somebody.ask("alice", "GET", "aliquot/api/v1/status")).json
     assert [kernel["id"] for kernel in status["kernels"]] == [somebody.kernel_id]
     assert (await somebody.ask("bob", "GET", "aliquot/api/v1/kernels", somebody.kernel_id)).status == 404
     assert (await somebody.ask("bob", "GET", "aliquot/api/v1/kernels")).json == {"kernels": []}
     text = (await somebody.ask("ada", "GET", "aliquot/api/v1/metrics")).body.decode()
-    assert 'aliquot_kernel_endings_total{code="culled"} 1.0' in text
+    assert 'aliquot_kernel_terminations_total{reason="culled"} 1.0' in text
     assert await somebody.keep() == 404
 
 
@@ -101,7 +101,7 @@ async def test_what_waits_is_expected_to_start_when_culling_makes_room(
     started = await ask("alice", "POST", "api/kernels", body={"name": "python3.gpu-0.75"})
     assert started.status == 201, started.json
     idle = Somebody(ask, a_server, started.json["id"])
-    await until(idle.report, lambda report: report is not None and report["state"] == "resident")
+    await until(idle.report, lambda report: report is not None and report["state"] == "on_gpu")
     an_agent.devices = [device(reserved_bytes=12 * GIB, reserved_hundredths=75)]
     an_agent.gives_room = False
     started = await ask("bob", "POST", "api/kernels", body={"name": "python3.gpu-0.5"})

@@ -41,7 +41,7 @@ def test_a_device_tells_the_askers_and_everybodys_parts_of_it() -> None:
         "mine_reserved_bytes": 8,
         "swapped_bytes": 6,
         "mine_swapped_bytes": 2,
-        "elastic_bytes": 5,
+        "burstable_bytes": 5,
     }
 
 

@@ -45,28 +45,28 @@ def test_each_change_is_one_event_and_an_equal_look_none() -> None:
     waits = {"reason": "no room", "seconds": 1.5, "before": 1}
     waking = kernel("k", "ada", residency=residency("swapped", waits=waits))
     assert told(look(here), look(here)) == []
-    assert told(look(), look(here)) == [("state", "resident", None)]
-    assert told(look(here), look(out)) == [("state", "swapped", "resident")]
-    assert told(look(out), look(waking)) == [("state", "waking", "swapped")]
+    assert told(look(), look(here)) == [("state", "on_gpu", None)]
+    assert told(look(here), look(out)) == [("state", "swapped_out", "on_gpu")]
+    assert told(look(out), look(waking)) == [("state", "restoring", "swapped_out")]
     assert told(look(waking), look(waking)) == []
     later = kernel("k", "ada", residency=residency("swapped", waits={**waits, "seconds": 2.0}))
-    assert told(look(waking), look(later)) == [("waits", "waking", "waking")]
+    assert told(look(waking), look(later)) == [("queued", "restoring", "restoring")]
     next_one = kernel("k", "ada", residency=residency("swapped", waits={**waits, "before": 0}))
-    assert told(look(waking), look(next_one)) == [("waits", "waking", "waking")]
+    assert told(look(waking), look(next_one)) == [("queued", "restoring", "restoring")]
     coming = kernel("k", "ada", residency=residency("swapping_in"))
-    assert told(look(waking), look(coming)) == [("waits", "waking", "waking")], "the wait is over"
+    assert told(look(waking), look(coming)) == [("queued", "restoring", "restoring")], "the wait is over"
     grows = kernel("k", "ada", residency=residency("resident", waits=waits))
-    assert told(look(here), look(grows)) == [("waits", "resident", "resident")], "an allocation waits"
-    assert told(look(grows), look(here)) == [("waits", "resident", "resident")]
-    assert told(look(waking), look()) == [("state", "ended", "waking")]
+    assert told(look(here), look(grows)) == [("queued", "on_gpu", "on_gpu")], "an allocation waits"
+    assert told(look(grows), look(here)) == [("queued", "on_gpu", "on_gpu")]
+    assert told(look(waking), look()) == [("state", "ended", "restoring")]
     [news] = kernel_news(look(later), look(waking))
-    assert news["waits"] == {**waits, "expected_seconds": None}
+    assert news["queued"] == {"reason": "no room", "seconds": 1.5, "ahead": 1, "expected_seconds": None}
     assert news["swapped_bytes"] == GIB
 
 
 def test_sizes_are_told_as_they_wait_come_and_go() -> None:
     plain = look(kernel("k", "ada"))
-    wish = {"state": "pending", "gpus": 0.5, "memory_limit_bytes": None, "workload_class": "production"}
+    wish = {"state": "queued", "gpus": 0.5, "requested_memory_bytes": None, "priority": "normal"}
     wish |= {"reason": "no room", "position": 1, "since": "2026-01-01T00:00:00Z"}
     waiting = {"k": {**plain["k"], "resize": wish}}
     grown = {"k": {**plain["k"], "gpus": 0.5}}
@@ -75,33 +75,33 @@ def test_sizes_are_told_as_they_wait_come_and_go() -> None:
         [news] = kernel_news(before, after)
         return news["kind"], news["resize"]["state"], news["resize"]["gpus"]
 
-    assert resize(plain, waiting) == ("resize", "pending", 0.5)
+    assert resize(plain, waiting) == ("resize", "queued", 0.5)
     assert resize(waiting, grown) == ("resize", "granted", 0.5)
     assert resize(waiting, plain) == ("resize", "withdrawn", 0.5)
     assert kernel_news(waiting, waiting) == []
-    over = {"k": {**plain["k"], "over_quota_bytes": 5}}
-    assert told(plain, over) == told(over, plain) == [("quota", "resident", "resident")]
+    over = {"k": {**plain["k"], "over_limit_bytes": 5}}
+    assert told(plain, over) == told(over, plain) == [("memory_limit", "on_gpu", "on_gpu")]
 
 
 def test_memory_that_was_refused_is_told_once_and_again_when_it_was_more() -> None:
     plain = look(kernel("k", "ada"))["k"]
 
     def needed(before: int | None, after: int | None, *times: str) -> list[str]:
-        looks = [{"k": {**plain, "needed_bytes": amount}} for amount in (before, after)]
+        looks = [{"k": {**plain, "required_bytes": amount}} for amount in (before, after)]
         for one, at in zip(looks, times, strict=False):
-            one["k"]["short_at"] = at
+            one["k"]["last_failed_allocation_at"] = at
         return [news["kind"] for news in kernel_news(*looks)]
 
-    quota = plain["quota_bytes"]
-    assert needed(None, quota + 1) == needed(quota + 1, quota + 2) == ["quota"]
+    quota = plain["memory_limit_bytes"]
+    assert needed(None, quota + 1) == needed(quota + 1, quota + 2) == ["memory_limit"]
     assert needed(quota + 1, quota + 1) == needed(None, quota) == needed(quota + 1, None) == []
-    assert needed(quota + 1, quota + 1, "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z") == ["quota"]
+    assert needed(quota + 1, quota + 1, "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z") == ["memory_limit"]
 
 
 async def test_who_a_kernel_is_shared_with_hears_of_it_and_who_lost_it_hears_that_and_nothing_after() -> None:
     shared = Shares((Share("user", "bob", Access.READ),))
-    alices = LocalKernel("k", "python3", "alice", "", PLAIN, "resident")
-    scenes = [alices, alices._replace(shares=shared), alices, alices._replace(state="swapped")]
+    alices = LocalKernel("k", "python3", "alice", "", PLAIN, "on_gpu")
+    scenes = [alices, alices._replace(shares=shared), alices, alices._replace(state="swapped_out")]
     scene = {"kernel": scenes[0]}
     events = KernelEvents(lambda: Scene("", kernels=(scene["kernel"],)), logging.getLogger("test"))
     alice, bob, carol = (events.listen(User(name, "user")) for name in ("alice", "bob", "carol"))
@@ -115,8 +115,8 @@ async def test_who_a_kernel_is_shared_with_hears_of_it_and_who_lost_it_hears_tha
         found = [listener.events.get_nowait() for _ in range(listener.events.qsize())]
         return [(event["kind"], event["state"]) for event in found if event is not None]
 
-    want = [("shared", "resident"), ("shared", "resident")]
-    assert heard(alice) == [*want, ("state", "swapped")]
+    want = [("shared", "on_gpu"), ("shared", "on_gpu")]
+    assert heard(alice) == [*want, ("state", "swapped_out")]
     assert (heard(bob), heard(carol)) == (want, [])
 
 
@@ -164,12 +164,12 @@ async def test_everybody_hears_of_his_own_kernels_alone(
     assert (await ask("alice", "GET", "aliquot/api/v1/status")).status == 200
     streams = {who: await open_stream(who) for who in ("alice", "bob", "ada")}
     for turn in range(3):
-        state = "swapped" if turn % 2 == 0 else "resident"
+        state, want_state = ("swapped", "swapped_out") if turn % 2 == 0 else ("resident", "on_gpu")
         an_agent.kernels = [kernel(k, o, residency=residency(state)) for k, o in (("k1", "alice"), ("k2", "bob"))]
         alices = await until_told(streams["alice"], "state", "k1")
         bobs = await until_told(streams["bob"], "state", "k2")
         adas = [await until_told(streams["ada"], "state", one) for one in ("k1", "k2")]
-        assert (alices["state"], alices["owner"], bobs["owner"]) == (state, "alice", "bob")
+        assert (alices["state"], alices["owner"], bobs["owner"]) == (want_state, "alice", "bob")
         assert alices["schema_id"] == "https://schema.aliquot.dev/kernel-change"
         assert [event["owner"] for event in adas] == ["alice", "bob"]
     heard = [json.loads(m) for m in (await waiting_messages(streams["bob"]))]

@@ -74,7 +74,7 @@ async def test_a_kernel_that_ended_is_still_told_with_its_size(ask: Ask, an_agen
     for name in ("day", "week"):
         answer = await ask("alice", "GET", "aliquot/api/v1/history", params={"range": name})
         [found] = check(answer, HISTORY)["kernels"]
-        want = {"label": "=train.ipynb", "gpus": 0.25, "name": "python3.gpu-0.25", "workload_class": "production"}
+        want = {"label": "=train.ipynb", "gpus": 0.25, "name": "python3.gpu-0.25", "priority": "normal"}
         assert {key: found[key] for key in want} == want
         assert [value for value in found["figures"]["used_bytes"]["mean"] if value is not None]
 

@@ -77,11 +77,11 @@ async def test_users_see_the_images_that_are_for_them(ask: Ask) -> None:
 
 async def test_sizes_say_image_description_and_proposal(ask: Ask) -> None:
     body = check(await ask("alice", "GET", "aliquot/api/v1/sizes"), "/aliquot/api/v1/sizes")
-    sizes = {size["name"]: size for size in body["sizes"] if size["base"] == "open"}
+    sizes = {size["name"]: size for size in body["sizes"] if size["kernelspec"] == "open"}
     assert sizes["open.gpu-0.25"]["image"] == OPEN["image"]
     assert sizes["open.gpu-0.25"]["description"] == "For everybody"
     assert {name for name, size in sizes.items() if size["is_default"]} == {"open.gpu-0.25"}
-    assert "vision" not in {size["base"] for size in body["sizes"]}
+    assert "vision" not in {size["kernelspec"] for size in body["sizes"]}
 
 
 @pytest.mark.parametrize("name", ["vision", "vision.gpu-0.25"])

@@ -106,5 +106,5 @@ async def test_kernels_with_processes_past_the_hook_are_ended_where_the_policy_s
     reasons = [(asked.code, asked.message) for asked in manager.ended.values()]
     assert len(reasons) == (1 if ends else 0)
     for code, message in reasons:
-        assert code is EndingCode.UNHOOKED
+        assert code is EndingCode.UNCONTROLLED
         assert "process 77 (python3) has 3.0 GiB on gpu0: not registered" in message

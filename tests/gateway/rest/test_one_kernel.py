@@ -21,8 +21,8 @@ REQUESTS = (
     ("GET", "", None, 200, 1),
     ("PATCH", "", {"gpus": 0.3}, 200, 1),
     ("POST", "/swap-out", {}, 202, 1),
-    ("POST", "/wake", {}, 202, 1),
-    ("POST", "/hint", {}, 204, 0),
+    ("POST", "/restore", {}, 202, 1),
+    ("POST", "/prefetch", {}, 204, 0),
     ("DELETE", "/resize", None, 404, 0),
 )
 

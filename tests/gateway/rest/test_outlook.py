@@ -1,4 +1,4 @@
-"""GET /aliquot/api/v1/outlook: what would come of a request, to whom it is told, and what is refused of a question."""
+"""GET /aliquot/api/v1/dry-run: what would come of a request, to whom it is told, and what is refused of a question."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .conftest import Ask
 from .fake_agent import GIB, FakeAgent, device, kernel
 from .test_contract import check, until
 
-PATH = "/aliquot/api/v1/outlook"
-SEVERAL = "/aliquot/api/v1/outlooks"
+PATH = "/aliquot/api/v1/dry-run"
+SEVERAL = "/aliquot/api/v1/dry-runs"
 
 
 @pytest.fixture
@@ -31,13 +31,13 @@ async def outlook(ask: Ask, who: str, status: int = 200, **query: Any) -> Any:
 async def test_a_size_is_told_with_its_name_its_limit_and_what_would_come(ask: Ask, an_agent: FakeAgent) -> None:
     an_agent.gives_room = True  # 0.75 of its device of 16 GiB are free
     await an_agent.start()
-    low = await outlook(ask, "alice", gpus=0.3, memory="6GiB", **{"class": "opportunistic"})
+    low = await outlook(ask, "alice", gpus=0.3, memory="6GiB", **{"priority": "low"})
     assert low == {
         "suffix": "gpu-0.3-6g-low",
         "gpus": 0.3,
+        "requested_memory_bytes": 6 * GIB,
         "memory_limit_bytes": 6 * GIB,
-        "quota_bytes": 6 * GIB,
-        "workload_class": "opportunistic",
+        "priority": "low",
         "outcome": "starts",
         "position": None,
         "message": "starts at once",
@@ -55,16 +55,16 @@ async def test_a_size_is_told_with_its_name_its_limit_and_what_would_come(ask: A
     }
     started = await ask("alice", "POST", "api/kernels", body={"name": f"python3.{low['suffix']}"})
     assert started.status == 201
-    quota = (await ask("alice", "GET", "aliquot/api/v1/status")).json["user"]["quota"]
+    quota = (await ask("alice", "GET", "aliquot/api/v1/status")).json["user"]["gpu_limit"]
     assert quota["gpus"] == 0.9
-    assert quota["held_gpus"] + quota["waiting_gpus"] == 0.3
+    assert quota["held_gpus"] + quota["queued_gpus"] == 0.3
     assert quota["left_gpus"] == pytest.approx(0.6)
     assert [op for op, _ in an_agent.asked if op == "reserve"] in ([], ["reserve"]), "only the kernel has reserved"
 
 
 async def test_a_class_and_an_agent_that_cannot_be_had_are_told(ask: Ask, an_agent: FakeAgent) -> None:
     away = await outlook(ask, "alice", gpus=0.5)
-    assert (away["outcome"], away["position"], away["quota_bytes"]) == ("queued", 1, None)
+    assert (away["outcome"], away["position"], away["memory_limit_bytes"]) == ("queued", 1, None)
     assert away["message"].startswith("queued: the node agent does not answer: ")
     told = await outlook(ask, "bob", gpus=0.5)
     assert told["outcome"] == "never"
@@ -88,7 +88,7 @@ async def test_a_class_and_an_agent_that_cannot_be_had_are_told(ask: Ask, an_age
         ({"gpus": "1", "memory": "100000GiB"}, "whole GiB, up to 99999"),
         ({"gpus": "50%"}, "asked gpus '50%';"),
         ({"gpus": "1", "memory": "50%"}, "found '50%';"),
-        ({"gpus": "1", "class": "low"}, "write production or opportunistic"),
+        ({"gpus": "1", "priority": "high"}, "write normal or low"),
         ([("gpus", "1"), ("gpus", "2")], "ask it once"),
     ],
 )
@@ -114,7 +114,7 @@ async def test_a_kernels_outlook_is_its_owners_and_administrators(ask: Ask, an_a
     assert got["nobody"][0] == 403
     assert got["alice"] == got["ada"] == (200, "changes at once")
     more = await outlook(ask, "alice", memory="6.5GiB", kernel="k1")
-    assert (more["suffix"], more["quota_bytes"]) == ("gpu-0.25-7g", 6 * GIB + GIB // 2)
+    assert (more["suffix"], more["memory_limit_bytes"]) == ("gpu-0.25-7g", 6 * GIB + GIB // 2)
     assert not any(op == "resize" for op, _ in an_agent.asked)
 
 
@@ -155,12 +155,12 @@ async def test_several_sizes_are_told_in_one_answer_as_each_by_itself(ask: Ask, 
     one_by_one = [
         await outlook(ask, "alice", gpus=0.5),
         await outlook(ask, "alice", gpus=0.8),
-        await outlook(ask, "alice", gpus=0.3, memory="6GiB", **{"class": "opportunistic"}),
+        await outlook(ask, "alice", gpus=0.3, memory="6GiB", **{"priority": "low"}),
         await outlook(ask, "alice", gpus=2),
     ]
     answer = await ask("alice", "GET", SEVERAL, params=[("size", size) for size in sizes])
     assert answer.status == 200, answer.body
-    assert check(answer, SEVERAL) == {"outlooks": one_by_one}
+    assert check(answer, SEVERAL) == {"dry_runs": one_by_one}
 
 
 async def test_several_sizes_of_a_kernel_are_the_whole_of_what_it_would_have(ask: Ask, an_agent: FakeAgent) -> None:
@@ -168,7 +168,7 @@ async def test_several_sizes_of_a_kernel_are_the_whole_of_what_it_would_have(ask
     an_agent.devices = [device()]
     await an_agent.start()
     answer = await ask("alice", "GET", SEVERAL, params=[("size", "gpu-0.5"), ("size", "gpu-2"), ("kernel", "k1")])
-    told = [(one["outcome"], one["memory_limit_bytes"]) for one in check(answer, SEVERAL)["outlooks"]]
+    told = [(one["outcome"], one["requested_memory_bytes"]) for one in check(answer, SEVERAL)["dry_runs"]]
     assert told == [("starts", None), ("never", None)]
     assert (await ask("bob", "GET", SEVERAL, params={"size": "gpu-0.5", "kernel": "k1"})).status == 404
     both = await ask("alice", "GET", SEVERAL, params={"size": "gpu-0.5", "kernel": "k1", "replaces": "k1"})

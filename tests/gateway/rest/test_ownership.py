@@ -69,7 +69,7 @@ async def test_what_a_kernel_showed_is_told_as_ones_own_to_its_owner_alone(ask: 
     share = ("PUT", "aliquot/api/v1/kernels", kernel, "shares/users/bob")
     assert (await ask("alice", *share, body={"access": "write"})).status == 200
     for who, is_own in (("alice", True), ("bob", False), ("ada", False)):
-        answer = await ask(who, "GET", "aliquot/api/v1/kernels", kernel, "cells")
+        answer = await ask(who, "GET", "aliquot/api/v1/kernels", kernel, "outputs")
         assert (answer.status, answer.json["is_own"]) == (200, is_own), who
 
 

@@ -35,13 +35,19 @@ def at(swaps_out: int, left_for: str | None = None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("left_for", "want_quiet"),
-    [("idle", True), ("turn", True), ("production", False), ("asked", None), ("compute", None)],
+    ("left_for", "want"),
+    [
+        ("idle", ("idle", True)),
+        ("turn", ("turn", True)),
+        ("production", ("normal_priority", False)),
+        ("asked", None),
+        ("compute", None),
+    ],
 )
-def test_a_kernel_that_made_room_hears_so_once(left_for: str, want_quiet: bool | None) -> None:
+def test_a_kernel_that_made_room_hears_so_once(left_for: str, want: tuple[str, bool] | None) -> None:
     taken = reclaim(at(1), at(2, left_for), None)
     assert (None if taken is None else taken[0]) == (
-        None if want_quiet is None else {"reason": left_for, "by": "", "is_quiet": want_quiet}
+        None if want is None else {"reason": want[0], "by": "", "is_quiet": want[1]}
     )
     assert reclaim(at(2, left_for), at(2, left_for), None) is None
     assert reclaim(look(), at(2, left_for), None) is None  # an agent that says nothing of it before
@@ -50,7 +56,7 @@ def test_a_kernel_that_made_room_hears_so_once(left_for: str, want_quiet: bool |
 def test_what_somebody_else_asked_is_told_with_his_name_and_ones_own_wish_is_not() -> None:
     taken = reclaim(at(0), at(1, "asked"), "ada")
     assert taken is not None
-    assert taken[0] == {"reason": "asked", "by": "ada", "is_quiet": False}
+    assert taken[0] == {"reason": "requested", "by": "ada", "is_quiet": False}
     assert reclaim(at(0), at(1, "asked"), "alice") is None
 
 
@@ -59,7 +65,7 @@ def test_what_somebody_else_asked_is_told_with_his_name_and_ones_own_wish_is_not
     [
         ({"hundredths": 50}, "ada changed its size from 0.25 to 0.5 GPU."),
         ({"memory_limit": 2 * GIB}, "ada changed its memory limit to 2.0 GiB."),
-        ({"workload_class": "opportunistic"}, "ada changed its class to opportunistic."),
+        ({"workload_class": "opportunistic"}, "ada changed its priority to low."),
     ],
 )
 def test_another_size_is_told_where_it_was_somebody_elses_doing(change: dict[str, Any], want: str) -> None:
@@ -72,10 +78,10 @@ def test_another_size_is_told_where_it_was_somebody_elses_doing(change: dict[str
 def test_the_event_says_what_was_taken_and_the_others_do_not() -> None:
     before, after = by_id([at(0)]), by_id([at(1, "production")])
     [news] = kernel_news(before, after)
-    assert (news["kind"], news["reclaimed"]["reason"]) == ("reclaimed", "production")
-    assert "room of its memory" in news["reason"]
-    [news] = kernel_news(before, {"k": {**before["k"], "state": "swapped"}})
-    assert (news["kind"], news["reclaimed"]) == ("state", None)
+    assert (news["kind"], news["evicted"]["reason"]) == ("evicted", "normal_priority")
+    assert "A normal-priority kernel needed the room" in news["reason"]
+    [news] = kernel_news(before, {"k": {**before["k"], "state": "swapped_out"}})
+    assert (news["kind"], news["evicted"]) == ("state", None)
 
 
 async def test_an_administrators_change_is_told_to_the_owner(
@@ -89,9 +95,9 @@ async def test_an_administrators_change_is_told_to_the_owner(
     for who, gpus in (("alice", 0.5), ("ada", 0.25)):
         assert (await ask(who, "PATCH", "aliquot/api/v1/kernels/k1", body={"gpus": gpus})).status == 200
     heard: list[dict[str, Any]] = []
-    while not heard or heard[-1]["kind"] != "reclaimed":
+    while not heard or heard[-1]["kind"] != "evicted":
         heard.append(json.loads(await asyncio.wait_for(stream.read_message(), 30)))
-    assert [event["kind"] for event in heard] == ["resize", "resize", "reclaimed"]
-    assert heard[-1]["reclaimed"] == {"reason": "resized", "by": "ada", "is_quiet": False}
+    assert [event["kind"] for event in heard] == ["resize", "resize", "evicted"]
+    assert heard[-1]["evicted"] == {"reason": "resized", "by": "ada", "is_quiet": False}
     assert heard[-1]["reason"] == "ada changed its size from 0.5 to 0.25 GPU."
     stream.close()

@@ -38,7 +38,7 @@ async def until_resident(ask: Ask, kernel_id: str) -> None:
     async def state() -> Any:
         return (await ask("alice", "GET", "aliquot/api/v1/kernels", kernel_id)).json.get("state")
 
-    await until(state, lambda state: state == "resident")
+    await until(state, lambda state: state == "on_gpu")
 
 
 async def until_alone(ask: Ask, kernel_id: str) -> None:
@@ -113,9 +113,9 @@ async def test_while_the_new_one_waits_the_old_one_runs_and_stays_if_that_is_giv
         kernels = (await ask("alice", "GET", "aliquot/api/v1/kernels")).json["kernels"]
         return {kernel["id"]: kernel["state"] for kernel in kernels if kernel["state"] != "ended"}
 
-    await until(states, lambda found: found == {old: "resident", smaller["id"]: "pending"})
+    await until(states, lambda found: found == {old: "on_gpu", smaller["id"]: "queued"})
     assert (await ask("alice", "DELETE", "api/kernels", smaller["id"])).status == 204
-    assert await states() == {old: "resident"}
+    assert await states() == {old: "on_gpu"}
     bound = await ask("alice", "POST", "api/sessions", body={**_NOTEBOOK, "kernel": {"id": old}})
     assert bound.status == 201, "the notebook takes it back"
     last = (await pick(ask, bound.json, "python3.gpu-0.6")).json["kernel"]["id"]
@@ -140,7 +140,7 @@ async def test_nobody_has_a_kernel_of_somebody_else_replaced(ask: Ask, an_agent:
         async def state(kernel_id: str = started.json["id"]) -> Any:
             return (await ask("ada", "GET", "aliquot/api/v1/kernels", kernel_id)).json["state"]
 
-        await until(state, lambda found: found == "resident")
+        await until(state, lambda found: found == "on_gpu")
     await until_alone(ask, old)
     mine = await ask("alice", "POST", "api/kernels", body=body)
     assert (mine.status, mine.json["replaces"]) == (201, [old]), "as her own server asks in gateway mode"

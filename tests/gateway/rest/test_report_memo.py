@@ -42,7 +42,7 @@ def said(*changed: dict[str, Any]) -> dict[str, Any]:
 
 def scene(status: NodeStatus, memo: ReportMemo) -> Scene:
     request = Request(GpuShare(25))
-    kernels = (LocalKernel(f"k{n}", "python3.gpu-0.25", f"u{n % USERS}", "", request, "resident") for n in range(COUNT))
+    kernels = (LocalKernel(f"k{n}", "python3.gpu-0.25", f"u{n % USERS}", "", request, "on_gpu") for n in range(COUNT))
     return Scene("1", node=NodeView(status), kernels=tuple(kernels), memo=memo)
 
 
@@ -119,7 +119,7 @@ def test_what_ended_kernels_leave_is_bounded_by_those_that_are_there(reader: Sta
     memo, values = ReportMemo(), KernelMemo()
     for number in range(3000):
         kernel_id = f"short-{number}"
-        values.same(LocalKernel(kernel_id, "python3", "ada", "", PLAIN, "resident"))
+        values.same(LocalKernel(kernel_id, "python3", "ada", "", PLAIN, "on_gpu"))
         values.forget_others([kernel_id])
         memo.report(kernel_id, "own", (number,), dict)
         memo.forget_others(lambda alive=kernel_id: [alive])
@@ -172,7 +172,7 @@ class Manager:
         return SimpleNamespace(kernel_name="python3.gpu-0.25", kernel_spec=SimpleNamespace(metadata=metadata))
 
     def kernel_state(self, kernel_id: str) -> tuple[str, str]:
-        return "resident", ""
+        return "on_gpu", ""
 
 
 def test_nothing_is_gathered_of_kernels_that_the_asker_may_not_see() -> None:

@@ -144,7 +144,7 @@ def test_the_pattern_for_other_languages_reads_what_the_grammar_reads(name: str)
         return
     assert sized is not None
     limit = sized.request.memory_limit
-    assert match["base"] == sized.base
+    assert match["kernelspec"] == sized.base
     assert GpuShare.parse(match["gpus"]) == sized.request.gpus
     assert (None if limit is None else limit // GIB) == (match["memory_gib"] and int(match["memory_gib"]))
     assert bool(match["low"]) == (sized.request.workload_class is LOW)

@@ -98,7 +98,7 @@ class Gateway:
         """Why it ended, as REST says it; None while it did not."""
         kernels = self.call("GET", "/aliquot/api/v1/kernels")["kernels"]
         found = next((kernel for kernel in kernels if kernel["id"] == kernel_id), None)
-        return found and found.get("ending")
+        return found and found.get("termination")
 
     def stop(self, how: int = signal.SIGTERM) -> None:
         if self.process.poll() is None:

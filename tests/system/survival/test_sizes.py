@@ -32,7 +32,7 @@ def test_a_killed_gateway_loses_neither_sizes_nor_wishes(
     assert open_tab(gateway, other).run("print(1)") == "1"
     assert resize(gateway, grown, 0.5)["gpus"] == 0.5
     waiting = resize(gateway, other, 0.75)["resize"]
-    assert (waiting["state"], waiting["gpus"]) == ("pending", 0.75)
+    assert (waiting["state"], waiting["gpus"]) == ("queued", 0.75)
     gateway.stop(signal.SIGKILL)
     a_node.kill_agent()
     a_node.start_agent()

@@ -85,7 +85,7 @@ def settled(a_node: Any, eventually: Callable[..., Any]) -> Callable[..., None]:
 
 
 def is_held(kernel: dict[str, Any]) -> bool:
-    return kernel["state"] not in ("pending", "ended")
+    return kernel["state"] not in ("queued", "ended")
 
 
 def bound_pids(node: Any, kernel_id: str) -> list[int]:

@@ -1,9 +1,9 @@
-// What a kernel's entry says of GPU time: used of what it is entitled to, stretch, and what holds it back.
+// A kernel's GPU time: what it uses of its fair share, its slowdown, and why it is throttled.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
-import { formatMoment, formatPercent, formatStretch, shareParts, Timed, timedDevices } from '../../model/compute';
+import { formatMoment, formatPercent, formatSlowdown, shareParts, Timed, timedDevices } from '../../model/compute';
 import { kernelTitle } from '../../model/model';
 import { formatSeconds } from '../../base/quantities';
 import { ICompute, IComputeControl, IKernel } from '../../tokens';
@@ -44,49 +44,49 @@ function DeviceTime({ kernel, device, trans }: IComputeProps & { device: Timed }
         ]}
         isThin
       />
-      <p className="aliquot-Item-line" title={trans.__('Of the last second. Entitled: by weight, among kernels that want the GPU.')}>
+      <p className="aliquot-Item-line" title={trans.__('Of the last second. Fair share: by weight, among kernels that want the GPU.')}>
         {text}
       </p>
       <Facts said={controlled(compute, trans)} />
-      {compute.held_back && <p className="aliquot-Item-line">{trans.__('Held back: %1', compute.held_back)}</p>}
+      {compute.throttle_reason && <p className="aliquot-Item-line">{trans.__('Throttled: %1', compute.throttle_reason)}</p>}
     </>
   );
 }
 
 function share(compute: ICompute, trans: TranslationBundle): string {
-  const { share_used: used, share_entitled: entitled } = compute;
+  const { share_used: used, fair_share: fair } = compute;
   if (used === null) {
-    return trans.__('entitled to %1 of GPU time', formatPercent(entitled ?? 0));
+    return trans.__('fair share: %1 of GPU time', formatPercent(fair ?? 0));
   }
-  return entitled === null
+  return fair === null
     ? trans.__('%1 of GPU time', formatPercent(used))
-    : trans.__('%1 of GPU time, entitled to %2', formatPercent(used), formatPercent(entitled));
+    : trans.__('%1 of GPU time, fair share %2', formatPercent(used), formatPercent(fair));
 }
 
 /** What is done to it now. */
 function controlled(compute: ICompute, trans: TranslationBundle): string[] {
   const said: string[] = [];
-  if (compute.is_capped) {
-    said.push(trans.__('capped at its share'));
+  if (compute.has_hard_limit) {
+    said.push(trans.__('hard limit of GPU time'));
   }
-  if (compute.unholdable) {
-    said.push(trans.__('held out by production'));
+  if (compute.paused) {
+    said.push(trans.__('paused for normal-priority work'));
   }
   return said;
 }
 
-/** For who looks closer. Stretch: how much longer launches take than alone. */
+/** For who looks closer. Slowdown: how much longer launches take than alone. */
 export function computeDetails(kernel: IKernel, trans: TranslationBundle): string[] {
   return timedDevices(kernel).flatMap(({ compute }) => {
     const said: string[] = [];
-    if (compute.stretch !== null) {
-      said.push(trans.__('stretch %1', formatStretch(compute.stretch)));
+    if (compute.slowdown !== null) {
+      said.push(trans.__('slowdown %1', formatSlowdown(compute.slowdown)));
     }
     if (compute.throttled_seconds > 0) {
       said.push(trans.__('throttled %1', formatSeconds(compute.throttled_seconds)));
     }
-    if (compute.bound_seconds !== null && compute.bound_seconds > 0) {
-      said.push(trans.__('delays production by %1 at most', formatMoment(compute.bound_seconds)));
+    if (compute.max_delay_seconds !== null && compute.max_delay_seconds > 0) {
+      said.push(trans.__('delays normal-priority work by %1 at most', formatMoment(compute.max_delay_seconds)));
     }
     return said;
   });

@@ -23,10 +23,10 @@ export function DeviceBar({ device, parts, trans }: IDeviceBarProps): JSX.Elemen
       whole={device.memory_bytes}
       parts={[
         { kind: 'mine', amount: parts.mine },
-        { kind: 'mine-elastic', amount: parts.mineElastic },
+        { kind: 'mine-burstable', amount: parts.mineBurstable },
         { kind: 'mine-held', amount: parts.mineHeld },
         { kind: 'others', amount: parts.others },
-        { kind: 'others-elastic', amount: parts.othersElastic },
+        { kind: 'others-burstable', amount: parts.othersBurstable },
         { kind: 'others-held', amount: parts.othersHeld }
       ]}
     />
@@ -61,13 +61,13 @@ export function usedText(device: IDevice, trans: TranslationBundle): string {
 /** What the bar shows, in words; what there is nothing of is not named. */
 export function memoryFacts(device: IDevice, parts: IDeviceParts, trans: TranslationBundle): string[] {
   const say = (bytes: number): string => formatLike(bytes, device.memory_bytes);
-  const elastic = parts.mineElastic + parts.othersElastic;
-  const facts = [trans.__('%1 by my kernels', say(parts.mine + parts.mineElastic))];
-  if (parts.others + parts.othersElastic > 0) {
-    facts.push(trans.__('%1 by others', say(parts.others + parts.othersElastic)));
+  const burstable = parts.mineBurstable + parts.othersBurstable;
+  const facts = [trans.__('%1 by my kernels', say(parts.mine + parts.mineBurstable))];
+  if (parts.others + parts.othersBurstable > 0) {
+    facts.push(trans.__('%1 by others', say(parts.others + parts.othersBurstable)));
   }
-  if (elastic > 0) {
-    facts.push(trans.__('%1 of it elastic', say(elastic)));
+  if (burstable > 0) {
+    facts.push(trans.__('%1 of it burstable', say(burstable)));
   }
   if (device.reserved_bytes > 0) {
     const share = formatShare(device.reserved_gpus);

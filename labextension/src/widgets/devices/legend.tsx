@@ -15,11 +15,11 @@ export function Legend({ parts, trans }: ILegendProps): JSX.Element {
   const has = (kind: keyof IDeviceParts): boolean => parts.some(one => one[kind] > 0);
   const entries: [BarPart | 'free', boolean, string, string][] = [
     ['mine', true, trans.__('mine'), trans.__('In use by my kernels')],
-    ['others', has('others') || has('othersElastic'), trans.__('others'), trans.__('In use by anybody else')],
+    ['others', has('others') || has('othersBurstable'), trans.__('others'), trans.__('In use by anybody else')],
     [
-      has('mineElastic') ? 'mine-elastic' : 'others-elastic',
-      has('mineElastic') || has('othersElastic'),
-      trans.__('elastic'),
+      has('mineBurstable') ? 'mine-burstable' : 'others-burstable',
+      has('mineBurstable') || has('othersBurstable'),
+      trans.__('burstable'),
       trans.__('Beyond guarantees: taken back when it is needed')
     ],
     [
@@ -31,7 +31,7 @@ export function Legend({ parts, trans }: ILegendProps): JSX.Element {
     [
       has('mineSwapped') ? 'mine-swapped' : 'others-swapped',
       has('mineSwapped') || has('othersSwapped'),
-      trans.__('swapped'),
+      trans.__('swapped out'),
       trans.__('In host memory: comes back with the next use')
     ],
     ['free', true, trans.__('free'), trans.__('Promised to nobody')]

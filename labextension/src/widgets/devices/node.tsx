@@ -15,8 +15,8 @@ export function NodeFacts({ status, trans }: { status: IStatus; trans: Translati
   }
   if (user.role === 'admin') {
     said.push(trans.__('node %1', node.name));
-    if (node.oversubscription > 1) {
-      said.push(trans.__('up to %1 times its memory promised', formatShare(node.oversubscription)));
+    if (node.overcommit > 1) {
+      said.push(trans.__('up to %1 times its memory promised', formatShare(node.overcommit)));
     }
     if (node.host_copies && node.host_copies.used_bytes > 0) {
       said.push(hostCopies(node.host_copies, trans));

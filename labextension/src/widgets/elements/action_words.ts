@@ -17,9 +17,9 @@ export function actionLabel(action: Action, trans: TranslationBundle): string {
       return trans.__('Resize');
     case 'swapOut':
       return trans.__('Swap Out Now');
-    case 'wake':
-      return trans.__('Bring Back');
-    case 'keep':
+    case 'restore':
+      return trans.__('Restore');
+    case 'postponeCulling':
       return trans.__('Keep It');
     case 'share':
       return trans.__('Share…');
@@ -40,12 +40,12 @@ export function actionCaption(action: Action, trans: TranslationBundle): string 
     case 'follow':
       return trans.__('Open a console that shows the cells that anybody runs in this kernel, with their output');
     case 'resize':
-      return trans.__('Change share, memory limit or class without a restart');
+      return trans.__('Change share, memory limit or priority without a restart');
     case 'swapOut':
       return trans.__('Move its memory to the host and make room on the GPU; it comes back with the next use');
-    case 'wake':
+    case 'restore':
       return trans.__('Move its memory back to the GPU as soon as there is room');
-    case 'keep':
+    case 'postponeCulling':
       return trans.__('Do not end this kernel for now');
     case 'share':
       return trans.__('Let another user or a team see this kernel, or use it');
@@ -60,11 +60,11 @@ export function obstacleText(why: Obstacle, kernel: IKernel, trans: TranslationB
   switch (why) {
     case 'agent-away':
       return trans.__('The node agent does not answer.');
-    case 'already-resident':
+    case 'already-on-gpu':
       return trans.__('Its memory is on the GPU already.');
-    case 'already-swapped':
+    case 'already-swapped-out':
       return trans.__('Its memory is in the host already.');
-    case 'already-waking':
+    case 'already-restoring':
       return trans.__('Its memory is coming back already.');
     case 'busy':
       return trans.__('It is busy: it can be swapped out when nothing runs in it.');
@@ -79,7 +79,7 @@ export function obstacleText(why: Obstacle, kernel: IKernel, trans: TranslationB
     case 'no-notebook':
       return trans.__('It belongs to no notebook.');
     case 'not-announced':
-      return trans.__('Nobody is about to end it.');
+      return trans.__('No termination is scheduled.');
     case 'not-mine':
       return trans.__('It is a kernel of %1.', kernel.owner);
     case 'not-shareable':
@@ -90,8 +90,8 @@ export function obstacleText(why: Obstacle, kernel: IKernel, trans: TranslationB
       return trans.__('Another program started it: end it there.');
     case 'owners-alone':
       return trans.__('It is a kernel of %1, who alone can do this.', kernel.owner);
-    case 'pending':
-      return trans.__('It waits for room and has not started.');
+    case 'queued':
+      return trans.__('It is queued and has not started.');
     case 'read-only':
       return trans.__('%1 shares it with you read-only.', kernel.owner);
     case 'starting':

@@ -5,14 +5,14 @@ import * as React from 'react';
 
 import { percent } from '../../base/quantities';
 
-/** used: where there is nobody else. mine, others: in use. -elastic: beyond guarantees. -held: promised, not used. -swapped: in host memory. */
+/** used: where there is nobody else. mine, others: in use. -burstable: beyond guarantees. -held: promised, not used. -swapped: in host memory. */
 export type BarPart =
   | 'mine'
-  | 'mine-elastic'
+  | 'mine-burstable'
   | 'mine-held'
   | 'mine-swapped'
   | 'others'
-  | 'others-elastic'
+  | 'others-burstable'
   | 'others-held'
   | 'others-swapped'
   | 'used'

@@ -30,12 +30,12 @@ export function StateNotices({ state, trans }: { state: IState; trans: Translati
     <>
       {problem && <Notice kind="warning">{explain(problem, trans)}</Notice>}
       {!problem && trouble && <Notice kind="warning">{trouble}</Notice>}
-      {status && status.node.foreign_processes > 0 && (
+      {status && status.node.untracked_processes > 0 && (
         <Notice kind="info">
           {trans._n(
             '%1 process on the GPUs belongs to no kernel: its memory is not promised to anybody.',
             '%1 processes on the GPUs belong to no kernel: their memory is not promised to anybody.',
-            status.node.foreign_processes
+            status.node.untracked_processes
           )}
         </Notice>
       )}

@@ -52,7 +52,7 @@ export function KernelActions(props: IKernelActionsProps): JSX.Element {
   return (
     <div className="aliquot-Actions" role="group" aria-label={trans.__('Actions for %1', kernelTitle(kernel))}>
       {isSharedWithMe(kernel) ? (
-        <p className="aliquot-Resize-outlook">{sharedHint(kernel, trans)}</p>
+        <p className="aliquot-Resize-dry-run">{sharedHint(kernel, trans)}</p>
       ) : (
         <Resize {...props} />
       )}
@@ -80,14 +80,14 @@ function Resize(props: IKernelActionsProps): JSX.Element | null {
   if (why === 'no-gpu' || why === 'ended') {
     return null;
   }
-  return <p className="aliquot-Resize-outlook">{trans.__('No resize now: %1', obstacleText(why, kernel, trans))}</p>;
+  return <p className="aliquot-Resize-dry-run">{trans.__('No resize now: %1', obstacleText(why, kernel, trans))}</p>;
 }
 
 /** Of one that was shared, what comes with it; why the rest is missing is said beside it. */
 function ofShared(kernel: IKernel, withoutOpen: boolean): CommandAction[] {
   const found: CommandAction[] = withoutOpen ? [] : ['newNotebook', 'follow'];
   if (suffices(kernel, 'write')) {
-    found.push(...(kernel.gpus > 0 && move(kernel) === 'wake' ? (['wake'] as const) : []), 'restart');
+    found.push(...(kernel.gpus > 0 && move(kernel) === 'restore' ? (['restore'] as const) : []), 'restart');
   }
   return found;
 }
@@ -100,8 +100,8 @@ function actionsOf(kernel: IKernel, withoutOpen: boolean): CommandAction[] {
   if (kernel.gpus > 0) {
     found.push(move(kernel));
   }
-  if (kernel.ending_soon) {
-    found.push('keep');
+  if (kernel.scheduled_termination) {
+    found.push('postponeCulling');
   }
   return [...found, 'share', 'restart', 'shutDown'];
 }

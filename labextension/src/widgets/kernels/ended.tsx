@@ -28,7 +28,7 @@ export function EndedList({ kernels, status, trans, dismiss }: IEndedProps): JSX
             <span className="aliquot-Item-title" title={[kernel.label, kernel.name, kernel.id].join('\n')}>
               {kernelTitle(kernel)}
             </span>
-            <span className="aliquot-Item-size">{formatTime(kernel.ending?.at ?? '', new Date())}</span>
+            <span className="aliquot-Item-size">{formatTime(kernel.termination?.at ?? '', new Date())}</span>
             <button
               type="button"
               className="aliquot-Item-dismiss"
@@ -42,7 +42,7 @@ export function EndedList({ kernels, status, trans, dismiss }: IEndedProps): JSX
           {(showsOwners(status) || isSharedWithMe(kernel)) && (
             <p className="aliquot-Item-line aliquot-mod-quiet">{kernel.owner}</p>
           )}
-          <p className="aliquot-Item-line">{kernel.ending?.message}</p>
+          <p className="aliquot-Item-line">{kernel.termination?.message}</p>
         </li>
       ))}
     </ul>

@@ -145,21 +145,21 @@ interface IFiguresProps {
 
 export function MemoryBar({ kernel, trans }: IFiguresProps): JSX.Element {
   const parts = kernelParts(kernel);
-  const say = (bytes: number): string => formatLike(bytes, kernel.quota_bytes);
+  const say = (bytes: number): string => formatLike(bytes, kernel.memory_limit_bytes);
   const beyond = [
-    ...(parts.elastic > 0 ? [trans.__('%1 elastic', say(parts.elastic))] : []),
+    ...(parts.burstable > 0 ? [trans.__('%1 burstable', say(parts.burstable))] : []),
     ...(parts.swapped > 0 ? [trans.__('%1 swapped', say(parts.swapped))] : [])
   ];
-  const isTight = kernel.quota_bytes > 0 && kernel.used_bytes >= 0.95 * kernel.quota_bytes;
+  const isTight = kernel.memory_limit_bytes > 0 && kernel.used_bytes >= 0.95 * kernel.memory_limit_bytes;
   return (
     <PartsBar
       label={trans.__('Memory of %1', kernelTitle(kernel))}
       text={[usedText(kernel, trans), ...beyond].join(', ')}
       value={kernel.used_bytes}
-      whole={kernel.quota_bytes}
+      whole={kernel.memory_limit_bytes}
       parts={[
         { kind: isTight ? 'tight' : 'mine', amount: parts.resident },
-        { kind: 'mine-elastic', amount: parts.elastic },
+        { kind: 'mine-burstable', amount: parts.burstable },
         { kind: 'mine-swapped', amount: parts.swapped }
       ]}
     />
@@ -167,7 +167,7 @@ export function MemoryBar({ kernel, trans }: IFiguresProps): JSX.Element {
 }
 
 function usedText(kernel: IKernel, trans: TranslationBundle): string {
-  return trans.__('%1 of %2 used', ...formatPart(kernel.used_bytes, kernel.quota_bytes));
+  return trans.__('%1 of %2 used', ...formatPart(kernel.used_bytes, kernel.memory_limit_bytes));
 }
 
 /** Of a kernel on several devices, what it has of each. */
@@ -185,7 +185,7 @@ function Move({ kernel, trans }: IFiguresProps): JSX.Element | null {
     return null;
   }
   const amounts = formatPart(moving.done_bytes, moving.total_bytes);
-  const isComing = kernel.state === 'waking';
+  const isComing = kernel.state === 'restoring';
   const text = isComing ? trans.__('coming back: %1 of %2', ...amounts) : trans.__('swapping out: %1 of %2', ...amounts);
   return (
     <div className="aliquot-Move">
@@ -196,6 +196,6 @@ function Move({ kernel, trans }: IFiguresProps): JSX.Element | null {
 }
 
 function onDevice(device: IKernelDevice, trans: TranslationBundle): string {
-  const memory = formatPart(device.used_bytes, device.quota_bytes);
+  const memory = formatPart(device.used_bytes, device.memory_limit_bytes);
   return trans.__('GPU %1: %2 of %3 used', String(device.index), ...memory);
 }

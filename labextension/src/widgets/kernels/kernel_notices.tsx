@@ -5,7 +5,7 @@ import * as React from 'react';
 
 import { enforcementFailure, interceptionFailure } from '../../model/model';
 import { formatBytes, formatTime } from '../../base/quantities';
-import { IKernel, IUnhookedProcess } from '../../tokens';
+import { IKernel, IUncontrolledProcess } from '../../tokens';
 import { Notice } from '../elements/notice';
 
 interface IKernelNoticesProps {
@@ -31,7 +31,7 @@ export function KernelNotices(props: IKernelNoticesProps): JSX.Element {
 
 /** Why it was started again, and when it will be ended. */
 function Ends({ kernel, isMine, trans, keep }: IKernelNoticesProps): JSX.Element {
-  const { last_crash: crash, ending_soon: soon } = kernel;
+  const { last_crash: crash, scheduled_termination: soon } = kernel;
   return (
     <>
       {crash && (
@@ -41,8 +41,8 @@ function Ends({ kernel, isMine, trans, keep }: IKernelNoticesProps): JSX.Element
       )}
       {soon && (
         <Notice kind="warning">
-          {trans.__('Will be ended at %1: %2', formatTime(soon.at, new Date()), soon.reason)}
-          {soon.can_keep && isMine && (
+          {trans.__('Will be ended at %1: %2', formatTime(soon.at, new Date()), soon.message)}
+          {soon.can_postpone && isMine && (
             <button type="button" className="aliquot-Notice-action" onClick={() => keep(kernel)}>
               {trans.__('Keep it')}
             </button>
@@ -59,7 +59,7 @@ function Escapes({ kernel, trans }: { kernel: IKernel; trans: TranslationBundle 
   return (
     <>
       {failure && <Notice kind="warning">{trans.__('The limits of this kernel are not set: %1', failure)}</Notice>}
-      {kernel.unhooked_processes.map(process => (
+      {kernel.uncontrolled_processes.map(process => (
         <Notice key={`${process.pid} ${process.index}`} kind="warning">
           {escape(process, trans)}
         </Notice>
@@ -68,13 +68,13 @@ function Escapes({ kernel, trans }: { kernel: IKernel; trans: TranslationBundle 
   );
 }
 
-function escape(process: IUnhookedProcess, trans: TranslationBundle): string {
+function escape(process: IUncontrolledProcess, trans: TranslationBundle): string {
   const who = [String(process.pid), process.name, String(process.index)];
   return process.used_bytes === null
     ? trans.__('Process %1 (%2) uses GPU %3 past the memory limit', ...who)
     : trans.__('Process %1 (%2) holds memory of GPU %3 past the memory limit: %4', ...who, past(process));
 }
 
-function past(process: IUnhookedProcess): string {
+function past(process: IUncontrolledProcess): string {
   return formatBytes(Math.max(0, (process.used_bytes ?? 0) - process.charged_bytes));
 }

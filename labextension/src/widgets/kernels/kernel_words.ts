@@ -23,18 +23,18 @@ export function kernelFacts(kernel: IKernel, showsDevice: boolean, trans: Transl
   if (shared !== null) {
     said.push(shared);
   }
-  if (kernel.workload_class === 'opportunistic') {
-    said.push(trans.__('opportunistic'));
+  if (kernel.priority === 'low') {
+    said.push(trans.__('low priority'));
   }
   if (showsDevice && kernel.devices.length === 1) {
     said.push(trans.__('GPU %1', String(kernel.devices[0]?.index)));
   }
-  if (kernel.refusals > 0) {
-    said.push(trans._n('%1 allocation refused', '%1 allocations refused', kernel.refusals));
+  if (kernel.failed_allocations > 0) {
+    said.push(trans._n('%1 allocation refused', '%1 allocations refused', kernel.failed_allocations));
   }
-  const { elastic } = kernelParts(kernel);
-  if (elastic > 0) {
-    said.push(trans.__('%1 beyond its guarantee', formatBytes(elastic)));
+  const { burstable } = kernelParts(kernel);
+  if (burstable > 0) {
+    said.push(trans.__('%1 beyond its guaranteed memory', formatBytes(burstable)));
   }
   return said.concat(residencyFacts(kernel, trans));
 }
@@ -43,13 +43,13 @@ export function kernelFacts(kernel: IKernel, showsDevice: boolean, trans: Transl
 export function kernelDetails(kernel: IKernel, trans: TranslationBundle): string[] {
   const said: string[] = [];
   if (kernel.gpus > 0) {
-    said.push(kernel.workload_class === 'production' ? trans.__('production') : trans.__('opportunistic'));
+    said.push(kernel.priority === 'normal' ? trans.__('normal priority') : trans.__('low priority'));
   }
   if (kernel.peak_bytes > 0) {
     said.push(trans.__('peak %1', formatBytes(kernel.peak_bytes)));
   }
-  if (kernel.guarantee_bytes > 0) {
-    said.push(trans.__('%1 guaranteed', formatBytes(kernel.guarantee_bytes)));
+  if (kernel.guaranteed_memory_bytes > 0) {
+    said.push(trans.__('%1 guaranteed', formatBytes(kernel.guaranteed_memory_bytes)));
   }
   if (kernel.busy_seconds > 0) {
     said.push(trans.__('GPU time %1', formatSeconds(kernel.busy_seconds)));
@@ -57,7 +57,7 @@ export function kernelDetails(kernel: IKernel, trans: TranslationBundle): string
   if (kernel.context_bytes > 0) {
     said.push(trans.__('GPU contexts, counted in its memory limit: %1', formatBytes(kernel.context_bytes)));
   }
-  for (const { reason, bytes } of kernel.residency?.staying ?? []) {
+  for (const { reason, bytes } of kernel.residency?.unswappable ?? []) {
     said.push(trans.__('stays on the GPU when swapped out: %1 (%2)', formatBytes(bytes), reason));
   }
   if (kernel.host_memory && kernel.host_memory.used_bytes > 0) {
@@ -67,22 +67,22 @@ export function kernelDetails(kernel: IKernel, trans: TranslationBundle): string
 }
 
 function hostMemory(host: IHostMemory, trans: TranslationBundle): string {
-  return host.quota_bytes === null
+  return host.limit_bytes === null
     ? trans.__('host memory locked: %1', formatBytes(host.used_bytes))
-    : trans.__('host memory locked: %1 of %2', ...formatPart(host.used_bytes, host.quota_bytes));
+    : trans.__('host memory locked: %1 of %2', ...formatPart(host.used_bytes, host.limit_bytes));
 }
 
 function stateText(kernel: IKernel, trans: TranslationBundle): string {
   switch (kernel.state) {
-    case 'pending':
+    case 'queued':
       return kernel.queue_position === null
-        ? trans.__('waiting')
-        : trans.__('waiting: position %1 of %2', String(kernel.queue_position), String(kernel.queue_length));
+        ? trans.__('queued')
+        : trans.__('queued: position %1 of %2', String(kernel.queue_position), String(kernel.queue_length));
     case 'starting':
       return trans.__('starting');
     case 'ended':
       return trans.__('ended');
-    case 'resident':
+    case 'on_gpu':
       return kernel.gpus === 0 ? (kernel.execution_state ?? trans.__('running')) : residentText(kernel, trans);
     default:
       return residencyState(kernel, trans);
@@ -91,10 +91,10 @@ function stateText(kernel: IKernel, trans: TranslationBundle): string {
 
 function residentText(kernel: IKernel, trans: TranslationBundle): string {
   if (kernel.execution_state === 'busy') {
-    return trans.__('resident, busy');
+    return trans.__('on GPU, busy');
   }
   if (kernel.idle_since) {
-    return trans.__('resident, idle since %1', formatTime(kernel.idle_since, new Date()));
+    return trans.__('on GPU, idle since %1', formatTime(kernel.idle_since, new Date()));
   }
-  return kernel.execution_state === 'idle' ? trans.__('resident, idle') : trans.__('resident');
+  return kernel.execution_state === 'idle' ? trans.__('on GPU, idle') : trans.__('on GPU');
 }

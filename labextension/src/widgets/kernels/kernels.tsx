@@ -9,7 +9,7 @@ import { byOwner, foldersToTell, idsToTell } from '../../model/kernel_groups';
 import { IKernel, IStatus } from '../../tokens';
 import { IKernelTools, KernelEntry } from './kernel_entry';
 import { QueueLine } from './queue';
-import { QuotaLine } from './quota';
+import { GpuLimitLine } from './gpu_limit';
 import { SharedKernels } from '../sharing/shared_kernels';
 import { OwnerGroup } from './users';
 
@@ -37,7 +37,7 @@ export function KernelList({ kernels, status, tools }: IKernelsProps): JSX.Eleme
   );
   return (
     <>
-      <QuotaLine quota={status.user.quota ?? null} trans={trans} />
+      <GpuLimitLine limit={status.user.gpu_limit ?? null} trans={trans} />
       <QueueLine status={status} kernels={kernels} trans={trans} />
       {listed.length === 0 ? (
         <NoKernels trans={trans} />

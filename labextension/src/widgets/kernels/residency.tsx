@@ -7,16 +7,16 @@ import { IKernel } from '../../tokens';
 
 /** Whether it has a process that uses its share, wherever its memory is just now. */
 export function isRunning(kernel: IKernel): boolean {
-  return ['resident', 'swapped', 'waking', 'checkpointed'].includes(kernel.state);
+  return ['on_gpu', 'swapped_out', 'restoring', 'checkpointed'].includes(kernel.state);
 }
 
 /** The states beside those of a kernel that simply runs. */
 export function residencyState(kernel: IKernel, trans: TranslationBundle): string {
   switch (kernel.state) {
-    case 'swapped':
-      return idle(trans.__('swapped'), kernel, trans);
-    case 'waking':
-      return trans.__('waking');
+    case 'swapped_out':
+      return idle(trans.__('swapped out'), kernel, trans);
+    case 'restoring':
+      return trans.__('restoring');
     case 'checkpointed':
       return idle(trans.__('checkpointed'), kernel, trans);
     default:
@@ -37,14 +37,14 @@ export function residencyFacts(kernel: IKernel, trans: TranslationBundle): strin
   if (residency && residency.swapped_bytes > 0) {
     said.push(trans.__('%1 in host memory', formatBytes(residency.swapped_bytes)));
   }
-  if (kernel.over_quota_bytes > 0) {
-    said.push(trans.__('over quota by %1', formatBytes(kernel.over_quota_bytes)));
+  if (kernel.over_limit_bytes > 0) {
+    said.push(trans.__('over the memory limit by %1', formatBytes(kernel.over_limit_bytes)));
   }
   if (residency && residency.mode === 'off') {
     said.push(residency.refusal ? trans.__('never swapped: %1', residency.refusal) : trans.__('never swapped'));
   }
   if (kernel.resize) {
-    said.push(trans.__('resize waits: position %1', String(kernel.resize.position)));
+    said.push(trans.__('resize queued: position %1', String(kernel.resize.position)));
   }
   return said;
 }

@@ -89,7 +89,7 @@ export function WaysOut(props: IWaysOutProps): JSX.Element | null {
  */
 async function ensureQueued({ kernel, client, trans }: IWaysOutProps): Promise<void> {
   const { state } = await client.kernel(kernel.id);
-  if (state !== 'pending') {
+  if (state !== 'queued') {
     throw new Error(trans.__('The kernel has started in the meantime. It keeps its size and runs its cells.'));
   }
 }
@@ -110,7 +110,7 @@ function useOffers({ kernel, status, client }: IWaysOutProps): IOffers {
     let isOver = !isQueued;
     const ask = async (): Promise<void> => {
       const sizes = await client.sizes();
-      const smaller = await smallerNow(kernel, sizes, wish => client.outlook(wish, undefined, id));
+      const smaller = await smallerNow(kernel, sizes, wish => client.dryRun(wish, undefined, id));
       if (!isOver) {
         setOffers({ sizes, smaller });
       }
@@ -152,7 +152,7 @@ function Changes(props: IWaysOutProps & IOffers & IButton): JSX.Element | null {
     ? trans.__('Another kernel takes the place of this one; waiting cells run there, in their order')
     : trans.__('Another kernel takes the place of this one; inputs that wait are not run');
   const takeSmaller = async ({ asked, suffix }: ISmaller): Promise<void> => {
-    const { outcome, message } = await client.outlook(wishOf(asked), undefined, kernel.id);
+    const { outcome, message } = await client.dryRun(wishOf(asked), undefined, kernel.id);
     if (outcome !== 'starts') {
       throw new Error(trans.__('%1 does not start now: %2. The kernel keeps its place.', label(asked), message));
     }

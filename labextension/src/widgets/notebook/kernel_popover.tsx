@@ -101,7 +101,7 @@ function Details({ attached, model, client, commands, trans, notebooks, close }:
     return <p className="aliquot-Popover-line">{trans.__('The kernel has no GPU any more.')}</p>;
   }
   const wait = waitOf(kernel, trans);
-  const reason = kernel.ending?.message ?? kernel.reason;
+  const reason = kernel.termination?.message ?? kernel.reason;
   const { session } = attached;
   const notebook = notebooks?.find(panel => panel.sessionContext === session) ?? null;
   return (
@@ -135,11 +135,11 @@ function Details({ attached, model, client, commands, trans, notebooks, close }:
 }
 
 function Figures({ kernel, trans }: { kernel: IKernel; trans: TranslationBundle }): JSX.Element | null {
-  if (!['resident', 'swapped', 'waking', 'checkpointed'].includes(kernel.state)) {
+  if (!['on_gpu', 'swapped_out', 'restoring', 'checkpointed'].includes(kernel.state)) {
     return null;
   }
-  const [used, quota] = formatPart(kernel.used_bytes, kernel.quota_bytes);
-  const text = trans.__('%1 of %2 used, peak %3', used, quota, formatLike(kernel.peak_bytes, kernel.quota_bytes));
+  const [used, quota] = formatPart(kernel.used_bytes, kernel.memory_limit_bytes);
+  const text = trans.__('%1 of %2 used, peak %3', used, quota, formatLike(kernel.peak_bytes, kernel.memory_limit_bytes));
   return (
     <>
       <MemoryBar kernel={kernel} trans={trans} />

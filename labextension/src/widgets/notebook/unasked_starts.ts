@@ -50,7 +50,7 @@ export class UnaskedStarts {
   }
 
   private _tell(kernel: IKernel, context: ISessionContext): void {
-    const why = (kernel.ending?.message ?? '').replace(/\.$/, '');
+    const why = (kernel.termination?.message ?? '').replace(/\.$/, '');
     const message = this._trans.__('%1 has no kernel: %2. Run a cell to start one.', kernelTitle(kernel), why);
     const callback = (): void => void context.startKernel();
     Notification.info(message, { autoClose: SHOWN_MS, actions: [{ label: this._trans.__('Start a kernel'), callback }] });

@@ -24,7 +24,7 @@ export interface IAnnouncement {
 
 /** Asks the server to keep a kernel; tells why it does not. */
 export function keepKernel(model: GpuKernelsModel, kernelId: string): void {
-  model.keep(kernelId).catch(tellFailure);
+  model.postponeCulling(kernelId).catch(tellFailure);
 }
 
 /** A failure of what was asked by a click in a notification, where the user looks. */
@@ -81,10 +81,10 @@ export class Announcer {
         displayType: 'accent',
         callback: () => keepKernel(model, news.kernel.id)
       };
-      const message = trans.__('%1 will be ended at %2: %3', title, at, news.soon.reason);
-      this._warn(message, news.soon.can_keep ? [keep] : [], [news]);
+      const message = trans.__('%1 will be ended at %2: %3', title, at, news.soon.message);
+      this._warn(message, news.soon.can_postpone ? [keep] : [], [news]);
     } else if (news.kind === 'restarted') {
-      const message = trans.__('%1 was started again, without its variables: %2', title, news.ending.message);
+      const message = trans.__('%1 was started again, without its variables: %2', title, news.termination.message);
       Notification.warning(message, { autoClose: false });
     } else if (news.kind === 'served') {
       const message = trans.__('%1 has its GPU now.', title);
@@ -154,7 +154,7 @@ export class Announcer {
     const now = Date.now();
     const isSoon = now - (this._reclaimed.get(event.kernel_id) ?? -Infinity) < RECLAIM_PAUSE_MS;
     const isMine = event.owner === model.state.status?.user.name;
-    const taken = event.kind === 'reclaimed' ? event.reclaimed : null;
+    const taken = event.kind === 'evicted' ? event.evicted : null;
     if (!this.isEnabled || !taken || taken.is_quiet || kernel === null || !isMine || isSoon) {
       return;
     }

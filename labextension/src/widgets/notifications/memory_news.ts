@@ -33,12 +33,12 @@ export async function describeMemory(
   if (larger === null) {
     return { text, actions: [] };
   }
-  return { text, actions: larger.outlook.outcome === 'never' ? [] : [action(news, larger, ways)] };
+  return { text, actions: larger.dryRun.outcome === 'never' ? [] : [action(news, larger, ways)] };
 }
 
 function action(news: MemoryNews, larger: ILarger, ways: IMemoryWays): Notification.IAction {
   const { kernel } = news;
-  const { message } = larger.outlook;
+  const { message } = larger.dryRun;
   const size = sizeText(larger, ways.trans);
   if (news.kind === 'ended') {
     const callback = (): void => void restart(kernel, larger, ways).catch(tellFailure);
@@ -46,15 +46,15 @@ function action(news: MemoryNews, larger: ILarger, ways: IMemoryWays): Notificat
   }
   const caption = ways.trans.__('Without a restart: %1', message);
   const callback = (): void => void resize(kernel, larger, ways);
-  const isQueued = larger.outlook.outcome === 'queued';
+  const isQueued = larger.dryRun.outcome === 'queued';
   const label = isQueued ? ways.trans.__('Queue for %1', size) : ways.trans.__('Change to %1', size);
   return { label, caption, displayType: 'accent', callback };
 }
 
 /** The size's name is the server's: what stands before `.gpu-` is the base kernelspec's. */
-async function restart(kernel: IKernel, { outlook }: ILarger, { restartAs, model }: IMemoryWays): Promise<void> {
+async function restart(kernel: IKernel, { dryRun }: ILarger, { restartAs, model }: IMemoryWays): Promise<void> {
   const base = kernel.name.replace(/\.gpu-.*$/i, '');
-  await restartAs?.(`${base}.${outlook.suffix}`);
+  await restartAs?.(`${base}.${dryRun.suffix}`);
   await model.refresh();
 }
 

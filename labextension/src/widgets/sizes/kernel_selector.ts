@@ -11,7 +11,7 @@ import { KnownSpecs } from '../../sizes/known_specs';
 import { GpuKernelsModel } from '../../model/model';
 import { ISizeDraft } from '../../sizes/resize_wish';
 import { ITarget, SizeChoice } from '../../sizes/size_choice';
-import { SizeOutlooks } from '../../sizes/size_outlooks';
+import { SizeDryRuns } from '../../sizes/size_dry_runs';
 import { presetsOf, Refusal } from '../../sizes/sizes';
 import { IWish, TRANSLATION_DOMAIN } from '../../tokens';
 import { SizeForm } from './size_form';
@@ -50,21 +50,21 @@ export class KernelSelector extends Panel {
     super();
     const { known, client, model, translator, refusal } = _options;
     this.addClass('aliquot-KernelSelector');
-    this._choice = new SizeChoice(known.sizes!, (wish, id) => client.outlook(wish, id, this._replacedId));
-    this._outlooks = new SizeOutlooks(known.sizes!, (sizes, id) => client.outlooks(sizes, id, this._replacedId));
-    this._choice.changed.connect(() => this._outlooks.follow(this._choice.target));
+    this._choice = new SizeChoice(known.sizes!, (wish, id) => client.dryRun(wish, id, this._replacedId));
+    this._dryRuns = new SizeDryRuns(known.sizes!, (sizes, id) => client.dryRuns(sizes, id, this._replacedId));
+    this._choice.changed.connect(() => this._dryRuns.follow(this._choice.target));
     const list = new Widget();
     list.node.append(...this._listNodes());
     this.addWidget(list);
     const trans = translator.load(TRANSLATION_DOMAIN);
     const isOwn = (): boolean => this._isOwnKernel;
     const pickNew = (): void => this.pickNew();
-    const { _choice: choice, _outlooks: outlooks } = this;
-    this.addWidget(new SizeForm({ choice, outlooks, known, model, refusal, trans, isOwn, pickNew }));
+    const { _choice: choice, _dryRuns: dryRuns } = this;
+    this.addWidget(new SizeForm({ choice, dryRuns, known, model, refusal, trans, isOwn, pickNew }));
     this._begin();
     this._watching = model.watch();
     model.changed.connect(choice.askAgain, choice);
-    model.changed.connect(outlooks.askAgain, outlooks);
+    model.changed.connect(dryRuns.askAgain, dryRuns);
     this._select.addEventListener('change', () => this._choice.moveTo(this._target()));
   }
 
@@ -83,7 +83,7 @@ export class KernelSelector extends Panel {
   override dispose(): void {
     this._watching.dispose();
     this._choice.dispose();
-    this._outlooks.dispose();
+    this._dryRuns.dispose();
     super.dispose();
   }
 
@@ -188,6 +188,6 @@ export class KernelSelector extends Panel {
 
   private readonly _watching: IDisposable;
   private readonly _choice: SizeChoice;
-  private readonly _outlooks: SizeOutlooks;
+  private readonly _dryRuns: SizeDryRuns;
   private readonly _select = document.createElement('select');
 }

@@ -1,4 +1,4 @@
-// Another size or class for a kernel that runs: chosen, looked at, asked for. What waits for room can be given up.
+// Another size or priority for a kernel that runs: chosen, looked at, asked for. What waits for room can be given up.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import { Button } from '@jupyterlab/ui-components';
@@ -18,12 +18,12 @@ import {
   sizeOf,
   wishOf
 } from '../../sizes/resize_wish';
-import { IKernel, IOutlook, IStatus, IWish, StatusError, WorkloadClass } from '../../tokens';
+import { IDryRun, IKernel, IStatus, IWish, Priority, StatusError } from '../../tokens';
 import { failureText } from '../elements/action_words';
 import { SizeSlider } from './size_slider';
-import { classHint, className, outlookText } from './size_words';
+import { dryRunText, priorityHint, priorityText } from './size_words';
 
-const CLASSES: readonly WorkloadClass[] = ['production', 'opportunistic'];
+const PRIORITIES: readonly Priority[] = ['normal', 'low'];
 
 export interface IResizeFormProps {
   kernel: IKernel;
@@ -40,7 +40,7 @@ export function ResizeForm(props: IResizeFormProps): JSX.Element {
   const [isUnderWay, setUnderWay] = React.useState(false);
   const chosen: ISizeDraft = { ...sizeOf(kernel), ...draft };
   const wanted = change(kernel, chosen);
-  const outlook = useOutlook(client, kernel, wanted && wishOf(chosen), trans);
+  const dryRun = useDryRun(client, kernel, wanted && wishOf(chosen), trans);
   const ask = async (request: () => Promise<unknown>): Promise<void> => {
     setUnderWay(true);
     setFailure('');
@@ -63,8 +63,8 @@ export function ResizeForm(props: IResizeFormProps): JSX.Element {
   return (
     <form className="aliquot-Resize" aria-label={trans.__('Size of %1', kernelTitle(kernel))} onSubmit={submit}>
       <SizeFields {...props} chosen={chosen} choose={part => setDraft({ ...draft, ...part })} />
-      <p className="aliquot-Resize-outlook" role="status" data-outcome={outlook?.outcome}>
-        {wanted ? outlook?.text : trans.__('Changes without a restart.')}
+      <p className="aliquot-Resize-dry-run" role="status" data-outcome={dryRun?.outcome}>
+        {wanted ? dryRun?.text : trans.__('Changes without a restart.')}
       </p>
       <div className="aliquot-Actions-row">
         <Button type="submit" small className="aliquot-Action aliquot-mod-main" disabled={!wanted || isUnderWay}>
@@ -145,15 +145,15 @@ function SizeFields({ kernel, status, trans, chosen, choose }: ISizeFieldsProps)
       )}
       <fieldset className="aliquot-Resize-class">
         <legend className="jp-sr-only">{trans.__('Class')}</legend>
-        {CLASSES.map(one => (
-          <label key={one} className="aliquot-Resize-choice" title={classHint(one, trans)}>
+        {PRIORITIES.map(one => (
+          <label key={one} className="aliquot-Resize-choice" title={priorityHint(one, trans)}>
             <input
               type="radio"
               name={name}
-              checked={chosen.workloadClass === one}
-              onChange={() => choose({ workloadClass: one })}
+              checked={chosen.priority === one}
+              onChange={() => choose({ priority: one })}
             />
-            {className(one, trans)}
+            {priorityText(one, trans)}
           </label>
         ))}
       </fieldset>
@@ -163,17 +163,17 @@ function SizeFields({ kernel, status, trans, chosen, choose }: ISizeFieldsProps)
 
 interface ISaid {
   readonly text: string;
-  readonly outcome?: IOutlook['outcome'];
+  readonly outcome?: IDryRun['outcome'];
 }
 
 /** What a wish would mean now. Asked when the hand rests; null while nobody has answered, or no server can. */
-function useOutlook(client: AliquotClient, kernel: IKernel, wish: IWish | null, trans: TranslationBundle): ISaid | null {
+function useDryRun(client: AliquotClient, kernel: IKernel, wish: IWish | null, trans: TranslationBundle): ISaid | null {
   const [said, setSaid] = React.useState<ISaid | null>(null);
   const { id: kernelId, used_bytes: used } = kernel;
   const asker = React.useMemo(
     () =>
-      new LatestAnswer<IWish, IOutlook>(
-        question => client.outlook(question, kernelId),
+      new LatestAnswer<IWish, IDryRun>(
+        question => client.dryRun(question, kernelId),
         (_, answer, error) => setSaid(answer ? { text: meaning(answer, used, trans), outcome: answer.outcome } : refused(error, trans))
       ),
     [client, kernelId, used, trans]
@@ -192,9 +192,9 @@ function useOutlook(client: AliquotClient, kernel: IKernel, wish: IWish | null, 
   return said;
 }
 
-function meaning(outlook: IOutlook, used: number, trans: TranslationBundle): string {
-  const { outcome, quota_bytes: limit } = outlook;
-  const said = outcome === 'starts' ? trans.__('Changes at once.') : outlookText(outlook, trans);
+function meaning(dryRun: IDryRun, used: number, trans: TranslationBundle): string {
+  const { outcome, memory_limit_bytes: limit } = dryRun;
+  const said = outcome === 'starts' ? trans.__('Changes at once.') : dryRunText(dryRun, trans);
   if (outcome === 'never' || limit === null || used <= limit) {
     return said;
   }

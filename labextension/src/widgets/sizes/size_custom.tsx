@@ -1,4 +1,4 @@
-// A size of one's own: share of a GPU, memory, class.
+// A size of one's own: share of a GPU, memory, priority.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
@@ -7,12 +7,12 @@ import { formatShare } from '../../base/quantities';
 import { MEMORY_STEP_GIB } from '../../sizes/resize_wish';
 import { SizeChoice } from '../../sizes/size_choice';
 import { mostAtHand, mostGib, partBytes } from '../../sizes/sizes';
-import { IStatus, WorkloadClass } from '../../tokens';
+import { IStatus, Priority } from '../../tokens';
 import { SizeSlider } from './size_slider';
-import { classHint, className, gib } from './size_words';
+import { gib, priorityHint, priorityText } from './size_words';
 
 const GIB = 1024 ** 3;
-const CLASSES: readonly WorkloadClass[] = ['production', 'opportunistic'];
+const PRIORITIES: readonly Priority[] = ['normal', 'low'];
 /** Where a slider ends while no device is known; more can be asked for by the kernelspec's name. */
 const MOST_GIB_UNTOLD = 80;
 
@@ -86,20 +86,20 @@ function Classes({ choice, trans }: ICustomSizeProps): JSX.Element {
   const { custom, sizes } = choice;
   return (
     <fieldset className="aliquot-SizeForm-class">
-      <legend>{trans.__('Class')}</legend>
-      {CLASSES.map(one => {
-        const isRefused = one === 'production' && !sizes.may_have_production;
-        const hint = isRefused ? trans.__('not given to you by your administrator') : classHint(one, trans);
+      <legend>{trans.__('Priority')}</legend>
+      {PRIORITIES.map(one => {
+        const isRefused = one === 'normal' && !sizes.may_use_normal_priority;
+        const hint = isRefused ? trans.__('not given to you by your administrator') : priorityHint(one, trans);
         return (
           <label key={one} className="aliquot-Resize-choice">
             <input
               type="radio"
               name={group}
               disabled={isRefused}
-              checked={custom.workloadClass === one}
-              onChange={() => choice.draft({ workloadClass: one })}
+              checked={custom.priority === one}
+              onChange={() => choice.draft({ priority: one })}
             />
-            {className(one, trans)}
+            {priorityText(one, trans)}
             <span className="aliquot-SizeForm-hint">{hint}</span>
           </label>
         );

@@ -9,17 +9,17 @@ import { GpuKernelsModel } from '../../model/model';
 import { formatShare } from '../../base/quantities';
 import { ISizeDraft } from '../../sizes/resize_wish';
 import { SizeChoice } from '../../sizes/size_choice';
-import { SizeOutlooks } from '../../sizes/size_outlooks';
+import { SizeDryRuns } from '../../sizes/size_dry_runs';
 import { askedOf, Choice, defaultOf, isSame, label, noGpu, partBytes, Refusal, suffixOf } from '../../sizes/sizes';
-import { IOutlook, ISize, StatusError } from '../../tokens';
+import { IDryRun, ISize, StatusError } from '../../tokens';
 import { failureText } from '../elements/action_words';
 import { CustomSize } from './size_custom';
-import { cardText, gib, outlookText, refusalText } from './size_words';
+import { cardText, gib, dryRunText, refusalText } from './size_words';
 
 export interface ISizeFormOptions {
   choice: SizeChoice;
   /** Of the cards. */
-  outlooks: SizeOutlooks;
+  dryRuns: SizeDryRuns;
   known: KnownSpecs;
   /** Why the size that the document names cannot be had, and the nearest that can. */
   refusal: { readonly why: Refusal; readonly nearest: ISizeDraft | null } | null;
@@ -43,7 +43,7 @@ export class SizeForm extends ReactWidget {
   }
 }
 
-function Form({ choice, outlooks, known, model, refusal, trans, isOwn, pickNew }: ISizeFormOptions): JSX.Element {
+function Form({ choice, dryRuns, known, model, refusal, trans, isOwn, pickNew }: ISizeFormOptions): JSX.Element {
   const about = known.specs?.kernelspecs[choice.target?.base ?? '']?.metadata?.aliquot as { description?: string } | undefined;
   return (
     <>
@@ -56,13 +56,13 @@ function Form({ choice, outlooks, known, model, refusal, trans, isOwn, pickNew }
       {choice.target !== null && (
         <>
           {about?.description && <p className="aliquot-SizeForm-hint">{about.description}</p>}
-          <UseSignal signal={outlooks.changed}>
-            {() => <Presets choice={choice} outlooks={outlooks} trans={trans} />}
+          <UseSignal signal={dryRuns.changed}>
+            {() => <Presets choice={choice} dryRuns={dryRuns} trans={trans} />}
           </UseSignal>
           {choice.choice.kind === 'custom' && <CustomSize choice={choice} status={model.state.status} trans={trans} />}
         </>
       )}
-      <Outlook choice={choice} trans={trans} />
+      <DryRun choice={choice} trans={trans} />
     </>
   );
 }
@@ -86,11 +86,11 @@ interface ICardProps {
   isChosen: boolean;
   /** What it would mean now, in a few words; empty while it is not known. */
   now?: string;
-  outlook?: IOutlook | null;
+  dryRun?: IDryRun | null;
   pick: () => void;
 }
 
-function Card({ group, title, details, isChosen, now = '', outlook = null, pick }: ICardProps): JSX.Element {
+function Card({ group, title, details, isChosen, now = '', dryRun = null, pick }: ICardProps): JSX.Element {
   const id = React.useId();
   return (
     <label className="aliquot-SizeCard">
@@ -104,7 +104,7 @@ function Card({ group, title, details, isChosen, now = '', outlook = null, pick 
       />
       <span className="aliquot-SizeCard-title">{title}</span>
       <span className="aliquot-SizeCard-details">{details}</span>
-      <span id={id} className="aliquot-SizeCard-now" data-outcome={outlook?.outcome} title={outlook?.message}>
+      <span id={id} className="aliquot-SizeCard-now" data-outcome={dryRun?.outcome} title={dryRun?.message}>
         {now}
       </span>
     </label>
@@ -113,11 +113,11 @@ function Card({ group, title, details, isChosen, now = '', outlook = null, pick 
 
 interface IPresetsProps {
   choice: SizeChoice;
-  outlooks: SizeOutlooks;
+  dryRuns: SizeDryRuns;
   trans: TranslationBundle;
 }
 
-function Presets({ choice, outlooks, trans }: IPresetsProps): JSX.Element {
+function Presets({ choice, dryRuns, trans }: IPresetsProps): JSX.Element {
   const group = React.useId();
   const { choice: chosen, presets, custom, sizes, target } = choice;
   const running = target?.running ?? null;
@@ -125,8 +125,8 @@ function Presets({ choice, outlooks, trans }: IPresetsProps): JSX.Element {
   const isPreset = (size: ISize): boolean => chosen.kind === 'preset' && isSame(askedOf(chosen.size), askedOf(size));
   const part = (pick: Choice, isChosen = chosen.kind === pick.kind) => ({ group, isChosen, pick: () => choice.choose(pick) });
   const told = (suffix: string) => {
-    const outlook = outlooks.of(suffix);
-    return { outlook, now: outlook === null ? '' : cardText(outlook, trans, running !== null) };
+    const dryRun = dryRuns.of(suffix);
+    return { dryRun, now: dryRun === null ? '' : cardText(dryRun, trans, running !== null) };
   };
   return (
     <fieldset className="aliquot-SizeForm-presets">
@@ -152,7 +152,7 @@ function Presets({ choice, outlooks, trans }: IPresetsProps): JSX.Element {
       <Card
         {...part({ kind: 'custom', asked: custom })}
         title={trans.__('Custom')}
-        details={trans.__('share, memory, class')}
+        details={trans.__('share, memory, priority')}
       />
     </fieldset>
   );
@@ -165,25 +165,25 @@ function shareText(gpus: number, trans: TranslationBundle): string {
 /** `0.25 GPU`, `0.25 GPU, low priority`: normal priority is what is usual, and goes without saying. */
 function titleOf(size: ISize, choice: SizeChoice, trans: TranslationBundle): string {
   const share = shareText(size.gpus, trans);
-  const isLow = size.workload_class === 'opportunistic' && choice.sizes.may_have_production;
+  const isLow = size.priority === 'low' && choice.sizes.may_use_normal_priority;
   return isLow ? trans.__('%1, low priority', share) : share;
 }
 
 function detailsOf(size: ISize, choice: SizeChoice): string {
-  const bytes = size.memory_limit_bytes ?? partBytes(size.gpus, choice.sizes);
+  const bytes = size.requested_memory_bytes ?? partBytes(size.gpus, choice.sizes);
   return bytes === null ? '' : gib(bytes);
 }
 
-interface IOutlookProps {
+interface IDryRunProps {
   choice: SizeChoice;
   trans: TranslationBundle;
 }
 
 /** What it means now, for eyes and for screen readers; where it can never be had, the dialog does not accept it. */
-function Outlook({ choice, trans }: IOutlookProps): JSX.Element {
-  const { outlook } = choice;
+function DryRun({ choice, trans }: IDryRunProps): JSX.Element {
+  const { dryRun } = choice;
   const line = React.useRef<HTMLParagraphElement>(null);
-  const isNever = outlook?.outcome === 'never';
+  const isNever = dryRun?.outcome === 'never';
   React.useEffect(() => {
     // The dialog looks for errors when something was put in, and React writes what follows from it after that.
     line.current?.dispatchEvent(new Event('input', { bubbles: true }));
@@ -198,16 +198,16 @@ function Outlook({ choice, trans }: IOutlookProps): JSX.Element {
   return (
     <p
       ref={line}
-      className={isNever ? 'aliquot-SizeForm-outlook jp-mod-error' : 'aliquot-SizeForm-outlook'}
+      className={isNever ? 'aliquot-SizeForm-dry-run jp-mod-error' : 'aliquot-SizeForm-dry-run'}
       role="status"
-      data-outcome={outlook?.outcome}
+      data-outcome={dryRun?.outcome}
     >
-      {outlook ? outlookText(outlook, trans, choice.target?.running !== null) : untold(choice.failure, trans)}
+      {dryRun ? dryRunText(dryRun, trans, choice.target?.running !== null) : untold(choice.failure, trans)}
     </p>
   );
 }
 
-/** Why there is no outlook; nothing where a server has none to give, and while it is being asked. */
+/** Why there is no dry run; nothing where a server has none to give, and while it is being asked. */
 function untold(failure: unknown, trans: TranslationBundle): string {
   const hasNone = failure instanceof StatusError && failure.kind === 'not-installed';
   return failure === null || hasNone ? '' : failureText(failure, trans);

@@ -1,4 +1,4 @@
-// What sizes, refusals and outlooks read as in the picker.
+// What sizes, refusals and dry runs read as in the picker.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 
@@ -6,7 +6,7 @@ import { kernelSize } from '../../model/kernel_line';
 import { formatBytes } from '../../base/quantities';
 import { problemOf, stepped } from '../../sizes/resize_wish';
 import { label, Refusal } from '../../sizes/sizes';
-import { IOutlook, WorkloadClass } from '../../tokens';
+import { IDryRun, Priority } from '../../tokens';
 
 const MOST_OF_A_NAME = 60;
 
@@ -15,27 +15,27 @@ export function gib(bytes: number): string {
   return formatBytes(bytes).replace('.0 ', ' ');
 }
 
-export function className(workloadClass: WorkloadClass, trans: TranslationBundle): string {
-  return workloadClass === 'production' ? trans.__('production') : trans.__('opportunistic');
+export function priorityText(priority: Priority, trans: TranslationBundle): string {
+  return priority === 'normal' ? trans.__('normal') : trans.__('low');
 }
 
-export function classHint(workloadClass: WorkloadClass, trans: TranslationBundle): string {
-  return workloadClass === 'production'
-    ? trans.__('protected from opportunistic kernels')
+export function priorityHint(priority: Priority, trans: TranslationBundle): string {
+  return priority === 'normal'
+    ? trans.__('protected from low-priority kernels')
     : trans.__('uses what is spare, and waits when there is none');
 }
 
 /** `Starts at once, with up to 4 GiB of GPU memory.`; why it waits or never fits in the server's words. */
-export function outlookText(outlook: IOutlook, trans: TranslationBundle, isRunning = false): string {
-  const { outcome, quota_bytes: quota, message } = outlook;
-  if (outcome === 'starts' && !isRunning && quota !== null) {
-    return trans.__('Starts at once, with up to %1 of GPU memory.', gib(quota));
+export function dryRunText(dryRun: IDryRun, trans: TranslationBundle, isRunning = false): string {
+  const { outcome, memory_limit_bytes: limit, message } = dryRun;
+  if (outcome === 'starts' && !isRunning && limit !== null) {
+    return trans.__('Starts at once, with up to %1 of GPU memory.', gib(limit));
   }
   return sentence(message);
 }
 
-/** The outlook in the few words that a card has room for: `starts now`, `2 ahead`, `never fits`. */
-export function cardText({ outcome, position, message }: IOutlook, trans: TranslationBundle, isRunning: boolean): string {
+/** The dry run in the few words that a card has room for: `starts now`, `2 ahead`, `never fits`. */
+export function cardText({ outcome, position, message }: IDryRun, trans: TranslationBundle, isRunning: boolean): string {
   switch (outcome) {
     case 'starts':
       return isRunning ? trans.__('changes now') : trans.__('starts now');
@@ -94,8 +94,8 @@ function reasonText(refusal: Refusal, trans: TranslationBundle): string {
       return trans.__('This document asks for %1 on %2, and no kernel of that name is installed here.', size, base);
     case 'too-large':
       return trans.__('This document asks for %1; the largest is %2.', size, kernelSize(refusal.largest, trans));
-    case 'class':
-      return trans.__('This document asks for %1 of the class production, which you may not have here.', size);
+    case 'priority':
+      return trans.__('This document requests %1 with normal priority, which you may not have here.', size);
     case 'never':
       return trans.__('This document asks for %1, which cannot be had here (%2).', size, refusal.message);
   }

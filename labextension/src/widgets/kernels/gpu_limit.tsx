@@ -5,17 +5,17 @@ import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import { formatShare } from '../../base/quantities';
-import { ITeamQuota, IUserQuota } from '../../tokens';
+import { ITeamGpuLimit, IUserGpuLimit } from '../../tokens';
 import { PartsBar } from '../elements/bar';
 
-export function QuotaLine({ quota, trans }: { quota: IUserQuota | null; trans: TranslationBundle }): JSX.Element | null {
-  if (quota === null) {
+export function GpuLimitLine({ limit, trans }: { limit: IUserGpuLimit | null; trans: TranslationBundle }): JSX.Element | null {
+  if (limit === null) {
     return null;
   }
-  const teams = quota.teams ?? []; // an older gateway has none
+  const teams = limit.teams ?? []; // an older gateway has none
   return (
     <>
-      <Limit label={trans.__('My quota')} limit={quota} trans={trans} />
+      <Limit label={trans.__('My GPU limit')} limit={limit} trans={trans} />
       {teams.map(team => (
         <Limit key={team.name} label={trans.__('Team %1', team.name)} limit={team} trans={trans} />
       ))}
@@ -25,7 +25,7 @@ export function QuotaLine({ quota, trans }: { quota: IUserQuota | null; trans: T
 
 interface ILimitProps {
   label: string;
-  limit: Pick<ITeamQuota, 'held_gpus' | 'waiting_gpus'> & { readonly gpus: number | null; readonly left_gpus: number | null };
+  limit: Pick<ITeamGpuLimit, 'held_gpus' | 'queued_gpus'> & { readonly gpus: number | null; readonly left_gpus: number | null };
   trans: TranslationBundle;
 }
 
@@ -36,8 +36,8 @@ function Limit({ label, limit, trans }: ILimitProps): JSX.Element | null {
   const left = limit.left_gpus ?? Math.max(0, limit.gpus - limit.held_gpus);
   const held = [label, formatShare(limit.held_gpus), formatShare(limit.gpus), formatShare(left)];
   const text =
-    limit.waiting_gpus > 0
-      ? trans.__('%1: %2 of %3 GPU held, %4 left, %5 waiting', ...held, formatShare(limit.waiting_gpus))
+    limit.queued_gpus > 0
+      ? trans.__('%1: %2 of %3 GPU held, %4 left, %5 waiting', ...held, formatShare(limit.queued_gpus))
       : trans.__('%1: %2 of %3 GPU held, %4 left', ...held);
   return (
     <div className="aliquot-Quota">

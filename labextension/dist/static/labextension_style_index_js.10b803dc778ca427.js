@@ -1,4 +1,4 @@
-"use strict";(self.rspackChunk_jupyter_aliquot_labextension=self.rspackChunk_jupyter_aliquot_labextension||[]).push([["labextension_style_index_js"],{"./labextension/style/index.js"(o,e,a){var t=a("./node_modules/style-loader/dist/runtime/injectStylesIntoStyleTag.js"),i=a.n(t),r=a("./node_modules/style-loader/dist/runtime/styleDomAPI.js"),l=a.n(r),s=a("./node_modules/style-loader/dist/runtime/insertBySelector.js"),n=a.n(s),d=a("./node_modules/style-loader/dist/runtime/setAttributesWithoutAttributes.js"),u=a.n(d),p=a("./node_modules/style-loader/dist/runtime/insertStyleElement.js"),c=a.n(p),m=a("./node_modules/style-loader/dist/runtime/styleTagTransform.js"),h=a.n(m),f=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"),x={};x.styleTagTransform=h(),x.setAttributes=u(),x.insert=n().bind(null,"head"),x.domAPI=l(),x.insertStyleElement=c(),i()(f.A,x),f.A&&f.A.locals&&f.A.locals},"./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* What may be asked of a kernel: the form of its size, and its buttons. */
+"use strict";(self.rspackChunk_jupyter_aliquot_labextension=self.rspackChunk_jupyter_aliquot_labextension||[]).push([["labextension_style_index_js"],{"./labextension/style/index.js"(o,e,a){var t=a("./node_modules/style-loader/dist/runtime/injectStylesIntoStyleTag.js"),i=a.n(t),r=a("./node_modules/style-loader/dist/runtime/styleDomAPI.js"),l=a.n(r),n=a("./node_modules/style-loader/dist/runtime/insertBySelector.js"),s=a.n(n),d=a("./node_modules/style-loader/dist/runtime/setAttributesWithoutAttributes.js"),u=a.n(d),p=a("./node_modules/style-loader/dist/runtime/insertStyleElement.js"),c=a.n(p),m=a("./node_modules/style-loader/dist/runtime/styleTagTransform.js"),h=a.n(m),f=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"),x={};x.styleTagTransform=h(),x.setAttributes=u(),x.insert=s().bind(null,"head"),x.domAPI=l(),x.insertStyleElement=c(),i()(f.A,x),f.A&&f.A.locals&&f.A.locals},"./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* What may be asked of a kernel: the form of its size, and its buttons. */
 
 .aliquot-Actions {
   display: flex;
@@ -63,7 +63,7 @@
   border-top: var(--jp-border-width) solid var(--jp-border-color2);
 }
 
-.aliquot-Resize-outlook {
+.aliquot-Resize-dry-run {
   min-height: 1.4em;
   margin: 0;
   color: var(--jp-ui-font-color2);
@@ -71,21 +71,21 @@
   overflow-wrap: anywhere;
 }
 
-.aliquot-Resize-outlook[data-outcome] {
+.aliquot-Resize-dry-run[data-outcome] {
   padding-left: 8px;
   border-left: 3px solid var(--jp-success-color1);
   color: var(--jp-ui-font-color1);
 }
 
-.aliquot-Resize-outlook[data-outcome='queued'] {
+.aliquot-Resize-dry-run[data-outcome='queued'] {
   border-left-color: var(--jp-warn-color1);
 }
 
-.aliquot-Resize-outlook[data-outcome='never'] {
+.aliquot-Resize-dry-run[data-outcome='never'] {
   border-left-color: var(--jp-error-color1);
 }
 
-.aliquot-Resize:has([aria-invalid='true']) > .aliquot-Resize-outlook {
+.aliquot-Resize:has([aria-invalid='true']) > .aliquot-Resize-dry-run {
   visibility: hidden;
 }
 
@@ -202,8 +202,8 @@ input.jp-mod-styled.aliquot-Slider-number {
   background: var(--jp-warn-color1);
 }
 
-.aliquot-Bar-part.aliquot-mod-mine-elastic,
-.aliquot-Bar-part.aliquot-mod-others-elastic {
+.aliquot-Bar-part.aliquot-mod-mine-burstable,
+.aliquot-Bar-part.aliquot-mod-others-burstable {
   background: repeating-linear-gradient(90deg, transparent 0 1.5px, var(--aliquot-ink) 1.5px 3.5px);
 }
 
@@ -646,7 +646,7 @@ input.jp-mod-styled.aliquot-Slider-number {
   gap: 12px;
   margin: 12px 0 0;
 }
-`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=a.n(r),s=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/panel.css"),n=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/notice.css"),d=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/item.css"),u=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/bar.css"),p=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/devices.css"),c=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/kernels.css"),m=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"),h=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/coming_back.css"),f=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/share.css"),x=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/picker.css"),g=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/history.css"),v=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/cell_badge.css"),b=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/ways_out.css"),j=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/notebook.css"),q=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/launcher.css"),y=l()(i());y.i(s.A),y.i(n.A),y.i(d.A),y.i(u.A),y.i(p.A),y.i(c.A),y.i(m.A),y.i(h.A),y.i(f.A),y.i(x.A),y.i(g.A),y.i(v.A),y.i(b.A),y.i(j.A),y.i(q.A),y.push([o.id,`/* Only theme variables in all of these: they follow every theme, light or dark. */
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=a.n(r),n=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/panel.css"),s=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/notice.css"),d=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/item.css"),u=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/bar.css"),p=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/devices.css"),c=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/kernels.css"),m=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"),h=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/coming_back.css"),f=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/share.css"),x=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/picker.css"),g=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/history.css"),v=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/cell_badge.css"),b=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/ways_out.css"),j=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/notebook.css"),q=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/launcher.css"),y=l()(i());y.i(n.A),y.i(s.A),y.i(d.A),y.i(u.A),y.i(p.A),y.i(c.A),y.i(m.A),y.i(h.A),y.i(f.A),y.i(x.A),y.i(g.A),y.i(v.A),y.i(b.A),y.i(j.A),y.i(q.A),y.push([o.id,`/* Only theme variables in all of these: they follow every theme, light or dark. */
 `,""]),a.d(e,{},{A:y})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/item.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* An entry of a list: a device or a kernel. */
 
 .aliquot-List {
@@ -1183,7 +1183,7 @@ input.jp-mod-styled.aliquot-Slider-number {
 }
 
 /* In sight wherever the form is scrolled to, as in a small window or a large font. */
-.aliquot-SizeForm-outlook {
+.aliquot-SizeForm-dry-run {
   position: sticky;
   bottom: 0;
   min-height: 1.4em;
@@ -1194,19 +1194,19 @@ input.jp-mod-styled.aliquot-Slider-number {
 }
 
 /* It is of the last number that was right. */
-.aliquot-SizeForm:has([aria-invalid='true']) > .aliquot-SizeForm-outlook {
+.aliquot-SizeForm:has([aria-invalid='true']) > .aliquot-SizeForm-dry-run {
   visibility: hidden;
 }
 
-.aliquot-SizeForm-outlook[data-outcome='starts'] {
+.aliquot-SizeForm-dry-run[data-outcome='starts'] {
   border-left-color: var(--jp-success-color1);
 }
 
-.aliquot-SizeForm-outlook[data-outcome='queued'] {
+.aliquot-SizeForm-dry-run[data-outcome='queued'] {
   border-left-color: var(--jp-warn-color1);
 }
 
-.aliquot-SizeForm-outlook[data-outcome='never'] {
+.aliquot-SizeForm-dry-run[data-outcome='never'] {
   border-left-color: var(--jp-error-color1);
 }
 `,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/share.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* Kernels that are shared: the dialog, and those of others in the list. */
@@ -1361,4 +1361,4 @@ input.jp-mod-styled.aliquot-Share-name {
 .aliquot-WaysOut-kernel {
   overflow-wrap: anywhere;
 }
-`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/runtime/api.js"(o){o.exports=function(o){var e=[];return e.toString=function(){return this.map(function(e){var a="",t=void 0!==e[5];return e[4]&&(a+="@supports (".concat(e[4],") {")),e[2]&&(a+="@media ".concat(e[2]," {")),t&&(a+="@layer".concat(e[5].length>0?" ".concat(e[5]):""," {")),a+=o(e),t&&(a+="}"),e[2]&&(a+="}"),e[4]&&(a+="}"),a}).join("")},e.i=function(o,a,t,i,r){"string"==typeof o&&(o=[[null,o,void 0]]);var l={};if(t)for(var s=0;s<this.length;s++){var n=this[s][0];null!=n&&(l[n]=!0)}for(var d=0;d<o.length;d++){var u=[].concat(o[d]);t&&l[u[0]]||(void 0!==r&&(void 0===u[5]||(u[1]="@layer".concat(u[5].length>0?" ".concat(u[5]):""," {").concat(u[1],"}")),u[5]=r),a&&(u[2]&&(u[1]="@media ".concat(u[2]," {").concat(u[1],"}")),u[2]=a),i&&(u[4]?(u[1]="@supports (".concat(u[4],") {").concat(u[1],"}"),u[4]=i):u[4]="".concat(i)),e.push(u))}},e}},"./node_modules/css-loader/dist/runtime/noSourceMaps.js"(o){o.exports=function(o){return o[1]}},"./node_modules/style-loader/dist/runtime/injectStylesIntoStyleTag.js"(o){var e=[];function a(o){for(var a=-1,t=0;t<e.length;t++)if(e[t].identifier===o){a=t;break}return a}function t(o,t){for(var i={},r=[],l=0;l<o.length;l++){var s=o[l],n=t.base?s[0]+t.base:s[0],d=i[n]||0,u="".concat(n," ").concat(d);i[n]=d+1;var p=a(u),c={css:s[1],media:s[2],sourceMap:s[3],supports:s[4],layer:s[5]};if(-1!==p)e[p].references++,e[p].updater(c);else{var m=function(o,e){var a=e.domAPI(e);return a.update(o),function(e){e?(e.css!==o.css||e.media!==o.media||e.sourceMap!==o.sourceMap||e.supports!==o.supports||e.layer!==o.layer)&&a.update(o=e):a.remove()}}(c,t);t.byIndex=l,e.splice(l,0,{identifier:u,updater:m,references:1})}r.push(u)}return r}o.exports=function(o,i){var r=t(o=o||[],i=i||{});return function(o){o=o||[];for(var l=0;l<r.length;l++){var s=a(r[l]);e[s].references--}for(var n=t(o,i),d=0;d<r.length;d++){var u=a(r[d]);0===e[u].references&&(e[u].updater(),e.splice(u,1))}r=n}}},"./node_modules/style-loader/dist/runtime/insertBySelector.js"(o){var e={};o.exports=function(o,a){var t=function(o){if(void 0===e[o]){var a=document.querySelector(o);if(window.HTMLIFrameElement&&a instanceof window.HTMLIFrameElement)try{a=a.contentDocument.head}catch(o){a=null}e[o]=a}return e[o]}(o);if(!t)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");t.appendChild(a)}},"./node_modules/style-loader/dist/runtime/insertStyleElement.js"(o){o.exports=function(o){var e=document.createElement("style");return o.setAttributes(e,o.attributes),o.insert(e,o.options),e}},"./node_modules/style-loader/dist/runtime/setAttributesWithoutAttributes.js"(o,e,a){o.exports=function(o){var e=a.nc;e&&o.setAttribute("nonce",e)}},"./node_modules/style-loader/dist/runtime/styleDomAPI.js"(o){o.exports=function(o){if("u"<typeof document)return{update:function(){},remove:function(){}};var e=o.insertStyleElement(o);return{update:function(a){var t,i,r;t="",a.supports&&(t+="@supports (".concat(a.supports,") {")),a.media&&(t+="@media ".concat(a.media," {")),(i=void 0!==a.layer)&&(t+="@layer".concat(a.layer.length>0?" ".concat(a.layer):""," {")),t+=a.css,i&&(t+="}"),a.media&&(t+="}"),a.supports&&(t+="}"),(r=a.sourceMap)&&"u">typeof btoa&&(t+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(r))))," */")),o.styleTagTransform(t,e,o.options)},remove:function(){var o;null===(o=e).parentNode||o.parentNode.removeChild(o)}}}},"./node_modules/style-loader/dist/runtime/styleTagTransform.js"(o){o.exports=function(o,e){if(e.styleSheet)e.styleSheet.cssText=o;else{for(;e.firstChild;)e.removeChild(e.firstChild);e.appendChild(document.createTextNode(o))}}}}]);
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/runtime/api.js"(o){o.exports=function(o){var e=[];return e.toString=function(){return this.map(function(e){var a="",t=void 0!==e[5];return e[4]&&(a+="@supports (".concat(e[4],") {")),e[2]&&(a+="@media ".concat(e[2]," {")),t&&(a+="@layer".concat(e[5].length>0?" ".concat(e[5]):""," {")),a+=o(e),t&&(a+="}"),e[2]&&(a+="}"),e[4]&&(a+="}"),a}).join("")},e.i=function(o,a,t,i,r){"string"==typeof o&&(o=[[null,o,void 0]]);var l={};if(t)for(var n=0;n<this.length;n++){var s=this[n][0];null!=s&&(l[s]=!0)}for(var d=0;d<o.length;d++){var u=[].concat(o[d]);t&&l[u[0]]||(void 0!==r&&(void 0===u[5]||(u[1]="@layer".concat(u[5].length>0?" ".concat(u[5]):""," {").concat(u[1],"}")),u[5]=r),a&&(u[2]&&(u[1]="@media ".concat(u[2]," {").concat(u[1],"}")),u[2]=a),i&&(u[4]?(u[1]="@supports (".concat(u[4],") {").concat(u[1],"}"),u[4]=i):u[4]="".concat(i)),e.push(u))}},e}},"./node_modules/css-loader/dist/runtime/noSourceMaps.js"(o){o.exports=function(o){return o[1]}},"./node_modules/style-loader/dist/runtime/injectStylesIntoStyleTag.js"(o){var e=[];function a(o){for(var a=-1,t=0;t<e.length;t++)if(e[t].identifier===o){a=t;break}return a}function t(o,t){for(var i={},r=[],l=0;l<o.length;l++){var n=o[l],s=t.base?n[0]+t.base:n[0],d=i[s]||0,u="".concat(s," ").concat(d);i[s]=d+1;var p=a(u),c={css:n[1],media:n[2],sourceMap:n[3],supports:n[4],layer:n[5]};if(-1!==p)e[p].references++,e[p].updater(c);else{var m=function(o,e){var a=e.domAPI(e);return a.update(o),function(e){e?(e.css!==o.css||e.media!==o.media||e.sourceMap!==o.sourceMap||e.supports!==o.supports||e.layer!==o.layer)&&a.update(o=e):a.remove()}}(c,t);t.byIndex=l,e.splice(l,0,{identifier:u,updater:m,references:1})}r.push(u)}return r}o.exports=function(o,i){var r=t(o=o||[],i=i||{});return function(o){o=o||[];for(var l=0;l<r.length;l++){var n=a(r[l]);e[n].references--}for(var s=t(o,i),d=0;d<r.length;d++){var u=a(r[d]);0===e[u].references&&(e[u].updater(),e.splice(u,1))}r=s}}},"./node_modules/style-loader/dist/runtime/insertBySelector.js"(o){var e={};o.exports=function(o,a){var t=function(o){if(void 0===e[o]){var a=document.querySelector(o);if(window.HTMLIFrameElement&&a instanceof window.HTMLIFrameElement)try{a=a.contentDocument.head}catch(o){a=null}e[o]=a}return e[o]}(o);if(!t)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");t.appendChild(a)}},"./node_modules/style-loader/dist/runtime/insertStyleElement.js"(o){o.exports=function(o){var e=document.createElement("style");return o.setAttributes(e,o.attributes),o.insert(e,o.options),e}},"./node_modules/style-loader/dist/runtime/setAttributesWithoutAttributes.js"(o,e,a){o.exports=function(o){var e=a.nc;e&&o.setAttribute("nonce",e)}},"./node_modules/style-loader/dist/runtime/styleDomAPI.js"(o){o.exports=function(o){if("u"<typeof document)return{update:function(){},remove:function(){}};var e=o.insertStyleElement(o);return{update:function(a){var t,i,r;t="",a.supports&&(t+="@supports (".concat(a.supports,") {")),a.media&&(t+="@media ".concat(a.media," {")),(i=void 0!==a.layer)&&(t+="@layer".concat(a.layer.length>0?" ".concat(a.layer):""," {")),t+=a.css,i&&(t+="}"),a.media&&(t+="}"),a.supports&&(t+="}"),(r=a.sourceMap)&&"u">typeof btoa&&(t+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(r))))," */")),o.styleTagTransform(t,e,o.options)},remove:function(){var o;null===(o=e).parentNode||o.parentNode.removeChild(o)}}}},"./node_modules/style-loader/dist/runtime/styleTagTransform.js"(o){o.exports=function(o,e){if(e.styleSheet)e.styleSheet.cssText=o;else{for(;e.firstChild;)e.removeChild(e.firstChild);e.appendChild(document.createTextNode(o))}}}}]);

@@ -5,31 +5,31 @@ import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 
 import { IGpuKernels } from '../../gpu_kernels';
 import { PluginIDs } from '../../tokens';
-import { HintRule } from '../../sessions/wake_hints';
+import { PrefetchRule } from '../../sessions/prefetch';
 
 /** Lab's class of cells that can be run. */
 const CELL = '.jp-CodeCell';
 
-export const wakeHints: JupyterFrontEndPlugin<void> = {
-  id: PluginIDs.wakeHints,
-  description: 'Wakes a swapped kernel when somebody turns to a cell of its notebook.',
+export const prefetch: JupyterFrontEndPlugin<void> = {
+  id: PluginIDs.prefetch,
+  description: 'Restores a swapped-out kernel when its user turns to a cell of its notebook.',
   autoStart: true,
   requires: [IGpuKernels, INotebookTracker],
   activate: (_app: JupyterFrontEnd, { model, client }: IGpuKernels, notebooks: INotebookTracker): void => {
-    const rule = new HintRule();
-    const hint = (panel: NotebookPanel): void => {
+    const rule = new PrefetchRule();
+    const turnTo = (panel: NotebookPanel): void => {
       const { status } = model.state;
       const id = panel.sessionContext.session?.kernel?.id;
       const kernel = id === undefined ? null : model.kernel(id);
-      if (kernel && status && rule.mayHint(kernel, status.user.name, performance.now())) {
-        // A hint is a courtesy: without it the wake begins with the cell.
-        client.hint(kernel.id).catch(() => undefined);
+      if (kernel && status && rule.mayPrefetch(kernel, status.user.name, performance.now())) {
+        // Without it the restore begins with the cell.
+        client.prefetch(kernel.id).catch(() => undefined);
       }
     };
     const follow = (_: unknown, panel: NotebookPanel): void => {
       const onTouch = (event: Event): void => {
         if (event.target instanceof Element && event.target.closest(CELL)) {
-          hint(panel);
+          turnTo(panel);
         }
       };
       // They end with the node that they are on.

@@ -5,7 +5,7 @@ import { ISignal, Signal } from '@lumino/signaling';
 import { LatestAnswer } from '../base/latest_answer';
 import { ITarget } from './size_choice';
 import { presetsOf, suffixOf } from './sizes';
-import { IOutlook, ISizes, StatusError } from '../tokens';
+import { IDryRun, ISizes, StatusError } from '../tokens';
 
 const PAUSE_MS = 50;
 /** The most sizes that the server reads in one question. */
@@ -16,22 +16,22 @@ interface IQuestion {
   readonly kernelId: string | undefined;
 }
 
-/** The outlooks of all cards that a target has. Cards are shown without them, and get their words with the answer. */
-export class SizeOutlooks {
+/** The dry runs of all cards that a target has. Cards are shown without them, and get their words with the answer. */
+export class SizeDryRuns {
   constructor(
     private readonly _sizes: ISizes,
-    ask: (suffixes: readonly string[], kernelId?: string) => Promise<readonly IOutlook[]>,
+    ask: (suffixes: readonly string[], kernelId?: string) => Promise<readonly IDryRun[]>,
     pauseMs: number = PAUSE_MS
   ) {
-    this._asker = new LatestAnswer<IQuestion, readonly IOutlook[]>(
+    this._asker = new LatestAnswer<IQuestion, readonly IDryRun[]>(
       question => ask(question.suffixes, question.kernelId),
       (question, answer, error) => this._tell(question, answer, error),
       pauseMs
     );
   }
 
-  /** The outlook of the size with this suffix; null while it is not known. */
-  of(suffix: string): IOutlook | null {
+  /** The dry run of the size with this suffix; null while it is not known. */
+  of(suffix: string): IDryRun | null {
     return this._found.get(suffix) ?? null;
   }
 
@@ -81,19 +81,19 @@ export class SizeOutlooks {
     }
   }
 
-  private _tell(question: IQuestion, answer: readonly IOutlook[] | null, error: unknown): void {
+  private _tell(question: IQuestion, answer: readonly IDryRun[] | null, error: unknown): void {
     this._isAnswered = true;
     this._hasNone = error instanceof StatusError && error.kind === 'not-installed';
-    this._found = new Map((answer ?? []).map((outlook, place) => [question.suffixes[place]!, outlook]));
+    this._found = new Map((answer ?? []).map((dryRun, place) => [question.suffixes[place]!, dryRun]));
     this._changed.emit();
   }
 
   private _key = '';
   private _wanted: IQuestion | null = null;
-  private _found: ReadonlyMap<string, IOutlook> = new Map();
+  private _found: ReadonlyMap<string, IDryRun> = new Map();
   private _isAnswered = false;
   /** Whether the server, an older gateway, does not know the question. */
   private _hasNone = false;
-  private readonly _asker: LatestAnswer<IQuestion, readonly IOutlook[]>;
+  private readonly _asker: LatestAnswer<IQuestion, readonly IDryRun[]>;
   private readonly _changed = new Signal<this, void>(this);
 }
