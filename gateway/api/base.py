@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from jupyter_aliquot.gateway.events.stream import KernelEvents
 from jupyter_aliquot.gateway.folders.registry import Folders
 from jupyter_aliquot.gateway.history.recorder import UsageHistory
 from jupyter_aliquot.gateway.kernels.operations import KernelChanges
+from jupyter_aliquot.gateway.reports import to_json
 from jupyter_aliquot.gateway.scheduling.dry_run_service import DryRunService
 from jupyter_aliquot.gateway.status.prometheus import ServerMetrics
 from jupyter_aliquot.gateway.status.report import Scene
@@ -60,7 +60,7 @@ class ErrorsAsWritten(WaitsForRecovery, APIHandler):
         message = error.log_message % error.args
         self.log.warning("wrote error: %r", message)
         self.set_header("Content-Type", "application/json")
-        self.finish(json.dumps({"message": message, "reason": error.reason}))
+        self.finish(to_json({"message": message, "reason": error.reason}))
 
 
 class AliquotHandler(ErrorsAsWritten):
@@ -82,9 +82,9 @@ class AliquotHandler(ErrorsAsWritten):
         """Called by tornado. No cache keeps an answer, so nobody asks whether it is still the same."""
         return None
 
-    def answer(self, report: dict[str, Any]) -> None:
+    def answer(self, report: Mapping[str, object]) -> None:
         """Send JSON, never kept by a cache: it is another one for each user and each second."""
-        self.answer_text(json.dumps(report))
+        self.answer_text(to_json(report))
 
     def answer_text(self, text: str) -> None:
         """The same, for what is JSON already."""

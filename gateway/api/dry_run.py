@@ -11,6 +11,7 @@ from tornado.web import HTTPError, authenticated
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.identity import access_of
 from jupyter_aliquot.gateway.kernels.operations import read_wish
+from jupyter_aliquot.gateway.reports.status import DryRun as DryRunReport
 from jupyter_aliquot.gateway.scheduling.dry_run import LARGEST, DryRun
 from jupyter_aliquot.gateway.scheduling.dry_run_service import DryRunService
 from jupyter_aliquot.gateway.scheduling.resize import Wish
@@ -28,10 +29,10 @@ _GIB = 1 << 30
 _MOST_GIB = 99_999  # what size_names.PATTERN reads
 
 
-class _OutlookHandlerBase(OneKernelHandler):
+class _DryRunHandlerBase(OneKernelHandler):
     """The part of a question that one size and several sizes have in common."""
 
-    async def outlooks_of(self, wishes: Sequence[Wish], kernel_id: str | None, replaces: str | None) -> list[DryRun]:
+    async def dry_runs_of(self, wishes: Sequence[Wish], kernel_id: str | None, replaces: str | None) -> list[DryRun]:
         """Return one outlook for each wish. Raises HTTPError."""
         if kernel_id is not None and replaces is not None:
             raise HTTPError(400, "asked kernel and replaces; ask one of them: a change of it, or what takes its place")
@@ -64,7 +65,7 @@ class _OutlookHandlerBase(OneKernelHandler):
         return self.sources.outlooks
 
 
-class OutlookHandler(_OutlookHandlerBase):
+class DryRunHandler(_DryRunHandlerBase):
     """A dry run of a request for this size now; with `kernel`, of a resize of that kernel.
 
     `replaces`: a kernel that ends when this one is asked for, as the one of a notebook that gets another.
@@ -77,11 +78,11 @@ class OutlookHandler(_OutlookHandlerBase):
         kernel_id, replaces = asked.pop("kernel", None), asked.pop("replaces", None)
         with told_as_http():
             wish = read_wish(asked, LARGEST, "the query")
-        (found,) = await self.outlooks_of([wish], kernel_id, replaces)
-        self.answer(outlook_report(found))
+        (found,) = await self.dry_runs_of([wish], kernel_id, replaces)
+        self.answer(dry_run_report(found))
 
 
-class OutlooksHandler(_OutlookHandlerBase):
+class DryRunsHandler(_DryRunHandlerBase):
     """Dry runs of requests for several sizes, each by itself: one answer for a picker."""
 
     @authenticated
@@ -90,8 +91,8 @@ class OutlooksHandler(_OutlookHandlerBase):
         asked, sizes = self.asked_of_sizes()
         with told_as_http():
             wishes = [_wish_of(size) for size in sizes]
-        found = await self.outlooks_of(wishes, asked.get("kernel"), asked.get("replaces"))
-        self.answer({"dry_runs": [outlook_report(one) for one in found]})
+        found = await self.dry_runs_of(wishes, asked.get("kernel"), asked.get("replaces"))
+        self.answer({"dry_runs": [dry_run_report(one) for one in found]})
 
     def asked_of_sizes(self) -> tuple[dict[str, str], list[str]]:
         """Return the query: the kernel, if it names one, and the sizes. Raises HTTPError 400."""
@@ -129,18 +130,18 @@ def _wish_of(size: str) -> Wish:
     return Wish(request.gpus, request.memory_limit or Bytes(0), request.workload_class)
 
 
-def outlook_report(outlook: DryRun) -> dict[str, Any]:
+def dry_run_report(dry_run: DryRun) -> DryRunReport:
     """As openapi.yaml has it."""
-    request = outlook.request
+    request = dry_run.request
     return {
         "suffix": size_suffix(_named(request)),
         "gpus": float(request.gpus),
         "requested_memory_bytes": None if request.memory_limit is None else int(request.memory_limit),
-        "memory_limit_bytes": outlook.quota_bytes,
+        "memory_limit_bytes": dry_run.quota_bytes,
         "priority": request.workload_class.priority,
-        "outcome": outlook.outcome.value,
-        "position": outlook.position,
-        "message": outlook.message,
+        "outcome": dry_run.outcome.value,
+        "position": dry_run.position,
+        "message": dry_run.message,
     }
 
 

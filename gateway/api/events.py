@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 from jupyter_server.auth.decorator import authorized, ws_authenticated
@@ -16,6 +15,7 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 from jupyter_aliquot.gateway.auth.identity import user_of
 from jupyter_aliquot.gateway.base.startup_gate import WaitsForRecovery
 from jupyter_aliquot.gateway.channels.keepalive import begin_pings, end_pings, only_jupyters
+from jupyter_aliquot.gateway.reports import to_json
 
 from .base import SETTING, Sources
 
@@ -70,7 +70,7 @@ class EventsHandler(WaitsForRecovery, WebSocketMixin, WebSocketHandler, JupyterH
         listener = sources.events.listen(user_of(self))
         try:
             while (event := await listener.events.get()) is not None:
-                await self.write_message(json.dumps(event))
+                await self.write_message(to_json(event))
             self.close(TRY_AGAIN, "read the status, and open it again")
         except WebSocketClosedError:
             return

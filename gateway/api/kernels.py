@@ -21,8 +21,9 @@ from jupyter_aliquot.gateway.channels.pending_messages import reports
 from jupyter_aliquot.gateway.kernels.operations import KernelChanges, read_wish
 from jupyter_aliquot.gateway.relays.pool import RelayLinks
 from jupyter_aliquot.gateway.replay.cells import NOTHING
+from jupyter_aliquot.gateway.reports.kernel import Kernel
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
-from jupyter_aliquot.gateway.status.report import OneKernel, Report, find_kernel, kernel_reports
+from jupyter_aliquot.gateway.status.report import OneKernel, find_kernel, kernel_reports
 from jupyter_aliquot.provisioner.errors import AliquotError
 
 from .base import AliquotHandler
@@ -36,7 +37,7 @@ _RUNNING = ("on_gpu", "swapped_out", "restoring", "checkpointed")
 class OneKernelHandler(AliquotHandler):
     """What those share that are asked about one kernel."""
 
-    def report(self, kernel_id: str) -> Report:
+    def report(self, kernel_id: str) -> Kernel:
         """What is told of the kernel. Raises HTTPError 404 for one that the asker may not see."""
         return self._find(kernel_id).report()
 

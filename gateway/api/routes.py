@@ -16,12 +16,13 @@ from jupyter_aliquot.gateway.base.http_errors import http_error
 from jupyter_aliquot.gateway.folders.report import folder_report, folder_reports
 from jupyter_aliquot.gateway.folders.shared_folder import read_folder
 from jupyter_aliquot.gateway.kernelspecs.manager import OfferedSize, SizedKernelSpecManager
+from jupyter_aliquot.gateway.reports.status import Size, Sizes
 from jupyter_aliquot.gateway.sizes.grammar import PATTERN, STEP, describe_grammar
 from jupyter_aliquot.gateway.status.report import status_text
 from jupyter_aliquot.provisioner.errors import AliquotError
 
 from .base import SETTING, AliquotHandler, Sources
-from .dry_run import OutlookHandler, OutlooksHandler
+from .dry_run import DryRunHandler, DryRunsHandler
 from .events import EventsHandler
 from .history import HistoryHandler
 from .jupyter import read_body
@@ -54,18 +55,17 @@ class SizesHandler(AliquotHandler):
         if isinstance(manager, SizedKernelSpecManager):
             offered = manager.offered_sizes()
             may_use_normal = manager.settings.class_policy().may_have_production(self.asker)
-        self.answer(
-            {
-                "may_use_normal_priority": may_use_normal,
-                "sizes": [_size(size) for size in offered],
-                "grammar": describe_grammar(largest),
-                "largest_gpus": float(largest),
-                "step": float(STEP),
-                "pattern": PATTERN,
-                "device_memory_bytes": self._smallest_device(),
-                "default_size": None,
-            }
-        )
+        report: Sizes = {
+            "may_use_normal_priority": may_use_normal,
+            "sizes": [_size(size) for size in offered],
+            "grammar": describe_grammar(largest),
+            "largest_gpus": float(largest),
+            "step": float(STEP),
+            "pattern": PATTERN,
+            "device_memory_bytes": self._smallest_device(),
+            "default_size": None,
+        }
+        self.answer(report)
 
     def _smallest_device(self) -> int | None:
         status = self.sources.scene(self.asker).node.status  # of the node alone: no need to gather everybody's kernels
@@ -139,8 +139,8 @@ class NothingHandler(AliquotHandler):
 HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"/aliquot/api/v1/status", StatusHandler),
     (r"/aliquot/api/v1/sizes", SizesHandler),
-    (r"/aliquot/api/v1/dry-run", OutlookHandler),
-    (r"/aliquot/api/v1/dry-runs", OutlooksHandler),
+    (r"/aliquot/api/v1/dry-run", DryRunHandler),
+    (r"/aliquot/api/v1/dry-runs", DryRunsHandler),
     *KERNEL_HANDLERS,
     *SHARE_HANDLERS,
     (r"/aliquot/api/v1/events", EventsHandler),
@@ -152,7 +152,7 @@ HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
 )
 
 
-def _size(size: OfferedSize) -> dict[str, Any]:
+def _size(size: OfferedSize) -> Size:
     limit = size.request.memory_limit
     return {
         "name": size.name,

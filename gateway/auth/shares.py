@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from jupyter_aliquot.gateway.reports import kernel as reports
 from jupyter_aliquot.provisioner.errors import RequestError
 
 from .access import Access
@@ -33,7 +34,7 @@ class Share:
     name: str
     access: Access
 
-    def report(self) -> dict[str, str]:
+    def report(self) -> reports.Share:
         """As REST and the kernel's record have it."""
         return {"kind": self.kind, "name": self.name, "access": self.access.word}
 
@@ -78,7 +79,7 @@ class Shares:
         """One less, if it was there."""
         return Shares(tuple(share for share in self.given if (share.kind, share.name) != (kind, name)))
 
-    def report(self) -> list[dict[str, str]]:
+    def report(self) -> list[reports.Share]:
         """As REST and the kernel's record have it."""
         return [share.report() for share in self.given]
 

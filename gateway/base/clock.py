@@ -36,6 +36,9 @@ class SystemClock:
 
 def iso(seconds: float | None) -> str | None:
     """Seconds since the epoch, as the REST API tells moments."""
-    if seconds is None:
-        return None
+    return None if seconds is None else iso_moment(seconds)
+
+
+def iso_moment(seconds: float) -> str:
+    """The same for a moment that is known."""
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -7,130 +7,156 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
 
-from jupyter_aliquot.gateway.status.compute import held_back_text, is_held_out
+from jupyter_aliquot.gateway.reports.event import EventResize, KernelEvent
+from jupyter_aliquot.gateway.reports.kernel import Kernel, MemoryQueue
+from jupyter_aliquot.gateway.status.compute import is_paused, throttle_text
 
-from .evictions import reclaim
+from .evictions import find_eviction
 
-Report = Mapping[str, Any]
-News = dict[str, Any]
-# Of a kernel of another program; of this server's own, the endings say why.
-# Of a change of size that waits, what is news. The numbers behind its reason are for those who ask.
-_WISH = ("state", "gpus", "requested_memory_bytes", "priority", "reason", "position")
-_GONE: News = {"state": "ended", "reason": None, "queued": None}
 _NOBODY: Mapping[str, str] = MappingProxyType({})
 
 
 def kernel_news(
-    before: Mapping[str, Report], after: Mapping[str, Report], askers: Mapping[str, str] = _NOBODY
-) -> list[News]:
+    before: Mapping[str, Kernel], after: Mapping[str, Kernel], askers: Mapping[str, str] = _NOBODY
+) -> list[KernelEvent]:
     """Events of all kernels, in their order: one for each thing that changed, one for each that waits.
 
     ``askers``: who last asked a change of a kernel, by the REST API.
     """
-    news: list[News] = []
+    news: list[KernelEvent] = []
     for kernel_id, report in after.items():
         was = before.get(kernel_id)
         if was is report:
             continue  # the very same: nothing of it changed
         news += _of_one(was, report)
-        if was is not None and (taken := reclaim(was, report, askers.get(kernel_id))) is not None:
-            what, told = taken
-            news.append({**_data(report, "evicted", str(was["state"])), "reason": told, "evicted": what})
-    gone = [report for kernel_id, report in before.items() if kernel_id not in after and report["state"] != "ended"]
-    return news + [{**_data(report, "state", str(report["state"])), **_GONE} for report in gone]
+        if was is not None and (eviction := find_eviction(was, report, askers.get(kernel_id))) is not None:
+            event = _event(report, "evicted", was["state"])
+            event["evicted"], event["reason"] = eviction
+            news.append(event)
+    gone = (report for kernel_id, report in before.items() if kernel_id not in after and report["state"] != "ended")
+    return news + [_ended(report) for report in gone]
 
 
-def by_id(reports: Iterable[Report]) -> dict[str, Report]:
+def by_id(reports: Iterable[Kernel]) -> dict[str, Kernel]:
     """Reports, as kernel_news takes them."""
-    return {str(report["id"]): report for report in reports}
+    return {report["id"]: report for report in reports}
 
 
-def _of_one(was: Report | None, now: Report) -> list[News]:
+def _of_one(was: Kernel | None, now: Kernel) -> list[KernelEvent]:
     if was is None:
-        return [] if now["state"] == "ended" else [_data(now, "state", None)]
-    state = str(was["state"])
-    news = []
+        return [] if now["state"] == "ended" else [_event(now, "state", None)]
+    state, news = was["state"], []
     if now["state"] != state or _is_doubted_anew(was, now):
-        news.append(_data(now, "state", state))
-    elif _waits_on(_waits(was), _waits(now)):
-        news.append(_data(now, "queued", state))
+        news.append(_event(now, "state", state))
+    elif _waits_on(_memory_queue(was), _memory_queue(now)):
+        news.append(_event(now, "queued", state))
     if bool(now["over_limit_bytes"]) != bool(was["over_limit_bytes"]) or _lacks_more(was, now):
-        news.append(_data(now, "memory_limit", state))
-    if is_held_out(now["devices"]) != is_held_out(was["devices"]):
-        why = held_back_text(now["devices"])
-        news.append({**_data(now, "paused", state), "reason": why or now["reason"]})
+        news.append(_event(now, "memory_limit", state))
+    if is_paused(now["devices"]) != is_paused(was["devices"]):
+        event = _event(now, "paused", state)
+        event["reason"] = throttle_text(now["devices"]) or now["reason"]
+        news.append(event)
     if now["shares"] != was["shares"]:
-        news.append(_data(now, "shared", state))
+        news.append(_event(now, "shared", state))
     resize = _resized(was, now)
     if resize is not None:
-        news.append({**_data(now, "resize", state), "resize": resize})
+        event = _event(now, "resize", state)
+        event["resize"] = resize
+        news.append(event)
     return news
 
 
-def _is_doubted_anew(was: Report, now: Report) -> bool:
+def _is_doubted_anew(was: Kernel, now: Kernel) -> bool:
     """Tell a doubt about a kernel that runs and waits for nothing: the agent does not confirm what the kernel has."""
-    told = [report["reason"] for report in (was, now) if _waits(report) is None and report["state"] == "on_gpu"]
+    told = [report["reason"] for report in (was, now) if _memory_queue(report) is None and report["state"] == "on_gpu"]
     return len(set(told)) > 1
 
 
-def _resized(was: Report, now: Report) -> dict[str, Any] | None:
+def _resized(was: Kernel, now: Kernel) -> EventResize | None:
     """A wish that is new or stands at another place; a size that is another; a wish that is no more."""
     wish, before = _wish(now), _wish(was)
     if wish is not None:
         return None if wish == before else wish
     if _size(now) != _size(was):
-        return {"state": "granted", "reason": None, "position": None, **_size(now)}
+        gpus, memory, priority = _size(now)
+        return _event_resize("granted", gpus, memory, priority)
     if before is not None:
-        return {**before, "state": "withdrawn", "reason": None, "position": None}
+        return _event_resize("withdrawn", before["gpus"], before["requested_memory_bytes"], before["priority"])
     return None
 
 
-def _wish(report: Report) -> dict[str, Any] | None:
-    resize = report["resize"]
-    return None if resize is None else {name: resize[name] for name in _WISH}
+def _wish(report: Kernel) -> EventResize | None:
+    """What is news of a queued resize. The numbers behind its reason are for those who ask."""
+    wish = report["resize"]
+    if wish is None:
+        return None
+    event = _event_resize("queued", wish["gpus"], wish["requested_memory_bytes"], wish["priority"])
+    event["reason"], event["position"] = wish["reason"], wish["position"]
+    return event
 
 
-def _size(report: Report) -> dict[str, Any]:
-    return {name: report[name] for name in ("gpus", "requested_memory_bytes", "priority")}
+def _event_resize(state: str, gpus: float, memory: int | None, priority: str) -> EventResize:
+    return {
+        "state": state,
+        "gpus": gpus,
+        "requested_memory_bytes": memory,
+        "priority": priority,
+        "reason": None,
+        "position": None,
+    }
 
 
-def _lacks_more(was: Report, now: Report) -> bool:
-    """Tell refusals of memory for want of quota, more than before or again."""
-    needed = now["required_bytes"] or 0
-    is_again = now["last_failed_allocation_at"] != was["last_failed_allocation_at"] or needed > (
-        was["required_bytes"] or 0
-    )
-    return needed > now["memory_limit_bytes"] and is_again
+def _size(report: Kernel) -> tuple[float, int | None, str]:
+    return report["gpus"], report["requested_memory_bytes"], report["priority"]
 
 
-def _waits_on(before: Any, now: Any) -> bool:
+def _lacks_more(was: Kernel, now: Kernel) -> bool:
+    """Tell allocations that failed at the memory limit, more than before or again."""
+    required = now["required_bytes"] or 0
+    is_again = now["last_failed_allocation_at"] != was["last_failed_allocation_at"]
+    return required > now["memory_limit_bytes"] and (is_again or required > (was["required_bytes"] or 0))
+
+
+def _waits_on(before: MemoryQueue | None, now: MemoryQueue | None) -> bool:
     """Tell a wait that is worth a word: new, another, over, or a second longer. Looks may come faster."""
     if before is None or now is None:
         return before is not now
     return _wait_key(before) != _wait_key(now)
 
 
-def _wait_key(waits: Mapping[str, Any]) -> tuple[Any, ...]:
-    return waits["reason"], waits["ahead"], int(waits["seconds"])
+def _wait_key(queued: MemoryQueue) -> tuple[str, int, int]:
+    return queued["reason"], queued["ahead"], int(queued["seconds"])
 
 
-def _waits(report: Report) -> Any:
+def _memory_queue(report: Kernel) -> MemoryQueue | None:
     return None if report["residency"] is None else report["residency"]["queued"]
 
 
-def _data(report: Report, kind: str, was: str | None) -> News:
-    residency = report["residency"] or {}
-    same = ("owner", "label", "state", "reason", "gpus", "memory_limit_bytes", "used_bytes", "over_limit_bytes")
+def _ended(report: Kernel) -> KernelEvent:
+    """Of a kernel of another program: of this server's own the report says why they ended."""
+    event = _event(report, "state", report["state"])
+    event["state"], event["reason"], event["queued"] = "ended", None, None
+    return event
+
+
+def _event(report: Kernel, kind: str, was: str | None) -> KernelEvent:
+    residency = report["residency"]
     return {
         "kernel_id": report["id"],
+        "owner": report["owner"],
+        "label": report["label"],
         "kind": kind,
+        "state": report["state"],
         "was": was,
-        **{name: report[name] for name in same},
-        "swapped_bytes": residency.get("swapped_bytes", 0),
-        "paused": is_held_out(report["devices"]),
-        "queued": residency.get("queued"),
+        "reason": report["reason"],
+        "gpus": report["gpus"],
+        "memory_limit_bytes": report["memory_limit_bytes"],
+        "used_bytes": report["used_bytes"],
+        "over_limit_bytes": report["over_limit_bytes"],
+        "swapped_bytes": 0 if residency is None else residency["swapped_bytes"],
+        "paused": is_paused(report["devices"]),
+        "queued": _memory_queue(report),
         "resize": _wish(report),
         "evicted": None,
     }

@@ -6,13 +6,9 @@ somebody else did, or production took of a kernel that worked, is not. Other use
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from jupyter_aliquot.gateway.reports.event import Eviction
+from jupyter_aliquot.gateway.reports.kernel import Kernel
 from jupyter_aliquot.provisioner.resources import Bytes
-
-Report = Mapping[str, Any]
-Reclaim = dict[str, Any]
 
 _QUIET = ("idle", "turn")
 _SWAPPED = {
@@ -22,24 +18,24 @@ _SWAPPED = {
 }
 
 
-def reclaim(was: Report, now: Report, asker: str | None) -> tuple[Reclaim, str] | None:
+def find_eviction(was: Kernel, now: Kernel, asker: str | None) -> tuple[Eviction, str] | None:
     """What was taken, and that in a sentence. ``asker``: who last asked a change of it by the REST API."""
     other = asker if asker and asker != now["owner"] else ""
     changed = _changed(was, now)
     if other and changed:
         return {"reason": "resized", "by": other, "is_quiet": False}, f"{other} changed {changed}."
-    out = _swaps_out(now)
-    if was["residency"] is None or out is None or out <= (_swaps_out(was) or 0):
+    residency = now["residency"]
+    if was["residency"] is None or residency is None or residency["swaps_out"] <= was["residency"]["swaps_out"]:
         return None
-    why = now["residency"]["evict_reason"]
+    why = residency["evict_reason"]
     if why == "requested" and other:
         return {"reason": "requested", "by": other, "is_quiet": False}, f"{other} had its memory swapped out."
-    if why not in _SWAPPED:
-        return None  # its owner's wish; or compute: held_out says that
+    if why is None or why not in _SWAPPED:
+        return None  # its owner's wish; or compute: the event paused says that
     return {"reason": why, "by": "", "is_quiet": why in _QUIET}, _SWAPPED[why]
 
 
-def _changed(was: Report, now: Report) -> str:
+def _changed(was: Kernel, now: Kernel) -> str:
     """What of its size is another, in words; empty where nothing is."""
     if was["gpus"] != now["gpus"]:
         return f"its size from {was['gpus']:g} to {now['gpus']:g} GPU"
@@ -47,8 +43,3 @@ def _changed(was: Report, now: Report) -> str:
         limit = now["requested_memory_bytes"]
         return "its memory limit to " + ("its share's part" if limit is None else str(Bytes(limit)))
     return f"its priority to {now['priority']}" if was["priority"] != now["priority"] else ""
-
-
-def _swaps_out(report: Report) -> int | None:
-    residency = report["residency"]
-    return None if residency is None else int(residency["swaps_out"])

@@ -18,9 +18,10 @@ from jupyter_events import EventLogger
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.auth.shares import read_shares
+from jupyter_aliquot.gateway.reports.kernel import Kernel
 from jupyter_aliquot.gateway.status.report import Scene, access_for, kernel_reports
 
-from .diff import Report, by_id, kernel_news
+from .diff import by_id, kernel_news
 
 SCHEMA = Path(__file__).parent / "kernel_event.yaml"
 _SCHEMA_ID = "https://schema.aliquot.dev/kernel-change"
@@ -29,7 +30,7 @@ _EVERYBODY = User("", "admin")
 _LONGEST_QUEUE = 1024
 _LAST_ENDED = 20
 
-# An event of jupyter_events; None: the stream is over.
+# An event as jupyter_events gives it: a KernelEvent with the id of its schema.
 Event = dict[str, Any]
 
 
@@ -55,8 +56,8 @@ class KernelEvents:
         self._scene = scene
         self._log = log
         # Every kernel as it was at the last look, and at the one before.
-        self._before: Mapping[str, Report] = {}
-        self._last: Mapping[str, Report] = {}
+        self._before: Mapping[str, Kernel] = {}
+        self._last: Mapping[str, Kernel] = {}
         self._listeners: set[Listener] = set()
         # Who last asked a change of a kernel, while somebody listens.
         self._askers: dict[str, str] = {}
@@ -104,9 +105,9 @@ class KernelEvents:
         news = kernel_news(before, self._before, self._askers)
         self._askers = {one: asker for one, asker in self._askers.items() if one in self._before}
         for data in news:
-            self._logger.emit(schema_id=_SCHEMA_ID, data=data)
+            self._logger.emit(schema_id=_SCHEMA_ID, data=dict(data))
 
-    def _look(self) -> Mapping[str, Report]:
+    def _look(self) -> Mapping[str, Kernel]:
         return by_id(kernel_reports(self._scene(), _EVERYBODY, _LAST_ENDED))
 
     async def _deliver(self, logger: EventLogger, schema_id: str, data: Event) -> None:
@@ -120,5 +121,5 @@ class KernelEvents:
                 listener.put({"schema_id": schema_id, **data})
 
 
-def _may_hear(user: User, report: Report) -> bool:
+def _may_hear(user: User, report: Kernel) -> bool:
     return access_for(user, report["owner"], read_shares(report["shares"] or ())) is not Access.NONE

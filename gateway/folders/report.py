@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gateway.reports.status import Folder
 
 from .registry import Folders, ListedFolder
 from .shared_folder import HOME, FolderSettings
 
 
-def folder_reports(folders: Folders, who: User) -> list[dict[str, Any]]:
+def folder_reports(folders: Folders, who: User) -> list[Folder]:
     """What a user's kernels get; for an administrator, all that are shared, and the home that they would get."""
     home = [_home_report(folders.settings, who)] if folders.settings.home else []
     listed = [folder_report(listed, who) for listed in folders.all()]
     return [*home, *(report for report in listed if who.is_admin or report["mine"])]
 
 
-def folder_report(listed: ListedFolder, who: User) -> dict[str, Any]:
+def folder_report(listed: ListedFolder, who: User) -> Folder:
     """One shared folder, as `who` may see it."""
     folder = listed.folder
     return {
@@ -34,7 +33,7 @@ def folder_report(listed: ListedFolder, who: User) -> dict[str, Any]:
     }
 
 
-def _home_report(settings: FolderSettings, who: User) -> dict[str, Any]:
+def _home_report(settings: FolderSettings, who: User) -> Folder:
     return {
         "name": HOME,
         "kind": "home",

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from jupyter_aliquot.gateway.reports.status import TeamGpuLimit, UserGpuLimit
 from jupyter_aliquot.provisioner.errors import LimitError
 from jupyter_aliquot.provisioner.resources import GpuShare
 
@@ -169,20 +169,28 @@ def _use(limit: GpuShare | None, claims: Iterable[Claim], team: str = "") -> Cap
 
 def gpu_limit_report(
     caps: GpuCaps, ledger: LedgerSnapshot, pending: Iterable[Pending], name: str, teams: Iterable[str]
-) -> dict[str, Any]:
+) -> UserGpuLimit:
     """Return ``UserGpuLimit`` of api/openapi.yaml.
 
     Waiting requests count, as they do for admission.
     """
     claims = claims_of(ledger, pending, caps, name, teams)
     own, *of_teams = cap_uses(caps, claims, name, teams)
-    return {**_report(own), "teams": [{"name": use.team, **_report(use)} for use in of_teams]}
-
-
-def _report(use: CapUse) -> dict[str, Any]:
     return {
-        "gpus": None if use.limit is None else float(use.limit),
+        "gpus": None if own.limit is None else float(own.limit),
+        "held_gpus": float(own.held),
+        "queued_gpus": float(own.waits),
+        "left_gpus": None if own.left is None else float(own.left),
+        "teams": [_team_report(use) for use in of_teams],
+    }
+
+
+def _team_report(use: CapUse) -> TeamGpuLimit:
+    """A team is listed for its limit, so it has one."""
+    return {
+        "name": use.team,
+        "gpus": float(use.limit or GpuShare(0)),
         "held_gpus": float(use.held),
         "queued_gpus": float(use.waits),
-        "left_gpus": None if use.left is None else float(use.left),
+        "left_gpus": float(use.left or GpuShare(0)),
     }

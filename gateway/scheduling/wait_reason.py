@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
 
+from jupyter_aliquot.gateway.reports import kernel as reports
 from jupyter_aliquot.gpu_hook.placement.host_memory import HostShortage
 from jupyter_aliquot.gpu_hook.placement.placement import WHOLE, DeviceState, Part, format_bytes, format_gpus
 from jupyter_aliquot.provisioner.resources import Request
@@ -75,7 +75,7 @@ class WaitReason:
         """The same within another sentence."""
         return self.sentence[:1].lower() + self.sentence[1:]
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> reports.WaitReason:
         """The reason as the REST API gives it."""
         return {
             "code": self.code.value,

@@ -5,15 +5,14 @@ Knows no user and no server; report.py decides who may see what it makes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
-from jupyter_aliquot.gpu_hook.client.compute_reports import ComputeControl, ComputeStatus
+from jupyter_aliquot.gateway.reports.kernel import Compute, KernelDevice
+from jupyter_aliquot.gateway.reports.status import ComputeControl
+from jupyter_aliquot.gpu_hook.client.compute_reports import ComputeControl as ControlStatus, ComputeStatus
 
-Report = dict[str, Any]
 
-
-def compute_report(compute: ComputeStatus | None) -> Report | None:
+def compute_report(compute: ComputeStatus | None) -> Compute | None:
     """``compute`` of a kernel on one device; None where the agent says nothing of it."""
     if compute is None:
         return None
@@ -32,7 +31,7 @@ def compute_report(compute: ComputeStatus | None) -> Report | None:
     }
 
 
-def control_report(control: ComputeControl | None) -> Report | None:
+def control_report(control: ControlStatus | None) -> ComputeControl | None:
     """``compute_control`` of a device; None where the agent says nothing of it."""
     if control is None:
         return None
@@ -44,18 +43,15 @@ def control_report(control: ComputeControl | None) -> Report | None:
     }
 
 
-def held_back_text(devices: Iterable[Mapping[str, Any]]) -> str | None:
-    """Why a kernel is held back, over its devices; None where it is not. ``devices`` as in its report."""
-    reasons = [
-        str(one["compute"]["throttle_reason"])
-        for one in devices
-        if one["compute"] and one["compute"]["throttle_reason"]
-    ]
+def throttle_text(devices: Iterable[KernelDevice]) -> str | None:
+    """Why a kernel is throttled, over its devices; None where it is not. ``devices`` as in its report."""
+    told = [one["compute"] for one in devices if one["compute"] is not None]
+    reasons = [compute["throttle_reason"] for compute in told if compute["throttle_reason"]]
     return "; ".join(dict.fromkeys(reasons)) or None
 
 
-def is_held_out(devices: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether a kernel is kept off a device for production's sake. ``devices`` as in its report."""
+def is_paused(devices: Iterable[KernelDevice]) -> bool:
+    """Whether a kernel is kept off a device for normal-priority work. ``devices`` as in its report."""
     return any(one["compute"] is not None and one["compute"]["paused"] for one in devices)
 
 

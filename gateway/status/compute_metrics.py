@@ -6,45 +6,50 @@ from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from .report import Report
+from jupyter_aliquot.gateway.reports.kernel import Compute, Kernel
+from jupyter_aliquot.gateway.reports.status import Status
 
-# Metric, field of a kernel's compute on a device, help.
-_GAUGES = (
+# Metric, figure of a kernel's compute on a device, help.
+_GAUGES: tuple[tuple[str, Callable[[Compute], float | None], str], ...] = (
     (
         "aliquot_kernel_fair_share_ratio",
-        "fair_share",
+        lambda one: one["fair_share"],
         "The kernel's fair share of the device's time now.",
     ),
     (
         "aliquot_kernel_share_used_ratio",
-        "share_used",
+        lambda one: one["share_used"],
         "Part of the device's time that the kernel had in the last second.",
     ),
     (
         "aliquot_kernel_slowdown_ratio",
-        "slowdown",
+        lambda one: one["slowdown"],
         "Duration of the kernel's launches, divided by their duration alone.",
     ),
     (
         "aliquot_kernel_max_delay_seconds",
-        "max_delay_seconds",
+        lambda one: one["max_delay_seconds"],
         "The longest that the kernel's work in flight can delay a normal-priority kernel.",
     ),
-    ("aliquot_kernel_paused", "paused", "1 while the kernel is paused for normal-priority work."),
-    ("aliquot_kernel_hard_limit", "has_hard_limit", "1 where the kernel's share is a hard limit."),
+    ("aliquot_kernel_paused", lambda one: one["paused"], "1 while the kernel is paused for normal-priority work."),
+    ("aliquot_kernel_hard_limit", lambda one: one["has_hard_limit"], "1 where the kernel's share is a hard limit."),
 )
-_COUNTERS = (
-    ("aliquot_kernel_own_seconds", "own_seconds", "GPU time of the kernel, its neighbours' slices taken out."),
+_COUNTERS: tuple[tuple[str, Callable[[Compute], float], str], ...] = (
+    (
+        "aliquot_kernel_own_seconds",
+        lambda one: one["own_seconds"],
+        "GPU time of the kernel, its neighbours' slices taken out.",
+    ),
     (
         "aliquot_kernel_throttled_seconds",
-        "throttled_seconds",
+        lambda one: one["throttled_seconds"],
         "Time for which the kernel's launches waited for their turn.",
     ),
 )
 
 
 def compute_metrics(
-    report: Report, kernel: Sequence[str], device: Sequence[str], labels: Callable[[Report], list[str]]
+    report: Status, kernel: Sequence[str], device: Sequence[str], labels: Callable[[Kernel], list[str]]
 ) -> Iterator[Metric]:
     """``kernel`` and ``device``: names of their labels; ``labels``: the values of a kernel's, its device left out.
 
@@ -56,21 +61,21 @@ def compute_metrics(
         for part in one["devices"]
         if part["compute"] is not None
     ]
-    for metric, field, text in _GAUGES:
+    for metric, gauge_of, text in _GAUGES:
         gauge = GaugeMetricFamily(metric, text, labels=kernel)
         for values, compute in told:
-            if compute[field] is not None:
-                gauge.add_metric(values, float(compute[field]))
+            if (figure := gauge_of(compute)) is not None:
+                gauge.add_metric(values, float(figure))
         yield gauge
-    for metric, field, text in _COUNTERS:
+    for metric, count_of, text in _COUNTERS:
         counter = CounterMetricFamily(metric, text, labels=kernel)
         for values, compute in told:
-            counter.add_metric(values, float(compute[field]))
+            counter.add_metric(values, float(count_of(compute)))
         yield counter
     yield from _control_metrics(report, device)
 
 
-def _control_metrics(report: Report, names: Sequence[str]) -> Iterator[Metric]:
+def _control_metrics(report: Status, names: Sequence[str]) -> Iterator[Metric]:
     contended = GaugeMetricFamily("aliquot_device_contended", "1 while the device's time is controlled.", labels=names)
     info = GaugeMetricFamily(
         "aliquot_device_compute_control_info",

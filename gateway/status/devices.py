@@ -6,13 +6,11 @@ One pass over the kernels for all devices; nobody learns here whose the others' 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from jupyter_aliquot.gateway.reports.status import Device
 from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus, KernelDeviceStatus, NodeStatus
 
 from .compute import control_report
-
-Report = dict[str, Any]
 
 
 @dataclass
@@ -22,7 +20,7 @@ class _Sums:
     charged: int = 0
     reserved: int = 0
     swapped: int = 0
-    elastic: int = 0
+    burstable: int = 0
 
     def add(self, part: KernelDeviceStatus) -> None:
         """One kernel's part of the device."""
@@ -30,7 +28,7 @@ class _Sums:
         self.charged += part.charged_bytes
         self.reserved += guarantee
         self.swapped += part.swapped_bytes
-        self.elastic += max(0, part.charged_bytes - part.swapped_bytes - guarantee)
+        self.burstable += max(0, part.charged_bytes - part.swapped_bytes - guarantee)
 
 
 class DeviceSums:
@@ -46,7 +44,7 @@ class DeviceSums:
                     self._all[part.uuid].add(part)
                     self._owners.setdefault((kernel.owner, part.uuid), _Sums()).add(part)
 
-    def reports(self, name: str) -> list[Report]:
+    def reports(self, name: str) -> list[Device]:
         """All devices of the node. ``name``: the user whose kernels are "mine"."""
         nothing = _Sums()
         return [
@@ -55,12 +53,12 @@ class DeviceSums:
         ]
 
 
-def device_reports(status: NodeStatus, name: str) -> list[Report]:
+def device_reports(status: NodeStatus, name: str) -> list[Device]:
     """For who asks once."""
     return DeviceSums(status).reports(name)
 
 
-def _device(device: DeviceStatus, of_kernels: _Sums, mine: _Sums) -> Report:
+def _device(device: DeviceStatus, of_kernels: _Sums, mine: _Sums) -> Device:
     return {
         "index": device.index,
         "uuid": device.uuid,
@@ -73,7 +71,7 @@ def _device(device: DeviceStatus, of_kernels: _Sums, mine: _Sums) -> Report:
         "mine_reserved_bytes": mine.reserved,
         "swapped_bytes": of_kernels.swapped,
         "mine_swapped_bytes": mine.swapped,
-        "burstable_bytes": of_kernels.elastic,
+        "burstable_bytes": of_kernels.burstable,
         "utilization_percent": device.utilization_percent,
         "temperature_celsius": device.temperature_celsius,
         "power_watts": device.power_watts,

@@ -6,44 +6,83 @@ A registry of its own: several servers in one process do not mix, and Jupyter's 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import cast
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gateway.reports.kernel import DroppedMessages, HostMemory, Kernel, KernelDevice
+from jupyter_aliquot.gateway.reports.status import Device, Status
 
 from .compute_metrics import compute_metrics
-from .report import Report, Scene, status_report
+from .report import Scene, status_report
 from .residency_metrics import residency_metrics
 
 _EVERYTHING = User("", "admin")
 _DEVICE = ["device", "uuid", "name"]
 _KERNEL = ["kernel", "owner", "kernelspec", "priority", "uuid"]
 
-# Metric, field of a device's report, help.
-_DEVICE_GAUGES = (
-    ("aliquot_device_memory_bytes", "memory_bytes", "Memory of the device."),
-    ("aliquot_device_memory_used_bytes", "used_bytes", "Memory in use, whoever uses it, as the driver says."),
-    ("aliquot_device_memory_reserved_bytes", "reserved_bytes", "Memory promised to kernels."),
-    ("aliquot_device_reserved_gpus", "reserved_gpus", "Share of the device promised to kernels, 1 for all of it."),
-    ("aliquot_device_utilization_percent", "utilization_percent", "How busy the device is, as the driver says."),
-    ("aliquot_device_temperature_celsius", "temperature_celsius", "Temperature of the device."),
-    ("aliquot_device_power_watts", "power_watts", "Power draw of the device."),
-    ("aliquot_device_lost", "lost", "1 for a device that vanished."),
+# Metric, figure of a device's report, help.
+_DEVICE_GAUGES: tuple[tuple[str, Callable[[Device], float | None], str], ...] = (
+    ("aliquot_device_memory_bytes", lambda one: one["memory_bytes"], "Memory of the device."),
+    (
+        "aliquot_device_memory_used_bytes",
+        lambda one: one["used_bytes"],
+        "Memory in use, whoever uses it, as the driver says.",
+    ),
+    ("aliquot_device_memory_reserved_bytes", lambda one: one["reserved_bytes"], "Memory promised to kernels."),
+    (
+        "aliquot_device_reserved_gpus",
+        lambda one: one["reserved_gpus"],
+        "Share of the device promised to kernels, 1 for all of it.",
+    ),
+    (
+        "aliquot_device_utilization_percent",
+        lambda one: one["utilization_percent"],
+        "How busy the device is, as the driver says.",
+    ),
+    ("aliquot_device_temperature_celsius", lambda one: one["temperature_celsius"], "Temperature of the device."),
+    ("aliquot_device_power_watts", lambda one: one["power_watts"], "Power draw of the device."),
+    ("aliquot_device_lost", lambda one: one["lost"], "1 for a device that vanished."),
 )
-_KERNEL_GAUGES = (
-    ("aliquot_kernel_gpus", "gpus", "Share of the device that the kernel was granted."),
-    ("aliquot_kernel_memory_limit_bytes", "memory_limit_bytes", "Memory that the kernel may use on the device."),
-    ("aliquot_kernel_memory_guaranteed_bytes", "guaranteed_memory_bytes", "Memory of the limit that is reserved."),
-    ("aliquot_kernel_memory_used_bytes", "used_bytes", "Memory that the kernel uses on the device."),
-    ("aliquot_kernel_memory_peak_bytes", "peak_bytes", "The most memory that the kernel has used on the device."),
-    ("aliquot_kernel_context_bytes", "context_bytes", "Memory that contexts take beside what the kernel allocates."),
+_KERNEL_GAUGES: tuple[tuple[str, Callable[[KernelDevice], float], str], ...] = (
+    ("aliquot_kernel_gpus", lambda one: one["gpus"], "Share of the device that the kernel was granted."),
+    (
+        "aliquot_kernel_memory_limit_bytes",
+        lambda one: one["memory_limit_bytes"],
+        "Memory that the kernel may use on the device.",
+    ),
+    (
+        "aliquot_kernel_memory_guaranteed_bytes",
+        lambda one: one["guaranteed_memory_bytes"],
+        "Memory of the limit that is reserved.",
+    ),
+    ("aliquot_kernel_memory_used_bytes", lambda one: one["used_bytes"], "Memory that the kernel uses on the device."),
+    (
+        "aliquot_kernel_memory_peak_bytes",
+        lambda one: one["peak_bytes"],
+        "The most memory that the kernel has used on the device.",
+    ),
+    (
+        "aliquot_kernel_context_bytes",
+        lambda one: one["context_bytes"],
+        "Memory that contexts take beside what the kernel allocates.",
+    ),
 )
-# Metric, field of a kernel's host memory, help.
-_HOST_GAUGES = (
-    ("aliquot_kernel_host_memory_limit_bytes", "limit_bytes", "Host memory that the kernel may page-lock."),
-    ("aliquot_kernel_host_memory_used_bytes", "used_bytes", "Host memory that the kernel has page-locked."),
+# Metric, figure of a kernel's host memory, help.
+_HOST_GAUGES: tuple[tuple[str, Callable[[HostMemory], float | None], str], ...] = (
+    (
+        "aliquot_kernel_host_memory_limit_bytes",
+        lambda one: one["limit_bytes"],
+        "Host memory that the kernel may page-lock.",
+    ),
+    (
+        "aliquot_kernel_host_memory_used_bytes",
+        lambda one: one["used_bytes"],
+        "Host memory that the kernel has page-locked.",
+    ),
 )
 _OUTCOMES = {
     "submitted": "Requests for a GPU that were taken into the queue.",
@@ -102,20 +141,20 @@ class ServerMetrics(Collector):
         yield refusals
 
 
-def _device_metrics(report: Report) -> Iterator[Metric]:
-    for metric, field, text in _DEVICE_GAUGES:
+def _device_metrics(report: Status) -> Iterator[Metric]:
+    for metric, figure_of, text in _DEVICE_GAUGES:
         family = GaugeMetricFamily(metric, text, labels=_DEVICE)
         for device in report["devices"]:
-            if device[field] is not None:
-                family.add_metric([str(device["index"]), device["uuid"], device["name"]], float(device[field]))
+            if (figure := figure_of(device)) is not None:
+                family.add_metric([str(device["index"]), device["uuid"], device["name"]], float(figure))
         yield family
 
 
-def _kernel_metrics(report: Report) -> Iterator[Metric]:
-    for metric, field, text in _KERNEL_GAUGES:
+def _kernel_metrics(report: Status) -> Iterator[Metric]:
+    for metric, figure_of, text in _KERNEL_GAUGES:
         family = GaugeMetricFamily(metric, text, labels=_KERNEL)
         for labels, device in _kernel_devices(report):
-            family.add_metric(labels, float(device[field]))
+            family.add_metric(labels, float(figure_of(device)))
         yield family
     busy = CounterMetricFamily("aliquot_kernel_busy_seconds", "GPU time that the kernel has used.", labels=_KERNEL)
     for labels, device in _kernel_devices(report):
@@ -131,19 +170,24 @@ def _kernel_metrics(report: Report) -> Iterator[Metric]:
         "aliquot_kernel_dropped_messages", "Messages that browsers were not sent.", labels=[*_KERNEL[:-1], "why"]
     )
     for kernel in report["kernels"]:
-        for why, count in (kernel["dropped_messages"] or {}).items():
-            dropped.add_metric([*_labels(kernel), why], float(count))
+        for why, count in _counts(kernel["dropped_messages"]):
+            dropped.add_metric([*_labels(kernel), why], count)
     yield dropped
     yield from _escape_metrics(report)
 
 
-def _escape_metrics(report: Report) -> Iterator[Metric]:
-    for metric, field, text in _HOST_GAUGES:
+def _counts(dropped: DroppedMessages | None) -> list[tuple[str, float]]:
+    return [] if dropped is None else [(why, float(cast(int, count))) for why, count in dropped.items()]
+
+
+def _escape_metrics(report: Status) -> Iterator[Metric]:
+    for metric, figure_of, text in _HOST_GAUGES:
         family = GaugeMetricFamily(metric, text, labels=_KERNEL[:-1])
         for kernel in report["kernels"]:
             host = kernel["host_memory"]
-            if host is not None and host[field] is not None:
-                family.add_metric(_labels(kernel), float(host[field]))
+            figure = None if host is None else figure_of(host)
+            if figure is not None:
+                family.add_metric(_labels(kernel), float(figure))
         yield family
     unhooked = GaugeMetricFamily(
         "aliquot_kernel_uncontrolled_processes",
@@ -159,11 +203,11 @@ def _escape_metrics(report: Report) -> Iterator[Metric]:
     yield foreign
 
 
-def _kernel_devices(report: Report) -> Iterator[tuple[list[str], Report]]:
+def _kernel_devices(report: Status) -> Iterator[tuple[list[str], KernelDevice]]:
     for kernel in report["kernels"]:
         for device in kernel["devices"]:
             yield [*_labels(kernel), device["uuid"]], device
 
 
-def _labels(kernel: Report) -> list[str]:
+def _labels(kernel: Kernel) -> list[str]:
     return [kernel["id"], kernel["owner"], kernel["name"], kernel["priority"]]

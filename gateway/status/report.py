@@ -5,35 +5,36 @@ It reads nothing by itself and decides nothing; node/watcher.py and collector.py
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.auth.shares import UNSHARED, Shares
-from jupyter_aliquot.gateway.base.clock import iso
+from jupyter_aliquot.gateway.base.clock import iso, iso_moment
 from jupyter_aliquot.gateway.culling.policy import Announcement
 from jupyter_aliquot.gateway.node.unhooked import count_processes
 from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.relays.activity import Activity
+from jupyter_aliquot.gateway.reports import to_json
+from jupyter_aliquot.gateway.reports.kernel import DroppedMessages, Kernel, Resize, ScheduledTermination, Termination
+from jupyter_aliquot.gateway.reports.status import Node, Status, UserGpuLimit
 from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
 from jupyter_aliquot.gateway.scheduling.planner import Pending
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
 from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps, gpu_limit_report
 from jupyter_aliquot.gateway.terminations.store import EndedKernel
 from jupyter_aliquot.gpu_hook.client.reports import KernelStatus
-from jupyter_aliquot.provisioner.resources import GpuShare, Quota, Request, WorkloadClass
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Quota, Request, WorkloadClass
 from jupyter_aliquot.provisioner.terminations import Ending
 
 from .report_cache import ReportMemo
 from .residency import host_copies_report, shown_state, waiting_text
-from .usage import granted_usage, idle_since, kernel_usage
+from .usage import idle_since, kernel_usage
 
-Report = dict[str, Any]
 # What a kernel without a GPU asks for.
 PLAIN = Request(GpuShare(0))
 LAST_ENDED = 20
@@ -97,7 +98,7 @@ class Scene:
     memo: ReportMemo = field(default_factory=ReportMemo, compare=False, repr=False)
 
 
-def status_report(scene: Scene, who: User, ended: int = LAST_ENDED) -> Report:
+def status_report(scene: Scene, who: User, ended: int = LAST_ENDED) -> Status:
     """The answer of GET /aliquot/api/v1/status: aggregates for everybody, kernels for their owner and administrators.
 
     It is asked for every few seconds: of the kernels that ended it has the last few that the asker did not end.
@@ -106,34 +107,40 @@ def status_report(scene: Scene, who: User, ended: int = LAST_ENDED) -> Report:
     return {
         "version": scene.version,
         "user": {"name": who.name, "role": who.role, "gpu_limit": _gpu_limit(scene, who)},
-        "node": {
-            "name": status.node if status else "",
-            "driver": status.driver if status else None,
-            "enforcer": status.enforcer if status else None,
-            "untracked_processes": count_processes(status.foreign_processes) if status else 0,
-            "overcommit": status.oversubscription if status else 1.0,
-            "host_copies": host_copies_report(status.host_copies) if status else None,
-            "agent": "ok" if status else "unavailable",
-            "message": " ".join(scene.node.problems) or None,
-        },
+        "node": _node(scene),
         "devices": scene.memo.devices(status).reports(who.name) if status else [],
-        "kernels": kernel_reports(scene, who, ended, but_by=who.name),
         "queue": {"length": scene.queue_length},
+        "kernels": kernel_reports(scene, who, ended, but_by=who.name),
     }
 
 
 def status_text(scene: Scene, who: User) -> str:
     """The same as JSON. What is told of a kernel is written once for all who may see it."""
     report = status_report(scene, who)
-    kernels = ", ".join(scene.memo.text(kernel) for kernel in report.pop("kernels"))
-    return f'{json.dumps(report)[:-1]}, "kernels": [{kernels}]}}'
+    kernels = ", ".join(scene.memo.text(kernel) for kernel in report["kernels"])
+    report["kernels"] = []
+    return f"{to_json(report).removesuffix(']}')}{kernels}]}}"
 
 
-def _gpu_limit(scene: Scene, who: User) -> Report | None:
+def _node(scene: Scene) -> Node:
+    status = scene.node.status
+    return {
+        "name": status.node if status else "",
+        "driver": status.driver if status else None,
+        "enforcer": status.enforcer if status else None,
+        "untracked_processes": count_processes(status.foreign_processes) if status else 0,
+        "overcommit": status.oversubscription if status else 1.0,
+        "host_copies": host_copies_report(status.host_copies) if status else None,
+        "agent": "ok" if status else "unavailable",
+        "message": " ".join(scene.node.problems) or None,
+    }
+
+
+def _gpu_limit(scene: Scene, who: User) -> UserGpuLimit | None:
     return gpu_limit_report(scene.caps, scene.ledger, scene.pending, who.name, who.teams) if scene.grants else None
 
 
-def kernel_reports(scene: Scene, who: User, ended: int | None = None, *, but_by: str | None = None) -> list[Report]:
+def kernel_reports(scene: Scene, who: User, ended: int | None = None, *, but_by: str | None = None) -> list[Kernel]:
     """The kernels that this user may see: of this server, of other programs, and the ``ended`` last that ended.
 
     ``ended`` None: all that are remembered. ``but_by``: without those that this user ended.
@@ -163,7 +170,7 @@ class OneKernel:
     """One kernel as a user may see it: its state at once, its report only when it is asked for."""
 
     state: str
-    report: Callable[[], Report]
+    report: Callable[[], Kernel]
 
 
 def find_kernel(scene: Scene, who: User, kernel_id: str) -> OneKernel | None:
@@ -183,7 +190,9 @@ def find_kernel(scene: Scene, who: User, kernel_id: str) -> OneKernel | None:
             return None
         causes = (known, scene.resizes.get(kernel_id))
         make = partial(_of_foreign, *causes)
-        return OneKernel(_foreign_state(known), partial(scene.memo.report, kernel_id, FOREIGN, causes, make))
+        return OneKernel(
+            shown_state(_foreign_state(known), known), partial(scene.memo.report, kernel_id, FOREIGN, causes, make)
+        )
     elif ended is not None:
         local = _as_local(ended)
     access = Access.NONE if local is None else access_for(who, local.owner, local.shares)
@@ -192,22 +201,56 @@ def find_kernel(scene: Scene, who: User, kernel_id: str) -> OneKernel | None:
     return OneKernel(shown_state(local.state, known), partial(_remembered, scene, local, known, access))
 
 
-def _remembered(scene: Scene, kernel: LocalKernel, known: KernelStatus | None, access: Access) -> Report:
+def _remembered(scene: Scene, kernel: LocalKernel, known: KernelStatus | None, access: Access) -> Kernel:
     """What is told of it to who has this access: one report for all of them, until something of it changes."""
     causes = (kernel, known, access, scene.resizes.get(kernel.id))
     return scene.memo.report(kernel.id, access.word, causes, partial(_of_local, *causes))
 
 
-def _of_local(kernel: LocalKernel, known: KernelStatus | None, access: Access, resize: QueueEntry | None) -> Report:
-    return {**_local_kernel(kernel, known), **_told(access, kernel.shares), "resize": _resize(resize)}
+def _of_local(kernel: LocalKernel, known: KernelStatus | None, access: Access, resize: QueueEntry | None) -> Kernel:
+    entry, limit = kernel.queue, kernel.request.memory_limit
+    state = shown_state(kernel.state, known)
+    return {
+        "id": kernel.id,
+        "name": kernel.name,
+        "owner": kernel.owner,
+        "access": access.word,
+        "shares": kernel.shares.report() if access is Access.OWN else None,  # told to its owner alone
+        "label": kernel.label,
+        "gpus": float(kernel.request.gpus),
+        "requested_memory_bytes": None if limit is None else int(limit),
+        "priority": kernel.request.workload_class.priority,
+        "state": state,
+        "reason": kernel.reason or waiting_text(known.residency if known else None),
+        "queue_position": None if entry is None else entry.position,
+        "queue_length": None if entry is None else entry.length,
+        "wait_reason": None if entry is None else entry.why.report(),
+        "expected_start": None if entry is None else iso(entry.expected_start),
+        "execution_state": kernel.execution_state,
+        "interrupted_at": iso(kernel.interrupted_at),
+        "idle_since": None if state in _NOT_RUNNING else iso(idle_since(kernel.activity, known)),
+        "resize": None if resize is None else _resize_report(resize),
+        "dropped_messages": None if kernel.dropped_messages is None else _dropped_report(kernel.dropped_messages),
+        "created": iso(known.created if known is not None else kernel.created),
+        "termination": None if kernel.ending is None else _termination_report(kernel.ending),
+        "last_crash": None if kernel.last_crash is None else _termination_report(kernel.last_crash),
+        "scheduled_termination": None if kernel.ending_soon is None else _announcement(kernel.ending_soon),
+        **kernel_usage(known, kernel.quotas, kernel.needed_bytes),
+    }
 
 
-def _of_foreign(known: KernelStatus, resize: QueueEntry | None) -> Report:
-    return {**_foreign_kernel(known), **_told(Access.OWN), "resize": _resize(resize)}
-
-
-def _resize(entry: QueueEntry | None) -> Report | None:
-    return None if entry is None else resize_report(entry)
+def _of_foreign(known: KernelStatus, resize: QueueEntry | None) -> Kernel:
+    """A kernel that some other program of this machine started, for example nbclient."""
+    limit = None if known.memory_limit is None else Bytes(known.memory_limit)
+    kernel = LocalKernel(
+        id=known.kernel_id,
+        name=dict(known.attributes).get("kernelspec", ""),
+        owner=known.owner,
+        label=known.label,
+        request=Request(GpuShare(known.hundredths), limit, WorkloadClass(known.workload_class)),
+        state=_foreign_state(known),
+    )
+    return _of_local(kernel, known, Access.OWN, resize)
 
 
 def _with_ending(kernel: LocalKernel, why: Mapping[str, Ending]) -> LocalKernel:
@@ -219,11 +262,6 @@ def _with_ending(kernel: LocalKernel, why: Mapping[str, Ending]) -> LocalKernel:
 def access_for(who: User, owner: str, shares: Shares = UNSHARED) -> Access:
     """What this user may do with a kernel of this owner."""
     return Access.OWN if who.is_admin else shares.access(who.name, who.teams, owner)
-
-
-def _told(access: Access, shares: Shares = UNSHARED) -> Report:
-    """With whom a kernel is shared is told to its owner alone."""
-    return {"access": access.word, "shares": shares.report() if access is Access.OWN else None}
 
 
 def _as_local(ended: EndedKernel) -> LocalKernel:
@@ -241,34 +279,7 @@ def _as_local(ended: EndedKernel) -> LocalKernel:
     )
 
 
-def _local_kernel(kernel: LocalKernel, known: KernelStatus | None) -> Report:
-    usage = kernel_usage(known) if known is not None else granted_usage(kernel.quotas, kernel.needed_bytes)
-    state = shown_state(kernel.state, known)
-    created = known.created if known is not None else kernel.created
-    return {
-        "id": kernel.id,
-        "name": kernel.name,
-        "owner": kernel.owner,
-        "label": kernel.label,
-        "gpus": float(kernel.request.gpus),
-        "requested_memory_bytes": None if kernel.request.memory_limit is None else int(kernel.request.memory_limit),
-        "priority": kernel.request.workload_class.priority,
-        "state": state,
-        "reason": kernel.reason or waiting_text(known.residency if known else None),
-        **_queue_report(kernel.queue),
-        "execution_state": kernel.execution_state,
-        "interrupted_at": iso(kernel.interrupted_at),
-        "idle_since": None if state in _NOT_RUNNING else iso(idle_since(kernel.activity, known)),
-        "dropped_messages": None if kernel.dropped_messages is None else dict(kernel.dropped_messages),
-        "created": iso(created),
-        "termination": None if kernel.ending is None else termination_report(kernel.ending),
-        "last_crash": None if kernel.last_crash is None else termination_report(kernel.last_crash),
-        "scheduled_termination": None if kernel.ending_soon is None else _announcement(kernel.ending_soon),
-        **usage,
-    }
-
-
-def resize_report(entry: QueueEntry) -> Report:
+def _resize_report(entry: QueueEntry) -> Resize:
     """A change of size that waits for room."""
     limit = entry.request.memory_limit
     return {
@@ -281,61 +292,37 @@ def resize_report(entry: QueueEntry) -> Report:
         "queue_length": entry.length,
         "wait_reason": entry.why.report(),
         "expected_start": iso(entry.expected_start),
-        "since": iso(entry.since),
+        "since": iso_moment(entry.since),
     }
 
 
-def _queue_report(entry: QueueEntry | None) -> Report:
-    """The place of a kernel that waits to start, its reason and its expected start; null for others."""
-    return {
-        "queue_position": entry and entry.position,
-        "queue_length": entry and entry.length,
-        "wait_reason": entry and entry.why.report(),
-        "expected_start": entry and iso(entry.expected_start),
-    }
-
-
-def termination_report(ending: Ending) -> Report:
+def _termination_report(ending: Ending) -> Termination:
     """Why and when, for people and for programs."""
     return {
         "reason": ending.code.value,
         "message": ending.message,
-        "at": iso(ending.at),
+        "at": iso_moment(ending.at),
         "exit_code": ending.exit_code,
         "signal": ending.signal,
         "by": ending.by,
     }
 
 
-def _announcement(told: Announcement) -> Report:
-    return {"at": iso(told.at), "message": told.reason, "can_postpone": told.can_keep}
+def _announcement(told: Announcement) -> ScheduledTermination:
+    return {"at": iso_moment(told.at), "message": told.reason, "can_postpone": told.can_keep}
 
 
 def _foreign_state(known: KernelStatus) -> str:
-    return shown_state("ended" if known.ending else "on_gpu" if known.pids else "starting", known)
+    """What its program and its processes tell; where its memory is, shown_state adds."""
+    return "ended" if known.ending else "on_gpu" if known.pids else "starting"
 
 
-def _foreign_kernel(known: KernelStatus) -> Report:
-    """A kernel that some other program of this machine started, for example nbclient."""
-    state = _foreign_state(known)
+def _dropped_report(counts: Mapping[str, int]) -> DroppedMessages:
     return {
-        "id": known.kernel_id,
-        "name": dict(known.attributes).get("kernelspec", ""),
-        "owner": known.owner,
-        "label": known.label,
-        "gpus": known.hundredths / 100,
-        "requested_memory_bytes": known.memory_limit,
-        "priority": WorkloadClass(known.workload_class).priority,
-        "state": state,
-        "reason": waiting_text(known.residency),
-        **_queue_report(None),
-        "execution_state": None,
-        "interrupted_at": None,
-        "idle_since": None if state in _NOT_RUNNING else iso(idle_since(None, known)),
-        "dropped_messages": None,
-        "created": iso(known.created),
-        "termination": None,
-        "last_crash": None,
-        "scheduled_termination": None,
-        **kernel_usage(known),
+        "rate_limit": counts["rate_limit"],
+        "closed_socket": counts["closed_socket"],
+        "too_large": counts["too_large"],
+        "unreadable": counts["unreadable"],
+        "relay": counts["relay"],
+        "unsent": counts["unsent"],
     }

@@ -5,15 +5,15 @@ Owned by whoever makes scenes. It decides nothing and knows no user: the same ca
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from jupyter_aliquot.gateway.reports import to_json
+from jupyter_aliquot.gateway.reports.kernel import Kernel
 from jupyter_aliquot.gpu_hook.client.reports import KernelStatus, NodeStatus
 
 from .devices import DeviceSums
 
-Report = dict[str, Any]
 _NO_KERNELS: Mapping[str, KernelStatus] = {}
 # Reports of kernels that are no more: the last that ended are shown for a while.
 _SPARE = 64
@@ -24,7 +24,7 @@ class _Made:
 
     __slots__ = ("causes", "is_used", "report")
 
-    def __init__(self, causes: tuple[Any, ...], report: Report) -> None:
+    def __init__(self, causes: tuple[Any, ...], report: Kernel) -> None:
         self.causes = causes
         self.report = report
         self.is_used = True
@@ -35,7 +35,7 @@ class ReportMemo:
 
     def __init__(self) -> None:
         self._reports: dict[tuple[str, str], _Made] = {}
-        self._texts: dict[str, tuple[Report, str]] = {}
+        self._texts: dict[str, tuple[Kernel, str]] = {}
         self._status: NodeStatus | None = None
         self._kernels = _NO_KERNELS
         self._owned: dict[str, list[KernelStatus]] = {}
@@ -43,7 +43,7 @@ class ReportMemo:
         self._limit = _SPARE
         self.made = 0
 
-    def report(self, kernel_id: str, view: str, causes: tuple[Any, ...], make: Callable[[], Report]) -> Report:
+    def report(self, kernel_id: str, view: str, causes: tuple[Any, ...], make: Callable[[], Kernel]) -> Kernel:
         """The one of these causes, to be read and never changed. ``view``: which of a kernel's reports this is."""
         found = self._reports.get((kernel_id, view))
         if found is None or found.causes != causes:
@@ -52,11 +52,11 @@ class ReportMemo:
         found.is_used = True
         return found.report
 
-    def text(self, report: Report) -> str:
+    def text(self, report: Kernel) -> str:
         """The JSON of one that was made here."""
         found = self._texts.get(report["id"])
         if found is None or found[0] is not report:
-            found = self._texts[report["id"]] = (report, json.dumps(report))
+            found = self._texts[report["id"]] = (report, to_json(report))
         return found[1]
 
     def kernels(self, status: NodeStatus | None) -> Mapping[str, KernelStatus]:

@@ -5,14 +5,14 @@ Knows no user and no server; report.py decides who may see what it makes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
+from jupyter_aliquot.gateway.base.clock import iso
+from jupyter_aliquot.gateway.reports.kernel import KernelDevice, Residency
+from jupyter_aliquot.gateway.reports.status import HostCopies
 from jupyter_aliquot.gpu_hook.client.reports import KernelStatus
-from jupyter_aliquot.gpu_hook.client.residency_reports import HostCopies, ResidencyStatus
+from jupyter_aliquot.gpu_hook.client.residency_reports import HostCopies as HostCopiesStatus, ResidencyStatus
 from jupyter_aliquot.provisioner.resources import Bytes
-
-Report = dict[str, Any]
 
 # The agent's state: the kernel's state in REST, and the state of its memory there. Memory on its way out is still on
 # the GPU, and so is that of a trimmed kernel.
@@ -51,7 +51,7 @@ def state_text(state: str) -> str:
     return "on GPU" if state == "on_gpu" else state.replace("_", " ")
 
 
-def residency_report(residency: ResidencyStatus | None, iso: Callable[[float | None], str | None]) -> Report | None:
+def residency_report(residency: ResidencyStatus | None) -> Residency | None:
     """One kernel's ``residency``; None where the agent says nothing of it."""
     if residency is None:
         return None
@@ -81,7 +81,7 @@ def residency_report(residency: ResidencyStatus | None, iso: Callable[[float | N
     }
 
 
-def host_copies_report(copies: HostCopies | None) -> Report | None:
+def host_copies_report(copies: HostCopiesStatus | None) -> HostCopies | None:
     """The node's ``host_copies``; None where the agent says nothing of it."""
     if copies is None:
         return None
@@ -92,8 +92,8 @@ def host_copies_report(copies: HostCopies | None) -> Report | None:
     }
 
 
-def over_quota_bytes(devices: Iterable[Mapping[str, Any]]) -> int:
-    """What a kernel uses beyond its quota after it was shrunk, over its devices."""
+def over_limit_bytes(devices: Iterable[KernelDevice]) -> int:
+    """What a kernel uses beyond its memory limit after that was lowered, over its devices."""
     return sum(max(0, device["used_bytes"] - device["memory_limit_bytes"]) for device in devices)
 
 

@@ -5,85 +5,80 @@ Knows no user and no server; report.py decides who may see what it makes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from jupyter_aliquot.gateway.base.clock import iso
 from jupyter_aliquot.gateway.node.view import needed_bytes
 from jupyter_aliquot.gateway.relays.activity import Activity
-from jupyter_aliquot.gpu_hook.client.reports import HostMemoryStatus, KernelStatus, UnhookedProcess
+from jupyter_aliquot.gateway.reports.kernel import HostMemory, KernelDevice, UncontrolledProcess, Usage
+from jupyter_aliquot.gpu_hook.client.reports import HostMemoryStatus, KernelDeviceStatus, KernelStatus, UnhookedProcess
 from jupyter_aliquot.provisioner.resources import Quota
 
 from .compute import compute_report
-from .residency import over_quota_bytes, residency_report
-
-Report = dict[str, Any]
+from .residency import over_limit_bytes, residency_report
 
 
-def kernel_usage(known: KernelStatus) -> Report:
-    """What the agent tells of it."""
-    devices = [
-        {
-            "uuid": device.uuid,
-            "index": device.index,
-            "gpus": device.hundredths / 100,
-            "memory_limit_bytes": device.quota_bytes,
-            "guaranteed_memory_bytes": device.quota_bytes if device.guarantee_bytes is None else device.guarantee_bytes,
-            "used_bytes": device.charged_bytes,
-            "peak_bytes": device.peak_bytes,
-            "required_bytes": device.needed_bytes,
-            "busy_seconds": device.busy_seconds,
-            "context_bytes": device.context_bytes,
-            "compute": compute_report(device.compute),
-        }
-        for device in known.devices
-    ]
+def kernel_usage(known: KernelStatus | None, granted: Sequence[Quota] = (), required: int | None = None) -> Usage:
+    """Return what the agent tells of a kernel.
+
+    Args:
+        known: None while the agent does not answer, and for a kernel that has ended.
+        granted: What is left to say then.
+        required: Of a kernel that has ended, the memory limit that would have been enough.
+    """
+    parts = known.devices if known else tuple(map(_granted, granted))
+    devices = [_device(part) for part in parts]
     return {
-        **_sums(devices),
-        "failed_allocations": sum(device.refusals for device in known.devices),
-        "required_bytes": needed_bytes(known),
+        "memory_limit_bytes": sum(device["memory_limit_bytes"] for device in devices),
+        "guaranteed_memory_bytes": sum(device["guaranteed_memory_bytes"] for device in devices),
+        "used_bytes": sum(device["used_bytes"] for device in devices),
+        "over_limit_bytes": over_limit_bytes(devices),
+        "peak_bytes": sum(device["peak_bytes"] for device in devices),
+        "busy_seconds": sum(device["busy_seconds"] for device in devices),
+        "context_bytes": sum(device["context_bytes"] for device in devices),
+        "failed_allocations": sum(part.refusals for part in parts),
+        "required_bytes": needed_bytes(known) if known else required,
         "last_failed_allocation_at": iso(
-            max((at for device in known.devices if (at := device.short_at) is not None), default=None)
+            max((at for part in parts if (at := part.short_at) is not None), default=None)
         ),
-        "interception": _control_state(known.interception),
-        "enforcement": _control_state(known.enforcement),
-        "uncontrolled_processes": [_process(process) for process in known.unhooked_processes],
-        "host_memory": _host_memory(known.host_memory),
-        "residency": residency_report(known.residency, iso),
+        "interception": _control_state(known.interception) if known else "unknown",
+        "enforcement": _control_state(known.enforcement) if known else "pending",
+        "uncontrolled_processes": [_process(process) for process in known.unhooked_processes] if known else [],
+        "host_memory": _host_memory(known.host_memory) if known else None,
+        "residency": residency_report(known.residency) if known else None,
         "devices": devices,
     }
 
 
-def granted_usage(quotas: Sequence[Quota], needed: int | None = None) -> Report:
-    """What is left to say while the agent does not answer: what was granted."""
-    devices = [
-        {
-            "uuid": quota.uuid,
-            "index": quota.index,
-            "gpus": float(quota.share),
-            "memory_limit_bytes": int(quota.memory),
-            "guaranteed_memory_bytes": int(quota.memory),
-            "used_bytes": 0,
-            "peak_bytes": 0,
-            "required_bytes": None,
-            "busy_seconds": 0.0,
-            "context_bytes": 0,
-            "compute": None,
-        }
-        for quota in quotas
-    ]
+def _device(part: KernelDeviceStatus) -> KernelDevice:
     return {
-        **_sums(devices),
-        "failed_allocations": 0,
-        "required_bytes": needed,
-        "last_failed_allocation_at": None,
-        "interception": "unknown",
-        "enforcement": "pending",
-        "uncontrolled_processes": [],
-        "host_memory": None,
-        "residency": None,
-        "devices": devices,
+        "uuid": part.uuid,
+        "index": part.index,
+        "gpus": part.hundredths / 100,
+        "memory_limit_bytes": part.quota_bytes,
+        "guaranteed_memory_bytes": part.quota_bytes if part.guarantee_bytes is None else part.guarantee_bytes,
+        "used_bytes": part.charged_bytes,
+        "peak_bytes": part.peak_bytes,
+        "required_bytes": part.needed_bytes,
+        "busy_seconds": part.busy_seconds,
+        "context_bytes": part.context_bytes,
+        "compute": compute_report(part.compute),
     }
+
+
+def _granted(quota: Quota) -> KernelDeviceStatus:
+    """The part of a device that was granted, with nothing used of it."""
+    return KernelDeviceStatus(
+        uuid=quota.uuid,
+        index=quota.index,
+        hundredths=quota.share.hundredths,
+        quota_bytes=int(quota.memory),
+        charged_bytes=0,
+        lent_bytes=0,
+        peak_bytes=0,
+        busy_seconds=0.0,
+        refusals=0,
+    )
 
 
 def _control_state(state: str) -> str:
@@ -91,7 +86,7 @@ def _control_state(state: str) -> str:
     return "active" if state == "holds" else state
 
 
-def _host_memory(host: HostMemoryStatus) -> Report:
+def _host_memory(host: HostMemoryStatus) -> HostMemory:
     return {
         "limit_bytes": host.quota_bytes,
         "used_bytes": host.charged_bytes,
@@ -100,7 +95,7 @@ def _host_memory(host: HostMemoryStatus) -> Report:
     }
 
 
-def _process(process: UnhookedProcess) -> Report:
+def _process(process: UnhookedProcess) -> UncontrolledProcess:
     return {
         "pid": process.pid,
         "name": process.name,
@@ -109,20 +104,6 @@ def _process(process: UnhookedProcess) -> Report:
         "charged_bytes": process.charged_bytes,
         "why": process.why,
     }
-
-
-def _sums(devices: Iterable[Mapping[str, Any]]) -> Report:
-    names = (
-        "memory_limit_bytes",
-        "guaranteed_memory_bytes",
-        "used_bytes",
-        "peak_bytes",
-        "busy_seconds",
-        "context_bytes",
-    )
-    listed = list(devices)
-    sums: Report = {name: sum(device[name] for device in listed) for name in names}
-    return {**sums, "over_limit_bytes": over_quota_bytes(listed)}
 
 
 def idle_since(activity: Activity | None, known: KernelStatus | None) -> float | None:

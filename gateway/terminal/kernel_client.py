@@ -15,7 +15,7 @@ from jupyter_aliquot.gateway.kernels.operations import read_wish
 from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.scheduling.resize import Wish
 from jupyter_aliquot.gateway.sizes.grammar import largest_here
-from jupyter_aliquot.gateway.status.report import Report, Scene, kernel_reports
+from jupyter_aliquot.gateway.status.report import Scene, kernel_reports
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query, read_status
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.errors import AliquotError
@@ -26,6 +26,7 @@ from .rest_client import GatewayRefusal, Gateways, NoGatewayHere, OwnGateway
 
 # What the node agent calls a move.
 _AGENT_OPS = {"swap-out": "swap_out", "restore": "wake"}
+Report = dict[str, Any]
 _LARGEST = GpuShare(999900)
 _WHOLE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -187,4 +188,6 @@ def _known_to_agent(runtime: RuntimeDir) -> list[Report]:
         status = read_status(query("status", runtime_dir=runtime.path))
     except AgentClientError as error:
         raise ChangeError(str(error)) from error
-    return kernel_reports(Scene("", node=NodeView(status)), operating_system_user())
+    return [
+        dict[str, Any](kernel) for kernel in kernel_reports(Scene("", node=NodeView(status)), operating_system_user())
+    ]

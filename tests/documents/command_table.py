@@ -16,7 +16,7 @@ RUN = (
     "aliquot agent --help",
     "aliquot history --range day",
     'curl -H "Authorization: token $TOKEN" "$SERVER/aliquot/api/v1/history?range=day&format=csv" > day.csv',
-    "aliquot resize train.ipynb 0.5 --memory 12GiB --class opportunistic",
+    "aliquot resize train.ipynb 0.5 --memory 12GiB --priority low",
     'curl -X PATCH "$SERVER/aliquot/api/v1/kernels/$KERNEL" -H "Authorization: token $TOKEN" \\\n'
     """     -d '{"gpus": 0.5, "memory": "12GiB", "priority": "low"}'""",
     "aliquot share train.ipynb --user bob",

@@ -56,7 +56,7 @@ SAYS = {
     "aliquot doctor | grep actuator": "pacing: in force",
     "aliquot doctor | grep enforcer": "hook: in force",
     "aliquot sizes --install 0.5-8g": "python3.gpu-0.5-8g",
-    "aliquot resize train.ipynb 0.5 --memory 12GiB --class opportunistic": "0.5 GPU",
+    "aliquot resize train.ipynb 0.5 --memory 12GiB --priority low": "0.5 GPU",
     "aliquot share train.ipynb --user bob": "bob",
     "aliquot share train.ipynb": "vision",
     "make help": "List the targets",

@@ -198,7 +198,7 @@ def test_lost_device_and_failed_interception_are_said(a_panel: ScriptedPanel) ->
 
 def test_processes_past_the_limit_are_said(a_panel: ScriptedPanel) -> None:
     escaped = {"pid": 77, "name": "python3", "index": 0, "used_bytes": 3 * GIB, "charged_bytes": GIB, "why": "past"}
-    a_panel.script.body["node"].update(enforcer="driver", foreign_processes=2)
+    a_panel.script.body["node"].update(enforcer="driver", untracked_processes=2)
     a_panel.script.body["kernels"] = [
         a_panel.script.a_kernel(uncontrolled_processes=[escaped], enforcement="failed: only root may")
     ]
@@ -227,15 +227,15 @@ def test_gpu_time_is_said_with_what_holds_it_back(a_panel: ScriptedPanel) -> Non
         **{"max_delay_seconds": 0.002, "pace": "paced", "throttle_reason": "production is active", "paused": False},
         "has_hard_limit": True,
     }
-    a_panel.shown.get_by_text("12% of GPU time, entitled to 25%").wait_for()
+    a_panel.shown.get_by_text("12% of GPU time, fair share 25%").wait_for()
     meter = a_panel.shown.get_by_role("meter", name="GPU time of train.ipynb")
-    assert meter.get_attribute("aria-valuetext") == "12% of GPU time, entitled to 25%"
+    assert meter.get_attribute("aria-valuetext") == "12% of GPU time, fair share 25%"
     a_panel.shown.get_by_text("Throttled: production is active").wait_for()
     a_panel.shown.get_by_text("hard limit of GPU time").wait_for()
     a_panel.shown.get_by_text("kernels take turns (weighted)").wait_for()
     folded = a_panel.shown.get_by_role("button", name="Actions and details of train.ipynb")
     folded.click()
-    for want in ("stretch 1.03×", "throttled 3.3 s", "delays production by 2.0 ms at most", "peak 2.5 GiB"):
+    for want in ("slowdown 1.03×", "throttled 3.3 s", "delays normal-priority work by 2.0 ms at most", "peak 2.5 GiB"):
         _kernels(a_panel).get_by_text(want).wait_for()
     _kernels(a_panel).get_by_text("host memory locked: 1.0 of 2.0 GiB").wait_for()
     _kernels(a_panel).get_by_text("GPU contexts, counted in its memory limit: 512.0 MiB").wait_for()
@@ -245,7 +245,7 @@ def test_gpu_time_is_said_with_what_holds_it_back(a_panel: ScriptedPanel) -> Non
 def test_administrator_sees_users_with_sums_and_the_node(a_panel: ScriptedPanel) -> None:
     script = a_panel.script
     script.body["user"] = {"name": "ada", "role": "admin"}
-    script.body["node"].update(oversubscription=1.5)
+    script.body["node"].update(overcommit=1.5)
     script.body["node"]["host_copies"] = {"used_bytes": GIB, "budget_bytes": 8 * GIB, "spilled_bytes": 0}
     theirs = [script.a_kernel(id=f"g-{i}", owner="grace", label=f"of-grace-{i}.ipynb") for i in range(2)]
     script.body["kernels"] += theirs

@@ -130,7 +130,7 @@ def test_a_kernel_that_ended_can_still_be_read_and_devices_go_on(path: Path) -> 
     life.run(30, kernels=0)
     report = life.ask()
     [kernel] = report["kernels"]
-    assert (kernel["label"], kernel["gpus"], kernel["workload_class"]) == ("train.ipynb", 0.25, "production")
+    assert (kernel["label"], kernel["gpus"], kernel["priority"]) == ("train.ipynb", 0.25, "normal")
     assert column(report) == [0.5] * 3
     assert [value for value in report["devices"][0]["known_seconds"] if value] == [10] * 6
     life.close()

@@ -321,12 +321,7 @@ async def test_states_and_waits_are_shown_as_the_agent_tells_them(ask: Ask, an_a
         "plain": "on_gpu",
     }
     assert told["out"]["residency"]["unswappable"] == staying
-    assert told["waits"]["residency"]["queued"] == {
-        "reason": waits["reason"],
-        "seconds": 2.4,
-        "ahead": 1,
-        "expected_seconds": 3,
-    }
+    assert told["waits"]["residency"]["queued"] == {"ahead": waits.pop("before"), **waits}
     assert told["waits"]["reason"] == ("waiting 2 s for GPU memory: room for 1 GiB on gpu0; 1 ahead; about 3 s left")
     assert (told["off"]["residency"]["refusal"], told["plain"]["residency"]) == (UNKNOWN, None)
     assert status["node"]["overcommit"] == 2.5

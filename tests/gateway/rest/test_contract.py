@@ -158,7 +158,7 @@ async def test_a_kernel_of_another_program_is_told_whole(ask: Ask, an_agent: Fak
         "peak_bytes": 2 * GIB,
         "failed_allocations": 3,
     }
-    want |= {"created": "2027-01-15T08:00:00.500Z", "interception": "holds", "execution_state": None}
+    want |= {"created": "2027-01-15T08:00:00.500Z", "interception": "active", "execution_state": None}
     assert {name: found[name] for name in want} == want
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.events.diff import by_id, kernel_news
-from jupyter_aliquot.gateway.events.evictions import reclaim
+from jupyter_aliquot.gateway.events.evictions import find_eviction
 from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.status.report import Scene, kernel_reports
 from jupyter_aliquot.gpu_hook.client.client import read_status
@@ -22,7 +22,7 @@ from .fake_agent import GIB, FakeAgent, device, kernel
 ADA = User("ada", "admin")
 
 
-def look(**changes: Any) -> dict[str, Any]:
+def look(**changes: Any) -> Any:
     """Alice's kernel."""
     node = {"node": "n", "driver": "softgpu", "enforcer": "hook", "connections": 1, "devices": [device()]}
     status = read_status({**node, "kernels": [kernel("k", "alice", **changes)]})
@@ -30,7 +30,7 @@ def look(**changes: Any) -> dict[str, Any]:
     return dict(report)
 
 
-def at(swaps_out: int, left_for: str | None = None) -> dict[str, Any]:
+def at(swaps_out: int, left_for: str | None = None) -> Any:
     return look(residency={"state": "resident", "mode": "vmm", "swaps_out": swaps_out, "left_for": left_for})
 
 
@@ -45,19 +45,19 @@ def at(swaps_out: int, left_for: str | None = None) -> dict[str, Any]:
     ],
 )
 def test_a_kernel_that_made_room_hears_so_once(left_for: str, want: tuple[str, bool] | None) -> None:
-    taken = reclaim(at(1), at(2, left_for), None)
+    taken = find_eviction(at(1), at(2, left_for), None)
     assert (None if taken is None else taken[0]) == (
         None if want is None else {"reason": want[0], "by": "", "is_quiet": want[1]}
     )
-    assert reclaim(at(2, left_for), at(2, left_for), None) is None
-    assert reclaim(look(), at(2, left_for), None) is None  # an agent that says nothing of it before
+    assert find_eviction(at(2, left_for), at(2, left_for), None) is None
+    assert find_eviction(look(), at(2, left_for), None) is None  # an agent that says nothing of it before
 
 
 def test_what_somebody_else_asked_is_told_with_his_name_and_ones_own_wish_is_not() -> None:
-    taken = reclaim(at(0), at(1, "asked"), "ada")
+    taken = find_eviction(at(0), at(1, "asked"), "ada")
     assert taken is not None
     assert taken[0] == {"reason": "requested", "by": "ada", "is_quiet": False}
-    assert reclaim(at(0), at(1, "asked"), "alice") is None
+    assert find_eviction(at(0), at(1, "asked"), "alice") is None
 
 
 @pytest.mark.parametrize(
@@ -69,10 +69,10 @@ def test_what_somebody_else_asked_is_told_with_his_name_and_ones_own_wish_is_not
     ],
 )
 def test_another_size_is_told_where_it_was_somebody_elses_doing(change: dict[str, Any], want: str) -> None:
-    taken = reclaim(look(), look(**change), "ada")
+    taken = find_eviction(look(), look(**change), "ada")
     assert taken == ({"reason": "resized", "by": "ada", "is_quiet": False}, want)
-    assert reclaim(look(), look(**change), "alice") is None
-    assert reclaim(look(), look(**change), None) is None
+    assert find_eviction(look(), look(**change), "alice") is None
+    assert find_eviction(look(), look(**change), None) is None
 
 
 def test_the_event_says_what_was_taken_and_the_others_do_not() -> None:

@@ -78,7 +78,7 @@ def test_one_kernel_that_changed_is_one_new_report(reader: StatusReader) -> None
     assert memo.made == COUNT + 1
     told = {one["id"]: one["interception"] for one in json.loads(text)["kernels"]}
     assert told["k7"] == "leaks"
-    assert set(told.values()) == {"holds", "leaks"}
+    assert set(told.values()) == {"active", "leaks"}
 
 
 def test_what_is_remembered_is_what_would_be_told_anew(reader: StatusReader) -> None:

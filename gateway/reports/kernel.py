@@ -1,0 +1,235 @@
+"""The report of one kernel, and its parts. Times are ISO 8601 in UTC, amounts are bytes, shares numbers of GPUs.
+
+What each field means, and the words of enumerations, api/openapi.yaml says.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class Compute(TypedDict):
+    """A kernel's part of a device's time in the last second or so."""
+
+    fair_share: float | None
+    share_used: float | None
+    own_seconds: float
+    slowdown: float | None
+    throttled_seconds: float
+    max_delay_seconds: float | None
+    pace: str
+    throttle_reason: str | None
+    paused: bool
+    has_hard_limit: bool
+
+
+class KernelDevice(TypedDict):
+    """What a kernel has of one device."""
+
+    uuid: str
+    index: int
+    gpus: float
+    memory_limit_bytes: int
+    guaranteed_memory_bytes: int
+    used_bytes: int
+    peak_bytes: int
+    required_bytes: int | None
+    busy_seconds: float
+    context_bytes: int
+    compute: Compute | None
+
+
+class MemoryQueue(TypedDict):
+    """The wait of a kernel for memory: its own to come back, or more of it."""
+
+    reason: str
+    seconds: float
+    ahead: int
+    expected_seconds: float | None
+
+
+class Moving(TypedDict):
+    """A copy of memory that is under way."""
+
+    done_bytes: int
+    total_bytes: int
+
+
+class Unswappable(TypedDict):
+    """Memory that a swap leaves on the device, and why."""
+
+    reason: str
+    bytes: int
+
+
+class Residency(TypedDict):
+    """Where a kernel's memory is."""
+
+    mode: str
+    state: str
+    since: str | None
+    swapped_bytes: int
+    swappable_bytes: int
+    unswappable: list[Unswappable]
+    not_swappable: str | None
+    refusal: str | None
+    queued: MemoryQueue | None
+    moving: Moving | None
+    evict_reason: str | None
+    swaps_out: int
+    swaps_in: int
+    waited_seconds: float
+
+
+class HostMemory(TypedDict):
+    """Host memory that a kernel has page-locked."""
+
+    limit_bytes: int | None
+    used_bytes: int
+    peak_bytes: int
+    failed_allocations: int
+
+
+class UncontrolledProcess(TypedDict):
+    """A process of a kernel with memory on a device that no hook counts."""
+
+    pid: int
+    name: str
+    index: int
+    used_bytes: int | None
+    charged_bytes: int
+    why: str
+
+
+class Requested(TypedDict):
+    """What a queued request needs."""
+
+    gpus: float
+    memory_bytes: int | None
+
+
+class Free(TypedDict):
+    """What is free where the most is free."""
+
+    gpus: float | None
+    memory_bytes: int | None
+    device: int | None
+
+
+class HostShortage(TypedDict):
+    """Host memory that copies of swapped-out kernels would need, and what is set aside for them."""
+
+    required_bytes: int
+    budget_bytes: int
+
+
+class WaitReason(TypedDict):
+    """Why a request is queued, in numbers."""
+
+    code: str
+    requested: Requested
+    free: Free
+    host_memory: HostShortage | None
+
+
+class Resize(TypedDict):
+    """A change of size that is queued."""
+
+    state: str
+    gpus: float
+    requested_memory_bytes: int | None
+    priority: str
+    reason: str
+    position: int
+    queue_length: int
+    wait_reason: WaitReason
+    expected_start: str | None
+    since: str
+
+
+class Termination(TypedDict):
+    """Why and when a kernel ended."""
+
+    reason: str
+    message: str
+    at: str
+    exit_code: int | None
+    signal: int | None
+    by: str
+
+
+class ScheduledTermination(TypedDict):
+    """An announced end."""
+
+    at: str
+    message: str
+    can_postpone: bool
+
+
+class Share(TypedDict):
+    """One user or team that a kernel is shared with."""
+
+    kind: str
+    name: str
+    access: str
+
+
+class DroppedMessages(TypedDict):
+    """Messages that browsers were not sent, by reason."""
+
+    rate_limit: int
+    closed_socket: int
+    too_large: int
+    unreadable: int
+    relay: int
+    unsent: int
+
+
+class Usage(TypedDict):
+    """What a kernel was granted and uses: the part of its report that the node agent tells."""
+
+    memory_limit_bytes: int
+    guaranteed_memory_bytes: int
+    used_bytes: int
+    over_limit_bytes: int
+    peak_bytes: int
+    busy_seconds: float
+    context_bytes: int
+    failed_allocations: int
+    required_bytes: int | None
+    last_failed_allocation_at: str | None
+    interception: str
+    enforcement: str
+    uncontrolled_processes: list[UncontrolledProcess]
+    host_memory: HostMemory | None
+    residency: Residency | None
+    devices: list[KernelDevice]
+
+
+class Kernel(Usage):
+    """One kernel, as one user may see it."""
+
+    id: str
+    name: str
+    owner: str
+    access: str
+    shares: list[Share] | None
+    label: str
+    gpus: float
+    requested_memory_bytes: int | None
+    priority: str
+    state: str
+    reason: str | None
+    queue_position: int | None
+    queue_length: int | None
+    wait_reason: WaitReason | None
+    expected_start: str | None
+    execution_state: str | None
+    interrupted_at: str | None
+    idle_since: str | None
+    resize: Resize | None
+    dropped_messages: DroppedMessages | None
+    created: str | None
+    termination: Termination | None
+    last_crash: Termination | None
+    scheduled_termination: ScheduledTermination | None

@@ -1,0 +1,159 @@
+"""The report of a node, and what the API answers beside kernels: sizes, dry runs, folders. See api/openapi.yaml."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from .kernel import Kernel
+
+
+class TeamGpuLimit(TypedDict):
+    """GPUs that a team may hold at once, and holds."""
+
+    name: str
+    gpus: float
+    held_gpus: float
+    queued_gpus: float
+    left_gpus: float
+
+
+class UserGpuLimit(TypedDict):
+    """GPUs that a user may hold at once, and holds."""
+
+    gpus: float | None
+    held_gpus: float
+    queued_gpus: float
+    left_gpus: float | None
+    teams: list[TeamGpuLimit]
+
+
+class StatusUser(TypedDict):
+    """The user who asks."""
+
+    name: str
+    role: str
+    gpu_limit: UserGpuLimit | None
+
+
+class HostCopies(TypedDict):
+    """Host memory that holds copies of swapped-out kernels."""
+
+    used_bytes: int
+    budget_bytes: int | None
+    spilled_bytes: int
+
+
+class Node(TypedDict):
+    """The machine as a whole."""
+
+    name: str
+    driver: str | None
+    enforcer: str | None
+    untracked_processes: int
+    overcommit: float
+    host_copies: HostCopies | None
+    agent: str
+    message: str | None
+
+
+class ComputeControl(TypedDict):
+    """What decides about a device's time."""
+
+    controller: str
+    sharing: str
+    target_percent: float | None
+    contended: bool
+
+
+class Device(TypedDict):
+    """One GPU; "mine" are sums of the asker's kernels."""
+
+    index: int
+    uuid: str
+    name: str
+    memory_bytes: int
+    reserved_bytes: int
+    reserved_gpus: float
+    used_bytes: int
+    mine_bytes: int
+    mine_reserved_bytes: int
+    swapped_bytes: int
+    mine_swapped_bytes: int
+    burstable_bytes: int
+    utilization_percent: float | None
+    temperature_celsius: float | None
+    power_watts: float | None
+    lost: bool
+    compute_control: ComputeControl | None
+
+
+class Queue(TypedDict):
+    """Requests of all users that are queued."""
+
+    length: int
+
+
+class Status(TypedDict):
+    """GET /aliquot/api/v1/status."""
+
+    version: str
+    user: StatusUser
+    node: Node
+    devices: list[Device]
+    kernels: list[Kernel]
+    queue: Queue
+
+
+class Size(TypedDict):
+    """One size that is listed."""
+
+    name: str
+    kernelspec: str
+    display_name: str
+    gpus: float
+    requested_memory_bytes: int | None
+    priority: str
+    image: str | None
+    description: str
+    is_default: bool
+
+
+class Sizes(TypedDict):
+    """GET /aliquot/api/v1/sizes."""
+
+    may_use_normal_priority: bool
+    sizes: list[Size]
+    grammar: str
+    largest_gpus: float
+    step: float
+    pattern: str
+    device_memory_bytes: int | None
+    default_size: str | None
+
+
+class DryRun(TypedDict):
+    """What a request for one size would get now."""
+
+    suffix: str
+    gpus: float
+    requested_memory_bytes: int | None
+    memory_limit_bytes: int | None
+    priority: str
+    outcome: str
+    position: int | None
+    message: str
+
+
+class Folder(TypedDict):
+    """One folder that kernels in containers get."""
+
+    name: str
+    kind: str
+    target: str
+    read_only: bool
+    mine: bool
+    origin: str
+    source: str | None
+    users: list[str] | None
+    teams: list[str] | None
+    problem: str | None

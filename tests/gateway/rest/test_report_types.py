@@ -1,0 +1,106 @@
+"""The structs of gateway/reports are the schemas of openapi.yaml and kernel_event.yaml: no place can be forgotten."""
+
+from __future__ import annotations
+
+import types
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+import pytest
+import yaml
+
+from jupyter_aliquot.gateway.reports import event, kernel, status
+
+GATEWAY = Path(__file__).resolve().parents[3] / "gateway"
+SCHEMAS: dict[str, Any] = yaml.safe_load((GATEWAY / "api" / "openapi.yaml").read_text())["components"]["schemas"]
+EVENT: dict[str, Any] = yaml.safe_load((GATEWAY / "events" / "kernel_event.yaml").read_text())
+STRUCTS = {
+    name: struct
+    for module in (kernel, status, event)
+    for name, struct in vars(module).items()
+    if is_typeddict(struct) and struct.__module__ == module.__name__
+}
+# A part of `Kernel` that one function makes.
+NO_SCHEMA = {"Usage"}
+_WORDS = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+
+
+def resolved(schema: dict[str, Any]) -> dict[str, Any]:
+    """Follow a reference to another schema of the contract."""
+    if "$ref" not in schema:
+        return schema
+    found: dict[str, Any] = SCHEMAS[schema["$ref"].rpartition("/")[2]]
+    return resolved(found)
+
+
+def branches(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """A schema as a list of such of one type each."""
+    schema = resolved(schema)
+    if "oneOf" in schema:
+        return [one for part in schema["oneOf"] for one in branches(part)]
+    if "enum" in schema or "const" in schema:
+        values = schema.get("enum", [schema.get("const")])
+        return [{"type": word} for word in sorted({"null" if value is None else "string" for value in values})]
+    names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    return [{**schema, "type": name} for name in names]
+
+
+def differences(where: str, hint: Any, schema: dict[str, Any]) -> list[str]:
+    """What a type and a schema have otherwise."""
+    hints = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    found = {one["type"]: one for one in branches(schema)}
+    words = {_word(one): one for one in hints}
+    if set(words) != set(found):
+        return [f"{where}: the struct has {sorted(words)}, the schema {sorted(found)}"]
+    told = []
+    for word, one in words.items():
+        if word == "array":
+            told += differences(f"{where}[]", get_args(one)[0], found[word]["items"])
+        elif word == "object":
+            told += fields(where, one, found[word])
+    return told
+
+
+def fields(where: str, struct: Any, schema: dict[str, Any]) -> list[str]:
+    """The same of an object's fields: all are required, and there are no others."""
+    hints, properties = get_type_hints(struct), schema["properties"]
+    told = [f"{where}: {name} is in one of both" for name in set(hints) ^ set(properties)]
+    told += [f"{where}: {name} is not required" for name in set(properties) ^ set(schema["required"])]
+    told += [] if schema.get("additionalProperties") is False else [f"{where}: other fields are allowed"]
+    for name in set(hints) & set(properties):
+        told += differences(f"{where}.{name}", hints[name], properties[name])
+    return told
+
+
+def _word(hint: Any) -> str:
+    if is_typeddict(hint):
+        return "object"
+    return "array" if get_origin(hint) is list else _WORDS[hint]
+
+
+@pytest.mark.parametrize("name", sorted(name for name in STRUCTS if name in SCHEMAS))
+def test_a_struct_has_the_fields_and_the_types_of_its_schema(name: str) -> None:
+    assert fields(name, STRUCTS[name], SCHEMAS[name]) == []
+
+
+def test_an_event_has_the_fields_and_the_types_of_its_schema() -> None:
+    assert fields("KernelEvent", event.KernelEvent, EVENT) == []
+
+
+def test_every_struct_is_compared() -> None:
+    """A struct without a schema of its name is compared as a field of one that has one."""
+    seen: set[str] = set()
+
+    def see(hint: Any) -> None:
+        if is_typeddict(hint) and hint.__name__ not in seen:
+            seen.add(hint.__name__)
+            for one in get_type_hints(hint).values():
+                see(one)
+        for one in get_args(hint):
+            see(one)
+
+    for name, struct in STRUCTS.items():
+        if name in SCHEMAS or struct is event.KernelEvent:
+            see(struct)
+    assert set(STRUCTS) - seen == NO_SCHEMA
+    assert {"Kernel", "Device", "Node", "Status", "Sizes", "DryRun", "Folder"} <= set(SCHEMAS) & set(STRUCTS)
