@@ -1,4 +1,4 @@
-"""The command line: one traitlets application with subcommands. Starts nothing by itself; each command has its file."""
+"""The command line: one traitlets application with subcommands, each in a file of its own."""
 
 from __future__ import annotations
 
@@ -18,41 +18,48 @@ from jupyter_aliquot.gateway.base.errors import UsageError
 from jupyter_aliquot.gateway.cli.commands.base import Command, nearest
 from jupyter_aliquot.provisioner.errors import AliquotError
 
+_HERE = "jupyter_aliquot.gateway.cli.commands"
 COMMANDS = {
-    "lab": ("lab.LabCommand", "JupyterLab with Aliquot"),
-    "serve": ("serve.ServeCommand", "the gateway only: kernels, sessions, kernelspecs and /aliquot/api/v1"),
-    "agent": ("agent.AgentCommand", "the node agent, in the foreground"),
-    "relay": ("relay.RelayCommand", "the relay host, which keeps kernels while no gateway runs; in the foreground"),
-    "demo": ("demo.DemoCommand", "three notebooks share one GPU; each claim is checked"),
-    "status": ("status.StatusCommand", "the devices and kernels of this machine; --watch shows them live"),
-    "history": ("history.HistoryCommand", "who used what, over the last hour, day or week"),
-    "resize": ("resize.ResizeCommand", "another size or class for a kernel that runs"),
-    "swap": ("swap.SwapCommand", "a kernel's memory leaves its GPU, until its next cell"),
-    "restore": ("swap.RestoreCommand", "it comes back, ahead of its next cell"),
-    "share": ("share.ShareCommand", "show a running kernel to other users, or let them use it"),
-    "sizes": ("sizes.SizesCommand", "the sizes that kernels can have; --install writes them as kernelspecs"),
-    "doctor": ("doctor.DoctorCommand", "what is found here, and what to do about what is missing"),
+    "lab": (f"{_HERE}.servers.LabCommand", "JupyterLab with Aliquot"),
+    "serve": (f"{_HERE}.servers.ServeCommand", "the gateway only: kernels, sessions, kernelspecs and /aliquot/api/v1"),
+    "agent": (f"{_HERE}.node_programs.AgentCommand", "the node agent, in the foreground"),
+    "relay": (
+        f"{_HERE}.node_programs.RelayCommand",
+        "the relay host, which keeps kernels while no gateway runs, in the foreground",
+    ),
+    "demo": (f"{_HERE}.demo.DemoCommand", "three notebooks share one GPU; each claim is checked"),
+    "status": (f"{_HERE}.status.StatusCommand", "the devices and kernels of this machine; --watch shows them live"),
+    "history": (f"{_HERE}.history.HistoryCommand", "the GPU use of the last hour, day or week"),
+    "resize": (f"{_HERE}.resize.ResizeCommand", "change the size or the priority of a running kernel"),
+    "swap": (f"{_HERE}.swap.SwapCommand", "move a kernel's memory from its GPU to the host, until its next cell"),
+    "restore": (f"{_HERE}.swap.RestoreCommand", "move it back, ahead of the next cell"),
+    "share": (f"{_HERE}.share.ShareCommand", "show a running kernel to other users, or let them run code in it"),
+    "sizes": (f"{_HERE}.sizes.SizesCommand", "the sizes that kernels can have; --install writes them as kernelspecs"),
+    "doctor": (f"{_HERE}.doctor.DoctorCommand", "checks of this machine, each with a remedy"),
 }
 
 
 def _factory(path: str) -> Callable[[Application], Application]:
-    """Import a command when it is asked for; no singleton, for `lab` and `serve` start applications of their own."""
+    """Import a command when it is started.
+
+    It is no singleton: `lab` and `serve` start applications of their own.
+    """
 
     def make(parent: Application) -> Application:
-        command: type[Application] = import_item(f"jupyter_aliquot.gateway.cli.commands.{path}")
+        command: type[Application] = import_item(path)
         return command(parent=parent)
 
     return make
 
 
 class AliquotApp(Command):
-    """`aliquot`: dispatches to the subcommand."""
+    """The command `aliquot`, which starts a subcommand."""
 
     name = "aliquot"
     usage = "aliquot COMMAND [options]"
     description = """Elastic fractional GPU kernels for Jupyter.
 
-    aliquot COMMAND --help tells more about a command; aliquot doctor tells what is found on this machine."""
+    aliquot COMMAND --help describes a command; aliquot doctor checks this machine."""
     examples = """
     aliquot lab             # JupyterLab; pick "Python 3 · 0.25 GPU"
     aliquot demo            # watch three notebooks share one GPU
@@ -61,27 +68,30 @@ class AliquotApp(Command):
     subcommands: dict[str, Any] = {name: (_factory(path), text) for name, (path, text) in COMMANDS.items()}
 
     def refuse_unknown(self, argv: list[str]) -> None:
-        """Also refuse a command that does not exist."""
+        """Raise UsageError for an unknown command or option."""
         if argv and argv[0] == "help":
             return
         if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
-            hint = nearest(argv[0], list(COMMANDS)) or f"; there are {', '.join(COMMANDS)}"
+            hint = nearest(argv[0], list(COMMANDS)) or f"; the commands are {', '.join(COMMANDS)}"
             raise UsageError(f"no command {argv[0]!r}{hint}")
         if not argv or argv[0] not in COMMANDS:
             super().refuse_unknown(argv)
 
     def start(self) -> None:
-        """Called by main: run the subcommand, or say which there are."""
+        """Run the subcommand, or print the help. Called by main."""
         super().start()
         if self.subapp is None:
             self.print_help()
 
 
 def main(argv: list[str] | None = None) -> None:
-    """The entry point `aliquot`. Ends the process with an exit code; a user never sees a traceback of ours."""
+    """Run `aliquot`: the entry point.
+
+    Ends the process with an exit code, and prints errors without a traceback.
+    """
     words = list(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A terminal without our ticks and dots shows a question mark, and no traceback.
+        # A terminal without ticks and dots in its encoding shows question marks instead of a traceback.
         sys.stdout.reconfigure(errors="replace")
     app = AliquotApp()
     try:
@@ -97,7 +107,7 @@ def main(argv: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        # The reader went away (`aliquot status | head`): nothing is left to say, and nobody to say it to.
+        # The reader of the output has ended, as in `aliquot status | head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:

@@ -1,11 +1,12 @@
-"""docs/reference/cli.md, written from the commands' own help texts: `python -m jupyter_aliquot.gateway.cli.reference`.
+"""Write docs/reference/cli.md from the help texts of the commands: `python -m
+jupyter_aliquot.gateway.cli.reference`.
 
-A test holds the page equal to what this prints.
+A test compares the page with this output.
 """
 
 from __future__ import annotations
 
-import importlib
+from traitlets.utils.importstring import import_item
 
 from jupyter_aliquot.gateway.cli.commands.base import Command
 
@@ -23,12 +24,10 @@ are not renamed. A command that ends with 1 then prints the reason there, too: `
 
 
 def reference_page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [_HEAD, _section("aliquot", AliquotApp)]
     for name, (path, _) in COMMANDS.items():
-        module, _, cls = path.partition(".")
-        found = getattr(importlib.import_module(f"jupyter_aliquot.gateway.cli.commands.{module}"), cls)
-        parts.append(_section(f"aliquot {name}", found))
+        parts.append(_section(f"aliquot {name}", import_item(path)))
     return "\n".join(parts)
 
 

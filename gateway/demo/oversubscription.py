@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from jupyter_aliquot.gateway.serverapp.ephemeral_stack import Ring
+from jupyter_aliquot.gateway.serverapp.ephemeral_stack import EphemeralStack
 from jupyter_aliquot.gpu_hook.client.client import AgentClient
 from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 from jupyter_aliquot.provisioner.resources import Bytes
@@ -61,13 +61,13 @@ def reason_against(node: NodeStatus) -> str:
     return ""
 
 
-async def take_turns(ring: Ring, agent: AgentClient, notebook: Path, say: Callable[[str], None]) -> Turns:
+async def take_turns(stack: EphemeralStack, agent: AgentClient, notebook: Path, say: Callable[[str], None]) -> Turns:
     """Fill by both, then verify by both; in between each has to leave for the other. Raises what a start raises."""
     node = await agent.status()
     reason = reason_against(node)
     if reason:
         return Turns(reason=reason)
-    runs = [NotebookRun(part, notebook, ring.log_path(part.name.replace(" ", "-")), _silent) for part in PARTS]
+    runs = [NotebookRun(part, notebook, stack.log_path(part.name.replace(" ", "-")), _silent) for part in PARTS]
     late = f"a notebook did not get its turn within {_PATIENCE_SECONDS:.0f} s"
     async with on_stage(runs, late) as tasks:
         say(f"two more notebooks, each with the whole GPU: {', '.join(run.part.name for run in runs)}")

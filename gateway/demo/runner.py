@@ -17,7 +17,7 @@ from jupyter_client.kernelspec import KernelSpecManager
 
 from jupyter_aliquot.gateway.kernelspecs.installed import install_sizes
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
-from jupyter_aliquot.gateway.serverapp.ephemeral_stack import Ring
+from jupyter_aliquot.gateway.serverapp.ephemeral_stack import EphemeralStack
 from jupyter_aliquot.gpu_hook.client.client import AgentClient
 from jupyter_aliquot.gpu_hook.client.reports import KernelStatus, NodeStatus
 from jupyter_aliquot.provisioner.errors import AliquotError
@@ -61,16 +61,16 @@ class Result:
 
 
 async def hold_demo(
-    ring: Ring, notebook: Path, more: Path | None, report: Report, say: Callable[[str], None]
+    stack: EphemeralStack, notebook: Path, more: Path | None, report: Report, say: Callable[[str], None]
 ) -> Result:
-    """Run it inside a ring that answers. Raises DemoError when a kernel cannot start.
+    """Run it inside a stack that answers. Raises DemoError when a kernel cannot start.
 
     ``more``: the folder with the notebooks of the acts after the first; None leaves those out.
     """
     started = time.monotonic()
-    runs = [NotebookRun(part, notebook, ring.log_path(part.name.replace(" ", "-")), report) for part in PARTS]
+    runs = [NotebookRun(part, notebook, stack.log_path(part.name.replace(" ", "-")), report) for part in PARTS]
     victim = next(run for run in runs if run.part.name == VICTIM)
-    async with await AgentClient.connect(ring.runtime.path) as agent:
+    async with await AgentClient.connect(stack.runtime.path) as agent:
         tasks: list[asyncio.Task[None]] = []
         try:
             await _start_all(runs)
@@ -79,10 +79,10 @@ async def hold_demo(
             for run in runs:
                 run.may_finish.set()
             await asyncio.wait(tasks)
-            node, granted = await agent.status(), await ring.granted()
+            node, granted = await agent.status(), await stack.granted()
         finally:
             await _end_all(runs, tasks)
-        pauses, turns = await _more_acts(ring, agent, more, say)
+        pauses, turns = await _more_acts(stack, agent, more, say)
         left = await _what_is_left(agent)
     by_id = {kernel.kernel_id: kernel for kernel in node.kernels} | {before.kernel_id: before}
     kernels = [_seen(run, by_id.get(run.kernel_id)) for run in runs]
@@ -91,13 +91,13 @@ async def hold_demo(
 
 
 async def _more_acts(
-    ring: Ring, agent: AgentClient, more: Path | None, say: Callable[[str], None]
+    stack: EphemeralStack, agent: AgentClient, more: Path | None, say: Callable[[str], None]
 ) -> tuple[demo_pauses.Pauses, demo_turns.Turns]:
     pauses = demo_pauses.Pauses(reason="another notebook was asked for")
     turns = demo_turns.Turns(reason=pauses.reason)
     if more is not None:
-        pauses = await demo_pauses.fill_pauses(ring, agent, more / demo_pauses.NOTEBOOK, say)
-        turns = await demo_turns.take_turns(ring, agent, more / demo_turns.NOTEBOOK, say)
+        pauses = await demo_pauses.fill_pauses(stack, agent, more / demo_pauses.NOTEBOOK, say)
+        turns = await demo_turns.take_turns(stack, agent, more / demo_turns.NOTEBOOK, say)
     if pauses.reason:
         say(f"a production notebook and one that fills its pauses are left out: {pauses.reason}")
     if turns.reason:
@@ -105,12 +105,12 @@ async def _more_acts(
     return pauses, turns
 
 
-def provide_kernelspecs(ring: Ring) -> None:
-    """Make the parts' kernelspecs readable from disk, in the ring's folder where they are not installed."""
+def provide_kernelspecs(stack: EphemeralStack) -> None:
+    """Make the parts' kernelspecs readable from disk, in the stack's folder where they are not installed."""
     wanted = {part.kernelspec for part in (*PARTS, *demo_pauses.PARTS, *demo_turns.PARTS)}
     if wanted <= set(KernelSpecManager().find_kernel_specs()):
         return
-    folder = ring.runtime.path / "data"
+    folder = stack.runtime.path / "data"
     install_sizes(SizedKernelSpecManager(), folder / "kernels")
     os.environ["JUPYTER_PATH"] = os.pathsep.join(filter(None, (str(folder), os.environ.get("JUPYTER_PATH"))))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from jupyter_aliquot.gateway.serverapp.ephemeral_stack import Ring
+from jupyter_aliquot.gateway.serverapp.ephemeral_stack import EphemeralStack
 from jupyter_aliquot.gpu_hook.client.client import AgentClient
 from jupyter_aliquot.gpu_hook.client.compute_reports import ComputeStatus
 from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
@@ -51,12 +51,12 @@ def reason_against(node: NodeStatus) -> str:
     return ""
 
 
-async def fill_pauses(ring: Ring, agent: AgentClient, notebook: Path, say: Callable[[str], None]) -> Pauses:
+async def fill_pauses(stack: EphemeralStack, agent: AgentClient, notebook: Path, say: Callable[[str], None]) -> Pauses:
     """Production alone; then beside the other one, which is at work by then. Raises what a start raises."""
     reason = reason_against(await agent.status())
     if reason:
         return Pauses(reason=reason)
-    runs = [NotebookRun(part, notebook, ring.log_path(part.name), _silent) for part in PARTS]
+    runs = [NotebookRun(part, notebook, stack.log_path(part.name), _silent) for part in PARTS]
     production, filler = runs
     late = f"the two notebooks were not done within {_PATIENCE_SECONDS:.0f} s"
     async with on_stage(runs, late) as tasks:

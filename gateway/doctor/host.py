@@ -1,4 +1,7 @@
-"""The doctor's look at this machine: versions, folders, libraries, sockets and who owns them. Changes nothing."""
+"""Checks of this machine: versions, folders, libraries, sockets and their owners.
+
+They change nothing.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ _STATUS_SECONDS = 5.0
 
 
 def look_at_versions() -> list[Finding]:
-    """Us, Python, and the packages that we stand on."""
+    """Check the versions of Aliquot, Python and the packages that it needs."""
     versions = {name: _version(name) for name in (*_NEEDED, *_EXTRAS)}
     known = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
     findings = [
@@ -55,7 +58,7 @@ def look_at_versions() -> list[Finding]:
 
 
 def look_at_runtime_folder(environ: Mapping[str, str] = os.environ) -> list[Finding]:
-    """Where the agent's sockets are, and why there."""
+    """Check the folder of the agent's sockets, and name the reason for it."""
     runtime = find_runtime_dir(environ)
     try:
         check_runtime_dir(runtime)
@@ -74,7 +77,7 @@ def look_at_runtime_folder(environ: Mapping[str, str] = os.environ) -> list[Find
 
 
 def look_at_driver() -> list[Finding]:
-    """The NVIDIA driver and its path; without one the software GPU."""
+    """Check the NVIDIA driver and its path; without one kernels get the software GPU."""
     findings = []
     if is_gvisor():
         findings.append(Finding("kernel", FAIL, GVISOR, "use another container runtime, or a machine"))
@@ -90,7 +93,7 @@ def look_at_driver() -> list[Finding]:
 
 
 def look_at_native_libraries() -> list[Finding]:
-    """Our own libraries: the hook and the software GPU."""
+    """Check the libraries of Aliquot: the hook and the software GPU."""
     missing = [str(shim_dir() / name) for name in _SHIM_LIBRARIES if not (shim_dir() / name).exists()]
     if not (native_dir() / "bin" / "aliquot-kernel-start").exists():
         missing.append(str(native_dir() / "bin" / "aliquot-kernel-start"))
@@ -105,7 +108,7 @@ def look_at_native_libraries() -> list[Finding]:
 
 
 def look_at_agent() -> list[Finding]:
-    """The node agent of the runtime folder, and whose it is."""
+    """Check the node agent of the runtime folder, and name its user."""
     path = find_runtime_dir().agent_socket
     if not path.exists():
         return [Finding("node agent", OK, f"none runs ({path}); aliquot lab, serve and agent start one")]
@@ -123,14 +126,14 @@ def look_at_agent() -> list[Finding]:
 
 
 def look_at_gateway() -> list[Finding]:
-    """The gateway that owns this node's queue, and whose it is."""
+    """Check the gateway that owns this node's queue, and name its user."""
     path = find_runtime_dir().gateway_socket
     if not path.exists():
         found = f"none runs ({path}); kernels started outside of one ask the node agent"
         return [Finding("gateway", OK, found)]
     peer = _peer(path)
     if not peer:
-        return [_unanswered("gateway", path, "nobody answers")]
+        return [_unanswered("gateway", path, "no gateway answers")]
     running = Finding("gateway", OK, f"{peer}, at {path}")
     try:
         told = OwnGateway.find(find_runtime_dir()).ask("status", seconds=_STATUS_SECONDS)["node"]["message"]
@@ -140,7 +143,7 @@ def look_at_gateway() -> list[Finding]:
 
 
 def look_at_shared_memory() -> list[Finding]:
-    """/dev/shm holds the software GPU's state."""
+    """Check the space in /dev/shm, which holds the software GPU's state."""
     try:
         free = Bytes(shutil.disk_usage("/dev/shm").free)
     except OSError as error:
@@ -152,7 +155,7 @@ def look_at_shared_memory() -> list[Finding]:
 
 
 def look_at_container_engine(environ: Mapping[str, str] = os.environ) -> list[Finding]:
-    """Docker or Podman. Kernels are processes without one."""
+    """Check for Docker or Podman. Without an engine kernels are processes."""
     programs = [program for name in ("docker", "podman") if (program := shutil.which(name))]
     sockets = [path for path in _engine_sockets(environ) if _answers(path)]
     if sockets:
@@ -191,7 +194,9 @@ def _answers(path: Path) -> bool:
 
 
 def _peer(path: Path) -> str:
-    """Who listens there, by the kernel's word; empty when nobody does."""
+    """Return the process that listens at the socket, as the system reports it; empty where none
+    does.
+    """
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(2)

@@ -1,4 +1,7 @@
-"""The doctor's look at Jupyter: provisioner, kernelspecs on disk, server and lab extension. Changes nothing."""
+"""Checks of Jupyter: provisioner, kernelspecs on disk, server and lab extension.
+
+They change nothing.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _REPLACED = {**KERNEL_CLASSES, **ACCESS_CLASSES}
 
 
 def look_at_provisioner() -> list[Finding]:
-    """How jupyter_client finds us, in any client."""
+    """Check that jupyter_client finds the provisioner, in any client."""
     found = importlib.metadata.entry_points(group="jupyter_client.kernel_provisioners", name="aliquot")
     if not found:
         return [Finding("provisioner", FAIL, "jupyter_client does not know the provisioner 'aliquot'", _INSTALL)]
@@ -32,7 +35,7 @@ def look_at_provisioner() -> list[Finding]:
 
 
 def look_at_kernelspecs() -> list[Finding]:
-    """The presets on disk, which nbclient, papermill and VS Code read."""
+    """Check for presets on disk, which nbclient, papermill and VS Code read."""
     names = sorted(name for name in KernelSpecManager().find_kernel_specs() if ".gpu-" in name)
     if names:
         return [Finding("kernelspecs", OK, f"on disk: {', '.join(names)}")]
@@ -41,7 +44,7 @@ def look_at_kernelspecs() -> list[Finding]:
 
 
 def look_at_server() -> list[Finding]:
-    """Whether a plain `jupyter lab` or `jupyter server` has our extension and our classes."""
+    """Check that a plain `jupyter lab` or `jupyter server` loads the extension and its classes."""
     application = JupyterApp(config_file_name="jupyter_server_config")
     application.load_config_file()
     manager = ExtensionConfigManager(read_config_path=application.config_file_paths)
@@ -55,7 +58,7 @@ def look_at_server() -> list[Finding]:
 
 
 def _look_at_classes(configured: dict[str, Any]) -> list[Finding]:
-    """Ours are in force unless a configuration names others."""
+    """Check that no configuration replaces the classes of Aliquot."""
     others = {trait: _class_name(value) for trait, value in configured.items() if trait in _REPLACED}
     foreign = {trait: name for trait, name in others.items() if name != _class_name(_REPLACED[trait])}
     if not foreign:
@@ -73,7 +76,7 @@ def _class_name(configured: Any) -> str:
 
 
 def look_at_lab_extension() -> list[Finding]:
-    """Whether JupyterLab has our panel and our kernel picker."""
+    """Check that JupyterLab has the panel and the kernel picker."""
     folders = [Path(folder) / LAB_EXTENSION for folder in jupyter_path("labextensions")]
     found = next((folder for folder in folders if (folder / "package.json").is_file()), None)
     if found is None:

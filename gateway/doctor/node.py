@@ -1,6 +1,6 @@
-"""The doctor's look at GPU, NVML and hook: a short-lived agent of its own, a process in a kernel's environment.
+"""Checks of GPU, NVML and hook, with a short-lived agent and a process in a kernel's environment.
 
-The user's own agent, where one runs, is asked what acts on compute there, and nothing else.
+The user's own agent, where one runs, is asked only for its actuators and its kernels.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 
-from jupyter_aliquot.gateway.serverapp.ephemeral_stack import Ring, RingError, RingSettings
+from jupyter_aliquot.gateway.serverapp.ephemeral_stack import EphemeralStack, StackError, StackSettings
 from jupyter_aliquot.gpu_hook.client.client import AgentClient, AgentClientError
 from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 from jupyter_aliquot.gpu_hook.paths import native_dir
@@ -28,19 +28,19 @@ _REPORT_SECONDS = 15.0
 
 
 def look_at_node() -> Sequence[Finding]:
-    """Devices by NVML, and the hook's self-check."""
+    """Check the devices by NVML, and run the hook's self-check."""
     return asyncio.run(_look())
 
 
 async def _look() -> list[Finding]:
-    ring = Ring(RingSettings(), has_gateway=False)
+    stack = EphemeralStack(StackSettings(), has_gateway=False)
     try:
-        async with ring, await AgentClient.connect(ring.runtime.path) as agent:
+        async with stack, await AgentClient.connect(stack.runtime.path) as agent:
             status = await agent.status()
             users = await _status_of_users_agent() or status
             of_users = [*_actuators(users), *obstacles(users)]
             return [*_devices(status), *_enforcers(status), *of_users, await _self_check(agent)]
-    except (RingError, AgentClientError) as error:
+    except (StackError, AgentClientError) as error:
         return [Finding("devices", FAIL, f"no node agent could be started: {error}", "the lines above name the cause")]
 
 
@@ -55,7 +55,7 @@ def _devices(status: NodeStatus) -> list[Finding]:
 
 
 def _enforcers(status: NodeStatus) -> list[Finding]:
-    """Which holds kernels to their memory here, and why the others do not."""
+    """Name the enforcer of memory limits in force here, and why the others are not."""
     lines = []
     for enforcer in status.enforcers:
         label = f"{enforcer.name} (experimental)" if enforcer.experimental else enforcer.name
@@ -64,7 +64,9 @@ def _enforcers(status: NodeStatus) -> list[Finding]:
 
 
 async def _status_of_users_agent() -> NodeStatus | None:
-    """It has the options that kernels get; None where none runs."""
+    """Return the status of the user's agent, which has the options that kernels get; None where
+    none runs.
+    """
     try:
         async with await AgentClient.connect() as agent:
             return await within(agent.status(), _REPORT_SECONDS)
@@ -73,7 +75,9 @@ async def _status_of_users_agent() -> NodeStatus | None:
 
 
 def _actuators(status: NodeStatus) -> list[Finding]:
-    """What acts on kernels' compute here, what to know of it, and why the others do not."""
+    """Name the actuators of GPU time in force here, with their warnings, and why the others are
+    not.
+    """
     findings = []
     for actuator in status.actuators:
         label = f"{actuator.name} (experimental)" if actuator.experimental else actuator.name
@@ -86,7 +90,7 @@ def _actuators(status: NodeStatus) -> list[Finding]:
 
 
 def obstacles(status: NodeStatus) -> list[Finding]:
-    """Warn of what keeps running kernels from being swapped: one line for each reason."""
+    """Warn of each reason for which running kernels cannot be swapped out."""
     reasons = Counter(one.residency.obstacle for one in status.kernels if one.residency and one.residency.obstacle)
     remedy = "install a newer jupyter-aliquot, and restart the kernels; or report the name as an issue"
     return [
@@ -96,7 +100,7 @@ def obstacles(status: NodeStatus) -> list[Finding]:
 
 
 async def _self_check(agent: AgentClient) -> Finding:
-    """What a kernel would find: run the start program in a kernel's environment, around one that does nothing."""
+    """Run the start program in a kernel's environment, around a program that does nothing."""
     program = native_dir() / "bin" / "aliquot-kernel-start"
     granted = agent_grant(await agent.reserve(_KERNEL, owner="doctor", hundredths=_SHARE, label="aliquot doctor"))
     # cat lives until we close its input: a kernel, too, outlives its check.
@@ -117,7 +121,10 @@ async def _self_check(agent: AgentClient) -> Finding:
 
 
 async def _run(spec: LaunchSpec, agent: AgentClient) -> tuple[str, str, int, str]:
-    """What the check told the agent, in two words, the exit status, and what was printed."""
+    """Run the check.
+
+    Returns its two results, as the agent has them, the exit status, and the output.
+    """
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         *spec.argv, env=dict(spec.env), stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.STDOUT
@@ -133,7 +140,7 @@ async def _run(spec: LaunchSpec, agent: AgentClient) -> tuple[str, str, int, str
 
 
 async def _words_of_check(agent: AgentClient) -> tuple[str, str]:
-    """What the check told the agent of names and of absolute paths; ``unknown`` when it told nothing in time."""
+    """Return the check's results for names and for absolute paths; ``unknown`` for none in time."""
     deadline = asyncio.get_running_loop().time() + _REPORT_SECONDS
     while True:
         kernels = {kernel.kernel_id: kernel for kernel in (await agent.status()).kernels}

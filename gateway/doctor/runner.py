@@ -1,6 +1,8 @@
-"""What `aliquot doctor` reports: findings, each with what to do about it. The looking is done by doctor_*.py.
+"""The findings of `aliquot doctor`, each with a remedy.
 
-A look never changes what it looks at, save that the self-check runs against a short-lived agent of its own.
+The checks are in the other files of this folder.
+
+A check changes nothing. The self-check starts a short-lived agent of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ OK, WARN, FAIL = "ok", "warn", "fail"
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at. ``remedy`` is empty when there is nothing to do."""
+    """The result of one check. ``remedy`` is empty when there is nothing to do."""
 
     about: str
     state: str
@@ -26,7 +28,7 @@ Check = Callable[[], Sequence[Finding]]
 
 
 def examine(checks: Sequence[Check], progress: Callable[[str], None] = lambda _: None) -> list[Finding]:
-    """Run every check; one that cannot look is a finding itself, and hides none of the others."""
+    """Run every check. A check that fails to run becomes a finding, and the others still run."""
     findings: list[Finding] = []
     for check in checks:
         about = check.__name__.removeprefix("look_at_").replace("_", " ")
@@ -40,17 +42,17 @@ def examine(checks: Sequence[Check], progress: Callable[[str], None] = lambda _:
 
 
 def all_well(findings: Sequence[Finding]) -> bool:
-    """Whether nothing failed; warnings are allowed."""
+    """Return whether no check failed; warnings are allowed."""
     return all(finding.state != FAIL for finding in findings)
 
 
 def report(findings: Sequence[Finding]) -> dict[str, Any]:
-    """The findings for programs."""
+    """Return the findings for programs."""
     return {"ok": all_well(findings), "findings": [asdict(finding) for finding in findings]}
 
 
 def all_checks() -> list[Check]:
-    """Every check, in the order in which things are needed."""
+    """Return every check, in the order in which the parts need each other."""
     from . import host as doctor_host, jupyter as doctor_jupyter, node as doctor_node
 
     return [

@@ -35,12 +35,12 @@ _METRICS_SECONDS = 10.0
 _GRANTED = "aliquot_admission_granted_total"
 
 
-class RingError(AliquotError):
+class StackError(AliquotError):
     """The agent or the gateway did not start."""
 
 
 @dataclass(frozen=True)
-class RingSettings:
+class StackSettings:
     """What the agent drives, and what else it is told."""
 
     driver: str = "auto"
@@ -48,10 +48,10 @@ class RingSettings:
     agent_options: tuple[str, ...] = ()
 
 
-class Ring:
+class EphemeralStack:
     """An asynchronous context manager: inside it an agent answers, and a gateway if one is wanted."""
 
-    def __init__(self, settings: RingSettings, has_gateway: bool = True) -> None:
+    def __init__(self, settings: StackSettings, has_gateway: bool = True) -> None:
         self._settings = settings
         self._has_gateway = has_gateway
         self._processes: list[tuple[str, subprocess.Popen[bytes]]] = []
@@ -61,7 +61,7 @@ class Ring:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process needs to find this ring, and to leave the user's Jupyter settings alone."""
+        """What a process needs to find this stack, and to leave the user's Jupyter settings alone."""
         return {
             "ALIQUOT_RUNTIME_DIR": str(self._folder),
             "JUPYTER_RUNTIME_DIR": str(self.jupyter_runtime),
@@ -75,10 +75,10 @@ class Ring:
         return self._folder / "jupyter"
 
     def log_path(self, name: str) -> Path:
-        """The log of one process of the ring."""
+        """The log of one process of the stack."""
         return self._folder / f"{name}.log"
 
-    async def __aenter__(self) -> Ring:
+    async def __aenter__(self) -> EphemeralStack:
         try:
             for folder in (self.jupyter_runtime, self._folder / "config", self._folder / "ipython"):
                 folder.mkdir(mode=0o700)
@@ -97,19 +97,19 @@ class Ring:
         await self._end()
 
     def gateway_address(self) -> str:
-        """Where the gateway serves HTTP. Raises RingError before it does."""
+        """Where the gateway serves HTTP. Raises StackError before it does."""
         gateway = dict(self._processes)["gateway"]
         try:
             return str(json.loads((self.jupyter_runtime / f"jpserver-{gateway.pid}.json").read_text())["url"])
         except (OSError, ValueError, KeyError):
-            raise RingError("the gateway has not told its address") from None
+            raise StackError("the gateway has not told its address") from None
 
     async def granted(self) -> int:
-        """How many requests the gateway has granted, by its own count. Raises RingError."""
+        """How many requests the gateway has granted, by its own count. Raises StackError."""
         try:
             text = await asyncio.to_thread(self._read_metrics)
         except OSError as error:
-            raise RingError(f"the gateway does not tell its metrics: {error}") from None
+            raise StackError(f"the gateway does not tell its metrics: {error}") from None
         found = re.search(rf"^{_GRANTED} (\S+)$", text, re.MULTILINE)
         return int(float(found.group(1))) if found else 0
 
@@ -132,7 +132,7 @@ class Ring:
 
     async def _start_gateway(self) -> None:
         options = ["--ServerApp.ip=127.0.0.1", "--ServerApp.port=0", f"--ServerApp.root_dir={self._folder}"]
-        # Whatever ends the ring ends its kernels with it.
+        # Whatever ends the stack ends its kernels with it.
         options += ["--Aliquot.keep_kernels=never"]
         # Only loopback and only for this demonstration, so its user may be root, as in a container.
         self._spawn("gateway", ["serve", *options, *(["--allow-root"] if os.geteuid() == 0 else [])])
@@ -156,9 +156,9 @@ class Ring:
         deadline = asyncio.get_running_loop().time() + START_SECONDS
         while not await has_come():
             if process.poll() is not None:
-                raise RingError(f"the {name} ended with status {process.returncode}: {self._log_end(name)}")
+                raise StackError(f"the {name} ended with status {process.returncode}: {self._log_end(name)}")
             if asyncio.get_running_loop().time() > deadline:
-                raise RingError(f"the {name} did not answer within {START_SECONDS:.0f} s:\n{self._log_end(name)}")
+                raise StackError(f"the {name} did not answer within {START_SECONDS:.0f} s:\n{self._log_end(name)}")
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _agent_answers(self) -> bool:
@@ -178,7 +178,7 @@ class Ring:
             writer.close()
             await writer.wait_closed()
             self.gateway_address()
-        except (OSError, RingError):
+        except (OSError, StackError):
             return False
         return True
 

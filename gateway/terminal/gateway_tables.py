@@ -1,4 +1,7 @@
-"""What a gateway reports, for the terminal: waiting and ended kernels as rows, and a node of another machine. Pure."""
+"""Tables from a gateway's report: queued and ended kernels, and the node of another machine.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,9 @@ _SHORT_ID = 8
 
 
 def gateway_view(report: Mapping[str, Any], url: str) -> RenderableType:
-    """Draw the status of a node whose agent runs on another machine, from its gateway's status report."""
+    """Draw the status of a node whose agent runs on another machine, from its gateway's status
+    report.
+    """
     node, kernels = report["node"], report["kernels"]
     driver = DRIVER_NAMES.get(node["driver"], node["driver"] or "no driver")
     parts: list[RenderableType] = [Text(printable(f"node {node['name'] or '?'} · {driver} · from the gateway {url}"))]
@@ -62,7 +67,7 @@ def _devices_table(devices: Iterable[Mapping[str, Any]]) -> RankedTable:
 
 
 def _kernels_table(kernels: Iterable[Mapping[str, Any]]) -> RankedTable:
-    """One row a kernel; of several devices the shares stand one after the other."""
+    """Make one row a kernel; the shares on several devices stand one after the other."""
     table = plain_table(
         *("kernel", "id", "owner", "size", "limit", "used", "GPU time", "share", "slowdown", "state"),
         drop_first=("slowdown", "GPU time", "share", "owner", "id", "limit"),
@@ -86,18 +91,20 @@ def _kernels_table(kernels: Iterable[Mapping[str, Any]]) -> RankedTable:
 
 
 def waiting_kernels(kernels: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Those that wait to start, or to grow, in the order of the queue."""
+    """Return the kernels that are queued to start or to grow, in the order of the queue."""
     waiting = [dict(kernel) for kernel in kernels if kernel["state"] == "queued" or kernel.get("resize")]
     return sorted(waiting, key=lambda kernel: _position(kernel) or 0)
 
 
 def doubtful_kernels(kernels: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Those that run, and whose GPU the node agent does not confirm: it knows nothing of them."""
+    """Return the running kernels that the node agent does not know, so that their GPU is
+    unconfirmed.
+    """
     return [dict(one) for one in kernels if one["state"] == "on_gpu" and one["reason"] and one["residency"] is None]
 
 
 def doubt_lines(kernels: Iterable[Mapping[str, Any]]) -> list[str]:
-    """One sentence a kernel."""
+    """Return one sentence for each of these kernels."""
     return [f"kernel {_name(kernel)}: {printable(str(kernel['reason']))}" for kernel in kernels]
 
 
@@ -107,7 +114,7 @@ def ended_kernels(kernels: Iterable[Mapping[str, Any]], most: int = LAST_ENDED) 
 
 
 def queue_rows(kernels: Iterable[Mapping[str, Any]], now: float | None = None) -> list[tuple[str, ...]]:
-    """The rows of tables.queue_table."""
+    """Return the rows of tables.queue_table."""
     moment = time.time() if now is None else now
     rows: list[tuple[str, ...]] = []
     for kernel in kernels:
@@ -121,7 +128,7 @@ def queue_rows(kernels: Iterable[Mapping[str, Any]], now: float | None = None) -
 
 
 def ended_rows(kernels: Iterable[Mapping[str, Any]], now: float | None = None) -> list[tuple[str, ...]]:
-    """The rows of tables.ended_table."""
+    """Return the rows of tables.ended_table."""
     moment = time.time() if now is None else now
     rows: list[tuple[str, ...]] = []
     for kernel in kernels:
@@ -140,7 +147,7 @@ def _position(kernel: Mapping[str, Any]) -> int | None:
 
 
 def _place(kernel: Mapping[str, Any]) -> str:
-    """``2 of 5``; a kernel that waits for something else than the gateway's queue has no place."""
+    """Return ``2 of 5``; a dash for a kernel that waits, but not in the gateway's queue."""
     position, length = _position(kernel), (kernel.get("resize") or kernel)["queue_length"]
     return "–" if position is None else f"{position} of {length}"
 
@@ -150,7 +157,7 @@ def _name(kernel: Mapping[str, Any]) -> str:
 
 
 def _expected(moment: str | None, now: float) -> str:
-    """When it is expected to start, in the reader's time; with the date where that is another day."""
+    """Return the expected start in local time, with its date if that is not today."""
     if moment is None:
         return ""
     at, today = _time(moment).astimezone(), datetime.fromtimestamp(now).astimezone()

@@ -1,4 +1,4 @@
-"""The history as a table for the terminal: pure, from the gateway's report. Prints nothing itself, asks nobody."""
+"""The table of `aliquot history`, from the gateway's report. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOTHING = "–"
 
 
 def history_table(report: Report) -> RenderableType:
-    """Devices, then kernels, whoever used most first; a space in a line is a gap."""
+    """Make a table of devices, then kernels with the most use first; a space in a line is a gap."""
     names = ("device", "name", "busy", "over time", "memory used", "most")
     devices = plain_table(*names, drop_first=("name", "most", "over time"))
     for device in report["devices"]:
@@ -51,7 +51,7 @@ def local_time(moment: str) -> str:
 
 
 def gpu_seconds(kernel: Report) -> float | None:
-    """GPU time that a kernel used in the range; None where nobody told."""
+    """Return the GPU time of a kernel in the range; None where it is not known."""
     pairs = zip(_used(kernel), kernel["known_seconds"], strict=True)
     known = [value * seconds for value, seconds in pairs if value is not None]
     return sum(known) if known else None
@@ -74,7 +74,9 @@ def sparkline(values: Sequence[float | None], width: int = _WIDTH) -> str:
 
 
 def _used(kernel: Report) -> list[float | None]:
-    """GPUs in use: the kernel's own time, or where nobody tells that, all that its work took."""
+    """Return the GPUs in use: by the kernel's own time, or by all that its work took where that is
+    not known.
+    """
     own, busy = (kernel["figures"][name]["mean"] for name in ("own_gpus", "busy_gpus"))
     return [all_of_it if alone is None else alone for alone, all_of_it in zip(own, busy, strict=True)]
 

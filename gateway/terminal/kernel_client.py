@@ -1,6 +1,6 @@
-"""One running kernel, named by a word on the command line and asked to change: by the gateway, else the node agent.
+"""Requests about one running kernel: to the gateway, or to the node agent where no gateway runs.
 
-The gateway checks limits and queues; the agent alone, where no gateway runs, says yes or no at once.
+The gateway checks limits and queues; the agent accepts or refuses a change at once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WHOLE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class NoSuchKernelError(AliquotError):
-    """No running kernel, or several, are called so."""
+    """No running kernel has this name, or several have it."""
 
 
 class ChangeError(AliquotError):
@@ -40,7 +40,8 @@ class ChangeError(AliquotError):
 
 
 def pick_kernel(kernels: Iterable[Mapping[str, Any]], word: str) -> Mapping[str, Any]:
-    """The one that is called so: by id, its first letters, notebook, or file name, with or without its ending.
+    """Return the kernel with this name: its id, first letters of it, its notebook, or the
+    notebook's file name.
 
     Raises NoSuchKernelError.
     """
@@ -66,12 +67,12 @@ def pick_kernel(kernels: Iterable[Mapping[str, Any]], word: str) -> Mapping[str,
 
 
 def _file(kernel: Mapping[str, Any]) -> str:
-    """The name of its notebook, without the folders."""
+    """Return the name of the kernel's notebook, without its folders."""
     return str(kernel["label"]).rpartition("/")[2]
 
 
 class RunningKernel:
-    """``gateway`` None: the agent is asked."""
+    """A kernel, and the way to change it. ``gateway`` None: requests go to the node agent."""
 
     def __init__(self, runtime: RuntimeDir, gateway: OwnGateway | None, kernel_id: str) -> None:
         self._runtime = runtime
@@ -80,7 +81,10 @@ class RunningKernel:
 
     @classmethod
     def find(cls, gateways: Gateways, word: str, *, takes_ids: bool = False) -> RunningKernel:
-        """``takes_ids``: an id need not be a GPU kernel's. Raises AliquotError."""
+        """Find a kernel by its name; with ``takes_ids`` also one without a GPU, by its id.
+
+        Raises AliquotError.
+        """
         gateway: OwnGateway | None
         runtime = gateways.runtime
         try:
@@ -99,7 +103,7 @@ class RunningKernel:
         return cls(runtime, gateway, str(pick_kernel(kernels, word)["id"]))
 
     def report(self) -> Report:
-        """What is told of it now. Raises AliquotError."""
+        """Return the kernel's report. Raises AliquotError."""
         if self._gateway is not None:
             found: Report = self._ask("GET")
             return found
@@ -109,7 +113,7 @@ class RunningKernel:
         raise NoSuchKernelError(f"kernel {self.kernel_id} has ended")
 
     def resize(self, body: Mapping[str, Any]) -> Report:
-        """Another size or class, as the body of PATCH has it. Raises AliquotError."""
+        """Change its size or class; *body* is that of PATCH. Raises AliquotError."""
         if self._gateway is not None:
             done: Report = self._ask("PATCH", body=dict(body))
             return done
@@ -118,23 +122,28 @@ class RunningKernel:
         return self.report()
 
     def withdraw_resize(self) -> None:
-        """Raises AliquotError."""
+        """Withdraw a queued change of its size. Raises AliquotError."""
         if self._gateway is None:
-            raise ChangeError("asked to withdraw a change of size; no gateway runs here, and without one nothing waits")
+            raise ChangeError(
+                "No change of size can be withdrawn: no gateway runs here, and without one no change is queued"
+            )
         self._ask("DELETE", "/resize")
 
     def shares(self) -> Report:
-        """With whom it is shared. Raises AliquotError."""
+        """Return its collaborators. Raises AliquotError."""
         return self._ask_shares("GET")
 
     def share(self, kind: str, name: str, access: str | None) -> Report:
-        """With one of ``users`` or ``teams``; None takes it back. Raises AliquotError."""
+        """Share it; *kind* is ``users`` or ``teams``, and *access* None stops sharing.
+
+        Raises AliquotError.
+        """
         more, body = f"/{kind}/{quote(name, safe='')}", None if access is None else {"access": access}
         return self._ask_shares("DELETE" if access is None else "PUT", more, body)
 
     def _ask_shares(self, method: str, more: str = "", body: Any = None) -> Report:
         if self._gateway is None:
-            raise ChangeError("asked the shares of a kernel; no gateway runs here, and it alone knows users")
+            raise ChangeError("Kernels can be shared only through a gateway, and none runs here")
         found: Report = self._ask(method, f"/shares{more}", body)
         return found
 

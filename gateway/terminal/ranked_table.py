@@ -14,7 +14,9 @@ _LEAST_OF_WRAPPED = 20
 
 
 class RankedTable:
-    """A table without lines. A cell is cut with an ellipsis only when no column is left to leave out.
+    """A table without lines.
+
+    It cuts a cell with an ellipsis only when it can leave out no more columns.
 
     Args:
         names: the columns, from left to right.
@@ -84,7 +86,7 @@ class RankedTable:
         return table
 
     def _widths(self) -> list[int]:
-        """Of each column as wide as its cells; a sentence takes what is left."""
+        """Return the width of each column's cells; a column of sentences counts with a small width."""
         found = []
         for index, name in enumerate(self._names):
             widest = max([cell_len(name), *(cell_len(cells[index]) for cells, _ in self._rows)])

@@ -1,7 +1,8 @@
-"""Which gateway the command line asks, and asking it over REST: one way for all commands.
+"""REST requests of the commands to a gateway, and the choice of that gateway.
 
-Jupyter's own variables name it, as in the terminals of a server in gateway mode. Without them it is this machine's,
-found by the pid in gateway.lock, and by the file in which a Jupyter server tells its user its address and token.
+Jupyter's own variables name it, as in the terminals of a server in gateway mode. Without them it is
+the gateway of this machine: gateway.lock has its pid, and the file in which a Jupyter server tells
+its user its address and token has the rest.
 """
 
 from __future__ import annotations
@@ -27,24 +28,26 @@ from .tables import printable
 
 _ANSWER_SECONDS = 15.0
 _Answer = TypeVar("_Answer")
-# What Jupyter says to who is nobody: 403, of 401 in words.
+# The answers of Jupyter to an unknown token: 403, or 401.
 _NOBODY = (401, 403)
 _NO_WORDS = ("", "Forbidden", "Unauthorized")
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Where an answer leads to, perhaps to who logs people in, the token is nobody's business."""
+    """A handler that follows no redirect: the token must not reach another address, such as a login
+    page.
+    """
 
     def redirect_request(self, *args: Any) -> None:
-        """Called by urllib, which would take all headers there."""
+        """Refuse the redirect. Called by urllib, which would send all headers there."""
 
 
 class NoGatewayHere(AliquotError):
-    """No gateway can be asked."""
+    """No gateway can be reached."""
 
 
 class GatewayRefusal(AliquotError):
-    """The gateway answered no; the message is its own."""
+    """The gateway refused the request; the message is the gateway's."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -53,7 +56,10 @@ class GatewayRefusal(AliquotError):
 
 @dataclass(frozen=True)
 class Tls:
-    """How a gateway's certificate is checked, and which one it is shown. The files are named as Jupyter names them."""
+    """The certificate check of a gateway, and the client certificate.
+
+    The fields have Jupyter's names.
+    """
 
     ca_certs: str = ""
     client_cert: str = ""
@@ -62,7 +68,7 @@ class Tls:
 
     @classmethod
     def named_in(cls, environ: Mapping[str, str]) -> Tls:
-        """As Jupyter's variables have it."""
+        """Read Jupyter's variables."""
         return cls(
             environ.get("JUPYTER_GATEWAY_CA_CERTS", ""),
             environ.get("JUPYTER_GATEWAY_CLIENT_CERT", ""),
@@ -71,14 +77,14 @@ class Tls:
         )
 
     def context(self) -> ssl.SSLContext:
-        """Raises NoGatewayHere for files that cannot be used."""
+        """Make the TLS context. Raises NoGatewayHere for files that cannot be used."""
         try:
             context = ssl.create_default_context(cafile=self.ca_certs or None)
             if self.client_cert:
                 context.load_cert_chain(self.client_cert, self.client_key or None)
         except OSError as error:
             raise NoGatewayHere(
-                f"the gateway cannot be asked: {error}, of JUPYTER_GATEWAY_CA_CERTS={self.ca_certs!r}, "
+                f"The gateway cannot be reached: {error}, with JUPYTER_GATEWAY_CA_CERTS={self.ca_certs!r}, "
                 f"JUPYTER_GATEWAY_CLIENT_CERT={self.client_cert!r} and JUPYTER_GATEWAY_CLIENT_KEY={self.client_key!r}. "
                 "Set them to files in PEM format that you may read"
             ) from error
@@ -89,18 +95,18 @@ class Tls:
 
 @dataclass(frozen=True)
 class OwnGateway:
-    """Where it listens, and what it wants to hear."""
+    """The address of a gateway or server, and the credentials for it."""
 
     url: str
     token: str = field(repr=False)
-    # Whence the token is, for words.
+    # Where the token came from, for error messages.
     origin: str = field(default="of its server's file", compare=False)
     scheme: str = "token"
     tls: Tls = field(default_factory=Tls)
 
     @classmethod
     def find(cls, runtime: RuntimeDir, servers: Path | None = None) -> OwnGateway:
-        """Raises NoGatewayHere."""
+        """Find the gateway of this machine. Raises NoGatewayHere."""
         try:
             pid = int(runtime.gateway_lock.read_text().strip())
             folder = Path(jupyter_runtime_dir()) if servers is None else servers
@@ -111,9 +117,11 @@ class OwnGateway:
 
     @classmethod
     def elsewhere(cls, environ: Mapping[str, str]) -> tuple[OwnGateway, ...]:
-        """Whom to ask in a terminal of a server in gateway mode, by Jupyter's own variables; nobody without them.
+        """Return the servers that Jupyter's variables name, in the order to try; none without the
+        variables.
 
-        In a Hub the user's server comes first: it alone knows its notebooks' names, and asks the gateway for us.
+        In a Hub the user's server comes first: it knows its notebooks' names, and forwards to the
+        gateway.
         """
         if not environ.get("JUPYTER_GATEWAY_URL"):
             return ()
@@ -131,7 +139,10 @@ class OwnGateway:
         return cls(url.rstrip("/") + "/", token, f"in {secret}", scheme, tls) if url and token else None
 
     def ask(self, path: str, method: str = "GET", body: Any = None, seconds: float = _ANSWER_SECONDS) -> Any:
-        """The answer's JSON, None for an empty one. Raises GatewayRefusal, and NoGatewayHere where none answers."""
+        """Send a request.
+
+        Returns the answer's JSON, None for an empty one. Raises GatewayRefusal and NoGatewayHere.
+        """
         text = self.text(path, method, body, seconds)
         try:
             return json.loads(text) if text else None
@@ -139,7 +150,7 @@ class OwnGateway:
             raise NoGatewayHere(f"the gateway at {self.url} cannot be understood: {error}") from error
 
     def text(self, path: str, method: str = "GET", body: Any = None, seconds: float = _ANSWER_SECONDS) -> str:
-        """The answer as it is. Raises likewise."""
+        """Send a request. Returns the answer as text. Raises GatewayRefusal and NoGatewayHere."""
         request = urllib.request.Request(
             f"{self.url}aliquot/api/v1/{path}",
             data=None if body is None else json.dumps(body).encode(),
@@ -147,7 +158,7 @@ class OwnGateway:
             method=method,
         )
         https = [urllib.request.HTTPSHandler(context=self.tls.context())] if self.url.startswith("https:") else []
-        # As Jupyter's own client: no proxy of the environment is shown the token.
+        # As in Jupyter's own client, the token goes through no proxy that the environment names.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects, *https)
         try:
             with opener.open(request, timeout=seconds) as answer:
@@ -166,7 +177,7 @@ class OwnGateway:
             message = ""
         if error.code in _NOBODY and message in _NO_WORDS:
             return (
-                f"the gateway at {self.url} knows nobody by the token {self.origin}. Where it has users, set "
+                f"The gateway at {self.url} does not know the token {self.origin}. Where it has users, set "
                 "JUPYTER_GATEWAY_URL to its address and JUPYTER_GATEWAY_AUTH_TOKEN to a token of yours"
             )
         return printable(message) or f"the gateway at {self.url} answered {error.code} {error.reason}"
@@ -174,30 +185,41 @@ class OwnGateway:
 
 @dataclass(frozen=True)
 class Gateways:
-    """Whom a command asks. ``elsewhere``: who is asked in the place of this machine's, in their order."""
+    """The gateways that a command may use.
+
+    ``elsewhere``: those that Jupyter's variables name, in order.
+    """
 
     runtime: RuntimeDir
     elsewhere: tuple[OwnGateway, ...] = ()
 
     @classmethod
     def of(cls, runtime_dir: str, environ: Mapping[str, str] = os.environ) -> Gateways:
-        """``runtime_dir``: as a command's option names it, and then the one of that folder is meant; empty for none."""
+        """Choose by a command's option: a *runtime_dir* names the gateway of that folder; empty
+        leaves it open.
+        """
         if runtime_dir:
             return cls(RuntimeDir(Path(runtime_dir).absolute()))
         return cls(find_runtime_dir(), OwnGateway.elsewhere(environ))
 
     def ask(self, path: str, seconds: float = _ANSWER_SECONDS) -> tuple[OwnGateway, Any]:
-        """The first that answers, and its JSON. Raises NoGatewayHere and GatewayRefusal: the last one's."""
+        """Return the first gateway that answers, and its JSON.
+
+        Raises the last one's NoGatewayHere or GatewayRefusal.
+        """
         return self._first(lambda one: (one, one.ask(path, seconds=seconds)))
 
     def text(self, path: str) -> str:
-        """What the first says as it is. Raises likewise."""
+        """Return the text of the first answer.
+
+        Raises the last one's NoGatewayHere or GatewayRefusal.
+        """
         return self._first(lambda one: one.text(path))
 
     def _first(self, ask: Callable[[OwnGateway], _Answer]) -> _Answer:
         last = self.elsewhere[-1] if self.elsewhere else OwnGateway.find(self.runtime)
         for other in self.elsewhere[:-1]:
-            # A user's server without Aliquot, or one that is deaf: the gateway behind it knows the kernels, too.
+            # A user's server may lack Aliquot or not answer: the gateway behind it knows the kernels, too.
             with contextlib.suppress(NoGatewayHere, GatewayRefusal):
                 return ask(other)
         return ask(last)

@@ -1,4 +1,4 @@
-"""Tables for the terminal: what the node agent says, as people read it. Prints nothing itself, asks nobody."""
+"""Tables for the terminal, from the node agent's status. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NUMBERS = {
     "slowdown",
     "throttled",
 }
-# What a narrow terminal does without, the first first.
+# The columns that a narrow terminal leaves out, in this order.
 _KERNELS_DROP = (
     *("processes", "hook", "context", "throttled", "slowdown", "host", "peak", "share", "GPU time", "age"),
     *("owner", "id", "limit", "residency"),
@@ -42,7 +42,7 @@ DRIVER_NAMES = {"nvidia": "NVIDIA driver", "softgpu": "software GPU"}
 
 
 def status_view(status: NodeStatus, queue: Sequence[tuple[str, ...]] | None) -> RenderableType:
-    """A node: its devices, its kernels, and who waits (None: no gateway was asked)."""
+    """Draw a node: its devices, its kernels, and the queue; a queue of None is not drawn."""
     driver = DRIVER_NAMES.get(status.driver, status.driver)
     parts: list[RenderableType] = [
         Text(f"node {status.node} · {driver} · quota by {status.enforcer}{_promises(status)}"),
@@ -61,8 +61,10 @@ def software_note(driver: str | None) -> list[Text]:
 
 
 def _promises(status: NodeStatus) -> str:
-    """What may be promised beyond the devices, and what of the host's memory that takes."""
-    parts = [f" · up to {status.oversubscription:g} times its memory promised"] if status.oversubscription > 1 else []
+    """Return the overcommit of the node, and the host memory that copies of swapped-out kernels
+    take.
+    """
+    parts = [f" · overcommit: {status.oversubscription:g} times its memory"] if status.oversubscription > 1 else []
     copies = status.host_copies
     if copies is not None and (copies.used_bytes or status.oversubscription > 1):
         of = "" if copies.budget_bytes is None else f" of {Bytes(copies.budget_bytes)}"
@@ -71,7 +73,9 @@ def _promises(status: NodeStatus) -> str:
 
 
 def warnings(status: NodeStatus) -> list[str]:
-    """Who waits for memory, what goes past the hook, and limits that do not hold: one line each."""
+    """Return one line for each kernel that waits for memory, process without hook, and limit that
+    fails.
+    """
     lines = []
     for kernel in status.kernels:
         name = printable(kernel.label or kernel.kernel_id[:8])
@@ -79,7 +83,11 @@ def warnings(status: NodeStatus) -> list[str]:
         waits, over = waiting_text(kernel.residency), _over_quota(kernel)
         lines += [f"kernel {name}: {printable(waits)}"] if waits else []
         lines += [f"kernel {name}: held back: {printable(why)}" for why in _held_back(kernel)]
-        lines += [f"kernel {name}: {Bytes(over)} over its quota; it gets no new memory until below"] if over else []
+        lines += (
+            [f"kernel {name}: {Bytes(over)} over its memory limit; its allocations fail until it uses less"]
+            if over
+            else []
+        )
         if kernel.enforcement not in ("holds", "pending"):
             lines.append(f"kernel {name}: limits by {status.enforcer} {printable(kernel.enforcement)}")
     lines += [f"no kernel's: {printable(process_text(process))}" for process in status.foreign_processes]
@@ -96,7 +104,7 @@ def _over_quota(kernel: KernelStatus) -> int:
 
 
 def devices_table(devices: Sequence[DeviceStatus]) -> RankedTable:
-    """One row a device: what is reserved, what is really used."""
+    """Make one row a device: the reserved and the used part."""
     names = ("device", "name", "reserved", "memory reserved", "memory used", "memory", "busy", "controlled by")
     table = plain_table(*names, drop_first=_DEVICES_DROP)
     for device in devices:
@@ -115,7 +123,10 @@ def devices_table(devices: Sequence[DeviceStatus]) -> RankedTable:
 
 
 def kernels_table(kernels: Sequence[KernelStatus]) -> RankedTable:
-    """One row a kernel: what it may hold, holds, and held at most. The id is as short as commands take it."""
+    """Make one row a kernel: limit, use and peak of its memory.
+
+    The id is as short as commands take it.
+    """
     ids = short_ids([kernel.kernel_id for kernel in kernels])
     table = plain_table(
         *("kernel", "id", "owner", "size", "limit", "used", "peak", "context", "host", "GPU time"),
@@ -144,7 +155,9 @@ def kernels_table(kernels: Sequence[KernelStatus]) -> RankedTable:
 
 
 def _compute_cells(kernel: KernelStatus) -> tuple[str, str, str]:
-    """Share, stretch and throttled time; of several devices one after the other."""
+    """Return share, slowdown and throttled time; those on several devices stand one after the
+    other.
+    """
     told = [device.compute for device in kernel.devices if device.compute is not None]
     if not told:
         return "–", "–", "–"
@@ -153,7 +166,7 @@ def _compute_cells(kernel: KernelStatus) -> tuple[str, str, str]:
 
 
 def queue_table(queue: Sequence[tuple[str, ...]]) -> RankedTable:
-    """One row a request that waits."""
+    """Make one row a queued request."""
     names = ("waiting", "id", "owner", "size", "position", "since", "why")
     table = plain_table(*names, drop_first=("owner", "since", "id", "size"), wrapped=("why",))
     for row in queue:
@@ -162,7 +175,7 @@ def queue_table(queue: Sequence[tuple[str, ...]]) -> RankedTable:
 
 
 def ended_table(ended: Sequence[tuple[str, ...]]) -> RankedTable:
-    """One row a kernel that is no more."""
+    """Make one row an ended kernel."""
     drop_first = ("code", "owner", "size")
     table = plain_table("ended", "owner", "size", "since", "code", "why", drop_first=drop_first, wrapped=("why",))
     for row in ended:
@@ -176,12 +189,12 @@ def size_text(hundredths: int, priority: str) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """GPU time: two decimals below a minute, else minutes."""
+    """Return a GPU time, with two decimals below a minute, else in minutes."""
     return f"{seconds:.2f} s" if seconds < 60 else f"{seconds / 60:.1f} min"
 
 
 def age_text(seconds: float) -> str:
-    """``42 s``, ``3 min``, ``5 h``."""
+    """Return ``42 s``, ``3 min`` or ``5 h``."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= length:
             return f"{int(seconds // length)} {unit}"
@@ -189,7 +202,7 @@ def age_text(seconds: float) -> str:
 
 
 def short_ids(ids: Sequence[str], least: int = 8) -> dict[str, str]:
-    """The first letters of each id, as many as tell all of them apart, which is what commands take."""
+    """Map each id to its first letters, as many as distinguish all ids. Commands take these."""
     length = least
     while len({one[:length] for one in ids}) < len(set(ids)):
         length += 1
@@ -197,17 +210,22 @@ def short_ids(ids: Sequence[str], least: int = 8) -> dict[str, str]:
 
 
 def console() -> Console:
-    """Standard output: colours and the terminal's width when it is one, else plain lines of any length."""
+    """Return standard output: with colors and the width of a terminal, or plain lines of any
+    length.
+    """
     found = Console(highlight=False, markup=False)
     return found if found.is_terminal else Console(highlight=False, markup=False, width=_UNFOLDED, no_color=True)
 
 
 def printable(text: str) -> str:
-    """A name as people gave it, without what a terminal would obey."""
+    """Replace the control characters of a name, which a terminal would interpret."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
 def plain_table(*columns: str, drop_first: Sequence[str] = (), wrapped: Sequence[str] = ()) -> RankedTable:
-    """A table without lines; numbers to the right. A narrow terminal does without the columns of *drop_first*."""
+    """Make a table without lines, with numbers on the right.
+
+    A narrow terminal leaves out *drop_first*.
+    """
     numbers = [name for name in columns if name in _NUMBERS or name.startswith("memory ") or name.endswith("GPU time")]
     return RankedTable(columns, drop_first, numbers, wrapped)

@@ -1,4 +1,7 @@
-"""Draw a view again and again: in place on a terminal, one below the other elsewhere. Reads the keys that end it."""
+"""Draw a view again and again: in place on a terminal, one below the other elsewhere.
+
+Reads the keys that end it.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +83,10 @@ def _sleep(seconds: float) -> bool:
 
 @contextlib.contextmanager
 def _keys() -> Iterator[Callable[[float], bool]]:
-    """Read keys without Enter. Yields a function that waits so many seconds for a key, and returns whether it ends."""
+    """Read keys without Enter.
+
+    Yields a function that waits so many seconds for a key, and returns whether it ends.
+    """
     if not sys.stdin.isatty():
         yield _sleep
         return
@@ -88,7 +94,9 @@ def _keys() -> Iterator[Callable[[float], bool]]:
     before = termios.tcgetattr(descriptor)
 
     def is_end(seconds: float) -> bool:
-        """All keys of one escape sequence are read together, so that an arrow is no Escape."""
+        """Read all keys of one escape sequence together, so that an arrow key is not taken for
+        Escape.
+        """
         return bool(select.select([descriptor], [], [], seconds)[0]) and os.read(descriptor, 64) in _END_KEYS
 
     try:

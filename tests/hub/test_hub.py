@@ -96,7 +96,7 @@ def commands_work_in_a_terminal(hub: HubProcess, token: str, kernel_id: str) -> 
         return run_line(f"{hub.url}/user/alice", token, terminal, f"{ours} {words} | cat")
 
     assert "has 0.4 GPU, " in typed(f"resize {kernel_id[:8]} 0.4")
-    assert "was asked to leave" in typed(f"swap {kernel_id} --seconds=0"), "it has no memory there to move"
+    assert "is being swapped out" in typed(f"swap {kernel_id} --seconds=0"), "it has no memory there to move"
     assert "is on GPU" in typed(f"restore {kernel_id}")
     assert "gateway http" in typed("top --once")
     assert "0.4 GPU" in typed("history")

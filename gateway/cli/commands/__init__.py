@@ -1,1 +1,4 @@
-"""The subcommands of `aliquot`, one file each. They parse and print; what they do lives beside this folder."""
+"""The subcommands of `aliquot`, one file each.
+
+They parse and print; what they do lives beside this folder.
+"""

@@ -1,4 +1,4 @@
-"""What all subcommands share: strict arguments, one-line errors, exit codes. Owns no behaviour of any command.
+"""The base of all subcommands: strict arguments, one-line errors, exit codes.
 
 Exit codes: 0 done, 1 it did not work, 2 the command line was wrong, 130 interrupted.
 """
@@ -17,14 +17,14 @@ from traitlets.config import Application
 from jupyter_aliquot.gateway.base.errors import UsageError
 from jupyter_aliquot.gateway.base.version import installed_version
 
-# In the help of each command that asks a gateway.
+# A part of the help of each command that sends a request to a gateway.
 WHICH_GATEWAY = """
-    In a terminal of a server of a Hub that server is asked; else, where JUPYTER_GATEWAY_URL and
-    JUPYTER_GATEWAY_AUTH_TOKEN are set, their gateway; without them the gateway of this machine."""
+    The request goes to the server whose terminal this is, in a JupyterHub; else to the gateway that JUPYTER_GATEWAY_URL
+    and JUPYTER_GATEWAY_AUTH_TOKEN name; without them to the gateway of this machine."""
 
 
 def nearest(word: str, known: list[str]) -> str:
-    """A hint for a mistyped word, or nothing."""
+    """Return a hint for a mistyped word, or nothing."""
     close = difflib.get_close_matches(word, known, n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
@@ -46,25 +46,25 @@ def _is_whole_number(word: str) -> bool:
 
 
 def metavar(trait: str) -> str:
-    """What stands for an option's value in a help text: ``runtime_dir`` is a FOLDER."""
+    """Return the placeholder of an option's value in a help text: FOLDER for ``runtime_dir``."""
     kinds = {"dir": "FOLDER", "prefix": "FOLDER", "memory": "BYTES", "notebook": "FILE"}
     return kinds.get(trait.rpartition("_")[2], trait.upper())
 
 
 class Command(Application):
-    """A traitlets application that refuses what it does not know."""
+    """A traitlets application that refuses unknown options and words."""
 
     version = Unicode(installed_version())
     log_format = Unicode("aliquot: %(message)s")
     json_output = Bool(False, help="Print JSON instead of text.").tag(config=True)
 
     usage = ""
-    flags = {"debug": ({"Application": {"log_level": logging.DEBUG}}, "Log what is done, in detail.")}
+    flags = {"debug": ({"Application": {"log_level": logging.DEBUG}}, "Log each step.")}
     aliases = {}
     accepts_arguments = False
 
     def parse_command_line(self, argv: list[str] | None = None) -> None:
-        """Called by Application.initialize. Unknown words end here, before traitlets would pass them over."""
+        """Refuse unknown words, which traitlets would ignore. Called by Application.initialize."""
         if argv is not None:
             self.refuse_unknown(argv)
         super().parse_command_line(argv)
@@ -74,7 +74,7 @@ class Command(Application):
         if {"-h", "--help", "--help-all", "-V", "--version"} & set(argv):
             return
         options = self._option_names()
-        waits = ""  # the option whose value comes next
+        waits = ""  # the option whose value is the next word
         for word in argv:
             if waits and word.startswith("-") and not _is_number(word):
                 break
@@ -108,7 +108,10 @@ class Command(Application):
         return None if cls is None else cls.class_traits().get(name)
 
     def emit_help(self, classes: bool = False) -> Generator[str, None, None]:
-        """Called by Application.print_help. The whole of a command on one screen; --help-all adds all settings."""
+        """Yield the help of a command, which fits one screen; --help-all adds all settings.
+
+        Called by print_help.
+        """
         yield f"usage: {self.usage or self.name + ' [options]'}"
         yield ""
         yield textwrap.dedent("    " + self.description).strip()
@@ -131,12 +134,12 @@ class Command(Application):
             owner, _, trait = target.partition(".")
             cls = next(cls for cls in self._classes_with_config_traits() if cls.__name__ == owner)
             lines.append((f"--{key} {metavar(trait)}", str(cls.class_traits()[trait].help)))
-        lines += [("--help", "Show this."), ("--version", "Show the version.")]
+        lines += [("--help", "Show this help."), ("--version", "Show the version.")]
         for option, text in sorted(lines):
             yield textwrap.fill(text, 110, initial_indent=f"  {option:<24} ", subsequent_indent=" " * 27)
 
     def _option_names(self) -> dict[str, bool]:
-        """Each option's name, and whether a value follows it."""
+        """Map each option's name to whether a value follows it."""
         names: dict[str, bool] = {}
         for keys in self.flags:
             names.update(dict.fromkeys(keys if isinstance(keys, tuple) else (keys,), False))
@@ -151,10 +154,13 @@ JSON_FLAG: dict[str, Any] = {"json": ({"Command": {"json_output": True}}, "Print
 
 
 class PassThroughCommand(Command):
-    """A command whose arguments belong to the program that it starts."""
+    """A command that hands its arguments to the program that it starts."""
 
     def parse_command_line(self, argv: list[str] | None = None) -> None:
-        """Called by Application.initialize. Only help and version are ours."""
+        """Interpret --help and --version, and keep all other words.
+
+        Called by Application.initialize.
+        """
         words = list(argv or [])
         interpreted = words[: words.index("--")] if "--" in words else words
         if {"-h", "--help"} & set(interpreted):

@@ -1,4 +1,6 @@
-"""`aliquot demo`: runs the demonstration in a ring of its own, and ends with 0 only when every claim held."""
+"""`aliquot demo`: runs the demonstration in a stack of its own, and ends with 0 only when every
+claim held.
+"""
 
 from __future__ import annotations
 
@@ -78,20 +80,20 @@ class DemoCommand(Command):
         from jupyter_aliquot.gateway.demo.oversubscription import AGENT_OPTIONS
         from jupyter_aliquot.gateway.demo.runner import hold_demo, provide_kernelspecs
         from jupyter_aliquot.gateway.demo.view import DemoView
-        from jupyter_aliquot.gateway.serverapp.ephemeral_stack import Ring, RingSettings
+        from jupyter_aliquot.gateway.serverapp.ephemeral_stack import EphemeralStack, StackSettings
 
         with DemoView(screen) as view:
             _cancel_on_signals(view.say)
-            ring = Ring(RingSettings(self.driver, self.softgpu_memory, AGENT_OPTIONS))
-            # The kernels are started from this process: it must find this ring and no other.
-            os.environ.update(ring.environment)
+            stack = EphemeralStack(StackSettings(self.driver, self.softgpu_memory, AGENT_OPTIONS))
+            # The kernels are started from this process: it must find this stack and no other.
+            os.environ.update(stack.environment)
             view.say("starting a node agent and a gateway")
             try:
-                async with ring:
-                    provide_kernelspecs(ring)
-                    view.say(f"the gateway listens at {ring.gateway_address()}; starting three kernels")
+                async with stack:
+                    provide_kernelspecs(stack)
+                    view.say(f"the gateway listens at {stack.gateway_address()}; starting three kernels")
                     more = None if self.notebook else find_notebook().parent
-                    return await hold_demo(ring, notebook, more, view.report, view.say)
+                    return await hold_demo(stack, notebook, more, view.report, view.say)
             except asyncio.CancelledError:
                 raise KeyboardInterrupt from None
 
@@ -128,7 +130,9 @@ def _is_installed(module: str) -> bool:
 
 
 def _cancel_on_signals(say: Callable[[str], None]) -> None:
-    """The first SIGINT or SIGTERM ends the demo in order; while it cleans up, further ones change nothing."""
+    """The first SIGINT or SIGTERM ends the demo in order; while it cleans up, further ones change
+    nothing.
+    """
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()

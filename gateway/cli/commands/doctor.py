@@ -1,4 +1,4 @@
-"""`aliquot doctor`: says what is found on this machine, and what to do about what is missing."""
+"""The command `aliquot doctor`: checks of this machine, each with a remedy."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _MARKS = {OK: ("✓", "green"), WARN: ("!", "yellow"), FAIL: ("✗", "red")}
 
 
 class DoctorCommand(Command):
-    """Ends with 0 when nothing failed, else with 1."""
+    """Print the findings. The exit code is 0 when no check failed, else 1."""
 
     name = "aliquot doctor"
-    description = """What is found here: versions, driver, devices, the hook and its self-check, the sockets of agent
-    and gateway and who owns them, kernelspecs and extensions; each with what to do when it is missing.
+    description = """Check this machine: versions, driver, devices, the hook and its self-check, the sockets of agent
+    and gateway, their owners, kernelspecs and extensions; each finding has a remedy.
 
-    Ends with 0 when nothing failed, else with 1. It changes nothing."""
+    The exit code is 0 when no check failed, else 1. It changes nothing."""
     examples = """
     aliquot doctor
     aliquot doctor --json

@@ -1,4 +1,4 @@
-"""`aliquot history`: asks the gateway who used what over the last hour, day or week."""
+"""The command `aliquot history`: the use of GPUs over the last hour, day or week, from the gateway."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .base import JSON_FLAG, WHICH_GATEWAY, Command
 
 
 class HistoryCommand(Command):
-    """Prints a table, CSV for other programs, or the gateway's JSON."""
+    """Print a table, CSV for other programs, or the gateway's JSON."""
 
     name = "aliquot history"
     description = (
-        """Who used what, over the last hour, day or week: devices, and kernels that run or ended.
+        """Show the use of devices, and of kernels that run or ended, over the last hour, day or week.
 
-    The gateway keeps it (see docs/how-to/usage-history.md); without one there is none.
+    The gateway records it (see docs/how-to/usage-history.md).
     """
         + WHICH_GATEWAY
     )
@@ -45,10 +45,12 @@ class HistoryCommand(Command):
     def start(self) -> None:
         """Called by Application.start."""
         if self.asked_range not in RANGES:
-            raise UsageError(f"asked the range {self.asked_range!r}; write one of {', '.join(RANGES)}")
-        wish = urlencode({"range": self.asked_range, "format": "csv" if self.csv_output else "json"})
+            raise UsageError(
+                f"Requested --range {self.asked_range!r}, which is no range. Use one of {', '.join(RANGES)}"
+            )
+        query = urlencode({"range": self.asked_range, "format": "csv" if self.csv_output else "json"})
         try:
-            text = Gateways.of(self.runtime_dir).text(f"history?{wish}")
+            text = Gateways.of(self.runtime_dir).text(f"history?{query}")
         except (NoGatewayHere, GatewayRefusal) as error:
             raise CommandError(str(error)) from None
         if self.csv_output:

@@ -1,4 +1,6 @@
-"""What the commands share that change one running kernel: how it is named, and where it is looked for."""
+"""The base of the commands that change one running kernel: how a word names it, and which gateway
+has it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ _LOOK_SECONDS = 0.2
 
 
 class KernelCommand(Command):
-    """A command whose first word names a running kernel."""
+    """A command with the name of a running kernel as its first word."""
 
     accepts_arguments = True
     flags = {**Command.flags, **JSON_FLAG}
@@ -28,30 +30,33 @@ class KernelCommand(Command):
     runtime_dir = Unicode("", help="Folder of the node agent's sockets (default: the usual one).").tag(config=True)
 
     def words(self, least: int, most: int) -> list[str]:
-        """The words that are no options. Raises UsageError."""
+        """Return the words that are no options. Raises UsageError for too few or too many."""
         if not least <= len(self.extra_args) <= most:
             what = "name a kernel" if not self.extra_args else f"{' '.join(self.extra_args[most:])!r} was not expected"
             raise UsageError(f"{what}; usage: {self.usage} (aliquot status lists the kernels)")
         return list(self.extra_args)
 
     def kernel(self, word: str, *, takes_ids: bool = False) -> RunningKernel:
-        """``takes_ids``: those of kernels without a GPU are meant, too. Raises AliquotError."""
+        """Find the kernel; with ``takes_ids`` also one without a GPU, by its whole id.
+
+        Raises AliquotError.
+        """
         return RunningKernel.find(Gateways.of(self.runtime_dir), word, takes_ids=takes_ids)
 
     def tell(self, report: dict[str, Any], text: str) -> None:
-        """One line for people, or the kernel's report for programs."""
+        """Print one line for people, or with --json the kernel's report."""
         print(json.dumps(report, indent=2, ensure_ascii=False) if self.json_output else text)
 
 
 def title(report: dict[str, Any]) -> str:
-    """What people call a kernel."""
+    """Return the label of a kernel, or the first letters of its id."""
     return printable(str(report["label"] or report["id"][:8]))
 
 
 def look_until(
     kernel: RunningKernel, is_done: Callable[[dict[str, Any]], bool], seconds: float
 ) -> tuple[dict[str, Any], bool]:
-    """Its last report, and whether it came to be so in time."""
+    """Poll the kernel. Returns its last report, and whether ``is_done`` held within ``seconds``."""
     deadline = time.monotonic() + seconds
     while True:
         report = kernel.report()

@@ -1,4 +1,4 @@
-"""`aliquot resize`: another size or priority for a kernel that runs."""
+"""The command `aliquot resize`: another size or priority for a running kernel."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _PRIORITIES = tuple(one.priority for one in WorkloadClass)
 
 
 class ResizeCommand(KernelCommand):
-    """Asks the gateway, or the node agent where no gateway runs."""
+    """Send the change to the gateway, or to the node agent where no gateway runs."""
 
     name = "aliquot resize"
     usage = "aliquot resize KERNEL [GPUS] [options]"
     description = (
-        """Another size or priority for a kernel that runs, without a restart.
+        """Change the size or the priority of a running kernel, without a restart.
 
-    KERNEL is its id, the first letters of it, or its notebook's name. A kernel that shrinks does so at once; one that
-    grows waits for room where there is none, and runs on meanwhile.
+    KERNEL is its id, the first letters of it, or its notebook's name. A kernel shrinks at once. One that is to grow
+    is queued where there is no room, and runs on meanwhile.
     """
         + WHICH_GATEWAY
     )
@@ -37,7 +37,7 @@ class ResizeCommand(KernelCommand):
     """
     flags = {
         **KernelCommand.flags,
-        "withdraw": ({"ResizeCommand": {"withdraw": True}}, "Give up a change that waits for room."),
+        "withdraw": ({"ResizeCommand": {"withdraw": True}}, "Withdraw a change that is queued."),
     }
     aliases = {
         **KernelCommand.aliases,
@@ -46,23 +46,21 @@ class ResizeCommand(KernelCommand):
     }
     memory = Unicode("", help="Memory limit, as 12GiB; 'share' for the share's part of each device.").tag(config=True)
     priority = Unicode("", help="normal or low.").tag(config=True)
-    withdraw = Bool(False, help="Give up a change that waits for room.").tag(config=True)
+    withdraw = Bool(False, help="Withdraw a change that is queued.").tag(config=True)
 
     def start(self) -> None:
         """Called by Application.start."""
         words = self.words(1, 2)
         body = self._body(words[1:])
         if self.priority and self.priority not in _PRIORITIES:
-            raise UsageError(f"--priority {self.priority!r} is not a priority; write {' or '.join(_PRIORITIES)}")
+            raise UsageError(f"--priority {self.priority!r} is not a priority. Use {' or '.join(_PRIORITIES)}")
         if bool(body) == self.withdraw:
-            raise UsageError(
-                f"say what to change: GPUS, --memory, --priority, or --withdraw alone; write: {self.usage}"
-            )
+            raise UsageError(f"Name a change: GPUS, --memory, --priority, or --withdraw alone. Usage: {self.usage}")
         kernel = self.kernel(words[0])
         if self.withdraw:
             kernel.withdraw_resize()
             report = kernel.report()
-            self.tell(report, f"{title(report)} waits no more, and keeps {_size(report)}")
+            self.tell(report, f"{title(report)} is not queued any more, and keeps {_size(report)}")
             return
         report = kernel.resize(body)
         waits = report["resize"]
@@ -70,7 +68,7 @@ class ResizeCommand(KernelCommand):
         if waits:
             text = f"{title(report)} runs on with {_size(report)}; {waits['reason']}"
         elif report["over_limit_bytes"]:
-            text += f"; it uses {Bytes(report['over_limit_bytes'])} more, and gets no new memory until it is below"
+            text += f"; it uses {Bytes(report['over_limit_bytes'])} more, and its allocations fail until it uses less"
         self.tell(report, text)
 
     def _memory_limit(self) -> str:
@@ -78,7 +76,7 @@ class ResizeCommand(KernelCommand):
             Bytes.parse(self.memory)
         except ValueError:
             raise UsageError(
-                f"--memory {self.memory!r} is no amount of memory; write one such as 12GiB, or '{_SHARE}'"
+                f"--memory {self.memory!r} is not an amount of memory. Use one such as 12GiB, or '{_SHARE}'"
             ) from None
         return self.memory
 
@@ -88,7 +86,7 @@ class ResizeCommand(KernelCommand):
             try:
                 body["gpus"] = float(word)
             except ValueError:
-                raise UsageError(f"{word!r} is not a number of GPUs; write one such as 0.5") from None
+                raise UsageError(f"{word!r} is not a number of GPUs. Use one such as 0.5") from None
         if self.memory:
             body["memory"] = None if self.memory == _SHARE else self._memory_limit()
         if self.priority:

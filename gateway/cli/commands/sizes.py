@@ -1,4 +1,6 @@
-"""`aliquot sizes`: lists the sizes that are offered; writes the presets to disk for clients that read only the disk."""
+"""The command `aliquot sizes`: lists the sizes that are offered, and writes them as kernelspecs to
+the disk.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,13 @@ _ANSWER_SECONDS = 3.0
 
 
 class SizesCommand(Command):
-    """Reads the server's configuration, so that it says what the server offers."""
+    """List the sizes that the server offers: the command reads the server's configuration."""
 
     name = "aliquot sizes"
-    description = """The sizes that kernels can have, as kernelspec names.
+    description = """List the sizes that kernels can have, as kernelspec names.
 
     Any valid size works by its name through JupyterLab and the gateway. nbclient, papermill and VS Code read
-    kernelspecs from the disk: for them, --install writes the listed ones there, or those that are named: 0.5-8g on
+    kernelspecs from the disk: for them, --install writes the listed sizes there, or the named ones: 0.5-8g on
     every kernelspec that has sizes, python3.gpu-0.5-8g on one."""
     usage = "aliquot sizes [--install [NAME ...]] [options]"
     accepts_arguments = True
@@ -58,13 +60,13 @@ class SizesCommand(Command):
     def start(self) -> None:
         """Called by Application.start."""
         if not self.install and (self.to_user or self.to_sys_prefix or self.prefix):
-            raise UsageError("--user, --sys-prefix and --prefix say where to install: add --install")
+            raise UsageError("--user, --sys-prefix and --prefix are for --install. Add --install")
         if self.extra_args and not self.install:
-            raise UsageError(f"{self.extra_args[0]!r} was not expected: names go with --install")
+            raise UsageError(f"{self.extra_args[0]!r} was not expected: names are for --install. Add --install")
         manager = offered_by_server(self)
         sizes = manager.offered_sizes()
         if not sizes:
-            raise CommandError("no kernelspec to offer sizes of: 'jupyter kernelspec list' shows what is installed")
+            raise CommandError("No installed kernelspec has sizes. See jupyter kernelspec list")
         if self.install:
             folder, names = self._folder(), self._names(sizes)
             done = install_named(manager, folder, names) if names else install_sizes(manager, folder)
@@ -79,13 +81,15 @@ class SizesCommand(Command):
 
     def _folder(self) -> Path:
         if sum((self.to_user, self.to_sys_prefix, bool(self.prefix))) > 1:
-            raise CommandError("asked more than one place; choose one of --user, --sys-prefix and --prefix")
+            raise CommandError("Requested more than one place. Use one of --user, --sys-prefix and --prefix")
         if self.prefix:
             return Path(self.prefix).absolute() / "share" / "jupyter" / "kernels"
         return sys_prefix_folder() if self.to_sys_prefix else user_folder()
 
     def _names(self, sizes: list[OfferedSize]) -> list[str]:
-        """The kernelspecs that the command line names: a size by itself is meant on each kernelspec that has sizes."""
+        """Return the named kernelspecs; a size by itself stands for that size of each kernelspec
+        that has sizes.
+        """
         bases = list(dict.fromkeys(size.base for size in sizes if size.image is None))
         return [
             name
@@ -113,7 +117,7 @@ class SizesCommand(Command):
 
 
 def _devices() -> list[DeviceStatus]:
-    """Return this machine's devices; none where no node agent tells them."""
+    """Return this machine's devices; none where no node agent answers."""
     try:
         devices = read_status(query("status", seconds=_ANSWER_SECONDS)).devices
     except (AgentClientError, UnreadableReportError):
@@ -130,7 +134,7 @@ def _memory_text(request: Request, device_bytes: int | None) -> str:
 
 
 def offered_by_server(command: Command) -> SizedKernelSpecManager:
-    """A manager configured as the server's is: by the Jupyter server's configuration files, then our options."""
+    """Return a manager with the configuration of the Jupyter server, then of the command line."""
     files = JupyterApp(config_file_name="jupyter_server_config")
     files.load_config_file()
     config = files.config

@@ -1,4 +1,7 @@
-"""`aliquot status`: who holds what, as the node agent says it. Needs no gateway, no token and no browser."""
+"""`aliquot status`: who holds what, as the node agent says it.
+
+Needs no gateway, no token and no browser.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +124,10 @@ def known_to_gateway(gateways: Gateways) -> list[_Answer] | None:
 
 
 def _view_elsewhere(gateways: Gateways, problem: str) -> RenderableType:
-    """Draw the node of the gateway that Jupyter's variables name. Raises CommandError where none is named."""
+    """Draw the node of the gateway that Jupyter's variables name.
+
+    Raises CommandError where none is named.
+    """
     if not gateways.elsewhere:
         raise CommandError(problem)
     try:

@@ -1,4 +1,4 @@
-"""`aliquot swap` and `aliquot restore`: a kernel's memory leaves its GPU, and comes back."""
+"""The commands `aliquot swap` and `aliquot restore`: move a kernel's memory to the host, and back."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ _OUT = ("swapped_out", "checkpointed")
 
 
 class MoveCommand(KernelCommand):
-    """What both have: how long they wait for the move."""
+    """The base of both: the time that they wait for the move."""
 
     aliases = {**KernelCommand.aliases, "seconds": "MoveCommand.seconds"}
-    seconds = Float(60.0, help="How long to wait for it; 0 to only ask.").tag(config=True)
+    seconds = Float(60.0, help="How long to wait for the move; 0 to return at once (default 60).").tag(config=True)
 
     def one_kernel(self) -> RunningKernel:
-        """The kernel that the command line names. Raises AliquotError."""
+        """Find the kernel that the command line names. Raises AliquotError."""
         if not 0 <= self.seconds <= _MOST_SECONDS:
-            raise UsageError(f"--seconds {self.seconds:g} is out of range; write a number from 0 to {_MOST_SECONDS:g}")
+            raise UsageError(f"--seconds {self.seconds:g} is out of range. Use a number from 0 to {_MOST_SECONDS:g}")
         return self.kernel(self.words(1, 1)[0])
 
 
 class SwapCommand(MoveCommand):
-    """Asks the gateway, or the node agent where no gateway runs."""
+    """Send the request to the gateway, or to the node agent where no gateway runs."""
 
     name = "aliquot swap"
     usage = "aliquot swap KERNEL [options]"
     description = (
-        """A kernel's memory leaves its GPU for the host's RAM, now. It comes back with its next cell.
+        """Move a kernel's memory from its GPU to the host's RAM, now. It comes back with the next cell.
 
     KERNEL is its id, the first letters of it, or its notebook's name. Without this, idle kernels are swapped out when
-    somebody needs the room.
+    another kernel needs the memory.
     """
         + WHICH_GATEWAY
     )
@@ -54,24 +54,22 @@ class SwapCommand(MoveCommand):
         kernel.move("swap-out")
         report, is_out = look_until(kernel, lambda report: report["state"] in _OUT, self.seconds)
         if not is_out and self.seconds:
-            raise CommandError(
-                f"{title(report)} was asked to leave, and has not within {self.seconds:g} s{_why(report)}"
-            )
+            raise CommandError(f"{title(report)} is still on its GPU after {self.seconds:g} s{_why(report)}")
         moved = Bytes((report["residency"] or {}).get("swapped_bytes", 0))
         self.tell(
-            report, f"{title(report)}: {moved} in host memory" if is_out else f"{title(report)} was asked to leave"
+            report, f"{title(report)}: {moved} in host memory" if is_out else f"{title(report)} is being swapped out"
         )
 
 
 class RestoreCommand(MoveCommand):
-    """Asks the gateway, or the node agent where no gateway runs."""
+    """Send the request to the gateway, or to the node agent where no gateway runs."""
 
     name = "aliquot restore"
     usage = "aliquot restore KERNEL [options]"
     description = (
-        """A kernel's memory comes back to its GPU, ahead of its next cell.
+        """Move a kernel's memory back to its GPU, ahead of its next cell.
 
-    KERNEL is its id, the first letters of it, or its notebook's name. Where there is no room it waits for it.
+    KERNEL is its id, the first letters of it, or its notebook's name. Where there is no room the kernel waits for it.
     """
         + WHICH_GATEWAY
     )
@@ -85,13 +83,13 @@ class RestoreCommand(MoveCommand):
         kernel.move("restore")
         report, is_in = look_until(kernel, lambda report: report["state"] == "on_gpu", self.seconds)
         if not is_in and self.seconds:
-            raise CommandError(f"{title(report)} is not back within {self.seconds:g} s{_why(report)}")
-        self.tell(report, f"{title(report)} is on GPU" if is_in else f"{title(report)} was asked to come back")
+            raise CommandError(f"{title(report)} is not back on its GPU after {self.seconds:g} s{_why(report)}")
+        self.tell(report, f"{title(report)} is on GPU" if is_in else f"{title(report)} is being restored")
 
 
 def _why(report: dict[str, Any]) -> str:
     residency = report["residency"]
     if residency is None:
-        return ": its node agent tells nothing of swaps"
+        return ": its node agent does not report swaps"
     why = report["reason"] or residency["refusal"]
     return f": {why}" if why else f"; it is {state_text(report['state'])}"

@@ -11,7 +11,7 @@ import pytest
 from jupyter_aliquot.gateway.base.clock import SystemClock
 from jupyter_aliquot.gateway.node.agent_options import differences
 from jupyter_aliquot.gateway.node.connection import AgentLink
-from jupyter_aliquot.gateway.serverapp.ephemeral_stack import Ring, RingSettings
+from jupyter_aliquot.gateway.serverapp.ephemeral_stack import EphemeralStack, StackSettings
 from jupyter_aliquot.gpu_hook.agent.settings import read_arguments
 
 IN_FORCE = read_arguments(["--oversubscribe", "1", "--driver", "softgpu"]).options
@@ -54,9 +54,9 @@ def test_a_real_agent_tells_what_it_has_in_force(caplog: pytest.LogCaptureFixtur
     asked = ["--oversubscribe", "3", "--driver", "auto", "--lease-hold", "5"]
 
     async def scene() -> AgentLink:
-        async with Ring(RingSettings(agent_options=("--oversubscribe", "2")), has_gateway=False) as ring:
+        async with EphemeralStack(StackSettings(agent_options=("--oversubscribe", "2")), has_gateway=False) as stack:
             log = logging.getLogger("aliquot.test")
-            link = AgentLink(ring.runtime.path, SystemClock(), None, log, partial(differences, asked))
+            link = AgentLink(stack.runtime.path, SystemClock(), None, log, partial(differences, asked))
             connected = asyncio.Event()
             link.listen(connected.set)
             await link.start()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import pytest
+from traitlets.utils.importstring import import_item
 
 from jupyter_aliquot.gateway.cli.app import COMMANDS
 from jupyter_aliquot.gateway.cli.reference import reference_page
@@ -22,8 +22,7 @@ def test_the_reference_is_what_the_commands_say() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_of_every_command_is_documented(name: str) -> None:
-    module, _, cls = COMMANDS[name][0].partition(".")
-    command = getattr(importlib.import_module(f"jupyter_aliquot.gateway.cli.commands.{module}"), cls)
+    command = import_item(COMMANDS[name][0])
     section = PAGE.read_text().split(f"\n## aliquot {name}\n", 1)[1].split("\n## ", 1)[0]
     missing = [option for option in [*command.flags, *command.aliases] if f"--{option}" not in section]
     assert not missing or name in ("agent", "relay")

@@ -146,12 +146,12 @@ def run_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ("words", "want"),
     [
         ((), "name a kernel; usage: aliquot resize KERNEL"),
-        (("k1",), "say what to change"),
-        (("k1", "half"), "'half' is not a number of GPUs; write one such as 0.5"),
+        (("k1",), "Name a change: GPUS"),
+        (("k1", "half"), "'half' is not a number of GPUs. Use one such as 0.5"),
         (("k1", "0.5", "--withdraw"), "--withdraw alone"),
         (("k1", "0.5", "1"), "'1' was not expected; usage: aliquot resize KERNEL"),
-        (("k1", "--priority", "prod"), "--priority 'prod' is not a priority; write normal or low"),
-        (("k1", "--memory", "12x"), "--memory '12x' is no amount of memory"),
+        (("k1", "--priority", "prod"), "--priority 'prod' is not a priority. Use normal or low"),
+        (("k1", "--memory", "12x"), "--memory '12x' is not an amount of memory"),
         (("k1", "--size", "1"), "no option --size"),
     ],
 )
@@ -194,7 +194,7 @@ def test_without_a_gateway_the_agent_is_asked(run_here: RunHere, reserve: Callab
     code, _, why = run_here("resize", "b.ipynb", "0.75")
     assert (code, why[: len("aliquot: asked 0.75 of gpu0")]) == (1, "aliquot: asked 0.75 of gpu0")
     code, _, why = run_here("resize", "b.ipynb", "--withdraw")
-    assert (code, "nothing waits" in why) == (1, True)
+    assert (code, "no change is queued" in why) == (1, True)
     code, _, why = run_here("restore", "nobody")
     assert (code, "no running kernel has" in why) == (1, True)
     code, _, why = run_here("swap", "b.ipynb")

@@ -10,7 +10,7 @@ import sys
 import jupyter_aliquot.gateway.cli.app
 from traitlets.utils.importstring import import_item
 for path, _ in jupyter_aliquot.gateway.cli.app.COMMANDS.values():
-    import_item(f"jupyter_aliquot.gateway.cli.commands.{path}")
+    import_item(path)
 import jupyter_aliquot.gateway.serverapp.app
 import jsonschema
 assert "lark" not in sys.modules

@@ -79,8 +79,8 @@ def test_clients_that_read_the_disk_find_an_installed_size(run_aliquot, a_runtim
         (("--install", "python3"), 1, "'python3.gpu-python3'"),
         (("--install", "nothere.gpu-0.5"), 1, "no kernelspec named 'nothere'"),
         (("--install", "0.5", "python3.gpu-0"), 1, "python3.gpu-0"),
-        (("0.5",), 2, "names go with --install"),
-        (("--user",), 2, "add --install"),
+        (("0.5",), 2, "names are for --install"),
+        (("--user",), 2, "Add --install"),
     ],
 )
 def test_a_wrong_name_is_said_and_nothing_is_written(
