@@ -36,7 +36,6 @@ from jupyter_aliquot.provisioner.relay.wire.messages import (
     read_request,
 )
 from jupyter_aliquot.provisioner.relay.wire.peer import Peer, Record, Refusal, listen
-from jupyter_aliquot.provisioner.relay.wire.resend import Again
 from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 from load.standin_loop import EpollLoop
 
@@ -80,8 +79,8 @@ class StandInRelay:
         told = [{"op": "kernel", **self._state}, cells_record(self._tracker), activity_record(self._tracker)]
         return {**hello, "pid": os.getpid()}, told
 
-    def request(self, channel: str, session: str, message: Sequence[Any], again: Again | None = None) -> None:
-        """A browser asks. Nothing comes again: its hello does not say that it could tell."""
+    def request(self, channel: str, session: str, message: Sequence[Any]) -> None:
+        """Answer a browser's request. Called by Links."""
         self._answer(channel, message, lambda reply: self._keep(channel, session, reply))
 
     def attached(self) -> None:

@@ -239,7 +239,6 @@ class ChannelsHandler(WaitsForRecovery, websocket.KernelWebsocketHandler):
     def on_message(self, ws_message: str | bytes) -> Awaitable[None] | None:
         """Called by tornado, which reads no more of the socket until what is returned is done."""
         if self.ws_connection is None:
-            self._handle_late(self.connection, ws_message)
             return None
         seconds = 0.0 if self._pace is None else self._pace.delay()
         waiting = self._until_room()  # for what others sent: sockets that wait, and such as closed since
@@ -249,20 +248,14 @@ class ChannelsHandler(WaitsForRecovery, websocket.KernelWebsocketHandler):
         return self._until_room()
 
     async def _handle_later(self, seconds: float, waiting: Awaitable[None] | None, ws_message: str | bytes) -> None:
-        connection = self.connection
         if self._pace is not None and seconds:
             await self._pace.wait(seconds)
         if waiting is not None:
             await waiting
-        if self.connection is None or self.ws_connection is None:
-            self._handle_late(connection, ws_message)
-        else:
+        if self.connection is not None and self.ws_connection is not None:
             self._handle(ws_message)
             if (more := self._until_room()) is not None:
                 await more
-
-    def _handle_late(self, connection: object, ws_message: str | bytes) -> None:
-        """It came when we had closed the socket, and the browser had not heard of it. A gateway's kernels need it."""
 
     def _until_room(self) -> Awaitable[None] | None:
         """What has to pass before more is read of this socket: a relay, or a gateway, may have much to take yet."""

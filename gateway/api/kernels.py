@@ -31,6 +31,8 @@ from .jupyter import read_body
 
 # For websockets that were opened just now.
 _ATTACH_SECONDS = 1.0
+# Of the ids that a page may ask about at once.
+_MOST_SENT, _LONGEST_ID = 100, 256
 _RUNNING = ("on_gpu", "swapped_out", "restoring", "checkpointed")
 
 
@@ -197,12 +199,28 @@ class OutputsHandler(OneKernelHandler):
         report = NOTHING if link is None else await link.cells(_ATTACH_SECONDS)
         owner_of = getattr(self.kernel_manager, "owner_of", None)
         is_own = owner_of is None or owner_of(kernel_id) == self.asker.name
-        is_brief = self.is_brief()
+        is_brief, lost = self.is_brief(), await self._not_received(pending, kernel_id)
 
         def written() -> str:
-            return report.with_cells(reports(waiting)).text(is_brief=is_brief, is_own=is_own)
+            whole = report.with_cells(reports(waiting))
+            return whole.text(is_brief=is_brief, is_own=is_own, not_received=lost)
 
         self.answer_text(await asyncio.to_thread(written))  # off the loop: it may be much
+
+    async def _not_received(self, pending: PendingKernels | None, kernel_id: str) -> list[str] | None:
+        """Return which of the requests that the page says it sent are lost. Raises HTTPError."""
+        session, sent = self.sent()
+        if not sent or pending is None:
+            return None if sent else []
+        return await pending.not_received(kernel_id, self.asker, session, sent, _ATTACH_SECONDS)
+
+    def sent(self) -> tuple[str, list[str]]:
+        """Return the page's session and the ids of the requests that it asks about. Raises HTTPError."""
+        session, sent = self.get_query_argument("session", ""), self.get_query_arguments("sent")
+        if len(sent) > _MOST_SENT or any(len(name) > _LONGEST_ID for name in (session, *sent)):
+            bound = f"Name at most {_MOST_SENT}, each of at most {_LONGEST_ID} characters."
+            raise HTTPError(400, f"Requested {len(sent)} ids in 'sent'. {bound}")
+        return session, sent
 
     def is_brief(self) -> bool:
         """Whether the messages are to be left out. Raises HTTPError."""

@@ -8,8 +8,6 @@ A browser opens one websocket of a server after the other: one that waited for i
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,14 +18,12 @@ from jupyter_aliquot.gateway.auth.identity import user_of
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.limits.websocket import fitting
 from jupyter_aliquot.gateway.relays.link_channel import CHANNELS, LinkChannel
-from jupyter_aliquot.provisioner.relay.wire.resend import MARK
 
-from .pending_kernels import PendingKernels
+from .pending_kernels import PendingKernels, relay_session
 from .pending_messages import PendingMessages
 from .zmq_connection import StockWebsocketConnection
 
 _REFUSED = 1008
-_LONGEST_SESSION = 64
 # Of answers that a browser has not read. All that one interrupt answers is less, so a browser that reads stays open.
 MOST_ANSWER_BYTES = 8 << 20
 _READS_NOTHING = "does not read what it is answered: open it again"
@@ -44,8 +40,7 @@ class PendingWebsocketConnection(StockWebsocketConnection):
     @property
     def port_session(self) -> str:
         """The name of its session for the relay, whatever the browser calls it."""
-        name = str(self.session_id)
-        return name if 0 < len(name) <= _LONGEST_SESSION else hashlib.sha256(name.encode()).hexdigest()
+        return relay_session(str(self.session_id))
 
     @property
     def user(self) -> User:
@@ -133,18 +128,6 @@ class PendingWebsocketConnection(StockWebsocketConnection):
         if self._told.bytes > MOST_ANSWER_BYTES:
             self.log.warning("kernel=%s websocket=closed bytes=%d %s", self.kernel_id, self._told.bytes, _READS_NOTHING)
             self.end(_READS_NOTHING)
-
-    def is_first_time(self, said: str) -> bool | None:
-        """Decide about a message that says that it comes again: it may be kept, or not. None: it is kept already.
-
-        A kernel that has not started has run nothing: what is not kept is new, and refused where it is not wanted.
-        """
-        message = json.loads(said)
-        header, mark = message.get("header"), message["metadata"][MARK]
-        msg_id = header.get("msg_id") if isinstance(header, dict) else None
-        if self._pending is not None and self._pending.knows(self.port_session, msg_id):
-            return None
-        return isinstance(mark, dict) and mark.get("runs") is True
 
     def revoke(self) -> None:
         """Called when its user's token is accepted no more. An owner's cells stay: the kernel is the owner's."""

@@ -6,13 +6,15 @@ A kernel is pending while it waits for its grant, while it starts, and while it 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.identity import access_of
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.relays.pool import RelayLinks
 from jupyter_aliquot.gpu_hook.waiting import end_task, outlasting_task
 from jupyter_aliquot.provisioner.errors import WithdrawnError
@@ -23,7 +25,22 @@ from .pending_messages import RESTARTED_WORDS, STOPPED_WORDS, PendingMessage, Pe
 from .read_only import ASKABLE
 
 NOT_YOURS = "This was not run: before its kernel had started, your right to run code in the kernel ended."
+_LONGEST_SESSION = 64
 _STOPPING = "the server stops. The kernel keeps its place in the queue; run the cell again when the server is back"
+
+
+def relay_session(session_id: str, guest: str | None = None) -> str:
+    """Return the name of a page's session for the relay.
+
+    A client chooses its session, and each output names the owner's. So a *guest*, a user other than the owner, gets
+    a session that nobody can choose.
+    """
+    if guest is not None:
+        named = f"{guest}\0{session_id}".encode(errors="surrogatepass")
+        return f"guest-{hashlib.sha256(named).hexdigest()[:40]}"
+    if 0 < len(session_id) <= _LONGEST_SESSION:
+        return session_id
+    return hashlib.sha256(session_id.encode()).hexdigest()
 
 
 class Kernels(Protocol):
@@ -67,6 +84,25 @@ class PendingKernels:
         """Return the cells that wait for a kernel: `reports` has them in the form of `CellsReport.cells`."""
         found = self._messages.get(kernel_id)
         return [] if found is None else found.cells()
+
+    async def not_received(
+        self, kernel_id: str, user: User, session: str, ids: Sequence[str], seconds: float
+    ) -> list[str] | None:
+        """Return those of a page's requests that the kernel does not have and will not get.
+
+        None: it cannot be known now, or, of a kernel without a relay, at all.
+        """
+        owner_of = getattr(self._kernels, "owner_of", None)
+        is_guest = owner_of is not None and (owner_of(kernel_id) or "") != user.name
+        session = relay_session(session, user.name if is_guest else None)
+        messages, link = self._messages.get(kernel_id), self._link(kernel_id, is_guest=is_guest)
+        kept = set[str]() if messages is None else messages.ids(session)
+        seen: frozenset[str] | None = frozenset()
+        if link is not None:
+            seen = await link.seen(session, ids, seconds)
+        elif not self.is_pending(kernel_id):
+            seen = None
+        return None if seen is None else [msg_id for msg_id in ids if msg_id not in kept and msg_id not in seen]
 
     def interrupt(self, kernel_id: str) -> None:
         """Let the cells that wait for this kernel leave the queue."""

@@ -19,7 +19,7 @@ from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import iso
 from jupyter_aliquot.gateway.replay.message import LONGEST_READ
 from jupyter_aliquot.gpu_hook.waiting import end_task, outlasting_task
-from jupyter_aliquot.provisioner.relay.wire.error_replies import Answer, answers, content_of, parent_of
+from jupyter_aliquot.provisioner.relay.wire.error_replies import NOT_RUN, Answer, answers, content_of, parent_of
 from jupyter_aliquot.provisioner.relay.wire.messages import (
     CONTENT,
     HEADER,
@@ -30,7 +30,6 @@ from jupyter_aliquot.provisioner.relay.wire.messages import (
     read_request,
 )
 from jupyter_aliquot.provisioner.relay.wire.protocol import charge
-from jupyter_aliquot.provisioner.relay.wire.resend import NOT_RUN
 
 from .backpressure import StockUnread, Waiting
 
@@ -118,11 +117,6 @@ class PendingMessage:
     def is_cell(self) -> bool:
         return self.channel == "shell" and self.request is not None and self.request.msg_type == _CELL
 
-    @property
-    def names(self) -> tuple[tuple[str, str], ...]:
-        """Its session and id, where it has one."""
-        return () if self.request is None else ((self.session, self.request.msg_id),)
-
 
 class PendingMessages:
     """Made by PendingKernels. ``clock``: seconds since the epoch."""
@@ -133,7 +127,6 @@ class PendingMessages:
         self._log = log
         self._clock = clock
         self._messages: list[PendingMessage] = []
-        self._known: set[tuple[str, str]] = set()  # sessions and ids of what is kept
         self._ports: dict[Port, bool] = {}  # in the order of their coming; whether it is connected
         self._connecting: dict[Port, asyncio.Task[bool]] = {}
         self._answering: set[asyncio.Task[None]] = set()
@@ -165,14 +158,9 @@ class PendingMessages:
             sender = (port.is_guest, port.user)
             kept = PendingMessage(channel, port.port_session, frames, request, *sender, waiting, self._clock())
             self._messages.append(kept)
-            self._known.update(kept.names)
             self._has_moved.set()
         else:
             port.refuse(channel, frames, size)
-
-    def knows(self, session: str, msg_id: Any) -> bool:
-        """Tell whether this message of this session is kept already."""
-        return isinstance(msg_id, str) and (session, msg_id) in self._known
 
     def _answer_urgent(self, port: Port, channel: str, frames: Sequence[Any], request: Request) -> None:
         header = read_object(frames[HEADER])
@@ -285,6 +273,10 @@ class PendingMessages:
 
     # ---- what is told
 
+    def ids(self, session: str) -> set[str]:
+        """Return the ids of a session's requests that are kept."""
+        return {each.request.msg_id for each in self._messages if each.session == session and each.request is not None}
+
     def cells(self) -> list[PendingMessage]:
         """Return the cells that are kept, save the silent ones."""
         return [each for each in self._messages if each.is_cell and not is_silent(each.frames)]
@@ -294,7 +286,6 @@ class PendingMessages:
         for each in self._messages:
             (taken if is_wanted(each) else left).append(each)
         self._messages = left
-        self._known = {name for each in left for name in each.names}
         for each in taken:
             self._unread.remove(each.channel, each.waiting)
         return taken

@@ -23,14 +23,9 @@ from jupyter_aliquot.gateway.limits.websocket import left_out, may_be_sent
 from jupyter_aliquot.gateway.relays.link import KernelLink
 from jupyter_aliquot.gateway.relays.link_channel import CHANNELS, LinkChannel
 from jupyter_aliquot.gateway.relays.pool import RelayLinks
-from jupyter_aliquot.provisioner.relay.wire.error_replies import answers, parent_of
 from jupyter_aliquot.provisioner.relay.wire.messages import read_date
-from jupyter_aliquot.provisioner.relay.wire.resend import MARK, NO_RELAY, NOBODY_KNOWS, NOT_RUN
 
 from .pending_connection import PendingWebsocketConnection
-from .resend_mark import TAKES_AGAIN, dated, unmarked
-
-_UP_SECONDS = 2.0  # for a link that comes back, once its kernel is known to live
 
 
 class KernelWebsocketConnection(PendingWebsocketConnection):
@@ -42,23 +37,12 @@ class KernelWebsocketConnection(PendingWebsocketConnection):
         self._control_ask: Any = None
         self._asking: asyncio.Future[None] | None = None
         self._written: asyncio.Future[None] | None = None
-        self._opened_at = _now()
         # How large the message was that was not written just now; 0 for none.
         self._too_large = 0
         # Jupyter's own looks for this text there, where nobody has put it, and fails.
         self.kernel_manager.traceback_replacement_message = self.multi_kernel_manager.traceback_replacement_message
 
     # ---- opening
-
-    async def prepare(self) -> None:
-        """Called before the browser's socket opens. What it says of itself depends on the relay's version."""
-        await super().prepare()
-        link = None if self.waits else self._link or self._find_link()
-        if link is not None:
-            await link.wait_until_up(_UP_SECONDS)
-        if self.waits or (link is not None and link.takes_again):
-            self.websocket_handler.set_header(TAKES_AGAIN, "1")
-        self._opened_at = _now()
 
     async def _register_session(self) -> None:
         """Called by prepare. A stale socket of the same session gives back at once what it has not taken."""
@@ -148,38 +132,6 @@ class KernelWebsocketConnection(PendingWebsocketConnection):
             # What is given again elsewhere must not arrive here as well.
             stream.close()
 
-    def handle_incoming_message(self, incoming_msg: Any) -> None:
-        """Called for each message of the browser's, or of its user's server, which may send one again."""
-        if isinstance(incoming_msg, str) and MARK in incoming_msg:
-            # Its age was told once this socket was open: what it waited here, and on its way, is less than that is.
-            said, incoming_msg = incoming_msg, dated(incoming_msg, time.time() - (_now() - self._opened_at))
-            if said is not incoming_msg and not self._takes_now(said):
-                return
-            if self._pending is not None:
-                incoming_msg = unmarked(incoming_msg)
-        super().handle_incoming_message(incoming_msg)
-
-    def _takes_now(self, said: str) -> bool:
-        """Decide whether to hand on a message that says that it comes again; else it is kept already, or refused."""
-        if self._pending is not None:
-            is_taken = self.is_first_time(said)
-        else:
-            is_taken = self._link is not None and self._link.takes_again
-        if is_taken is False:
-            self._refuse_again(json.loads(said))
-        return bool(is_taken)
-
-    def _refuse_again(self, message: dict[str, Any]) -> None:
-        """To a kernel that could not tell whether it came before nothing comes again."""
-        header, content = message.get("header"), message.get("content")
-        if not isinstance(header, dict) or not (parent := parent_of(header)):
-            return
-        told = content if isinstance(content, dict) else {}
-        words = NOBODY_KNOWS.format(why=NO_RELAY)
-        for answer in answers(str(message.get("channel")), header, told, NOT_RUN, words):
-            if (told_of := self.tell(answer, json.loads(parent))) is not None:
-                self._told.add(len(words) + len(parent), told_of)
-
     def until_room(self) -> Awaitable[None] | None:
         """What is to be done before more is read of the socket; None: nothing."""
         link = self._link
@@ -260,11 +212,6 @@ class KernelWebsocketConnection(PendingWebsocketConnection):
     def _count(self, why: str) -> None:
         if self._link is not None:
             self._link.count(why)
-
-
-def _now() -> float:
-    """Seconds that go on while the machine sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _retrieve(done: asyncio.Future[None]) -> None:

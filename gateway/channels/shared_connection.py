@@ -8,7 +8,6 @@ A guest's socket has a session of its own name and a link of its own, so that it
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import struct
 import time
@@ -29,6 +28,7 @@ from jupyter_aliquot.gateway.relays.pool import RelayLinks
 from jupyter_aliquot.gpu_hook.base.pacing import TokenBucket
 from jupyter_aliquot.provisioner.relay.wire.error_replies import Answer
 
+from .pending_kernels import relay_session
 from .read_only import answers, question, refusal, replies
 from .relay_connection import KernelWebsocketConnection
 from .zmq_connection import V1
@@ -79,8 +79,7 @@ class SharedWebsocketConnection(KernelWebsocketConnection):
     async def _register_session(self) -> None:
         """Called by prepare. A client chooses the name of its session, and the owner's is in each of his outputs."""
         if self.is_guest and not self.is_registered:
-            named = f"{self._user.name}\0{self.session.session}".encode(errors="surrogatepass")
-            self.session.session = f"guest-{hashlib.sha256(named).hexdigest()[:40]}"
+            self.session.session = relay_session(self.session.session, self._user.name)
         await super()._register_session()
 
     def _find_link(self) -> KernelLink | None:

@@ -149,7 +149,7 @@ class StockWebsocketConnection(ZMQChannelsWebsocketConnection):
         unread = self._stock_unread
         kind = header.get("msg_type")
         words = why or unread_words(size, unread.bytes, unread.most(is_guest=self.is_guest), kind)
-        tells_comm = self._comm_words.are_due(kind, _ENAME, time.monotonic())
+        tells_comm = self._comm_words.are_due(kind, time.monotonic())
         for answer in answers(channel, header, content_of(frames), _ENAME, words, tells_comm=tells_comm):
             told = self.tell(answer, json.loads(parent))
             if told is not None:

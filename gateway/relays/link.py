@@ -32,10 +32,10 @@ from jupyter_aliquot.provisioner.relay.client.link import (
     LinkListener,
     LinkMessage,
     RelayLink,
+    Seen,
     Unread,
 )
 from jupyter_aliquot.provisioner.relay.wire.protocol import charge
-from jupyter_aliquot.provisioner.relay.wire.resend import comes_again
 
 from .acks import Deliveries
 from .activity import Activity, read_activity
@@ -103,6 +103,8 @@ class KernelLink(LinkListener):
         self._is_closed = False
         self._acknowledging: asyncio.Handle | None = None
         self._cells = cells
+        # What the relay was asked and has not answered, by the number of the question.
+        self._questions: dict[int, asyncio.Future[frozenset[str] | None]] = {}
         # The number of the latest output that _cells was told of.
         self._told_cells = -1
         self._keeper: asyncio.Task[None] | None = None
@@ -177,6 +179,10 @@ class KernelLink(LinkListener):
         link, self._link = self._link, None
         self._is_up.clear()
         self._attached.clear()
+        for question in self._questions.values():
+            if not question.done():
+                question.set_result(None)
+        self._questions.clear()
         if link is not None:
             link.close()
             for request in reversed(link.untaken):
@@ -189,11 +195,6 @@ class KernelLink(LinkListener):
     def is_up(self) -> bool:
         """Whether the relay is connected, so that what is known of it is the present state."""
         return self._is_up.is_set()
-
-    @property
-    def takes_again(self) -> bool:
-        """Whether the relay is there, and knows what comes again from what is new; older ones do not."""
-        return self._link is not None and self._link.takes_again
 
     @property
     def is_at_work(self) -> bool:
@@ -223,6 +224,18 @@ class KernelLink(LinkListener):
             self._is_attached.clear()
             await self._is_attached.wait()
 
+    async def seen(self, session: str, ids: Sequence[str], seconds: float) -> frozenset[str] | None:
+        """Return which of a session's requests the kernel has or gets; None where the relay cannot tell in time.
+
+        What this gateway sent before counts, whether or not the relay has read it.
+        """
+        if not await self.wait_until_up(seconds) or self._link is None:
+            return None
+        answer: asyncio.Future[frozenset[str] | None] = asyncio.get_running_loop().create_future()
+        self._questions[self._link.ask_seen(session, ids)] = answer
+        done, _ = await asyncio.wait((answer,), timeout=seconds)
+        return answer.result() if done else None
+
     async def open(self, port: Port, seconds: float) -> None:
         """Give this websocket what comes from now on, and what was kept. Returns when the relay was asked."""
         self._shut_session(port.port_session)
@@ -239,8 +252,7 @@ class KernelLink(LinkListener):
 
     def send(self, channel: str, session: str, frames: Sequence[Any]) -> None:
         """A signed message to the kernel; kept while the relay is away. Ask `is_full` before more is read."""
-        # What comes again is news only if the kernel has not had it, and then its messages say so.
-        if self._cells is not None and not comes_again(frames):
+        if self._cells is not None:
             if channel == "shell":
                 self._cells.asked(frames, time.time())
             elif channel == "stdin":
@@ -302,10 +314,7 @@ class KernelLink(LinkListener):
             self._is_told.set()
             self._changed(self)
         elif isinstance(event, KernelState):
-            if self._cells is not None and self.kernel is not None and is_another(self.kernel, event):
-                self._cells.clear()
-            self.kernel = event
-            self._changed(self)
+            self._take_state(event)
         elif isinstance(event, Attached):
             if event.session in self._ports:
                 self._attached.add(event.session)
@@ -315,8 +324,21 @@ class KernelLink(LinkListener):
         elif isinstance(event, Unread):
             self._refused(event.refused - self._told_refused)
             self._told_refused = event.refused
+        elif isinstance(event, Seen):
+            self._take_seen(event)
         elif isinstance(event, KnownCells) and self._cells is not None and not self._is_of_guests:
             self._cells.knows(event.cells, time.time())
+
+    def _take_state(self, state: KernelState) -> None:
+        if self._cells is not None and self.kernel is not None and is_another(self.kernel, state):
+            self._cells.clear()
+        self.kernel = state
+        self._changed(self)
+
+    def _take_seen(self, seen: Seen) -> None:
+        question = self._questions.pop(seen.number, None)
+        if question is not None and not question.done():
+            question.set_result(seen.ids if seen.saw_all else None)
 
     def _tell_cells(self, message: LinkMessage) -> None:
         """Once, though it may come again; before the sockets have it, so that nobody misses it between the two."""

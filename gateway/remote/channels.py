@@ -3,8 +3,8 @@
 Jupyter's own opens before the gateway answers, stays open while it tries again, and drops in silence what the browser
 sends meanwhile, its first question included. Here a page is let in once the gateway has let us in, so that it keeps
 what it has to say until then. A page takes each socket that opens for a success, and comes again at once: after a
-refusal that is final its next ones are refused before they open. What a page sent when the gateway went, and nobody
-has answered, is sent again with the page's next socket; what the gateway refused is not.
+refusal that is final its next ones are refused before they open. A message that was lost with the gateway is not sent
+again: the page learns from the gateway which of its cells the kernel has.
 """
 
 # mypy: disable-error-code="no-untyped-call, override"
@@ -16,7 +16,6 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from functools import cached_property
-from typing import Any, cast
 
 from jupyter_server.gateway.connections import GatewayWebSocketConnection
 from jupyter_server.gateway.gateway_client import GatewayClient
@@ -28,21 +27,16 @@ from tornado.web import HTTPError
 from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, WebSocketError, websocket_connect
 
 from jupyter_aliquot.gateway.base.http_errors import gateway_words
-from jupyter_aliquot.gateway.channels.resend_mark import TAKES_AGAIN, unmarked
 from jupyter_aliquot.gateway.channels.write_buffer import Unsent
 from jupyter_aliquot.gateway.limits.websocket import fitting
 from jupyter_aliquot.gpu_hook.base.pacing import backoff_seconds
 from jupyter_aliquot.provisioner.relay.wire.files import UNREAD_BYTES
 
 from .client import PING_SECONDS
-from .kernels import AliquotRemoteKernelManager
-from .resend import SentRequests
 
 _REFUSED = 1008
 _AWAY = 1013
 _AWAY_WORDS = "the gateway does not answer: wait until it is back"
-# What was sent is refused, or who sent it is: sent again, it would close the next socket as well.
-_REFUSALS = frozenset({1002, 1003, 1007, _REFUSED, 1009, 1010})
 _UNAVAILABLE = 503
 # A browser waits no longer for its socket to open.
 _BROWSERS_SECONDS = 300.0
@@ -81,8 +75,6 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
 
     _reader: asyncio.Future[None] | None = None
     _refusal = ""
-    # Whether the gateway knows what comes again from what is new.
-    _takes_again = False
 
     async def prepare(self) -> None:
         """Called before the browser's socket opens. Raises HTTPError 503 where the gateway stays away.
@@ -113,8 +105,6 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
         if self.ws is None:
             self._end(_REFUSED, self._refusal)
         else:
-            for message in self._what_may_be_lost():
-                self._write(self.ws, message)
             self._reader = asyncio.ensure_future(self._read_until_its_end(self.ws))
 
     def disconnect(self) -> None:
@@ -125,28 +115,8 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
 
     def handle_incoming_message(self, message: str) -> None:
         """Called with what the browser sent."""
-        message = unmarked(message) if isinstance(message, str) else message
-        self.keep(message)
         if self.ws is not None and not self.disconnected:
             self._write(self.ws, message)
-
-    def keep(self, message: str) -> None:
-        """Also of a browser that has not heard yet that its socket is closed: until it is known to have arrived."""
-        if self._takes_again:
-            self.sent.sent(str(self.kernel_id), str(self.session_id), message)
-
-    def handle_outgoing_message(self, incoming_msg: str, *args: Any) -> None:
-        """Called with what the gateway sent."""
-        if self._takes_again:
-            self.sent.heard(str(self.kernel_id), str(self.session_id), incoming_msg)
-        super().handle_outgoing_message(incoming_msg, *args)
-
-    def _what_may_be_lost(self) -> list[str]:
-        """What the browser sent before over this session, with no sign that it arrived."""
-        if self._takes_again:
-            return self.sent.again(str(self.kernel_id), str(self.session_id))
-        self.sent.forget(str(self.kernel_id), str(self.session_id))
-        return []
 
     def _write(self, opened: WebSocketClientConnection, message: str) -> None:
         try:
@@ -161,11 +131,6 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
         return self._unsent.until_room()
 
     @cached_property
-    def sent(self) -> SentRequests:
-        """Of all pages of this server."""
-        return cast(AliquotRemoteKernelManager, self.multi_kernel_manager).sent
-
-    @cached_property
     def _unsent(self) -> Unsent:
         return Unsent(UNREAD_BYTES)
 
@@ -177,7 +142,6 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
         told = {**client.load_connection_args(), "request_timeout": _BROWSERS_SECONDS}
         request = HTTPRequest(url_concat(url, query), **told)
         opened = await websocket_connect(request, ping_interval=PING_SECONDS)
-        self._takes_again = TAKES_AGAIN in (opened.headers or {})
         if self.disconnected:
             opened.close()
         return opened
@@ -189,8 +153,6 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
 
     def _lose(self, opened: WebSocketClientConnection) -> None:
         """The gateway's socket is closed, by what it says, or without a word."""
-        if opened.close_code in _REFUSALS:
-            self.sent.forget(str(self.kernel_id), str(self.session_id))
         if not self.disconnected:
             code = opened.close_code if opened.close_code in (_REFUSED, _AWAY) else _AWAY
             self._end(code, opened.close_reason or _AWAY_WORDS)

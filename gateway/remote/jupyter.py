@@ -38,11 +38,6 @@ class GatewayChannelsHandler(ChannelsHandler):
             refusals.check(kernel_id)
         await super().get(kernel_id)
 
-    def _handle_late(self, connection: object, ws_message: str | bytes) -> None:
-        """It came when we had closed the socket, and the browser had not heard of it: its next one may have it sent."""
-        if isinstance(connection, RemoteWebsocketConnection) and isinstance(ws_message, str):
-            connection.keep(ws_message)
-
 
 def remote_replacements() -> list[tuple[str, type[RequestHandler]]]:
     """Return the routes of `replacements`, with the handlers that ask the gateway."""

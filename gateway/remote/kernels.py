@@ -9,7 +9,6 @@ about kernels: ending one for want of use is the gateway's matter.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -26,8 +25,6 @@ from jupyter_aliquot.gateway.api.jupyter import OWN_KERNELS, OWNER_HEADER
 from jupyter_aliquot.gateway.kernels.request_context import SPARED_KERNEL, is_left_to_gateway, variables
 from jupyter_aliquot.gpu_hook.base.pacing import Backoff
 from jupyter_aliquot.gpu_hook.waiting import within
-
-from .resend import SentRequests
 
 _NOT_FOUND = 404
 _UNAVAILABLE = 503
@@ -48,8 +45,6 @@ class AliquotRemoteKernelManager(GatewayMappingKernelManager):
         self.leaves_kernels: Callable[[], bool] = lambda: False
         self.kernels_of_sessions: Callable[[], set[str]] = set
         self._started: set[str] = set()
-        # What pages asked of kernels, until an answer shows that it arrived.
-        self.sent = SentRequests(time.monotonic)
         # Whether the gateway was heard once: before that nobody can tell which kernels are no more.
         self.is_known = False
 
@@ -90,22 +85,6 @@ class AliquotRemoteKernelManager(GatewayMappingKernelManager):
         """Called by DELETE /api/kernels/{id}, which the gateway refuses to guests, and by sessions and culling."""
         if CallContext.get(SPARED_KERNEL) != kernel_id:
             await super().shutdown_kernel(kernel_id, now=now, restart=restart)
-
-    async def restart_kernel(self, kernel_id: str, now: bool = False, **kwargs: Any) -> None:
-        """Called by POST /api/kernels/{id}/restart. What was asked of the kernel before is not for the one after it."""
-        self.sent.interrupted(kernel_id)
-        await super().restart_kernel(kernel_id, now=now, **kwargs)
-        self.sent.forget(kernel_id)  # the pages have given it up
-
-    async def interrupt_kernel(self, kernel_id: str, **kwargs: Any) -> None:
-        """Called by POST /api/kernels/{id}/interrupt."""
-        self.sent.interrupted(kernel_id)
-        await super().interrupt_kernel(kernel_id, **kwargs)
-
-    def remove_kernel(self, kernel_id: str) -> Any:
-        """Called when it is no more."""
-        self.sent.forget(kernel_id)
-        return super().remove_kernel(kernel_id)
 
     async def cull_kernel_if_idle(self, kernel_id: str) -> None:
         """Called by Jupyter's culler."""

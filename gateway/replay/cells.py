@@ -328,10 +328,10 @@ class CellsReport:
         known = {told["msg_id"] for told, _ in self.cells}
         return CellsReport([*self.cells, *(each for each in more if each[0]["msg_id"] not in known)], self.seen)
 
-    def text(self, *, is_brief: bool = False, is_own: bool = True) -> str:
-        """JSON; brief: without messages; ``is_own``: for the kernel's owner.
+    def text(self, *, is_brief: bool = False, is_own: bool = True, not_received: Sequence[str] | None = ()) -> str:
+        """Return the answer to a page in JSON, as `RunningCells` of openapi.yaml has it.
 
-        Takes a while for much output, and touches nothing that changes.
+        A brief one has no messages. It takes a while for much output, and reads nothing that changes.
         """
         cells = []
         for told, values in ((told, [] if is_brief else values) for told, values in self.cells):
@@ -339,7 +339,8 @@ class CellsReport:
             messages = [message for message in read if message is not None]
             omitted = told["omitted_messages"] + len(read) - len(messages)
             cells.append({**told, "omitted_messages": omitted, "messages": messages})
-        return json.dumps({"is_own": is_own, "cells": cells, "seen": self.seen})
+        told = {"is_own": is_own, "cells": cells, "seen": self.seen, "not_received": not_received}
+        return json.dumps(told)
 
 
 def _id(header: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ import { kernelCommands } from './plugins/kernel_commands';
 import { kernelNames } from './plugins/notebook/kernel_names';
 import { kernelSpecs } from './plugins/kernel_specs';
 import { kernels } from './plugins/kernels';
+import { lostCells } from './plugins/notebook/lost_cells';
 import { missingSize } from './plugins/notebook/missing_size';
 import { notifications } from './plugins/notifications';
 import { panel } from './plugins/panel';
@@ -32,6 +33,7 @@ const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[
   sizedNotebooks,
   history,
   comingBack,
+  lostCells,
   cellExecutor,
   toolbar,
   statusBar,

@@ -29,6 +29,8 @@ export namespace PluginIDs {
   export const history = '@jupyter-aliquot/labextension:history';
   /** What cells had shown when their page comes back. */
   export const comingBack = '@jupyter-aliquot/labextension:coming-back';
+  /** Cells that were lost with a connection. */
+  export const lostCells = '@jupyter-aliquot/labextension:lost-cells';
   /** Cells that wait for their kernel. */
   export const cellExecutor = '@jupyter-aliquot/labextension:cell-executor';
   /** The kernel's line in the toolbar of its notebook; schema/toolbar.json has its place. */

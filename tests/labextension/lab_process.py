@@ -75,6 +75,11 @@ class LabProcess(Started):
         self.kill()
         self.start_again()
 
+    def freeze(self) -> None:
+        """Let the server read nothing more, until it is killed."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
     def kill(self) -> None:
         assert self._process is not None
         self._process.kill()

@@ -16,19 +16,10 @@ const anError = (asked = 'comm_msg', ename = 'KernelDoesNotRead', kind = 'error'
 
 test('a comm message that was refused is told once in a minute for each kernel', () => {
   const refused = new RefusedComms();
-  assert.equal(refused.hear('k-1', anError(), 1000), 'unread');
-  assert.equal(refused.hear('k-1', anError('comm_open'), 60999), null);
-  assert.equal(refused.hear('k-2', anError('comm_open'), 2000), 'unread');
-  assert.equal(refused.hear('k-1', anError('comm_close'), 61000), 'unread');
-});
-
-test('one that is not run is told as such, and each of the two reasons has a minute of its own', () => {
-  const refused = new RefusedComms();
-  assert.equal(refused.hear('k-1', anError('comm_msg', 'NotRun'), 1000), 'not-run');
-  assert.equal(refused.hear('k-1', anError(), 1001), 'unread');
-  assert.equal(refused.hear('k-1', anError('comm_msg', 'NotRun'), 60999), null);
-  assert.equal(refused.hear('k-1', anError(), 61000), null);
-  assert.equal(refused.hear('k-1', anError('comm_open', 'NotRun'), 61000), 'not-run');
+  assert.equal(refused.hear('k-1', anError(), 1000), true);
+  assert.equal(refused.hear('k-1', anError('comm_open'), 60999), false);
+  assert.equal(refused.hear('k-2', anError('comm_open'), 2000), true);
+  assert.equal(refused.hear('k-1', anError('comm_close'), 61000), true);
 });
 
 test('what has a place of its own in the notebook, and what is no refusal, is told there', () => {
@@ -42,5 +33,5 @@ test('what has a place of its own in the notebook, and what is no refusal, is to
     anError('comm_msg', 'KernelDoesNotRead', 'display_data'),
     { header: { msg_type: 'status' }, parent_header: { msg_type: 'comm_msg' }, content: { execution_state: 'idle' } }
   ];
-  assert.deepEqual(others.map(message => refused.hear('k-1', message, 0)), others.map(() => null));
+  assert.deepEqual(others.map(message => refused.hear('k-1', message, 0)), others.map(() => false));
 });

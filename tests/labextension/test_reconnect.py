@@ -140,6 +140,43 @@ def test_an_open_notebook_runs_cells_again_after_its_server_had_given_the_gatewa
         outputs.filter(has_text="and 42").wait_for()
 
 
+def _lose_a_cell(page: Page, server: LabProcess) -> None:
+    """A cell that is sent when the server that reads it goes shows that it was not run, and the next one runs."""
+    outputs, prompt = page.locator(".jp-OutputArea-output"), page.locator(".jp-InputPrompt").first
+    page.evaluate(_WRITE, "runs = 0; print('runs is', runs)")
+    lab = LabPage(page)
+    lab.finish_command("notebook:run-all-cells")
+    outputs.filter(has_text="runs is 0").wait_for()
+    page.evaluate(_WRITE, "runs += 1; print('it ran')")
+    server.freeze()
+    lab.start_command("notebook:run-all-cells")
+    prompt.filter(has_text="[*]").wait_for()
+    server.kill()
+    server.start_again()
+    outputs.filter(has_text="NotRun: The connection was lost").wait_for(timeout=180_000)
+    prompt.filter(has_text="[ ]").wait_for()
+    page.evaluate(_WRITE, "print('now it is', runs)")
+    lab.start_command("notebook:run-all-cells")
+    outputs.filter(has_text="now it is 0").wait_for()
+
+
+def test_a_cell_that_was_lost_with_its_server_ends_as_not_run_and_can_be_run_again(
+    a_mortal_lab: LabProcess, a_page: Page
+) -> None:
+    path = an_empty_notebook(a_mortal_lab.notebooks, "lost.ipynb", "python3")
+    LabPage(a_page).open(a_mortal_lab.lab_url).open_notebook(path, "python3")
+    _lose_a_cell(a_page, a_mortal_lab)
+
+
+def test_a_cell_that_was_lost_with_the_gateway_ends_as_not_run_on_a_users_own_server(
+    a_mortal_gateway: GatewayProcess, a_page: Page
+) -> None:
+    with a_mortal_gateway.lab_of("bob", {}, ("--GatewayClient.gateway_retry_interval=0.25",)) as server:
+        path = an_empty_notebook(server.notebooks, "lost.ipynb", "python3")
+        LabPage(a_page).open(server.lab_url).open_notebook(path, "python3")
+        _lose_a_cell(a_page, a_mortal_gateway)
+
+
 def _ask(lab: LabProcess, method: str, path: str, body: object = None) -> Any:
     headers = {"Authorization": f"token {lab.token}", "Content-Type": "application/json"}
     data = None if body is None else json.dumps(body).encode()

@@ -152,6 +152,17 @@ export class AliquotClient implements IStatusSource {
     return ((await this._json('GET', ['kernels', kernelId, 'outputs'], undefined, '?messages=no')) as IRunningCells).cells;
   }
 
+  /** Which of a page's requests the kernel does not have and will not get; null: this cannot be known now. */
+  async notReceived(
+    kernelId: string,
+    session: string,
+    msgIds: readonly string[]
+  ): Promise<readonly string[] | null> {
+    const sent = msgIds.map(msgId => `&sent=${encodeURIComponent(msgId)}`).join('');
+    const query = `?messages=no&session=${encodeURIComponent(session)}${sent}`;
+    return ((await this._json('GET', ['kernels', kernelId, 'cells'], undefined, query)) as IRunningCells).not_received;
+  }
+
   /** Of all that one may see, or of these devices alone. */
   async history(range: IHistory['range'], devices: readonly string[] = []): Promise<IHistory> {
     const named = devices.map(uuid => `&device=${encodeURIComponent(uuid)}`).join('');

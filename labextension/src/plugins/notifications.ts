@@ -10,7 +10,7 @@ import { IDisposable } from '@lumino/disposable';
 import { IGpuKernels } from '../gpu_kernels';
 import { GpuKernelsModel, notebookPath } from '../model/model';
 import { NewsReader } from '../model/news';
-import { RefusedComms, type Refusal } from '../sessions/refused_comms';
+import { RefusedComms } from '../sessions/refused_comms';
 import { storage } from '../base/storage';
 import { CommandIDs, IKernel, PLUGIN_ID, PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
 import { Announcer, tellFailure } from '../widgets/notifications/announce';
@@ -73,9 +73,8 @@ function followComms(notebooks: INotebookTracker, announcer: Announcer, trans: T
   const follow = (_: unknown, { sessionContext }: NotebookPanel): void => {
     sessionContext.iopubMessage.connect((context, message) => {
       const kernelId = announcer.isEnabled ? context.session?.kernel?.id : undefined;
-      const refusal = kernelId === undefined ? null : refused.hear(kernelId, message, Date.now());
-      if (refusal !== null) {
-        Notification.warning(describeRefusal(refusal, context.name, trans), { autoClose: false });
+      if (kernelId !== undefined && refused.hear(kernelId, message, Date.now())) {
+        Notification.warning(describeRefusal(context.name, trans), { autoClose: false });
       }
     });
   };
@@ -84,16 +83,11 @@ function followComms(notebooks: INotebookTracker, announcer: Announcer, trans: T
 }
 
 /** Lab shows 140 letters; its log console has the numbers. */
-function describeRefusal(refusal: Refusal, name: string, trans: TranslationBundle): string {
-  return refusal === 'unread'
-    ? trans.__(
-        '%1: what a widget sent was refused, for the kernel does not read. Repeat it later, or interrupt the kernel.',
-        name
-      )
-    : trans.__(
-        '%1: what a widget sent was given up: its kernel was interrupted or out of reach. Repeat it if it is missing.',
-        name
-      );
+function describeRefusal(name: string, trans: TranslationBundle): string {
+  return trans.__(
+    '%1: what a widget sent was refused, for the kernel does not read. Repeat it later, or interrupt the kernel.',
+    name
+  );
 }
 
 /** In the notebook's own session where it is open here; else the notebook is opened with this kernel. */

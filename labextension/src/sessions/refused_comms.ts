@@ -7,30 +7,23 @@ export interface IHeard {
   readonly content: object;
 }
 
-/** Why: the kernel has too much to read, or nobody can know that it is not to have it a second time. */
-export type Refusal = 'unread' | 'not-run';
-
-/** By the names of the errors with which servers and relays refuse. */
-const REFUSALS = new Map<unknown, Refusal>([
-  ['KernelDoesNotRead', 'unread'],
-  ['NotRun', 'not-run']
-]);
+/** The error with which relays refuse what a kernel does not read. */
+const REFUSAL = 'KernelDoesNotRead';
 /** Several pages of a kernel, and several senders in it, may be refused at once. */
 const PAUSE_MS = 60000;
 
 export class RefusedComms {
-  /** Why something did not arrive, if that is to be told: not again soon after another like it of the kernel. */
-  hear(kernelId: string, message: IHeard, now: number): Refusal | null {
+  /** Whether it is to be said that something did not arrive: not again soon after another like it of the kernel. */
+  hear(kernelId: string, message: IHeard, now: number): boolean {
     const { ename } = message.content as { ename?: unknown };
     const { msg_type: asked } = message.parent_header as { msg_type?: unknown };
-    const refusal = message.header.msg_type === 'error' ? REFUSALS.get(ename) : undefined;
+    const isRefusal = message.header.msg_type === 'error' && ename === REFUSAL;
     const isOfComm = typeof asked === 'string' && asked.startsWith('comm_');
-    const told = `${kernelId} ${refusal}`;
-    if (!refusal || !isOfComm || now - (this._last.get(told) ?? -Infinity) < PAUSE_MS) {
-      return null;
+    if (!isRefusal || !isOfComm || now - (this._last.get(kernelId) ?? -Infinity) < PAUSE_MS) {
+      return false;
     }
-    this._last.set(told, now);
-    return refusal;
+    this._last.set(kernelId, now);
+    return true;
   }
 
   private readonly _last = new Map<string, number>();

@@ -33,7 +33,6 @@ from jupyter_aliquot.provisioner.relay.wire.protocol import (
     encode,
     encode_whole,
 )
-from jupyter_aliquot.provisioner.relay.wire.resend import CAPABILITY
 
 _HELLO_SECONDS = 10.0
 _RETRY_SECONDS = 0.01
@@ -124,7 +123,19 @@ class Unread:
     refused: int
 
 
-LinkEvent = LinkMessage | Activity | KernelState | Dropped | Attached | KnownCells | Unread
+@dataclass(frozen=True)
+class Seen:
+    """The answer to `RelayLink.ask_seen`: which of the requests that it named reached the relay.
+
+    Without ``saw_all`` a relay before this one, which was killed, may have taken others.
+    """
+
+    number: int
+    ids: frozenset[str]
+    saw_all: bool
+
+
+LinkEvent = LinkMessage | Activity | KernelState | Dropped | Attached | KnownCells | Unread | Seen
 
 
 class LinkListener(Protocol):
@@ -162,7 +173,6 @@ class RelayLink:
         self._number = 0
         self._is_closed = False
         self.epoch = ""
-        self.takes_again = False  # whether it knows what comes again from what is new
         self.untaken_bytes = 0
         self.taken: Callable[[], object] = lambda: None  # called when the relay took some
 
@@ -188,7 +198,6 @@ class RelayLink:
             link._abandon(connection)
             raise
         link.epoch = str(greeting.header.get("epoch"))
-        link.takes_again = greeting.header.get(CAPABILITY) is True
         return link
 
     @property
@@ -219,6 +228,15 @@ class RelayLink:
         self._sent.append(sent)
         self.untaken_bytes += sent.size
         self._write({"op": "send", "channel": channel, "session": session, "n": self._number}, frames)
+
+    def ask_seen(self, session: str, ids: Sequence[str]) -> int:
+        """Ask which of a session's requests came, this link's and others'; return the number of the `Seen` to come.
+
+        The relay remembers its last 10,000 requests.
+        """
+        self._number += 1
+        self._write({"op": "seen", "session": session, "ids": list(ids), "n": self._number})
+        return self._number
 
     def ack(self, seq: int) -> None:
         """This message, and all that came before it on this link, need not be kept any more."""
@@ -287,6 +305,9 @@ def read_event(record: Record) -> LinkEvent | None:
             return KnownCells(tuple(_read_cell(told) for told in header["cells"]))
         if record.op == "unread":
             return Unread(int(header["messages"]), int(header["bytes"]), int(header["refused"]))
+        if record.op == "seen":
+            ids = frozenset(str(msg_id) for msg_id in header["ids"])
+            return Seen(int(header["n"]), ids, header["saw_all"] is True)
         if record.op == "dropped":
             return Dropped(int(header["messages"]), int(header["bytes"]))
     except (KeyError, TypeError, ValueError) as error:

@@ -143,11 +143,6 @@ class ActivityTracker:
         self._asking += 1
         return True
 
-    def asks(self, question: Any) -> bool:
-        """Whether the question of this id is open: nobody has answered it, and its cell has not ended."""
-        named = (each.question.get("id") for each in self._open.values() if each.question is not None)
-        return self.is_asking and isinstance(question, str) and question in named
-
     def answered(self, msg_id: str | None = None) -> bool:
         """It goes on; None: all that waited for input do. Tells whether this changed anything."""
         waiting = [self._open.get(msg_id)] if msg_id is not None else list(self._open.values())

@@ -27,7 +27,6 @@ from jupyter_aliquot.provisioner.relay.wire.messages import (
     read_question,
 )
 from jupyter_aliquot.provisioner.relay.wire.protocol import charge
-from jupyter_aliquot.provisioner.relay.wire.resend import NOT_RUN, Again, Doubts
 from jupyter_aliquot.provisioner.relay.wire.state_reads import StateReads
 from jupyter_aliquot.provisioner.relay.wire.zmq_io import receive, send, send_now
 
@@ -87,7 +86,6 @@ class Traffic:
         self.links: Links | None = None
         self.is_kept = False
         self.has_news = False  # of activity
-        self._doubts = Doubts(time.time())
         self.started_at = 0.0  # of this run of the kernel: seconds since the epoch
         for channel in _REQUEST_CHANNELS:
             loop.watch(front.sockets[channel], partial(self._from_client, channel))
@@ -163,16 +161,9 @@ class Traffic:
 
     # ---- towards the kernel
 
-    def request(self, channel: str, session: str, message: Sequence[Any], again: Again | None = None) -> None:
-        """From a link. An answer to a question that is no longer asked would be taken for one to the next."""
-        frames = [self._prefix + session.encode(), *message]
-        if again is not None and channel == "stdin":
-            if again.runs and self.tracker.asks(read_object(message[PARENT]).get("msg_id")):
-                self._accept(channel, frames, 1, session)
-        elif again is None or not (words := self._doubts.why_not(again, self.started_at, time.time())):
-            self._accept(channel, frames, 1, session)
-        elif self._signer.is_signed(message):
-            self._answer(channel, frames, 1, session, (NOT_RUN, words))
+    def request(self, channel: str, session: str, message: Sequence[Any]) -> None:
+        """Take a request from a link. Called by the relay."""
+        self._accept(channel, [self._prefix + session.encode(), *message], 1, session)
 
     def _from_client(self, channel: str, _events: int) -> None:
         socket = self._front.sockets[channel]
@@ -188,10 +179,8 @@ class Traffic:
             request = self._reads.request(frames[delimiter:], channel)
         elif delimiter >= 0 and self.tracker.is_asking and self._signer.is_signed(frames[delimiter:]):
             self._answers_input()
-        if request is not None and request.is_for_one_kernel:
-            self._doubts.failed(time.time())
-            if self._is_late(request):
-                return
+        if request is not None and request.is_for_one_kernel and self._is_late(request):
+            return
         is_urgent, is_guest = request is not None and request.is_for_one_kernel, self._delivery.is_guest(session)
         if not self.unread.has_room(channel, frames, is_urgent=is_urgent, is_guest=is_guest):
             self._refuse(channel, frames, delimiter, session, is_answered=request is not None)
@@ -230,15 +219,15 @@ class Traffic:
             most = unread.most(is_guest=self._delivery.is_guest(session))
             kind = read_object(frames[delimiter + HEADER]).get("msg_type")
             words = unread_words(charge(frames), unread.bytes, most, kind)
-            self._answer(channel, frames, delimiter, session, (_UNREAD, words))
+            self._answer(channel, frames, delimiter, session, words)
 
-    def _answer(self, channel: str, frames: Sequence[Any], delimiter: int, session: str, why: tuple[str, str]) -> None:
-        """In the kernel's place, which does not see the request. ``why``: the error's name and its words."""
+    def _answer(self, channel: str, frames: Sequence[Any], delimiter: int, session: str, words: str) -> None:
+        """Answer in the kernel's place, which does not see the request."""
         header = read_object(frames[delimiter + HEADER])
         if not (parent := parent_of(header)):
             return
-        tells_comm = self._comm_words.are_due(header.get("msg_type"), why[0], time.monotonic())
-        for answer in answers(channel, header, content_of(frames[delimiter:]), *why, tells_comm=tells_comm):
+        tells_comm = self._comm_words.are_due(header.get("msg_type"), time.monotonic())
+        for answer in answers(channel, header, content_of(frames[delimiter:]), _UNREAD, words, tells_comm=tells_comm):
             made = self._signer.message(answer.msg_type, answer.content, parent)
             if answer.channel == "iopub":
                 self.publish(made)
@@ -271,7 +260,6 @@ class Traffic:
                 if self.own is not None:
                     self.own.took_reply(frames)
                 continue
-            self._doubts.saw_reply(frames[find_delimiter(frames) :], time.time())
             if self.own is not None and self.own.is_ipykernel is None:
                 self.own.saw_reply(frames)
             if identity.startswith(self._prefix):
@@ -397,5 +385,5 @@ def activity_record(tracker: ActivityTracker) -> Mapping[str, Any]:
 
 
 def cells_record(tracker: ActivityTracker) -> Mapping[str, Any]:
-    """For a link that has just come, for others see the requests themselves; and for all, when a cell asks."""
+    """Return what a new link, and every link when a cell asks its user, is told of the cells."""
     return {"op": "cells", "cells": tracker.known_cells}

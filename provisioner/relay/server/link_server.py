@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import socket
-import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -18,7 +16,6 @@ from jupyter_aliquot.provisioner.relay.store.output_store import Store
 from jupyter_aliquot.provisioner.relay.wire.messages import HEADER, find_delimiter, read_object
 from jupyter_aliquot.provisioner.relay.wire.peer import Peer, Record, Refusal, accept, listen
 from jupyter_aliquot.provisioner.relay.wire.protocol import ProtocolError
-from jupyter_aliquot.provisioner.relay.wire.resend import Again, read_again
 from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 
 from .poll_loop import READ, WRITE, Loop
@@ -35,8 +32,8 @@ class Owner(Protocol):
     def greeting(self) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
         """What hello is answered with, and what a new link is told at once."""
 
-    def request(self, channel: str, session: str, message: Sequence[Any], again: Again | None) -> None:
-        """Something for the kernel, from the delimiter on. ``again``: of what may have come before; it was not seen."""
+    def request(self, channel: str, session: str, message: Sequence[Any]) -> None:
+        """Forward a request to the kernel. *message* starts at the delimiter and was not seen before."""
 
     def attached(self) -> None:
         """A session came."""
@@ -59,8 +56,9 @@ class Links:
         self._blocked: set[int] = set()  # watched until they take more
         self._late: dict[int, dict[str, Mapping[str, Any]]] = {}
         self._next = 1
-        self._seen: dict[str, float] = {}  # when
-        self._forgot_at = -math.inf
+        self._seen: dict[str, None] = {}  # sessions and ids of requests, the oldest first
+        # False where a relay before this one may have taken requests that this one did not see.
+        self.saw_all = True
         self._told_dropped = 0
         self._inode = os.lstat(listening.getsockname()).st_ino
         loop.watch(listening.fileno(), self._accept)
@@ -164,6 +162,16 @@ class Links:
             for header in told:
                 peer.say(header)
 
+    def _hear_out_links(self, asking: int) -> None:
+        """Take all that other links have sent.
+
+        A gateway that was killed may have left requests in its socket that this relay has not read yet: one read takes
+        all that a socket holds.
+        """
+        for number in self._links - {asking}:
+            if not self._peers[number].is_last_said:
+                self._read(number, self._peers[number])
+
     def _attach(self, number: int, peer: Peer, record: Record) -> None:
         if self._store.dropped_messages:
             peer.say(self._dropped())
@@ -188,25 +196,31 @@ class Links:
             raise Refusal("bad_request", "a message begins with <IDS|MSG> and has a header")
         session = _session(record)
         if not self._was_seen(session, read_object(record.frames[HEADER]).get("msg_id")):
-            again = read_again(record.frames, self._forgot_at)
-            self._owner.request(str(channel), session, record.frames, again)
+            self._owner.request(str(channel), session, record.frames)
         peer.say({"op": "got", "n": count})
 
-    def _was_seen(self, session: str, msg_id: Any) -> bool:
-        """A gateway that lost its link sends again what it does not know to be taken; so do users' servers.
+    def _tell_seen(self, number: int, peer: Peer, record: Record) -> None:
+        """Answer which of a session's requests came, so that its page knows which were lost on their way."""
+        session, ids = _session(record), record.header.get("ids")
+        if not isinstance(ids, list):
+            raise Refusal("bad_request", f"ids are a list of msg_ids, not {ids!r:.60}")
+        self._hear_out_links(number)
+        seen = [msg_id for msg_id in ids if isinstance(msg_id, str) and _request_key(session, msg_id) in self._seen]
+        peer.say({"op": "seen", "n": _number(record, "n"), "ids": seen, "saw_all": self.saw_all})
 
-        Another session's request of the same id is another: a guest could guess the ids of the owner's.
+    def _was_seen(self, session: str, msg_id: Any) -> bool:
+        """Tell whether this request came before: a gateway that lost its link repeats what was not confirmed.
+
+        Ids count by session: a collaborator could guess the ids of the owner's requests.
         """
         if not isinstance(msg_id, str):
             return False
-        seen = f"{session}\0{msg_id}"
-        if len(seen) > _LONGEST_SEEN:
-            seen = sha256(seen.encode(errors="surrogatepass")).hexdigest()
+        seen = _request_key(session, msg_id)
         if seen in self._seen:
             return True
-        self._seen[seen] = time.time()
+        self._seen[seen] = None
         if len(self._seen) > _SEEN_REQUESTS:
-            self._forgot_at = self._seen.pop(next(iter(self._seen)))
+            del self._seen[next(iter(self._seen))]
         return False
 
     def _push(self, number: int) -> None:
@@ -253,7 +267,19 @@ class Links:
             self._delivery.link_went(number)
 
 
-_OPERATIONS = {"attach": Links._attach, "detach": Links._detach, "send": Links._send, "ack": Links._acknowledge}
+_OPERATIONS = {
+    "attach": Links._attach,
+    "detach": Links._detach,
+    "send": Links._send,
+    "seen": Links._tell_seen,
+    "ack": Links._acknowledge,
+}
+
+
+def _request_key(session: str, msg_id: str) -> str:
+    """Return the key of a request among those that were seen."""
+    key = f"{session}\0{msg_id}"
+    return key if len(key) <= _LONGEST_SEEN else sha256(key.encode(errors="surrogatepass")).hexdigest()
 
 
 def _session(record: Record) -> str:

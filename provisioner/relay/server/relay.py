@@ -17,7 +17,6 @@ from jupyter_aliquot.provisioner.relay.wire.files import Ended, RelayRequest, fo
 from jupyter_aliquot.provisioner.relay.wire.log import log
 from jupyter_aliquot.provisioner.relay.wire.peer import Peer, Record, Refusal
 from jupyter_aliquot.provisioner.relay.wire.proc import is_process
-from jupyter_aliquot.provisioner.relay.wire.resend import CAPABILITY, Again
 from jupyter_aliquot.provisioner.relay.wire.rmtree import empty_folder, remove_folder
 
 from . import kernel_process, shutdown_policy as lives
@@ -87,6 +86,7 @@ class Relay:
         self._place.prepare()
         self._watch_owner()
         if self._own.kernel is not None:
+            self.links.saw_all = False
             self._watch(RunningKernel(self._own.kernel, None))
             self._incarnation = 1
             self._traffic.started_at = time.time()
@@ -266,11 +266,11 @@ class Relay:
         hello = {"op": "hello", "version": 1, "epoch": self._own.epoch, "kernel_id": self._own.kernel_id}
         tracker = self._traffic.tracker
         told = [{"op": "kernel", **self._state}, cells_record(tracker), activity_record(tracker)]
-        return {**hello, CAPABILITY: True, "pid": os.getpid()}, told
+        return {**hello, "pid": os.getpid()}, told
 
-    def request(self, channel: str, session: str, message: Sequence[Any], again: Again | None) -> None:
+    def request(self, channel: str, session: str, message: Sequence[Any]) -> None:
         """Called by Links."""
-        self._traffic.request(channel, session, message, again)
+        self._traffic.request(channel, session, message)
 
     def attached(self) -> None:
         """Called by Links: somebody listens, so it is worth keeping from now on."""

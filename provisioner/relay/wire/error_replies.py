@@ -18,6 +18,8 @@ _ASKS = "_request"
 # What widgets send: no kernel replies to it.
 _COMMS = frozenset({"comm_open", "comm_msg", "comm_close"})
 _QUIET_SECONDS = 60.0
+# The error of a request that did not reach the kernel.
+NOT_RUN = "NotRun"
 
 
 @dataclass(frozen=True)
@@ -30,18 +32,15 @@ class Answer:
 
 
 class CommWords:
-    """When a comm message that is refused is told of in words: once in a minute, for a slider sends many.
-
-    Each reason has its minute: who heard that something was not run does not know of a kernel that does not read.
-    """
+    """Decide when a refused comm message is told of in words: once a minute, for a slider sends many."""
 
     def __init__(self) -> None:
-        self._due = Throttle(_QUIET_SECONDS)  # by the error's name: there are few, all of our own
+        self._due = Throttle(_QUIET_SECONDS)
 
-    def are_due(self, msg_type: Any, ename: str, now: float) -> bool:
-        """Whether they are for this message. ``now``: seconds that only go forward."""
+    def are_due(self, msg_type: Any, now: float) -> bool:
+        """Tell whether this message gets the words. *now* is in seconds that only go forward."""
         is_comm = isinstance(msg_type, str) and msg_type in _COMMS
-        return is_comm and self._due.passes(ename, now)
+        return is_comm and self._due.passes("", now)
 
 
 def answers(

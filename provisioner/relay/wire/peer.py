@@ -126,7 +126,10 @@ class Peer:
         self.is_last_said = True
 
     def flush(self) -> None:
-        """Send what the socket takes now; sets ``is_ended`` when it takes nothing any more, or all was said."""
+        """Send what the socket takes now; sets ``is_ended`` when all was said.
+
+        A peer that takes nothing any more may have sent something before it ended: `read` finds that, then its end.
+        """
         while self._out and not self.is_ended:
             pieces = [self._out[index] for index in range(min(len(self._out), _MOST_PIECES))]
             try:
@@ -134,8 +137,8 @@ class Peer:
             except BlockingIOError:
                 return
             except OSError:
-                self.is_ended = True
-                return
+                self._out.clear()
+                break
             self._advance(sent)
         if self.is_last_said:
             self.is_ended = True

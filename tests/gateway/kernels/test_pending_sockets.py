@@ -304,26 +304,6 @@ async def test_others_use_the_server_meanwhile_and_no_connection_is_counted(a_li
     await other.close()
 
 
-@pytest.mark.parametrize(("runs", "want_status"), [(True, "ok"), (False, "error")])
-async def test_what_a_users_server_sends_again_is_kept_once_and_what_is_not_wanted_is_answered(
-    a_line: Line, runs: bool, want_status: str
-) -> None:
-    page = await a_line.page("legacy").open()
-    asked = [page.make("execute_request", {"code": f"print({number})", "silent": False}) for number in range(2)]
-    await page.send("shell", "execute_request", {}, message=asked[0])
-    mark = {"aliquot_again": {"age": 1.0, "runs": runs}}
-    for each in asked:
-        await page.send("shell", "execute_request", {}, message={**each, "metadata": mark})
-    last = await page.run("print('last')")
-    await a_line.until_kept(2 + runs)
-    a_line.give_room()
-    await page.finish(last)
-    replies = {each.parent: each.content["status"] for each in page.seen if each.type == "execute_reply"}
-    assert replies == {asked[0]["header"]["msg_id"]: "ok", asked[1]["header"]["msg_id"]: want_status, last: "ok"}
-    assert text_of(page.seen).count("0\n") == 1
-    await page.close()
-
-
 @pytest.mark.parametrize("left", [None, "read"])
 async def test_what_a_guest_queued_does_not_run_where_the_share_is_taken_back_meanwhile(
     a_line: Line, tmp_path: Path, left: str | None

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from jupyter_aliquot.gateway.api.jupyter import ChannelsHandler
 from jupyter_aliquot.gateway.channels.relay_connection import KernelWebsocketConnection
-from jupyter_aliquot.gateway.channels.zmq_connection import StockWebsocketConnection
-from jupyter_aliquot.gateway.remote.channels import RemoteWebsocketConnection
-from jupyter_aliquot.gateway.remote.jupyter import GatewayChannelsHandler
 
 
 class FullLink:
@@ -58,46 +53,3 @@ async def test_what_a_socket_sent_that_closed_while_it_waited_is_kept_nowhere(mo
     link.moved.set()
     await waiting
     assert handled == []
-
-
-@pytest.mark.parametrize("waits", [False, True], ids=["after its closing", "read before, and waiting"])
-async def test_what_comes_when_a_users_server_closed_the_socket_is_kept_for_the_next_one(
-    waits: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    handler = a_socket(None, [], monkeypatch, GatewayChannelsHandler)
-    kept = list[str]()
-    handler.connection = RemoteWebsocketConnection.__new__(RemoteWebsocketConnection)
-    monkeypatch.setattr(RemoteWebsocketConnection, "keep", lambda self, message: kept.append(message))
-    if waits:
-        room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        monkeypatch.setattr(RemoteWebsocketConnection, "until_room", lambda self: room)
-        waiting = asyncio.ensure_future(handler.on_message("late"))
-        await asyncio.sleep(0)
-        handler.ws_connection = handler.connection = None
-        room.set_result(None)
-        await waiting
-    else:
-        handler.ws_connection = None
-        assert handler.on_message("late") is None
-    assert kept == ["late"]
-
-
-@pytest.mark.parametrize("link", [None, SimpleNamespace(takes_again=False)], ids=["no relay", "an older relay"])
-def test_what_comes_again_for_a_kernel_that_cannot_tell_is_answered_and_not_passed_on(
-    link: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    passed, told = list[Any](), list[Any]()
-    connection: Any = KernelWebsocketConnection.__new__(KernelWebsocketConnection)
-    connection._link, connection._opened_at = link, 0.0
-    monkeypatch.setattr(StockWebsocketConnection, "handle_incoming_message", lambda self, said: passed.append(said))
-    monkeypatch.setattr(StockWebsocketConnection, "tell", lambda self, *answer: told.append(answer))
-    header = {"msg_id": "m", "msg_type": "execute_request"}
-    message = {"channel": "shell", "header": header, "metadata": {}, "content": {"code": "1"}}
-    connection.handle_incoming_message(json.dumps({**message, "metadata": {"aliquot_again": {"age": 1, "runs": True}}}))
-    assert passed == []
-    assert [answer.msg_type for answer, _ in told] == ["status", "error", "execute_reply", "status"]
-    reply, parent = told[2]
-    assert (reply.content["ename"], parent) == ("NotRun", header)
-    assert "nobody knows whether it ran" in reply.content["evalue"]
-    connection.handle_incoming_message(json.dumps(message))
-    assert len(passed) == 1

@@ -263,7 +263,7 @@ def test_a_cell_is_forgotten_some_time_after_its_end(a_kernel: Kernel) -> None:
 def test_a_kernels_end_forgets_all(a_kernel: Kernel) -> None:
     a_kernel.write("a", "text")
     a_kernel.cells.clear()
-    assert a_kernel.report() == {"is_own": True, "cells": [], "seen": {"ranges": {}, "ids": []}}
+    assert a_kernel.report() == {"is_own": True, "cells": [], "seen": {"ranges": {}, "ids": []}, "not_received": []}
     assert a_kernel.budget.used == 0
 
 

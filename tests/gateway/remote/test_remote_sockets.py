@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -17,7 +16,6 @@ from tornado.websocket import WebSocketClosedError
 
 from jupyter_aliquot.gateway.limits.websocket import fitting
 from jupyter_aliquot.gateway.remote.channels import SETTING, Refusals, RemoteWebsocketConnection
-from jupyter_aliquot.gateway.remote.resend import SentRequests
 
 WORDS = "JupyterHub does not know this token"
 
@@ -28,7 +26,6 @@ class Scripted(RemoteWebsocketConnection):
     def __init__(self, answers: list[Any]) -> None:
         self.answers = answers
         self.closed: list[tuple[int, str]] = []
-        self.sent = SentRequests(lambda: 0.0)
         close = lambda code, reason: self.closed.append((code, reason))  # noqa: E731
         self.__dict__["handler"] = SimpleNamespace(close=close, settings={})
 
@@ -36,7 +33,6 @@ class Scripted(RemoteWebsocketConnection):
     log = logging.getLogger(__name__)  # type: ignore[assignment]
     kernel_id = "k"
     session_id = "s"
-    sent: Any = None
     disconnected = False  # type: ignore[assignment]
     ws: Any = None
 
@@ -151,48 +147,6 @@ def test_what_cannot_be_sent_any_more_ends_the_socket_and_is_not_dropped_in_sile
     connection.ws.close_code = 1006
     connection.handle_incoming_message("second")
     assert [code for code, _ in connection.closed] == [1013]
-
-
-CELL = '{"channel": "shell", "header": {"msg_id": "%s", "msg_type": "execute_request"}, "metadata": {}}'
-
-
-@pytest.mark.parametrize("takes_again", [True, False])
-def test_what_a_page_sent_when_the_gateway_went_comes_first_on_its_next_socket_where_the_gateway_knows_it_again(
-    takes_again: bool,
-) -> None:
-    before, after = Scripted([Opened()]), Scripted([Opened()])
-    before._takes_again, after._takes_again, after.sent = True, takes_again, before.sent
-
-    async def scenario() -> list[str]:
-        await before.prepare()
-        await before.connect()
-        before.handle_incoming_message(CELL % "first")
-        before._lose(before.ws)
-        before.handle_incoming_message(CELL % "second")  # the page has not heard of it yet
-        assert before.ws.sent == [CELL % "first"]
-        await after.prepare()
-        await after.connect()
-        after.handle_incoming_message(CELL % "third")
-        return [json.loads(text)["header"]["msg_id"] for text in after.ws.sent]
-
-    want = ["first", "second", "third"] if takes_again else ["third"]
-    assert asyncio.run(scenario()) == want
-    assert len(before.sent) == (3 if takes_again else 0), "nothing is kept for a gateway that may run it twice"
-
-
-@pytest.mark.parametrize(("code", "is_kept"), [(1007, False), (1008, False), (1009, False), (1006, True), (1001, True)])
-def test_what_the_gateway_refused_does_not_close_the_pages_next_socket_as_well(code: int, is_kept: bool) -> None:
-    connection = Scripted([opened := Opened()])
-    connection._takes_again = True
-
-    async def scenario() -> None:
-        await connection.prepare()
-        connection.handle_incoming_message(CELL % "first")
-        opened.close_code = code
-        await connection._read_until_its_end(connection.ws)
-
-    asyncio.run(scenario())
-    assert (len(connection.sent) == 1) is is_kept
 
 
 def test_nobody_goes_on_trying_for_a_browser_that_has_left() -> None:

@@ -33,14 +33,8 @@ def test_a_comm_message_fails_as_a_cell_does_where_that_is_to_be_told(
 def test_comm_messages_are_told_of_once_in_a_minute_and_others_never() -> None:
     words = CommWords()
     asked = [("execute_request", 0.0), ("comm_msg", 1.0), ("comm_open", 2.0), ("comm_msg", 60.9), ("comm_close", 61.0)]
-    assert [words.are_due(kind, "Full", now) for kind, now in asked] == [False, True, False, False, True]
-    assert not words.are_due(None, "Full", 1000.0)
-
-
-def test_comm_messages_refused_for_one_reason_leave_the_words_of_another_their_minute() -> None:
-    words = CommWords()
-    asked = [("NotRun", 0.0), ("Full", 1.0), ("NotRun", 59.0), ("Full", 60.5), ("NotRun", 60.5), ("Full", 61.0)]
-    assert [words.are_due("comm_msg", why, now) for why, now in asked] == [True, True, False, False, True, True]
+    assert [words.are_due(kind, now) for kind, now in asked] == [False, True, False, False, True]
+    assert not words.are_due(None, 1000.0)
 
 
 def test_the_words_say_what_to_do_again() -> None:

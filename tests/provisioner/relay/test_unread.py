@@ -14,7 +14,6 @@ from relay_house import Gateway, House, a_client, ipykernel, parent, soon, until
 from started import stopped
 
 from jupyter_aliquot.provisioner.relay.client import control as client
-from jupyter_aliquot.provisioner.relay.wire.resend import MARK
 
 MOST = 2 << 20
 PADDING = "#" * (128 << 10)
@@ -209,25 +208,6 @@ def test_a_client_of_the_front_is_refused_in_the_same_words(a_house: House) -> N
             assert reply["content"]["ename"] == "KernelDoesNotRead"
             assert reply["parent_header"]["msg_id"] in asked
             assert (await unread(record))["refused"] > 0
-
-    asyncio.run(scene())
-
-
-def test_a_widgets_message_that_is_not_run_leaves_a_refused_one_its_words(a_house: House) -> None:
-    async def scene() -> None:
-        gateway = await Gateway(await a_house.relay(unread_bytes=MOST)).connect()
-
-        def say(data: str, metadata: dict[str, Any]) -> str:
-            message = gateway.session.msg("comm_msg", {"comm_id": "c", "data": data}, metadata=metadata)
-            gateway.link.send("shell", gateway.name, gateway.session.serialize(message))
-            return str(message["header"]["msg_id"])
-
-        for _ in range(2):
-            say("", {MARK: {"sent": 0.0, "runs": False}})
-        asked = [say(PADDING, {}) for _ in range(FLOOD)]
-        await gateway.idle(asked[-1])
-        told = [(m["content"]["ename"], parent(m) in asked) for m in gateway.messages if m["msg_type"] == "error"]
-        assert told == [("NotRun", False), ("KernelDoesNotRead", True)]
 
     asyncio.run(scene())
 
