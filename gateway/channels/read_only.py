@@ -46,5 +46,5 @@ def refusal(owner: str, access: Access = Access.READ) -> str:
 
 
 def answers(channel: str, header: Mapping[str, Any], content: Mapping[str, Any], said: str) -> list[Answer]:
-    """In their order. A message that no kernel answers is not answered here."""
+    """Return the answers in order; none for a message that no kernel answers."""
     return refusals.answers(channel, header, content, ENAME, said)

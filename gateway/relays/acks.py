@@ -1,7 +1,8 @@
-"""Which of a relay's messages the browsers' sockets took, and what may be acknowledged.
+"""Track which of a relay's messages the browsers' sockets took, and which may be acknowledged.
 
-A message is done when all sockets that it was given to and that are still open took it, and at least one did. The
-relay takes an acknowledgement for all that it sent before; so does this. It tells nobody: the link asks.
+A message is done when all sockets that it was given to and that are still open took it, and at
+least one did. The relay takes an acknowledgement for all that it sent before; so does this. It
+tells nobody: the link asks.
 """
 
 from __future__ import annotations
@@ -23,14 +24,18 @@ class _Given:
 
 @dataclass(frozen=True)
 class Leaving:
-    """What a socket left behind that closed: how many messages others took or have, and how many nobody has."""
+    """What a closed socket left: messages that others took or have (``missed``), and that no one
+    has.
+    """
 
     missed: int = 0
     returned: int = 0
 
 
 class Deliveries:
-    """The messages of one relay, by their numbers, from when sockets were given them until all took them."""
+    """The messages of one relay, by their numbers, from when sockets were given them until all took
+    them.
+    """
 
     def __init__(self) -> None:
         self._given: dict[int, _Given] = {}
@@ -39,15 +44,17 @@ class Deliveries:
         self._acknowledged: int | None = None
 
     def __len__(self) -> int:
-        """How many messages a socket still has to take."""
+        """Return the number of messages that a socket still has to take."""
         return len(self._given)
 
     def is_known(self, number: int) -> bool:
-        """Whether it was taken, or is with a socket: one that comes again then is dropped."""
+        """Tell whether a message was taken, or is with a socket: a repeated one is dropped then."""
         return number in self._taken or number in self._given
 
     def give(self, number: int, waiting: Iterable[Hashable], *, was_taken: bool) -> None:
-        """These sockets have not taken it yet; ``was_taken``: another one has. With neither it is not given."""
+        """Note the sockets that have yet to take a message; ``was_taken``: another one has taken
+        it.
+        """
         given = _Given(number, set(waiting), was_taken)
         if given.waiting:
             self._given[number] = given
@@ -61,19 +68,22 @@ class Deliveries:
                 self._acknowledged = number
 
     def begin(self) -> None:
-        """The relay sends again what it has no acknowledgement for: what came before no longer has an order."""
+        """Forget the order of messages: the relay repeats what was not acknowledged."""
         self._order.clear()
         self._acknowledged = None
 
     def repeat(self, number: int) -> None:
-        """It came again after `begin`, and is known. If it was taken, its acknowledgement was lost."""
+        """Note that a known message came again after `begin`.
+
+        If it was taken, its acknowledgement was lost.
+        """
         if number in self._taken:
             self.give(number, (), was_taken=True)
         else:
             self._order.append(self._given[number])
 
     def take(self, number: int, socket: Hashable) -> None:
-        """The socket took it. One that is no longer waited for changes nothing."""
+        """Note that a socket took a message. Without effect if it is no longer waited for."""
         given = self._given.get(number)
         if given is None or socket not in given.waiting:
             return
@@ -83,7 +93,10 @@ class Deliveries:
             self._end(given)
 
     def leave(self, socket: Hashable) -> Leaving:
-        """The socket closed. What nobody took is no longer known, so that it can be given again."""
+        """Forget a closed socket.
+
+        A message that no socket took becomes unknown, so that it can be given again.
+        """
         missed = returned = 0
         for given in [given for given in self._given.values() if socket in given.waiting]:
             given.waiting.discard(socket)
@@ -96,7 +109,7 @@ class Deliveries:
         return Leaving(missed, returned)
 
     def acknowledge(self) -> int | None:
-        """The number up to which all that came is done, if there is a new one."""
+        """Return the number up to which all messages are done, if there is a new one."""
         number, self._acknowledged = self._acknowledged, None
         return number
 

@@ -1,7 +1,8 @@
-"""What is open in a kernel, and since when: values, and what Jupyter's models say of them. It asks nobody.
+"""A kernel's activity as values, and in the form of Jupyter's models.
 
-Work is what was asked for and is not finished: cells and comm messages, on subshells, too. Requests for information
-do not count. Jupyter's own `execution_state` tells only what the last status message said.
+Work is what was asked for and is not finished: cells and comm messages, on subshells, too. Requests
+for information do not count. Jupyter's own `execution_state` tells only what the last status
+message said.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from jupyter_aliquot.provisioner.relay.client.link import Activity as RelayActiv
 
 @dataclass(frozen=True)
 class Activity:
-    """``open``: requests that are not finished, ``work`` of them cells and comm messages. Seconds since the epoch.
+    """A kernel's unfinished requests; ``work`` of them are cells and comm messages. Seconds since
+    the epoch.
 
-    Of ``busy_since`` and ``idle_since`` one is None. ``last_activity``: when work last began or ended, or something
-    was printed; a kernel that is busy is active now, whatever this says.
+    Of ``busy_since`` and ``idle_since`` one is None. ``last_activity``: when work last began or
+    ended, or something was printed; a kernel that is busy is active now, whatever this says.
     """
 
     open: int
@@ -31,12 +33,12 @@ class Activity:
         return self.work > 0
 
     def active_until(self, now: float) -> float:
-        """Until when it did something: now, while it works."""
+        """Return until when the kernel was active: now, while it works."""
         return now if self.is_busy else self.last_activity
 
 
 def read_activity(before: Activity | None, told: RelayActivity) -> Activity:
-    """The activity after the relay's word."""
+    """Return the activity after the relay's message."""
     if told.work:
         return Activity(told.open, told.work, told.last if told.since is None else told.since, None, told.last)
     is_still_idle = before is not None and before.idle_since is not None
@@ -45,7 +47,10 @@ def read_activity(before: Activity | None, told: RelayActivity) -> Activity:
 
 
 def execution_state(kernel: KernelState | None, activity: Activity | None, *, restarts: bool) -> str | None:
-    """What Jupyter's model says of it; None: nothing is known that would change it. ``restarts``: by itself."""
+    """Return the state for Jupyter's model; None if nothing is known.
+
+    ``restarts``: the kernel restarts by itself.
+    """
     if kernel is None or activity is None:
         return None
     if kernel.state == "ended":
@@ -56,5 +61,5 @@ def execution_state(kernel: KernelState | None, activity: Activity | None, *, re
 
 
 def moment(seconds: float) -> datetime:
-    """A time as Jupyter's models keep it."""
+    """Return a time as Jupyter's models keep it."""
     return datetime.fromtimestamp(seconds, timezone.utc)

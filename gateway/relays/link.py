@@ -1,8 +1,10 @@
-"""The gateway's one link to a kernel's relay, shared by all websockets of that kernel. It comes back by itself.
+"""The gateway's link to a kernel's relay, shared by the kernel's websockets. It reconnects by
+itself.
 
-While no websocket is open no session is attached, and the relay keeps what comes. Nothing is queued here: the relay
-sends only so much as is not acknowledged, and it is acknowledged when the sockets took it. Of what goes to the relay a
-bounded part is held until it took it; beyond that websockets are not read.
+While no websocket is open no session is attached, and the relay keeps what comes. Nothing is queued
+here: the relay sends only so much as is not acknowledged, and it is acknowledged when the sockets
+took it. Of what goes to the relay a bounded part is held until it took it; beyond that websockets
+are not read.
 """
 
 from __future__ import annotations
@@ -59,15 +61,19 @@ class Port(Protocol):
         ...
 
 
-# Messages that no browser, or not every browser, was given since the link was made, by reason. Replaced, never changed
-# in place: a look at a thousand kernels then knows by identity which of them are as they were.
+# Messages that no browser, or not every browser, was given since the link was made, by reason.
+# Replaced, never changed in place: a look at a thousand kernels then knows by identity which of
+# them are as they were.
 NOTHING_DROPPED: Mapping[str, int] = MappingProxyType(
     dict.fromkeys(("rate_limit", "closed_socket", "too_large", "unreadable", "relay", "unsent"), 0)
 )
 
 
 class KernelLink(LinkListener):
-    """Made by RelayLinks. ``connect`` makes a RelayLink; ``changed`` is called when activity or state changed."""
+    """A link, made by RelayLinks.
+
+    ``connect`` makes a RelayLink; ``changed`` is called after a change of activity or state.
+    """
 
     def __init__(
         self,
@@ -82,8 +88,9 @@ class KernelLink(LinkListener):
     ) -> None:
         """``cells``: what keeps what passes for pages that come back; None: nothing does.
 
-        ``refused`` is told how many messages more the relay refused, because the kernel does not read.
-        ``is_of_guests``: what its sockets take the relay keeps all the same, for sockets of the kernel's owner.
+        ``refused`` is told how many messages more the relay refused, because the kernel does not
+        read. ``is_of_guests``: what its sockets take the relay keeps all the same, for sockets of
+        the kernel's owner.
         """
         self._is_of_guests = is_of_guests
         self._connect, self._changed, self._refused = connect, changed, refused
@@ -93,7 +100,8 @@ class KernelLink(LinkListener):
         self._epoch = ""
         self._is_up, self._is_told, self._is_lost = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._ports: dict[str, Port] = {}
-        # Those of _ports whose attachment the relay has confirmed: what came before was not for them.
+        # Those of _ports whose attachment the relay has confirmed: what came before was not for
+        # them.
         self._attached: set[str] = set()
         self._is_attached = asyncio.Event()
         self._deliveries = Deliveries()
@@ -119,7 +127,7 @@ class KernelLink(LinkListener):
         self._keeper = outlasting_task(self._keep(), name=f"aliquot-link-{self._name}")
 
     async def close(self) -> None:
-        """At the kernel's end, or the server's: the relay goes on without us."""
+        """Close the link at the kernel's or the server's end; the relay goes on."""
         keeper, self._keeper = self._keeper, None  # its end leads to us: kept, we would wait for a look for garbage
         if keeper is not None:
             await end_task(keeper)
@@ -129,7 +137,7 @@ class KernelLink(LinkListener):
         self._has_moved.set()
 
     async def wait_until_up(self, seconds: float) -> bool:
-        """Whether the relay answers within this time."""
+        """Tell whether the relay answers within this time."""
         try:
             await asyncio.wait_for(self._is_up.wait(), seconds)
         except asyncio.TimeoutError:
@@ -137,7 +145,7 @@ class KernelLink(LinkListener):
         return True
 
     async def wait_until_told(self, seconds: float) -> None:
-        """Until the relay has said once what the kernel does, or this time is over."""
+        """Wait until the relay has told once what the kernel does, or this time is over."""
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._is_told.wait(), seconds)
 
@@ -151,7 +159,8 @@ class KernelLink(LinkListener):
                 self._begin(await self._connect(self))
                 await self._is_lost.wait()
             except (RelayError, OSError) as error:
-                # A relay that is away comes back, or its kernel has ended; one of another version does neither.
+                # A relay that is away comes back, or its kernel has ended; one of another version
+                # does neither.
                 level = logging.WARNING if isinstance(error, RelayProtocolError) else logging.DEBUG
                 self._log.log(level, "relay_link=%s connect=failed reason=%s", self._name, error)
             except Exception:
@@ -193,16 +202,16 @@ class KernelLink(LinkListener):
 
     @property
     def is_up(self) -> bool:
-        """Whether the relay is connected, so that what is known of it is the present state."""
+        """Tell whether the relay is connected, so that its state is current."""
         return self._is_up.is_set()
 
     @property
     def is_at_work(self) -> bool:
-        """Whether the kernel works on something, and so has shown that it answers."""
+        """Tell whether the kernel works on something, and so has shown that it answers."""
         return self.activity is not None and self.activity.is_busy
 
     def count(self, why: str, messages: int = 1) -> None:
-        """A websocket left messages out; ``why`` is a key of NOTHING_DROPPED."""
+        """Count messages that a websocket left out; ``why`` is a key of NOTHING_DROPPED."""
         self.dropped = {**self.dropped, why: self.dropped[why] + messages}
 
     @property
@@ -211,7 +220,7 @@ class KernelLink(LinkListener):
         return len(self._deliveries)
 
     async def cells(self, seconds: float) -> CellsReport:
-        """What the cells showed up to now. What comes later the websockets get that are open now."""
+        """Return what the cells showed up to now. Open websockets get what comes later."""
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._wait_until_attached(), seconds)
         if self._cells is None:
@@ -225,7 +234,8 @@ class KernelLink(LinkListener):
             await self._is_attached.wait()
 
     async def seen(self, session: str, ids: Sequence[str], seconds: float) -> frozenset[str] | None:
-        """Return which of a session's requests the kernel has or gets; None where the relay cannot tell in time.
+        """Return which of a session's requests the kernel has or gets; None where the relay cannot
+        tell in time.
 
         What this gateway sent before counts, whether or not the relay has read it.
         """
@@ -237,7 +247,7 @@ class KernelLink(LinkListener):
         return answer.result() if done else None
 
     async def open(self, port: Port, seconds: float) -> None:
-        """Give this websocket what comes from now on, and what was kept. Returns when the relay was asked."""
+        """Give a websocket what was kept and what comes. Returns when the relay was asked."""
         self._shut_session(port.port_session)
         self._ports[port.port_session] = port
         if self._link is not None:
@@ -246,12 +256,15 @@ class KernelLink(LinkListener):
             self._log.warning("relay_link=%s websocket=waiting the relay does not answer", self._name)
 
     def shut(self, port: Port) -> None:
-        """The websocket takes nothing any more; idempotent."""
+        """Give a websocket nothing more. Idempotent."""
         if self._ports.get(port.port_session) is port:
             self._shut_session(port.port_session)
 
     def send(self, channel: str, session: str, frames: Sequence[Any]) -> None:
-        """A signed message to the kernel; kept while the relay is away. Ask `is_full` before more is read."""
+        """Send a signed message to the kernel; it is kept while the relay is away.
+
+        Ask `is_full` before more is read.
+        """
         if self._cells is not None:
             if channel == "shell":
                 self._cells.asked(frames, time.time())
@@ -267,12 +280,15 @@ class KernelLink(LinkListener):
 
     @property
     def is_full(self) -> bool:
-        """Whether as much as is held for the relay has not been taken by it."""
+        """Tell whether the relay has yet to take as much as may be held for it."""
         untaken = self._unsent_bytes if self._link is None else self._link.untaken_bytes
         return untaken >= _MOST_UNTAKEN_BYTES
 
     async def until_room(self, port: Port) -> None:
-        """Before more is read of this websocket: until the relay took enough, or the websocket is shut."""
+        """Wait until the relay took enough, or the websocket is shut.
+
+        Called before more is read of the websocket.
+        """
         while self.is_full and self._ports.get(port.port_session) is port:
             self._has_moved.clear()
             await self._has_moved.wait()
@@ -294,7 +310,7 @@ class KernelLink(LinkListener):
             self._ask_again(self._link)
 
     def _ask_again(self, link: RelayLink) -> None:
-        """Sockets that stay open are given what nobody took: the relay sends it again to who attaches anew."""
+        """Attach all sessions anew: the relay then repeats what no socket took."""
         self._attached.clear()
         self._deliveries.begin()
         for session in self._ports:
@@ -341,7 +357,9 @@ class KernelLink(LinkListener):
             question.set_result(seen.ids if seen.saw_all else None)
 
     def _tell_cells(self, message: LinkMessage) -> None:
-        """Once, though it may come again; before the sockets have it, so that nobody misses it between the two."""
+        """Tell the cells of a message once, and before the sockets have it, so that no page misses
+        it.
+        """
         if self._cells is None or self._is_of_guests:
             return  # the other link tells all of it, in order
         if message.session is None and message.seq > self._told_cells:
@@ -384,7 +402,7 @@ class KernelLink(LinkListener):
             self._acknowledge_soon()
 
     def _acknowledge_soon(self) -> None:
-        """Once for all that one turn of the event loop brought."""
+        """Acknowledge once for all that one turn of the event loop brought."""
         if self._acknowledging is None:
             self._acknowledging = asyncio.get_running_loop().call_soon(self._acknowledge)
 
@@ -396,5 +414,5 @@ class KernelLink(LinkListener):
 
 
 def is_another(before: KernelState, now: KernelState) -> bool:
-    """Whether the kernel's process is not the one of before, whose cells are gone."""
+    """Tell whether the kernel is another process, so that the cells of the earlier one are gone."""
     return now.state == "ended" or now.incarnation != before.incarnation

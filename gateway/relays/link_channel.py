@@ -1,4 +1,4 @@
-"""The channels of a websocket without ZMQ sockets of its own: they hand on what Jupyter's connection sends."""
+"""Channels of a websocket without ZMQ sockets: they hand on what Jupyter's connection sends."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 CHANNELS = ("iopub", "shell", "control", "stdin")
 
-# The delimiter, the signature, and the four parts that every message has. The relay refuses links that send less,
-# or more than fits one record.
+# The delimiter, the signature, and the four parts that every message has. The relay refuses links
+# that send less, or more than fits one record.
 _LEAST_FRAMES, _MOST_FRAMES = 6, 4096
 _LONGEST_HEADER = 1 << 16  # much of it is kept for as long as a request is open
 
@@ -18,7 +18,9 @@ Send = Callable[[str, str, Sequence[bytes]], None]
 
 
 class LinkChannel:
-    """One channel of a websocket, with the part of a ZMQStream that Jupyter's connection and Session call."""
+    """One channel of a websocket, with the part of a ZMQStream that Jupyter's connection and
+    Session call.
+    """
 
     def __init__(self, send: Send, channel: str, session: str, log: logging.Logger) -> None:
         """``send`` takes each message on its way to the kernel, with its channel and its session."""
@@ -47,7 +49,9 @@ class LinkChannel:
         """Called by Jupyter's disconnect with None; what arrives comes through the socket itself."""
 
     def flush(self) -> None:
-        """Called before a status message. Nothing waits here: the link hands on what arrives at once."""
+        """Called before a status message. Nothing waits here: the link hands on what arrives at
+        once.
+        """
 
 
 def is_message(frames: Sequence[bytes]) -> bool:

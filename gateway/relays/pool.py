@@ -1,5 +1,5 @@
-"""The links to the relays of this server's kernels, from a kernel's start or adoption to its end: one each, and another
-for its guests once there are some.
+"""The links to the relays of this server's kernels, from a kernel's start or recovery to its end:
+one each, and another for its guests once there are some.
 
 Kernels without a relay have none.
 """
@@ -37,7 +37,8 @@ class RelayLinks:
     ) -> None:
         """``outputs``: where it is kept what cells showed; None: nowhere.
 
-        ``refused`` is told of which kernel how many messages were refused, because it does not read.
+        ``refused`` is told of which kernel how many messages were refused, because it does not
+        read.
         """
         self._refused = refused
         self._log = log
@@ -49,11 +50,14 @@ class RelayLinks:
         self._closing: set[asyncio.Task[None]] = set()
 
     def get(self, kernel_id: str) -> KernelLink | None:
-        """The kernel's link; None for one without a relay."""
+        """Return a kernel's link; None without a relay."""
         return self._links.get(kernel_id)
 
     def open(self, kernel_id: str, relay: Path, changed: Changed) -> KernelLink:
-        """The link to the relay in this folder, made once. ``changed`` is called when activity or state did."""
+        """Return the link to the relay in this folder, made once.
+
+        ``changed`` is called after a change of activity or state.
+        """
         link = self._links.get(kernel_id)
         if link is None:
             cells = None if self._outputs is None else self._outputs.open(kernel_id)
@@ -68,7 +72,7 @@ class RelayLinks:
         return link
 
     def of_guests(self, kernel_id: str) -> KernelLink | None:
-        """The link for sockets of others than the kernel's owner; None for a kernel without a relay."""
+        """Return the link for sockets of users other than the owner; None without a relay."""
         link, relay = self._guests.get(kernel_id), self._folders.get(kernel_id)
         if link is None and relay is not None:
             cells = None if self._outputs is None else self._outputs.get(kernel_id)
@@ -89,7 +93,7 @@ class RelayLinks:
         return link
 
     def close(self, kernel_id: str) -> None:
-        """At the kernel's end. Idempotent."""
+        """Close what is kept of a kernel at its end. Idempotent."""
         links = [self._links.pop(kernel_id, None), self._guests.pop(kernel_id, None)]
         self._folders.pop(kernel_id, None)
         if self._outputs is not None:
@@ -101,24 +105,26 @@ class RelayLinks:
                 closing.add_done_callback(self._closing.discard)
 
     async def stop(self) -> None:
-        """At the server's end; the relays go on."""
+        """Close all links at the server's end; the relays go on."""
         for kernel_id in list(self._links):
             self.close(kernel_id)
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     def activity(self, kernel_id: str) -> Activity | None:
-        """What the kernel does; None where no relay tells it."""
+        """Return what the kernel does; None without a relay."""
         link = self._links.get(kernel_id)
         return None if link is None else link.activity
 
     def dropped(self, kernel_id: str) -> Mapping[str, int] | None:
-        """What its browsers were not sent, by reason; None for a kernel without a relay."""
+        """Return the number of messages that browsers were not sent, by reason; None without a
+        relay.
+        """
         link = self._links.get(kernel_id)
         return None if link is None else link.dropped
 
 
 async def connect(folder: Path, listener: LinkListener) -> RelayLink:
-    """A link to the relay that is in this folder now. Raises RelayError."""
+    """Return a link to the relay that is in this folder now. Raises RelayError."""
     try:
         record = read_relay_record(folder)
     except (FileNotFoundError, UnreadableRecordError) as error:

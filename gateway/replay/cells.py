@@ -1,7 +1,8 @@
-"""What each cell of one kernel showed that runs or ended a short while ago. Pure: time is an argument; memory alone.
+"""Keep what one kernel's running and recently ended cells showed. Pure: time is an argument; memory
+only.
 
-It sees every request and every iopub message once. Of what would change nothing any more (cleared, updated again) and
-of what is beyond the bounds only the numbers are kept.
+It sees every request and every iopub message once. Of what would change nothing any more (cleared,
+updated again) and of what is beyond the bounds only the numbers are kept.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from .seen_ids import SeenMessages
 _OUTPUTS = frozenset({"stream", "display_data", "execute_result", "error"})
 _KEPT = _OUTPUTS | {"execute_input", "clear_output", "update_display_data"}
 _MOST_CELLS = 1000
-# So many messages that are gone may keep their places behind others, and as many as are kept: each holds its cell.
+# So many messages that are gone may keep their places behind others, and as many as are kept: each
+# holds its cell.
 _UNTIDY = 16
 # Kernels and pages choose the ids: of one that is longer nothing is kept.
 _LONGEST_ID = 256
@@ -30,7 +32,9 @@ _LONGEST_ID = 256
 
 @dataclass
 class Budget:
-    """What may be kept, of one kernel and of all together; `used` is of all, written by the kernels' cells."""
+    """Bounds of what is kept, of one kernel and of all. The kernels' cells write `used`, which is
+    of all.
+    """
 
     kernel_bytes: int
     kernel_messages: int
@@ -58,7 +62,7 @@ class _Cell:
 
 
 class KernelCells:
-    """Made by CellOutputs for a kernel's link, which tells it what passes."""
+    """One kernel's cells. The kernel's link tells it what passes."""
 
     def __init__(self, budget: Budget, make_room: Callable[[], None]) -> None:
         """``make_room`` is called when all kernels together keep more than they may."""
@@ -76,7 +80,7 @@ class KernelCells:
     # ---- what passes
 
     def asked(self, frames: Sequence[Any], now: float) -> None:
-        """A request goes to the kernel's shell."""
+        """Note a request to the kernel's shell."""
         if b'"execute_request"' not in bytes(frames[HEADER]) or is_silent(frames):
             return
         msg_id = _id(read_object(frames[HEADER]))
@@ -84,12 +88,14 @@ class KernelCells:
             self._begin(_Cell(msg_id, named_cell(frames) or None, now))
 
     def answered(self) -> None:
-        """Somebody answered a question: what asked goes on."""
+        """Note that a question was answered: the cells that asked go on."""
         for cell in self._cells.values():
             cell.input = None
 
     def knows(self, cells: Iterable[KnownCell], now: float) -> None:
-        """What the relay says of cells, some of which began before we were there; those that it leaves out are over."""
+        """Take the relay's list of cells, some from before this gateway; cells that it leaves out
+        are over.
+        """
         told = {cell.msg_id: cell for cell in cells if len(cell.msg_id) <= _LONGEST_ID}
         for each in told.values():
             found = self._cells.get(each.msg_id)
@@ -104,7 +110,7 @@ class KernelCells:
                 cell.ended = now
 
     def told(self, frames: Sequence[Any], now: float) -> None:
-        """The kernel published this."""
+        """Note a message that the kernel published."""
         if len(frames) <= CONTENT or self._is_closed:
             return
         header = read_object(frames[HEADER])
@@ -127,7 +133,7 @@ class KernelCells:
         return self._last_parent[1]
 
     def _find(self, header: dict[str, Any], now: float) -> _Cell | None:
-        """The cell whose request this is. One that another client asked for is begun here."""
+        """Return the cell of a request, made here if another client asked for it."""
         msg_id = _id(header)
         if not msg_id or header.get("msg_type") != "execute_request":
             return None
@@ -145,7 +151,7 @@ class KernelCells:
     # ---- cells
 
     def _begin(self, cell: _Cell) -> None:
-        """Of one cell of a notebook the last run is kept."""
+        """Add a cell's run. Only the last run of each cell of a notebook is kept."""
         before = self._named.get(cell.cell_id or "")
         if before is not None:
             before.cell_id = None
@@ -166,18 +172,18 @@ class KernelCells:
         self._forget(next(ended, next(iter(self._cells.values()))))
 
     def forget_old(self, now: float) -> None:
-        """Cells that ended long enough ago."""
+        """Forget cells that ended long enough ago."""
         due = now - self._budget.seconds
         for cell in [one for one in self._cells.values() if one.ended is not None and one.ended < due]:
             self._forget(cell)
 
     def close(self) -> None:
-        """Nothing is kept from now on: what still comes would be counted for ever."""
+        """Keep nothing from now on: what still comes would be counted for ever."""
         self._is_closed = True
         self.clear()
 
     def clear(self) -> None:
-        """The kernel ended."""
+        """Forget all cells: the kernel ended."""
         for cell in list(self._cells.values()):
             self._forget(cell)
         self._seen = SeenMessages(self._budget.kernel_messages)
@@ -253,7 +259,9 @@ class KernelCells:
         cell.updates.clear()
 
     def _discard(self, message: KeptMessage) -> None:
-        """It stays in its place until `_tidy`: to look for it would take longer."""
+        """Drop a message's content. It stays in its place until `_tidy`, for a search would take
+        longer.
+        """
         if not message.is_gone:
             message.drop()
             self._messages -= 1
@@ -269,7 +277,7 @@ class KernelCells:
             self._make_room()
 
     def fit(self, most_bytes: int) -> None:
-        """Give up the oldest messages until no more bytes and messages are kept than may be."""
+        """Drop the oldest messages until the bounds on bytes and messages hold."""
         while self._order and (self.bytes > most_bytes or self._messages > self._budget.kernel_messages):
             cell, message = self._order.popleft()
             if not message.is_gone:
@@ -284,7 +292,9 @@ class KernelCells:
         self._tidy()
 
     def _tidy(self) -> None:
-        """What is gone leaves: at the beginning, where most of it is, at once; elsewhere in a look at all at times."""
+        """Remove dropped messages: those at the beginning at once, others in an occasional pass
+        over all.
+        """
         while self._order and self._order[0][1].is_gone:
             self._order.popleft()
         if len(self._order) <= 2 * self._messages + (_UNTIDY if self._messages else 0):
@@ -297,7 +307,10 @@ class KernelCells:
     # ---- what is told
 
     def report(self, now: float, idle_since: float | None) -> CellsReport:
-        """All of it. ``idle_since``: when the kernel's last work ended, if it is known to do nothing now."""
+        """Return a report of all cells.
+
+        ``idle_since``: when the kernel's last work ended, if it is known to be idle.
+        """
         self.forget_old(now)
         cells = []
         for cell in self._cells.values():
@@ -318,20 +331,21 @@ class KernelCells:
 
 @dataclass(frozen=True)
 class CellsReport:
-    """A moment's state, to be written at leisure."""
+    """The state at one moment, to be written later."""
 
     cells: list[tuple[dict[str, Any], list[tuple[Any, ...]]]]
     seen: dict[str, Any]
 
     def with_cells(self, more: list[tuple[dict[str, Any], list[tuple[Any, ...]]]]) -> CellsReport:
-        """The same, with cells that have not reached the kernel yet."""
+        """Return this report with cells added that have not reached the kernel yet."""
         known = {told["msg_id"] for told, _ in self.cells}
         return CellsReport([*self.cells, *(each for each in more if each[0]["msg_id"] not in known)], self.seen)
 
     def text(self, *, is_brief: bool = False, is_own: bool = True, not_received: Sequence[str] | None = ()) -> str:
         """Return the answer to a page in JSON, as `RunningCells` of openapi.yaml has it.
 
-        A brief one has no messages. It takes a while for much output, and reads nothing that changes.
+        A brief one has no messages. It takes a while for much output, and reads nothing that
+        changes.
         """
         cells = []
         for told, values in ((told, [] if is_brief else values) for told, values in self.cells):
@@ -344,7 +358,7 @@ class CellsReport:
 
 
 def _id(header: dict[str, Any]) -> str:
-    """Of a message; empty for one that is none, or too long to be kept."""
+    """Return a message's id; empty for none, or for one that is too long to be kept."""
     msg_id = header.get("msg_id")
     return msg_id if isinstance(msg_id, str) and len(msg_id) <= _LONGEST_ID else ""
 

@@ -1,4 +1,4 @@
-"""One message that a cell showed, or several joined, as kept for a page that comes back. Values; knows no kernel.
+"""One message that a cell showed, or several joined, kept for a page that comes back.
 
 What it holds is the user's: nothing here logs it. Binary buffers are left out.
 """
@@ -23,7 +23,9 @@ _LONGEST_END = 400
 
 
 class KeptMessage:
-    """``text`` is a stream's, and None for all else; ``count``: how many messages it stands for."""
+    """A kept message. ``text`` is None for all but streams; ``count`` is the number of messages
+    joined in it.
+    """
 
     __slots__ = ("content", "count", "display_id", "header", "is_gone", "metadata", "msg_type", "name", "size", "text")
 
@@ -49,7 +51,7 @@ class KeptMessage:
             self.content = bytes(frames[CONTENT])
 
     def join(self, content: dict[str, Any], size: int) -> int | None:
-        """Take a stream message that came right after this one; by how many bytes it grew, None: it does not fit."""
+        """Join the next message of the stream; return the bytes added, None if it does not fit."""
         text = content.get("text")
         if self.text is None or self.size > _LONGEST_JOINED or content.get("name") != self.name:
             return None
@@ -63,18 +65,18 @@ class KeptMessage:
         return size
 
     def drop(self) -> None:
-        """It is told no more, and what it holds is free, though it keeps its place in lists for a while."""
+        """Free the content; the message keeps its place in lists for a while."""
         self.is_gone = True
         self.header = self.metadata = self.content = b""
         self.text, self.display_id = None, None
 
     def value(self) -> tuple[Any, ...]:
-        """All of it, to be read elsewhere while this one goes on."""
+        """Return the whole content, to be read elsewhere while this message grows."""
         return self.header, self.metadata, self.content, self.name, None if self.text is None else "".join(self.text)
 
 
 def read_content(msg_type: str, frame: Any) -> dict[str, Any]:
-    """What has to be known of a message's content; of a long one, whose display it updates."""
+    """Return what is needed of a message's content; of a long one the display that it updates."""
     if msg_type not in _READ:
         return {}
     if len(frame) <= LONGEST_READ:
@@ -84,13 +86,13 @@ def read_content(msg_type: str, frame: Any) -> dict[str, Any]:
 
 
 def _overwrites(shown: str, text: str) -> bool:
-    """Whether a line that begins anew, as that of a progress bar, leaves nothing of the one before it."""
+    """Tell whether a line that begins anew, like a progress bar's, hides the one before it."""
     is_one_line = text.startswith("\r") and shown.startswith("\r") and "\n" not in text + shown
     return is_one_line and len(text) >= len(shown) and "\b" not in text
 
 
 def read_message(value: tuple[Any, ...], parent: str) -> dict[str, Any] | None:
-    """A message in Jupyter's own form from what `KeptMessage.value` gave; None for one that cannot be read."""
+    """Return a message in Jupyter's form from `KeptMessage.value`; None if it cannot be read."""
     header, metadata, content, name, text = value
     try:
         told = {"name": name, "text": text} if text is not None else _read(content)
@@ -105,5 +107,5 @@ def _read(frame: bytes) -> Any:
 
 
 def _refuse(name: str) -> None:
-    """NaN and Infinity are Python's own: a browser could read nothing of an answer that holds one."""
+    """Refuse NaN and Infinity: a browser could read nothing of an answer that holds one."""
     raise ValueError(f"found {name}, which is no JSON")

@@ -1,4 +1,4 @@
-"""A set of whole numbers that is kept as ranges."""
+"""A set of whole numbers, kept as ranges."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bisect import bisect_right
 
 
 class Numbers:
-    """A set of numbers that mostly come one after the other: kept as ranges, so that it stays small."""
+    """A set of numbers that mostly come one after the other; as ranges it stays small."""
 
     def __init__(self) -> None:
         # Ascending, disjoint, not adjacent; both ends are in the set.
@@ -18,19 +18,19 @@ class Numbers:
         return place >= 0 and number <= self._ends[place]
 
     def __len__(self) -> int:
-        """How many ranges there are."""
+        """Return the number of ranges."""
         return len(self._starts)
 
     def ranges(self) -> list[tuple[int, int]]:
-        """Ascending; both ends are in the set."""
+        """Return the ranges, ascending; both ends are in the set."""
         return list(zip(self._starts, self._ends, strict=True))
 
     def join_lowest(self) -> None:
-        """Take what lies between the two lowest ranges for in it."""
+        """Add all numbers between the two lowest ranges."""
         del self._starts[1], self._ends[0]
 
     def add(self, number: int) -> None:
-        """A number that is in it already changes nothing."""
+        """Add a number."""
         if self._ends and number == self._ends[-1] + 1:
             self._ends[-1] = number
             return

@@ -1,4 +1,4 @@
-"""The ids of the messages that were seen: kept as ranges of numbers where a kernel counts its messages, as most do.
+"""Ids of seen messages, kept as ranges of numbers where a kernel counts its messages, as most do.
 
 Who has one answer that was put together, and one stream of messages, tells by it what is in both.
 """
@@ -19,7 +19,7 @@ _MOST_PREFIXES = 16
 
 
 class SeenMessages:
-    """``most_names``: of ids that have no number the latest so many are known."""
+    """Ids of seen messages. The latest ``most_names`` ids without a number are kept."""
 
     def __init__(self, most_names: int) -> None:
         self._numbers: dict[str, Numbers] = {}
@@ -33,7 +33,8 @@ class SeenMessages:
         numbers = self._numbers.get(found[1]) or self._begin(found[1])
         numbers.add(int(found[2]))
         if len(numbers) > _MOST_RANGES:
-            # Replies, on other channels, are the gaps: what lies between the oldest ranges comes no more.
+            # Replies, on other channels, are the gaps: what lies between the oldest ranges comes no
+            # more.
             numbers.join_lowest()
 
     def _begin(self, prefix: str) -> Numbers:
@@ -43,6 +44,6 @@ class SeenMessages:
         return numbers
 
     def report(self) -> dict[str, Any]:
-        """For the wire: by prefix the ranges of numbers, both ends included, and the ids without."""
+        """Return the ranges of numbers by prefix, both ends included, and the ids without a number."""
         ranges = {prefix: numbers.ranges() for prefix, numbers in self._numbers.items()}
         return {"ranges": ranges, "ids": list(self._names)}

@@ -1,4 +1,4 @@
-"""What cells of all kernels showed, within one bound. In memory only; gone with its kernel, and with this server."""
+"""What the cells of all kernels showed, within one bound. In memory only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _STEP = 1 << 16
 
 
 class CellOutputs:
-    """Made by the extension for the links. ``clock``: seconds since the epoch."""
+    """The outputs of all kernels, made by the extension for the links. ``clock``: seconds since the
+    epoch.
+    """
 
     def __init__(self, budget: Budget, clock: Callable[[], float] = time.time) -> None:
         self._budget = budget
@@ -23,7 +25,7 @@ class CellOutputs:
         self._looking: asyncio.TimerHandle | None = None
 
     def open(self, kernel_id: str) -> KernelCells:
-        """The cells of a kernel whose link is made."""
+        """Return the cells of a kernel, made with its link."""
         found = self._kernels.get(kernel_id)
         if found is None:
             found = self._kernels[kernel_id] = KernelCells(self._budget, self.fit)
@@ -32,11 +34,11 @@ class CellOutputs:
         return found
 
     def get(self, kernel_id: str) -> KernelCells | None:
-        """None for a kernel without a link."""
+        """Return a kernel's cells; None without a link."""
         return self._kernels.get(kernel_id)
 
     def close(self, kernel_id: str) -> None:
-        """At the kernel's end. Idempotent."""
+        """Close what is kept of a kernel at its end. Idempotent."""
         cells = self._kernels.pop(kernel_id, None)
         if cells is not None:
             cells.close()
@@ -45,7 +47,7 @@ class CellOutputs:
             self._looking = None
 
     def fit(self) -> None:
-        """What is beyond the bound of all goes where most is kept."""
+        """Drop output of the kernels that keep the most, until the bound of all holds."""
         while self._budget.used > self._budget.all_bytes:
             largest = max(self._kernels.values(), key=lambda cells: cells.bytes, default=None)
             before = 0 if largest is None else largest.bytes

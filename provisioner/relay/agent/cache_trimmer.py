@@ -1,6 +1,7 @@
-"""Has an ipykernel return the unused caches of its frameworks when the agent asks and nothing is open.
+"""Ask an idle ipykernel to return its frameworks' unused caches when the node agent wants them.
 
-What runs in the kernel is ipykernel_trim.py. Kernels of other makers, and debugged ones, are left alone.
+What runs in the kernel is ipykernel_trim.py. Kernels of other makers, and debugged ones, are left
+alone.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _MOST_BYTES = 1 << 60
 
 
 class Trimmer:
-    """A chore of the relay's loop. ``folder`` is the one that the kernel sees, too."""
+    """Run by the relay's loop. The kernel sees ``folder``, too."""
 
     def __init__(self, traffic: Traffic, own: OwnRequests, teller: AgentTeller, kernel_id: str, folder: Path) -> None:
         self._traffic = traffic
@@ -73,7 +74,8 @@ class Trimmer:
         self._is_wanted = event is not None
 
     def _prepare(self) -> None:
-        """Once for each run of the kernel, at its first quiet moment, before there is much of the user's in it.
+        """Once for each run of the kernel, at its first quiet moment, before there is much of the
+        user's in it.
 
         No code and one expression: then IPython counts, keeps, transforms and shows nothing.
         """
@@ -111,7 +113,7 @@ class Trimmer:
             self._teller.say({"op": "trimmed", "kernel_id": self._kernel_id, "bytes": returned})
 
     def _give_way(self) -> None:
-        """A request arrives: the kernel does no further step before it."""
+        """Stop the trimming: a request arrives, and the kernel serves it first."""
         if not self._is_marked:
             return
         self._is_marked = False

@@ -1,7 +1,9 @@
-"""Sent into an ipykernel by its relay, and run there once: a shell message that returns unused caches of frameworks.
+"""Sent into an ipykernel by its relay, and run there once: a shell message that returns unused
+caches of frameworks.
 
-Uses what the user imported and imports nothing for it, leaves no name behind, and never raises. It runs with the
-kernel's own Python, in images without Aliquot too: the standard library of Python 3.8 is all there is.
+Uses what the user imported and imports nothing for it, leaves no name behind, and never raises. It
+runs with the kernel's own Python, in images without Aliquot too: the standard library of Python 3.8
+is all there is.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 REQUEST, REPLY = "aliquot_trim_request", "aliquot_trim_reply"
-# A full collection takes about 10 ms for so many objects; with more of them the cache stays a little larger.
+# A full collection takes about 10 ms for so many objects; with more of them the cache stays a
+# little larger.
 _MOST_OBJECTS = 200_000
 
 
@@ -35,7 +38,7 @@ def install() -> bool:
 
 
 def trim(content: dict[str, Any]) -> dict[str, Any]:
-    """On the kernel's main thread. The file ``while`` is there as long as no request waits."""
+    """Run on the kernel's main thread. The file ``while`` exists as long as no request waits."""
     returned = {}
     gave_way = False
     steps: dict[str, Callable[[Any], int]] = {"torch": _trim_torch, "cupy": _trim_cupy}
@@ -56,7 +59,9 @@ def trim(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _collect() -> None:
-    """What only dead cycles hold, a traceback's tensors among them; not where the user switched that off."""
+    """Free what only dead cycles hold, such as a traceback's tensors, unless the user disabled the
+    collector.
+    """
     if gc.isenabled() and len(gc.get_objects()) < _MOST_OBJECTS:
         gc.collect()
 
@@ -78,7 +83,7 @@ def _trim_torch(torch: Any) -> int:
 
 
 def _trim_cupy(cupy: Any) -> int:
-    """Of the present device alone: looking at another would make a context there."""
+    """Trim the current device alone: a look at another would create a context there."""
     pool = cupy.get_default_memory_pool()
     before = pool.total_bytes()
     if not before:

@@ -1,7 +1,7 @@
-"""Tell cells that wait for GPU memory why and how long: hear the agent, sign, send. `waiting` decides what to say.
+"""Tell cells that wait for GPU memory why and how long. `wait_notices` decides what to say.
 
-A line is an output that the relay clears again. The relay forwards all that the kernel shows, so that it knows which
-cells have shown nothing, and clears its own line alone.
+A line is an output that the relay clears again. The relay forwards all that the kernel shows, so
+that it knows which cells have shown nothing, and clears its own line alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .wait_notices import WaitingNotices
 
 
 class Notices:
-    """A chore of the relay's loop. Never writes to a cell that is idle: both are known by the same thread."""
+    """Run by the relay's loop. It never writes to an idle cell: one thread knows both."""
 
     def __init__(self, traffic: Traffic, signer: Signer, teller: AgentTeller) -> None:
         self._traffic = traffic
@@ -32,7 +32,9 @@ class Notices:
         self._waiting.heard(event, time.time())
 
     def passes(self, header: bytes, message: Sequence[Any]) -> None:
-        """Called by Traffic before it forwards an iopub message of the kernel: clear the line of the cell before it."""
+        """Called by Traffic before it forwards an iopub message of the kernel: clear the line of
+        the cell before it.
+        """
         is_status = b'"status"' in header
         if b'"execute_input"' in header or (is_status and not self._waiting.has_told):
             return

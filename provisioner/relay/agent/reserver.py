@@ -1,5 +1,6 @@
-"""Keeps a kernel's reservation with the node agent for as long as its relay runs it: an agent that lost its record of
-the kernel, or that was away when it started, is asked for the same again."""
+"""Keep a kernel's reservation with the node agent while its relay runs it: an agent that lost its
+record of the kernel, or that was away when it started, is asked for the same again.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ _SIZE = ("owner", "hundredths", "memory_limit", "workload_class")
 
 
 class Reserver:
-    """A chore of the relay: speaks when a kernel began, and, through the teller, on each connection while it runs."""
+    """Run by the relay's loop: it reserves when a kernel begins, and on each new connection while
+    it runs.
+    """
 
     def __init__(self, traffic: Traffic, own: OwnRecord, teller: AgentTeller) -> None:
         self._traffic = traffic
@@ -32,14 +35,16 @@ class Reserver:
             self._teller.introduce_now(time.monotonic())
 
     def due_in(self) -> float | None:
-        """Seconds to the next turn that it needs: none."""
+        """Return None: no turn is needed."""
         return None
 
     def _requests(self) -> Iterator[Mapping[str, Any]]:
-        """``reserve`` makes the connection a holder; ``bind`` the process, which outlives the connection.
+        """``reserve`` makes the connection a holder; ``bind`` the process, which outlives the
+        connection.
 
-        The agent refuses the first for a kernel that was resized without our knowledge; it has it then, and the second
-        counts. A kernel in a container was started by its engine, and its process is not known here.
+        The agent refuses the first for a kernel that was resized without our knowledge; it has it
+        then, and the second counts. A kernel in a container was started by its engine, and its
+        process is not known here.
         """
         if self._traffic.started_at:
             with contextlib.suppress(KeyError, TypeError):  # facts of a starter of another version
@@ -48,7 +53,9 @@ class Reserver:
                     yield {"op": "bind", **vars(kernel)}
 
     def _reserve(self) -> Mapping[str, Any]:
-        """Raises KeyError and TypeError where no grant is among the facts, or one that cannot be read."""
+        """Return the request to reserve. Raises KeyError and TypeError for a missing or unreadable
+        grant.
+        """
         facts, grant = self._own.facts, self._own.facts["grant"]
         return {
             "op": "reserve",

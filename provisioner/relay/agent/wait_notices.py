@@ -1,7 +1,9 @@
-"""Decide what a cell is told while its kernel waits for GPU memory, and when. Pure: time is an argument.
+"""Decide what a cell is told while its kernel waits for GPU memory, and when. Pure: time is an
+argument.
 
-A cell that has shown nothing gets one line after a second, and a newer one in its place each ten seconds. The line is
-taken back when the wait is over, before the cell's first output, and before its end: no notebook keeps it.
+A cell that has shown nothing gets one line after a second, and a newer one in its place each ten
+seconds. The line is taken back when the wait is over, before the cell's first output, and before
+its end: no notebook keeps it.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Lease:
-    """What the agent told last. ``waits_since`` None: the kernel has what it asked for."""
+    """The agent's last event. ``waits_since`` is None if the kernel has what it asked for."""
 
     waits_since: float | None
     before: int = 0
@@ -39,7 +41,7 @@ class Lease:
 
 
 def read_lease(event: Mapping[str, Any], now: float) -> Lease:
-    """From the agent's event. What cannot be read is left out: a notice is no reason to fail."""
+    """Return the lease in an agent's event. Unreadable fields are left out: a notice must not fail."""
     waited, calls = _number(event.get("waits_seconds")), event.get("waiting_calls")
     if waited is None or calls == 0:  # a wake that no call waits for yet keeps nobody waiting
         return Lease(None)
@@ -57,7 +59,10 @@ class _Told:
 
 
 class WaitingNotices:
-    """Gives each line once, and each told cell once to be taken back. Times are seconds since the epoch."""
+    """Return each line once, and each cell with a line once for its removal.
+
+    Times are seconds since the epoch.
+    """
 
     def __init__(self) -> None:
         self._lease: Lease | None = None
@@ -66,7 +71,7 @@ class WaitingNotices:
 
     @property
     def is_needed(self) -> bool:
-        """Whether anything may be due: in nearly every turn of a relay, nothing is."""
+        """Tell whether a line may be due: in nearly every turn of a relay none is."""
         return bool(self._told or self._quiet) or self._waits_since is not None
 
     @property
@@ -75,11 +80,13 @@ class WaitingNotices:
         return bool(self._told)
 
     def heard(self, event: Mapping[str, Any] | None, now: float) -> None:
-        """None: the agent went away. Until it is back, it is not known what the kernel waits for."""
+        """Note the agent's event; None: the agent went away, and nothing is known until it is back."""
         self._lease = None if event is None else read_lease(event, now)
 
     def due(self, cells: Iterable[RunningCell], now: float) -> list[tuple[RunningCell, str]]:
-        """Return the lines to write now, in the place of those before. ``cells``: running, and with no output yet."""
+        """Return the lines to write now, in the place of those before. ``cells``: running, and with
+        no output yet.
+        """
         lines = []
         for cell in cells:
             if self._waits_since is not None and now >= self._next(cell, self._waits_since):
@@ -88,7 +95,9 @@ class WaitingNotices:
         return lines
 
     def over(self, cells: Iterable[RunningCell], now: float) -> list[RunningCell]:
-        """Return the cells whose line is to be taken back: their wait or they themselves are over. Forget others."""
+        """Return the cells whose line is to be taken back: their wait or they themselves are over.
+        Forget others.
+        """
         here = {cell.msg_id for cell in cells}
         self._quiet = {msg_id: until for msg_id, until in self._quiet.items() if msg_id in here}
         ended = [name for name in self._told if self._waits_since is None or name not in here]
@@ -103,7 +112,7 @@ class WaitingNotices:
         return told.cell
 
     def due_in(self, cells: Iterable[RunningCell], now: float) -> float | None:
-        """Seconds until a line may be due; None: not before something happens."""
+        """Return the seconds until a line may be due; None: not before something happens."""
         since = self._waits_since
         if since is None:
             return None
@@ -135,7 +144,7 @@ def _facts(lease: Lease) -> str:
 
 
 def _number(value: object) -> float | None:
-    """Nothing below 0, and nothing that is no number."""
+    """Return a number that is not negative; None for anything else."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e9:
         return None
     return float(value)

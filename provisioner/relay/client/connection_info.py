@@ -1,6 +1,7 @@
-"""What clients connect to: the sockets of a kernel's relay, in the place of ports. Starts nothing, opens no socket.
+"""Connection info of a kernel's relay: sockets in the place of ports. Opens none itself.
 
-The kernel manager is Jupyter's; its connection file, its clients and `jupyter console --existing` follow what it says.
+The kernel manager is Jupyter's; its connection file, its clients and `jupyter console --existing`
+follow what it says.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _CURVE_OVER_IPC = (8, 10)
 
 
 def reason_against(manager: Any, folder: Path) -> str:
-    """Why this kernel manager's clients cannot be led to a relay; empty where they can."""
+    """Return why this kernel manager's clients cannot connect to a relay; empty if they can."""
     ports = [getattr(manager, name) for name in port_names]
     if manager.transport == "ipc" and manager.ip == _prefix(folder):
         return ""
@@ -41,9 +42,10 @@ def lead_clients(manager: Any, record: RelayRecord) -> None:
 
 
 def curve_keys(manager: Any) -> tuple[str, str]:
-    """The keys with which clients will speak to the front, empty where the manager's policy wants none.
+    """Return the CurveZMQ keys for the client sockets; empty if the manager's policy wants none.
 
-    Makes them at the first start, as Jupyter's own provisioner would; later it finds them on the manager.
+    Makes them at the first start, as Jupyter's own provisioner would; later it finds them on the
+    manager.
     """
     if version_info[:2] < _CURVE_OVER_IPC:
         return "", ""

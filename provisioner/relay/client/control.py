@@ -1,7 +1,8 @@
-"""The door to relays for Python: starts the host, starts and stops relays, starts kernels below them. asyncio.
+"""Control relays from Python: start the host, start and stop relays, start kernels below them.
+asyncio.
 
-Each call opens a connection of its own and keeps none: blocking clients change event loops. The link is `link`'s.
-Raises RelayError and its kinds.
+Each call opens a connection of its own and keeps none: blocking clients change event loops. The
+link is `link`'s. Raises RelayError and its kinds.
 """
 
 from __future__ import annotations
@@ -82,9 +83,11 @@ _RLIMITS = tuple(sorted({value for name, value in vars(resource).items() if name
 
 
 async def start_relay(runtime: RuntimeDir, request: RelayRequest) -> RelayRecord:
-    """Start a relay; its front sockets are bound when this returns. The relay host must run (ensure_relay_host).
+    """Start a relay; its front sockets are bound when this returns. The relay host must run
+    (ensure_relay_host).
 
-    Given up (cancelled) meanwhile, the relay is ended again. Refused with ``exists`` when the kernel has a living one.
+    Given up (cancelled) meanwhile, the relay is ended again. Refused with ``exists`` when the
+    kernel has a living one.
     """
     header = {"op": "start", "request": asdict(request)}
     answer = await _ask(runtime.relay_socket, header, "the relay host")
@@ -94,10 +97,12 @@ async def start_relay(runtime: RuntimeDir, request: RelayRequest) -> RelayRecord
 async def spawn(
     record: RelayRecord, launch: KernelLaunch, descriptors: Mapping[int, int] | None = None
 ) -> KernelProcess:
-    """Start the kernel below its relay: first, and at each restart. The kernel before must have ended.
+    """Start the kernel below its relay: first, and at each restart. The kernel before must have
+    ended.
 
-    ``descriptors``: for any of 0, 1 and 2, a descriptor of this process; by default stdin is /dev/null, stdout and
-    stderr are ``kernel.log``. Refused with ``launch`` when the program cannot be run, ``running`` when one runs.
+    ``descriptors``: for any of 0, 1 and 2, a descriptor of this process; by default stdin is
+    /dev/null, stdout and stderr are ``kernel.log``. Refused with ``launch`` when the program cannot
+    be run, ``running`` when one runs.
     """
     given = dict(descriptors or {})
     if set(given) - set(_STANDARD_DESCRIPTORS):
@@ -109,9 +114,11 @@ async def spawn(
 
 
 async def stop_relay(record: RelayRecord) -> Ended | None:
-    """End the relay, its kernel's process if it lives, and remove its folder; tells how the kernel had ended.
+    """End the relay, its kernel's process if it lives, and remove its folder; tells how the kernel
+    had ended.
 
-    Idempotent: also removes what a relay left that was killed, and kills a relay that does not answer.
+    Idempotent: also removes what a relay left that was killed, and kills a relay that does not
+    answer.
     """
     try:
         answer = await _ask_relay(record, {"op": "stop"})
@@ -122,7 +129,7 @@ async def stop_relay(record: RelayRecord) -> Ended | None:
 
 
 async def set_facts(record: RelayRecord, facts: Mapping[str, Any]) -> RelayRecord:
-    """Replace the starter's own facts in the record; gives the new record."""
+    """Replace the starter's facts in the record; return the new record."""
     return _record(record.folder, await _ask_relay(record, {"op": "set_facts", "facts": dict(facts)}))
 
 
@@ -140,7 +147,9 @@ def _launch_fields(launch: KernelLaunch) -> dict[str, Any]:
 
 
 def _own_umask() -> int:
-    """Without os.umask, which would change it for all threads meanwhile."""
+    """Return this process's umask, without os.umask, which would change it for all threads
+    meanwhile.
+    """
     with contextlib.suppress(OSError), open("/proc/self/status") as status:
         for line in status:
             if line.startswith("Umask:"):
@@ -156,7 +165,8 @@ def _record(folder: Path, answer: Record) -> RelayRecord:
 
 
 def _remove_by_force(record: RelayRecord) -> Ended | None:
-    """End the kernel of a relay that does not answer, then the relay, and remove its folder. Blocks.
+    """End the kernel of a relay that does not answer, then the relay, and remove its folder.
+    Blocks.
 
     The folder goes before the relay: a host finds nothing then to put another relay in front of.
     """
@@ -181,7 +191,9 @@ def _remove_by_force(record: RelayRecord) -> Ended | None:
 
 
 async def _ask_relay(record: RelayRecord, header: Mapping[str, Any], descriptors: Sequence[int] = ()) -> Record:
-    """Ask a relay. One that lives, and whose socket has no name, makes the name again within a second or two."""
+    """Ask a relay. One that lives, and whose socket has no name, makes the name again within a
+    second or two.
+    """
     give_up = time.monotonic() + _NAMELESS_SECONDS
     while True:
         try:

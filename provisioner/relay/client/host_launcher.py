@@ -1,4 +1,4 @@
-"""Starting a relay host in the background, once however many ask. It outlives who started it."""
+"""Start a relay host in the background, once however many ask. It outlives its starter."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _POLL_SECONDS = 0.02
 
 @dataclass(frozen=True)
 class RelaySettings:
-    """How a relay host is started. It ends ``exit_when_idle_seconds`` after its last relay; None: never by itself."""
+    """Options of a relay host's start.
+
+    It ends ``exit_when_idle_seconds`` after its last relay; None: never.
+    """
 
     exit_when_idle_seconds: float | None = 30.0
     start_seconds: float = 15.0
@@ -29,14 +32,16 @@ class RelaySettings:
 
 
 async def ensure_relay_host(runtime: RuntimeDir, settings: RelaySettings | None = None) -> bool:
-    """Make sure that a relay host answers; tells whether this call started it. Raises RelayUnavailableError."""
+    """Make sure that a relay host answers; tells whether this call started it. Raises
+    RelayUnavailableError.
+    """
     if answers(runtime.relay_socket):
         return False
     return await asyncio.to_thread(start_relay_host, runtime, settings or RelaySettings())
 
 
 def start_relay_host(runtime: RuntimeDir, settings: RelaySettings) -> bool:
-    """The same, blocking."""
+    """Do the same as `ensure_relay_host`, and block."""
     try:
         prepare_runtime_dir(runtime)
     except PathError as error:
@@ -64,7 +69,7 @@ def start_relay_host(runtime: RuntimeDir, settings: RelaySettings) -> bool:
 
 
 def _reap_former(runtime: RuntimeDir) -> None:
-    """A host that this process started before, and that has ended, is a child that nobody waits for."""
+    """Reap a host that this process started before and that has ended."""
     with contextlib.suppress(OSError, ValueError):
         pid = int(runtime.relay_lock.read_text())
         fields = stat_fields(pid)

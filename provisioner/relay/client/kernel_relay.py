@@ -1,4 +1,5 @@
-"""The relay before one kernel: starts it, leads clients to it, and ends it. What runs behind it is a runtime's matter.
+"""Start and end one kernel's relay, and lead clients to it. The runtime starts the kernel behind
+it.
 
 Bound to no event loop: each question to a relay has a connection of its own.
 """
@@ -37,7 +38,10 @@ WITHOUT_RELAY = "set c.AliquotProvisioner.relay = False to start kernels without
 
 @dataclass(frozen=True)
 class RelayWish:
-    """What a kernel's relay is to be. ``gateway`` empty: it ends with this process, unless it ``is_independent``."""
+    """Options of a kernel's relay.
+
+    Without ``gateway`` it ends with this process, unless it ``is_independent``.
+    """
 
     gateway: str = ""
     orphan_seconds: float | None = None
@@ -54,7 +58,7 @@ class RelayWish:
 def relay_wish(
     given: Mapping[str, Any] | None, grant: Grant | None, in_container: bool, arguments: Mapping[str, Any]
 ) -> RelayWish:
-    """From Popen's words and from what the gateway gave: ``gateway`` is its name; what else is there is kept."""
+    """Return the options from Popen's arguments and from the gateway's; other arguments are kept."""
     given = dict(given or {})
     facts = {
         "runtime": "container" if in_container else "process",
@@ -75,11 +79,11 @@ def relay_wish(
 
 
 class NoRelayError(Exception):
-    """Nothing can stand before this kernel; it can still be started without. The message says why."""
+    """This kernel can have no relay, but can start without one. The message says why."""
 
 
 def check_place(manager: Any, runtime: RuntimeDir, kernel_id: str) -> None:
-    """Raises NoRelayError."""
+    """Check that a relay can be here. Raises NoRelayError."""
     if not KERNEL_ID.fullmatch(kernel_id):
         raise NoRelayError(f"its id {kernel_id!r} is not 1 to 36 letters, digits, '_', '.', '-'")
     reason = reason_against(manager, runtime.relay(kernel_id))
@@ -102,7 +106,7 @@ class KernelRelay:
     async def start(
         cls, manager: Any, runtime: RuntimeDir, kernel_id: str, wish: RelayWish, log: logging.Logger
     ) -> KernelRelay:
-        """Start one, and the relay host where none runs. Raises LaunchError."""
+        """Start a relay, and the relay host if none runs. Raises LaunchError."""
         try:
             record = await _start(runtime, _request(manager, kernel_id, wish))
         except RelayError as error:
@@ -117,13 +121,13 @@ class KernelRelay:
 
     @classmethod
     def find(cls, folder: Path, log: logging.Logger) -> KernelRelay | None:
-        """The relay that left its record there, dead or alive; None where there is none to be read."""
+        """Return the relay whose record is there, dead or alive; None without a readable record."""
         with contextlib.suppress(FileNotFoundError, UnreadableRecordError):
             return cls(read_relay_record(folder), log)
         return None
 
     def is_alive(self) -> bool:
-        """Whether it runs now. One that was killed comes back under another pid, by its host."""
+        """Tell whether the relay runs now. Its host replaces a killed one under another pid."""
         with contextlib.suppress(FileNotFoundError, UnreadableRecordError):
             self.record = read_relay_record(self.record.folder)
             return self.record.is_alive
@@ -139,26 +143,29 @@ class KernelRelay:
             ) from error
 
     def keep_links(self) -> None:
-        """After the manager's removal of its ipc files, which happens before each restart."""
+        """Put the links back that the manager removes before each restart."""
         try:
             keep_links(self.record.folder)
         except OSError as error:
             self._log.warning("kernel=%s relay=hidden reason=%s", self.record.kernel_id, error.strerror)
 
     def with_private_file(self, cmd: list[str], manager: Any) -> list[str]:
-        """The kernel's command line: it binds sockets of its own, which clients never see."""
+        """Return the kernel's command line: it binds sockets of its own, which clients never see."""
         public, private = os.path.realpath(manager.connection_file), os.fspath(self.record.kernel_connection_file)
         return [word.replace(public, private) for word in cmd]
 
     async def note_grant(self, grant: Grant) -> None:
-        """Keep it with the relay, where whoever adopts the kernel looks. One that cannot be told now is left."""
+        """Store the grant in the relay's record, for a gateway that recovers the kernel.
+
+        Failures are ignored.
+        """
         try:
             self.record = await set_facts(self.record, {**self.record.facts, "grant": grant_record(grant)})
         except RelayError as error:
             self._log.warning("kernel=%s relay=not_told reason=%s", self.record.kernel_id, error)
 
     async def stop(self) -> None:
-        """End it and what runs below it; removes its folder."""
+        """End the relay and its kernel, and remove its folder."""
         try:
             await stop_relay(self.record)
         except RelayError as error:
@@ -166,7 +173,7 @@ class KernelRelay:
 
 
 async def _start(runtime: RuntimeDir, request: RelayRequest) -> RelayRecord:
-    """Raises RelayError."""
+    """Start the relay. Raises RelayError."""
     await ensure_relay_host(runtime, RelaySettings())
     try:
         return await start_relay(runtime, request)

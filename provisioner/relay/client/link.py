@@ -1,4 +1,4 @@
-"""A gateway's end of a relay's link. One connection, no reconnecting: that is the caller's matter.
+"""A gateway's end of one connection to a relay. The caller reconnects.
 
 link = await RelayLink.connect(record, listener)
 link.attach(session)            # from now on iopub, and the replies of this session, come to the listener
@@ -40,7 +40,8 @@ _RETRY_SECONDS = 0.01
 
 @dataclass(frozen=True)
 class LinkMessage:
-    """A message of the kernel: ``frames`` from the delimiter on. ``session`` None: for everybody (iopub).
+    """A message of the kernel: ``frames`` from the delimiter on. ``session`` None: for everybody
+    (iopub).
 
     ``seq`` stays the same when it is sent again, within one ``RelayLink.epoch``.
     """
@@ -53,10 +54,12 @@ class LinkMessage:
 
 @dataclass(frozen=True)
 class Activity:
-    """``open``: requests that the kernel has not finished; ``work``: those of them that are cells and comm messages.
+    """What the kernel does. ``open``: unfinished requests; ``work``: cells and comm messages among
+    them.
 
-    ``since``: when the present work began, None without work; ``last``: when work last began or ended, or the kernel
-    last sent an output; ``input``: since when all that runs waits for input(). Seconds since the epoch.
+    ``since``: when the present work began, None without work; ``last``: when work last began or
+    ended, or the kernel last sent an output; ``input``: since when all that runs waits for input().
+    Seconds since the epoch.
     """
 
     open: int
@@ -68,7 +71,8 @@ class Activity:
 
 @dataclass(frozen=True)
 class KernelState:
-    """``state``: ``starting`` (not connected yet), ``started`` (takes requests) or ``ended``.
+    """The kernel's ``state``: ``starting`` (not connected yet), ``started`` (takes requests) or
+    ``ended``.
 
     ``ended``: the fields of Ended, as far as the relay knows them; empty otherwise.
     """
@@ -80,7 +84,7 @@ class KernelState:
 
 @dataclass(frozen=True)
 class Dropped:
-    """What the relay had to drop since its start because too much waited for a gateway."""
+    """Output that the relay had to drop since its start, for too much waited for a gateway."""
 
     messages: int
     bytes: int
@@ -88,16 +92,18 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Attached:
-    """``attach`` has taken effect: what comes from here on was sent in its knowledge, what came before was not."""
+    """``attach`` has taken effect: messages before this one were sent without it."""
 
     session: str
 
 
 @dataclass(frozen=True)
 class KnownCell:
-    """A cell that shows its output. ``cell_id``: as its client named it; ``began``: seconds since the epoch.
+    """A cell that shows its output. ``cell_id``: as its client named it; ``began``: seconds since
+    the epoch.
 
-    ``input``: the prompt and password of the question that waits for its user, None where none does.
+    ``input``: the prompt and password of the question that waits for its user, None where none
+    does.
     """
 
     msg_id: str
@@ -109,14 +115,18 @@ class KnownCell:
 
 @dataclass(frozen=True)
 class KnownCells:
-    """Told when the link begins, and when a cell asks: the cells that ended last, then those that are open."""
+    """The cells that ended last, then those that are open; told when the link begins, and when a
+    cell asks.
+    """
 
     cells: tuple[KnownCell, ...]
 
 
 @dataclass(frozen=True)
 class Unread:
-    """What the kernel has not read, and how many messages were refused since the relay's start for want of room."""
+    """The kernel's backlog, and the number of messages refused since the relay's start for want of
+    room.
+    """
 
     messages: int
     bytes: int
@@ -139,18 +149,21 @@ LinkEvent = LinkMessage | Activity | KernelState | Dropped | Attached | KnownCel
 
 
 class LinkListener(Protocol):
-    """Called on the event loop, in the order in which the relay spoke. Must not block; an exception ends the link."""
+    """Called on the event loop, in the order in which the relay spoke. Must not block; an exception
+    ends the link.
+    """
 
     def take(self, event: LinkEvent) -> None:
-        """Something came."""
+        """Take an event."""
 
     def lost(self, reason: str) -> None:
-        """The connection ended, and not by ``close``. Nothing comes after this."""
+        """Note that the connection ended, and not by ``close``. Nothing comes after this."""
 
 
 @dataclass(frozen=True)
 class SentRequest:
-    """A request that the relay has not taken yet. Sent again on another link, it is taken once all the same.
+    """A request that the relay has not taken yet. Sent again on another link, it is taken once all
+    the same.
 
     ``size``: what it counts for in ``RelayLink.untaken_bytes``.
     """
@@ -178,7 +191,9 @@ class RelayLink:
 
     @classmethod
     async def connect(cls, record: RelayRecord, listener: LinkListener) -> RelayLink:
-        """Greet the relay. The kernel's state and activity come to the listener at once. Raises RelayError."""
+        """Greet the relay. The kernel's state and activity come to the listener at once. Raises
+        RelayError.
+        """
         link = cls(listener)
         path = record.link_socket
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -207,22 +222,24 @@ class RelayLink:
 
     @property
     def untaken(self) -> tuple[SentRequest, ...]:
-        """Requests of which the relay has not said that it took them: after a loss, send them on the next link."""
+        """Requests that the relay has not confirmed: after a loss, send them on the next link."""
         return tuple(self._sent)
 
     def attach(self, session: str, *, is_guest: bool = False) -> None:
-        """Ask for what waits, and comes, for this session; the last link to attach a session has it.
+        """Ask for the messages that wait and come for a session; the last link to attach it has it.
 
         With a guest's session the link takes no iopub message from those for whom it is kept.
         """
         self._write({"op": "attach", "session": session, **({"guest": True} if is_guest else {})})
 
     def detach(self, session: str) -> None:
-        """From now on it is kept for who attaches next; without any session iopub is, too."""
+        """Have a session's messages kept for the next link; without any session iopub is kept, too."""
         self._write({"op": "detach", "session": session})
 
     def send(self, channel: str, session: str, frames: Sequence[Any]) -> None:
-        """Forward a request (shell, control) or an input_reply (stdin); ``frames`` from the delimiter on, signed."""
+        """Forward a request (shell, control) or an input_reply (stdin); ``frames`` from the
+        delimiter on, signed.
+        """
         self._number += 1
         sent = SentRequest(self._number, channel, session, tuple(frames), charge(frames))
         self._sent.append(sent)
@@ -230,7 +247,8 @@ class RelayLink:
         self._write({"op": "send", "channel": channel, "session": session, "n": self._number}, frames)
 
     def ask_seen(self, session: str, ids: Sequence[str]) -> int:
-        """Ask which of a session's requests came, this link's and others'; return the number of the `Seen` to come.
+        """Ask which of a session's requests came, this link's and others'; return the number of the
+        `Seen` to come.
 
         The relay remembers its last 10,000 requests.
         """
@@ -239,7 +257,7 @@ class RelayLink:
         return self._number
 
     def ack(self, seq: int) -> None:
-        """This message, and all that came before it on this link, need not be kept any more."""
+        """Acknowledge a message and all before it on this link: they need not be kept any more."""
         self._write({"op": "ack", "seq": seq})
 
     async def drain(self) -> None:
@@ -247,7 +265,7 @@ class RelayLink:
         await self._stream.drain()
 
     def close(self) -> None:
-        """Idempotent. The listener hears nothing more."""
+        """Close the connection; the listener is told nothing more. Idempotent."""
         self._is_closed = True
         self._stream.close()
 
@@ -288,7 +306,9 @@ class RelayLink:
 
 
 def read_event(record: Record) -> LinkEvent | None:
-    """What a record of the relay says; None for one that this version does not know. Raises ProtocolError."""
+    """Return the event in a record; None for one that this version does not know. Raises
+    ProtocolError.
+    """
     header = record.header
     try:
         if record.op == "message":
@@ -322,7 +342,9 @@ def _read_cell(told: Mapping[str, Any]) -> KnownCell:
 
 
 async def connect(connection: socket.socket, path: Path) -> None:
-    """asyncio's own takes a queue of connections that is full for a connection that is under way."""
+    """Connect, and wait while the relay's queue of connections is full: asyncio takes that for
+    progress.
+    """
     while True:
         try:
             connection.connect(os.fspath(path))
@@ -332,7 +354,7 @@ async def connect(connection: socket.socket, path: Path) -> None:
 
 
 def _nothing(_: Any) -> None:
-    """What a stream calls that is over."""
+    """Do nothing: called by a stream that is over."""
 
 
 class _Stream(asyncio.BufferedProtocol):
@@ -349,7 +371,7 @@ class _Stream(asyncio.BufferedProtocol):
 
     @property
     def is_new(self) -> bool:
-        """Whether it has no connection yet."""
+        """Tell whether there is no connection yet."""
         return self._transport is None
 
     @property

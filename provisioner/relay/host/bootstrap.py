@@ -1,4 +1,4 @@
-"""What runs in a forked relay: its objects made and joined, its beginning and its end. The host waits for ``ready``."""
+"""Run one relay in a forked process: make its objects and join them. The host waits for ``ready``."""
 
 from __future__ import annotations
 
@@ -40,14 +40,15 @@ from jupyter_aliquot.provisioner.relay.wire.spare_names import SpareNames
 
 _NAME = b"aliquot-relay"
 _PR_SET_NAME = 15
-# glibc: one arena for ZMQ's threads and ours; messages up to this size come from it without a page fault each.
+# glibc: one arena for ZMQ's threads and ours; messages up to this size come from it without a page
+# fault each.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _THRESHOLD_BYTES = 4 << 20
 _NO_BOUND = 1 << 62
 
 
 def prepare_folder(folder: Path) -> None:
-    """Made by the host before the fork. Raises OSError."""
+    """Make a relay's folder, before the host forks. Raises OSError."""
     folder.mkdir(mode=0o700)
     kernel_folder = folder / "k"
     kernel_folder.mkdir()
@@ -55,7 +56,7 @@ def prepare_folder(folder: Path) -> None:
 
 
 def run(runtime: RuntimeDir, spill_dir: Path, own: OwnRecord, ready: int) -> None:
-    """Until the relay is to end. Tells ``ready`` (a pipe) its record's line, or what went wrong."""
+    """Run the relay until it ends. The pipe ``ready`` gets its record's line, or the error."""
     _become_relay()
     spill = Spill(_room(spill_dir, own.request))
     relay = _made(runtime, own, spill)
@@ -90,7 +91,7 @@ def _become_relay() -> None:
 
 
 def _give_memory_back() -> None:
-    """Called when work ended: what large messages took of the arena."""
+    """Return the memory of large messages to the system. Called when work ended."""
     ctypes.CDLL(None).malloc_trim(0)
 
 
@@ -118,7 +119,7 @@ def _made(runtime: RuntimeDir, own: OwnRecord, spill: Spill) -> Relay:
 
 
 def _chores(traffic: Traffic, signer: Signer, own: OwnRecord) -> Sequence[Chore]:
-    """What a relay does for a kernel with a grant, beside forwarding."""
+    """Return what the relay does for a kernel with a grant, apart from forwarding."""
     teller, request = traffic.teller, own.request
     if teller is None:
         return ()

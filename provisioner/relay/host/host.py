@@ -1,6 +1,8 @@
-"""The relay host: forks a relay for each kernel, reaps what ends, and forks again where a relay was killed.
+"""The relay host: forks a relay for each kernel, reaps what ends, and forks again where a relay was
+killed.
 
-One thread, and no ZMQ context: what is forked must begin clean. Its end ends no relay; a new host finds them by folder.
+One thread, and no ZMQ context: what is forked must begin clean. Its end ends no relay; a new host
+finds them by folder.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ _FORKS_SECONDS = 60.0
 
 @dataclass
 class Child:
-    """A relay of ours. ``asker`` waits for it, until it is ready."""
+    """A relay that this host forked. ``asker`` waits until it is ready."""
 
     kernel_id: str
     ready: int | None
@@ -88,7 +90,7 @@ class Host:
         self._selector.register(self._wake, selectors.EVENT_READ, self._woken)
 
     def serve(self) -> None:
-        """Until a signal, or the idle time."""
+        """Serve until a signal, or until the idle time is over."""
         next_scan = 0.0
         while not self._is_ending:
             now = time.monotonic()
@@ -102,7 +104,7 @@ class Host:
                 key.data(key.fileobj)
 
     def close(self) -> None:
-        """Relays go on."""
+        """Close the host's sockets; relays go on."""
         signal.set_wakeup_fd(-1)
         for peer in tuple(self._peers):
             self._drop(peer)
@@ -120,7 +122,9 @@ class Host:
         self._reap()
 
     def is_cut_off(self) -> bool:
-        """Whether nobody can find us any more: our socket's name is gone, with its folder perhaps, or another's."""
+        """Tell whether clients cannot find this host any more: its socket's name is gone or
+        another's.
+        """
         try:
             return os.stat(self._runtime.relay_socket).st_ino != self._inode
         except OSError:
@@ -158,7 +162,9 @@ class Host:
         self._flush(peer)
 
     def _flush(self, peer: Peer) -> None:
-        """Answers are small: a peer that does not take one at once is dropped."""
+        """Send a peer's answer. Answers are small: a peer that does not take one at once is
+        dropped.
+        """
         peer.flush()
         if peer.is_ended or peer.has_unsent:
             self._drop(peer)
@@ -204,7 +210,10 @@ class Host:
         self._fork(OwnRecord(folder, request), peer, is_new=True)
 
     def _is_starting(self, kernel_id: str) -> bool:
-        """A relay that is ready has its record, and one that was stopped has none, though it may not be reaped yet."""
+        """Tell whether a relay is about to begin.
+
+        A stopped one has no record, though it may not be reaped.
+        """
         return any(child.kernel_id == kernel_id and child.ready is not None for child in self._children.values())
 
     def _lives(self, folder: Any) -> bool:
@@ -226,7 +235,7 @@ class Host:
         log("forked", kernel=own.kernel_id, pid=pid, new=is_new)
 
     def _become_relay(self, own: OwnRecord, ready: int) -> None:
-        """In the child. Never returns."""
+        """Become a relay, in the child. Never returns."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -304,7 +313,7 @@ class Host:
                 self._take_over(child.kernel_id)
 
     def _inherited(self, pid: int, code: int) -> None:
-        """A process that lost its parent below us: a kernel whose relay was killed, or what a kernel left."""
+        """Handle the end of an inherited process: a killed relay's kernel, or what a kernel left."""
         for record in read_relay_records(self._runtime):
             if record.kernel is not None and record.kernel.pid == pid:
                 failed = code if code >= 0 else None
@@ -316,7 +325,7 @@ class Host:
                 log("kernel_ended", kernel=record.kernel_id, pid=pid, code=code)
 
     def _scan(self) -> None:
-        """Relays that are no children of ours may have been killed, too; and what is long over goes."""
+        """Look for killed relays of other hosts, and remove old folders."""
         sweep(self._spill_dir)
         ours = {child.kernel_id for child in self._children.values()}
         for record in read_relay_records(self._runtime):
@@ -331,7 +340,7 @@ class Host:
             self._end_unreachable(folder)
 
     def _take_over(self, kernel_id: str) -> None:
-        """A relay was killed: if its kernel may live, another one serves the same sockets."""
+        """Start another relay at the sockets of one that was killed, if its kernel may live."""
         folder = self._runtime.relay(kernel_id)
         try:
             if self._is_starting(kernel_id) or read_relay_record(folder).is_alive:
@@ -370,7 +379,7 @@ def _why_not(error: BaseException, runtime: RuntimeDir) -> str:
 
 
 def _has_answering_kernel(record: RelayRecord) -> bool:
-    """One in a container is nobody's child here: it lives where its socket is listened at."""
+    """Tell whether a kernel answers. One in a container is no child of the host: its socket tells."""
     if record.kernel is not None:
         return False
     return any(map(is_listened_at, (record.kernel_folder / "s-1", record.folder / "b-1")))
@@ -383,7 +392,7 @@ def _is_long_over(record: RelayRecord) -> bool:
 
 
 def _has_lost_owner(record: RelayRecord) -> bool:
-    """True where the process that owned the kernel has ended: no gateway ever asks for this one."""
+    """Tell whether the process that owned the kernel has ended: no gateway asks for this kernel."""
     with contextlib.suppress(OSError, UnreadableRecordError, Refusal):
         request = read_request(read_relay_fields(record.folder).get("request"))
         return request.owner_pid is not None and not is_process(request.owner_pid, request.owner_start_time_ticks or 0)

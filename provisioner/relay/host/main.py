@@ -1,4 +1,4 @@
-"""The relay host, put together: its folder, its lock, its socket."""
+"""The relay host's start: its folder, its lock, its socket."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ class StartError(Exception):
 
 
 def run_host(settings: HostSettings) -> int:
-    """Run a relay host in the foreground until it ends; the exit code. A failure to start is one line on stderr."""
+    """Run a relay host in the foreground until it ends; the exit code. A failure to start is one
+    line on stderr.
+    """
     runtime = settings.runtime
     try:
         prepare_runtime_dir(runtime)
@@ -69,7 +71,9 @@ def _listen(path: Path) -> socket.socket:
 
 
 def _lock(runtime: RuntimeDir) -> int:
-    """relay.lock: who holds it is the relay host of the folder. The kernel lets it go with the process."""
+    """Lock relay.lock: its holder is the relay host of the folder. The system unlocks it with the
+    process.
+    """
     try:
         descriptor = open_lock(runtime.relay_lock)
     except OSError as error:
@@ -90,5 +94,7 @@ def _lock(runtime: RuntimeDir) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Called by ``python -m jupyter_aliquot.provisioner.relay`` and by ``aliquot relay``; the exit code."""
+    """Called by ``python -m jupyter_aliquot.provisioner.relay`` and by ``aliquot relay``; the exit
+    code.
+    """
     return run_host(read_arguments(arguments))

@@ -1,4 +1,4 @@
-"""What a relay host can be told at its start."""
+"""Options of a relay host."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class HostSettings:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the relay host, for its own command line and for ``aliquot relay``."""
+    """Add the options of the relay host, for its own command line and for ``aliquot relay``."""
     parser.add_argument("--runtime-dir", type=Path, help="folder of the relays' sockets (ALIQUOT_RUNTIME_DIR)")
     parser.add_argument(
         "--spill-dir", type=Path, help="folder for output that waits for a client (ALIQUOT_SPILL_DIR; one in /var/tmp)"

@@ -1,4 +1,4 @@
-"""The truth about busy and idle: which requests the kernel has taken and not finished. Pure; time is an argument."""
+"""Track which requests the kernel has taken and not finished. Pure; time is an argument."""
 
 from __future__ import annotations
 
@@ -9,23 +9,27 @@ from typing import Any
 
 from jupyter_aliquot.provisioner.relay.wire.messages import Request, read_object
 
-# Of those that ended, so many are told to a gateway that comes: the cells of a notebook, of which it asks one by one.
+# Of those that ended, so many are told to a gateway that comes: the cells of a notebook, of which
+# it asks one by one.
 _ENDED_CELLS = 64
 # Of those that are open, the first ones; the others wait for them, and a record has its bounds.
 _OPEN_CELLS = 1000
 _LONGEST_ID = 256
-# What is known of open requests may take so much, for a kernel may read them all and finish none: about 30,000 of them.
-# The oldest are forgotten, since the kernel is as busy with the others.
+# What is known of open requests may take so much, for a kernel may read them all and finish none:
+# about 30,000 of them. The oldest are forgotten, since the kernel is as busy with the others.
 _MOST_BYTES, _OPEN_BYTES = 32 << 20, 1024
-# ipykernel sends what a request printed up to a fifth of a second after its end: a page that comes back reads widgets'
-# state, and where the kernel has no widgets, that prints a warning. So long, and of so many, it is still no activity.
+# ipykernel sends what a request printed up to a fifth of a second after its end: a page that comes
+# back reads widgets' state, and where the kernel has no widgets, that prints a warning. So long,
+# and of so many, it is still no activity.
 _LATE_SECONDS, _LATE_REQUESTS = 5.0, 64
 
 
 class _Open:
-    """``began``: when the kernel said busy for it; ``asked``: since when it waits for its user's input.
+    """An open request. ``began``: when the kernel said busy for it; ``asked``: since when it waits
+    for input.
 
-    ``question``: what it asked; ``cell``: what is told of a cell that shows its output, None for all else.
+    ``question``: what it asked; ``cell``: what is told of a cell that shows its output, None for
+    all else.
     """
 
     __slots__ = ("asked", "began", "cell", "has_shown", "header", "is_work", "lane", "order", "question", "size")
@@ -47,7 +51,7 @@ class _Open:
 
 @dataclass(frozen=True)
 class RunningCell:
-    """One that the kernel works on, and that shows what is written to it: its header as its client wrote it."""
+    """A cell that the kernel works on and that shows output. ``header`` is as its client wrote it."""
 
     msg_id: str
     began: float
@@ -56,7 +60,9 @@ class RunningCell:
 
 
 class ActivityTracker:
-    """Open requests by msg_id, in the order of opening. ``snapshot`` is what links and the agent are told."""
+    """Open requests by msg_id, in the order of opening. ``snapshot`` is what links and the agent
+    are told.
+    """
 
     def __init__(self, now: float) -> None:
         self._open: dict[str, _Open] = {}
@@ -84,12 +90,12 @@ class ActivityTracker:
 
     @property
     def is_asking(self) -> bool:
-        """Whether a request waits for its user's input."""
+        """Tell whether a request waits for its user's input."""
         return self._asking > 0
 
     @property
     def cells(self) -> list[RunningCell]:
-        """Those that run now and can be written to; not those that wait for input."""
+        """The cells that run now and show output, without those that wait for input."""
         return [
             RunningCell(msg_id, each.began, each.header, each.has_shown)
             for msg_id, each in self._open.items()
@@ -98,16 +104,19 @@ class ActivityTracker:
 
     @property
     def known_cells(self) -> list[Mapping[str, Any]]:
-        """For a gateway that comes: the cells that ended last, then those that are open, in their order."""
+        """The cells that ended last, then those that are open, in their order.
+
+        A new gateway is told of them.
+        """
         open_ones = [each for each in self._open.values() if each.cell is not None][:_OPEN_CELLS]
         running = [{**(each.cell or {}), "is_open": True, "input": each.question} for each in open_ones]
         return [*self._ended_cells, *running]
 
     def opened(self, request: Request, now: float, header: bytes = b"", cell_id: str | None = None) -> bool:
-        """A request goes to the kernel. Tells whether this changed anything: a second one of the same id does not.
+        """Note that a request goes to the kernel; False if one of the same id is open.
 
-        ``header``: of a cell that shows what is written to it; ``cell_id``: its name in its notebook, empty for one
-        without, None for what is no such cell.
+        ``header``: of a cell that shows what is written to it; ``cell_id``: its name in its
+        notebook, empty for one without, None for what is no such cell.
         """
         if request.msg_id in self._open:
             return False
@@ -127,7 +136,9 @@ class ActivityTracker:
         return True
 
     def began(self, msg_id: str, now: float) -> bool:
-        """The kernel is busy with it. Tells whether others wait for input, so that this is news."""
+        """Note that the kernel is busy with a request; True if others wait for input, so that links
+        are told.
+        """
         found = self._open.get(msg_id)
         if found is None or found.began is not None:
             return False
@@ -135,7 +146,9 @@ class ActivityTracker:
         return self.is_asking
 
     def asked(self, msg_id: str, now: float, question: Mapping[str, Any] | None = None) -> bool:
-        """It waits for its user's input. Tells whether it is open, and did not wait before."""
+        """Note that a request waits for its user's input; True if it is open and did not wait
+        before.
+        """
         found = self._open.get(msg_id)
         if found is None or found.asked is not None:
             return False
@@ -144,7 +157,9 @@ class ActivityTracker:
         return True
 
     def answered(self, msg_id: str | None = None) -> bool:
-        """It goes on; None: all that waited for input do. Tells whether this changed anything."""
+        """Note that a request has its input; None: all that waited have. True if this changed
+        anything.
+        """
         waiting = [self._open.get(msg_id)] if msg_id is not None else list(self._open.values())
         had = self._asking
         for each in waiting:
@@ -158,9 +173,10 @@ class ActivityTracker:
             self._asking -= 1
 
     def closed(self, msg_id: str, now: float) -> bool:
-        """The kernel is idle again as far as this request goes. Tells whether it was open.
+        """Note that the kernel is done with a request; True if it was open.
 
-        Some kernels say nothing of requests that they ignore: those before it on its lane that never began are over.
+        Some kernels say nothing of requests that they ignore: those before it on its lane that
+        never began are over.
         """
         found = self._open.pop(msg_id, None)
         if found is None:
@@ -193,15 +209,18 @@ class ActivityTracker:
                 self._since = None
 
     def showed(self, msg_id: str) -> None:
-        """The kernel sent an output of this request, or something else that a client may act on."""
+        """Note that the kernel sent an output of this request, or something else that clients act
+        on.
+        """
         found = self._open.get(msg_id)
         if found is not None:
             found.has_shown = True
 
     def saw_output(self, now: float, parent: Any = b"") -> None:
-        """The kernel sent something that is no status. What answers a request that is no work is no activity.
+        """Note an output as activity, unless it answers a request that is no work.
 
-        Nor is what names no request and comes with such an answer: ipykernel sends its own log once more, from stderr.
+        Nor is what names no request and comes with such an answer: ipykernel sends its own log once
+        more, from stderr.
         """
         if len(self._open) > self._work or now < self._quiet_until:
             asked = read_object(parent).get("msg_id")
@@ -211,7 +230,7 @@ class ActivityTracker:
         self._last = now
 
     def clear(self, now: float) -> bool:
-        """The kernel ended: it will finish none of them. Tells whether any was open."""
+        """Forget all requests: the kernel ended. True if any was open."""
         had_any = bool(self._open)
         if self._work:
             self._last = now
@@ -222,7 +241,7 @@ class ActivityTracker:
         return had_any
 
     def _input(self) -> float | None:
-        """Since when nothing of what runs goes on without its user; what waits behind it does not run."""
+        """Return since when all that runs waits for its user; None if something runs on."""
         if not self._asking:
             return None
         running = [each for each in self._open.values() if each.is_work and each.began is not None]

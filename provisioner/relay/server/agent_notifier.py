@@ -1,5 +1,5 @@
-"""Tells the node agent when work begins and ends, and hears its events. Never waits for it: what cannot be written now
-is told later. What an event means is its hearer's business.
+"""Tell the node agent when work begins and ends, and take its events. Never wait for it: what
+cannot be written now is told later. What an event means is its hearer's business.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _LONGEST_EVENT = 1 << 20
 
 
 class AgentTeller:
-    """``state`` gives the fields to tell; the last state counts, those between may be left out."""
+    """Writes the fields of ``state`` to the agent. Only the last state matters; others may be left
+    out.
+    """
 
     def __init__(self, loop: Loop, path: Path, kernel_id: str, state: Callable[[], dict[str, Any]]) -> None:
         self._loop = loop
@@ -43,9 +45,11 @@ class AgentTeller:
         self._retry_at = 0.0
 
     def listen(self, event: str, hearer: Hearer, asking: str) -> None:
-        """Each connection begins with the op ``asking``, and its events of this name come to ``hearer``.
+        """Begin each connection with the op ``asking``, and hand its events of this name to
+        ``hearer``.
 
-        None comes to it when a connection was lost. An agent that does not know the op refuses it, and sends none.
+        None comes to it when a connection was lost. An agent that does not know the op refuses it,
+        and sends none.
         """
         self._hearers[event] = hearer
         self._greetings.append(asking)
@@ -55,13 +59,15 @@ class AgentTeller:
         self._introduction = requests
 
     def introduce_now(self, now: float) -> None:
-        """Send the introduction over the connection that is open, or over the next one, which is due now."""
+        """Send the introduction over the connection that is open, or over the next one, which is
+        due now.
+        """
         for fields in self._introduction() if self._connection is not None else ():
             self.say({**fields, "kernel_id": self._kernel_id})
         self.tell(now)
 
     def say(self, fields: Mapping[str, Any]) -> None:
-        """One line more for an agent that is there; nothing for one that is not."""
+        """Send one more line to an agent that is connected; drop it otherwise."""
         if self._connection is not None:
             self._unsent += self._line(fields)
             self._flush()
@@ -74,12 +80,12 @@ class AgentTeller:
         self._flush()
 
     def tick(self, now: float) -> None:
-        """Come back to an agent that came back."""
+        """Connect again to an agent that is back."""
         if self._is_due:
             self.tell(now)
 
     def rest(self) -> None:
-        """The kernel is gone: an agent that waits for its last connection may end."""
+        """Close the connection: the kernel is gone, and the agent may forget it."""
         self._flush()
         self._close()
         self._is_due = False
@@ -118,7 +124,7 @@ class AgentTeller:
         self._flush()
 
     def _read(self, found: bytes) -> bool:
-        """Answers say nothing that we need to know. False for what is no line."""
+        """Read events and skip answers; False for what is no line."""
         *lines, self._unread = (self._unread + found).split(b"\n")
         for line in lines:
             if b'"event"' in line:

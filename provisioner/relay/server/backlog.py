@@ -1,6 +1,7 @@
-"""What clients asked and the kernel has not read: in order, bounded in bytes, handed on as the kernel reads it.
+"""The backlog of a kernel: requests that it has not read, in order and bounded in bytes.
 
-ZMQ itself holds two messages of a channel at most (`back`); all else is here, where it can be counted.
+ZMQ itself holds two messages of a channel at most (`back`); all else is here, where it can be
+counted.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ Held = tuple[str, Sequence[Any], Request | None]
 
 
 class Unread:
-    """``watch`` is told for which channel the kernel's socket is, or is no more, to be watched until it takes more.
+    """Hands requests on as the kernel reads them. ``watch`` is called when a channel begins or ends
+    to wait.
 
-    Where nothing waits on a channel, one message is taken whatever its size, so that each goes on without the others.
+    Where nothing waits on a channel, one message is taken whatever its size, so that each goes on
+    without the others.
     """
 
     def __init__(self, back: Back, most_bytes: int, watch: Callable[[str, bool], object]) -> None:
@@ -43,7 +46,7 @@ class Unread:
 
     @property
     def held(self) -> int:
-        """Messages that wait for a kernel to come."""
+        """The number of messages that wait for a kernel to come."""
         return len(self._held)
 
     @property
@@ -51,7 +54,7 @@ class Unread:
         return len(self._held) + sum(map(len, self._queues.values()))
 
     def has_room(self, channel: str, frames: Sequence[Any], *, is_urgent: bool, is_guest: bool) -> bool:
-        """Whether one more may wait. Guests of a kernel leave half of the room to its owner."""
+        """Tell whether one more may wait. Guests leave half of the room to the kernel's owner."""
         if not self.bytes or not self.most_bytes or not self._waits(channel):
             return True
         size = charge(frames)
@@ -60,20 +63,20 @@ class Unread:
         return self.bytes + size <= self.most(is_guest=is_guest)
 
     def most(self, *, is_guest: bool) -> int:
-        """Up to how many bytes, all together, somebody's messages may wait."""
+        """Return the bytes up to which a user's messages may wait, with all others."""
         return self.most_bytes // 2 if is_guest else self.most_bytes
 
     def _waits(self, channel: str) -> bool:
         return bool(self._queues[channel] or self._held_on[channel])
 
     def hold(self, channel: str, frames: Sequence[Any], request: Request | None) -> None:
-        """Until `release`: no kernel is ready."""
+        """Keep a message until `release`: no kernel is ready."""
         self._held.append((channel, frames, request))
         self._held_on[channel] += 1
         self._count(charge(frames), _urgent(charge(frames), request))
 
     def release(self) -> Sequence[Held]:
-        """What was held, which is the caller's now."""
+        """Return what was held, and forget it."""
         held, self._held = self._held, deque()
         self._held_on.clear()
         for _, frames, request in held:
@@ -81,7 +84,7 @@ class Unread:
         return held
 
     def send(self, channel: str, frames: Sequence[Any], request: Request | None = None) -> None:
-        """To the kernel, after what waits on this channel."""
+        """Send a message to the kernel, after what waits on its channel."""
         queue = self._queues[channel]
         if not queue and send_now(self._back.sockets[channel], frames):
             return
@@ -93,7 +96,7 @@ class Unread:
             self._watch(channel, True)
 
     def pump(self, channel: str) -> None:
-        """The kernel read something: hand on what it has room for."""
+        """Hand on what the kernel has room for. Called when it has read something."""
         queue = self._queues[channel]
         while queue:
             frames, size, urgent = queue[0]
@@ -104,7 +107,7 @@ class Unread:
         self._watch(channel, False)
 
     def kernel_ended(self) -> None:
-        """What went to it, or was meant for it alone, is over; what waits for the next kernel waits on."""
+        """Forget what was for the kernel that ended; keep what waits for the next one."""
         for queue in self._queues.values():
             queue.clear()
         self._held = deque(item for item in self._held if item[2] is None or not item[2].is_for_one_kernel)
@@ -123,5 +126,7 @@ class Unread:
 
 
 def _urgent(size: int, request: Request | None) -> int:
-    """What of it is in the room for what ends or interrupts the kernel."""
+    """Return the bytes of a request that count in the room for requests to end or interrupt the
+    kernel.
+    """
     return size if request is not None and request.is_for_one_kernel and size <= LONGEST_URGENT else 0

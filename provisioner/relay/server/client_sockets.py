@@ -1,4 +1,6 @@
-"""The front: ZMQ sockets for Jupyter clients, bound at the same names for the relay's life. Forwards nothing itself."""
+"""ZMQ sockets for Jupyter clients, bound at the same names for the relay's life. Forwards nothing
+itself.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,13 @@ from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 
 CHANNELS = ("shell", "control", "stdin", "hb", "iopub")
 _TYPES = {"shell": zmq.ROUTER, "control": zmq.ROUTER, "stdin": zmq.ROUTER, "hb": zmq.ROUTER, "iopub": zmq.XPUB}
-# Several times what a kernel and its client would hold between them; a slower client loses some, as with any PUB.
+# Several times what a kernel and its client would hold between them; a slower client loses some, as
+# with any PUB.
 _IOPUB_MESSAGES = 10_000
 
 
 class Front:
-    """Made after the fork. ``sockets`` by channel; iopub also receives subscriptions."""
+    """The client sockets, by channel; iopub also receives subscriptions. Made after the fork."""
 
     def __init__(self, context: zmq.Context[Any], prefix: Path, curve: tuple[str, str] = ("", "")) -> None:
         """``curve``: public and secret key. Raises zmq.ZMQError when a name cannot be bound."""
@@ -39,7 +42,10 @@ class Front:
             socket.close(linger=0)
 
     def bind_missing(self) -> None:
-        """Bind again where a name was removed or is another's now; connections stay. Raises OSError."""
+        """Bind again what lost its name, or shares it with another socket; connections stay.
+
+        Raises OSError.
+        """
         for channel in CHANNELS:
             try:
                 is_there = os.lstat(self._path(channel)).st_ino == self._inodes[channel]
@@ -55,7 +61,10 @@ class Front:
         return f"{self._prefix}-{FRONT_PORTS[f'{channel}_port']}"
 
     def _bind(self, channel: str) -> None:
-        """By another name at first: ZMQ removes the name that it bound, however late it gives an old socket up."""
+        """Bind under another name first.
+
+        ZMQ removes the name that it bound, however late it closes a socket.
+        """
         path = self._path(channel)
         self.sockets[channel].bind(f"ipc://{path}.new")
         os.chmod(f"{path}.new", 0o600)

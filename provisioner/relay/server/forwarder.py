@@ -1,4 +1,5 @@
-"""Frames between the front, the links and the kernel, verbatim, and what they tell of the kernel's work.
+"""Forward frames between clients, links and the kernel, and note what they tell of the kernel's
+work.
 
 The kernel's life is `relay`'s, links are `links`', what waits is `store`'s.
 """
@@ -51,7 +52,9 @@ _NO_OUTPUT = (b'"comm_open"', b'"comm_close"')
 
 
 class Traffic:
-    """Forwards. ``is_kept``: whether output is kept for a gateway; ``unread``: what the kernel has yet to read."""
+    """Forwards messages. ``is_kept``: output is kept for a gateway; ``unread``: the kernel's
+    backlog.
+    """
 
     def __init__(
         self,
@@ -94,16 +97,18 @@ class Traffic:
 
     @property
     def held(self) -> int:
-        """Requests that wait for a kernel."""
+        """The number of requests that wait for a kernel."""
         return self.unread.held
 
     @property
     def is_quiet(self) -> bool:
-        """Whether a kernel is there that nobody asked anything which is not answered."""
+        """Tell whether a kernel is there that has answered everything."""
         return self._back.is_ready and not self.unread.messages and not self.tracker.open
 
     def settle(self) -> None:
-        """At the end of a turn: send what came, and bring what could not be sent within its bounds."""
+        """Send what came in this turn, and bring the rest within its bounds. Called at a turn's
+        end.
+        """
         fresh, self._fresh, self._fresh_bytes = self._fresh, [], 0
         if fresh and self.links is not None:
             self.links.pump()
@@ -116,7 +121,7 @@ class Traffic:
     # ---- the kernel comes and goes
 
     def join(self) -> None:
-        """The back was joined: listen to it."""
+        """Listen to the kernel's sockets, which are connected."""
         self._loop.watch(self._back.sockets["iopub"], self._from_iopub)
         self._loop.watch(self._back.sockets["hb"], self._to_heart)
         for channel in _REQUEST_CHANNELS:
@@ -127,7 +132,7 @@ class Traffic:
         self._loop.watch(self._back.sockets[channel], partial(self._from_kernel, channel), events)
 
     def release(self) -> None:
-        """The kernel is ready: what waited for it goes there."""
+        """Send what waited for the kernel, which is ready."""
         for channel, frames, request in self.unread.release():
             self._to_kernel(channel, frames, request)
 
@@ -140,7 +145,7 @@ class Traffic:
             self.settle()
 
     def leave(self) -> None:
-        """The kernel ended: before its sockets are closed."""
+        """Forget the kernel, which ended. Called before its sockets are closed."""
         for socket in self._back.sockets.values():
             self._loop.forget(socket)
         self.unread.kernel_ended()
@@ -150,13 +155,13 @@ class Traffic:
             self.has_news = True
 
     def ask_to_end(self) -> None:
-        """A shutdown_request of the relay's own."""
+        """Send a shutdown_request of the relay's own."""
         if self._back.is_ready:
             message = self._signer.message("shutdown_request", {"restart": False})
             self.send_own("control", message)
 
     def send_own(self, channel: str, message: Sequence[bytes]) -> None:
-        """A request of the relay's own. Its reply is not forwarded."""
+        """Send a request of the relay's own. Its reply is not forwarded."""
         self.unread.send(channel, [self._prefix, *message])
 
     # ---- towards the kernel
@@ -173,7 +178,7 @@ class Traffic:
             self._accept(channel, frames, find_delimiter(frames))
 
     def _accept(self, channel: str, frames: Sequence[Any], delimiter: int, session: str = "") -> None:
-        """``session``: of a link, empty for a client of the front."""
+        """Take a request from a client. ``session`` is empty for a client of the ZMQ sockets."""
         request = None
         if delimiter >= 0 and channel != "stdin" and self._signer.is_signed(frames[delimiter:]):
             request = self._reads.request(frames[delimiter:], channel)
@@ -196,7 +201,7 @@ class Traffic:
                 self.teller.tell(time.monotonic())  # as for work that begins
 
     def _is_late(self, request: Request) -> bool:
-        """Whether the kernel that it was meant for is no more."""
+        """Tell whether the kernel that the request was meant for has ended."""
         is_young = time.time() < self.started_at + _YOUNG_SECONDS  # later on, a client's clock may be wrong
         return self.started_at == 0.0 or (is_young and request.sent is not None and request.sent < self.started_at)
 
@@ -210,7 +215,7 @@ class Traffic:
         self.unread.send(channel, frames, request)
 
     def _refuse(self, channel: str, frames: Sequence[Any], delimiter: int, session: str, *, is_answered: bool) -> None:
-        """Too much waits: the kernel is not asked, and who asked hears of it, if it was a request."""
+        """Refuse a message, for too much waits; a request is answered."""
         unread = self.unread
         if not unread.refused:
             log("request_refused", waiting=unread.bytes, most=unread.most_bytes)  # once: the count is in the status
@@ -246,7 +251,7 @@ class Traffic:
     # ---- from the kernel
 
     def _from_kernel(self, channel: str, events: int) -> bool:
-        """Replies and input_requests; tells whether there may be more."""
+        """Forward replies and input_requests; tell whether there may be more."""
         if events & WRITE:
             self.unread.pump(channel)
         socket = self._back.sockets[channel]
@@ -290,7 +295,7 @@ class Traffic:
         return True
 
     def _broadcast(self, frames: Sequence[Any]) -> None:
-        """To who is there first; what it tells of the kernel is read afterwards, and no more of it than needed."""
+        """Forward a message of iopub to clients first; then read what it tells of the kernel."""
         message = frames[find_delimiter(frames) :]
         if self.own is not None and self.own.may_be_heard and self.own.took_status(message):
             return
@@ -322,7 +327,7 @@ class Traffic:
             self.has_news = True
 
     def publish(self, message: Sequence[bytes]) -> None:
-        """A message of the relay's own on iopub, for all who would get the kernel's: kept and numbered like those."""
+        """Publish a message of the relay's own on iopub: kept and numbered like the kernel's."""
         if self._topics:
             send(self._front.sockets["iopub"], [_OWN_TOPIC, *message])
         if self.is_kept:
@@ -359,7 +364,9 @@ class Traffic:
                 self._topics.discard(topic[1:])
 
     def _welcomed(self) -> None:
-        """The kernel has our subscription. Its own welcome goes to who subscribed to all, as it would without us."""
+        """Note that the kernel has our subscription. Its welcome goes to clients that subscribed to
+        all.
+        """
         if not self._back.has_welcomed:
             self._back.welcomed()
             for topic in self._topics - {b""}:
@@ -380,7 +387,7 @@ class Traffic:
 
 
 def activity_record(tracker: ActivityTracker) -> Mapping[str, Any]:
-    """For links."""
+    """Return what links are told of the kernel's activity."""
     return {"op": "activity", **tracker.snapshot()}
 
 

@@ -1,6 +1,8 @@
-"""Requests of the relay's own to an ipykernel, which no client hears of: one at a time, only while nothing is open.
+"""Requests of the relay's own to an ipykernel, hidden from clients: one at a time, while nothing is
+open.
 
-Knows how they look on the wire and what they came to. When one is sent, and what for, is `trimmer`'s.
+Knows how they look on the wire and what they came to. When one is sent, and what for, is
+`trimmer`'s.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ Answered = Callable[[Mapping[str, Any] | None], object]
 
 
 class OwnRequests:
-    """What of this kernel is to be known for that, and the one request that is under way."""
+    """Makes such requests, and keeps what they need to know of the kernel. At most one is under
+    way.
+    """
 
     def __init__(self, signer: Signer) -> None:
         self._signer = signer
@@ -41,11 +45,11 @@ class OwnRequests:
 
     @property
     def may_be_heard(self) -> bool:
-        """Whether the kernel may still say something of the latest one."""
+        """Tell whether the kernel may still send something for the latest request."""
         return not self._is_idle
 
     def kernel_ended(self) -> None:
-        """The next one is another."""
+        """Forget the kernel, which ended."""
         self._finish(None)
         self._is_idle = True
         self._last_header = b""
@@ -53,11 +57,13 @@ class OwnRequests:
         self.incarnation += 1
 
     def give_up(self) -> None:
-        """Nobody waits for its reply any more. What the kernel says of it is still kept from clients."""
+        """Stop waiting for the reply. Clients still do not see what the kernel sends for the
+        request.
+        """
         self._finish(None)
 
     def saw_request(self, channel: str, message: Sequence[Any]) -> None:
-        """From a client, to the kernel; it has a header and is signed."""
+        """Note a client's request, which has a header and is signed."""
         header = bytes(message[HEADER])
         if channel == "shell":
             self._last_header = header
@@ -70,16 +76,17 @@ class OwnRequests:
                 self.is_debugged = False
 
     def saw_reply(self, frames: Sequence[Any]) -> None:
-        """To a client: the first that tells what kernel this is."""
+        """Note a reply to a client: the first kernel_info_reply tells which kernel this is."""
         message = frames[find_delimiter(frames) :]
         if len(message) > CONTENT and b'"kernel_info_reply"' in bytes(message[HEADER]):
             self.is_ipykernel = read_object(message[CONTENT]).get("implementation") == _IMPLEMENTATION
 
     def make(self, msg_type: str, content: Mapping[str, Any], answered: Answered) -> list[bytes]:
-        """The message, from its delimiter on; ``answered`` gets its reply's content, or None when there was none.
+        """Return a message, from its delimiter on. ``answered`` gets its reply's content, or None
+        without one.
 
-        It bears the id of the request before it: what threads of the user's print goes by the latest request's id, and
-        is still to reach the cell that started them.
+        It bears the id of the request before it: what threads of the user's print goes by the
+        latest request's id, and is still to reach the cell that started them.
         """
         self._number += 1
         self._answered, self._mark = answered, str(self._number)
@@ -91,13 +98,15 @@ class OwnRequests:
         return self._signer.signed(json.dumps(header).encode(), b"{}", message[CONTENT])
 
     def took_reply(self, frames: Sequence[Any]) -> None:
-        """Of a request under the relay's own identity."""
+        """Take a reply to a request of the relay's own."""
         message = frames[find_delimiter(frames) :]
         if len(message) > CONTENT and self._is_ours(message):
             self._finish(read_object(message[CONTENT]))
 
     def took_status(self, message: Sequence[Any]) -> bool:
-        """Whether this, on iopub, is a status of the request under way, which concerns nobody else."""
+        """Tell whether a message on iopub is a status of the relay's own request, which no client
+        is sent.
+        """
         if len(message) <= CONTENT or _MARK_BYTES not in bytes(message[PARENT]) or not self._is_ours(message):
             return False
         if read_object(message[HEADER]).get("msg_type") != "status":

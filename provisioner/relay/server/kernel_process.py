@@ -1,4 +1,4 @@
-"""The kernel's process as the relay's child: started, watched, ended, its last words. Owns the child and its log."""
+"""Start, watch and end the kernel's process, a child of the relay. Owns the process and its log."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Launch:
 
 
 def read_launch(fields: Any) -> Launch:
-    """From the wire. Raises Refusal."""
+    """Return the launch in a record's header. Raises Refusal."""
     try:
         argv, env, cwd = fields["argv"], fields["env"], fields["cwd"]
         rlimits = [(int(number), int(soft), int(hard)) for number, soft, hard in fields["rlimits"]]
@@ -52,13 +52,16 @@ def read_launch(fields: Any) -> Launch:
 
 
 class RunningKernel:
-    """A child of the relay, or of the relay host where the relay is not the one that started it."""
+    """A kernel's process: a child of this relay, or of the relay host if an earlier relay started
+    it.
+    """
 
     def __init__(self, process: ProcessId, child: subprocess.Popen[bytes] | None) -> None:
         self.id = process
         self._child = child
         self._status: int | None = None
-        # How it ended, of one that a relay before us had started: the host inherits the children of a killed relay.
+        # How it ended, of one that a relay before us had started: the host inherits the children of
+        # a killed relay.
         self.host_saw: Ended | None = None
         self._host_writes_until: float | None = None
         try:
@@ -72,17 +75,21 @@ class RunningKernel:
 
     @property
     def status(self) -> int | None:
-        """As subprocess has it: below 0, the signal. None: it runs, or nobody knows."""
+        """The exit status as in subprocess: a signal is negative. None: it runs, or it is not
+        known.
+        """
         return None if self._child is None else self._child.returncode
 
     def has_ended(self) -> bool:
-        """Ask, and reap it."""
+        """Tell whether the process has ended, and reap it."""
         if self._child is not None:
             return self._child.poll() is not None
         return not is_process(self.id.pid, self.id.start_time_ticks)
 
     def awaits_host(self, folder: Path, now: float) -> bool:
-        """True while the host may still write down how this one ended. Callers poll it after the end."""
+        """True while the host may still write down how this one ended. Callers poll it after the
+        end.
+        """
         if self.is_child:
             return False
         if self._host_writes_until is None:
@@ -92,7 +99,7 @@ class RunningKernel:
         return self.host_saw is None and now < self._host_writes_until
 
     def signal(self, number: int) -> None:
-        """To the whole process group; nothing once it ended."""
+        """Send a signal to the process group; do nothing once the process ended."""
         if self.has_ended():
             return
         try:
@@ -110,7 +117,9 @@ class RunningKernel:
 
 
 def start(launch: Launch, log: Path, given: Mapping[int, int]) -> RunningKernel:
-    """Fork and exec. ``given``: standard descriptors; the others are /dev/null and the log. Raises Refusal."""
+    """Start a kernel. ``given``: standard descriptors; others are /dev/null and the log. Raises
+    Refusal.
+    """
     opened: list[int] = []
     try:
         standard = _standard_descriptors(log, given, opened)
@@ -123,7 +132,8 @@ def start(launch: Launch, log: Path, given: Mapping[int, int]) -> RunningKernel:
             stderr=standard[2],
             start_new_session=True,
             umask=launch.umask,
-            # ZMQ's threads are C without locks of ours, and this calls nothing that another thread may hold.
+            # ZMQ's threads are C without locks of ours, and this calls nothing that another thread
+            # may hold.
             preexec_fn=lambda: _become_kernel(launch.rlimits),
         )
     except (OSError, subprocess.SubprocessError, ValueError) as error:
@@ -153,7 +163,7 @@ def _standard_descriptors(log: Path, given: Mapping[int, int], opened: list[int]
 
 
 def _become_kernel(rlimits: Sequence[tuple[int, int, int]]) -> None:
-    """In the child, before exec: what it would have had of its starter."""
+    """Give the child what it would have had from its starter. Called before exec."""
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for number in range(1, signal.NSIG):
         if number not in (signal.SIGKILL, signal.SIGSTOP):
@@ -172,7 +182,7 @@ def _failure(launch: Launch, error: Exception) -> str:
 
 
 def log_size(log: Path) -> int:
-    """Where what a kernel that starts now writes will begin."""
+    """Return the place in the log where a new kernel's output begins."""
     try:
         return log.stat().st_size
     except OSError:
@@ -180,7 +190,9 @@ def log_size(log: Path) -> int:
 
 
 def bound_log(log: Path, most_bytes: int) -> bool:
-    """Keep the second half of a log that grew too long, and tell so. What is written in between is lost."""
+    """Cut the first half of a log that grew too long; True if it did. What is written meanwhile is
+    lost.
+    """
     with contextlib.suppress(OSError):
         if log.stat().st_size <= most_bytes:
             return False
@@ -195,7 +207,7 @@ def bound_log(log: Path, most_bytes: int) -> bool:
 
 
 def last_words(log: Path, start: int) -> str:
-    """The last lines of the log, from where its last process began: what the one before said is not its reason."""
+    """Return the log's last lines, from where the last process began."""
     try:
         with open(log, "rb") as file:
             file.seek(max(start, os.fstat(file.fileno()).st_size - _WORDS_BYTES))

@@ -1,8 +1,10 @@
-"""The back: ZMQ sockets to one run of the kernel, made when its socket files are there, forgotten when it ends.
+"""ZMQ sockets to one run of the kernel, made when its socket files are there, forgotten when it
+ends.
 
     away -> joining -> ready
 
-``ready`` means that the kernel's iopub is heard for sure; until then what goes to the kernel waits in the relay.
+``ready`` means that the kernel's iopub is heard for sure; until then what goes to the kernel waits
+in the relay.
 """
 
 from __future__ import annotations
@@ -26,15 +28,19 @@ _RECONNECT_MILLISECONDS = 10
 # What the kernel has not read waits in the relay, where it is counted (`unread`).
 _SENT_MESSAGES = {"shell": 1, "control": 1, "stdin": 1, "hb": 16, "iopub": 0}
 _EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
-# A kernel that sends no iopub_welcome has our subscription this long after the handshake at the latest.
+# A kernel that sends no iopub_welcome has our subscription this long after the handshake at the
+# latest.
 WELCOME_SECONDS = 0.05
 
 
 class Back:
-    """``identity`` is the same on shell and stdin: input_request comes back by the way its cell went."""
+    """The kernel's sockets.
+
+    Shell and stdin have one ``identity``, so that an input_request finds its cell's client.
+    """
 
     def __init__(self, context: zmq.Context[Any], prefix: Path, identity: bytes, spares: SpareNames) -> None:
-        """``spares``: of the relay's folder; those that answer now are of a kernel that a relay before us joined."""
+        """Those of ``spares`` that answer now are of a kernel that an earlier relay joined."""
         self._context = context
         self._spares = spares
         self._has_spares = spares.answer()
@@ -53,8 +59,9 @@ class Back:
         return not self.sockets
 
     def is_there(self) -> bool:
-        """Whether the kernel has bound all of its sockets, which are held from now on: it may put links in their place,
-        to sockets that it does not reach itself, and we would."""
+        """Tell whether the kernel has bound all of its sockets, and hold them: it may put links in
+        their place, to sockets that it does not reach itself, and we would.
+        """
         if all(map(os.path.lexists, self._paths)):
             paths = self._paths
         elif self._has_spares:
@@ -67,7 +74,7 @@ class Back:
         return len(self._held) == len(self._paths) and all(stat.S_ISSOCK(os.fstat(one).st_mode) for one in self._held)
 
     def join(self) -> None:
-        """Connect to a kernel that is there."""
+        """Connect to the kernel's sockets."""
         for channel in CHANNELS:
             socket = self.sockets[channel] = self._context.socket(_TYPES[channel])
             socket.linger = 0
@@ -92,7 +99,9 @@ class Back:
         self.lacks_spares = False
 
     def leave(self, *, removes_files: bool = True) -> None:
-        """The kernel ended: forget its sockets, and their files, which it may have left and another kernel may have."""
+        """Forget the sockets of a kernel that ended, and remove their files unless they are another
+        kernel's.
+        """
         if self.monitor is not None:
             self.sockets["iopub"].disable_monitor()
             self.monitor = None
@@ -116,7 +125,7 @@ class Back:
                 os.unlink(path)
 
     def read_monitor(self, now: float) -> bool:
-        """Take what the monitor says of iopub. Tells whether the kernel hung up."""
+        """Read the monitor of iopub; True if the kernel closed the connection."""
         hung_up = False
         while True:
             try:
@@ -129,11 +138,11 @@ class Back:
             hung_up = hung_up or event == zmq.EVENT_DISCONNECTED
 
     def welcomed(self) -> None:
-        """The kernel said that it has our subscription."""
+        """Note that the kernel has our subscription."""
         self.is_ready = self.has_welcomed = True
 
     def became_ready(self, now: float) -> bool:
-        """Whether a kernel that sends no welcome is to be taken as ready from now on."""
+        """Tell whether a kernel that sends no welcome counts as ready from now on."""
         if self.is_ready or self._heard_at is None or now < self._heard_at:
             return False
         self.is_ready = True

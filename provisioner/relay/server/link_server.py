@@ -1,4 +1,4 @@
-"""Connections at link.sock: gateways' links and questions of control. Owns peers; the kernel's side is the relay's."""
+"""Serve gateways' links and control questions at link.sock. Owns the connections."""
 
 from __future__ import annotations
 
@@ -27,23 +27,25 @@ _REQUEST_CHANNELS = ("shell", "control", "stdin")
 
 
 class Owner(Protocol):
-    """The relay, as links see it."""
+    """The relay, as `Links` sees it."""
 
     def greeting(self) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
-        """What hello is answered with, and what a new link is told at once."""
+        """Return the answer to hello, and what a new link is told at once."""
 
     def request(self, channel: str, session: str, message: Sequence[Any]) -> None:
-        """Forward a request to the kernel. *message* starts at the delimiter and was not seen before."""
+        """Forward a request to the kernel. *message* starts at the delimiter and was not seen
+        before.
+        """
 
     def attached(self) -> None:
-        """A session came."""
+        """Note that a link attached a session."""
 
     def ask(self, peer: Peer, record: Record) -> None:
-        """A question of control; raises Refusal."""
+        """Answer a control question. Raises Refusal."""
 
 
 class Links:
-    """``count`` is the number of links; a peer of control is none."""
+    """All connections of one relay. ``count`` is the number of links, without control connections."""
 
     def __init__(self, loop: Loop, listening: socket.socket, store: Store, delivery: Delivery, owner: Owner) -> None:
         self._loop = loop
@@ -68,7 +70,9 @@ class Links:
         return len(self._links)
 
     def tell(self, header: Mapping[str, Any]) -> None:
-        """A state, for every link. One that does not read now hears the last of each kind when it does."""
+        """Tell every link a state. A link that does not read now gets the last of each kind when it
+        does.
+        """
         for number in tuple(self._links):
             if number in self._blocked:
                 self._late.setdefault(number, {})[str(header["op"])] = header
@@ -77,7 +81,7 @@ class Links:
             self._flush(number)
 
     def pump(self) -> None:
-        """Send what there is for who listens, as far as the windows allow."""
+        """Send waiting messages to links that have sessions, as far as their windows allow."""
         for number in self._delivery.listening:
             self._push(number)
         if self._store.dropped_messages != self._told_dropped:
@@ -85,7 +89,7 @@ class Links:
             self.tell(self._dropped())
 
     def say(self, peer: Peer, header: Mapping[str, Any]) -> None:
-        """A peer's last answer."""
+        """Send a peer's last answer."""
         peer.say(header)
         peer.end_after_sending()
         for number, known in tuple(self._peers.items()):
@@ -93,14 +97,16 @@ class Links:
                 self._flush(number)
 
     def close(self) -> None:
-        """No more of any of them."""
+        """Close all connections."""
         self._loop.forget(self._listening.fileno())
         self._listening.close()
         for number in tuple(self._peers):
             self._drop(number)
 
     def listen_where_missing(self, path: Path) -> None:
-        """Listen again where the socket's name was removed or is another's now; connections stay. Raises OSError."""
+        """Listen again if the socket's name was removed or is another's; connections stay. Raises
+        OSError.
+        """
         with contextlib.suppress(FileNotFoundError):
             if os.lstat(path).st_ino == self._inode:
                 return
@@ -165,8 +171,8 @@ class Links:
     def _hear_out_links(self, asking: int) -> None:
         """Take all that other links have sent.
 
-        A gateway that was killed may have left requests in its socket that this relay has not read yet: one read takes
-        all that a socket holds.
+        A gateway that was killed may have left requests in its socket that this relay has not read
+        yet: one read takes all that a socket holds.
         """
         for number in self._links - {asking}:
             if not self._peers[number].is_last_said:
@@ -200,7 +206,9 @@ class Links:
         peer.say({"op": "got", "n": count})
 
     def _tell_seen(self, number: int, peer: Peer, record: Record) -> None:
-        """Answer which of a session's requests came, so that its page knows which were lost on their way."""
+        """Answer which of a session's requests came, so that its page knows which were lost on
+        their way.
+        """
         session, ids = _session(record), record.header.get("ids")
         if not isinstance(ids, list):
             raise Refusal("bad_request", f"ids are a list of msg_ids, not {ids!r:.60}")
@@ -209,7 +217,8 @@ class Links:
         peer.say({"op": "seen", "n": _number(record, "n"), "ids": seen, "saw_all": self.saw_all})
 
     def _was_seen(self, session: str, msg_id: Any) -> bool:
-        """Tell whether this request came before: a gateway that lost its link repeats what was not confirmed.
+        """Tell whether this request came before: a gateway that lost its link repeats what was not
+        confirmed.
 
         Ids count by session: a collaborator could guess the ids of the owner's requests.
         """

@@ -1,4 +1,4 @@
-"""relay.json as its relay writes it: what clients read of it, and what another relay needs to take the folder over."""
+"""relay.json: what clients read, and what another relay needs to take over the folder."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ PRIVATE_FIELDS = frozenset({"request", "identity", "prefix", "has_joined", "reas
 
 
 def read_request(found: Any) -> RelayRequest:
-    """From the wire, or from relay.json; fields that are not known are ignored. Raises Refusal."""
+    """Return the request in a record or in relay.json. Unknown fields are ignored. Raises Refusal."""
     if not isinstance(found, dict):
         raise Refusal("bad_request", f"a request is an object, not {type(found).__name__}")
     given = {field.name: found[field.name] for field in fields(RelayRequest) if field.name in found}
@@ -63,7 +63,10 @@ def read_request(found: Any) -> RelayRequest:
 
 
 class OwnRecord:
-    """Written by its relay alone. ``epoch`` begins with each relay; ``identity`` and ``prefix`` stay."""
+    """A relay's record, which it alone writes.
+
+    Each relay has its ``epoch``; ``identity`` and ``prefix`` stay.
+    """
 
     def __init__(self, folder: Path, request: RelayRequest, kept: Mapping[str, Any] | None = None) -> None:
         self.folder = folder
@@ -81,12 +84,12 @@ class OwnRecord:
 
     @classmethod
     def found(cls, folder: Path) -> OwnRecord:
-        """What a relay that was killed left. Raises OSError, UnreadableRecordError and Refusal."""
+        """Return the record of a killed relay. Raises OSError, UnreadableRecordError and Refusal."""
         kept = read_relay_fields(folder)
         return cls(folder, read_request(kept.get("request")), kept)
 
     def public(self) -> dict[str, Any]:
-        """What clients read."""
+        """Return the fields that clients read."""
         return {
             "version": RELAY_VERSION,
             "kernel_id": self.kernel_id,
@@ -104,11 +107,11 @@ class OwnRecord:
         return {"curve_publickey": public, "curve_secretkey": secret} if secret else {}
 
     def kernel_connection(self) -> dict[str, Any]:
-        """The kernel's own connection file."""
+        """Return the content of the kernel's own connection file."""
         return connection_info(self.folder / "k" / "s", self.request)
 
     def started(self, kernel: ProcessId) -> None:
-        """Another kernel runs from now on."""
+        """Note that another process runs from now on."""
         self.kernel, self.has_joined, self.reason = kernel, False, ""
 
     def write(self) -> None:

@@ -1,4 +1,6 @@
-"""The relay's poll loop: ZMQ sockets and descriptors, each with who handles it. Knows nothing of kernels."""
+"""The relay's poll loop over ZMQ sockets and descriptors, each with a handler. Knows nothing of
+kernels.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,17 @@ _MOST_FAILURES = 100
 
 
 class Chore(Protocol):
-    """Something else to be looked at in each turn of the loop."""
+    """Something that is called in each turn of the loop."""
 
     def due_in(self) -> float | None:
-        """Seconds until ``turn`` has something to do of itself; None: when something happens."""
+        """Return the seconds until ``turn`` is due of itself; None: only when something happens."""
 
     def turn(self) -> None:
         """Do what is due."""
 
 
 class Loop:
-    """One thread, one poller. A handler gets the events that are ready."""
+    """Polls in one thread. A handler gets the events that are ready."""
 
     def __init__(self) -> None:
         self._poller = zmq.Poller()
@@ -34,24 +36,26 @@ class Loop:
         self._failures = 0
 
     def watch(self, target: Any, handler: Handler, events: int = READ) -> None:
-        """``target``: a ZMQ socket, or a descriptor's number. Called again, it replaces events and handler."""
+        """Watch a ZMQ socket or a descriptor's number; a second call replaces events and handler."""
         self._handlers[target] = handler
         self._poller.register(target, events)
 
     def forget(self, target: Any) -> None:
-        """Before it is closed. Idempotent."""
+        """Watch a target no more. Called before it is closed; idempotent."""
         if self._handlers.pop(target, None) is not None:
             self._poller.unregister(target)
 
     def turn(self, seconds: float) -> None:
-        """Wait for something, and let it be handled; a handler may have forgotten another's target meanwhile."""
+        """Wait for events, and call their handlers; one may have forgotten another's target
+        meanwhile.
+        """
         for target, events in self._poller.poll(max(0, int(seconds * 1000 + 0.999))):
             handler = self._handlers.get(target)
             if handler is not None:
                 self._call(handler, events)
 
     def _call(self, handler: Handler, events: int) -> None:
-        """A handler that fails must not end the kernel's only way out, unless it does nothing but fail."""
+        """Call a handler. One that fails must not end the relay, unless it does nothing but fail."""
         try:
             handler(events)
             self._failures = 0

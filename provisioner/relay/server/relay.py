@@ -1,6 +1,8 @@
-"""One relay: the kernel's life and its own, and what is asked of it. One thread, one loop, no asyncio.
+"""One relay: when its kernel begins and ends, and when it ends itself. One thread, one loop, no
+asyncio.
 
-Messages are `traffic`'s, links are `links`'; this decides when the kernel is joined, left and ended.
+Messages are `traffic`'s, links are `links`'; this decides when the kernel is joined, left and
+ended.
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ _LAST_MESSAGES_SECONDS = 0.25  # a child of the kernel may hold its sockets open
 
 
 class Relay:
-    """``run`` returns when the relay is to end; ``leaves_nothing`` then tells whether its folder goes."""
+    """Decides about a relay's life.
+
+    After ``run`` returns, ``leaves_nothing`` tells whether its folder goes.
+    """
 
     def __init__(
         self,
@@ -81,7 +86,9 @@ class Relay:
     # ---- the loop
 
     def prepare(self) -> None:
-        """Before anybody is told of us; after a relay before us was killed, watch the kernel that it had started."""
+        """Prepare the folder before clients know of this relay, and watch the kernel of a killed
+        relay before it.
+        """
         self._place.links = self.links
         self._place.prepare()
         self._watch_owner()
@@ -92,7 +99,7 @@ class Relay:
             self._traffic.started_at = time.time()
 
     def run(self) -> None:
-        """Until it is to end."""
+        """Run until the relay is to end."""
         while not self.is_done:
             self._loop.turn(self._patience(time.monotonic()))
             now = time.monotonic()
@@ -151,7 +158,10 @@ class Relay:
     # ---- the kernel comes
 
     def _is_expected(self) -> bool:
-        """A kernel that nobody starts through us, in a container, may come at any time."""
+        """Tell whether a kernel may come.
+
+        One in a container is not started by us, and may come at any time.
+        """
         return self._kernel is not None or self._own.kernel is None
 
     def _look_at_kernel(self, now: float) -> None:
@@ -202,7 +212,7 @@ class Relay:
             self._loop.watch(kernel.descriptor, self._process_ended)
 
     def _process_ended(self, _events: int) -> None:
-        """Its last messages may still come; then the back is left."""
+        """Note the end of the kernel's process; its last messages may still come."""
         kernel = self._kernel
         if kernel is None or not kernel.has_ended() or self._leaving_at is not None:
             return
@@ -233,7 +243,7 @@ class Relay:
 
     @property
     def _has_place(self) -> bool:
-        """True where the folder is there, and not another relay's."""
+        """True if the folder is there, and not another relay's."""
         return self._lost_at is None
 
     def _write_ended(self, ended: Ended) -> None:
@@ -387,7 +397,7 @@ class Relay:
         self.leaves_nothing = steps.reason in lives.LEAVES_NOTHING
 
     def close(self) -> None:
-        """Leave the folder as others are to find it, then answer who waits for the end."""
+        """Leave the folder as others are to find it, then answer the clients that wait for the end."""
         if self._steps is not None and self._ended is None:
             self._write_ended(self._how_it_ended(None))
         self._back.leave(removes_files=self._has_place)

@@ -1,4 +1,4 @@
-"""The names in a relay's folder by which others find it: record, connection file, sockets. Makes again what is missing.
+"""Keep the names in a relay's folder by which clients find it: record, connection file, sockets.
 
 A look costs one stat: the folder's time tells whether a name came or went.
 """
@@ -31,7 +31,7 @@ _CLOCK_STEP_NS = 100_000_000
 
 
 class UnreachableError(Exception):
-    """No client can find the relay, and it cannot change that. The message says why."""
+    """Clients cannot find the relay, and it cannot change that. The message says why."""
 
 
 class RelayFolder:
@@ -63,19 +63,21 @@ class RelayFolder:
             log("record_not_written", kernel=self._own.kernel_id, reason=error)
 
     def note_join(self) -> None:
-        """The kernel has bound its sockets: a relay after us knows that it need not wait for them."""
+        """Note that the kernel has bound its sockets, so that a later relay does not wait for them."""
         if self._own.kernel is not None and not self._own.has_joined:
             self._own.has_joined = True
             self.write_record()
 
     def note_end(self, reason: str) -> None:
-        """Write why the kernel is to end, before it does: the relay host, which inherited it, tells how."""
+        """Write why the kernel is to end, before it does: the relay host, its parent now, tells
+        how.
+        """
         log(reason, kernel=self._own.kernel_id, reason="the names of its sockets were removed")
         self._own.reason = reason
         self.write_record()
 
     def write_connection_file(self) -> None:
-        """Made where no kernel reaches, and put in the place of whatever one left there. Raises OSError."""
+        """Write the connection file where no kernel reaches, and put it in place. Raises OSError."""
         made, place = self.path / "connection.json", self.path / "k" / "connection.json"
         write_whole(made, self._own.kernel_connection(), 0o644)
         remove_folder(place)  # if it is one
@@ -108,7 +110,7 @@ class RelayFolder:
             self._seen_at = changed_at
 
     def _check_record(self) -> None:
-        """Raises UnreachableError where the folder is another relay's."""
+        """Check relay.json. Raises UnreachableError if the folder is another relay's."""
         try:
             found = read_relay_record(self.path)
             if found.pid != os.getpid() and found.is_alive:
@@ -125,7 +127,7 @@ class RelayFolder:
             self.links.listen_where_missing(self.path / "link.sock")
 
     def _make_links(self) -> None:
-        """Only for a kernel manager's clients, who had some."""
+        """Make links to the sockets again for clients of a kernel manager, if there were some."""
         self._has_links = self._has_links or has_links(self.path)
         if self._has_links:
             keep_links(self.path)

@@ -1,4 +1,4 @@
-"""When a relay ends its kernel, and by which steps. Pure: time and facts are arguments."""
+"""Decide when a relay ends its kernel, and by which steps. Pure: time and facts are arguments."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LEAVES_NOTHING = frozenset({OWNER_ENDED, STOPPED})
 
 @dataclass(frozen=True)
 class Company:
-    """The parties that stand by a kernel. Times are of the monotonic clock."""
+    """What keeps a kernel alive: gateways, links, work. Times are of the monotonic clock."""
 
     has_gateway: bool
     links: int
@@ -43,14 +43,16 @@ class Company:
 
 
 def orphaned_at(company: Company, orphan_seconds: float) -> float | None:
-    """When the kernel is an orphan, if nothing changes; None: never."""
+    """Return when the kernel becomes an orphan if nothing changes; None: never."""
     if not company.has_gateway or company.links or company.open:
         return None
     return max(company.left_at, company.quiet_at) + orphan_seconds
 
 
 def unreachable_at(company: Company, lost_at: float | None) -> float | None:
-    """When to end a kernel whose relay has no path since ``lost_at``, at work or not; None: never, as it is now."""
+    """Return when to end a kernel whose relay has no path since ``lost_at``; None: not as it is
+    now.
+    """
     if lost_at is None or company.links:
         return None
     return max(company.left_at, lost_at) + _UNREACHABLE_SECONDS
@@ -65,7 +67,7 @@ def is_unjoinable(is_left: bool, looking_since: float, now: float) -> bool:
 
 
 class EndingSteps:
-    """One way to an end, walked once."""
+    """The steps to one end, each taken once."""
 
     def __init__(self, reason: str, now: float) -> None:
         self.reason = reason
@@ -78,7 +80,7 @@ class EndingSteps:
         return STOPPED if self.reason == TERMINATED else self.reason
 
     def due(self, now: float) -> list[int]:
-        """The steps to be done now."""
+        """Return the steps that are due."""
         found = []
         while self._done < len(self._steps) and now >= self._began + self._steps[self._done][0]:
             found.append(self._steps[self._done][1])
@@ -86,5 +88,5 @@ class EndingSteps:
         return found
 
     def is_hopeless(self, now: float) -> bool:
-        """Whether even the last step did not help."""
+        """Tell whether even the last step did not help."""
         return self._done == len(self._steps) and now >= self._began + self._steps[-1][0] + _GIVE_UP_SECONDS

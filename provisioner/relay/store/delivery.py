@@ -1,8 +1,8 @@
-"""Which link gets which message, and when a message is done with. Decides only: sending is the links' matter.
+"""Decide which link gets which message, and when a message may be forgotten. `Links` sends.
 
-A reply belongs to one session, and the session to the link that attached it last; iopub goes to every link that has a
-session. A link of guests gets iopub, too, and nothing is kept for it, or done with because of it. Each link has at most
-a window of bytes on its way.
+A reply belongs to one session, and the session to the link that attached it last; iopub goes to
+every link that has a session. A link of guests gets iopub, too, and nothing is kept for it, or done
+with because of it. Each link has at most a window of bytes on its way.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ WINDOW_BYTES = 8 << 20
 
 
 class LinkState:
-    """One link: its sessions, what it is yet to get, and what it got and did not acknowledge, in order.
+    """One link: its sessions, what it is yet to get, and what it got and did not acknowledge, in
+    order.
 
-    ``shown``: of a link of guests, the last iopub message that it was given; none comes to it twice.
+    ``shown``: of a link of guests, the last iopub message that it was given; none comes to it
+    twice.
     """
 
     __slots__ = ("in_flight", "in_flight_bytes", "is_of_guests", "sessions", "shown", "todo")
@@ -34,7 +36,7 @@ class LinkState:
 
 
 class Delivery:
-    """Links are numbers here. Every method keeps the store's entries and the links' queues in agreement."""
+    """Keeps the store's entries and the links' queues in agreement. A link is a number here."""
 
     def __init__(self, store: Store, window_bytes: int = WINDOW_BYTES) -> None:
         self._store = store
@@ -46,14 +48,14 @@ class Delivery:
 
     @property
     def listening(self) -> tuple[int, ...]:
-        """Links with a session."""
+        """The links that have a session."""
         return (*self._listening, *self._watching)
 
     def link_came(self, link: int) -> None:
         self._links[link] = LinkState()
 
     def link_went(self, link: int) -> None:
-        """What it did not acknowledge is kept for others."""
+        """Keep what a link that ended did not acknowledge for others."""
         state = self._links.get(link)
         if state is None:
             return
@@ -62,7 +64,7 @@ class Delivery:
         del self._links[link]
 
     def attach(self, link: int, session: str, *, is_guest: bool = False) -> None:
-        """From now on the session is this link's. A link with a guest's session is a link of guests."""
+        """Give a session to this link. A link with a guest's session is a link of guests."""
         before = self._owners.get(session)
         if before is not None and before != link:
             self.detach(before, session)
@@ -73,7 +75,7 @@ class Delivery:
         self._line_up(link)
 
     def detach(self, link: int, session: str) -> None:
-        """Without sessions a link gets nothing."""
+        """Take a session from this link. A link without sessions gets nothing."""
         state = self._links[link]
         if session not in state.sessions:
             return
@@ -95,7 +97,7 @@ class Delivery:
         return state is not None and state.is_of_guests
 
     def added(self, entry: Entry) -> None:
-        """A new message: line it up for whom it concerns."""
+        """Queue a new message for the links that it concerns."""
         if entry.session is None:
             for link in self.listening:
                 self._links[link].todo.append(entry.seq)
@@ -103,7 +105,7 @@ class Delivery:
             self._links[owner].todo.append(entry.seq)
 
     def next_for(self, link: int) -> Entry | None:
-        """What is to be sent on this link now; it counts as on its way from now on."""
+        """Return the message to send on this link now, and count it as on its way."""
         state = self._links[link]
         while state.todo:
             entry = self._store.get(state.todo[0])
@@ -124,12 +126,14 @@ class Delivery:
         return None
 
     def lost(self, link: int, entry: Entry) -> None:
-        """What was to be sent on this link cannot be read: nobody will acknowledge it."""
+        """Forget a message that cannot be read, so that no link will acknowledge it."""
         self._land(self._links[link], entry.seq)
         self._store.lose(entry)
 
     def acknowledged(self, link: int, seq: int) -> bool:
-        """This link needs the message, and what was sent to it before, no more. False for what it did not get."""
+        """Note that this link needs a message and all before it no more; False for one that it did
+        not get.
+        """
         state = self._links[link]
         if seq not in state.in_flight:
             return False
@@ -152,7 +156,7 @@ class Delivery:
             self._store.remove(entry.seq)
 
     def _forget_heard(self) -> None:
-        """A link listens no more: what all others have had is done with."""
+        """Forget what all other links have had: this one listens no more."""
         for entry in [e for e in self._store if e.acknowledged and e.acknowledged.issuperset(self._listening)]:
             self._store.remove(entry.seq)
 

@@ -1,4 +1,4 @@
-"""Messages of the kernel that nobody has acknowledged: numbered, in memory, then on disk, then the oldest outputs go.
+"""Messages of the kernel that no gateway acknowledged: kept in memory, then on disk, within bounds.
 
 Owns the bounds. Who gets what, and when a message is done with, is delivery's decision.
 """
@@ -40,7 +40,7 @@ class Bounds:
 
 
 class Notice:
-    """Stands where the first dropped output of a request was."""
+    """A notice in the place of the first dropped output of a request."""
 
     __slots__ = ("bytes", "messages", "msg_id", "parent", "why")
 
@@ -53,7 +53,9 @@ class Notice:
 
 
 class Entry:
-    """One message. ``frames`` None: it is at ``place``, or it is a notice. ``flights``: links it is on its way on."""
+    """One message. ``frames`` None: it is at ``place``, or it is a notice. ``flights``: links it is
+    on its way on.
+    """
 
     __slots__ = (
         "acknowledged",
@@ -131,7 +133,10 @@ class Store:
         return entry
 
     def settle(self, entry: Entry) -> None:
-        """After ``add``, and after it was sent if it could be: what waits goes to disk, what is too much goes."""
+        """Bring the store within its bounds.
+
+        Called after ``add``, and after the message was sent if possible.
+        """
         if self._has_too_much_in_memory() and not entry.flights and entry.frames is not None:
             self._move_to_disk(entry)
         while self._entries and self._is_over():
@@ -140,7 +145,7 @@ class Store:
                 return
 
     def settle_all(self) -> None:
-        """When a link went: what was on its way waits again."""
+        """Settle every message: a link ended, and what was on its way waits again."""
         if self._sheltered:
             self._outputs = deque(sorted([*self._sheltered, *self._outputs]))
             self._sheltered = []
@@ -151,7 +156,7 @@ class Store:
                 self._move_to_disk(entry)
 
     def load(self, entry: Entry) -> Sequence[Any]:
-        """The frames of a message. Raises OSError."""
+        """Return the frames of a message. Raises OSError."""
         if entry.notice is not None:
             notice = entry.notice
             self._notices.pop(_parent_id(notice.parent), None)  # what is dropped from now on needs another notice
@@ -162,17 +167,18 @@ class Store:
         return self._spill.read(entry.place)
 
     def remove(self, seq: int) -> None:
-        """It was acknowledged."""
+        """Forget a message that was acknowledged."""
         entry = self._entries.pop(seq, None)
         if entry is not None:
             self.in_flight_bytes -= entry.size if entry.flights else 0
             self._release(entry)
-            # One message that is kept for long, such as a reply to a page that is gone, must not keep these numbers.
+            # One message that is kept for long, such as a reply to a page that is gone, must not
+            # keep these numbers.
             while self._outputs and self._outputs[0] not in self._entries:
                 self._outputs.popleft()
 
     def lose(self, entry: Entry) -> None:
-        """What lies on disk cannot be read any more: it counts as dropped."""
+        """Count a message as dropped that cannot be read from the disk any more."""
         self.dropped_messages += 1
         self.dropped_bytes += entry.size
         self.remove(entry.seq)
@@ -189,7 +195,9 @@ class Store:
         return self._total > self._bounds.store_bytes or len(self._entries) > self._bounds.most_messages
 
     def _move_to_disk(self, entry: Entry) -> None:
-        """Write it, or drop something: what lies on disk goes only where its room is all that is missing."""
+        """Write a message to disk, or drop an output. What lies on disk goes only if its room
+        suffices.
+        """
         while entry.frames is not None and self._has_too_much_in_memory():
             error = self._write(entry)
             if error is None:
@@ -204,7 +212,7 @@ class Store:
                 self._missing = now_missing if self._free_a_file(entry) else None
 
     def _free_a_file(self, entry: Entry) -> bool:
-        """A bound was passed: the oldest goes, until a file or some memory is free; tells whether a file is."""
+        """Drop the oldest outputs until a file or some memory is free; tell whether a file is."""
         segments = self._spill.segments
         while entry.frames is not None and self._spill.segments == segments and self._has_too_much_in_memory():
             if not self._drop_one():
@@ -212,7 +220,7 @@ class Store:
         return self._spill.segments != segments
 
     def _do_without_disk(self, entry: Entry) -> None:
-        """Drop a new output; what is no output stays, as long as outputs in memory can go for it."""
+        """Drop a new output. Another message stays as long as outputs in memory can go for it."""
         if entry.is_output:
             return self._drop(entry)
         for other in list(self):
@@ -224,7 +232,7 @@ class Store:
             self._drop(entry)
 
     def _write(self, entry: Entry) -> OSError | None:
-        """Move its frames to disk; what the disk says against it."""
+        """Move a message's frames to disk; return the error, if there is one."""
         assert entry.frames is not None
         try:
             entry.place = self._spill.write(entry.frames)
@@ -269,7 +277,7 @@ class Store:
         self._tell(del_seq, parent, size)
 
     def _tell(self, seq: int, parent: bytes, size: int) -> None:
-        """Count it in the notice of its request; the first one is replaced by the notice."""
+        """Count a dropped output in its request's notice, which takes the place of the first."""
         parent_id = _parent_id(parent)
         noticed = self._entries.get(self._notices.get(parent_id, 0))
         if noticed is None or noticed.notice is None:

@@ -1,6 +1,8 @@
-"""Messages on disk: appended to files that are removed when nothing in them is wanted. Owns the spill folder.
+"""Messages on disk, in files that are removed once nothing in them is wanted. Owns the spill
+folder.
 
-A file has the size that its relay claimed of the room for all relays, before anything is written to it.
+A file has the size that its relay claimed of the room for all relays, before anything is written to
+it.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ _COUNT = struct.Struct(">I")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a message lies."""
+    """The place of a message on disk."""
 
     __slots__ = ("length", "offset", "segment")
     segment: int
@@ -39,12 +41,12 @@ class _Segment:
         self.wanted = 0
 
     def claim(self, count: int) -> None:
-        """Take so many bytes more of the disk. Raises OSError."""
+        """Claim that many bytes more of the disk. Raises OSError."""
         os.posix_fallocate(self.descriptor, self.claimed, count)
         self.claimed += count
 
     def give_back(self) -> None:
-        """Nothing more is written here."""
+        """Note that nothing more is written to this file."""
         os.ftruncate(self.descriptor, self.end)
         self.claimed = self.end
 
@@ -55,7 +57,9 @@ class _Segment:
 
 
 class Spill:
-    """``write`` raises OSError where the disk or the room is full; nothing is kept of that message then."""
+    """``write`` raises OSError where the disk or the room is full; nothing is kept of that message
+    then.
+    """
 
     def __init__(self, room: SpillRoom, segment_bytes: int = SEGMENT_BYTES) -> None:
         self._room = room
@@ -81,7 +85,7 @@ class Spill:
         return place
 
     def read(self, place: Place) -> list[memoryview]:
-        """The frames of a message. Raises OSError."""
+        """Return the frames of a message. Raises OSError."""
         data = memoryview(os.pread(self._segments[place.segment].descriptor, place.length, place.offset))
         if len(data) != place.length:
             raise OSError(f"{self._segments[place.segment].path} was cut short")
@@ -94,7 +98,7 @@ class Spill:
         return frames
 
     def forget(self, place: Place) -> None:
-        """The message is not wanted any more."""
+        """Forget a message."""
         segment = self._segments[place.segment]
         segment.wanted -= 1
         if not segment.wanted:
@@ -102,14 +106,14 @@ class Spill:
             del self._segments[place.segment]
 
     def close(self) -> None:
-        """Remove all."""
+        """Remove all files."""
         for segment in self._segments.values():
             segment.remove()
         self._segments.clear()
         self._room.close()
 
     def _segment_for(self, length: int) -> _Segment:
-        """The file to append so many bytes to, which has them claimed."""
+        """Return the file to append that many bytes to, with the bytes claimed."""
         segment = self._segments.get(self._last)
         if segment is None or segment.end >= self._segment_bytes:
             return self._new_segment(segment, length)
@@ -134,7 +138,7 @@ class Spill:
         return segment
 
     def _wish(self, least: int, most: int) -> int:
-        """Claims are few, and what is claimed and not needed is little."""
+        """Return the bytes to claim: claims stay few, and little of them unused."""
         return max(least, min(_CLAIM_BYTES, most))
 
 

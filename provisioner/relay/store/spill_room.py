@@ -1,8 +1,9 @@
-"""Room on disk for output that waits, shared by all relays of an account: bounded by kernel, by user and in all.
+"""Room on disk for output that waits, shared by all relays of an account: bounded by kernel, by
+user and in all.
 
-Each relay has a folder `<spill folder>/<user>/<kernel>`, which it holds by a lock. The operating system opens the lock
-however the relay ends, so any relay and the relay host can remove what a killed relay left. Sizes of files are the
-account: no counter can be wrong after a kill.
+Each relay has a folder `<spill folder>/<user>/<kernel>`, which it holds by a lock. The operating
+system opens the lock however the relay ends, so any relay and the relay host can remove what a
+killed relay left. Sizes of files are the account: no counter can be wrong after a kill.
 """
 
 from __future__ import annotations
@@ -34,9 +35,11 @@ _USER_PART = 2
 
 
 class SpillFullError(OSError):
-    """A bound was met. The message is for the kernel's owner: the bound, and the setting that it comes from.
+    """A bound was met. The message is for the kernel's owner: the bound, and the setting that it
+    comes from.
 
-    ``missing_bytes``: the relay's own files have so many, and giving them back helps; None: nothing that it has helps.
+    ``missing_bytes``: the relay's own files have so many, and giving them back helps; None: nothing
+    that it has helps.
     """
 
     def __init__(self, why: str, missing_bytes: int | None = None) -> None:
@@ -55,7 +58,9 @@ class RoomBounds:
 
 
 def choose_spill_dir(chosen: Path | None = None, environ: Mapping[str, str] | None = None) -> Path:
-    """Return the folder for output that waits: as chosen, as ALIQUOT_SPILL_DIR says, or one in /var/tmp."""
+    """Return the folder for output that waits: as chosen, as ALIQUOT_SPILL_DIR says, or one in
+    /var/tmp.
+    """
     env = os.environ if environ is None else environ
     if chosen is not None or env.get(SPILL_VARIABLE):
         return Path(os.path.abspath(chosen or env[SPILL_VARIABLE]))
@@ -64,7 +69,7 @@ def choose_spill_dir(chosen: Path | None = None, environ: Mapping[str, str] | No
 
 
 class SpillRoom:
-    """The part of one relay. Takes no space before the first `claim`."""
+    """One relay's part of the room. It takes no space before the first `claim`."""
 
     def __init__(self, top: Path, user: str, kernel_id: str, bounds: RoomBounds) -> None:
         self._top = top
@@ -76,7 +81,8 @@ class SpillRoom:
 
     @contextlib.contextmanager
     def claim(self, least: int, wish: int) -> Iterator[int]:
-        """Hold the account while the caller makes its files larger by the bytes that this yields: wish, or least.
+        """Hold the account while the caller makes its files larger by the bytes that this yields:
+        wish, or least.
 
         Raises SpillFullError where a bound does not allow ``least``, and OSError.
         """
@@ -101,7 +107,7 @@ class SpillRoom:
             self._held = None
 
     def _hold(self) -> None:
-        """Make our folder, and lock it; a folder that was removed is made again."""
+        """Make and lock this relay's folder, again if it was removed."""
         if self._held is not None and self.folder.exists():
             return
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -115,7 +121,7 @@ class SpillRoom:
         self._held = descriptor
 
     def _room(self, used: Mapping[Path, int]) -> tuple[int, str]:
-        """The bytes that the narrowest bound leaves, and what to say where they are too few."""
+        """Return the bytes that the narrowest bound leaves, and the error for a claim beyond them."""
         own, user = used.get(self.folder, 0), self.folder.parent
         bounds, free, of_all = self._bounds, _free_bytes(self._top), sum(used.values())
         of_user = sum(count for folder, count in used.items() if folder.parent == user)
@@ -149,7 +155,7 @@ class SpillRoom:
 
 
 def sweep(top: Path) -> None:
-    """Remove what relays left that were killed. Never raises OSError."""
+    """Remove the files of killed relays. Never raises OSError."""
     with contextlib.suppress(OSError):
         if any(_folders(top)):
             with _account(top, _LOCK_SECONDS):
@@ -158,7 +164,7 @@ def sweep(top: Path) -> None:
 
 @contextlib.contextmanager
 def _account(top: Path, lock_seconds: float) -> Iterator[None]:
-    """One relay at a time looks and claims. Raises OSError."""
+    """Lock the account, so that one relay at a time looks and claims. Raises OSError."""
     top.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = top.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
@@ -171,7 +177,9 @@ def _account(top: Path, lock_seconds: float) -> Iterator[None]:
 
 
 def _used(top: Path) -> dict[Path, int]:
-    """The bytes of each relay that lives. Under the account's lock; removes the folders of those that do not."""
+    """The bytes of each relay that lives. Under the account's lock; removes the folders of those
+    that do not.
+    """
     used = {}
     for folder in _folders(top):
         if _is_left(folder):
@@ -195,7 +203,7 @@ def _folders_in(folder: Path) -> list[Path]:
 
 
 def _is_left(folder: Path) -> bool:
-    """True where no relay holds it."""
+    """Tell whether no relay holds this folder."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:

@@ -1,4 +1,7 @@
-"""How a request is answered that the kernel is not to see: as by a kernel that refuses, so that a cell ends. Pure."""
+"""Answers to requests that the kernel must not see.
+
+As of a kernel that refuses, so that a cell ends. Pure.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ NOT_RUN = "NotRun"
 
 @dataclass(frozen=True)
 class Answer:
-    """A message for who asked; on iopub for others, too, as the kernel's own would be."""
+    """A message to the client that asked; on iopub also to others, like the kernel's own."""
 
     channel: str
     msg_type: str
@@ -32,7 +35,9 @@ class Answer:
 
 
 class CommWords:
-    """Decide when a refused comm message is told of in words: once a minute, for a slider sends many."""
+    """Decide when a refused comm message is told of in words: once a minute, for a slider sends
+    many.
+    """
 
     def __init__(self) -> None:
         self._due = Throttle(_QUIET_SECONDS)
@@ -52,9 +57,10 @@ def answers(
     *,
     tells_comm: bool = False,
 ) -> list[Answer]:
-    """In their order. A message that no kernel answers is not answered here.
+    """Return the answers in order; none for a message that no kernel answers.
 
-    ``tells_comm``: a comm message fails as a cell does, so that pages can say so; else its widget just stands still.
+    ``tells_comm``: a comm message fails as a cell does, so that pages can say so; else its widget
+    just stands still.
     """
     msg_type = header.get("msg_type")
     if not isinstance(msg_type, str) or channel not in ("shell", "control"):
@@ -81,7 +87,7 @@ def _more(msg_type: str, content: Mapping[str, Any], said: str) -> dict[str, Any
 
 
 def parent_of(header: Mapping[str, Any]) -> bytes:
-    """Of answers to a message with this header: what clients go by, and no more of it. Empty without a fit id."""
+    """Return the parent header of answers to a message with this header; empty without a fit id."""
     told = {name: header[name] for name in _HEADER if isinstance(header.get(name), str)}
     if "msg_id" not in told or any(len(text) > _LONGEST for text in told.values()):
         return b""
@@ -89,14 +95,14 @@ def parent_of(header: Mapping[str, Any]) -> bytes:
 
 
 def content_of(message: Sequence[Any]) -> dict[str, Any]:
-    """What answers go by of a message, from its delimiter on. A long content is not read."""
+    """Return what answers need of a message's content. A long content is not read."""
     if b'"execute_request"' in bytes(message[HEADER]):
         return {"silent": is_silent(message)}
     return read_object(message[CONTENT]) if len(message[CONTENT]) <= _LONGEST_READ else {}
 
 
 def unread_words(size: int, waiting: int, most: int, msg_type: Any = "execute_request") -> str:
-    """What is said of a message that is one too many for a kernel that does not read."""
+    """Return the error for a message that is one too many for a kernel that does not read."""
     what, again = ("This was not run", "run it again")
     if msg_type in _COMMS:
         what, again = ("The kernel does not know what was changed in a widget", "change it again")

@@ -1,4 +1,4 @@
-"""What relays are asked and what they leave in their folders, as values and as JSON. Reads folders, writes whole files.
+"""Requests to relays, and the files in their folders, as values and as JSON.
 
 Used by relays and by their clients: it imports little.
 """
@@ -35,7 +35,9 @@ _SPARE_BYTES = 8192
 
 @dataclass(frozen=True)
 class UnsentBytes:
-    """How much output may wait for clients: of a kernel, of its user's kernels, of all kernels. 0: no bound."""
+    """How much output may wait for clients: of a kernel, of its user's kernels, of all kernels. 0:
+    no bound.
+    """
 
     kernel: int = UNSENT_BYTES
     user: int = USER_UNSENT_BYTES
@@ -51,15 +53,16 @@ class UnreadableRecordError(Exception):
 
 @dataclass(frozen=True)
 class RelayRequest:
-    """What a relay is started with. ``key`` signs messages; the client's, the kernel's and the relay's are the same.
+    """A request to start a relay. Client, kernel and relay sign messages with the same ``key``.
 
-    ``gateway`` names who will come back for the kernel: its output is kept, and it ends ``orphan_seconds`` after the
-    last link to a gateway was lost and the last cell ended. ``owner_pid`` names a process with which the kernel ends.
-    ``tells_agent``: the node agent is told when work begins. ``waiting_notice``: cells are told when they wait for GPU
-    memory; ``trim``: an idle kernel may be asked to return its frameworks' caches. Bytes bound what is kept: in memory,
-    and in all; by the room on disk that all kernels of ``user``, and all kernels, share; and, ``unread_bytes``, what
-    waits for the kernel to read it. 0: no bound.
-    Curve keys (Z85, empty: none) are the front's: clients that have them speak CurveZMQ.
+    ``gateway`` names who will come back for the kernel: its output is kept, and it ends
+    ``orphan_seconds`` after the last link to a gateway was lost and the last cell ended.
+    ``owner_pid`` names a process with which the kernel ends. ``tells_agent``: the node agent is
+    told when work begins. ``waiting_notice``: cells are told when they wait for GPU memory;
+    ``trim``: an idle kernel may be asked to return its frameworks' caches. Bytes bound what is
+    kept: in memory, and in all; by the room on disk that all kernels of ``user``, and all kernels,
+    share; and, ``unread_bytes``, what waits for the kernel to read it. 0: no bound. Curve keys
+    (Z85, empty: none) are the front's: clients that have them speak CurveZMQ.
     """
 
     kernel_id: str
@@ -87,7 +90,8 @@ class RelayRequest:
 
 @dataclass(frozen=True)
 class KernelLaunch:
-    """A kernel process to be started by its relay. ``env`` is all of its environment but JPY_PARENT_PID.
+    """A kernel process to be started by its relay. ``env`` is all of its environment but
+    JPY_PARENT_PID.
 
     ``rlimits`` (by resource number: soft, hard) and ``umask`` None: those of the process that asks.
     """
@@ -101,8 +105,10 @@ class KernelLaunch:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a kernel's process ended: ``ended.json``. ``reason``: empty, or why the relay ended it: ``orphaned``,
-    ``owner_ended``, ``stopped``, ``unreachable``. Both codes None: unobserved. ``at``: seconds since the epoch."""
+    """How a kernel's process ended: ``ended.json``. ``reason``: empty, or why the relay ended it:
+    ``orphaned``, ``owner_ended``, ``stopped``, ``unreachable``. Both codes None: unobserved.
+    ``at``: seconds since the epoch.
+    """
 
     pid: int | None
     start_time_ticks: int | None
@@ -123,10 +129,11 @@ class ProcessId:
 
 @dataclass(frozen=True)
 class RelayRecord:
-    """One relay: ``relay.json``. ``front`` is what clients connect to, as in a connection file; ``facts`` are its
-    starter's own. ``kernel`` is the process that the relay started last, None for a kernel in a container; ``reason``,
-    why the relay ends it, empty as a rule.
-    ``is_alive`` is what was found when the record was read."""
+    """A relay's ``relay.json``. ``front`` is what clients connect to, as in a connection file;
+    ``facts`` are its starter's own. ``kernel`` is the process that the relay started last, None for
+    a kernel in a container; ``reason``, why the relay ends it, empty as a rule. ``is_alive`` is
+    what was found when the record was read.
+    """
 
     kernel_id: str
     folder: Path
@@ -147,12 +154,12 @@ class RelayRecord:
 
     @property
     def kernel_folder(self) -> Path:
-        """The only part that a container sees."""
+        """The part of the folder that a container sees."""
         return self.folder / "k"
 
     @property
     def kernel_connection_file(self) -> Path:
-        """What the kernel is started with; the relay writes it again before each start."""
+        """The kernel's connection file; the relay writes it again before each start."""
         return self.kernel_folder / "connection.json"
 
     @property
@@ -161,12 +168,12 @@ class RelayRecord:
 
     @property
     def has_living_kernel(self) -> bool:
-        """Whether the process that the relay started last lives; asks /proc."""
+        """Tell whether the process that the relay started last lives, by /proc."""
         return self.kernel is not None and is_process(self.kernel.pid, self.kernel.start_time_ticks)
 
 
 def connection_info(prefix: Path, request: RelayRequest) -> dict[str, Any]:
-    """A connection file's content for the sockets ``<prefix>-1`` to ``-5``."""
+    """Return a connection file's content for the sockets ``<prefix>-1`` to ``-5``."""
     return {
         **FRONT_PORTS,
         "transport": "ipc",
@@ -178,7 +185,9 @@ def connection_info(prefix: Path, request: RelayRequest) -> dict[str, Any]:
 
 
 def read_relay_records(runtime: RuntimeDir) -> tuple[RelayRecord, ...]:
-    """Every relay that left a record in this runtime folder; ``is_alive`` tells those that run now."""
+    """Return all relay records in this runtime folder; ``is_alive`` is true for relays that run
+    now.
+    """
     records = []
     with contextlib.suppress(FileNotFoundError):
         for folder in sorted(runtime.relays.iterdir()):
@@ -188,14 +197,14 @@ def read_relay_records(runtime: RuntimeDir) -> tuple[RelayRecord, ...]:
 
 
 def read_relay_record(folder: Path) -> RelayRecord:
-    """Raises FileNotFoundError and UnreadableRecordError."""
+    """Return the record in a relay's folder. Raises FileNotFoundError and UnreadableRecordError."""
     record = parse_relay_record(folder, _read_object(folder / _RECORD))
     is_alive = record.boot_id == read_boot_id() and is_process(record.pid, record.start_time_ticks)
     return replace(record, is_alive=is_alive)
 
 
 def parse_relay_record(folder: Path, fields: Mapping[str, Any]) -> RelayRecord:
-    """A record from its JSON. Raises UnreadableRecordError."""
+    """Return a record from its JSON. Raises UnreadableRecordError."""
     try:
         kernel = fields.get("kernel")
         return RelayRecord(
@@ -216,12 +225,14 @@ def parse_relay_record(folder: Path, fields: Mapping[str, Any]) -> RelayRecord:
 
 
 def read_ended(record: RelayRecord) -> Ended | None:
-    """How the kernel's last process ended; None while it runs, and where nobody wrote it down."""
+    """Return how the kernel's last process ended; None while it runs, and if it was not written
+    down.
+    """
     return read_ended_in(record.folder)
 
 
 def read_ended_in(folder: Path) -> Ended | None:
-    """The same, of a relay's folder."""
+    """Return the same from a relay's folder."""
     try:
         return parse_ended(_read_object(folder / _ENDED))
     except (FileNotFoundError, UnreadableRecordError):
@@ -229,7 +240,7 @@ def read_ended_in(folder: Path) -> Ended | None:
 
 
 def parse_ended(fields: Mapping[str, Any]) -> Ended:
-    """From its JSON. Raises UnreadableRecordError."""
+    """Return an end from its JSON. Raises UnreadableRecordError."""
     try:
         return Ended(
             pid=fields["pid"],
@@ -250,7 +261,7 @@ def write_ended(folder: Path, ended: Ended) -> None:
 
 
 def forget_ended(folder: Path) -> None:
-    """Before a start: what the last process left is no longer so."""
+    """Remove ended.json before a start."""
     (folder / _ENDED).unlink(missing_ok=True)
 
 
@@ -260,14 +271,15 @@ def write_relay_fields(folder: Path, fields: Mapping[str, Any]) -> None:
 
 
 def read_relay_fields(folder: Path) -> dict[str, Any]:
-    """relay.json as it is, with what only relays need of it. Raises FileNotFoundError and UnreadableRecordError."""
+    """Return all fields of relay.json. Raises FileNotFoundError and UnreadableRecordError."""
     return _read_object(folder / _RECORD)
 
 
 def write_whole(path: Path, content: Mapping[str, Any], mode: int = 0o600) -> None:
-    """Write, then rename: a reader sees the old or the new. No fsync: none of it is true after the next boot.
+    """Replace a file whole. There is no fsync: none of it is true after the next boot.
 
-    Then it takes as much of the disk in advance: a full disk stops the first write, and no later one.
+    Then it takes as much of the disk in advance: a full disk stops the first write, and no later
+    one.
     """
     new = path.with_name(path.name + ".new")
     data = json.dumps(content).encode() + b"\n"
@@ -281,7 +293,7 @@ def write_whole(path: Path, content: Mapping[str, Any], mode: int = 0o600) -> No
 
 
 def take_in_advance(path: Path, size: int = _SPARE_BYTES) -> None:
-    """Have room on the disk for the next `write_whole` to this path, if there is some now."""
+    """Reserve room on the disk for the next `write_whole` to this path, if there is some now."""
     with contextlib.suppress(OSError):
         descriptor = _open_new(path.with_name(path.name + ".new"))
         try:
@@ -291,20 +303,23 @@ def take_in_advance(path: Path, size: int = _SPARE_BYTES) -> None:
 
 
 def keep_links(folder: Path) -> None:
-    """Put links to the front sockets where they are missing: Jupyter's manager removes its ipc files at each restart,
-    and the relay's own must stay. Raises OSError."""
+    """Put links to the client sockets where they are missing: Jupyter's manager removes its ipc
+    files at each restart, and the relay's own must stay. Raises OSError.
+    """
     for number in FRONT_PORTS.values():
         with contextlib.suppress(FileExistsError):
             os.symlink(f"f-{number}", folder / f"{CLIENT_LINKS}-{number}")
 
 
 def has_links(folder: Path) -> bool:
-    """True where `keep_links` was called for this folder, and some of the links are there."""
+    """Tell whether `keep_links` was called for this folder, and some of the links are there."""
     return any(os.path.lexists(folder / f"{CLIENT_LINKS}-{number}") for number in FRONT_PORTS.values())
 
 
 def _open_new(path: Path) -> int:
-    """Return the file that was taken in advance, or a new one; never a file that something else put there."""
+    """Return the file that was taken in advance, or a new one; never a file that something else put
+    there.
+    """
     flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     with contextlib.suppress(OSError):
         descriptor = os.open(path, flags)

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def log(event: str, **facts: Any) -> None:
-    """One line. A log that cannot be written is not worth an end."""
+    """Write one line. A log that cannot be written must not end the process."""
     words = " ".join(f"{name}={_word(value)}" for name, value in facts.items())
     with contextlib.suppress(OSError):
         print(f"time={time.strftime('%Y-%m-%dT%H:%M:%S%z')} event={event} {words}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Jupyter messages as frames: what a relay needs to read of them, and to sign of its own. Knows no sockets."""
+"""Read Jupyter messages as frames, as far as a relay needs, and sign its own. Knows no sockets."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ _FOR_ONE_KERNEL = frozenset({"shutdown_request", "interrupt_request"})
 
 @dataclass(frozen=True)
 class Request:
-    """The header of a request, as far as it matters here. ``sent``: seconds since the epoch, None when not told.
+    """The header of a request, as far as it matters here. ``sent``: seconds since the epoch, None
+    when not told.
 
-    Requests of one ``lane``, a channel or a subshell, are begun by the kernel in their order. ``reads_state``: of
-    widgets, as a page does that comes back.
+    Requests of one ``lane``, a channel or a subshell, are begun by the kernel in their order.
+    ``reads_state``: of widgets, as a page does that comes back.
     """
 
     msg_id: str
@@ -45,17 +46,19 @@ class Request:
 
     @property
     def is_work(self) -> bool:
-        """Cells and comm messages run the user's code; completion, inspection and the like do not count as work."""
+        """True for cells and comm messages, which run the user's code, and not for completion and
+        the like.
+        """
         return self.msg_type in _WORK and not self.reads_state
 
     @property
     def is_for_one_kernel(self) -> bool:
-        """Whether it was meant for the kernel that ran when it was sent, and for no later one."""
+        """True for a request to the kernel that ran when it was sent, and to no later one."""
         return self.msg_type in _FOR_ONE_KERNEL
 
 
 def find_delimiter(frames: Sequence[Any]) -> int:
-    """Its index, or -1. Frames may be ZMQ's."""
+    """Return the index of the delimiter, or -1. Frames may be ZMQ's."""
     for index, frame in enumerate(frames[:_FIRST_FRAMES]):
         if len(frame) == _DELIMITER_LENGTH and bytes(frame) == DELIMITER:
             return index
@@ -63,7 +66,7 @@ def find_delimiter(frames: Sequence[Any]) -> int:
 
 
 def read_object(frame: Any) -> dict[str, Any]:
-    """A frame that should be a JSON object; empty when it is something else."""
+    """Return a frame's JSON object; empty for anything else."""
     try:
         found = json.loads(bytes(frame))
     except (ValueError, RecursionError):
@@ -72,7 +75,7 @@ def read_object(frame: Any) -> dict[str, Any]:
 
 
 def read_request(header: Mapping[str, Any], channel: str = "") -> Request | None:
-    """None for a header without id or type."""
+    """Return the request of a header; None without id or type."""
     msg_id, msg_type = header.get("msg_id"), header.get("msg_type")
     if not isinstance(msg_id, str) or not isinstance(msg_type, str) or not msg_id:
         return None
@@ -80,25 +83,25 @@ def read_request(header: Mapping[str, Any], channel: str = "") -> Request | None
 
 
 def is_silent(message: Sequence[Any]) -> bool:
-    """Whether a cell, from its delimiter on, wants nothing shown."""
+    """Tell whether a cell, from its delimiter on, is silent."""
     return len(message) <= CONTENT or _SILENT.search(bytes(message[CONTENT])) is not None
 
 
 def named_cell(message: Sequence[Any]) -> str:
-    """The name in its notebook that a cell's client told, as JupyterLab does; empty without one."""
+    """Return the cell's id in its notebook, as JupyterLab tells it; empty without one."""
     name = read_object(message[METADATA]).get("cellId") if b"cellId" in bytes(message[METADATA]) else None
     return name if isinstance(name, str) and len(name) <= _LONGEST_CELL_NAME else ""
 
 
 def read_question(message: Sequence[Any]) -> dict[str, Any]:
-    """What an input_request, from its delimiter on, asks its user. Its id tells it from one that asks the same."""
+    """Return what an input_request asks its user, with its id, which tells equal questions apart."""
     content, name = read_object(message[CONTENT]), read_object(message[HEADER]).get("msg_id")
     asked = {"prompt": str(content.get("prompt", ""))[:_LONGEST_PROMPT], "password": bool(content.get("password"))}
     return {**asked, "id": name} if isinstance(name, str) and 0 < len(name) <= _LONGEST_QUESTION_NAME else asked
 
 
 def read_date(date: Any) -> float | None:
-    """A header's date in seconds since the epoch; None for one that cannot be read."""
+    """Return a header's date in seconds since the epoch; None if it cannot be read."""
     try:
         moment = datetime.fromisoformat(str(date).replace("Z", "+00:00"))
     except ValueError:
@@ -107,10 +110,10 @@ def read_date(date: Any) -> float | None:
 
 
 class Signer:
-    """Signs and verifies with the connection's key. An empty key: nothing is signed."""
+    """Signs and verifies messages with the connection's key. With an empty key nothing is signed."""
 
     def __init__(self, key: str, scheme: str, session: str) -> None:
-        """Raises ValueError for a scheme that is no hmac."""
+        """Take the connection's key. Raises ValueError for a scheme that is no hmac."""
         kind, _, digest = scheme.partition("-")
         if kind != "hmac" or digest not in hashlib.algorithms_available:
             raise ValueError(f"asked the signature scheme {scheme!r}; there are hmac-sha256 and other hmac-…")
@@ -119,7 +122,7 @@ class Signer:
         self._session = session
 
     def is_signed(self, message: Sequence[Any]) -> bool:
-        """Whether ``message``, from its delimiter on, carries our key's signature."""
+        """Tell whether a message, from its delimiter on, is signed with the key."""
         if len(message) <= CONTENT:
             return False
         return not self._key or hmac.compare_digest(
@@ -129,7 +132,9 @@ class Signer:
     def message(
         self, msg_type: str, content: Mapping[str, Any], parent: bytes = b"{}", msg_id: str = ""
     ) -> list[bytes]:
-        """A message of the relay's own, from its delimiter on. ``parent``: the other's header, as it was."""
+        """Return a message of the relay's own, from its delimiter on. ``parent`` is a header as it
+        came.
+        """
         header = {
             "msg_id": msg_id or new_id(),
             "msg_type": msg_type,
@@ -141,7 +146,7 @@ class Signer:
         return self.signed(json.dumps(header).encode(), parent, json.dumps(content).encode())
 
     def signed(self, header: bytes, parent: bytes, content: bytes) -> list[bytes]:
-        """The frames of a message, from its delimiter on."""
+        """Return a message's frames, signed, from its delimiter on."""
         parts = [header, parent, b"{}", content]
         return [DELIMITER, self._sign(parts), *parts]
 
@@ -155,5 +160,5 @@ class Signer:
 
 
 def new_id() -> str:
-    """Unlike any other."""
+    """Return a new unique id."""
     return os.urandom(16).hex()

@@ -1,4 +1,4 @@
-"""One connection on a relay's or a relay host's socket: records in, records out, without blocking. Owns its socket.
+"""One connection on a relay's or relay host's socket: reads and writes records without blocking.
 
 Whoever is not of our user, or root, is turned away by ``accept``.
 """
@@ -24,7 +24,7 @@ _BACKLOG = 1024
 
 
 class Refusal(Exception):
-    """What a peer asked is answered no; ``code`` is one of docs/reference/relay.md."""
+    """A peer's request is refused; ``code`` is one of docs/reference/relay.md."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -32,7 +32,7 @@ class Refusal(Exception):
 
 
 def listen(path: Path) -> socket.socket:
-    """A listening socket in the place of whatever is there. Raises OSError."""
+    """Return a listening socket at a path, in the place of what is there. Raises OSError."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         with contextlib.suppress(FileNotFoundError):
@@ -47,7 +47,7 @@ def listen(path: Path) -> socket.socket:
 
 
 def accept(listening: socket.socket) -> Peer | None:
-    """The next connection; None when there is none, or when it is not ours to serve."""
+    """Return the next connection; None if there is none, or if it is another account's."""
     try:
         connection, _ = listening.accept()
     except OSError:
@@ -61,7 +61,10 @@ def accept(listening: socket.socket) -> Peer | None:
 
 
 class Peer:
-    """``role`` is empty until the greeting. After ``is_last_said`` it is not heard, after ``is_ended`` it is closed."""
+    """A connection. ``role`` is empty until the greeting.
+
+    After ``is_last_said`` it is not read, after ``is_ended`` it is closed.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -81,7 +84,10 @@ class Peer:
         return bool(self._out)
 
     def read(self) -> list[Record]:
-        """What is there, as whole records. Raises ProtocolError; sets ``is_ended`` at the end."""
+        """Return the records that have come.
+
+        Sets ``is_ended`` at the end of the stream. Raises ProtocolError.
+        """
         records: list[Record] = []
         taken = 0
         while taken < _MOST_AT_ONCE and not self.is_ended:
@@ -118,7 +124,7 @@ class Peer:
             self._out.extend(memoryview(piece) for piece in encode(dict(header), frames) if len(piece))
 
     def refuse(self, code: str, message: str) -> None:
-        """Say no, and say nothing after it: the connection ends when it was sent."""
+        """Refuse, and end the connection once that was sent."""
         self.say({"op": "refused", "code": code, "message": message})
         self.end_after_sending()
 
@@ -128,7 +134,8 @@ class Peer:
     def flush(self) -> None:
         """Send what the socket takes now; sets ``is_ended`` when all was said.
 
-        A peer that takes nothing any more may have sent something before it ended: `read` finds that, then its end.
+        A peer that takes nothing any more may have sent something before it ended: `read` finds
+        that, then its end.
         """
         while self._out and not self.is_ended:
             pieces = [self._out[index] for index in range(min(len(self._out), _MOST_PIECES))]
@@ -144,7 +151,7 @@ class Peer:
             self.is_ended = True
 
     def take_descriptors(self) -> list[int]:
-        """Those that came with what was read; they are the caller's to close now."""
+        """Return the descriptors that came; the caller closes them."""
         taken, self.descriptors = self.descriptors, []
         return taken
 

@@ -1,4 +1,4 @@
-"""What /proc tells about a process: its start time, whether it lives. Changes nothing."""
+"""Read what /proc tells about a process: its start time, and whether it lives."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ _LONGEST_STAT = 4096
 
 
 def start_time_ticks(pid: int) -> int | None:
-    """Field 22 of /proc/<pid>/stat; None once the process is gone."""
+    """Return field 22 of /proc/<pid>/stat; None once the process is gone."""
     fields = stat_fields(pid)
     return int(fields[19]) if fields else None
 
 
 def is_process(pid: int, ticks: int) -> bool:
-    """Whether this very process lives: same pid, same start time, not a zombie."""
+    """Tell whether this very process lives: same pid, same start time, not a zombie."""
     fields = stat_fields(pid)
     return bool(fields) and fields[0] not in ("Z", "X") and int(fields[19]) == ticks
 
 
 def command_line(pid: int) -> str:
-    """The words of a process's command, joined by blanks; empty once it is gone."""
+    """Return the words of a process's command, joined by blanks; empty once it is gone."""
     try:
         return (_PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
@@ -29,7 +29,7 @@ def command_line(pid: int) -> str:
 
 
 def read_boot_id() -> str:
-    """Another one after each boot."""
+    """Return the id of this boot."""
     try:
         return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -37,7 +37,7 @@ def read_boot_id() -> str:
 
 
 def stat_fields(pid: int) -> list[str]:
-    """The fields from the third on: the second, the name, may hold blanks and brackets.
+    """Return the fields from the third on: the second, the name, may hold blanks and brackets.
 
     Asked of a thousand kernels every three seconds, so a path and a text file are too dear.
     """

@@ -1,4 +1,5 @@
-"""Records on relay.sock and link.sock: a head, frames, the first of them a JSON header. Owns bytes, not meaning.
+"""Encode and decode records on relay.sock and link.sock: a head, then frames, the first a JSON
+header.
 
     head    magic "AqR1", number of frames (u32), bytes of all frames (u64), then each frame's length (u64)
     frames  a JSON object with "op", then the frames of a ZMQ message from its delimiter on, where the op has one
@@ -35,11 +36,11 @@ Header = dict[str, Any]
 
 
 class ProtocolError(Exception):
-    """The peer sent what is no record of ours; the message says what was found."""
+    """The peer sent something that is no record; the message says what was found."""
 
 
 class Record:
-    """One record as it was read. Large frames are views of one buffer; ``bytes(frame)`` copies."""
+    """A record as it was read. Large frames are views of one buffer; ``bytes(frame)`` copies."""
 
     __slots__ = ("frames", "header")
 
@@ -53,7 +54,9 @@ class Record:
 
 
 def encode(header: Header, frames: Sequence[Any] = ()) -> list[Any]:
-    """The buffers to send, in order; large ``frames`` (bytes, views, ZMQ frames' buffers) are not copied."""
+    """Return the buffers to send, in order; large ``frames`` (bytes, views, ZMQ frames' buffers)
+    are not copied.
+    """
     text = _HEADER_ENCODER.encode(header).encode()
     lengths = [len(text)]
     lengths += [frame.nbytes if isinstance(frame, memoryview) else len(frame) for frame in frames]
@@ -64,19 +67,20 @@ def encode(header: Header, frames: Sequence[Any] = ()) -> list[Any]:
 
 
 def charge(frames: Sequence[Any]) -> int:
-    """What a message that waits counts for, of whatever many small parts it is."""
+    """Return the bytes that a waiting message counts for, with the cost of its parts."""
     return _MESSAGE_BYTES + sum(len(frame) + _FRAME_BYTES for frame in frames)
 
 
 def encode_whole(header: Header, frames: Sequence[Any] = ()) -> bytes:
-    """The same as one piece, for small records."""
+    """Return a small record as one piece."""
     return b"".join(encode(header, frames))
 
 
 class RecordReader:
-    """Turns received bytes into records, whatever pieces they come in. Nothing is copied twice, none is quadratic.
+    """Turns received bytes into records, in whatever pieces they come. Nothing is copied twice.
 
-    Ask ``buffer()`` where to receive into, tell ``filled(n)`` how much came. A ProtocolError is its end.
+    Ask ``buffer()`` where to receive into, tell ``filled(n)`` how much came. A ProtocolError is its
+    end.
     """
 
     def __init__(self, longest: int = LONGEST_GREETING) -> None:
@@ -95,7 +99,7 @@ class RecordReader:
         return self._body is None and self._lengths is None and self._start == self._end
 
     def buffer(self) -> memoryview:
-        """Where the next bytes go; never empty."""
+        """Return the buffer for the next bytes; never empty."""
         if self._body is not None:
             return self._body[self._body_end :]
         if self._end == len(self._scratch):
@@ -104,7 +108,7 @@ class RecordReader:
         return self._view[self._end :]
 
     def filled(self, count: int) -> list[Record]:
-        """The records that are complete now. Raises ProtocolError."""
+        """Return the records that are complete now. Raises ProtocolError."""
         if self._body is not None:
             self._body_end += count
             if self._body_end < len(self._body):

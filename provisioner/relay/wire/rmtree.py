@@ -1,6 +1,8 @@
-"""Removes folders that a kernel could write to: no link is followed, and no depth of folders is too deep.
+"""Removes folders that a kernel could write to: no link is followed, and no depth of folders is too
+deep.
 
-shutil.rmtree recurses, so that a kernel could end whoever clears up after it with a few thousand folders in each other.
+shutil.rmtree recurses, so that a kernel could end whoever clears up after it with a few thousand
+folders in each other.
 """
 
 from __future__ import annotations
@@ -17,14 +19,14 @@ _MOST_LEVELS = 1_000_000  # a kernel that still runs might dig on for ever
 
 
 def remove_folder(folder: Path) -> None:
-    """The folder and all that is in it; what cannot be removed is left. Never raises OSError."""
+    """Remove a folder and all that is in it; what cannot be removed is left. Never raises OSError."""
     empty_folder(folder)
     with contextlib.suppress(OSError):
         folder.rmdir()
 
 
 def empty_folder(folder: Path) -> None:
-    """All that is in it; what cannot be removed is left. Never raises OSError."""
+    """Remove all that is in a folder; what cannot be removed is left. Never raises OSError."""
     with contextlib.suppress(OSError):
         top = os.open(folder, _FOLDER)
         try:
@@ -40,7 +42,7 @@ def empty_folder(folder: Path) -> None:
 
 
 def _unlink_files(descriptor: int) -> list[str]:
-    """Removes all but the folders, and tells their names."""
+    """Remove all but the folders; return the folders' names."""
     with os.scandir(descriptor) as found:
         entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
     for name, is_folder in entries:
@@ -51,7 +53,7 @@ def _unlink_files(descriptor: int) -> list[str]:
 
 
 def _flatten(top: int, name: str, names: Iterator[str]) -> list[str]:
-    """Removes a folder directly below ``top`` after what is in it: its folders come up beside it, by new names."""
+    """Remove a folder directly below ``top``; the folders in it move up beside it under new names."""
     raised = []
     with contextlib.suppress(OSError):
         here = os.open(name, _FOLDER, dir_fd=top)

@@ -1,7 +1,8 @@
-"""Second names of the kernel's sockets, in the relay's own folder, where the kernel's container does not reach.
+"""Second names of the kernel's sockets, in the relay's own folder, where the kernel's container
+does not reach.
 
-A relay makes them when it joins its kernel. The kernel binds its sockets once: where its own names were removed, a
-relay that comes after one that was killed joins the kernel by these.
+A relay makes them when it joins its kernel. The kernel binds its sockets once: where its own names
+were removed, a relay that comes after one that was killed joins the kernel by these.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class SpareNames:
     def keep(self, descriptors: Sequence[int]) -> None:
         """Name the sockets behind these descriptors, in the order of the ports. Raises OSError.
 
-        Where the system lets their owner alone link them (``fs.protected_hardlinks``), they stay without.
+        Where the system lets their owner alone link them (``fs.protected_hardlinks``), they stay
+        without.
         """
         for descriptor, path in zip(descriptors, self.paths, strict=True):
             with contextlib.suppress(FileNotFoundError):

@@ -1,7 +1,8 @@
-"""How a page that comes back reads widgets' state over comms: requests that are no work, since no user asked for them.
+"""How a page that comes back reads widgets' state over comms: requests that are no work, since no
+user asked for them.
 
-The protocol is that of ipywidgets' control comm (``jupyter.widget.control``, version 1) and of its older
-``request_state``. Knows no sockets.
+The protocol is that of ipywidgets' control comm (``jupyter.widget.control``, version 1) and of its
+older ``request_state``. Knows no sockets.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class StateReads:
         self._comms: deque[str] = deque(maxlen=_MOST_COMMS)
 
     def request(self, message: Sequence[Any], channel: str) -> Request | None:
-        """Return the request of a message, from its delimiter on; None for a header without id or type."""
+        """Return the request of a message, from its delimiter on; None for a header without id or
+        type.
+        """
         request = read_request(read_object(message[HEADER]), channel)
         if request is None or not request.msg_type.startswith("comm_"):
             return request

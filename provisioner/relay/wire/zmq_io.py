@@ -1,6 +1,7 @@
 """Whole ZMQ messages in and out, without blocking and without copies: the relay's innermost loop.
 
-pyzmq's own recv_multipart and send_multipart do the same at three times the price, in enum arithmetic.
+pyzmq's own recv_multipart and send_multipart do the same at three times the price, in enum
+arithmetic.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _MORE_NOW = _MORE | _NOBLOCK
 
 
 def receive(socket: Any) -> list[Any] | None:
-    """The next message as ZMQ's frames; None when there is none."""
+    """Return the next message as ZMQ's frames; None if there is none."""
     if not _get(socket, _EVENTS) & _POLLIN:
         return None
     frame = _receive(socket, _NOBLOCK, False)
@@ -41,9 +42,10 @@ def send(socket: Any, frames: Sequence[Any]) -> None:
 
 
 def send_now(socket: Any, frames: Sequence[Any]) -> bool:
-    """The same to a socket that may be full: then nothing is sent, and this is False.
+    """Send a message to a socket that may be full: then nothing is sent, and this returns False.
 
-    Room is asked for at the first frame alone: the rest of a message never waits (libzmq counts whole messages).
+    Room is asked for at the first frame alone: the rest of a message never waits (libzmq counts
+    whole messages).
     """
     try:
         _send(socket, frames[0], _MORE_NOW)
