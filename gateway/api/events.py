@@ -14,7 +14,7 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from jupyter_aliquot.gateway.auth.identity import user_of
 from jupyter_aliquot.gateway.base.startup_gate import WaitsForRecovery
-from jupyter_aliquot.gateway.channels.keepalive import begin_pings, end_pings, only_jupyters
+from jupyter_aliquot.gateway.channels.browser_socket import begin_pings, end_pings, without_tornado_pings
 from jupyter_aliquot.gateway.reports import to_json
 
 from .base import SETTING, Sources
@@ -47,7 +47,7 @@ class EventsHandler(WaitsForRecovery, WebSocketMixin, WebSocketHandler, JupyterH
 
     def get_websocket_protocol(self) -> Any:
         """Called by tornado."""
-        return only_jupyters(super().get_websocket_protocol())
+        return without_tornado_pings(super().get_websocket_protocol())
 
     def on_message(self, message: str | bytes) -> None:
         """Called by tornado. Nobody is asked anything here."""

@@ -21,9 +21,13 @@ from tornado.web import Finish, HTTPError, RequestHandler, authenticated
 from jupyter_aliquot.gateway.auth.identity import user_of
 from jupyter_aliquot.gateway.base.http_errors import gateway_words, told
 from jupyter_aliquot.gateway.base.startup_gate import WaitsForRecovery
-from jupyter_aliquot.gateway.channels.frame_check import why_unreadable
-from jupyter_aliquot.gateway.channels.keepalive import begin_pings, end_pings, only_jupyters
-from jupyter_aliquot.gateway.channels.zmq_connection import StockWebsocketConnection
+from jupyter_aliquot.gateway.channels.browser_socket import (
+    begin_pings,
+    end_pings,
+    why_unreadable,
+    without_tornado_pings,
+)
+from jupyter_aliquot.gateway.channels.connection import KernelWebsocketConnection
 from jupyter_aliquot.gateway.kernels.request_context import replace
 from jupyter_aliquot.gateway.limits.websocket import MessagePace, SocketEnding, explain_large_messages, message_pace
 from jupyter_aliquot.provisioner.errors import AliquotError
@@ -187,7 +191,7 @@ class ChannelsHandler(WaitsForRecovery, websocket.KernelWebsocketHandler):
     """The WebSocket /api/kernels/{id}/channels: one that waits with its kernel hears why the kernel never started."""
 
     # Connections whose disconnect bears that they were never open; Jupyter's own takes each for one that it counted.
-    _ours: tuple[type[Any], ...] = (StockWebsocketConnection,)
+    _ours: tuple[type[Any], ...] = (KernelWebsocketConnection,)
     _pace: MessagePace | None = None
     _ending: SocketEnding | None = None
     # Whether its browser left, or has none to wait for; and whether it was opened, for then tornado tells its end.
@@ -233,7 +237,7 @@ class ChannelsHandler(WaitsForRecovery, websocket.KernelWebsocketHandler):
 
     def revoke(self) -> None:
         """Called by HubSockets before it closes this websocket: its token may open it no more."""
-        if isinstance(self.connection, StockWebsocketConnection):
+        if isinstance(self.connection, KernelWebsocketConnection):
             self.connection.revoke()
 
     def on_message(self, ws_message: str | bytes) -> Awaitable[None] | None:
@@ -277,7 +281,7 @@ class ChannelsHandler(WaitsForRecovery, websocket.KernelWebsocketHandler):
 
     def get_websocket_protocol(self) -> Any:
         """Called by tornado: a message that is too large closes the socket, and the reason says what is."""
-        protocol = only_jupyters(super().get_websocket_protocol())
+        protocol = without_tornado_pings(super().get_websocket_protocol())
         self._ending = explain_large_messages(protocol, self, user_of(self).name)
         return protocol
 

@@ -1,4 +1,5 @@
-"""Kernels that are not there yet, and what pages sent to them: kept until the kernel has started, then handed on.
+"""Kernels that are not there yet, and what pages sent to them: kept until the kernel has started,
+then handed on.
 
 A kernel is pending while it waits for its grant, while it starts, and while it is restarted.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -20,9 +21,8 @@ from jupyter_aliquot.gpu_hook.waiting import end_task, outlasting_task
 from jupyter_aliquot.provisioner.errors import WithdrawnError
 from jupyter_aliquot.provisioner.relay.wire.messages import CONTENT, HEADER, SIGNATURE
 
-from .backpressure import StockUnread
-from .pending_messages import RESTARTED_WORDS, STOPPED_WORDS, PendingMessage, PendingMessages, Port
-from .read_only import ASKABLE
+from .access_filter import ASKABLE
+from .pending_messages import RESTARTED_WORDS, STOPPED_WORDS, PendingMessage, PendingMessages, Subscriber
 
 NOT_YOURS = "This was not run: before its kernel had started, your right to run code in the kernel ended."
 _LONGEST_SESSION = 64
@@ -32,8 +32,8 @@ _STOPPING = "the server stops. The kernel keeps its place in the queue; run the 
 def relay_session(session_id: str, guest: str | None = None) -> str:
     """Return the name of a page's session for the relay.
 
-    A client chooses its session, and each output names the owner's. So a *guest*, a user other than the owner, gets
-    a session that nobody can choose.
+    A client chooses its session, and each output names the owner's. So a *guest*, a user other than
+    the owner, gets a session that nobody can choose.
     """
     if guest is not None:
         named = f"{guest}\0{session_id}".encode(errors="surrogatepass")
@@ -58,7 +58,9 @@ class Kernels(Protocol):
 
 
 class PendingKernels:
-    """Made by the kernel manager. A kernel has messages here from its first websocket on, until they are handed on."""
+    """Made by the kernel manager. A kernel has messages here from its first websocket on, until
+    they are handed on.
+    """
 
     def __init__(self, kernels: Kernels, log: logging.Logger) -> None:
         self._kernels = kernels
@@ -67,21 +69,25 @@ class PendingKernels:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def is_pending(self, kernel_id: str) -> bool:
-        """Tell websockets that wait here: the kernel is not there, or earlier messages are not handed on yet."""
+        """Tell websockets that wait here: the kernel is not there, or earlier messages are not
+        handed on yet.
+        """
         ready = self._kernels.get_kernel(kernel_id).ready
         return kernel_id in self._messages or not ready.done()
 
-    def open(self, kernel_id: str, unread: Callable[[], StockUnread]) -> PendingMessages:
-        """Return the messages of a kernel, made on the first call. ``unread`` counts them."""
+    def open(self, kernel_id: str, most_bytes: int) -> PendingMessages:
+        """Return the messages of a kernel, made on the first call. *most_bytes* bounds them."""
         found = self._messages.get(kernel_id)
         if found is None:
-            found = self._messages[kernel_id] = PendingMessages(unread(), self._log)
+            found = self._messages[kernel_id] = PendingMessages(most_bytes, self._log)
             name = f"aliquot-pending-{kernel_id}"
             self._tasks[kernel_id] = outlasting_task(self._see_through(kernel_id, found), name=name)
         return found
 
     def cells(self, kernel_id: str) -> list[PendingMessage]:
-        """Return the cells that wait for a kernel: `reports` has them in the form of `CellsReport.cells`."""
+        """Return the cells that wait for a kernel: `reports` has them in the form of
+        `CellsReport.cells`.
+        """
         found = self._messages.get(kernel_id)
         return [] if found is None else found.cells()
 
@@ -125,7 +131,9 @@ class PendingKernels:
             found.drop(lambda each: not self._may_reach(kernel_id, each), NOT_YOURS)
 
     def drop_guest(self, kernel_id: str, name: str) -> None:
-        """Drop what this guest asked this kernel. Called when the guest's token is accepted no longer."""
+        """Drop what this guest asked this kernel. Called when the guest's token is accepted no
+        longer.
+        """
         if (found := self._messages.get(kernel_id)) is not None:
             found.drop(lambda each: each.is_guest and each.user.name == name, NOT_YOURS)
 
@@ -139,11 +147,13 @@ class PendingKernels:
             await each.give_up(_STOPPING)
 
     async def _see_through(self, kernel_id: str, messages: PendingMessages) -> None:
-        """Owned by _tasks. Ends with the messages handed on, or given up, and no websocket left that waits."""
+        """Owned by _tasks. Ends with the messages handed on, or given up, and no websocket left
+        that waits.
+        """
         try:
             await self._kernels.until_there(kernel_id)
             await self._pass(kernel_id, messages)
-            while messages.has_ports:  # such as came meanwhile, or are not connected yet
+            while messages.has_subscribers:  # such as came meanwhile, or are not connected yet
                 await messages.until_moved()
                 await self._pass(kernel_id, messages)
         except Exception as error:
@@ -156,7 +166,7 @@ class PendingKernels:
     async def _pass(self, kernel_id: str, messages: PendingMessages) -> None:
         """Connect the websockets that wait now, and hand on what is kept."""
         await messages.connect()
-        while self._link(kernel_id, is_guest=False) is None and messages.lack_ports:
+        while self._link(kernel_id, is_guest=False) is None and messages.lacks_subscribers:
             self._need(kernel_id)
             await messages.until_moved()  # without a relay the websockets alone lead to the kernel
             await messages.connect()
@@ -173,7 +183,7 @@ class PendingKernels:
             del self._messages[kernel_id]
             del self._tasks[kernel_id]
 
-    def _send(self, kernel_id: str, message: PendingMessage, port: Port | None) -> None:
+    def _send(self, kernel_id: str, message: PendingMessage, subscriber: Subscriber | None) -> None:
         if not self._may_reach(kernel_id, message):
             raise WithdrawnError(NOT_YOURS)
         frames = list(message.frames)
@@ -182,11 +192,13 @@ class PendingKernels:
         link = self._link(kernel_id, is_guest=message.is_guest)
         if link is not None:
             link.send(message.channel, message.session, frames)
-        elif port is not None:
-            port.send_now(message.channel, frames)
+        elif subscriber is not None:
+            subscriber.send_now(message.channel, frames)
 
     def _may_reach(self, kernel_id: str, message: PendingMessage) -> bool:
-        """Allow or refuse a sender's message. A reader may ask what every page asks of a kernel, and run nothing."""
+        """Allow or refuse a sender's message. A reader may ask what every page asks of a kernel,
+        and run nothing.
+        """
         access = access_of(message.user, self._kernels, kernel_id)
         is_question = message.request is not None and message.request.msg_type in ASKABLE
         return access >= (Access.READ if is_question else Access.WRITE)

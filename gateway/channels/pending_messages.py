@@ -1,6 +1,8 @@
-"""Messages of pages to one kernel that is not there yet: kept in order, within a bound, and handed on once when it is.
+"""Messages of pages to one kernel that is not there yet: kept in order, within a bound, and handed
+on once when it is.
 
-They belong to the kernel, not to the websocket that brought them: a page that is loaded anew is told of its cells.
+They belong to the kernel, not to the websocket that brought them: a page that is loaded anew is
+told of its cells.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import contextlib
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +22,14 @@ from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import iso
 from jupyter_aliquot.gateway.replay.message import LONGEST_READ
 from jupyter_aliquot.gpu_hook.waiting import end_task, outlasting_task
-from jupyter_aliquot.provisioner.relay.wire.error_replies import NOT_RUN, Answer, answers, content_of, parent_of
+from jupyter_aliquot.provisioner.relay.wire.error_replies import (
+    NOT_RUN,
+    Answer,
+    answers,
+    content_of,
+    parent_of,
+    unread_words,
+)
 from jupyter_aliquot.provisioner.relay.wire.messages import (
     CONTENT,
     HEADER,
@@ -31,16 +41,16 @@ from jupyter_aliquot.provisioner.relay.wire.messages import (
 )
 from jupyter_aliquot.provisioner.relay.wire.protocol import charge
 
-from .backpressure import StockUnread, Waiting
-
 STOPPED = "KeyboardInterrupt"
 STOPPED_WORDS = (
     "The cell was stopped before its kernel had started: it was not run. The kernel keeps its place in the queue."
 )
 RESTARTED_WORDS = "A restart was asked before the kernel had started: the cell was not run. Run it again."
-# How many messages are kept of one kernel; guests leave half of them to its owner. Bytes alone would be too many cells.
+# How many messages are kept of one kernel; guests leave half of them to its owner. Bytes alone
+# would be too many cells.
 MOST_MESSAGES = 1000
-# How long one pass waits for the websockets that it connects: one that hangs holds up no other's cells.
+# How long one pass waits for the websockets that it connects: one that hangs holds up no other's
+# cells.
 CONNECT_SECONDS = 5.0
 # So many answers are written before others use the loop.
 _ANSWERS_AT_ONCE = 200
@@ -52,13 +62,13 @@ _TOO_MANY = (
 _NOT_STARTED = "The kernel has not started, so nothing can be shut down over this websocket: end the kernel instead."
 
 
-class Port(Protocol):
+class Subscriber(Protocol):
     """A websocket, as the messages see it."""
 
     def __hash__(self) -> int: ...
 
     @property
-    def port_session(self) -> str: ...
+    def session_name(self) -> str: ...
 
     @property
     def is_guest(self) -> bool: ...
@@ -79,12 +89,14 @@ class Port(Protocol):
         """Send an encoded message; closes a websocket that does not read what it is told."""
         ...
 
-    def refuse(self, channel: str, frames: Sequence[Any], size: int, why: str = "") -> None:
-        """Answer a message for which there is no room. ``why``: other words than those for bytes."""
+    def refuse(self, channel: str, frames: Sequence[Any], words: str) -> None:
+        """Answer a message for which there is no room."""
         ...
 
     async def begin(self) -> bool:
-        """Connect to the kernel, which is there now; tells whether it is. Closes the websocket where that fails."""
+        """Connect to the kernel, which is there now; tells whether it is. Closes the websocket
+        where that fails.
+        """
         ...
 
     def go_on(self) -> None:
@@ -110,7 +122,7 @@ class PendingMessage:
     request: Request | None
     is_guest: bool
     user: User
-    waiting: Waiting
+    size: int
     kept_at: float
 
     @property
@@ -121,48 +133,67 @@ class PendingMessage:
 class PendingMessages:
     """Made by PendingKernels. ``clock``: seconds since the epoch."""
 
-    def __init__(self, unread: StockUnread, log: logging.Logger, clock: Callable[[], float] = time.time) -> None:
-        """``unread`` counts what is kept, by the rules for what a kernel has not read."""
-        self._unread = unread
+    def __init__(self, most_bytes: int, log: logging.Logger, clock: Callable[[], float] = time.time) -> None:
+        """``most_bytes`` bounds what is kept, by the rules for what a kernel has not read; 0: no
+        bound.
+        """
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._kept_on: Counter[str] = Counter()  # messages by channel
         self._log = log
         self._clock = clock
         self._messages: list[PendingMessage] = []
-        self._ports: dict[Port, bool] = {}  # in the order of their coming; whether it is connected
-        self._connecting: dict[Port, asyncio.Task[bool]] = {}
+        self._subscribers: dict[Subscriber, bool] = {}  # in the order of their coming; whether it is connected
+        self._connecting: dict[Subscriber, asyncio.Task[bool]] = {}
         self._answering: set[asyncio.Task[None]] = set()
         self._has_moved = asyncio.Event()
 
     # ---- what websockets do
 
-    def join(self, port: Port) -> None:
+    def join(self, subscriber: Subscriber) -> None:
         """Have one more websocket wait for the kernel."""
-        self._ports[port] = False
+        self._subscribers[subscriber] = False
         self._has_moved.set()
 
-    def leave(self, port: Port) -> None:
+    def leave(self, subscriber: Subscriber) -> None:
         """Forget a websocket that closed; what it brought stays. Idempotent."""
-        self._ports.pop(port, None)
+        self._subscribers.pop(subscriber, None)
         self._has_moved.set()
 
-    def keep(self, port: Port, channel: str, frames: Sequence[Any]) -> None:
+    def keep(self, subscriber: Subscriber, channel: str, frames: Sequence[Any]) -> None:
         """Keep a message, or answer it: one too many, and one that is for a running kernel alone."""
         request = read_request(read_object(frames[HEADER]), channel)
         size = charge(frames)
         if request is not None and request.is_for_one_kernel:
-            self._answer_urgent(port, channel, frames, request)
-        elif len(self._messages) >= (most := MOST_MESSAGES // 2 if port.is_guest else MOST_MESSAGES):
-            port.refuse(channel, frames, size, _TOO_MANY.format(kept=len(self._messages), most=most))
-        elif self._unread.has_room(channel, size, is_urgent=False, is_guest=port.is_guest):
-            waiting = Waiting(size, 0)
-            self._unread.add(channel, waiting)
-            sender = (port.is_guest, port.user)
-            kept = PendingMessage(channel, port.port_session, frames, request, *sender, waiting, self._clock())
+            self._answer_urgent(subscriber, channel, frames, request)
+        elif len(self._messages) >= (most := MOST_MESSAGES // 2 if subscriber.is_guest else MOST_MESSAGES):
+            subscriber.refuse(channel, frames, _TOO_MANY.format(kept=len(self._messages), most=most))
+        elif self._has_room(channel, size, is_guest=subscriber.is_guest):
+            self._count(channel, size)
+            sender = (subscriber.is_guest, subscriber.user)
+            kept = PendingMessage(channel, subscriber.session_name, frames, request, *sender, size, self._clock())
             self._messages.append(kept)
             self._has_moved.set()
         else:
-            port.refuse(channel, frames, size)
+            msg_type = None if request is None else request.msg_type
+            most = self._bound(is_guest=subscriber.is_guest)
+            subscriber.refuse(channel, frames, unread_words(size, self._bytes, most, msg_type))
 
-    def _answer_urgent(self, port: Port, channel: str, frames: Sequence[Any], request: Request) -> None:
+    def _bound(self, *, is_guest: bool) -> int:
+        """Up to how many bytes a user's messages may wait: half of the room is the owner's alone."""
+        return self._most_bytes // 2 if is_guest else self._most_bytes
+
+    def _has_room(self, channel: str, size: int, *, is_guest: bool) -> bool:
+        """Where nothing waits on a channel, one message may, whatever its size."""
+        if not self._most_bytes or not self._kept_on[channel]:
+            return True
+        return self._bytes + size <= self._bound(is_guest=is_guest)
+
+    def _count(self, channel: str, size: int, messages: int = 1) -> None:
+        self._bytes += size
+        self._kept_on[channel] += messages
+
+    def _answer_urgent(self, subscriber: Subscriber, channel: str, frames: Sequence[Any], request: Request) -> None:
         header = read_object(frames[HEADER])
         if request.msg_type == "interrupt_request":
             self.stop(STOPPED_WORDS)
@@ -171,12 +202,14 @@ class PendingMessages:
             said = answers(channel, header, {}, NOT_RUN, _NOT_STARTED)
         if parent := parent_of(header):
             for answer in said:
-                port.tell_encoded(port.encode(answer, json.loads(parent)))
+                subscriber.tell_encoded(subscriber.encode(answer, json.loads(parent)))
 
     # ---- what is done to the kernel
 
     def stop(self, words: str) -> None:
-        """Drop the cells, and answer each as a kernel that is interrupted: the first of a page fails, others abort."""
+        """Drop the cells, and answer each as a kernel that is interrupted: the first of a page
+        fails, others abort.
+        """
         self._answer(self._take(lambda each: each.is_cell), _Stopped(words))
 
     def drop(self, is_dropped: Callable[[PendingMessage], bool], words: str) -> None:
@@ -184,47 +217,51 @@ class PendingMessages:
         self._answer(self._take(is_dropped), partial(_not_run, words=words))
 
     async def give_up(self, reason: str) -> None:
-        """Answer the cells with the reason for which the kernel does not come, and close all websockets."""
+        """Answer the cells with the reason for which the kernel does not come, and close all
+        websockets.
+        """
         words = f"The kernel did not start, so this was not run: {reason}"
         self._answer(self._take(lambda _: True), lambda each: _not_run(each, words) if each.is_cell else [])
-        ports, self._ports = list(self._ports), {}
+        subscribers, self._subscribers = list(self._subscribers), {}
         connecting, self._connecting = list(self._connecting.values()), {}
         for task in connecting:
             await end_task(task)
         while self._answering:
             await asyncio.wait(self._answering)
-        for port in ports:
-            port.end(reason)
+        for subscriber in subscribers:
+            subscriber.end(reason)
 
     async def connect(self, most_seconds: float = CONNECT_SECONDS) -> None:
-        """Connect the websockets that wait now, in one pass. One that takes longer goes on until a later pass."""
+        """Connect the websockets that wait now, in one pass. One that takes longer goes on until a
+        later pass.
+        """
         began = []
-        for port in self._ports:
-            if not self._ports[port] and port not in self._connecting:
-                task = self._connecting[port] = asyncio.ensure_future(port.begin())
+        for subscriber in self._subscribers:
+            if not self._subscribers[subscriber] and subscriber not in self._connecting:
+                task = self._connecting[subscriber] = asyncio.ensure_future(subscriber.begin())
                 task.add_done_callback(lambda _: self._has_moved.set())
-                began.append(port)
+                began.append(subscriber)
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._until_begun(began), most_seconds)
-        for port, task in list(self._connecting.items()):
+        for subscriber, task in list(self._connecting.items()):
             if task.done():
-                del self._connecting[port]
-                self._note(port, task)
+                del self._connecting[subscriber]
+                self._note(subscriber, task)
 
-    async def _until_begun(self, began: Sequence[Port]) -> None:
-        while any(port in self._ports and not self._connecting[port].done() for port in began):
+    async def _until_begun(self, began: Sequence[Subscriber]) -> None:
+        while any(subscriber in self._subscribers and not self._connecting[subscriber].done() for subscriber in began):
             self._has_moved.clear()
             await self._has_moved.wait()
 
-    def _note(self, port: Port, task: asyncio.Task[bool]) -> None:
+    def _note(self, subscriber: Subscriber, task: asyncio.Task[bool]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._log.error("websocket=failed reason=%r", error, exc_info=error)
-            port.end("the kernel cannot be connected")
-        if port in self._ports:
-            self._ports[port] = not task.cancelled() and error is None and task.result()
-            if not self._ports[port]:
-                del self._ports[port]
+            subscriber.end("the kernel cannot be connected")
+        if subscriber in self._subscribers:
+            self._subscribers[subscriber] = not task.cancelled() and error is None and task.result()
+            if not self._subscribers[subscriber]:
+                del self._subscribers[subscriber]
 
     async def until_moved(self) -> None:
         """Wait until a message or a websocket came, one left or is connected, or the kernel ended."""
@@ -235,38 +272,41 @@ class PendingMessages:
     @property
     def _has_more(self) -> bool:
         """True where a websocket came, or was connected, while `connect` waited for others."""
-        is_new = any(not done and port not in self._connecting for port, done in self._ports.items())
+        is_new = any(not done and subscriber not in self._connecting for subscriber, done in self._subscribers.items())
         return is_new or any(task.done() for task in self._connecting.values())
 
     @property
-    def lack_ports(self) -> bool:
+    def lacks_subscribers(self) -> bool:
         """True where there are messages, and no websocket that is connected."""
-        return bool(self._messages) and not any(self._ports.values())
+        return bool(self._messages) and not any(self._subscribers.values())
 
     @property
-    def has_ports(self) -> bool:
+    def has_subscribers(self) -> bool:
         """True while websockets wait here."""
-        return bool(self._ports)
+        return bool(self._subscribers)
 
     def end(self) -> None:
         """Note that the kernel ended: no websocket is waited for."""
         self._has_moved.set()
 
-    def hand_on(self, send: Callable[[PendingMessage, Port | None], None]) -> None:
-        """Give all messages to ``send`` in their order, each with a websocket, its own if it is open.
+    def hand_on(self, send: Callable[[PendingMessage, Subscriber | None], None]) -> None:
+        """Give all messages to ``send`` in their order, each with a websocket, its own if it is
+        open.
 
-        From now on the websockets that are connected send for themselves. A message that ``send`` raises for is
-        answered with what it raised, and those behind it go on.
+        From now on the websockets that are connected send for themselves. A message that ``send``
+        raises for is answered with what it raised, and those behind it go on.
         """
-        messages, everyone = self._take(lambda _: True), list(self._ports)
-        ports = [port for port, is_connected in self._ports.items() if is_connected]
-        self._ports = dict.fromkeys((port for port in everyone if port not in ports), False)
-        by_session = {port.port_session: port for port in ports}
-        for port in ports:
-            port.go_on()
+        messages, everyone = self._take(lambda _: True), list(self._subscribers)
+        subscribers = [subscriber for subscriber, is_connected in self._subscribers.items() if is_connected]
+        self._subscribers = dict.fromkeys(
+            (subscriber for subscriber in everyone if subscriber not in subscribers), False
+        )
+        by_session = {subscriber.session_name: subscriber for subscriber in subscribers}
+        for subscriber in subscribers:
+            subscriber.go_on()
         for message in messages:
             try:
-                send(message, by_session.get(message.session, ports[0] if ports else None))
+                send(message, by_session.get(message.session, subscribers[0] if subscribers else None))
             except Exception as error:
                 self._log.warning("pending_message=dropped reason=%r", error, exc_info=True)
                 self._answer([message], partial(_not_run, words=str(error)), everyone)
@@ -287,17 +327,17 @@ class PendingMessages:
             (taken if is_wanted(each) else left).append(each)
         self._messages = left
         for each in taken:
-            self._unread.remove(each.channel, each.waiting)
+            self._count(each.channel, -each.size, -1)
         return taken
 
     def _answer(
         self,
         messages: Iterable[PendingMessage],
         said: Callable[[PendingMessage], list[Answer]],
-        ports: Sequence[Port] | None = None,
+        subscribers: Sequence[Subscriber] | None = None,
     ) -> None:
         """Answer some at once, and the rest in a task, so that others use the loop meanwhile."""
-        slices = _tell_each(list(self._ports) if ports is None else ports, messages, said)
+        slices = _tell_each(list(self._subscribers) if subscribers is None else subscribers, messages, said)
         if next(slices, None) is None:
             return
         task = outlasting_task(_finish(slices), name="aliquot-pending-answers")
@@ -322,20 +362,24 @@ class _Stopped:
 
 
 def _tell_each(
-    ports: Sequence[Port], messages: Iterable[PendingMessage], said: Callable[[PendingMessage], list[Answer]]
+    subscribers: Sequence[Subscriber],
+    messages: Iterable[PendingMessage],
+    said: Callable[[PendingMessage], list[Answer]],
 ) -> Iterator[bool]:
-    """Tell what the kernel would: iopub to all, a reply to its asker. Yields True after each slice of the work."""
+    """Tell what the kernel would: iopub to all, a reply to its asker. Yields True after each slice
+    of the work.
+    """
     told = 0
     for message in messages:
         parent = json.loads(parent_of(read_object(message.frames[HEADER])) or b"null")
         for answer in said(message) if parent else []:
             encoded: dict[str, str | bytes] = {}
-            for port in ports:
-                if answer.channel != "iopub" and port.port_session != message.session:
+            for subscriber in subscribers:
+                if answer.channel != "iopub" and subscriber.session_name != message.session:
                     continue
-                if port.protocol not in encoded:
-                    encoded[port.protocol] = port.encode(answer, parent)
-                port.tell_encoded(encoded[port.protocol])
+                if subscriber.protocol not in encoded:
+                    encoded[subscriber.protocol] = subscriber.encode(answer, parent)
+                subscriber.tell_encoded(encoded[subscriber.protocol])
                 told += 1
                 if told % _ANSWERS_AT_ONCE == 0:
                     yield True

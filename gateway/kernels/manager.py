@@ -34,8 +34,8 @@ from jupyter_aliquot.gateway.auth.identity import access_of, current_user
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.auth.shares import Shares
 from jupyter_aliquot.gateway.base.http_errors import http_error
+from jupyter_aliquot.gateway.channels.connection import look_at_sockets
 from jupyter_aliquot.gateway.channels.pending_kernels import PendingKernels
-from jupyter_aliquot.gateway.channels.shared_connection import look_at_sockets
 from jupyter_aliquot.gateway.containers.planner import REQUEST_ENV
 from jupyter_aliquot.gateway.state.records import KernelState
 from jupyter_aliquot.provisioner.errors import AliquotError

@@ -48,13 +48,13 @@ _LONGEST_WAIT_SECONDS = 2.0
 _MOST_UNTAKEN_BYTES = 8 << 20
 
 
-class Port(Protocol):
+class Subscriber(Protocol):
     """A websocket, as the link sees it."""
 
     def __hash__(self) -> int: ...
 
     @property
-    def port_session(self) -> str: ...
+    def session_name(self) -> str: ...
 
     def give(self, channel: str, frames: list[Any]) -> asyncio.Future[None] | None:
         """Write one message; None: the socket has taken it. Raises WebSocketClosedError."""
@@ -99,8 +99,8 @@ class KernelLink(LinkListener):
         self._link: RelayLink | None = None
         self._epoch = ""
         self._is_up, self._is_told, self._is_lost = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._ports: dict[str, Port] = {}
-        # Those of _ports whose attachment the relay has confirmed: what came before was not for
+        self._subscribers: dict[str, Subscriber] = {}
+        # Those of _subscribers whose attachment the relay has confirmed: what came before was not for
         # them.
         self._attached: set[str] = set()
         self._is_attached = asyncio.Event()
@@ -133,7 +133,7 @@ class KernelLink(LinkListener):
             await end_task(keeper)
         self._is_closed = True
         self._drop_link()
-        self._ports.clear()
+        self._subscribers.clear()
         self._has_moved.set()
 
     async def wait_until_up(self, seconds: float) -> bool:
@@ -176,7 +176,7 @@ class KernelLink(LinkListener):
             # Another relay: it numbers anew, and knows nothing of what the one before had sent.
             self._epoch, self._deliveries, self._told_cells, self._told_refused = link.epoch, Deliveries(), -1, 0
         self._deliveries.begin()
-        for session in self._ports:
+        for session in self._subscribers:
             link.attach(session, is_guest=self._is_of_guests)
         link.taken = self._has_moved.set
         while self._unsent:
@@ -229,7 +229,7 @@ class KernelLink(LinkListener):
         return self._cells.report(time.time(), self.activity.last_activity if is_idle and self.activity else None)
 
     async def _wait_until_attached(self) -> None:
-        while self._attached != set(self._ports):
+        while self._attached != set(self._subscribers):
             self._is_attached.clear()
             await self._is_attached.wait()
 
@@ -246,19 +246,19 @@ class KernelLink(LinkListener):
         done, _ = await asyncio.wait((answer,), timeout=seconds)
         return answer.result() if done else None
 
-    async def open(self, port: Port, seconds: float) -> None:
+    async def open(self, subscriber: Subscriber, seconds: float) -> None:
         """Give a websocket what was kept and what comes. Returns when the relay was asked."""
-        self._shut_session(port.port_session)
-        self._ports[port.port_session] = port
+        self._shut_session(subscriber.session_name)
+        self._subscribers[subscriber.session_name] = subscriber
         if self._link is not None:
-            self._link.attach(port.port_session, is_guest=self._is_of_guests)
+            self._link.attach(subscriber.session_name, is_guest=self._is_of_guests)
         elif not await self.wait_until_up(seconds):
             self._log.warning("relay_link=%s websocket=waiting the relay does not answer", self._name)
 
-    def shut(self, port: Port) -> None:
+    def shut(self, subscriber: Subscriber) -> None:
         """Give a websocket nothing more. Idempotent."""
-        if self._ports.get(port.port_session) is port:
-            self._shut_session(port.port_session)
+        if self._subscribers.get(subscriber.session_name) is subscriber:
+            self._shut_session(subscriber.session_name)
 
     def send(self, channel: str, session: str, frames: Sequence[Any]) -> None:
         """Send a signed message to the kernel; it is kept while the relay is away.
@@ -284,25 +284,25 @@ class KernelLink(LinkListener):
         untaken = self._unsent_bytes if self._link is None else self._link.untaken_bytes
         return untaken >= _MOST_UNTAKEN_BYTES
 
-    async def until_room(self, port: Port) -> None:
+    async def until_room(self, subscriber: Subscriber) -> None:
         """Wait until the relay took enough, or the websocket is shut.
 
         Called before more is read of the websocket.
         """
-        while self.is_full and self._ports.get(port.port_session) is port:
+        while self.is_full and self._subscribers.get(subscriber.session_name) is subscriber:
             self._has_moved.clear()
             await self._has_moved.wait()
 
     def _shut_session(self, session: str) -> None:
-        port = self._ports.pop(session, None)
-        if port is None:
+        subscriber = self._subscribers.pop(session, None)
+        if subscriber is None:
             return
         self._attached.discard(session)
         self._is_attached.set()
         self._has_moved.set()
         if self._link is not None:
             self._link.detach(session)
-        left = self._deliveries.leave(port)
+        left = self._deliveries.leave(subscriber)
         if left.missed:
             self.count("closed_socket", left.missed)
         self._acknowledge_soon()
@@ -313,9 +313,9 @@ class KernelLink(LinkListener):
         """Attach all sessions anew: the relay then repeats what no socket took."""
         self._attached.clear()
         self._deliveries.begin()
-        for session in self._ports:
+        for session in self._subscribers:
             link.detach(session)
-        for session in self._ports:
+        for session in self._subscribers:
             link.attach(session, is_guest=self._is_of_guests)
 
     # ---- what the relay says
@@ -332,7 +332,7 @@ class KernelLink(LinkListener):
         elif isinstance(event, KernelState):
             self._take_state(event)
         elif isinstance(event, Attached):
-            if event.session in self._ports:
+            if event.session in self._subscribers:
                 self._attached.add(event.session)
                 self._is_attached.set()
         elif isinstance(event, Dropped):
@@ -377,28 +377,28 @@ class KernelLink(LinkListener):
             deliveries.repeat(seq)
         else:
             waiting, was_taken = [], False
-            for port in self._ports_for(message.session):
+            for subscriber in self._subscribers_of(message.session):
                 try:
-                    written = port.give(message.channel, message.frames)
+                    written = subscriber.give(message.channel, message.frames)
                 except WebSocketClosedError:
-                    waiting.append(port)  # until `shut` tells of its end
+                    waiting.append(subscriber)  # until `shut` tells of its end
                     continue
                 if written is None:
                     was_taken = True
                 else:
-                    waiting.append(port)
-                    written.add_done_callback(lambda done, port=port: self._written(seq, port, done))  # type: ignore[misc]
+                    waiting.append(subscriber)
+                    written.add_done_callback(lambda done, subscriber=subscriber: self._written(seq, subscriber, done))  # type: ignore[misc]
             deliveries.give(seq, waiting, was_taken=was_taken)
         self._acknowledge_soon()
 
-    def _ports_for(self, session: str | None) -> list[Port]:
+    def _subscribers_of(self, session: str | None) -> list[Subscriber]:
         if session is None:
-            return [self._ports[attached] for attached in self._attached]
-        return [self._ports[session]] if session in self._attached else []
+            return [self._subscribers[attached] for attached in self._attached]
+        return [self._subscribers[session]] if session in self._attached else []
 
-    def _written(self, seq: int, port: Port, done: asyncio.Future[None]) -> None:
+    def _written(self, seq: int, subscriber: Subscriber, done: asyncio.Future[None]) -> None:
         if not done.cancelled() and done.exception() is None:
-            self._deliveries.take(seq, port)
+            self._deliveries.take(seq, subscriber)
             self._acknowledge_soon()
 
     def _acknowledge_soon(self) -> None:

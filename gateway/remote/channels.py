@@ -27,7 +27,7 @@ from tornado.web import HTTPError
 from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, WebSocketError, websocket_connect
 
 from jupyter_aliquot.gateway.base.http_errors import gateway_words
-from jupyter_aliquot.gateway.channels.write_buffer import Unsent
+from jupyter_aliquot.gateway.channels.browser_socket import WriteBuffer
 from jupyter_aliquot.gateway.limits.websocket import fitting
 from jupyter_aliquot.gpu_hook.base.pacing import backoff_seconds
 from jupyter_aliquot.provisioner.relay.wire.files import UNREAD_BYTES
@@ -131,8 +131,8 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
         return self._unsent.until_room()
 
     @cached_property
-    def _unsent(self) -> Unsent:
-        return Unsent(UNREAD_BYTES)
+    def _unsent(self) -> WriteBuffer:
+        return WriteBuffer(UNREAD_BYTES)
 
     async def _dial(self) -> WebSocketClientConnection:
         """Answered once the kernel is there: one that waits for its GPU may take long, and that is no failure."""

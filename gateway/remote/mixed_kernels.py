@@ -19,7 +19,7 @@ from jupyter_server.services.kernels.connection.base import BaseKernelWebsocketC
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager, MappingKernelManager
 from tornado.web import HTTPError
 
-from jupyter_aliquot.gateway.channels.zmq_connection import StockWebsocketConnection
+from jupyter_aliquot.gateway.channels.connection import KernelWebsocketConnection
 from jupyter_aliquot.gpu_hook.waiting import within
 
 from .channels import RemoteWebsocketConnection
@@ -149,4 +149,4 @@ class MixedWebsocketConnection(BaseKernelWebsocketConnection):
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Called by Jupyter's handler of a WebSocket with ``parent``, the kernel's own manager."""
         is_remote = isinstance(kwargs.get("parent"), GatewayKernelManager)
-        return (RemoteWebsocketConnection if is_remote else StockWebsocketConnection)(*args, **kwargs)
+        return (RemoteWebsocketConnection if is_remote else KernelWebsocketConnection)(*args, **kwargs)

@@ -14,7 +14,7 @@ from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.serverapp import ServerApp
 
 from jupyter_aliquot.gateway.auth.identity import AliquotAuthorizer, AliquotIdentityProvider
-from jupyter_aliquot.gateway.channels.shared_connection import SharedWebsocketConnection
+from jupyter_aliquot.gateway.channels.connection import KernelWebsocketConnection
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.kernels.sessions import OwnedSessionManager
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
@@ -29,7 +29,7 @@ KERNEL_CLASSES: dict[str, type] = {
     "kernel_manager_class": AliquotKernelManager,
     "kernel_spec_manager_class": SizedKernelSpecManager,
     "session_manager_class": OwnedSessionManager,
-    "kernel_websocket_connection_class": SharedWebsocketConnection,
+    "kernel_websocket_connection_class": KernelWebsocketConnection,
 }
 REMOTE_CLASSES: dict[str, type] = {
     "kernel_manager_class": AliquotRemoteKernelManager,

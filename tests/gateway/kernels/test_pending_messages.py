@@ -14,11 +14,10 @@ import pytest
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.auth.shares import Share, Shares
-from jupyter_aliquot.gateway.channels.backpressure import StockUnread
-from jupyter_aliquot.gateway.channels.pending_connection import MOST_ANSWER_BYTES, PendingWebsocketConnection
+from jupyter_aliquot.gateway.channels.connection import MOST_ANSWER_BYTES, KernelWebsocketConnection
+from jupyter_aliquot.gateway.channels.own_messages import OwnMessages
 from jupyter_aliquot.gateway.channels.pending_kernels import Kernels, PendingKernels
 from jupyter_aliquot.gateway.channels.pending_messages import MOST_MESSAGES, PendingMessages
-from jupyter_aliquot.gateway.channels.write_buffer import Unsent
 from jupyter_aliquot.provisioner.relay.wire.error_replies import Answer
 
 LOG = logging.getLogger(__name__)
@@ -36,7 +35,7 @@ class Page:
     """A websocket. ``connect`` is done in `begin`."""
 
     def __init__(self, session: str, user: str = "alice", connect: Callable[[], Awaitable[bool]] | None = None) -> None:
-        self.port_session = session
+        self.session_name = session
         self.protocol = ""
         self.encoded = 0
         self.user = User(user, "user", frozenset())
@@ -55,8 +54,8 @@ class Page:
     def tell_encoded(self, message: str | bytes) -> None:
         self.told.append(json.loads(message))
 
-    def refuse(self, channel: str, frames: Sequence[Any], size: int, why: str = "") -> None:
-        self.refused.append((msg_id(frames), why))
+    def refuse(self, channel: str, frames: Sequence[Any], words: str) -> None:
+        self.refused.append((msg_id(frames), words))
 
     async def begin(self) -> bool:
         return True if self._connect is None else await self._connect()
@@ -107,7 +106,7 @@ class Manager:
         await self.start.wait()
 
     def open(self, *pages: Page) -> PendingMessages:
-        messages = self.pending.open(KERNEL, lambda: StockUnread(MOST_BYTES))
+        messages = self.pending.open(KERNEL, MOST_BYTES)
         for page in pages:
             messages.join(page)
         return messages
@@ -164,7 +163,7 @@ async def test_what_is_kept_is_counted_and_one_stop_of_it_leaves_the_loop_to_oth
         await asyncio.sleep(0)
     assert turns > 50, "in slices"
     assert sorted(set(alice.errors().values())) == ["KeyboardInterrupt", "aborted"]
-    encoded = sum(cast(Page, port).encoded for port in messages._ports)
+    encoded = sum(cast(Page, port).encoded for port in messages._subscribers)
     assert encoded < 4 * MOST_MESSAGES + 2, "each answer once, not once for each websocket"
     await manager.pending.stop()
 
@@ -280,13 +279,30 @@ async def test_two_websockets_of_one_session_both_go_on() -> None:
 async def test_a_page_that_does_not_read_what_it_is_answered_is_closed() -> None:
     ended: list[str] = []
     unread = asyncio.get_running_loop().create_future()
-    page: Any = SimpleNamespace(kernel_id=KERNEL, log=LOG, end=ended.append, _told=Unsent(1 << 20))
-    page._write_encoded = lambda _: unread
+    page: Any = SimpleNamespace(kernel_id=KERNEL, log=LOG, end=ended.append, _own=OwnMessages(None))
+    page.write_message = lambda message, binary: unread
     for _ in range(MOST_ANSWER_BYTES >> 20):
-        PendingWebsocketConnection.tell_encoded(page, b"#" * (1 << 20))
+        KernelWebsocketConnection.tell_encoded(page, b"#" * (1 << 20))
     assert ended == []
-    PendingWebsocketConnection.tell_encoded(page, b"#")
+    KernelWebsocketConnection.tell_encoded(page, b"#")
     assert ended == ["does not read what it is answered: open it again"]
     unread.set_result(None)
     await asyncio.sleep(0)
-    assert page._told.bytes == 0
+    assert page._own.unread_bytes == 0
+
+
+async def test_messages_beyond_the_bound_are_refused_with_words_and_one_of_each_channel_is_kept() -> None:
+    manager, alice, bob = Manager(), Page("a"), Page("b", "bob")
+    messages = manager.open(alice, bob)
+    half = "#" * (MOST_BYTES // 2)
+    messages.keep(bob, "shell", a_message("his", code=half))
+    messages.keep(bob, "control", a_message("on another channel", "debug_request"))
+    messages.keep(bob, "shell", a_message("too much for a guest"))
+    messages.keep(alice, "shell", a_message("hers"))
+    messages.keep(alice, "shell", a_message("too much", code=half))
+    assert [of for of, _ in bob.refused] == ["too much for a guest"]
+    [(of, words)] = alice.refused
+    assert (of, "(c.Limits.unread_bytes)" in words) == ("too much", True)
+    messages.stop("stopped")
+    messages.keep(alice, "shell", a_message("later", code=half))
+    assert len(alice.refused) == 1

@@ -120,7 +120,7 @@ class House:
 
     def bytes_to_write(self, *sessions: str) -> int:
         """What the gateway holds for its websockets; or for those of these sessions."""
-        ports = [port for name, port in self.link._ports.items() if not sessions or name in sessions]
+        ports = [port for name, port in self.link._subscribers.items() if not sessions or name in sessions]
         streams = [port.websocket_handler.ws_connection.stream for port in ports]
         return sum(stream._total_write_index - stream._total_write_done_index for stream in streams)
 

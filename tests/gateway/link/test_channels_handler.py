@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from jupyter_aliquot.gateway.api.jupyter import ChannelsHandler
-from jupyter_aliquot.gateway.channels.relay_connection import KernelWebsocketConnection
+from jupyter_aliquot.gateway.channels.connection import KernelWebsocketConnection
+from jupyter_aliquot.gateway.channels.transports import RelayTransport
 
 
 class FullLink:
@@ -28,7 +29,7 @@ def a_socket(
     """One that has just come, and whose messages are noted instead of read."""
     handler: Any = kind.__new__(kind)
     handler.connection = KernelWebsocketConnection.__new__(KernelWebsocketConnection)
-    handler.connection._link, handler.ws_connection = link, object()
+    handler.connection._transport, handler.ws_connection = RelayTransport(link), object()
     monkeypatch.setattr(ChannelsHandler, "_handle", lambda self, message: handled.append(message))
     return handler
 

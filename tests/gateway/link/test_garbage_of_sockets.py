@@ -42,7 +42,7 @@ async def test_a_notebooks_socket_is_freed_when_it_closed_and_its_link_with_the_
 ) -> None:
     browser = await a_house.browser().open()
     assert await browser.execute("print(6 * 7)")
-    [port] = a_house.link._ports.values()
+    [port] = a_house.link._subscribers.values()
     handler, request = weakref.ref(port.websocket_handler), weakref.ref(port.websocket_handler.request)
     del port
     await browser.close()
@@ -74,7 +74,7 @@ async def test_a_stream_of_events_is_freed_when_it_closed(
 
 async def test_a_socket_that_the_server_closed_is_freed(a_house: House, until: Any, no_collector: None) -> None:
     browser = await a_house.browser().open()
-    [port] = a_house.link._ports.values()
+    [port] = a_house.link._subscribers.values()
     protocol = weakref.ref(port.websocket_handler.ws_connection)
     port.websocket_handler.close(1000, "we are done")
     del port
@@ -84,7 +84,7 @@ async def test_a_socket_that_the_server_closed_is_freed(a_house: House, until: A
 
 async def test_the_pings_of_an_open_socket_do_not_keep_its_request(a_house: House) -> None:
     browser = await a_house.browser().open()
-    [port] = a_house.link._ports.values()
+    [port] = a_house.link._subscribers.values()
     handler: Any = port.websocket_handler
     assert handler.ping_callback.is_running()
     assert handler.ping_callback._timeout._context.get(CallContext._name_value_map) is None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jupyter_server.services.kernels.connection.base import serialize_binary_message, serialize_msg_to_ws_v1
 
-from jupyter_aliquot.gateway.channels.frame_check import V1, why_unreadable
+from jupyter_aliquot.gateway.channels.browser_socket import V1, why_unreadable
 
 from .conftest import House
 from .test_channels import text_of

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_aliquot.gateway.channels.relay_connection import KernelWebsocketConnection
+from jupyter_aliquot.gateway.channels.connection import KernelWebsocketConnection
 from jupyter_aliquot.provisioner.relay.client.control import read_relay_record
 
 from .browser import Message, text_of

@@ -1,4 +1,4 @@
-"""What somebody hears who may only look, by message; and how often he may ask."""
+"""What somebody hears who may only look, by message."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from jupyter_aliquot.gateway.auth.access import Access
-from jupyter_aliquot.gateway.channels.read_only import answers, question, refusal
+from jupyter_aliquot.gateway.channels.access_filter import ENAME, question, refusal
+from jupyter_aliquot.provisioner.relay.wire.error_replies import answers
 
 
 def header(msg_type: str, **more: Any) -> dict[str, Any]:
@@ -53,7 +54,7 @@ def test_all_else_is_no_question(channel: str, told: dict[str, Any]) -> None:
 def test_each_request_is_answered_to_its_end(
     channel: str, msg_type: Any, content: dict[str, Any], want: list[str]
 ) -> None:
-    found = answers(channel, {"msg_type": msg_type}, content, refusal("alice"))
+    found = answers(channel, {"msg_type": msg_type}, content, ENAME, refusal("alice"))
     assert [answer.msg_type for answer in found] == want
     replies = [answer for answer in found if answer.msg_type.endswith("_reply")]
     assert all(reply.channel == channel and reply.content["status"] == "error" for reply in replies)

@@ -59,7 +59,7 @@ class PlayedSocket:
     """A websocket that takes messages at once, or when the test says so, or is closed."""
 
     def __init__(self, session: str, *, is_slow: bool = False) -> None:
-        self.port_session = session
+        self.session_name = session
         self.is_slow = is_slow
         self.is_closed = False
         self.given: list[int] = []
@@ -125,7 +125,7 @@ class Stage:
     async def open(self, *sockets: PlayedSocket) -> None:
         for socket in sockets:
             await self.link.open(socket, 10)
-            await self.relay.says(Attached(socket.port_session))
+            await self.relay.says(Attached(socket.session_name))
 
     async def next_relay(self, epoch: str = "e1") -> PlayedRelay:
         """The connection is lost, and there is another."""

@@ -62,7 +62,7 @@ class TestWithLimits:
         asked = await browser.run(f"{wait}{count}time.sleep(1)")
         await browser.until(lambda m: m.type == "execute_input")
         await browser.close()
-        await until(lambda: not a_house.link._ports)
+        await until(lambda: not a_house.link._subscribers)
         go.touch()
         await until(lambda: not a_house.link.activity.is_busy)
         await browser.open()

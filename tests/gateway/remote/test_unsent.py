@@ -15,7 +15,7 @@ from tornado.testing import bind_unused_port
 from tornado.web import Application
 from tornado.websocket import WebSocketHandler, websocket_connect
 
-from jupyter_aliquot.gateway.channels.write_buffer import Unsent
+from jupyter_aliquot.gateway.channels.browser_socket import WriteBuffer
 from jupyter_aliquot.gateway.remote.channels import RemoteWebsocketConnection
 from jupyter_aliquot.gateway.remote.jupyter import GatewayChannelsHandler
 
@@ -46,8 +46,8 @@ class Connection(RemoteWebsocketConnection):
         self.ended.append(code)
 
     @cached_property
-    def _unsent(self) -> Unsent:
-        return Unsent(MOST)
+    def _unsent(self) -> WriteBuffer:
+        return WriteBuffer(MOST)
 
 
 def a_socket(connection: RemoteWebsocketConnection) -> Any:

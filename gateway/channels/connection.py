@@ -1,0 +1,494 @@
+"""A page's websocket to a kernel: over the kernel's relay where it has one, else over ZMQ sockets
+as in Jupyter.
+
+It opens whether or not the kernel has started; until then `PendingMessages` keeps what the page
+sends. What a page is told is Jupyter's own: both subprotocols, allowed types, tracebacks, rate
+limits. An `AccessFilter` decides which of its messages reach the kernel.
+"""
+
+# mypy: disable-error-code="no-untyped-call, misc, override"
+# Jupyter Server's websocket connection carries no types, and its methods are not as its base class
+# says.
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
+from tornado.web import Finish
+from tornado.websocket import WebSocketClosedError
+
+from jupyter_aliquot.gateway.auth.access import Access
+from jupyter_aliquot.gateway.auth.identity import tells_people_apart
+from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gateway.limits.guard import SETTING as GUARD
+from jupyter_aliquot.gateway.limits.websocket import fitting, left_out, may_be_sent
+from jupyter_aliquot.gateway.relays.link import KernelLink
+from jupyter_aliquot.gateway.relays.link_channel import CHANNELS, LinkChannel
+from jupyter_aliquot.gateway.relays.pool import RelayLinks
+from jupyter_aliquot.provisioner.relay.wire.error_replies import Answer
+from jupyter_aliquot.provisioner.relay.wire.messages import read_date
+
+from .access_filter import NO_MORE, AccessFilter
+from .own_messages import OwnMessages
+from .pending_kernels import PendingKernels, relay_session
+from .pending_messages import PendingMessages
+from .transports import RelayTransport, Transport, ZmqChannel, ZmqTransport
+
+_REFUSED = 1008
+_REQUESTS = ("shell", "control", "stdin")
+# Of answers that a browser has not read. All that one interrupt answers is less, so a browser that
+# reads stays open.
+MOST_ANSWER_BYTES = 8 << 20
+_READS_NOTHING = "does not read what it is answered: open it again"
+
+
+class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
+    """Made by KernelWebsocketHandler for each socket. A `Subscriber` of the kernel's link and
+    pending messages.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        manager, settings = self.multi_kernel_manager, self.websocket_handler.settings
+        self._links: RelayLinks | None = getattr(manager, "links", None)
+        # None for a manager whose kernels are never pending.
+        self._kernels: PendingKernels | None = getattr(manager, "pending", None)
+        self._filter = AccessFilter(self.websocket_handler, manager, self.kernel_id)
+        self._own = OwnMessages(settings.get(GUARD))
+        self._transport: Transport = ZmqTransport()
+        # What keeps the page's messages; None while they go to the kernel.
+        self._pending: PendingMessages | None = None
+        # Whether the kernel's channels are yet to be connected.
+        self.waits = False
+        self._is_connected = self._is_counted = False
+        self._tasks: set[asyncio.Future[None]] = set()
+        # Of the message that was written last, until `give` has looked at it.
+        self._written: asyncio.Future[None] | None = None
+        # The size of a message that was too large to be written; 0 for none.
+        self._too_large = 0
+        # Jupyter looks for this text on the kernel's manager, and fails without it.
+        self.kernel_manager.traceback_replacement_message = manager.traceback_replacement_message
+
+    # ---- who has it
+
+    @property
+    def user(self) -> User:
+        """The user who opened it, as the identity provider knew them then."""
+        return self._filter.user
+
+    @property
+    def is_guest(self) -> bool:
+        """True if its user is not the kernel's owner."""
+        return self._filter.is_guest
+
+    @property
+    def session_name(self) -> str:
+        """The name of its session for the relay."""
+        return relay_session(str(self.session_id))
+
+    @property
+    def is_registered(self) -> bool:
+        """True for the socket of its session."""
+        return bool(self.session_key) and self._open_sessions.get(self.session_key) is self.websocket_handler
+
+    @property
+    def has_left(self) -> bool:
+        """True if its browser is gone, perhaps before the socket was open."""
+        return bool(getattr(self.websocket_handler, "is_gone", False))
+
+    @property
+    def has_relay(self) -> bool:
+        """True if its messages go over the kernel's relay."""
+        return isinstance(self._transport, RelayTransport)
+
+    @property
+    def is_pending(self) -> bool:
+        """True while its messages wait for the kernel to start."""
+        return self._pending is not None
+
+    # ---- opening
+
+    async def prepare(self) -> None:
+        """Called before the browser's socket opens. It opens whether or not the kernel is there."""
+        if self._kernels is not None and self._kernels.is_pending(self.kernel_id):
+            self.waits = True
+            await self._register_session()
+        else:
+            await super().prepare()
+
+    async def _register_session(self) -> None:
+        """Called by prepare. It closes a socket of the same session, which gives back what it has
+        not taken.
+
+        The browser may be at that other socket by now.
+        """
+        self._require_browser()
+        if self.is_registered:
+            return
+        if self.is_guest:
+            self.session.session = relay_session(self.session.session, self.user.name)
+        stale = self._open_sessions.get(f"{self.kernel_id}:{self.session.session}")
+        await super()._register_session()
+        connection = None if stale is None else stale.connection
+        if isinstance(connection, KernelWebsocketConnection):
+            connection.give_back()
+
+    def request_kernel_info(self) -> Any:
+        """Called by prepare, which waits for the answer."""
+        self._require_browser()
+        link = self._find_link()
+        if link is None:
+            return super().request_kernel_info()
+        self._transport = RelayTransport(link)
+        asking = asyncio.ensure_future(self._ask_whether_it_lives(link))
+        asking.add_done_callback(_retrieve)
+        self._tasks.add(asking)
+        asking.add_done_callback(self._tasks.discard)
+        return asyncio.wrap_future(self._kernel_info_future)
+
+    def _find_link(self) -> KernelLink | None:
+        if self._links is None:
+            return None
+        return self._links.of_guests(self.kernel_id) if self.is_guest else self._links.get(self.kernel_id)
+
+    async def _ask_whether_it_lives(self, link: KernelLink) -> None:
+        """Ask the kernel, unless the relay tells that it works: then it has shown it, and would not
+        answer.
+        """
+        await link.wait_until_told(self.kernel_info_timeout)
+        if link.is_at_work or self.has_left:
+            self._finish_kernel_info({})
+        else:
+            super().request_kernel_info()
+
+    def _require_browser(self) -> None:
+        """Raises Finish for a browser that left meanwhile."""
+        if self.has_left:
+            raise Finish
+
+    def connect(self) -> asyncio.Future[None] | None:
+        """Called by KernelWebsocketHandler.open, which awaits the answer."""
+        if self._filter.access is Access.NONE:  # its share was taken back while the kernel started
+            self.websocket_handler.close(_REFUSED, NO_MORE)
+            return _done()
+        if self.waits:
+            return self._wait()
+        if self.is_guest:
+            self._is_counted = True
+            self.multi_kernel_manager.sharing.guest_came(self.kernel_id)
+        self._is_connected = True
+        if isinstance(self._transport, RelayTransport):
+            return self._connect_to(self._transport.link)
+        opened: asyncio.Future[None] | None = super().connect()
+        for channel in self.channels.values():
+            if isinstance(channel, ZmqChannel):  # perhaps of a websocket that closed
+                channel.hold = self.hold
+        return opened
+
+    def create_stream(self) -> None:
+        """Called by Jupyter's connect."""
+        super().create_stream()
+        for name in _REQUESTS:
+            self.channels[name] = ZmqChannel(self.channels[name], name)
+
+    def _connect_to(self, link: KernelLink) -> asyncio.Future[None]:
+        manager = self.multi_kernel_manager
+        manager.notify_connect(self.kernel_id)
+        self._open_channels()
+        manager.add_restart_callback(self.kernel_id, self.on_kernel_restarted)
+        manager.add_restart_callback(self.kernel_id, self.on_restart_failed, "dead")
+        return asyncio.ensure_future(self._open(link))
+
+    def _open_channels(self) -> None:
+        """Make channels without ZMQ sockets."""
+        self.channels = {name: LinkChannel(self.send, name, self.session_name, self.log) for name in CHANNELS}
+        ZMQChannelsWebsocketConnection._open_sockets.add(self)
+        # Small messages follow each other: else each waits up to 40 ms until the browser's machine
+        # confirms the last.
+        self.websocket_handler.set_nodelay(True)
+
+    async def _open(self, link: KernelLink) -> None:
+        """Subscribe to the link. A page that comes in the middle of a cell has to be told that the
+        kernel is busy.
+        """
+        await link.open(self, self.kernel_info_timeout)
+        if link.is_at_work:
+            with contextlib.suppress(WebSocketClosedError):
+                self._send_status_message("busy")
+
+    # ---- while the kernel has not started
+
+    def _wait(self) -> asyncio.Future[None]:
+        """Take messages for the kernel until it is there. Called in the place of connect; done at
+        once.
+        """
+        assert self._kernels is not None  # waits says so
+        self._open_channels()
+        self._send_status_message("starting")
+        self._pending = self._kernels.open(self.kernel_id, self._own.most_kept_bytes)
+        self._pending.join(self)
+        return _done()
+
+    async def begin(self) -> bool:
+        """Called when the kernel is there: do what prepare and connect do for others. Tells whether
+        it is connected.
+        """
+        self.waits = False
+        try:
+            await super().prepare()
+            opened = self.connect()
+            if opened is not None:
+                await opened
+        except Finish:
+            return False  # its browser has left
+        except Exception as error:
+            self.log.warning("kernel=%s websocket=failed reason=%r", self.kernel_id, error)
+            self.end(str(error) or "the kernel cannot be connected")
+            return False
+        return True
+
+    def go_on(self) -> None:
+        """Called when what was kept is handed on: what comes from now on goes to the kernel."""
+        self._pending = None
+        self._filter.began(self)
+
+    def end(self, reason: str) -> None:
+        """Called when the kernel does not come. The page asks for the kernel, and hears that it is
+        no more.
+        """
+        self._leave_pending()
+        self.websocket_handler.close(_REFUSED, fitting(reason))
+
+    def send_now(self, channel: str, frames: Sequence[Any]) -> None:
+        """Called with a message that was kept, where the kernel has no relay."""
+        self.channels[channel].send_multipart(frames)
+
+    def _leave_pending(self) -> None:
+        """Take nothing more for the kernel's pending messages. Idempotent."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.leave(self)
+
+    # ---- closing
+
+    def disconnect(self) -> None:
+        """Called when the socket closed, perhaps before it was open. Its relay keeps from now on
+        what comes for it.
+        """
+        if self._is_counted:
+            self._is_counted = False
+            self.multi_kernel_manager.sharing.guest_went(self.kernel_id)
+        if self.has_relay:
+            self.give_back()
+            self.channels = {}
+        self._leave_pending()  # what it brought stays the kernel's
+        self._disconnect_from_jupyter()
+
+    def _disconnect_from_jupyter(self) -> None:
+        """Jupyter takes each socket for one that it counted, and gives up what is buffered for the
+        next. Idempotent.
+        """
+        if self._is_connected:
+            self._is_connected = False
+            ZMQChannelsWebsocketConnection._open_sockets.add(self)  # which it leaves: connect may have failed before
+            super().disconnect()
+            self.channels = {}  # where there is a buffer, it has them
+            return
+        counts: dict[str, int] = self.multi_kernel_manager._kernel_connections
+        count = counts.pop(self.kernel_id, None)
+        try:
+            super().disconnect()
+        finally:
+            if count is not None:
+                counts[self.kernel_id] = count
+
+    def give_back(self) -> None:
+        """The socket takes nothing any more; what it has not taken is the relay's again."""
+        if self._pending is None and not self.has_relay:
+            return
+        self._leave_pending()
+        for channel in self.channels.values():
+            channel.close()
+        if not self.has_relay:
+            return  # its kernel had not come
+        self._transport.leave(self)
+        stream = getattr(self.websocket_handler.ws_connection, "stream", None)
+        if stream is not None and not stream.closed() and stream.writing():
+            stream.close()  # what is given again elsewhere must not arrive here as well
+
+    def refuse_socket(self, reason: str) -> None:
+        """Close the socket for what its user does, or may not do any more."""
+        self.give_back()
+        self.websocket_handler.close(_REFUSED, reason)
+
+    def look_again(self) -> None:
+        """Called after a change of the kernel's shares: a user who lost the kernel loses the
+        socket.
+        """
+        if self._filter.access is Access.NONE:
+            self.refuse_socket(NO_MORE)
+
+    def revoke(self) -> None:
+        """Called when its user's token is accepted no more. An owner's cells stay: the kernel is
+        the owner's.
+        """
+        if self.is_guest and self._kernels is not None:
+            self._kernels.drop_guest(self.kernel_id, self.user.name)
+
+    # ---- from the page to the kernel
+
+    def handle_incoming_message(self, incoming_msg: Any) -> None:
+        """Called for each message of the browser's."""
+        if self.channels and self._filter.passes(self, incoming_msg):
+            super().handle_incoming_message(incoming_msg)
+
+    def ask_kernel(self, channel: str, message: dict[str, Any]) -> None:
+        """Send a question that the filter made."""
+        self.session.send(self.channels[channel], message)
+
+    def send(self, channel: str, session: str, frames: Sequence[bytes]) -> None:
+        """Called by its channels with what its browser sent."""
+        if not self.hold(channel, frames):
+            self._transport.send(channel, session, frames)
+
+    def hold(self, channel: str, frames: Sequence[Any]) -> bool:
+        """Keep a message where others before it are kept; tells whether it was."""
+        if self._pending is None:
+            return False
+        self._pending.keep(self, channel, frames)
+        return True
+
+    def until_room(self) -> Awaitable[None] | None:
+        """Return what is to be awaited before more is read of the socket; None: nothing."""
+        return self._transport.until_room(self) if self.has_relay else self._own.until_room()
+
+    # ---- from the kernel to the page
+
+    def give(self, channel: str, frames: list[Any]) -> asyncio.Future[None] | None:
+        """Write one message of the link's. None: the socket has taken it, or it was left out.
+
+        Raises WebSocketClosedError.
+        """
+        if self._filter.takes_reply(self, channel, frames):
+            return None
+        stream, connection = self.channels.get(channel), self.websocket_handler.ws_connection
+        if stream is None or connection is None or connection.is_closing():
+            raise WebSocketClosedError
+        self._written = None
+        try:
+            self.handle_outgoing_message(stream, self._readable(frames))
+            if self._too_large:
+                self._tell_left_out(json.loads(bytes(frames[3])))
+        except WebSocketClosedError:
+            raise
+        except Exception:
+            # One message must not end the link, which would bring it again.
+            self.log.exception("kernel=%s message=dropped channel=%s", self.kernel_id, channel)
+            self._transport.count("unreadable")
+        written, self._written = self._written, None
+        if written is None:
+            return None
+        written.add_done_callback(_retrieve)
+        if connection.stream.closed():
+            raise WebSocketClosedError
+        # A stream that has nothing left to write has handed all of it to the operating system.
+        return written if connection.stream.writing() else None
+
+    def _readable(self, frames: list[Any]) -> list[Any]:
+        """Large messages come as views of one buffer; what is looked into must be bytes."""
+        if not any(isinstance(frame, memoryview) for frame in frames[:6]):
+            return frames
+        looked_into = 4 if self.subprotocol and self.multi_kernel_manager.allow_tracebacks else 6
+        return [bytes(frame) for frame in frames[:looked_into]] + frames[looked_into:]
+
+    def write_message(self, message: Any, binary: bool = False) -> asyncio.Future[None]:
+        """Called by Jupyter's connection with what goes to the browser. One that is too large would
+        come for ever:
+
+        a server in gateway mode closes its socket to the gateway over it, comes back, and is given
+        it again.
+        """
+        if not may_be_sent(self.websocket_handler, len(message), tells_people_apart):
+            self._too_large = len(message)
+            return _done()
+        self._written = self.websocket_handler.write_message(message, binary=binary)
+        return self._written
+
+    def _tell_left_out(self, parent_header: Any) -> None:
+        length, self._too_large = self._too_large, 0
+        self._transport.count("too_large")
+        self.write_stderr(left_out(self.websocket_handler, length), parent_header)
+
+    def _limit_rate(self, channel: Any, msg: Any, msg_list: Any) -> bool:
+        """Called by handle_outgoing_message: whether this message is left out."""
+        if self._has_waited(channel, msg, msg_list):
+            return False
+        is_left_out = bool(super()._limit_rate(channel, msg, msg_list))
+        if is_left_out:
+            self._transport.count("rate_limit")
+        return is_left_out
+
+    def _has_waited(self, channel: Any, msg: Any, msg_list: Any) -> bool:
+        """Limits are for what a kernel prints now. What the relay kept comes whole, as fast as the
+        browser takes it.
+        """
+        if not self.limit_rate or channel != "iopub":
+            return False
+        header = msg["header"] = self.get_part("header", msg["header"], msg_list)
+        if header.get("msg_type") == "status":
+            return False  # Jupyter's own counts begin anew with it
+        printed_at = read_date(header.get("date"))
+        return printed_at is not None and time.time() - printed_at > self.rate_limit_window
+
+    # ---- from the gateway to the page
+
+    @property
+    def protocol(self) -> str:
+        """The name of what `encode` makes: messages are the same for all websockets of one
+        protocol.
+        """
+        return str(self.subprotocol or "")
+
+    def encode(self, answer: Answer, parent: dict[str, Any]) -> str | bytes:
+        """Make a message of the gateway's own, as one of the kernel's, in the websocket's protocol."""
+        return self._own.encode(self, answer, parent)
+
+    def tell(self, answer: Answer, parent: dict[str, Any]) -> asyncio.Future[None] | None:
+        """Send a message of the gateway's own. None: the socket is closed."""
+        return self._own.write(self, self._own.encode(self, answer, parent))
+
+    def tell_encoded(self, message: str | bytes) -> None:
+        """Send an encoded message. A page that reads none of them is closed."""
+        self._own.write_bounded(self, message)
+        unread = self._own.unread_bytes
+        if unread > MOST_ANSWER_BYTES:
+            self.log.warning("kernel=%s websocket=closed bytes=%d %s", self.kernel_id, unread, _READS_NOTHING)
+            self.end(_READS_NOTHING)
+
+    def refuse(self, channel: str, frames: Sequence[Any], words: str) -> None:
+        """Answer a message for which there is no room. Called by the pending messages."""
+        self._own.refuse(self, channel, frames, words)
+
+
+def look_at_sockets(kernel_id: str) -> None:
+    """Close the sockets whose users lost a kernel. Called after a change of its shares."""
+    for connection in list(ZMQChannelsWebsocketConnection._open_sockets):
+        if isinstance(connection, KernelWebsocketConnection) and connection.kernel_id == kernel_id:
+            connection.look_again()
+
+
+def _done() -> asyncio.Future[None]:
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    done.set_result(None)
+    return done
+
+
+def _retrieve(done: asyncio.Future[None]) -> None:
+    """A socket that closes meanwhile is no error of ours."""
+    if not done.cancelled():
+        done.exception()

@@ -1,0 +1,86 @@
+"""How a websocket's messages reach the kernel: over the link to its relay, or over ZMQ sockets as
+in Jupyter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+from jupyter_aliquot.gateway.relays.link import KernelLink, Subscriber
+
+
+class Transport(Protocol):
+    """What a websocket asks of its way to the kernel."""
+
+    def send(self, channel: str, session: str, frames: Sequence[bytes]) -> None:
+        """Send a signed message that a `LinkChannel` hands over."""
+        ...
+
+    def until_room(self, page: Subscriber) -> Awaitable[None] | None:
+        """Return what to await before more is read of the browser; None: nothing."""
+        ...
+
+    def leave(self, page: Subscriber) -> None:
+        """Take nothing more for this page. Idempotent."""
+        ...
+
+    def count(self, why: str) -> None:
+        """Count a message that the page was not given."""
+        ...
+
+
+class RelayTransport:
+    """The gateway's link to the kernel's relay."""
+
+    def __init__(self, link: KernelLink) -> None:
+        self.link = link
+
+    def send(self, channel: str, session: str, frames: Sequence[bytes]) -> None:
+        self.link.send(channel, session, frames)
+
+    def until_room(self, page: Subscriber) -> Awaitable[None] | None:
+        return self.link.until_room(page) if self.link.is_full else None
+
+    def leave(self, page: Subscriber) -> None:
+        self.link.shut(page)
+
+    def count(self, why: str) -> None:
+        self.link.count(why)
+
+
+class ZmqTransport:
+    """Jupyter's own ZMQ sockets, to a kernel without a relay: nothing is bounded or counted there."""
+
+    def send(self, channel: str, session: str, frames: Sequence[bytes]) -> None:
+        """Drop a message of a channel that has no ZMQ socket: the kernel never came."""
+
+    def until_room(self, page: Subscriber) -> Awaitable[None] | None:
+        return None
+
+    def leave(self, page: Subscriber) -> None:
+        """Jupyter closes the sockets, or keeps them for a page that comes back."""
+
+    def count(self, why: str) -> None:
+        """Jupyter counts nothing."""
+
+
+class ZmqChannel:
+    """A ZMQStream to a kernel whose earlier messages may still wait in the gateway; the rest is the
+    stream's own.
+    """
+
+    def __init__(self, stream: Any, channel: str) -> None:
+        self.channel = channel
+        self._stream = stream
+        # Tells whether it kept a message behind others. Replaced by the websocket that has the
+        # channel now.
+        self.hold: Callable[[str, Sequence[Any]], bool] = lambda *_: False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def send_multipart(self, frames: Sequence[Any], *args: Any, **kwargs: Any) -> None:
+        """Called by Session.send and send_raw with a signed message."""
+        if not self.hold(self.channel, frames):
+            self._stream.send_multipart(frames, *args, **kwargs)
