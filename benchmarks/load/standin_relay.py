@@ -18,7 +18,7 @@ from jupyter_aliquot.provisioner.relay.server import kernel_process
 from jupyter_aliquot.provisioner.relay.server.activity_tracker import ActivityTracker
 from jupyter_aliquot.provisioner.relay.server.forwarder import activity_record, cells_record
 from jupyter_aliquot.provisioner.relay.server.kernel_process import RunningKernel
-from jupyter_aliquot.provisioner.relay.server.link_server import Links
+from jupyter_aliquot.provisioner.relay.server.link_server import LinkServer
 from jupyter_aliquot.provisioner.relay.server.own_record import OwnRecord
 from jupyter_aliquot.provisioner.relay.store.delivery import Delivery
 from jupyter_aliquot.provisioner.relay.store.output_store import Bounds, Store
@@ -62,7 +62,7 @@ class StandInRelay:
         self._tracker = ActivityTracker(time.time())
         self._store = Store(Bounds(request.memory_bytes, request.store_bytes), Spill(_room(own)), self._lost)
         self._delivery = Delivery(self._store)
-        self._links = Links(loop, listen(own.folder / "link.sock"), self._store, self._delivery, self)
+        self._links = LinkServer(loop, listen(own.folder / "link.sock"), self._store, self._delivery, self)
         self._front = {channel: _front_socket(context, own, channel) for channel in ("shell", "control")}
         for channel, front in self._front.items():
             loop.watch(front.fd, lambda _events, channel=channel: self._from_client(channel))  # type: ignore[misc]
@@ -71,7 +71,7 @@ class StandInRelay:
         self._count = 0
         own.write()
 
-    # ---- asked by Links
+    # ---- asked by LinkServer
 
     def greeting(self) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
         """What hello is answered with, and what a new link is told at once."""
@@ -80,7 +80,7 @@ class StandInRelay:
         return {**hello, "pid": os.getpid()}, told
 
     def request(self, channel: str, session: str, message: Sequence[Any]) -> None:
-        """Answer a browser's request. Called by Links."""
+        """Answer a browser's request. Called by LinkServer."""
         self._answer(channel, message, lambda reply: self._keep(channel, session, reply))
 
     def attached(self) -> None:

@@ -28,7 +28,6 @@ from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.limits.guard import SETTING as GUARD
 from jupyter_aliquot.gateway.limits.websocket import fitting, left_out, may_be_sent
 from jupyter_aliquot.gateway.relays.link import KernelLink
-from jupyter_aliquot.gateway.relays.link_channel import CHANNELS, LinkChannel
 from jupyter_aliquot.gateway.relays.pool import RelayLinks
 from jupyter_aliquot.provisioner.relay.wire.error_replies import Answer
 from jupyter_aliquot.provisioner.relay.wire.messages import read_date
@@ -37,7 +36,7 @@ from .access_filter import NO_MORE, AccessFilter
 from .own_messages import OwnMessages
 from .pending_kernels import PendingKernels, relay_session
 from .pending_messages import PendingMessages
-from .transports import RelayTransport, Transport, ZmqChannel, ZmqTransport
+from .transports import CHANNELS, LinkChannel, RelayTransport, Transport, ZmqChannel, ZmqTransport
 
 _REFUSED = 1008
 _REQUESTS = ("shell", "control", "stdin")

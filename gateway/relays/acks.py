@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
-from jupyter_aliquot.gateway.replay.ranges import Numbers
+from jupyter_aliquot.gateway.replay.seen_ids import Numbers
 
 
 @dataclass

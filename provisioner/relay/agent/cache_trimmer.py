@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jupyter_aliquot.provisioner.relay.server.agent_notifier import AgentTeller
-from jupyter_aliquot.provisioner.relay.server.forwarder import Traffic
-from jupyter_aliquot.provisioner.relay.server.internal_requests import OwnRequests
+from jupyter_aliquot.provisioner.relay.server.agent_notifier import AgentNotifier
+from jupyter_aliquot.provisioner.relay.server.forwarder import Forwarder
+from jupyter_aliquot.provisioner.relay.server.internal_requests import InternalRequests
 
 from .ipykernel_trim import REQUEST
 
@@ -29,10 +29,12 @@ _MOST_BYTES = 1 << 60
 class Trimmer:
     """Run by the relay's loop. The kernel sees ``folder``, too."""
 
-    def __init__(self, traffic: Traffic, own: OwnRequests, teller: AgentTeller, kernel_id: str, folder: Path) -> None:
-        self._traffic = traffic
+    def __init__(
+        self, forwarder: Forwarder, own: InternalRequests, notifier: AgentNotifier, kernel_id: str, folder: Path
+    ) -> None:
+        self._forwarder = forwarder
         self._own = own
-        self._teller = teller
+        self._notifier = notifier
         self._kernel_id = kernel_id
         self._place = folder / "trim"
         self._is_wanted = False
@@ -42,7 +44,7 @@ class Trimmer:
         self._is_prepared = False
         self._is_marked = False  # the file is there
         own.give_way = self._give_way
-        teller.listen("trim", self._asked, asking="trimmer")
+        notifier.listen("trim", self._asked, asking="trimmer")
 
     def due_in(self) -> float | None:
         """Called by Relay for each turn."""
@@ -56,7 +58,7 @@ class Trimmer:
         self._give_up_at = None
         if self._incarnation != self._own.incarnation:
             self._incarnation, self._tries, self._is_prepared = self._own.incarnation, 0, False
-        if not self._traffic.is_quiet or not self._own.is_ipykernel:
+        if not self._forwarder.is_quiet or not self._own.is_ipykernel:
             self._is_wanted = False  # who wants it still, asks again when the kernel is quiet
         elif not self._is_prepared and self._tries < _MOST_TRIES:
             self._prepare()
@@ -110,7 +112,7 @@ class Trimmer:
         self._give_way()
         returned = (content or {}).get("bytes")
         if isinstance(returned, int) and 0 <= returned < _MOST_BYTES:
-            self._teller.say({"op": "trimmed", "kernel_id": self._kernel_id, "bytes": returned})
+            self._notifier.say({"op": "trimmed", "kernel_id": self._kernel_id, "bytes": returned})
 
     def _give_way(self) -> None:
         """Stop the trimming: a request arrives, and the kernel serves it first."""
@@ -122,4 +124,4 @@ class Trimmer:
 
     def _send(self, msg_type: str, content: Mapping[str, Any], answered: Any) -> None:
         self._give_up_at = time.monotonic() + _REPLY_SECONDS
-        self._traffic.send_own("shell", self._own.make(msg_type, content, answered))
+        self._forwarder.send_own("shell", self._own.make(msg_type, content, answered))

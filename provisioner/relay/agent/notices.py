@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jupyter_aliquot.provisioner.relay.server.activity_tracker import RunningCell
-from jupyter_aliquot.provisioner.relay.server.agent_notifier import AgentTeller
-from jupyter_aliquot.provisioner.relay.server.forwarder import Traffic
+from jupyter_aliquot.provisioner.relay.server.agent_notifier import AgentNotifier
+from jupyter_aliquot.provisioner.relay.server.forwarder import Forwarder
 from jupyter_aliquot.provisioner.relay.wire.messages import CONTENT, PARENT, Signer, read_object
 
 from .wait_notices import WaitingNotices
@@ -21,18 +21,18 @@ from .wait_notices import WaitingNotices
 class Notices:
     """Run by the relay's loop. It never writes to an idle cell: one thread knows both."""
 
-    def __init__(self, traffic: Traffic, signer: Signer, teller: AgentTeller) -> None:
-        self._traffic = traffic
+    def __init__(self, forwarder: Forwarder, signer: Signer, notifier: AgentNotifier) -> None:
+        self._forwarder = forwarder
         self._signer = signer
         self._waiting = WaitingNotices()
         self._shown: bytes = b""  # the parent of the last output: thousands in a row have the same
-        teller.listen("lease", self._heard, asking="watch")
+        notifier.listen("lease", self._heard, asking="watch")
 
     def _heard(self, event: Mapping[str, Any] | None) -> None:
         self._waiting.heard(event, time.time())
 
     def passes(self, header: bytes, message: Sequence[Any]) -> None:
-        """Called by Traffic before it forwards an iopub message of the kernel: clear the line of
+        """Called by Forwarder before it forwards an iopub message of the kernel: clear the line of
         the cell before it.
         """
         is_status = b'"status"' in header
@@ -44,7 +44,7 @@ class Notices:
                 self._clear(self._waiting.take_back(_msg_id(parent), time.time()))
         elif parent != self._shown:
             self._shown = parent
-            self._traffic.tracker.showed(_msg_id(parent))
+            self._forwarder.tracker.showed(_msg_id(parent))
             self._clear(self._waiting.take_back(_msg_id(parent), time.time()))
 
     def due_in(self) -> float | None:
@@ -66,14 +66,14 @@ class Notices:
             self._publish(cell, "stream", {"name": "stderr", "text": text})
 
     def _cells(self) -> list[RunningCell]:
-        return [cell for cell in self._traffic.tracker.cells if not cell.has_shown]
+        return [cell for cell in self._forwarder.tracker.cells if not cell.has_shown]
 
     def _clear(self, cell: RunningCell | None) -> None:
         if cell is not None:
             self._publish(cell, "clear_output", {"wait": False})
 
     def _publish(self, cell: RunningCell, msg_type: str, content: Mapping[str, Any]) -> None:
-        self._traffic.publish(self._signer.message(msg_type, content, cell.header))
+        self._forwarder.publish(self._signer.message(msg_type, content, cell.header))
 
 
 def _msg_id(parent: bytes) -> str:

@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jupyter_aliquot.provisioner.relay.server.agent_notifier import AgentTeller
-from jupyter_aliquot.provisioner.relay.server.forwarder import Traffic
+from jupyter_aliquot.provisioner.relay.server.agent_notifier import AgentNotifier
+from jupyter_aliquot.provisioner.relay.server.forwarder import Forwarder
 from jupyter_aliquot.provisioner.relay.server.own_record import OwnRecord
 
 _SIZE = ("owner", "hundredths", "memory_limit", "workload_class")
@@ -21,18 +21,18 @@ class Reserver:
     it runs.
     """
 
-    def __init__(self, traffic: Traffic, own: OwnRecord, teller: AgentTeller) -> None:
-        self._traffic = traffic
+    def __init__(self, forwarder: Forwarder, own: OwnRecord, notifier: AgentNotifier) -> None:
+        self._forwarder = forwarder
         self._own = own
-        self._teller = teller
+        self._notifier = notifier
         self._began = 0.0
-        teller.introduce(self._requests)
+        notifier.introduce(self._requests)
 
     def turn(self) -> None:
         """Called once per turn of the loop."""
-        began, self._began = self._began, self._traffic.started_at
+        began, self._began = self._began, self._forwarder.started_at
         if self._began not in (0.0, began) and any(self._requests()):
-            self._teller.introduce_now(time.monotonic())
+            self._notifier.introduce_now(time.monotonic())
 
     def due_in(self) -> float | None:
         """Return None: no turn is needed."""
@@ -46,7 +46,7 @@ class Reserver:
         then, and the second counts. A kernel in a container was started by its engine, and its
         process is not known here.
         """
-        if self._traffic.started_at:
+        if self._forwarder.started_at:
             with contextlib.suppress(KeyError, TypeError):  # facts of a starter of another version
                 yield self._reserve()
                 if (kernel := self._own.kernel) is not None:

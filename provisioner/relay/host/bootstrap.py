@@ -18,13 +18,13 @@ from jupyter_aliquot.provisioner.relay.agent.cache_trimmer import Trimmer
 from jupyter_aliquot.provisioner.relay.agent.notices import Notices
 from jupyter_aliquot.provisioner.relay.agent.reserver import Reserver
 from jupyter_aliquot.provisioner.relay.server.activity_tracker import ActivityTracker
-from jupyter_aliquot.provisioner.relay.server.agent_notifier import AgentTeller
-from jupyter_aliquot.provisioner.relay.server.backlog import Unread
-from jupyter_aliquot.provisioner.relay.server.client_sockets import Front
-from jupyter_aliquot.provisioner.relay.server.forwarder import Traffic
-from jupyter_aliquot.provisioner.relay.server.internal_requests import OwnRequests
-from jupyter_aliquot.provisioner.relay.server.kernel_sockets import Back
-from jupyter_aliquot.provisioner.relay.server.link_server import Links
+from jupyter_aliquot.provisioner.relay.server.agent_notifier import AgentNotifier
+from jupyter_aliquot.provisioner.relay.server.backlog import Backlog
+from jupyter_aliquot.provisioner.relay.server.client_sockets import ClientSockets
+from jupyter_aliquot.provisioner.relay.server.forwarder import Forwarder
+from jupyter_aliquot.provisioner.relay.server.internal_requests import InternalRequests
+from jupyter_aliquot.provisioner.relay.server.kernel_sockets import KernelSockets
+from jupyter_aliquot.provisioner.relay.server.link_server import LinkServer
 from jupyter_aliquot.provisioner.relay.server.own_record import OwnRecord
 from jupyter_aliquot.provisioner.relay.server.poll_loop import Chore, Loop
 from jupyter_aliquot.provisioner.relay.server.relay import Relay
@@ -99,38 +99,42 @@ def _made(runtime: RuntimeDir, own: OwnRecord, spill: Spill) -> Relay:
     request, folder = own.request, own.folder
     context: zmq.Context[Any] = zmq.Context()
     loop = Loop()
-    front = Front(context, folder / "f", (request.curve_publickey, request.curve_secretkey))
+    clients = ClientSockets(context, folder / "f", (request.curve_publickey, request.curve_secretkey))
     spares = SpareNames(folder / "b", tuple(FRONT_PORTS.values()))
-    back = Back(context, folder / "k" / "s", own.identity.encode(), spares)
+    sockets = KernelSockets(context, folder / "k" / "s", own.identity.encode(), spares)
     signer = Signer(request.key, request.signature_scheme, new_id())
     store = Store(Bounds(request.memory_bytes, request.store_bytes or _NO_BOUND), spill, _notice_maker(signer))
     delivery = Delivery(store)
     tracker = ActivityTracker(time.time())
-    traffic = Traffic(loop, front, back, store, delivery, signer, tracker, own.prefix.encode(), request.unread_bytes)
-    traffic.is_kept = request.gateway is not None
+    forwarder = Forwarder(
+        loop, clients, sockets, store, delivery, signer, tracker, own.prefix.encode(), request.unread_bytes
+    )
+    forwarder.is_kept = request.gateway is not None
     if request.tells_agent:
-        traffic.teller = AgentTeller(loop, runtime.agent_socket, request.kernel_id, _told(tracker))
-    place = RelayFolder(own, front, back)
-    relay = Relay(loop, own, place, back, traffic, lambda: _describe(store, spill, traffic.unread), _give_memory_back)
-    relay.chores = _chores(traffic, signer, own)
-    relay.links = traffic.links = Links(loop, listen(folder / "link.sock"), store, delivery, relay)
+        forwarder.notifier = AgentNotifier(loop, runtime.agent_socket, request.kernel_id, _told(tracker))
+    place = RelayFolder(own, clients, sockets)
+    relay = Relay(
+        loop, own, place, sockets, forwarder, lambda: _describe(store, spill, forwarder.unread), _give_memory_back
+    )
+    relay.chores = _chores(forwarder, signer, own)
+    relay.links = forwarder.links = LinkServer(loop, listen(folder / "link.sock"), store, delivery, relay)
     relay.prepare()
     return relay
 
 
-def _chores(traffic: Traffic, signer: Signer, own: OwnRecord) -> Sequence[Chore]:
+def _chores(forwarder: Forwarder, signer: Signer, own: OwnRecord) -> Sequence[Chore]:
     """Return what the relay does for a kernel with a grant, apart from forwarding."""
-    teller, request = traffic.teller, own.request
-    if teller is None:
+    notifier, request = forwarder.notifier, own.request
+    if notifier is None:
         return ()
-    chores: list[Chore] = [Reserver(traffic, own, teller)]
+    chores: list[Chore] = [Reserver(forwarder, own, notifier)]
     if request.waiting_notice:
-        notices = Notices(traffic, signer, teller)
-        traffic.before_iopub = notices.passes
+        notices = Notices(forwarder, signer, notifier)
+        forwarder.before_iopub = notices.passes
         chores.append(notices)
     if request.trim:
-        traffic.own = OwnRequests(signer)
-        chores.append(Trimmer(traffic, traffic.own, teller, request.kernel_id, own.folder / "k"))
+        forwarder.own = InternalRequests(signer)
+        chores.append(Trimmer(forwarder, forwarder.own, notifier, request.kernel_id, own.folder / "k"))
     return chores
 
 
@@ -154,7 +158,7 @@ def _notice_maker(signer: Signer) -> Any:
     return make
 
 
-def _describe(store: Store, spill: Spill, unread: Unread) -> dict[str, dict[str, int]]:
+def _describe(store: Store, spill: Spill, unread: Backlog) -> dict[str, dict[str, int]]:
     kept = {
         "messages": len(store),
         "bytes": store.total_bytes,

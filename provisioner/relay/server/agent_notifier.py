@@ -24,7 +24,7 @@ _ANSWERS_BYTES = 1 << 16
 _LONGEST_EVENT = 1 << 20
 
 
-class AgentTeller:
+class AgentNotifier:
     """Writes the fields of ``state`` to the agent. Only the last state matters; others may be left
     out.
     """

@@ -1,6 +1,6 @@
 """The backlog of a kernel: requests that it has not read, in order and bounded in bytes.
 
-ZMQ itself holds two messages of a channel at most (`back`); all else is here, where it can be
+ZMQ itself holds two messages of a channel at most (`kernel_sockets`); all else is here, where it can be
 counted.
 """
 
@@ -14,7 +14,7 @@ from jupyter_aliquot.provisioner.relay.wire.messages import Request
 from jupyter_aliquot.provisioner.relay.wire.protocol import charge
 from jupyter_aliquot.provisioner.relay.wire.zmq_io import send_now
 
-from .kernel_sockets import Back
+from .kernel_sockets import KernelSockets
 
 CHANNELS = ("shell", "control", "stdin")
 # For what ends or interrupts the kernel, beyond the bound.
@@ -23,7 +23,7 @@ URGENT_BYTES, LONGEST_URGENT = 1 << 20, 1 << 16
 Held = tuple[str, Sequence[Any], Request | None]
 
 
-class Unread:
+class Backlog:
     """Hands requests on as the kernel reads them. ``watch`` is called when a channel begins or ends
     to wait.
 
@@ -31,9 +31,9 @@ class Unread:
     without the others.
     """
 
-    def __init__(self, back: Back, most_bytes: int, watch: Callable[[str, bool], object]) -> None:
+    def __init__(self, sockets: KernelSockets, most_bytes: int, watch: Callable[[str, bool], object]) -> None:
         """``most_bytes`` 0: no bound."""
-        self._back = back
+        self._kernel_sockets = sockets
         self._watch = watch
         # Each with its size, and what of that is in the room for what is urgent.
         self._queues: dict[str, deque[tuple[Sequence[Any], int, int]]] = {channel: deque() for channel in CHANNELS}
@@ -86,7 +86,7 @@ class Unread:
     def send(self, channel: str, frames: Sequence[Any], request: Request | None = None) -> None:
         """Send a message to the kernel, after what waits on its channel."""
         queue = self._queues[channel]
-        if not queue and send_now(self._back.sockets[channel], frames):
+        if not queue and send_now(self._kernel_sockets.sockets[channel], frames):
             return
         size = charge(frames)
         urgent = _urgent(size, request)
@@ -100,7 +100,7 @@ class Unread:
         queue = self._queues[channel]
         while queue:
             frames, size, urgent = queue[0]
-            if not send_now(self._back.sockets[channel], frames):
+            if not send_now(self._kernel_sockets.sockets[channel], frames):
                 return
             queue.popleft()
             self._count(-size, -urgent)

@@ -20,7 +20,7 @@ _TYPES = {"shell": zmq.ROUTER, "control": zmq.ROUTER, "stdin": zmq.ROUTER, "hb":
 _IOPUB_MESSAGES = 10_000
 
 
-class Front:
+class ClientSockets:
     """The client sockets, by channel; iopub also receives subscriptions. Made after the fork."""
 
     def __init__(self, context: zmq.Context[Any], prefix: Path, curve: tuple[str, str] = ("", "")) -> None:

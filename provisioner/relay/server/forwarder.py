@@ -21,6 +21,7 @@ from jupyter_aliquot.provisioner.relay.wire.messages import (
     PARENT,
     Request,
     Signer,
+    StateReads,
     find_delimiter,
     is_silent,
     named_cell,
@@ -28,16 +29,15 @@ from jupyter_aliquot.provisioner.relay.wire.messages import (
     read_question,
 )
 from jupyter_aliquot.provisioner.relay.wire.protocol import charge
-from jupyter_aliquot.provisioner.relay.wire.state_reads import StateReads
 from jupyter_aliquot.provisioner.relay.wire.zmq_io import receive, send, send_now
 
 from .activity_tracker import ActivityTracker
-from .agent_notifier import AgentTeller
-from .backlog import Unread
-from .client_sockets import Front
-from .internal_requests import OwnRequests
-from .kernel_sockets import Back
-from .link_server import Links
+from .agent_notifier import AgentNotifier
+from .backlog import Backlog
+from .client_sockets import ClientSockets
+from .internal_requests import InternalRequests
+from .kernel_sockets import KernelSockets
+from .link_server import LinkServer
 from .poll_loop import READ, WRITE, Loop
 
 _BATCH = 256  # messages of one socket in one turn
@@ -51,7 +51,7 @@ _UNREAD = "KernelDoesNotRead"
 _NO_OUTPUT = (b'"comm_open"', b'"comm_close"')
 
 
-class Traffic:
+class Forwarder:
     """Forwards messages. ``is_kept``: output is kept for a gateway; ``unread``: the kernel's
     backlog.
     """
@@ -59,8 +59,8 @@ class Traffic:
     def __init__(
         self,
         loop: Loop,
-        front: Front,
-        back: Back,
+        clients: ClientSockets,
+        sockets: KernelSockets,
         store: Store,
         delivery: Delivery,
         signer: Signer,
@@ -69,13 +69,13 @@ class Traffic:
         unread_bytes: int,
     ) -> None:
         self._loop = loop
-        self._front = front
-        self._back = back
+        self._clients = clients
+        self._kernel_sockets = sockets
         self._store = store
         self._delivery = delivery
         self._signer = signer
         self._prefix = prefix
-        self.unread = Unread(back, unread_bytes, self._watch_kernel)
+        self.unread = Backlog(sockets, unread_bytes, self._watch_kernel)
         self._fresh: list[Entry] = []  # of this turn
         self._fresh_bytes = 0
         self._told_refused = 0
@@ -83,17 +83,17 @@ class Traffic:
         self._reads = StateReads()
         self._topics: set[bytes] = set()
         self.tracker = tracker
-        self.teller: AgentTeller | None = None
-        self.own: OwnRequests | None = None
+        self.notifier: AgentNotifier | None = None
+        self.own: InternalRequests | None = None
         self.before_iopub: Callable[[bytes, Sequence[Any]], None] | None = None  # is given each header and message
-        self.links: Links | None = None
+        self.links: LinkServer | None = None
         self.is_kept = False
         self.has_news = False  # of activity
         self.started_at = 0.0  # of this run of the kernel: seconds since the epoch
         for channel in _REQUEST_CHANNELS:
-            loop.watch(front.sockets[channel], partial(self._from_client, channel))
-        loop.watch(front.sockets["hb"], self._from_heart)
-        loop.watch(front.sockets["iopub"], self._subscribed)
+            loop.watch(clients.sockets[channel], partial(self._from_client, channel))
+        loop.watch(clients.sockets["hb"], self._from_heart)
+        loop.watch(clients.sockets["iopub"], self._subscribed)
 
     @property
     def held(self) -> int:
@@ -103,7 +103,7 @@ class Traffic:
     @property
     def is_quiet(self) -> bool:
         """Tell whether a kernel is there that has answered everything."""
-        return self._back.is_ready and not self.unread.messages and not self.tracker.open
+        return self._kernel_sockets.is_ready and not self.unread.messages and not self.tracker.open
 
     def settle(self) -> None:
         """Send what came in this turn, and bring the rest within its bounds. Called at a turn's
@@ -122,14 +122,14 @@ class Traffic:
 
     def join(self) -> None:
         """Listen to the kernel's sockets, which are connected."""
-        self._loop.watch(self._back.sockets["iopub"], self._from_iopub)
-        self._loop.watch(self._back.sockets["hb"], self._to_heart)
+        self._loop.watch(self._kernel_sockets.sockets["iopub"], self._from_iopub)
+        self._loop.watch(self._kernel_sockets.sockets["hb"], self._to_heart)
         for channel in _REQUEST_CHANNELS:
             self._watch_kernel(channel, False)
 
     def _watch_kernel(self, channel: str, is_full: bool) -> None:
         events = READ | WRITE if is_full else READ
-        self._loop.watch(self._back.sockets[channel], partial(self._from_kernel, channel), events)
+        self._loop.watch(self._kernel_sockets.sockets[channel], partial(self._from_kernel, channel), events)
 
     def release(self) -> None:
         """Send what waited for the kernel, which is ready."""
@@ -146,7 +146,7 @@ class Traffic:
 
     def leave(self) -> None:
         """Forget the kernel, which ended. Called before its sockets are closed."""
-        for socket in self._back.sockets.values():
+        for socket in self._kernel_sockets.sockets.values():
             self._loop.forget(socket)
         self.unread.kernel_ended()
         if self.own is not None:
@@ -156,7 +156,7 @@ class Traffic:
 
     def ask_to_end(self) -> None:
         """Send a shutdown_request of the relay's own."""
-        if self._back.is_ready:
+        if self._kernel_sockets.is_ready:
             message = self._signer.message("shutdown_request", {"restart": False})
             self.send_own("control", message)
 
@@ -171,7 +171,7 @@ class Traffic:
         self._accept(channel, [self._prefix + session.encode(), *message], 1, session)
 
     def _from_client(self, channel: str, _events: int) -> None:
-        socket = self._front.sockets[channel]
+        socket = self._clients.sockets[channel]
         for _ in range(_BATCH):
             if (frames := receive(socket)) is None:
                 return
@@ -189,7 +189,7 @@ class Traffic:
         is_urgent, is_guest = request is not None and request.is_for_one_kernel, self._delivery.is_guest(session)
         if not self.unread.has_room(channel, frames, is_urgent=is_urgent, is_guest=is_guest):
             self._refuse(channel, frames, delimiter, session, is_answered=request is not None)
-        elif self._back.is_ready:
+        elif self._kernel_sockets.is_ready:
             self._to_kernel(channel, frames, request)
         else:
             self.unread.hold(channel, frames, request)
@@ -197,8 +197,8 @@ class Traffic:
     def _answers_input(self) -> None:
         if self.tracker.answered():
             self.has_news = True
-            if self.teller is not None:
-                self.teller.tell(time.monotonic())  # as for work that begins
+            if self.notifier is not None:
+                self.notifier.tell(time.monotonic())  # as for work that begins
 
     def _is_late(self, request: Request) -> bool:
         """Tell whether the kernel that the request was meant for has ended."""
@@ -208,8 +208,8 @@ class Traffic:
     def _to_kernel(self, channel: str, frames: Sequence[Any], request: Request | None) -> None:
         if request is not None and self._is_news(frames, request):
             self.has_news = True
-            if request.is_work and self.teller is not None:
-                self.teller.tell(time.monotonic())  # before the kernel can know of it
+            if request.is_work and self.notifier is not None:
+                self.notifier.tell(time.monotonic())  # before the kernel can know of it
         if request is not None and self.own is not None:
             self.own.saw_request(channel, frames[find_delimiter(frames) :])
         self.unread.send(channel, frames, request)
@@ -237,7 +237,7 @@ class Traffic:
             if answer.channel == "iopub":
                 self.publish(made)
             elif not session:
-                send(self._front.sockets[channel], [*frames[:delimiter], *made])
+                send(self._clients.sockets[channel], [*frames[:delimiter], *made])
             elif self.is_kept:
                 self._store_message(channel, session, made, sum(map(len, made)), is_output=False)
 
@@ -245,7 +245,7 @@ class Traffic:
         header, cell_id = b"", None
         if request.msg_type == "execute_request" and not is_silent(message := frames[find_delimiter(frames) :]):
             # Its header is needed where somebody may have to tell it something.
-            header, cell_id = b"" if self.teller is None else bytes(message[HEADER]), named_cell(message)
+            header, cell_id = b"" if self.notifier is None else bytes(message[HEADER]), named_cell(message)
         return self.tracker.opened(request, time.time(), header, cell_id)
 
     # ---- from the kernel
@@ -254,7 +254,7 @@ class Traffic:
         """Forward replies and input_requests; tell whether there may be more."""
         if events & WRITE:
             self.unread.pump(channel)
-        socket = self._back.sockets[channel]
+        socket = self._kernel_sockets.sockets[channel]
         for _ in range(_BATCH):
             if (frames := receive(socket)) is None:
                 return False
@@ -271,7 +271,7 @@ class Traffic:
                 session = identity[len(self._prefix) :].decode(errors="replace")
                 self._keep(channel, session, frames[1:], is_output=False)
             else:
-                send(self._front.sockets[channel], frames)
+                send(self._clients.sockets[channel], frames)
         return True
 
     def _asks(self, frames: Sequence[Any]) -> None:
@@ -285,7 +285,7 @@ class Traffic:
                 self.links.tell(cells_record(self.tracker))
 
     def _from_iopub(self, _events: int) -> bool:
-        socket = self._back.sockets["iopub"]
+        socket = self._kernel_sockets.sockets["iopub"]
         for _ in range(_BATCH):
             if (frames := receive(socket)) is None:
                 return False
@@ -303,7 +303,7 @@ class Traffic:
         if header and self.before_iopub is not None:
             self.before_iopub(header, message)
         if self._topics:
-            send(self._front.sockets["iopub"], frames)
+            send(self._clients.sockets["iopub"], frames)
         if not header:
             return
         is_output = False
@@ -329,7 +329,7 @@ class Traffic:
     def publish(self, message: Sequence[bytes]) -> None:
         """Publish a message of the relay's own on iopub: kept and numbered like the kernel's."""
         if self._topics:
-            send(self._front.sockets["iopub"], [_OWN_TOPIC, *message])
+            send(self._clients.sockets["iopub"], [_OWN_TOPIC, *message])
         if self.is_kept:
             self._store_message("iopub", None, message, sum(map(len, message)), is_output=True)
 
@@ -351,14 +351,14 @@ class Traffic:
     # ---- subscriptions and heartbeat
 
     def _subscribed(self, _events: int) -> None:
-        socket = self._front.sockets["iopub"]
+        socket = self._clients.sockets["iopub"]
         for _ in range(_BATCH):
             if (frames := receive(socket)) is None:
                 return
             topic = frames[0].bytes
             if topic[:1] == b"\x01":
                 self._topics.add(topic[1:])
-                if self._back.has_welcomed:
+                if self._kernel_sockets.has_welcomed:
                     self._welcome(topic[1:])
             else:
                 self._topics.discard(topic[1:])
@@ -367,23 +367,23 @@ class Traffic:
         """Note that the kernel has our subscription. Its welcome goes to clients that subscribed to
         all.
         """
-        if not self._back.has_welcomed:
-            self._back.welcomed()
+        if not self._kernel_sockets.has_welcomed:
+            self._kernel_sockets.welcomed()
             for topic in self._topics - {b""}:
                 self._welcome(topic)
 
     def _welcome(self, topic: bytes) -> None:
         message = self._signer.message("iopub_welcome", {"subscription": topic.decode(errors="replace")})
-        send(self._front.sockets["iopub"], [topic, *message] if topic else message)
+        send(self._clients.sockets["iopub"], [topic, *message] if topic else message)
 
     def _from_heart(self, _events: int) -> None:
-        while (frames := receive(self._front.sockets["hb"])) is not None:
-            if not self._back.is_away:  # a kernel that is not there answers nothing
-                send_now(self._back.sockets["hb"], frames)  # nor does one that does not read
+        while (frames := receive(self._clients.sockets["hb"])) is not None:
+            if not self._kernel_sockets.is_away:  # a kernel that is not there answers nothing
+                send_now(self._kernel_sockets.sockets["hb"], frames)  # nor does one that does not read
 
     def _to_heart(self, _events: int) -> None:
-        while (frames := receive(self._back.sockets["hb"])) is not None:
-            send(self._front.sockets["hb"], frames)
+        while (frames := receive(self._kernel_sockets.sockets["hb"])) is not None:
+            send(self._clients.sockets["hb"], frames)
 
 
 def activity_record(tracker: ActivityTracker) -> Mapping[str, Any]:

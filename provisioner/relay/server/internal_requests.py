@@ -22,7 +22,7 @@ _BEGINNING_DEBUGGER = (b'"attach"', b'"launch"')
 Answered = Callable[[Mapping[str, Any] | None], object]
 
 
-class OwnRequests:
+class InternalRequests:
     """Makes such requests, and keeps what they need to know of the kernel. At most one is under
     way.
     """

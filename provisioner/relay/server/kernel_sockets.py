@@ -33,7 +33,7 @@ _EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
 WELCOME_SECONDS = 0.05
 
 
-class Back:
+class KernelSockets:
     """The kernel's sockets.
 
     Shell and stdin have one ``identity``, so that an input_request finds its cell's client.

@@ -27,7 +27,7 @@ _REQUEST_CHANNELS = ("shell", "control", "stdin")
 
 
 class Owner(Protocol):
-    """The relay, as `Links` sees it."""
+    """The relay, as `LinkServer` sees it."""
 
     def greeting(self) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
         """Return the answer to hello, and what a new link is told at once."""
@@ -44,7 +44,7 @@ class Owner(Protocol):
         """Answer a control question. Raises Refusal."""
 
 
-class Links:
+class LinkServer:
     """All connections of one relay. ``count`` is the number of links, without control connections."""
 
     def __init__(self, loop: Loop, listening: socket.socket, store: Store, delivery: Delivery, owner: Owner) -> None:
@@ -277,11 +277,11 @@ class Links:
 
 
 _OPERATIONS = {
-    "attach": Links._attach,
-    "detach": Links._detach,
-    "send": Links._send,
-    "seen": Links._tell_seen,
-    "ack": Links._acknowledge,
+    "attach": LinkServer._attach,
+    "detach": LinkServer._detach,
+    "send": LinkServer._send,
+    "seen": LinkServer._tell_seen,
+    "ack": LinkServer._acknowledge,
 }
 
 

@@ -1,7 +1,7 @@
 """One relay: when its kernel begins and ends, and when it ends itself. One thread, one loop, no
 asyncio.
 
-Messages are `traffic`'s, links are `links`'; this decides when the kernel is joined, left and
+Messages are `forwarder`'s, links are `links`'; this decides when the kernel is joined, left and
 ended.
 """
 
@@ -21,11 +21,11 @@ from jupyter_aliquot.provisioner.relay.wire.peer import Peer, Record, Refusal
 from jupyter_aliquot.provisioner.relay.wire.proc import is_process
 from jupyter_aliquot.provisioner.relay.wire.rmtree import empty_folder, remove_folder
 
-from . import kernel_process, shutdown_policy as lives
-from .forwarder import Traffic, activity_record, cells_record
+from . import kernel_process, shutdown_policy
+from .forwarder import Forwarder, activity_record, cells_record
 from .kernel_process import HOST_LOOK_SECONDS, RunningKernel
-from .kernel_sockets import Back
-from .link_server import Links
+from .kernel_sockets import KernelSockets
+from .link_server import LinkServer
 from .own_record import OwnRecord
 from .poll_loop import Chore, Loop
 from .relay_folder import RelayFolder, UnreachableError
@@ -49,8 +49,8 @@ class Relay:
         loop: Loop,
         own: OwnRecord,
         folder: RelayFolder,
-        back: Back,
-        traffic: Traffic,
+        sockets: KernelSockets,
+        forwarder: Forwarder,
         describe: Callable[[], Any],
         trim: Callable[[], Any],
     ) -> None:
@@ -61,8 +61,8 @@ class Relay:
         self._place = folder
         self._folder: Path = own.folder
         self._lost_at: float | None = None
-        self._back = back
-        self._traffic = traffic
+        self._sockets = sockets
+        self._forwarder = forwarder
         self._describe = describe
         self._kernel: RunningKernel | None = None
         self._incarnation = 0
@@ -71,13 +71,13 @@ class Relay:
         self._left_at = self._quiet_at = time.monotonic()
         self._had_links = False
         self._state: dict[str, Any] = {"state": "starting", "incarnation": 0}
-        self._steps: lives.EndingSteps | None = None
+        self._steps: shutdown_policy.EndingSteps | None = None
         self._stoppers: list[Peer] = []
         self._ended: Ended | None = None
         self._next_tick = self._trimmed_at = 0.0
         self._log_start = 0
         self._owner_descriptor: int | None = None
-        self.links: Links
+        self.links: LinkServer
         self.chores: Sequence[Chore] = ()
         self.is_terminated = False  # set by SIGTERM
         self.is_done = False
@@ -96,7 +96,7 @@ class Relay:
             self.links.saw_all = False
             self._watch(RunningKernel(self._own.kernel, None))
             self._incarnation = 1
-            self._traffic.started_at = time.time()
+            self._forwarder.started_at = time.time()
 
     def run(self) -> None:
         """Run until the relay is to end."""
@@ -106,7 +106,7 @@ class Relay:
             self._look_at_kernel(now)
             for chore in self.chores:
                 chore.turn()
-            self._traffic.settle()
+            self._forwarder.settle()
             self._tell_news(now)
             self._walk_to_end(now)
             if now >= self._next_tick:
@@ -115,10 +115,10 @@ class Relay:
 
     def _patience(self, now: float) -> float:
         waits = [self._next_tick - now, *(due for chore in self.chores if (due := chore.due_in()) is not None)]
-        if self._back.is_away and self._leaving_at is None and self._is_expected():
+        if self._sockets.is_away and self._leaving_at is None and self._is_expected():
             look = _LOOK_SECONDS if self._kernel is not None else _SLOW_LOOK_SECONDS
             waits.append(look if now < self._looking_since + _EAGER_SECONDS else _RARE_LOOK_SECONDS)
-        if (ready_in := self._back.ready_in(now)) is not None:
+        if (ready_in := self._sockets.ready_in(now)) is not None:
             waits.append(ready_in)
         if self._leaving_at is not None:
             waits.append(self._leaving_at - now)
@@ -127,15 +127,17 @@ class Relay:
     def _tick(self, now: float) -> None:
         if kernel_process.bound_log(self._folder / "kernel.log", self._request.log_bytes):
             self._log_start = 0
-        if self._traffic.teller is not None:
-            self._traffic.teller.tick(now)
+        if self._forwarder.notifier is not None:
+            self._forwarder.notifier.tick(now)
         kernel = self._kernel
         if kernel is not None and kernel.has_ended():
             self._process_ended(0)
-        elif kernel and lives.is_unjoinable(self._own.has_joined and self._back.is_away, self._looking_since, now):
-            self._place.note_end(lives.UNREACHABLE)
+        elif kernel and shutdown_policy.is_unjoinable(
+            self._own.has_joined and self._sockets.is_away, self._looking_since, now
+        ):
+            self._place.note_end(shutdown_policy.UNREACHABLE)
             kernel.signal(signal.SIGKILL)
-        if self._trimmed_at < self._quiet_at and not self._traffic.tracker.open:
+        if self._trimmed_at < self._quiet_at and not self._forwarder.tracker.open:
             self._trimmed_at = now
             self._trim()
         self._look_at_folder(now)
@@ -147,13 +149,13 @@ class Relay:
         if self._had_links and not count:
             self._left_at = now
         self._had_links = bool(count)
-        if not self._traffic.has_news:
+        if not self._forwarder.has_news:
             return
-        self._traffic.has_news = False
+        self._forwarder.has_news = False
         self._quiet_at = now
-        self.links.tell(activity_record(self._traffic.tracker))
-        if self._traffic.teller is not None:
-            self._traffic.teller.tell(now)
+        self.links.tell(activity_record(self._forwarder.tracker))
+        if self._forwarder.notifier is not None:
+            self._forwarder.notifier.tell(now)
 
     # ---- the kernel comes
 
@@ -165,14 +167,14 @@ class Relay:
         return self._kernel is not None or self._own.kernel is None
 
     def _look_at_kernel(self, now: float) -> None:
-        if self._back.is_away and self._leaving_at is None and self._is_expected() and self._back.is_there():
-            self._back.join()
+        if self._sockets.is_away and self._leaving_at is None and self._is_expected() and self._sockets.is_there():
+            self._sockets.join()
             self._place.note_join()
-            self._traffic.join()
-            self._loop.watch(self._back.monitor, self._monitored)
+            self._forwarder.join()
+            self._loop.watch(self._sockets.monitor, self._monitored)
             if self._kernel is None:
                 self._begins(time.time())
-        if not self._back.is_away and (self._back.became_ready(now) or self._back.is_ready):
+        if not self._sockets.is_away and (self._sockets.became_ready(now) or self._sockets.is_ready):
             self._is_ready()
         if self._leaving_at is not None and now >= self._leaving_at:
             if self._kernel is not None and self._kernel.awaits_host(self._folder, now):
@@ -183,11 +185,11 @@ class Relay:
     def _is_ready(self) -> None:
         if self._state["state"] == "starting" and self._leaving_at is None:
             self._say_state({"state": "started", "incarnation": self._incarnation})
-        self._traffic.release()
+        self._forwarder.release()
 
     def _begins(self, now: float) -> None:
         self._incarnation += 1
-        self._traffic.started_at = now
+        self._forwarder.started_at = now
         self._ended = None
         forget_ended(self._folder)
         self._say_state({"state": "starting", "incarnation": self._incarnation})
@@ -197,7 +199,7 @@ class Relay:
         self.links.tell({"op": "kernel", **state})
 
     def _monitored(self, _events: int) -> None:
-        if self._back.monitor is not None and self._back.read_monitor(time.monotonic()):
+        if self._sockets.monitor is not None and self._sockets.read_monitor(time.monotonic()):
             if self._leaving_at is not None:
                 self._leaving_at = 0.0  # all that it had sent is here
             elif self._kernel is None:
@@ -218,16 +220,16 @@ class Relay:
             return
         if kernel.descriptor is not None:
             self._loop.forget(kernel.descriptor)
-        self._leaving_at = time.monotonic() + (0.0 if self._back.is_away else _LAST_MESSAGES_SECONDS)
+        self._leaving_at = time.monotonic() + (0.0 if self._sockets.is_away else _LAST_MESSAGES_SECONDS)
 
     def _finish_leaving(self) -> None:
         self._leaving_at = None
-        if not self._back.is_away:
-            self._traffic.drain()
-            self._loop.forget(self._back.monitor)
-        self._traffic.leave()
-        self._back.leave(removes_files=self._has_place)
-        self._traffic.started_at = 0.0
+        if not self._sockets.is_away:
+            self._forwarder.drain()
+            self._loop.forget(self._sockets.monitor)
+        self._forwarder.leave()
+        self._sockets.leave(removes_files=self._has_place)
+        self._forwarder.started_at = 0.0
         self._looking_since = time.monotonic()
         kernel, self._kernel = self._kernel, None
         self._ended = self._how_it_ended(kernel)
@@ -237,8 +239,8 @@ class Relay:
         else:
             self._place.expect_another()
         self._tell_news(time.monotonic())
-        if self._traffic.teller is not None:
-            self._traffic.teller.rest()
+        if self._forwarder.notifier is not None:
+            self._forwarder.notifier.rest()
         self._say_state({"state": "ended", "incarnation": self._incarnation, "ended": vars(self._ended)})
 
     @property
@@ -272,22 +274,22 @@ class Relay:
     # ---- what is asked
 
     def greeting(self) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
-        """Called by Links for each hello."""
+        """Called by LinkServer for each hello."""
         hello = {"op": "hello", "version": 1, "epoch": self._own.epoch, "kernel_id": self._own.kernel_id}
-        tracker = self._traffic.tracker
+        tracker = self._forwarder.tracker
         told = [{"op": "kernel", **self._state}, cells_record(tracker), activity_record(tracker)]
         return {**hello, "pid": os.getpid()}, told
 
     def request(self, channel: str, session: str, message: Sequence[Any]) -> None:
-        """Called by Links."""
-        self._traffic.request(channel, session, message)
+        """Called by LinkServer."""
+        self._forwarder.request(channel, session, message)
 
     def attached(self) -> None:
-        """Called by Links: somebody listens, so it is worth keeping from now on."""
-        self._traffic.is_kept = True
+        """Called by LinkServer: somebody listens, so it is worth keeping from now on."""
+        self._forwarder.is_kept = True
 
     def ask(self, peer: Peer, record: Record) -> None:
-        """Called by Links. Raises Refusal."""
+        """Called by LinkServer. Raises Refusal."""
         operation = _OPERATIONS.get(record.op)
         if operation is None:
             raise Refusal("bad_request", f"asked op {record.op[:40]!r}; a relay has {', '.join(_OPERATIONS)}")
@@ -330,13 +332,13 @@ class Relay:
         self.links.say(peer, {"op": "set", "record": self._own.public()})
 
     def _status(self, peer: Peer, record: Record) -> None:
-        self._traffic.settle()
-        state = {"activity": self._traffic.tracker.snapshot(), "kernel": self._state, "links": self.links.count}
+        self._forwarder.settle()
+        state = {"activity": self._forwarder.tracker.snapshot(), "kernel": self._state, "links": self.links.count}
         self.links.say(peer, {"op": "status", "record": self._own.public(), **self._describe(), **state})
 
     def _stop(self, peer: Peer, record: Record) -> None:
         self._stoppers.append(peer)
-        self._steps = lives.EndingSteps(lives.STOPPED, time.monotonic())
+        self._steps = shutdown_policy.EndingSteps(shutdown_policy.STOPPED, time.monotonic())
 
     # ---- the relay's own end
 
@@ -354,22 +356,22 @@ class Relay:
 
     def _ask_whether_to_end(self, now: float) -> None:
         if self.is_terminated:
-            self._steps = lives.EndingSteps(lives.TERMINATED, now)
+            self._steps = shutdown_policy.EndingSteps(shutdown_policy.TERMINATED, now)
         elif self._is_owner_gone():
             if self._owner_descriptor is not None:
                 self._loop.forget(self._owner_descriptor)
-            self._steps = lives.EndingSteps(lives.OWNER_ENDED, now)
+            self._steps = shutdown_policy.EndingSteps(shutdown_policy.OWNER_ENDED, now)
         else:
             # What waits for a kernel that is not coming keeps nobody alive.
-            busy = self._traffic.tracker.open + (self._traffic.held if self._kernel is not None else 0)
+            busy = self._forwarder.tracker.open + (self._forwarder.held if self._kernel is not None else 0)
             has_gateway = self._request.gateway is not None
-            company = lives.Company(has_gateway, self.links.count, busy, self._left_at, self._quiet_at)
+            company = shutdown_policy.Company(has_gateway, self.links.count, busy, self._left_at, self._quiet_at)
             for reason, at in (
-                (lives.ORPHANED, lives.orphaned_at(company, self._request.orphan_seconds)),
-                (lives.UNREACHABLE, lives.unreachable_at(company, self._lost_at)),
+                (shutdown_policy.ORPHANED, shutdown_policy.orphaned_at(company, self._request.orphan_seconds)),
+                (shutdown_policy.UNREACHABLE, shutdown_policy.unreachable_at(company, self._lost_at)),
             ):
                 if self._steps is None and at is not None and now >= at:
-                    self._steps = lives.EndingSteps(reason, now)
+                    self._steps = shutdown_policy.EndingSteps(reason, now)
 
     def _look_at_folder(self, now: float) -> None:
         try:
@@ -378,29 +380,31 @@ class Relay:
         except UnreachableError as error:
             if self._lost_at is None:
                 self._lost_at = now
-                log(lives.UNREACHABLE, kernel=self._own.kernel_id, reason=error)
+                log(shutdown_policy.UNREACHABLE, kernel=self._own.kernel_id, reason=error)
 
     def _walk_to_end(self, now: float) -> None:
         steps = self._steps
         if steps is None:
             return
         for step in steps.due(now):
-            if step == lives.ASK:
-                self._traffic.ask_to_end()
+            if step == shutdown_policy.ASK:
+                self._forwarder.ask_to_end()
             elif self._kernel is not None:
                 self._kernel.signal(step)
-        is_there = self._kernel is not None or (steps.reason in lives.ASKED_FIRST and not self._back.is_away)
+        is_there = self._kernel is not None or (
+            steps.reason in shutdown_policy.ASKED_FIRST and not self._sockets.is_away
+        )
         if is_there and not steps.is_hopeless(now):
             self._next_tick = min(self._next_tick, now + _SLOW_LOOK_SECONDS)
             return
         self.is_done = True
-        self.leaves_nothing = steps.reason in lives.LEAVES_NOTHING
+        self.leaves_nothing = steps.reason in shutdown_policy.LEAVES_NOTHING
 
     def close(self) -> None:
         """Leave the folder as others are to find it, then answer the clients that wait for the end."""
         if self._steps is not None and self._ended is None:
             self._write_ended(self._how_it_ended(None))
-        self._back.leave(removes_files=self._has_place)
+        self._sockets.leave(removes_files=self._has_place)
         if self.leaves_nothing and self._has_place:
             remove_folder(self._folder)
         for peer in self._stoppers:

@@ -22,9 +22,9 @@ from jupyter_aliquot.provisioner.relay.wire.files import (
 from jupyter_aliquot.provisioner.relay.wire.log import log
 from jupyter_aliquot.provisioner.relay.wire.rmtree import empty_folder, remove_folder
 
-from .client_sockets import Front
-from .kernel_sockets import Back
-from .link_server import Links
+from .client_sockets import ClientSockets
+from .kernel_sockets import KernelSockets
+from .link_server import LinkServer
 from .own_record import OwnRecord
 
 _CLOCK_STEP_NS = 100_000_000
@@ -37,16 +37,16 @@ class UnreachableError(Exception):
 class RelayFolder:
     """Made after the fork, for one relay. ``links`` is set before the first `look`."""
 
-    def __init__(self, own: OwnRecord, front: Front, back: Back) -> None:
+    def __init__(self, own: OwnRecord, clients: ClientSockets, sockets: KernelSockets) -> None:
         self.path: Path = own.folder
         self._own = own
-        self._front = front
-        self._back = back
+        self._clients = clients
+        self._kernel_sockets = sockets
         self._inode = os.stat(own.folder).st_ino
         self._seen_at = -1  # the folder's time, when all was well
         self._is_written = True
         self._has_links = False
-        self.links: Links | None = None
+        self.links: LinkServer | None = None
 
     def prepare(self) -> None:
         """Write what the first kernel needs, and take room for later. Raises OSError."""
@@ -100,10 +100,10 @@ class RelayFolder:
         if found.st_ino != self._inode:
             raise UnreachableError(f"{self.path} is another folder now")
         changed_at = found.st_mtime_ns
-        if self._is_written and not self._back.lacks_spares and changed_at == self._seen_at:
+        if self._is_written and not self._kernel_sockets.lacks_spares and changed_at == self._seen_at:
             return
         self._check_record()
-        steps = (self._make_link_socket, self._front.bind_missing, self._make_links, self._back.make_spares)
+        steps = (self._make_link_socket, self._clients.bind_missing, self._make_links, self._kernel_sockets.make_spares)
         is_well = all([self._try(step) for step in steps])
         # What changes within one step of the file system's clock has the same time.
         if self._is_written and is_well and time.time_ns() - changed_at > _CLOCK_STEP_NS:

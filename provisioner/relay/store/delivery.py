@@ -1,4 +1,4 @@
-"""Decide which link gets which message, and when a message may be forgotten. `Links` sends.
+"""Decide which link gets which message, and when a message may be forgotten. `LinkServer` sends.
 
 A reply belongs to one session, and the session to the link that attached it last; iopub goes to
 every link that has a session. A link of guests gets iopub, too, and nothing is kept for it, or done

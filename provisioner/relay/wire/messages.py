@@ -7,8 +7,9 @@ import hmac
 import json
 import os
 import re
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -27,6 +28,11 @@ _LONGEST_QUESTION_NAME = 256
 _SILENT = re.compile(rb'(?<!\\)"silent"\s*:\s*true')
 # A kernel that is restarted must not end by what was meant for the one before it.
 _FOR_ONE_KERNEL = frozenset({"shutdown_request", "interrupt_request"})
+_CONTROL_COMM = "jupyter.widget.control"
+_STATE_METHODS = ("request_state", "request_states")
+# A page opens one such comm, reads, and closes it.
+_MOST_CONTROL_COMMS = 64
+_LONGEST_STATE_READ = 4096  # of such a request; a longer comm message is a widget's own
 
 
 @dataclass(frozen=True)
@@ -107,6 +113,39 @@ def read_date(date: Any) -> float | None:
     except ValueError:
         return None
     return (moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)).timestamp()
+
+
+class StateReads:
+    """Recognizes how a page that comes back reads widgets' state: requests that are no user's work.
+
+    The protocol is that of ipywidgets' control comm, version 1, and of its older ``request_state``.
+    Control comms are remembered, so that closing one counts as a part of the reading.
+    """
+
+    def __init__(self) -> None:
+        self._comms: deque[str] = deque(maxlen=_MOST_CONTROL_COMMS)
+
+    def request(self, message: Sequence[Any], channel: str) -> Request | None:
+        """Return the request of a message, from its delimiter on; None for a header without id or
+        type.
+        """
+        request = read_request(read_object(message[HEADER]), channel)
+        if request is None or not request.msg_type.startswith("comm_"):
+            return request
+        content = bytes(message[CONTENT])
+        is_read = len(content) <= _LONGEST_STATE_READ and self._is_read(request.msg_type, read_object(content))
+        return replace(request, reads_state=is_read)
+
+    def _is_read(self, msg_type: str, content: Mapping[str, Any]) -> bool:
+        comm, data = content.get("comm_id"), content.get("data")
+        if msg_type == "comm_open":
+            if content.get("target_name") != _CONTROL_COMM or not isinstance(comm, str):
+                return False
+            self._comms.append(comm)
+            return True
+        if msg_type == "comm_close":
+            return comm in self._comms
+        return isinstance(data, dict) and data.get("method") in _STATE_METHODS
 
 
 class Signer:

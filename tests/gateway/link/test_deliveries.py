@@ -3,7 +3,7 @@ from __future__ import annotations
 import random
 
 from jupyter_aliquot.gateway.relays.acks import Deliveries, Leaving
-from jupyter_aliquot.gateway.replay.ranges import Numbers
+from jupyter_aliquot.gateway.replay.seen_ids import Numbers
 
 
 def test_numbers_are_a_set_in_few_ranges() -> None:

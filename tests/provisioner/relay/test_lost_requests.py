@@ -83,7 +83,7 @@ def test_a_relay_that_took_the_place_of_another_does_not_claim_to_have_seen_all(
 
 def test_the_oldest_requests_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link_server, "_SEEN_REQUESTS", 2)
-    known: Any = link_server.Links.__new__(link_server.Links)
+    known: Any = link_server.LinkServer.__new__(link_server.LinkServer)
     known._seen = {}
     assert [known._was_seen("s", name) for name in ("a", "a", "b", "c", "c")] == [False, True, False, False, True]
     assert not known._was_seen("s", "a"), "it is not known any more"

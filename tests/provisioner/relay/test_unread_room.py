@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jupyter_aliquot.provisioner.relay.server import backlog as unread
-from jupyter_aliquot.provisioner.relay.server.backlog import CHANNELS, Unread
+from jupyter_aliquot.provisioner.relay.server.backlog import CHANNELS, Backlog
 from jupyter_aliquot.provisioner.relay.wire.messages import Request
 
 MOST = 4 << 20
@@ -18,13 +18,13 @@ SMALL = [b"interrupt"]
 
 
 @pytest.fixture
-def unread_of_a_deaf_kernel(monkeypatch: pytest.MonkeyPatch) -> Unread:
+def unread_of_a_deaf_kernel(monkeypatch: pytest.MonkeyPatch) -> Backlog:
     monkeypatch.setattr(unread, "send_now", lambda socket, frames: False)
     back: Any = SimpleNamespace(sockets=dict.fromkeys(CHANNELS))
-    return Unread(back, MOST, lambda channel, is_full: None)
+    return Backlog(back, MOST, lambda channel, is_full: None)
 
 
-def test_large_messages_on_all_channels_leave_the_room_of_what_interrupts(unread_of_a_deaf_kernel: Unread) -> None:
+def test_large_messages_on_all_channels_leave_the_room_of_what_interrupts(unread_of_a_deaf_kernel: Backlog) -> None:
     waiting = unread_of_a_deaf_kernel
     for channel in ("shell", "stdin", "control"):
         assert waiting.has_room(channel, LARGE, is_urgent=False, is_guest=True), "the first on its channel"
@@ -41,7 +41,7 @@ def test_large_messages_on_all_channels_leave_the_room_of_what_interrupts(unread
     assert waiting.has_room("control", SMALL, is_urgent=True, is_guest=False)
 
 
-def test_what_was_held_gives_its_room_back(unread_of_a_deaf_kernel: Unread) -> None:
+def test_what_was_held_gives_its_room_back(unread_of_a_deaf_kernel: Backlog) -> None:
     waiting = unread_of_a_deaf_kernel
     while waiting.has_room("control", SMALL, is_urgent=True, is_guest=False):
         waiting.hold("control", SMALL, INTERRUPT)
