@@ -31,8 +31,8 @@ from .browser_socket import V1
 ASKABLE = frozenset({"kernel_info_request", "comm_info_request"})
 ENAME = "ReadOnlyKernel"
 NO_MORE = "this kernel is not shared with you any more"
-TOO_MUCH = "asked too much of a kernel that is shared read-only"
-_ASKED_TOO_OFTEN = "asked too often: try again in a few seconds"
+TOO_MUCH = "too many requests to a kernel that is shared read-only"
+_ASKED_TOO_OFTEN = "Too many requests: try again in a few seconds."
 _HEADER = ("msg_id", "session", "username", "date", "version", "msg_type")
 _LONGEST = 256
 _ASKS = "_request"

@@ -56,8 +56,8 @@ CONNECT_SECONDS = 5.0
 _ANSWERS_AT_ONCE = 200
 _CELL = "execute_request"
 _TOO_MANY = (
-    "asked the kernel to take one more message; {kept} wait for it to start, and {most} may. This was not run: run it "
-    "again when the kernel has started, or interrupt the kernel, which drops the cells that wait"
+    "{kept} messages wait for the kernel to start, and at most {most} may. This was not run: run it again when the "
+    "kernel has started, or interrupt the kernel, which drops the cells that wait."
 )
 _NOT_STARTED = "The kernel has not started, so nothing can be shut down over this websocket: end the kernel instead."
 

@@ -189,7 +189,7 @@ class Host:
             peer.say({"op": "status", "pid": os.getpid(), "relays": alive})
             peer.end_after_sending()
         else:
-            raise Refusal("bad_request", f"asked op {record.op[:40]!r}; the relay host has start, status")
+            raise Refusal("bad_request", f"Op {record.op[:40]!r} is not known. Use start or status.")
 
     # ---- relays begin
 

@@ -155,7 +155,7 @@ class LinkServer:
         else:
             operation = _OPERATIONS.get(record.op)
             if operation is None:
-                raise Refusal("bad_request", f"asked op {record.op[:40]!r}; a link has {', '.join(_OPERATIONS)}")
+                raise Refusal("bad_request", f"Op {record.op[:40]!r} is not known. Use {', '.join(_OPERATIONS)}.")
             operation(self, number, peer, record)
 
     def _greet(self, number: int, peer: Peer, record: Record) -> None:
@@ -197,7 +197,7 @@ class LinkServer:
     def _send(self, number: int, peer: Peer, record: Record) -> None:
         channel, count = record.header.get("channel"), _number(record, "n")
         if channel not in _REQUEST_CHANNELS:
-            raise Refusal("bad_request", f"asked channel {channel!r}; there are {', '.join(_REQUEST_CHANNELS)}")
+            raise Refusal("bad_request", f"Channel {channel!r} takes no requests. Use {', '.join(_REQUEST_CHANNELS)}.")
         if find_delimiter(record.frames) != 0 or len(record.frames) <= HEADER:
             raise Refusal("bad_request", "a message begins with <IDS|MSG> and has a header")
         session = _session(record)

@@ -292,7 +292,7 @@ class Relay:
         """Called by LinkServer. Raises Refusal."""
         operation = _OPERATIONS.get(record.op)
         if operation is None:
-            raise Refusal("bad_request", f"asked op {record.op[:40]!r}; a relay has {', '.join(_OPERATIONS)}")
+            raise Refusal("bad_request", f"Op {record.op[:40]!r} is not known. Use {', '.join(_OPERATIONS)}.")
         operation(self, peer, record)
 
     def _spawn(self, peer: Peer, record: Record) -> None:

@@ -107,9 +107,9 @@ def unread_words(size: int, waiting: int, most: int, msg_type: Any = "execute_re
     if msg_type in _COMMS:
         what, again = ("The kernel does not know what was changed in a widget", "change it again")
     return (
-        f"asked the kernel to take {_megabytes(size)} more; {_megabytes(waiting)} wait that it has not read, and "
-        f"{_megabytes(most)} may (c.Limits.unread_bytes). {what}: {again} when the kernel has gone on, "
-        "or interrupt or restart the kernel"
+        f"The kernel has {_megabytes(waiting)} to read, and at most {_megabytes(most)} may wait "
+        f"(c.Limits.unread_bytes), so {_megabytes(size)} more were refused. {what}: {again} when the kernel has gone "
+        "on, or interrupt or restart the kernel."
     )
 
 

@@ -155,7 +155,7 @@ class Signer:
         """Take the connection's key. Raises ValueError for a scheme that is no hmac."""
         kind, _, digest = scheme.partition("-")
         if kind != "hmac" or digest not in hashlib.algorithms_available:
-            raise ValueError(f"asked the signature scheme {scheme!r}; there are hmac-sha256 and other hmac-…")
+            raise ValueError(f"Signature scheme {scheme!r} is not known. Use hmac-sha256 or another hmac.")
         self._key = key.encode()
         self._digest = digest
         self._session = session

@@ -108,12 +108,12 @@ class Peer:
     def greeted(self, record: Record) -> None:
         """Check the first record and note the role. Raises Refusal."""
         if record.op != "hello":
-            raise Refusal("bad_request", f"expected hello, found {record.op[:40]!r}")
+            raise Refusal("bad_request", f"The first record has op {record.op[:40]!r}. Begin with hello.")
         versions, role = record.header.get("versions"), record.header.get("role")
         if not isinstance(versions, list) or not set(VERSIONS) & {v for v in versions if isinstance(v, int)}:
             raise Refusal("version", f"you speak versions {versions!r}, this relay speaks {list(VERSIONS)}")
         if role not in ROLES:
-            raise Refusal("bad_request", f"asked role {role!r}; there are {', '.join(ROLES)}")
+            raise Refusal("bad_request", f"Role {role!r} is not known. Use {', '.join(ROLES)}.")
         self.role = str(role)
         self._reader.longest = LONGEST_RECORD
 

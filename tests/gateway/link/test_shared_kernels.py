@@ -228,7 +228,7 @@ async def test_a_reader_who_asks_without_end_is_closed_and_the_kernel_hears_litt
         except Exception:  # however tornado says that it is closed
             break
     code, reason = await closed(bob)
-    assert (code in (1008, None), reason in ("asked too much of a kernel that is shared read-only", None)) == (
+    assert (code in (1008, None), reason in ("too many requests to a kernel that is shared read-only", None)) == (
         True,
         True,
     )

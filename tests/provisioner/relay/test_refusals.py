@@ -40,5 +40,5 @@ def test_comm_messages_are_told_of_once_in_a_minute_and_others_never() -> None:
 def test_the_words_say_what_to_do_again() -> None:
     assert "This was not run: run it again" in unread_words(MIB, 64 * MIB, 64 * MIB)
     told = unread_words(MIB, 64 * MIB, 64 * MIB, "comm_msg")
-    assert "asked the kernel to take 1.0 MiB more; 64.0 MiB wait" in told
+    assert "The kernel has 64.0 MiB to read, and at most 64.0 MiB may wait" in told
     assert "what was changed in a widget: change it again" in told

@@ -96,7 +96,7 @@ def test_a_flood_for_a_stopped_kernel_is_bounded_answered_and_the_rest_runs_in_o
             accepted = [msg_id for msg_id in asked if msg_id not in refused(gateway, asked)]
             assert 0 < len(accepted) * len(PADDING) <= MOST + ON_THEIR_WAY
             words = next(m for m in gateway.messages if m["msg_type"] == "execute_reply" and parent(m) in asked)
-            for part in ("asked the kernel to take 0.1 MiB more", "wait that it has not read", "2.0 MiB may", "again"):
+            for part in ("0.1 MiB more were refused", "to read", "at most 2.0 MiB may wait", "again"):
                 assert part in words["content"]["evalue"]
             assert len(str(words)) < LONGEST_WORDS
             probe = other.execute("print('on time')")
