@@ -19,7 +19,7 @@ from jupyter_aliquot.provisioner.relay.wire.messages import HEADER, read_object
 
 from .browser_socket import V1, WriteBuffer
 
-ENAME = "KernelDoesNotRead"
+ENAME = "KernelNotResponding"
 # Of refusals that a browser has not read; beyond it the browser is read no further.
 _MOST_UNREAD_BYTES = 1 << 20
 

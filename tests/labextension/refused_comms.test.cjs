@@ -8,7 +8,7 @@ const test = require('node:test');
 const { compiled } = require('./scripts.cjs');
 const { RefusedComms } = compiled('sessions/refused_comms');
 
-const anError = (asked = 'comm_msg', ename = 'KernelDoesNotRead', kind = 'error') => ({
+const anError = (asked = 'comm_msg', ename = 'KernelNotResponding', kind = 'error') => ({
   header: { msg_type: kind },
   parent_header: asked === null ? {} : { msg_type: asked },
   content: { ename }
@@ -26,11 +26,11 @@ test('what has a place of its own in the notebook, and what is no refusal, is to
   const refused = new RefusedComms();
   const others = [
     anError('execute_request'), // its cell shows it
-    anError('execute_request', 'NotRun'),
+    anError('execute_request', 'CellNotRun'),
     anError(null),
     anError('comm_msg', 'ValueError'),
     anError('comm_msg', 'ReadOnlyKernel'),
-    anError('comm_msg', 'KernelDoesNotRead', 'display_data'),
+    anError('comm_msg', 'KernelNotResponding', 'display_data'),
     { header: { msg_type: 'status' }, parent_header: { msg_type: 'comm_msg' }, content: { execution_state: 'idle' } }
   ];
   assert.deepEqual(others.map(message => refused.hear('k-1', message, 0)), others.map(() => false));

@@ -153,7 +153,7 @@ def _lose_a_cell(page: Page, server: LabProcess) -> None:
     prompt.filter(has_text="[*]").wait_for()
     server.kill()
     server.start_again()
-    outputs.filter(has_text="NotRun: The connection was lost").wait_for(timeout=180_000)
+    outputs.filter(has_text="CellNotRun: The connection was lost").wait_for(timeout=180_000)
     prompt.filter(has_text="[ ]").wait_for()
     page.evaluate(_WRITE, "print('now it is', runs)")
     lab.start_command("notebook:run-all-cells")

@@ -8,7 +8,7 @@ export interface IHeard {
 }
 
 /** The error with which relays refuse what a kernel does not read. */
-const REFUSAL = 'KernelDoesNotRead';
+const REFUSAL = 'KernelNotResponding';
 /** Several pages of a kernel, and several senders in it, may be refused at once. */
 const PAUSE_MS = 60000;
 

@@ -46,7 +46,7 @@ _REQUEST_CHANNELS = ("shell", "control", "stdin")
 _YOUNG_SECONDS = 10.0
 _SMALL = 1 << 16  # a message below this is copied: its frames would hold larger buffers of ZMQ's
 _OWN_TOPIC = b"stream"
-_UNREAD = "KernelDoesNotRead"
+_UNREAD = "KernelNotResponding"
 # What a notebook can do without, if too much waits; a comm that was not opened would be missed.
 _NO_OUTPUT = (b'"comm_open"', b'"comm_close"')
 

@@ -22,7 +22,7 @@ _ASKS = "_request"
 _COMMS = frozenset({"comm_open", "comm_msg", "comm_close"})
 _QUIET_SECONDS = 60.0
 # The error of a request that did not reach the kernel.
-NOT_RUN = "NotRun"
+NOT_RUN = "CellNotRun"
 
 
 @dataclass(frozen=True)

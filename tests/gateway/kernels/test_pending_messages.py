@@ -125,7 +125,7 @@ async def test_what_a_guest_may_no_longer_send_is_dropped_at_the_change_and_look
     messages.keep(alice, "shell", a_message("hers"))
     manager.shares = Shares()
     manager.pending.look_again(KERNEL)
-    assert bob.errors() == {"first": "NotRun"}
+    assert bob.errors() == {"first": "CellNotRun"}
     assert len(messages._messages) == 1
     messages.keep(bob, "shell", a_message("second"))
     await manager.begin()
@@ -138,7 +138,7 @@ async def test_what_a_guest_queued_goes_with_the_token_and_what_the_owner_queued
     messages.keep(bob, "shell", a_message("his"))
     messages.keep(alice, "shell", a_message("hers"))
     manager.pending.drop_guest(KERNEL, "bob")
-    assert bob.errors() == {"his": "NotRun"}
+    assert bob.errors() == {"his": "CellNotRun"}
     await manager.begin()
     assert (alice.sent, bob.sent) == (["hers"], [])
 
@@ -181,7 +181,7 @@ async def test_cells_of_a_kernel_that_goes_while_its_websockets_connect_are_answ
     for name in ("first", "second"):
         messages.keep(alice, "shell", a_message(name))
     await manager.begin()
-    assert alice.errors() == {"first": "NotRun", "second": "NotRun"}
+    assert alice.errors() == {"first": "CellNotRun", "second": "CellNotRun"}
     assert alice.ended == "the kernel was ended"
 
 
@@ -200,7 +200,7 @@ async def test_a_message_that_cannot_be_handed_on_is_answered_and_those_behind_i
     for name in ("first", "second", "third"):
         messages.keep(alice, "shell", a_message(name))
     await manager.begin()
-    assert (alice.sent, alice.errors()) == (["first", "third"], {"second": "NotRun"})
+    assert (alice.sent, alice.errors()) == (["first", "third"], {"second": "CellNotRun"})
 
 
 @pytest.mark.parametrize("how", ["says so", "raises"])

@@ -225,7 +225,7 @@ async def test_an_interrupt_over_the_websocket_does_the_same_and_a_shutdown_is_r
     assert reply.content == {"status": "ok"}
     assert any(message.type == "error" for message in await page.finish(asked))
     reply = await page.ask("control", "shutdown_request", {"restart": False})
-    assert (reply.content["status"], reply.content["ename"]) == ("error", "NotRun")
+    assert (reply.content["status"], reply.content["ename"]) == ("error", "CellNotRun")
     a_line.give_room()
     assert text_of(await page.execute("print('alive')")) == "alive\n"
     await page.close()
@@ -250,7 +250,7 @@ async def test_a_kernel_that_is_given_up_ends_its_cells_and_its_sockets_with_the
     assert await a_line.fetch("api", "kernels", a_line.kernel_id, method="DELETE") == 204
     shown = await page.finish(asked)
     [error] = [message for message in shown if message.type == "error"]
-    assert error.content["ename"] == "NotRun"
+    assert error.content["ename"] == "CellNotRun"
     assert "withdrawn" in error.content["evalue"]
     assert page.socket is not None
     assert await asyncio.wait_for(page.socket.read_message(), _PATIENCE_SECONDS) is None
@@ -278,7 +278,7 @@ async def test_what_is_kept_is_bounded_and_what_is_too_much_is_refused_in_words(
     asked = [await page.run("#" * (24 << 20)) for _ in range(3)]
     shown = await page.finish(asked[2])
     [error] = [message for message in shown if message.type == "error"]
-    assert error.content["ename"] == "KernelDoesNotRead"
+    assert error.content["ename"] == "KernelNotResponding"
     assert "(c.Limits.unread_bytes)" in error.content["evalue"]
     a_line.give_room()
     for each in asked[:2]:
@@ -315,7 +315,7 @@ async def test_what_a_guest_queued_does_not_run_where_the_share_is_taken_back_me
     await a_line.until_kept(2)
     await a_line.share(left)
     [error] = [message.content for message in await guest.finish(asked) if message.type == "error"]
-    assert (error["ename"], "your right to run code in the kernel ended" in error["evalue"]) == ("NotRun", True)
+    assert (error["ename"], "your right to run code in the kernel ended" in error["evalue"]) == ("CellNotRun", True)
     await a_line.until_kept(0 if left is None else 1)
     page = await a_line.page().open()
     a_line.give_room()

@@ -178,6 +178,6 @@ async def widgets_are_told_of_once(browser: Browser) -> None:
     asked = [await browser.send("shell", "comm_msg", {"comm_id": "c", "data": "#" * (256 << 10)}) for _ in range(64)]
     await browser.ask("shell", "comm_info_request", {"target_name": "#" * (256 << 10)})
     told = [message for message in browser.seen if message.type == "error"]
-    assert [message.content["ename"] for message in told] == ["KernelDoesNotRead"]
+    assert [message.content["ename"] for message in told] == ["KernelNotResponding"]
     assert told[0].parent in asked
     assert "change it again when the kernel has gone on" in told[0].content["evalue"]

@@ -29,7 +29,7 @@ def more_config() -> dict[str, Any]:
 
 
 def is_refused(message: Message) -> bool:
-    return message.type == "execute_reply" and message.content.get("ename") == "KernelDoesNotRead"
+    return message.type == "execute_reply" and message.content.get("ename") == "KernelNotResponding"
 
 
 async def test_cells_for_a_kernel_that_does_not_read_end_with_words_and_the_others_run(

@@ -45,7 +45,9 @@ def refused(gateway: Gateway, asked: list[str]) -> list[str]:
     """Those of them that were answered with the words of a refusal, as often as a page needs."""
 
     def is_refused(msg_id: str) -> bool:
-        its = [m for m in gateway.messages if parent(m) == msg_id and m["content"].get("ename") == "KernelDoesNotRead"]
+        its = [
+            m for m in gateway.messages if parent(m) == msg_id and m["content"].get("ename") == "KernelNotResponding"
+        ]
         return {m["msg_type"] for m in its} == {"error", "execute_reply"}
 
     return [msg_id for msg_id in asked if is_refused(msg_id)]
@@ -205,7 +207,7 @@ def test_a_client_of_the_front_is_refused_in_the_same_words(a_house: House) -> N
             with stopped(record.kernel.pid):
                 asked = [kernel.execute("1" + PADDING) for _ in range(FLOOD)]
                 reply = await soon(kernel.get_shell_msg())
-            assert reply["content"]["ename"] == "KernelDoesNotRead"
+            assert reply["content"]["ename"] == "KernelNotResponding"
             assert reply["parent_header"]["msg_id"] in asked
             assert (await unread(record))["refused"] > 0
 

@@ -6,7 +6,7 @@ import { Kernel, KernelMessage } from '@jupyterlab/services';
 import { TranslationBundle } from '@jupyterlab/translation';
 
 /** The name of the error, as gateways have it. */
-const NOT_RUN = 'NotRun';
+const NOT_RUN = 'CellNotRun';
 
 /** End the notebook's run of this request, if a cell still shows it. */
 export function markLost(
