@@ -22,10 +22,10 @@ export class SentCells {
     this._sent.set(msgId, { isCell, connection: isUp && !isKept ? this._connection : null });
   }
 
-  /** The kernel says something of a request: it arrived, and those before it have left the page. */
-  hear(parentId: string): void {
+  /** The kernel says something of a request: it arrived, and those before it have left the page. False: of another's. */
+  hear(parentId: string): boolean {
     if (!this._sent.has(parentId)) {
-      return;
+      return false;
     }
     for (const [msgId, sent] of [...this._sent]) {
       if (msgId === parentId) {
@@ -37,6 +37,7 @@ export class SentCells {
       sent.connection ??= EARLIER;
     }
     this._sent.delete(parentId);
+    return true;
   }
 
   /** The connection is open again, or for the first time. */

@@ -15,8 +15,10 @@ import { markLost } from '../../widgets/notebook/lost_cell';
 
 /** So many cells are asked about at once. */
 const MOST_ASKED = 50;
+/** A server that cannot tell is asked again so many times, after twice as long each time, up to a bound. */
+const TRIES = 10;
 const FIRST_WAIT_MS = 500;
-const LONGEST_WAIT_MS = 30000;
+const LONGEST_WAIT_MS = 8000;
 
 /** After these Lab has given up what the kernel was asked. */
 const RESTARTS: readonly Kernel.Status[] = ['restarting', 'autorestarting'];
@@ -80,8 +82,9 @@ class Watcher {
           sent.send(msg.header.msg_id, type === 'execute_request', isUp);
         }
       } else {
-        sent.hear(String((msg.parent_header as { msg_id?: string }).msg_id));
-        ask();
+        if (sent.hear(String((msg.parent_header as { msg_id?: string }).msg_id))) {
+          ask();
+        }
       }
     };
     const connect = (_: unknown, status: Kernel.ConnectionStatus): void => {
@@ -111,7 +114,7 @@ class Watcher {
     };
   }
 
-  /** Asks again, ever more rarely, while the server cannot tell. */
+  /** Asks again while the server cannot tell, at most `TRIES` times for each connection. */
   private async _askWhileInDoubt(
     kernel: Kernel.IKernelConnection,
     sent: SentCells,
@@ -121,8 +124,8 @@ class Watcher {
       return;
     }
     this._asking.add(kernel);
-    let wait = FIRST_WAIT_MS;
-    while (isHere() && kernel.connectionStatus === 'connected' && sent.doubtful.length > 0) {
+    let tries = 0;
+    while (tries < TRIES && isHere() && kernel.connectionStatus === 'connected' && sent.doubtful.length > 0) {
       const asked = sent.doubtful.slice(0, MOST_ASKED);
       const lost = await this._ask(kernel, asked);
       if (lost === undefined) {
@@ -131,11 +134,11 @@ class Watcher {
       if (lost !== null && isHere()) {
         sent.settle(asked);
         lost.forEach(msgId => markLost(this._panel, kernel, msgId, this._trans));
-        wait = FIRST_WAIT_MS;
-        continue;
+        tries = 0;
+      } else {
+        await new Promise(resolve => setTimeout(resolve, Math.min(FIRST_WAIT_MS * 2 ** tries, LONGEST_WAIT_MS)));
+        tries += 1;
       }
-      await new Promise(resolve => setTimeout(resolve, wait));
-      wait = Math.min(2 * wait, LONGEST_WAIT_MS);
     }
     this._asking.delete(kernel);
   }
