@@ -44,7 +44,7 @@ def relay_session(session_id: str, guest: str | None = None) -> str:
 
 
 class Kernels(Protocol):
-    """The kernel manager, as far as it matters here."""
+    """The kernel manager, as far as `PendingKernels` needs it."""
 
     links: RelayLinks | None
 
@@ -116,12 +116,12 @@ class PendingKernels:
             found.stop(STOPPED_WORDS)
 
     def restart(self, kernel_id: str) -> None:
-        """The same, as for a kernel that begins anew."""
+        """Let the waiting cells leave the queue, as for a kernel that starts anew."""
         if (found := self._messages.get(kernel_id)) is not None:
             found.stop(RESTARTED_WORDS)
 
     def end(self, kernel_id: str) -> None:
-        """Called when a kernel is removed. Idempotent."""
+        """Wait for no websocket any more. Called when a kernel is removed; idempotent."""
         if (found := self._messages.get(kernel_id)) is not None:
             found.end()
 
@@ -138,7 +138,7 @@ class PendingKernels:
             found.drop(lambda each: each.is_guest and each.user.name == name, NOT_YOURS)
 
     async def stop(self) -> None:
-        """At the server's end: tell pages that nothing of what they sent was run."""
+        """Tell pages that nothing they sent was run. Called at the server's end."""
         tasks, self._tasks = list(self._tasks.values()), {}
         messages, self._messages = list(self._messages.values()), {}
         for task in tasks:
@@ -174,7 +174,7 @@ class PendingKernels:
         messages.hand_on(partial(self._send, kernel_id))
 
     def _need(self, kernel_id: str) -> None:
-        """Raises WithdrawnError where the kernel is gone."""
+        """Check that the kernel is still there. Raises WithdrawnError."""
         if kernel_id not in self._kernels:
             raise WithdrawnError("the kernel was ended")
 

@@ -63,7 +63,7 @@ _NOT_STARTED = "The kernel has not started, so nothing can be shut down over thi
 
 
 class Subscriber(Protocol):
-    """A websocket, as the messages see it."""
+    """A websocket, as the pending messages see it."""
 
     def __hash__(self) -> int: ...
 
@@ -78,7 +78,7 @@ class Subscriber(Protocol):
 
     @property
     def protocol(self) -> str:
-        """What `encode` goes by."""
+        """The name of the protocol in which `encode` writes."""
         ...
 
     def encode(self, answer: Answer, parent: dict[str, Any]) -> str | bytes:
@@ -114,7 +114,9 @@ class Subscriber(Protocol):
 
 @dataclass(frozen=True)
 class PendingMessage:
-    """``frames`` from the delimiter on; their signature is made when the kernel's key is known."""
+    """A kept message. ``frames`` start at the delimiter; they are signed when the kernel's key is
+    known.
+    """
 
     channel: str
     session: str
@@ -131,7 +133,7 @@ class PendingMessage:
 
 
 class PendingMessages:
-    """Made by PendingKernels. ``clock``: seconds since the epoch."""
+    """The messages for one kernel. ``clock`` returns seconds since the epoch."""
 
     def __init__(self, most_bytes: int, log: logging.Logger, clock: Callable[[], float] = time.time) -> None:
         """``most_bytes`` bounds what is kept, by the rules for what a kernel has not read; 0: no
@@ -180,11 +182,11 @@ class PendingMessages:
             subscriber.refuse(channel, frames, unread_words(size, self._bytes, most, msg_type))
 
     def _bound(self, *, is_guest: bool) -> int:
-        """Up to how many bytes a user's messages may wait: half of the room is the owner's alone."""
+        """Return the bytes up to which a user's messages may wait: half of the room is the owner's."""
         return self._most_bytes // 2 if is_guest else self._most_bytes
 
     def _has_room(self, channel: str, size: int, *, is_guest: bool) -> bool:
-        """Where nothing waits on a channel, one message may, whatever its size."""
+        """Tell whether a message may wait. One may on an empty channel, whatever its size."""
         if not self._most_bytes or not self._kept_on[channel]:
             return True
         return self._bytes + size <= self._bound(is_guest=is_guest)
@@ -271,13 +273,13 @@ class PendingMessages:
 
     @property
     def _has_more(self) -> bool:
-        """True where a websocket came, or was connected, while `connect` waited for others."""
+        """True if a websocket came, or was connected, while `connect` waited for others."""
         is_new = any(not done and subscriber not in self._connecting for subscriber, done in self._subscribers.items())
         return is_new or any(task.done() for task in self._connecting.values())
 
     @property
     def lacks_subscribers(self) -> bool:
-        """True where there are messages, and no websocket that is connected."""
+        """True if there are messages and no connected websocket."""
         return bool(self._messages) and not any(self._subscribers.values())
 
     @property
@@ -346,7 +348,7 @@ class PendingMessages:
 
 
 class _Stopped:
-    """As a kernel that is interrupted: the first cell of a page fails, those behind it abort."""
+    """Answers as of an interrupted kernel: the first cell of a page fails, those behind it abort."""
 
     def __init__(self, words: str) -> None:
         self._words = words
@@ -386,7 +388,7 @@ def _tell_each(
 
 
 async def _finish(slices: Iterator[bool]) -> None:
-    """Owned by _answering."""
+    """Write the remaining answers. The task is in `_answering`."""
     await asyncio.sleep(0)
     for _ in slices:
         await asyncio.sleep(0)
@@ -398,12 +400,14 @@ def _not_run(message: PendingMessage, words: str) -> list[Answer]:
 
 
 def _aborted(answer: Answer) -> Answer:
-    """A reply as that of a kernel that drops what is queued behind a failure."""
+    """Return a reply as of a kernel that drops what is queued behind a failure."""
     return answer if answer.channel == "iopub" else Answer(answer.channel, answer.msg_type, {"status": "aborted"})
 
 
 def reports(cells: Iterable[PendingMessage]) -> list[tuple[dict[str, Any], list[tuple[Any, ...]]]]:
-    """The cells in the form of `CellsReport.cells`. It may be much to read: not for the loop."""
+    """Return the cells in the form of `CellsReport.cells`. It may be much to read: not for the
+    loop.
+    """
     return [_report(each) for each in cells]
 
 
