@@ -261,7 +261,17 @@ class HubProcess(Started):
 
     def _make_home(self, user: str) -> None:
         """With the bundle of this checkout: an older one may be installed in the environment."""
-        extension = self.home / "home" / user / ".local" / "share" / "jupyter" / "labextensions" / "@aliquot" / "lab"
+        extension = (
+            self.home
+            / "home"
+            / user
+            / ".local"
+            / "share"
+            / "jupyter"
+            / "labextensions"
+            / "@jupyter-aliquot"
+            / "labextension"
+        )
         if not extension.exists():
             extension.parent.mkdir(parents=True)
             extension.symlink_to(BUNDLE)

@@ -41,7 +41,15 @@ class HubWithLab(HubProcess):
         page_config.write_text(
             json.dumps({"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}})
         )
-        settings = self.home / "config" / "lab" / "user-settings" / "@aliquot" / "lab" / "plugin.jupyterlab-settings"
+        settings = (
+            self.home
+            / "config"
+            / "lab"
+            / "user-settings"
+            / "@jupyter-aliquot"
+            / "labextension"
+            / "plugin.jupyterlab-settings"
+        )
         settings.parent.mkdir(parents=True)
         settings.write_text(json.dumps(_SETTINGS))
 

@@ -114,7 +114,7 @@ class LabProcess(Started):
         return path.read_text(errors="replace") if path.exists() else ""
 
     def _write_folders(self, settings: dict[str, dict[str, Any]]) -> None:
-        extension = self._home / "data" / "labextensions" / "@aliquot" / "lab"
+        extension = self._home / "data" / "labextensions" / "@jupyter-aliquot" / "labextension"
         extension.parent.mkdir(parents=True)
         extension.symlink_to(BUNDLE)
         page_config = self._home / "config" / "labconfig" / "page_config.json"
