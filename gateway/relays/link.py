@@ -73,6 +73,9 @@ class KernelLink(LinkListener):
     """A link, made by RelayLinks.
 
     ``connect`` makes a RelayLink; ``changed`` is called after a change of activity or state.
+
+    ``refused`` is called with the number of messages more that the relay refused. ``is_of_guests``:
+    the relay keeps what this link's sockets take, for sockets of the kernel's owner.
     """
 
     def __init__(
@@ -86,12 +89,7 @@ class KernelLink(LinkListener):
         refused: Callable[[int], None] = lambda count: None,
         is_of_guests: bool = False,
     ) -> None:
-        """``cells``: what keeps what passes for pages that come back; None: nothing does.
-
-        ``refused`` is told how many messages more the relay refused, because the kernel does not
-        read. ``is_of_guests``: what its sockets take the relay keeps all the same, for sockets of
-        the kernel's owner.
-        """
+        """``cells`` keeps outputs for pages that come back; None: nothing does."""
         self._is_of_guests = is_of_guests
         self._connect, self._changed, self._refused = connect, changed, refused
         self._log, self._name = log, name
@@ -100,8 +98,7 @@ class KernelLink(LinkListener):
         self._epoch = ""
         self._is_up, self._is_told, self._is_lost = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._subscribers: dict[str, Subscriber] = {}
-        # Those of _subscribers whose attachment the relay has confirmed: what came before was not for
-        # them.
+        # Subscribers whose attachment the relay has confirmed: what came before was not for them.
         self._attached: set[str] = set()
         self._is_attached = asyncio.Event()
         self._deliveries = Deliveries()
