@@ -18,7 +18,7 @@ struct aliquot_agent_device {
     uint32_t enforcer;                /* enum aliquot_enforcer */
     uint64_t busy_nanoseconds; /* GPU time of the kernel on this device; sampled */
     uint32_t utilization_percent; /* by the kernel, in the last sample */
-    uint32_t pace; /* enum aliquot_pace; from here on since version 4 */
+    uint32_t pace; /* enum aliquot_pace */
     /* A burst may begin while `occupied_nanoseconds` (hook's page), and what is expected of the bursts in flight, is
      * less than this. In pace BLOCKS: while `blocks` is. */
     uint64_t allowed;
@@ -54,7 +54,7 @@ struct aliquot_agent_page {
                       work waits whenever the agent is gone */
     uint32_t workload_class; /* enum aliquot_workload_class */
     uint32_t device_count;
-    uint32_t actuators; /* bits of enum aliquot_actuators; since version 4 */
+    uint32_t actuators; /* bits of enum aliquot_actuators */
     uint64_t host_quota_bytes; /* 0: host memory is not lent, nothing is asked; UINT64_MAX: lent without a limit */
     uint64_t host_charged_elsewhere_bytes; /* by the kernel's other processes; sampled */
     uint64_t host_charged_bytes;           /* by all of the kernel's processes; sampled */
@@ -62,22 +62,21 @@ struct aliquot_agent_page {
      * sequence again; it was even and is the same, or read once more. */
     uint32_t process_sequence;
     uint32_t process_count;
-    uint32_t lease;          /* enum aliquot_lease; from here on since version 3 */
+    uint32_t lease;          /* enum aliquot_lease */
     uint32_t residency_mode; /* enum aliquot_residency_mode; does not change */
     uint64_t least_elastic_bytes; /* smaller allocations stay plain */
     uint64_t chunk_bytes;         /* of physical memory behind an elastic allocation, at most */
     uint64_t ring_bytes;          /* page-locked, of each process that copies */
     uint32_t copy_threads;        /* between ring and segments */
     uint32_t copy_streams;
-    uint32_t interrupts; /* of the kernel, as the agent was told; another number: waits of its calls may be given up. An
-                            agent of before leaves it 0 */
+    uint32_t interrupts; /* of the kernel, as the agent was told; another number: waits of its calls may be given up */
     uint32_t reserved_half;
     uint64_t reserved[2];
     struct aliquot_agent_device devices[ALIQUOT_MAX_DEVICES];
     struct aliquot_agent_process processes[ALIQUOT_MAX_PROCESSES];
 };
 
-/* A hook of before leaves these words 0, and an agent of before reads none of them: no version has to tell. */
+/* Words of the hook's page that this hook writes. */
 enum aliquot_tells {
     ALIQUOT_TELLS_NEEDS = 1 << 0,  /* needs[] */
     ALIQUOT_TELLS_COPIES = 1 << 1, /* copied_bytes */
@@ -91,9 +90,9 @@ struct aliquot_hook_device {
     uint64_t allocations; /* live */
     uint64_t launches;
     uint64_t refusals; /* out-of-memory answers because of the quota */
-    uint64_t elastic_bytes; /* of the charged ones: those that can leave; from here on since version 3 */
+    uint64_t elastic_bytes; /* of the charged ones: those that can leave */
     uint64_t swapped_bytes; /* of these: those on the host now */
-    /* Since version 4; measured while `pace` is not OFF. */
+    /* Measured while `pace` is not OFF. */
     uint64_t occupied_nanoseconds;  /* during which work of this process was on the device, neighbours' slices included */
     uint64_t throttled_nanoseconds; /* during which a launch waited for gate or pace */
     uint64_t blocks;                /* launched: thread blocks */
@@ -128,7 +127,7 @@ struct aliquot_hook_page {
     uint64_t host_credit_bytes;
     uint64_t host_refusals;
     uint64_t host_peak_bytes;
-    uint32_t residency;     /* enum aliquot_residency; from here on since version 3 */
+    uint32_t residency;     /* enum aliquot_residency */
     uint32_t staying;       /* bits of enum aliquot_staying: what stays, and why */
     uint32_t waiting_calls; /* threads that wait for the gate or the lease */
     uint32_t calls_inside;  /* threads in a call that touches the device; sampled */
@@ -139,7 +138,7 @@ struct aliquot_hook_page {
     struct aliquot_hook_device devices[ALIQUOT_MAX_DEVICES];
     struct aliquot_hook_need needs[ALIQUOT_MAX_DEVICES]; /* see ALIQUOT_TELLS_NEEDS */
     /* The first function that the process called of those that the hook's table lacks: its memory is not swapped. A
-     * length of 0, also of an older hook: it called none. The length is written last; the name does not change. */
+     * length of 0: it called none. The length is written last; the name does not change. */
     uint32_t unknown_function_length;
     char unknown_function[ALIQUOT_FUNCTION_BYTES];
 };

@@ -2,15 +2,11 @@
  *
  * The one definition of the protocol. Its Python twin is gpu_hook/protocol/codec.py; tests/gpu_hook/test_protocol.py
  * compiles this header and compares every size, offset and constant. A change here bumps the version, and
- * changes the twin and its test in the same commit. The agent speaks this version and the one before: HELLO names
- * the hook's, everything after it on that connection is of that version. A hook that is refused with
- * ALIQUOT_REFUSED_VERSION connects again with the version before its own.
+ * changes the twin and its test in the same commit. Hook and agent speak this one version: the agent refuses another
+ * with ALIQUOT_REFUSED_VERSION and a text.
  *
- * Version 2 added host memory, the enforcer, utilization and the table of processes: words that version 1 reserved
- * (an agent of version 1 leaves them 0), an entry of HELLO, and what follows the devices in the agent's page.
- *
- * Version 3 added residency: a kernel's memory leaves the device and comes back at the same addresses. The agent alone
- * decides which kernel holds the lease of its devices; a process moves its bytes when it is told to, and says so.
+ * Residency: a kernel's memory leaves the device and comes back at the same addresses. The agent alone decides which
+ * kernel holds the lease of its devices; a process moves its bytes when it is told to, and reports it.
  *
  *     agent                                     hook
  *     SEGMENT … (one descriptor each)      →    maps them: where the host copy goes, in order
@@ -23,10 +19,10 @@
  * Calls wait while the page's lease is ended, in a process that has nothing to move, too. Credit that has to wait for
  * room is answered late: CREDIT_WAIT, at least once a second, keeps the hook patient.
  *
- * Version 4 added compute shares. A third shared page, the board, is where a process shows its work on each device, in
- * short intervals of measured time; BOARD hands it its own, and those of production processes on the same device to
- * opportunistic ones, which may only read them: they stop at once when production's work comes, and use its pauses. The
- * agent says in its page how much a process may have used before it waits, in the hook's own measure of time.
+ * Compute shares: a third shared page, the board, is where a process shows its work on each device, in short intervals
+ * of measured time. BOARD hands it its own, and those of production processes on the same device to opportunistic ones,
+ * which may only read them: they stop at once when production's work comes, and use its pauses. The agent writes in its
+ * page how much a process may have used before it waits, in the hook's own measure of time.
  *
  * Transport: a Unix SEQPACKET socket, `hook.sock` in the kernel's own directory, which the agent listens on.
  * Which socket a process connects to says whose kernel it is. All integers are in host byte order (both ends
@@ -39,13 +35,12 @@
 #include <stdint.h>
 
 #define ALIQUOT_PROTOCOL_VERSION 4u
-#define ALIQUOT_OLDEST_VERSION 1u
 #define ALIQUOT_MESSAGE_MAGIC 0x314d5141u /* "AQM1" */
 #define ALIQUOT_PAGE_MAGIC 0x31505141u    /* "AQP1" */
 #define ALIQUOT_PAGE_BYTES 4096u
 #define ALIQUOT_MAX_DEVICES 16u /* of one kernel */
 #define ALIQUOT_HOST_MEMORY ALIQUOT_MAX_DEVICES /* as aliquot_credit.device: page-locked host memory */
-#define ALIQUOT_HELLO_ENTRIES (ALIQUOT_MAX_DEVICES + 1u) /* version 1: ALIQUOT_MAX_DEVICES */
+#define ALIQUOT_HELLO_ENTRIES (ALIQUOT_MAX_DEVICES + 1u) /* the last is for host memory */
 #define ALIQUOT_MAX_PROCESSES 64u /* in the agent page's table */
 #define ALIQUOT_TEXT_BYTES 192u
 #define ALIQUOT_FUNCTION_BYTES 60u /* of a driver function, with the zero at its end */
@@ -105,7 +100,7 @@ enum aliquot_residency_mode {
     ALIQUOT_RESIDENCY_MANAGED = 2, /* linear allocations are CUDA unified memory */
 };
 
-/* The agent page's `gate`. Hooks before version 4 take every value but 0 for closed, and never get PACED. */
+/* The agent page's `gate`. */
 enum aliquot_gate {
     ALIQUOT_GATE_OPEN = 0,
     ALIQUOT_GATE_CLOSED = 1, /* no work begins */
@@ -197,7 +192,7 @@ struct aliquot_hello {
     int32_t pid;               /* as the process sees itself; the agent takes the peer's from the socket */
     uint64_t start_time_ticks; /* field 22 of /proc/self/stat */
     uint32_t device_count;     /* 0 on a first connection */
-    uint32_t residency;        /* enum aliquot_residency; before version 3 nothing reads it */
+    uint32_t residency;        /* enum aliquot_residency */
     char name[32]; /* of the program */
     struct aliquot_hello_device devices[ALIQUOT_HELLO_ENTRIES];
 };
@@ -206,8 +201,7 @@ struct aliquot_credit { /* REQUEST, GRANT, RETURN, RECALL */
     struct aliquot_header header;
     uint32_t device; /* index into the agent page's devices, or ALIQUOT_HOST_MEMORY */
     /* RECALL: answer within this time. REQUEST: not 0 when it asks for more than it needs, and is not to wait for room
-     * on the device; agents before leases ignore it. RETURN: not 0 when it withdraws the request of this sequence, which an
-     * interrupt ended; an agent of before takes it for a return of nothing. */
+     * on the device. RETURN: not 0 when it withdraws the request of this sequence, which an interrupt ended. */
     uint32_t deadline_milliseconds;
     uint64_t bytes; /* wanted, granted (0: over quota), returned, or wanted back */
 };

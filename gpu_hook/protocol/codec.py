@@ -1,4 +1,4 @@
-"""The twin of include/aliquot_protocol.h: constants, messages as frozen values, and where the words of the pages lie.
+"""The twin of aliquot_protocol.h: constants, messages as frozen values, and where the words of the pages lie.
 
 Packs and unpacks; it opens no socket and maps no page. A message that does not fit the header raises MalformedError.
 """
@@ -38,7 +38,6 @@ from .words import (
     MESSAGE_MAGIC as MESSAGE_MAGIC,
     NAME_BYTES as NAME_BYTES,
     NO_LIMIT as NO_LIMIT,
-    OLDEST_VERSION as OLDEST_VERSION,
     PAGE_BYTES as PAGE_BYTES,
     PAGE_MAGIC as PAGE_MAGIC,
     SOCKET_NAME as SOCKET_NAME,
@@ -79,8 +78,8 @@ WELCOME = struct.Struct("=II")
 BOARD_NOTICE = struct.Struct("=IIII")
 REFUSE = struct.Struct(f"=II{TEXT_BYTES}s")
 
-HELLO_ENTRIES = {1: MAX_DEVICES, 2: MAX_DEVICES + 1, 3: MAX_DEVICES + 1, 4: MAX_DEVICES + 1}
-HELLO_BYTES = HEADER.size + HELLO_FIXED.size + HELLO_ENTRIES[VERSION] * HELLO_DEVICE.size
+HELLO_ENTRIES = MAX_DEVICES + 1  # the last is for host memory
+HELLO_BYTES = HEADER.size + HELLO_FIXED.size + HELLO_ENTRIES * HELLO_DEVICE.size
 CREDIT_BYTES = HEADER.size + CREDIT.size
 SELF_CHECK_BYTES = HEADER.size + SELF_CHECK.size
 WELCOME_BYTES = HEADER.size + WELCOME.size
@@ -103,8 +102,7 @@ _CREDIT_TYPES = (
     MessageType.CREDIT_WAIT,
 )
 _SWAP_TYPES = (MessageType.SWAP_OUT, MessageType.SWAP_IN)
-_SINCE_3 = (MessageType.WAKE, MessageType.MOVED, MessageType.CREDIT_WAIT, MessageType.SEGMENT, *_SWAP_TYPES)
-_SINCE_4 = (MessageType.BOARD,)
+_RESIDENCY_TYPES = (MessageType.WAKE, MessageType.MOVED, MessageType.SEGMENT, *_SWAP_TYPES)
 _KNOWN_STAYING = (Staying.MODE << 1) - 1
 _KNOWN_CHECKS = SelfCheck.ALL | SelfCheck.ABSOLUTE_PATH
 _SIZES = {
@@ -121,46 +119,46 @@ _SIZES = {
 }
 
 
-def pack(message: Message, version: int = VERSION) -> bytes:
-    """One datagram. A HELLO is of its own version."""
+def pack(message: Message) -> bytes:
+    """Return the message as one datagram."""
     if isinstance(message, Hello):
         return _pack_hello(message)
     if isinstance(message, Credit):
         body = CREDIT.pack(message.device, message.deadline_milliseconds, message.bytes)
-        return _header(message.type, message.sequence, version) + body
+        return _header(message.type, message.sequence) + body
     if isinstance(message, SelfCheckResult):
         body = SELF_CHECK.pack(message.passed, 0, cut_text(message.text, TEXT_BYTES))
-        return _header(MessageType.SELF_CHECK, message.sequence, version) + body
+        return _header(MessageType.SELF_CHECK, message.sequence) + body
     if isinstance(message, Welcome):
-        return _header(MessageType.WELCOME, message.sequence, version) + WELCOME.pack(message.device_count, 0)
+        return _header(MessageType.WELCOME, message.sequence) + WELCOME.pack(message.device_count, 0)
     if isinstance(message, Refuse):
         body = REFUSE.pack(message.reason, 0, cut_text(message.text, TEXT_BYTES))
-        return _header(MessageType.REFUSE, message.sequence, version) + body
+        return _header(MessageType.REFUSE, message.sequence) + body
     if isinstance(message, BoardNotice):
         body = BOARD_NOTICE.pack(message.kind, message.number, message.device, message.board_device)
-        return _header(MessageType.BOARD, message.sequence, version) + body
-    return _pack_residency(message, version)
+        return _header(MessageType.BOARD, message.sequence) + body
+    return _pack_residency(message)
 
 
-def unpack(datagram: bytes, want_version: int | None = None) -> Message:
-    """Read one datagram; raises MalformedError for anything that the header does not allow.
-
-    ``want_version`` is what the connection's HELLO named; without it, any version that we speak is read.
-    """
+def unpack(datagram: bytes) -> Message:
+    """Read one datagram; raises MalformedError for anything that the header does not allow."""
     if len(datagram) < HEADER.size:
         raise MalformedError(f"got {len(datagram)} bytes; a message has at least {HEADER.size}")
     magic, version, kind, length, sequence = HEADER.unpack_from(datagram)
     if magic != MESSAGE_MAGIC:
         raise MalformedError(f"got magic {magic:#x}; want {MESSAGE_MAGIC:#x}")
-    if not OLDEST_VERSION <= version <= VERSION or want_version not in (None, version):
-        speaks = f"{OLDEST_VERSION} to {VERSION}" if want_version is None else f"{want_version} on this connection"
-        raise MalformedError(f"got version {version}; this agent speaks {speaks}", RefusalReason.VERSION)
-    if kind not in _SIZES or (version < 3 and kind in _SINCE_3) or (version < 4 and kind in _SINCE_4):
+    if version != VERSION:
+        raise MalformedError(
+            f"got protocol version {version}; this side speaks version {VERSION}. Restart the kernel, so that its hook "
+            "and the node agent are of one release",
+            RefusalReason.VERSION,
+        )
+    if kind not in _SIZES:
         raise MalformedError(f"got a message of unknown type {kind}")
-    want = _size(MessageType(kind), version)
+    want = _SIZES[MessageType(kind)]
     if length != want or len(datagram) != want:
         raise MalformedError(f"got {len(datagram)} bytes, {length} said, for type {kind}; want {want}")
-    return _unpack_body(MessageType(kind), datagram, sequence, version)
+    return _unpack_body(MessageType(kind), datagram, sequence)
 
 
 def device_uuid_bytes(text: str) -> bytes:
@@ -173,32 +171,27 @@ def cut_text(text: str, room: int) -> bytes:
     return text.encode()[: room - 1].decode(errors="ignore").encode()
 
 
-def _size(kind: MessageType, version: int) -> int:
-    shorter = HELLO_ENTRIES[VERSION] - HELLO_ENTRIES[version] if kind is MessageType.HELLO else 0
-    return _SIZES[kind] - shorter * HELLO_DEVICE.size
-
-
-def _header(kind: MessageType, sequence: int, version: int) -> bytes:
-    return HEADER.pack(MESSAGE_MAGIC, version, kind, _size(kind, version), sequence)
+def _header(kind: MessageType, sequence: int) -> bytes:
+    return HEADER.pack(MESSAGE_MAGIC, VERSION, kind, _SIZES[kind], sequence)
 
 
 def _pack_hello(hello: Hello) -> bytes:
     name = cut_text(hello.name, NAME_BYTES)
     fixed = HELLO_FIXED.pack(hello.role, hello.pid, hello.start_time_ticks, len(hello.devices), hello.residency, name)
     table = b"".join(HELLO_DEVICE.pack(d.uuid, d.charged_bytes, d.credit_bytes) for d in hello.devices)
-    header = _header(MessageType.HELLO, hello.sequence, hello.version)
-    return (header + fixed + table).ljust(_size(MessageType.HELLO, hello.version), b"\0")
+    header = _header(MessageType.HELLO, hello.sequence)
+    return (header + fixed + table).ljust(HELLO_BYTES, b"\0")
 
 
-def _pack_residency(message: Segment | Swap | Wake | Moved, version: int) -> bytes:
+def _pack_residency(message: Segment | Swap | Wake | Moved) -> bytes:
     if isinstance(message, Segment):
         body = SEGMENT.pack(message.number, 0, message.bytes)
-        return _header(MessageType.SEGMENT, message.sequence, version) + body
+        return _header(MessageType.SEGMENT, message.sequence) + body
     if isinstance(message, Swap):
         body = SWAP.pack(message.drain_milliseconds, message.segment_count)
-        return _header(message.type, message.sequence, version) + body
+        return _header(message.type, message.sequence) + body
     if isinstance(message, Wake):
-        return _header(MessageType.WAKE, message.sequence, version) + WAKE.pack(message.waiting_calls, 0)
+        return _header(MessageType.WAKE, message.sequence) + WAKE.pack(message.waiting_calls, 0)
     fixed = MOVED_FIXED.pack(
         message.outcome,
         message.residency,
@@ -212,7 +205,7 @@ def _pack_residency(message: Segment | Swap | Wake | Moved, version: int) -> byt
     table = b"".join(MOVED_DEVICE.pack(d.swapped_bytes, d.staying_bytes) for d in message.devices)
     body = fixed + table.ljust(MAX_DEVICES * MOVED_DEVICE.size, b"\0")
     text = cut_text(message.text, TEXT_BYTES).ljust(TEXT_BYTES, b"\0")
-    return _header(MessageType.MOVED, message.sequence, version) + body + text
+    return _header(MessageType.MOVED, message.sequence) + body + text
 
 
 def _text(raw: bytes) -> str:
@@ -220,14 +213,14 @@ def _text(raw: bytes) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
-def _unpack_body(kind: MessageType, datagram: bytes, sequence: int, version: int) -> Message:
+def _unpack_body(kind: MessageType, datagram: bytes, sequence: int) -> Message:
     if kind in _CREDIT_TYPES:
         device, deadline, amount = CREDIT.unpack_from(datagram, HEADER.size)
-        if device >= HELLO_ENTRIES[version]:
+        if device >= HELLO_ENTRIES:
             raise MalformedError(f"got {amount} bytes on device {device}")
         return Credit(kind, device, amount, sequence, deadline)
     if kind is MessageType.HELLO:
-        return _unpack_hello(datagram, sequence, version)
+        return _unpack_hello(datagram, sequence)
     if kind is MessageType.SELF_CHECK:
         passed, _, text = SELF_CHECK.unpack_from(datagram, HEADER.size)
         return SelfCheckResult(SelfCheck(passed & _KNOWN_CHECKS), _text(text), sequence)
@@ -235,7 +228,7 @@ def _unpack_body(kind: MessageType, datagram: bytes, sequence: int, version: int
         return Welcome(WELCOME.unpack_from(datagram, HEADER.size)[0], sequence)
     if kind is MessageType.BOARD:
         return _unpack_board_notice(datagram, sequence)
-    if kind in _SINCE_3:
+    if kind in _RESIDENCY_TYPES:
         return _unpack_residency(kind, datagram, sequence)
     reason, _, text = REFUSE.unpack_from(datagram, HEADER.size)
     if reason not in RefusalReason.__members__.values():
@@ -282,13 +275,12 @@ def _unpack_moved(datagram: bytes, sequence: int) -> Moved:
     return Moved(MoveOutcome(outcome), Residency(residency), devices, known, wanted, drain, copy, map_, text, sequence)
 
 
-def _unpack_hello(datagram: bytes, sequence: int, version: int) -> Hello:
+def _unpack_hello(datagram: bytes, sequence: int) -> Hello:
     role, pid, ticks, count, residency, name = HELLO_FIXED.unpack_from(datagram, HEADER.size)
     if role not in Role.__members__.values():
         raise MalformedError(f"got role {role}")
-    if count > HELLO_ENTRIES[version]:
-        raise MalformedError(f"got {count} devices; at most {HELLO_ENTRIES[version]}")
-    residency = residency if version > 2 else Residency.RESIDENT
+    if count > HELLO_ENTRIES:
+        raise MalformedError(f"got {count} devices; at most {HELLO_ENTRIES}")
     if residency not in Residency.__members__.values():
         raise MalformedError(f"got residency {residency}")
     start = HEADER.size + HELLO_FIXED.size
@@ -299,4 +291,4 @@ def _unpack_hello(datagram: bytes, sequence: int, version: int) -> Hello:
         raise MalformedError("got a table of more bytes than any device has")
     if len({device.uuid for device in devices}) != count:
         raise MalformedError("got a table that names a device twice")
-    return Hello(Role(role), pid, ticks, _text(name), devices, sequence, version, Residency(residency))
+    return Hello(Role(role), pid, ticks, _text(name), devices, sequence, Residency(residency))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .words import VERSION, BoardKind, MessageType, MoveOutcome, RefusalReason, Residency, Role, SelfCheck, Staying
+from .words import BoardKind, MessageType, MoveOutcome, RefusalReason, Residency, Role, SelfCheck, Staying
 
 
 class MalformedError(Exception):
@@ -30,7 +30,6 @@ class Hello:
     name: str
     devices: tuple[HelloDevice, ...] = ()
     sequence: int = 0
-    version: int = VERSION
     residency: Residency = Residency.RESIDENT
 
 

@@ -9,7 +9,6 @@ import struct
 from enum import IntEnum, IntFlag
 
 VERSION = 4
-OLDEST_VERSION = 1
 MESSAGE_MAGIC = 0x314D5141
 PAGE_MAGIC = 0x31505141
 PAGE_BYTES = 4096
@@ -74,7 +73,7 @@ class Enforcer(IntEnum):
 
 
 class Gate(IntEnum):
-    """Of the agent's page. Hooks before version 4 take PACED for closed, and never get it."""
+    """The gate of the agent's page."""
 
     OPEN = 0
     CLOSED = 1

@@ -210,9 +210,8 @@ WANT_OFFSETS = {
 }
 WANT_CONSTANTS = {
     "ALIQUOT_PROTOCOL_VERSION": protocol.VERSION,
-    "ALIQUOT_OLDEST_VERSION": protocol.OLDEST_VERSION,
     "ALIQUOT_HOST_MEMORY": protocol.HOST_MEMORY,
-    "ALIQUOT_HELLO_ENTRIES": protocol.HELLO_ENTRIES[protocol.VERSION],
+    "ALIQUOT_HELLO_ENTRIES": protocol.HELLO_ENTRIES,
     "ALIQUOT_MAX_PROCESSES": protocol.MAX_PROCESSES,
     "ALIQUOT_MESSAGE_MAGIC": protocol.MESSAGE_MAGIC,
     "ALIQUOT_PAGE_MAGIC": protocol.PAGE_MAGIC,
@@ -302,13 +301,10 @@ def test_credit_survives_the_wire(kind: MessageType, device: int, amount: int, s
     st.integers(0, 2**64 - 1),
     texts,
     st.dictionaries(st.binary(min_size=16, max_size=16), st.integers(0, 2**40), max_size=17),
-    st.sampled_from([1, 2, 3, 4]),
 )
-def test_hello_survives_the_wire(
-    role: Role, pid: int, ticks: int, name: str, table: dict[bytes, int], version: int
-) -> None:
+def test_hello_survives_the_wire(role: Role, pid: int, ticks: int, name: str, table: dict[bytes, int]) -> None:
     entries = tuple(HelloDevice(uuid, amount, 7) for uuid, amount in table.items())
-    want = Hello(role, pid, ticks, name, entries[: protocol.HELLO_ENTRIES[version]], version=version)
+    want = Hello(role, pid, ticks, name, entries)
     assert protocol.unpack(protocol.pack(want)) == want
 
 
@@ -348,33 +344,12 @@ def test_a_board_that_nobody_has_is_malformed(notice: tuple[int, int, int, int])
         protocol.unpack(datagram)
 
 
-def test_version_3_knows_no_boards() -> None:
-    with pytest.raises(protocol.MalformedError):
-        protocol.unpack(protocol.pack(BoardNotice(protocol.BoardKind.OWN), 3))
-
-
-def test_version_2_knows_no_residency() -> None:
-    for message in (Wake(1), Segment(0, 1), Swap(MessageType.SWAP_IN, 1), Credit(MessageType.CREDIT_WAIT, 0, 0, 1)):
-        with pytest.raises(protocol.MalformedError):
-            protocol.unpack(protocol.pack(message, 2))
-
-
-def test_messages_of_version_1_keep_their_sizes() -> None:
-    assert len(protocol.pack(Hello(Role.PROCESS, 1, 1, "x", version=1))) == 72 + 32 * 16
-    assert len(protocol.pack(Credit(MessageType.CREDIT_REQUEST, 0, 1, 1), 1)) == 32
-
-
-def test_version_1_knows_no_host_memory() -> None:
-    credit = Credit(MessageType.CREDIT_REQUEST, protocol.HOST_MEMORY, 1, 1)
-    assert protocol.unpack(protocol.pack(credit)) == credit
-    with pytest.raises(protocol.MalformedError):
-        protocol.unpack(protocol.pack(credit, 1))
-
-
-def test_a_connection_keeps_the_version_of_its_hello() -> None:
-    credit = protocol.pack(Credit(MessageType.CREDIT_REQUEST, 0, 1, 1), 2)
-    with pytest.raises(protocol.MalformedError) as refused:
-        protocol.unpack(credit, 1)
+@pytest.mark.parametrize("version", [0, protocol.VERSION - 1, protocol.VERSION + 1])
+def test_another_version_is_refused(version: int) -> None:
+    datagram = bytearray(protocol.pack(Credit(MessageType.CREDIT_REQUEST, 0, 1, 1)))
+    datagram[4:6] = version.to_bytes(2, "little")
+    with pytest.raises(protocol.MalformedError, match=f"got protocol version {version}") as refused:
+        protocol.unpack(bytes(datagram))
     assert refused.value.reason is protocol.RefusalReason.VERSION
 
 

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.reading import NO_BOARD
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
     MILLISECOND,
     SECOND,
@@ -149,7 +148,7 @@ class DeviceDesk:
             self.shares, self.unholdable = {}, ()
             for member in self.members.values():
                 who = member.who
-                member.order = fallback(who.is_production, who.can_pace, self.production.is_there)
+                member.order = fallback(who.is_production)
             self.next_at = now + AFTER_A_FAILURE
         self._wait_for_production()
 
@@ -185,9 +184,7 @@ class DeviceDesk:
     def _read(self, member: Member, now: int) -> ProcessLook:
         session, device = member.process.session, member.device
         assert session.hook_side is not None  # as long as it is a member
-        words, board = session.hook_side.compute(device), session.board
-        if board is None:
-            return member.reader.read(member.who, words, self._as_before(member, words.launches, now), _no_ring, now)
+        words, board = session.hook_side.compute(device), member.process.board
         shown = board.read(device)
         self._watch(member, shown, words.occupied, now)
         if member.withdrawn_since is not None:
@@ -197,16 +194,6 @@ class DeviceDesk:
             return board.intervals(device), board.read(device).interval_count
 
         return member.reader.read(member.who, words, shown, ring, now, member.own)
-
-    @staticmethod
-    def _as_before(member: Member, launches: int, now: int) -> BoardWords:
-        """What a board would show of a process whose hook has none: launches since the last look."""
-        before, since = member.shown if isinstance(member.shown, tuple) else ((launches, False), now)
-        is_active = launches != before[0]
-        if is_active != before[1]:
-            since = now
-        member.shown = ((launches, is_active), since)
-        return NO_BOARD._replace(is_active=int(is_active), since=since)
 
     @staticmethod
     def _watch(member: Member, shown: BoardWords, occupied: int, now: int) -> None:
@@ -227,7 +214,3 @@ def _production(looks: Sequence[ProcessLook]) -> Production:
     ours = [look for look in looks if look.is_production]
     is_active = any(look.is_active or look.in_flight for look in ours)
     return Production(bool(ours), is_active, max((look.active_since for look in ours), default=0))
-
-
-def _no_ring() -> tuple[list[int], int]:
-    return [], 0

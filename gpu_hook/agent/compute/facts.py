@@ -20,7 +20,6 @@ class Session(Protocol):
 
     number: int
     role: Role
-    version: int | None
     agent_side: AgentSide | None
     hook_side: HookSide | None
     board: BoardPage | None
@@ -119,8 +118,10 @@ class ProcessRecord:
     book: NeighbourBook = field(default_factory=NeighbourBook)
 
     @property
-    def can_pace(self) -> bool:
-        return (self.session.version or 0) > 3
+    def board(self) -> BoardPage:
+        """The board that the agent made with the process's pages."""
+        assert self.session.board is not None  # as long as there is a record
+        return self.session.board
 
     @property
     def is_production(self) -> bool:

@@ -86,8 +86,7 @@ class ComputeKeeper:
         )
         self._records[session.number] = record
         self._set_actuators(record)
-        if session.board is not None:
-            self._unsealed.append(session.board)
+        self._unsealed.append(record.board)
         for member in record.members:
             self._desk(member.uuid).add(member)
             self._write_all(self._desk(member.uuid).members.values())
@@ -261,7 +260,6 @@ class ComputeKeeper:
             reservation.is_production,
             reservation.parts[device].hundredths,
             self._settings.caps(reservation.is_production),
-            record.can_pace,
         )
 
     @staticmethod
@@ -296,7 +294,7 @@ class ComputeKeeper:
     def _write(record: ProcessRecord) -> None:
         page = record.session.agent_side
         assert page is not None  # as long as there is a record
-        gate, orders = combine([member.order for member in record.members], record.can_pace)
+        gate, orders = combine([member.order for member in record.members])
         for member, order in zip(record.members, orders, strict=True):
             page.set_order(member.device, _in_the_hooks_measure(order, member.reader))
         page.set_gate(gate)
@@ -309,26 +307,21 @@ class ComputeKeeper:
         wanted: dict[str, Mapping[BoardPlace, int]] = {}  # the same for all processes of a kernel
         for number in self._welcomed:
             record = self._records[number]
-            if record.can_pace:
-                kernel_id = record.owner.kernel_id
-                if kernel_id not in wanted:
-                    wanted[kernel_id] = {} if record.is_production else self._wanted(record)
-                self._is_behind |= not record.book.bring_up_to_date(wanted[kernel_id], record.session.notify)
+            kernel_id = record.owner.kernel_id
+            if kernel_id not in wanted:
+                wanted[kernel_id] = {} if record.is_production else self._wanted(record)
+            self._is_behind |= not record.book.bring_up_to_date(wanted[kernel_id], record.session.notify)
 
     def _wanted(self, record: ProcessRecord) -> Mapping[BoardPlace, int]:
         places: dict[BoardPlace, int] = {}
-        has_none = set()  # devices with production that has no board
         for member in record.members:
             for other in self._desk(member.uuid).members.values():
                 if not other.who.is_production or other.who.kernel_id == member.who.kernel_id:
                     continue
-                board = other.process.session.board
-                if board is None:
-                    has_none.add(member)
-                elif other.withdrawn_since is None:
-                    places[BoardPlace(other.who.key, member.device, other.device)] = board.reader
-        too_many = len(places) + len(has_none) > MAX_NEIGHBOURS
-        crowded = record.members if too_many else has_none
+                if other.withdrawn_since is None:
+                    place = BoardPlace(other.who.key, member.device, other.device)
+                    places[place] = other.process.board.reader
+        crowded = record.members if len(places) > MAX_NEIGHBOURS else ()
         crowds = {BoardPlace(CROWD, member.device, 0): self._crowd(member.uuid).reader for member in crowded}
         return {**first_places(places, MAX_NEIGHBOURS - len(crowds)), **crowds}
 

@@ -26,21 +26,14 @@ def first_order(is_production: bool, is_contended: bool, has_production_beside: 
     return CAUTIOUS if has_production_beside and not is_production else MEASURED
 
 
-def fallback(is_production: bool, can_pace: bool, has_production_beside: bool) -> Order:
-    """Where a controller failed: production goes on, others have its pauses, by its boards alone. Or have to wait."""
-    if is_production:
-        return MEASURED
-    return PAUSES_ONLY if can_pace or not has_production_beside else WAITING
+def fallback(is_production: bool) -> Order:
+    """Where a controller failed: production goes on, others have its pauses, by its boards alone."""
+    return MEASURED if is_production else PAUSES_ONLY
 
 
-def combine(orders: Sequence[Order], can_pace: bool) -> tuple[Gate, tuple[Order, ...]]:
-    """The gate of a process, and its devices' orders under it: what holds it on one device does not on another.
-
-    A hook that cannot pace has the gate alone, and is closed where any of its devices is to be.
-    """
+def combine(orders: Sequence[Order]) -> tuple[Gate, tuple[Order, ...]]:
+    """The gate of a process, and its devices' orders under it: what holds it on one device does not on another."""
     gates = {order.gate for order in orders}
-    if not can_pace:
-        return (Gate.CLOSED if Gate.CLOSED in gates else Gate.OPEN), tuple(orders)
     if len(gates) == 1:
         return gates.pop(), tuple(orders)
     return Gate.PACED, tuple(map(_under_a_paced_gate, orders))

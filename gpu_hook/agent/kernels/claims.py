@@ -50,8 +50,7 @@ class Claims:
         if hello.devices and hello.role is Role.OBSERVER:
             raise MalformedError("an observer has no bytes")
         index = {protocol.device_uuid_bytes(part.uuid): i for i, part in enumerate(reservation.parts)}
-        if hello.version > 1:
-            index[protocol.HOST_UUID] = protocol.HOST_MEMORY
+        index[protocol.HOST_UUID] = protocol.HOST_MEMORY
         if any(device.uuid not in index for device in hello.devices):
             raise MalformedError("got bytes on a device that the kernel does not have")
         try:

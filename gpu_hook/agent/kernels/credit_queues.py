@@ -10,7 +10,6 @@ from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
 from jupyter_aliquot.gpu_hook.agent.sessions.session import HookSession
 from jupyter_aliquot.gpu_hook.protocol.codec import HOST_MEMORY, Credit, MalformedError, MessageType
 
-_OLDEST_PATIENT = 3  # version of the protocol
 # Requests that wait, over all desks: a hook has one for each of its threads that allocates.
 MOST_OF_A_PROCESS = 1024
 MOST_OF_A_KERNEL = 4096
@@ -126,9 +125,5 @@ class KernelDesks:
         deadline = int(self._recall_seconds * 1000)
         self._sessions[process].send(Credit(MessageType.CREDIT_RECALL, device, amount, sequence, deadline))
 
-    def ask_patience(self, process: int, device: int, sequence: int) -> bool:
-        session = self._sessions[process]
-        if (session.version or 0) < _OLDEST_PATIENT:
-            return False
-        session.send(Credit(MessageType.CREDIT_WAIT, device, 0, sequence))
-        return True
+    def ask_patience(self, process: int, device: int, sequence: int) -> None:
+        self._sessions[process].send(Credit(MessageType.CREDIT_WAIT, device, 0, sequence))

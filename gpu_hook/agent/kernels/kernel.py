@@ -312,7 +312,7 @@ class Kernel:
         own = self.reservation
         try:
             plan = self._swap.settings.plan(self.residency.mode)
-            side = AgentSide(own.parts, own.generation, self._class_word, hello.version, self._host_quota_word, plan)
+            side = AgentSide(own.parts, own.generation, self._class_word, self._host_quota_word, plan)
             side.set_enforcer(self._enforcer)
             side.set_lease(self.residency.lease)
             session.agent_side = side

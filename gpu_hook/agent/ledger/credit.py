@@ -17,7 +17,6 @@ from .ledger import Ledger
 
 _WAIT_SECONDS = 0.5  # between two words of patience; a hook is told that they come once a second
 _SILENCE_SECONDS = 2.0  # a process that leaves a recall unanswered for so long is stopped, or does not run
-_OLD_PATIENCE_SECONDS = 3.0  # of a hook that knows no such word: it waits 5 for its credit
 
 HasRoom = Callable[[int, int], bool]  # whether this many bytes of this device, by index, are there now
 
@@ -40,8 +39,8 @@ class Courier(Protocol):
 
     def recall(self, process: int, device: int, amount: int, sequence: int) -> None: ...
 
-    def ask_patience(self, process: int, device: int, sequence: int) -> bool:
-        """Tell it to wait on; False: it does not know how to."""
+    def ask_patience(self, process: int, device: int, sequence: int) -> None:
+        """Tell a process to wait on."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +183,7 @@ class CreditDesk:
             elif request.amount <= self._ledger.account(self._kernel_id, self._device).room:
                 if not self._has_room(self._device, request.amount):
                     if request.may_wait:
-                        return self._wait_for_room(0.0)
+                        return self._wait_for_room()
                     self._answer(0)
                     continue
                 lent = self._ledger.lend(self._kernel_id, self._device, request.process, request.amount)
@@ -194,13 +193,11 @@ class CreditDesk:
             else:
                 return
 
-    def _wait_for_room(self, waited_seconds: float) -> None:
-        """Keep the process patient for as long as it takes; one that knows no patience is refused in its time."""
+    def _wait_for_room(self) -> None:
+        """Tell the process to wait on, now and every half second, for as long as it takes."""
         request = self._queue[0]
-        is_patient = self._courier.ask_patience(request.process, self._device, request.sequence)
-        if not is_patient and waited_seconds >= _OLD_PATIENCE_SECONDS:
-            return self.refuse_room()
-        self._room_timer = self._call_later(_WAIT_SECONDS, lambda: self._wait_for_room(waited_seconds + _WAIT_SECONDS))
+        self._courier.ask_patience(request.process, self._device, request.sequence)
+        self._room_timer = self._call_later(_WAIT_SECONDS, self._wait_for_room)
 
     def _end_room_wait(self) -> None:
         if self._room_timer is not None:
@@ -253,8 +250,8 @@ class CreditDesk:
         """
         request = self._queue[0]
         is_short = request.amount > self._ledger.account(self._kernel_id, self._device).room
-        may_wait = is_short and bool(self._awaited) and request.may_wait
-        if may_wait and self._courier.ask_patience(request.process, self._device, request.sequence):
+        if is_short and self._awaited and request.may_wait:
+            self._courier.ask_patience(request.process, self._device, request.sequence)
             self._deadline = self._call_later(_WAIT_SECONDS, self._settle)
             return
         self._leave_desk()

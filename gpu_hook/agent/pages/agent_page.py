@@ -67,7 +67,6 @@ class AgentSide:
         parts: Sequence[Part],
         generation: int,
         workload_class: protocol.WorkloadClass,
-        version: int,
         host_quota_bytes: int = protocol.NO_LIMIT,
         plan: ResidencyPlan | None = None,
     ) -> None:
@@ -77,13 +76,10 @@ class AgentSide:
         for device, part in enumerate(parts):
             start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
             page.set_bytes(start + AgentPage.UUID, protocol.device_uuid_bytes(part.uuid))
-        self._has_host_memory = version > 1
         self.set_grant(parts, generation, workload_class, host_quota_bytes)
-        if version > 2 and plan is not None:
+        if plan is not None:
             self._write_plan(plan)
-        self._has_lease = version > 2
-        self._has_compute = version > 3
-        page.half_words[AgentPage.VERSION // 4] = version
+        page.half_words[AgentPage.VERSION // 4] = protocol.VERSION
         page.half_words[AgentPage.MAGIC // 4] = protocol.PAGE_MAGIC
         self.device_count = len(parts)
         self._written: dict[int, tuple[int, int]] = {}
@@ -105,7 +101,7 @@ class AgentSide:
             start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
             words[(start + AgentPage.CHARGED) // 8] = charged
             words[(start + AgentPage.CHARGED_ELSEWHERE) // 8] = charged_elsewhere
-        elif self._has_host_memory:
+        else:
             words[AgentPage.HOST_CHARGED // 8] = charged
             words[AgentPage.HOST_CHARGED_ELSEWHERE // 8] = charged_elsewhere
 
@@ -130,29 +126,26 @@ class AgentSide:
             start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
             words[(start + AgentPage.QUOTA) // 8] = part.quota_bytes
             half_words[(start + AgentPage.SHARE_HUNDREDTHS) // 4] = part.hundredths
-        if self._has_host_memory:
-            words[AgentPage.HOST_QUOTA // 8] = host_quota_bytes
+        words[AgentPage.HOST_QUOTA // 8] = host_quota_bytes
         fence()
         words[AgentPage.GENERATION // 8] = generation
 
     def set_lease(self, lease: protocol.Lease) -> None:
-        """Whether its calls may go on. A hook of before knows no lease, and none is taken from it."""
-        if self._has_lease:
-            self._page.half_words[AgentPage.LEASE // 4] = lease
+        """Write whether the process's calls may go on."""
+        self._page.half_words[AgentPage.LEASE // 4] = lease
 
     def count_interrupt(self) -> None:
-        """The kernel's user interrupts it. A hook of before does not look at the word."""
-        if self._has_lease:
-            at = AgentPage.INTERRUPTS // 4
-            self._page.half_words[at] = (self._page.half_words[at] + 1) & 0xFFFFFFFF
+        """Tell the process that its kernel's user interrupts it."""
+        at = AgentPage.INTERRUPTS // 4
+        self._page.half_words[at] = (self._page.half_words[at] + 1) & 0xFFFFFFFF
 
     def set_order(self, device: int, order: Order) -> None:
-        """What it may do on one device, when that changed; its gate is the process's, see ``set_gate``.
+        """Write what the process may do on one device, when that changed; ``set_gate`` writes the gate.
 
-        The pace comes after what it goes by. A hook of before knows nothing of it, and none is written.
+        The pace is written after the words that it depends on.
         """
         before = self._orders.get(device, OPEN)
-        if before == order or not self._has_compute:
+        if before == order:
             return
         self._orders[device] = order
         start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
@@ -174,8 +167,6 @@ class AgentSide:
 
     def set_actuators(self, bits: protocol.Actuators, sm_percents: Sequence[int]) -> None:
         """What else than pacing its hook is to do; a percentage for each device, or none at all."""
-        if not self._has_compute:
-            return
         for device, percent in enumerate(sm_percents):
             start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
             self._page.half_words[(start + AgentPage.SM_PERCENT) // 4] = percent
@@ -183,11 +174,7 @@ class AgentSide:
         self._page.half_words[AgentPage.ACTUATORS // 4] = bits
 
     def set_gate(self, gate: Gate) -> None:
-        """Of all its devices. Whoever sees it sees the orders that were written before. Only a hook that knows what
-        PACED is gets that.
-        """
-        if gate is Gate.PACED and not self._has_compute:
-            gate = Gate.OPEN
+        """Write the gate of all the process's devices. A hook that reads it also reads the orders before it."""
         if gate is not self._gate:
             self._gate = gate
             fence()

@@ -70,7 +70,6 @@ class HookSession:
         self.number = number
         self.role = Role.OBSERVER
         self.own_pid = 0  # as the process sees itself
-        self.version: int | None = None  # of its HELLO
         self.told_residency = Residency.RESIDENT  # in its HELLO
         self.agent_side: AgentSide | None = None
         self.hook_side: HookSide | None = None
@@ -110,14 +109,10 @@ class HookSession:
         """Whether nothing can be said to it any more: it is closed, or will be in a moment."""
         return self._is_closed or self._closing is not None
 
-    @property
-    def _spoken(self) -> int:
-        return self.version or protocol.VERSION
-
     def open_pages(self) -> None:
         """Make what this process itself writes, to be handed over with the agent's page. Raises OSError."""
         self.hook_side = HookSide()
-        if self.role is Role.PROCESS and self._spoken > 3:
+        if self.role is Role.PROCESS:
             self.board = BoardPage()
 
     def welcome(self) -> None:
@@ -155,7 +150,7 @@ class HookSession:
         if self._is_closed:
             return
         try:
-            self._connection.send(protocol.pack(message, self._spoken))
+            self._connection.send(protocol.pack(message))
         except OSError as error:
             self._close_soon(f"cannot be written to: {error}")
 
@@ -204,7 +199,7 @@ class HookSession:
     def _hand_over(self, message: Message, *descriptors: int) -> None:
         """Raises OSError."""
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors).tobytes())]
-        self._connection.sendmsg([protocol.pack(message, self._spoken)], rights if descriptors else [])
+        self._connection.sendmsg([protocol.pack(message)], rights if descriptors else [])
 
     def _close_soon(self, why: str) -> None:
         if self._closing is None:
@@ -250,7 +245,7 @@ class HookSession:
 
     def _take(self, datagram: bytes) -> None:
         try:
-            self._dispatch(protocol.unpack(datagram, self.version))
+            self._dispatch(protocol.unpack(datagram))
         except MalformedError as error:
             self.refuse(error.reason, str(error))
         except LedgerError as error:
@@ -262,7 +257,7 @@ class HookSession:
                 raise MalformedError("got a second HELLO")
             self._is_joined = True
             self._timer.cancel()
-            self.role, self.own_pid, self.version = message.role, message.pid, message.version
+            self.role, self.own_pid = message.role, message.pid
             self.told_residency = message.residency
             self._owner.join(self, message)
             return

@@ -29,7 +29,6 @@ from .table import ACTIONS, LEASE_HELD, Action, Event, KernelState
 
 log = logging.getLogger(__name__)
 
-_OLDEST_MOVING = 3  # version of the protocol
 SAVED = frozenset({KernelState.CHECKPOINTED, KernelState.RESTORING})
 
 
@@ -124,7 +123,7 @@ class KernelResidency:
 
     async def prepare(self) -> bool:
         """Make host memory for its copy ahead, warm, while it runs; tells whether there is enough."""
-        return self._why_not() is None and await self._moves.prepare(self._movable, is_held=False)
+        return self._why_not() is None and await self._moves.prepare(tuple(self._processes.values()), is_held=False)
 
     def call_off(self) -> None:
         """It is wanted after all: a swap-out that is still making host memory is given up."""
@@ -255,17 +254,10 @@ class KernelResidency:
     def _pids(self) -> tuple[int, ...]:
         return tuple(process.session.pid for process in self._processes.values())
 
-    @property
-    def _movable(self) -> tuple[ProcessResidency, ...]:
-        return tuple(p for p in self._processes.values() if (p.session.version or 0) >= _OLDEST_MOVING)
-
     def _why_never(self) -> str:
         """Why it cannot be swapped at all; empty: it can."""
         if self.mode is ResidencyMode.OFF:
             return MODE_IS_OFF
-        old = [p.session for p in self._processes.values() if (p.session.version or 0) < _OLDEST_MOVING]
-        if old:
-            return f"process {old[0].pid} has a hook of protocol {old[0].version}; restart the kernel"
         pages = (process.session.hook_side for process in self._processes.values())
         unknown = next((name for page in pages if page is not None and (name := page.unknown_function())), "")
         if unknown:
@@ -333,13 +325,13 @@ class KernelResidency:
         return move
 
     async def _take_out(self) -> tuple[Event, Move]:
-        if not await self._moves.prepare(self._movable, is_held=True):
+        if not await self._moves.prepare(tuple(self._processes.values()), is_held=True):
             return Event.FAILED, self._moves.why_unprepared
         self._end_lease()
-        return await self._moves.take_out(self._movable)
+        return await self._moves.take_out(tuple(self._processes.values()))
 
     async def _bring_in(self) -> tuple[Event, Move]:
-        return await self._moves.bring_in(self._movable)
+        return await self._moves.bring_in(tuple(self._processes.values()))
 
     def _note(self, event: Event, move: Move) -> None:
         """Note a move that ended. A kernel that cannot be saved stays swapped, and comes in as any other."""

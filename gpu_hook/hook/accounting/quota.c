@@ -72,7 +72,7 @@ static void read_limit(int index, uint64_t *quota, uint64_t *elsewhere)
         page_read(is_host ? &page->host_charged_elsewhere_bytes : &page->devices[index].charged_elsewhere_bytes);
 }
 
-/* An agent of version 1, or none, lends no host memory: then this process lends it to itself. */
+/* While no agent has written the quota of host memory, this process lends it to itself. */
 static bool is_lent_by_agent(int device)
 {
     return device != QUOTA_HOST || page_read(&page_agent()->host_quota_bytes) != 0;

@@ -62,8 +62,8 @@ int page_install(int agent_descriptor, int hook_descriptor)
     if (agent == MAP_FAILED)
         return errno;
     const struct aliquot_agent_page *page = agent;
-    bool is_ours = page->magic == ALIQUOT_PAGE_MAGIC && page->version >= ALIQUOT_OLDEST_VERSION &&
-                   page->version <= ALIQUOT_PROTOCOL_VERSION && page->device_count <= ALIQUOT_MAX_DEVICES;
+    bool is_ours = page->magic == ALIQUOT_PAGE_MAGIC && page->version == ALIQUOT_PROTOCOL_VERSION &&
+                   page->device_count <= ALIQUOT_MAX_DEVICES;
     munmap(agent, mapped_bytes());
     if (!is_ours)
         return EPROTO;
@@ -75,7 +75,7 @@ int page_install(int agent_descriptor, int hook_descriptor)
     if (mmap(state.agent, mapped_bytes(), PROT_READ, MAP_SHARED | MAP_FIXED, agent_descriptor, 0) == MAP_FAILED)
         return errno;
     struct aliquot_hook_page *hook = state.hook;
-    hook->version = state.agent->version;
+    hook->version = ALIQUOT_PROTOCOL_VERSION;
     hook->pid = (int32_t)getpid();
     hook->tells = ALIQUOT_TELLS_NEEDS | ALIQUOT_TELLS_COPIES;
     /* Counters that nobody else keeps go on; all other words have their owner, who writes them again. */

@@ -34,7 +34,6 @@ static struct {
     struct socket_owned connection; /* none unless registered */
     struct socket_owned candidate;  /* a connection that is not registered yet; kept for session_leave */
     struct wake_pipe wake;
-    uint16_t version;               /* of the connection */
     uint32_t sequence;
     uint32_t connections; /* number of registrations so far; read without the mutex too */
     bool is_running;
@@ -64,7 +63,7 @@ static void note_failure(int failure)
 }
 
 /* Returns 0 or an errno. */
-static int register_as(uint16_t version)
+static int register_once(void)
 {
     int descriptor = socket_connect(settings()->kernel_dir);
     if (descriptor < 0)
@@ -76,14 +75,13 @@ static int register_as(uint16_t version)
     union socket_message hello;
     socket_fill_hello(&hello.hello, ALIQUOT_ROLE_PROCESS);
     hello.hello.device_count = state.owner->describe(hello.hello.devices);
-    hello.hello.residency = version < 3 ? 0 : state.owner->place();
-    int failure = socket_register(descriptor, version, &hello, WELCOME_MILLISECONDS);
+    hello.hello.residency = state.owner->place();
+    int failure = socket_register(descriptor, &hello, WELCOME_MILLISECONDS);
     pthread_mutex_lock(&state.mutex);
     state.candidate = SOCKET_NONE;
     if (!failure) {
         __atomic_store_n(&state.has_lost, 0, __ATOMIC_RELEASE);
         state.connection = connection;
-        state.version = version;
         __atomic_fetch_add(&state.connections, 1, __ATOMIC_RELEASE);
         state.last_failure = 0;
     }
@@ -93,12 +91,9 @@ static int register_as(uint16_t version)
     return failure;
 }
 
-static bool register_once(void)
+static bool register_process(void)
 {
-    uint16_t version = ALIQUOT_PROTOCOL_VERSION;
-    int failure = register_as(version);
-    while (failure == EPROTONOSUPPORT && version > ALIQUOT_OLDEST_VERSION)
-        failure = register_as(--version);
+    int failure = register_once();
     if (failure) {
         note_failure(failure);
         return false;
@@ -108,7 +103,7 @@ static bool register_once(void)
     __atomic_store_n(&state.has_attempted, true, __ATOMIC_RELEASE);
     interrupts_ring();
     pthread_mutex_unlock(&state.mutex);
-    LOG("event=registered version=%u", version);
+    LOG("event=registered");
     return true;
 }
 
@@ -149,7 +144,7 @@ static void handle_message(struct socket_received *received)
                received->descriptors[0] >= 0) {
         state.owner->segment(&message->segment, received->descriptors[0]);
         received->descriptors[0] = -1;
-    } else if (header->type == ALIQUOT_BOARD && header->bytes == sizeof message->activity && state.version >= 4) {
+    } else if (header->type == ALIQUOT_BOARD && header->bytes == sizeof message->activity) {
         state.owner->activity(&message->activity, received->descriptors[0]);
     } else {
         LOG("event=unexpected_message type=%u bytes=%u", header->type, header->bytes);
@@ -212,7 +207,7 @@ static void *run(void *unused)
     int backoff = FIRST_BACKOFF_MILLISECONDS;
     prctl(PR_SET_NAME, "aliquot-hook");
     while (!guest_threads_are_over()) {
-        if (!register_once()) {
+        if (!register_process()) {
             pause_before_retry(backoff);
             backoff = backoff * 2 < LAST_BACKOFF_MILLISECONDS ? backoff * 2 : LAST_BACKOFF_MILLISECONDS;
             continue;
@@ -279,7 +274,7 @@ static uint32_t send_request(struct waiter *waiter, const uint8_t uuid[16], uint
     union socket_message message = {
         .credit = {.device = (uint32_t)device, .deadline_milliseconds = !may_wait, .bytes = bytes}};
     message.header.sequence = waiter->sequence = ++state.sequence;
-    int failure = socket_send(state.connection.descriptor, state.version, &message, ALIQUOT_CREDIT_REQUEST,
+    int failure = socket_send(state.connection.descriptor, &message, ALIQUOT_CREDIT_REQUEST,
                               sizeof message.credit);
     return failure ? 0 : state.connections;
 }
@@ -292,7 +287,7 @@ static void withdraw_request(const struct waiter *waiter, const uint8_t uuid[16]
         return;
     union socket_message message = {.credit = {.device = (uint32_t)device, .deadline_milliseconds = 1}};
     message.header.sequence = waiter->sequence;
-    socket_send(state.connection.descriptor, state.version, &message, ALIQUOT_CREDIT_RETURN, sizeof message.credit);
+    socket_send(state.connection.descriptor, &message, ALIQUOT_CREDIT_RETURN, sizeof message.credit);
 }
 
 int session_request_credit(const uint8_t uuid[16], uint64_t bytes, bool may_wait, uint64_t *granted)
@@ -338,9 +333,8 @@ bool session_send(union socket_message *message, enum aliquot_message_type type,
 {
     DEFER_CANCELLATION;
     pthread_mutex_lock(&state.mutex);
-    bool is_known = state.version >= 3 || (type != ALIQUOT_WAKE && type != ALIQUOT_MOVED);
-    bool is_sent = is_known && socket_is_ours(&state.connection) &&
-                   socket_send(state.connection.descriptor, state.version, message, type, bytes) == 0;
+    bool is_sent = socket_is_ours(&state.connection) &&
+                   socket_send(state.connection.descriptor, message, type, bytes) == 0;
     pthread_mutex_unlock(&state.mutex);
     return is_sent;
 }

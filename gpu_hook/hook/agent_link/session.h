@@ -13,7 +13,7 @@ struct session_owner {
     /* For HELLO; returns the count. Host memory comes last. */
     uint32_t (*describe)(struct aliquot_hello_device devices[ALIQUOT_HELLO_ENTRIES]);
     uint32_t (*place)(void); /* for HELLO: enum aliquot_residency */
-    void (*registered)(void); /* the pages are in place; an older agent's lend no host memory any more */
+    void (*registered)(void); /* the pages are in place */
     void (*lost)(void); /* session_has_lost_agent is true from now on */
     void (*granted)(uint32_t device, uint64_t bytes);
     void (*recalled)(const struct aliquot_credit *recall); /* must answer by session_send_credit */

@@ -66,11 +66,10 @@ int socket_connect(const char *kernel_dir)
     return descriptor;
 }
 
-int socket_send(int descriptor, uint16_t version, union socket_message *message, enum aliquot_message_type type,
-                uint32_t bytes)
+int socket_send(int descriptor, union socket_message *message, enum aliquot_message_type type, uint32_t bytes)
 {
     message->header.magic = ALIQUOT_MESSAGE_MAGIC;
-    message->header.version = version;
+    message->header.version = ALIQUOT_PROTOCOL_VERSION;
     message->header.type = (uint16_t)type;
     message->header.bytes = bytes;
     ssize_t sent;
@@ -178,30 +177,10 @@ int socket_wait(int descriptor, int timeout_milliseconds)
     }
 }
 
-static bool is_host_memory(const struct aliquot_hello_device *entry)
-{
-    static const uint8_t host_uuid[sizeof entry->uuid];
-    return memcmp(entry->uuid, host_uuid, sizeof host_uuid) == 0;
-}
-
-int socket_send_hello(int descriptor, uint16_t version, union socket_message *message)
-{
-    struct aliquot_hello *hello = &message->hello;
-    uint32_t bytes = sizeof *hello;
-    if (version < 2) {
-        bytes -= (uint32_t)((ALIQUOT_HELLO_ENTRIES - ALIQUOT_MAX_DEVICES) * sizeof hello->devices[0]);
-        if (hello->device_count && is_host_memory(&hello->devices[hello->device_count - 1]))
-            hello->device_count--;
-    }
-    return socket_send(descriptor, version, message, ALIQUOT_HELLO, bytes);
-}
-
 static int accept_answer(struct socket_received *received)
 {
     const union socket_message *message = &received->message;
     if (message->header.type == ALIQUOT_REFUSE && message->header.bytes == sizeof message->refuse) {
-        if (message->refuse.reason == ALIQUOT_REFUSED_VERSION)
-            return EPROTONOSUPPORT;
         LOG("event=refused reason=%u text=\"%.*s\"", message->refuse.reason, (int)ALIQUOT_TEXT_BYTES - 1,
             message->refuse.text);
         return ECONNREFUSED;
@@ -212,9 +191,9 @@ static int accept_answer(struct socket_received *received)
     return page_install(received->descriptors[0], received->descriptors[1]);
 }
 
-int socket_register(int descriptor, uint16_t version, union socket_message *hello, int timeout_milliseconds)
+int socket_register(int descriptor, union socket_message *hello, int timeout_milliseconds)
 {
-    int failure = socket_send_hello(descriptor, version, hello);
+    int failure = socket_send(descriptor, hello, ALIQUOT_HELLO, sizeof hello->hello);
     if (!failure)
         failure = socket_wait(descriptor, timeout_milliseconds);
     if (failure)

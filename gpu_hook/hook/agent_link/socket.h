@@ -29,12 +29,8 @@ struct socket_received {
 /* Returns a descriptor, or a negative errno. */
 int socket_connect(const char *kernel_dir);
 
-/* Completes the header and sends. The version is that of the connection's HELLO. Returns 0 or an errno. */
-int socket_send(int descriptor, uint16_t version, union socket_message *message, enum aliquot_message_type type,
-                uint32_t bytes);
-
-/* Sends a HELLO of that version; an older one is shorter, and without host memory, which must be its last entry. */
-int socket_send_hello(int descriptor, uint16_t version, union socket_message *hello);
+/* Completes the header and sends. Returns 0 or an errno. */
+int socket_send(int descriptor, union socket_message *message, enum aliquot_message_type type, uint32_t bytes);
 
 /* Returns 0; EAGAIN when nothing is there; EPIPE when the agent closed; EPROTO when it sent what we cannot read. */
 int socket_receive(int descriptor, struct socket_received *received);
@@ -45,9 +41,8 @@ void socket_fill_hello(struct aliquot_hello *hello, enum aliquot_role role);
 /* Waits for readability. Returns 0, ETIMEDOUT or an errno. */
 int socket_wait(int descriptor, int timeout_milliseconds);
 
-/* Sends HELLO and receives the pages. Returns 0 or an errno; a refusal is ECONNREFUSED and is logged, save that of the
- * version, EPROTONOSUPPORT: then the caller connects again with the version before. */
-int socket_register(int descriptor, uint16_t version, union socket_message *hello, int timeout_milliseconds);
+/* Sends HELLO and receives the pages. Returns 0 or an errno; a refusal is ECONNREFUSED and is logged. */
+int socket_register(int descriptor, union socket_message *hello, int timeout_milliseconds);
 
 /* Returns the descriptor moved to 3 or above, close-on-exec. */
 int socket_move_away(int descriptor);

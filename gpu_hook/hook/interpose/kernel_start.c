@@ -15,40 +15,26 @@
 #define EXIT_NOT_STARTED 127
 
 /* The answer to HELLO is read first, although nothing in it matters: a socket that is closed with something unread
- * throws away what it has sent. A stuck agent delays the kernel by no more than that wait. False: the agent speaks an
- * older version. */
-static bool report_as(uint16_t version, const struct self_check *check)
+ * throws away what it has sent. A stuck agent delays the kernel by no more than that wait. */
+static void report(const struct self_check *check)
 {
-    bool is_spoken = true;
     int descriptor = socket_connect(settings()->kernel_dir);
     if (descriptor < 0)
-        return true;
+        return;
     union socket_message message;
     socket_fill_hello(&message.hello, ALIQUOT_ROLE_CHECK);
-    if (socket_send_hello(descriptor, version, &message) == 0) {
+    if (socket_send(descriptor, &message, ALIQUOT_HELLO, sizeof message.hello) == 0) {
         struct socket_received answer;
-        if (socket_wait(descriptor, ANSWER_MILLISECONDS) == 0 && socket_receive(descriptor, &answer) == 0) {
-            is_spoken = answer.message.header.type != ALIQUOT_REFUSE ||
-                        answer.message.refuse.reason != ALIQUOT_REFUSED_VERSION;
+        if (socket_wait(descriptor, ANSWER_MILLISECONDS) == 0 && socket_receive(descriptor, &answer) == 0)
             for (int i = 0; i < 2; i++)
                 if (answer.descriptors[i] >= 0)
                     close(answer.descriptors[i]);
-        }
         memset(&message, 0, sizeof message);
         message.self_check.passed = check->passed;
         memcpy(message.self_check.text, check->text, sizeof check->text);
-        if (is_spoken)
-            socket_send(descriptor, version, &message, ALIQUOT_SELF_CHECK, sizeof message.self_check);
+        socket_send(descriptor, &message, ALIQUOT_SELF_CHECK, sizeof message.self_check);
     }
     close(descriptor);
-    return is_spoken;
-}
-
-static void report(const struct self_check *check)
-{
-    uint16_t version = ALIQUOT_PROTOCOL_VERSION;
-    while (!report_as(version, check) && version > ALIQUOT_OLDEST_VERSION)
-        version--;
 }
 
 int main(int count, char **arguments)

@@ -11,7 +11,7 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
 {
     struct observer_view view;
     nvmlReturn_t result = nvml_driver()->nvmlDeviceGetUtilizationRates(device, utilization);
-    if (result != NVML_SUCCESS || !nvml_view(device, &view) || !view.has_processes)
+    if (result != NVML_SUCCESS || !nvml_view(device, &view))
         return result;
     unsigned all = utilization->gpu, own = view.utilization_percent < 100 ? view.utilization_percent : 100;
     utilization->memory = all > own ? utilization->memory * own / all : own ? utilization->memory : 0;
@@ -57,7 +57,7 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUti
                                              unsigned int *processSamplesCount, unsigned long long lastSeenTimeStamp)
 {
     struct observer_view view;
-    if (!processSamplesCount || !nvml_view(device, &view) || !view.has_processes)
+    if (!processSamplesCount || !nvml_view(device, &view))
         return nvml_driver()->nvmlDeviceGetProcessUtilization(device, utilization, processSamplesCount,
                                                               lastSeenTimeStamp);
     nvmlProcessUtilizationSample_t *samples;
@@ -78,7 +78,7 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
 {
     nvmlProcessesUtilizationInfo_t *asked = procesesUtilInfo;
     struct observer_view view;
-    if (!asked || !nvml_view(device, &view) || !view.has_processes)
+    if (!asked || !nvml_view(device, &view))
         return nvml_driver()->nvmlDeviceGetProcessesUtilizationInfo(device, procesesUtilInfo);
     if (asked->version != nvmlProcessesUtilizationInfo_v1)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;

@@ -93,7 +93,7 @@ static nvmlReturn_t answer_length(const struct own_list *own, unsigned int *coun
 /* False: the driver's answer stands. */
 static bool has_own_list(nvmlDevice_t device, const unsigned int *count, struct observer_view *view)
 {
-    return count && nvml_view(device, view) && view->has_processes;
+    return count && nvml_view(device, view);
 }
 
 #define LIST(name, info_type, list, ...)                                                   \

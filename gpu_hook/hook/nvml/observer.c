@@ -54,7 +54,7 @@ static void check_connection(void)
 }
 
 /* With the mutex. Returns 0 or an errno. */
-static int connect_as(uint16_t version)
+static int connect_once(void)
 {
     int descriptor = page_prepare() ? socket_connect(settings()->kernel_dir) : -ENOMEM;
     if (descriptor < 0)
@@ -62,7 +62,7 @@ static int connect_as(uint16_t version)
     state.connection = socket_own(descriptor);
     union socket_message hello;
     socket_fill_hello(&hello.hello, ALIQUOT_ROLE_OBSERVER);
-    int failure = socket_register(descriptor, version, &hello, WELCOME_MILLISECONDS);
+    int failure = socket_register(descriptor, &hello, WELCOME_MILLISECONDS);
     if (failure)
         socket_close(&state.connection);
     return failure;
@@ -90,10 +90,7 @@ static void connect_again(void)
 {
     if (now_seconds() < state.next_attempt_seconds)
         return;
-    uint16_t version = ALIQUOT_PROTOCOL_VERSION;
-    int failure = connect_as(version);
-    while (failure == EPROTONOSUPPORT && version > ALIQUOT_OLDEST_VERSION)
-        failure = connect_as(--version);
+    int failure = connect_once();
     plan_next_attempt(failure);
     if (!failure) {
         state.owner = getpid();
@@ -138,8 +135,6 @@ bool observer_view(const uint8_t uuid[16], struct observer_view *view)
     bool is_known = state.owner != 0;
     int index = is_known ? page_device_index(uuid) : -1;
     memset(view, 0, sizeof *view);
-    if (is_known)
-        view->has_processes = page_agent()->version > 1;
     if (index >= 0)
         read_device(index, view);
     pthread_mutex_unlock(&state.mutex);

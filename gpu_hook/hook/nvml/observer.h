@@ -12,7 +12,6 @@
 /* What the agent last said of a device. */
 struct observer_view {
     bool is_granted;     /* false: nothing of the device is this kernel's, and all below is 0 */
-    bool has_processes;  /* false: the agent is too old to tell processes and utilisation */
     uint32_t index;      /* in the agent's page */
     uint32_t enforcer;   /* enum aliquot_enforcer */
     uint32_t utilization_percent;

@@ -27,7 +27,6 @@ from jupyter_aliquot.gpu_hook.protocol.codec import (
     BOARD_INTERVALS,
     BOARD_MAGIC,
     PAGE_BYTES,
-    VERSION,
     AgentPage,
     Board,
     BoardKind,
@@ -64,16 +63,15 @@ class AKernel:
 class AProcess:
     """Implements compute.facts.Session, and plays its hook."""
 
-    def __init__(self, number: int, kernel: AKernel, version: int = VERSION) -> None:
+    def __init__(self, number: int, kernel: AKernel) -> None:
         self.number, self.pid, self.role, self.kernel = number, 1000 + number, Role.PROCESS, kernel
-        self.version: int | None = version
         workload_class = WorkloadClass.PRODUCTION if kernel.is_production else WorkloadClass.OPPORTUNISTIC
-        self.agent_side = AgentSide(kernel.reservation.parts, 1, workload_class, version)
+        self.agent_side = AgentSide(kernel.reservation.parts, 1, workload_class)
         self.hook_side = HookSide()
-        self.board = BoardPage() if version > 3 else None
+        self.board: BoardPage | None = BoardPage()
         self.page = mmap.mmap(self.agent_side.descriptor, PAGE_BYTES, prot=mmap.PROT_READ)
         self.hook_page = mmap.mmap(self.hook_side.descriptor, PAGE_BYTES)
-        self.own_board = mmap.mmap(self.board.descriptor, BOARD_BYTES) if self.board else None
+        self.own_board = mmap.mmap(self.board.descriptor, BOARD_BYTES)
         self.notices: list[BoardNotice] = []
         self.neighbours: dict[int, mmap.mmap] = {}
         self.room = 1000  # of its socket, in notices
@@ -206,8 +204,8 @@ class AWorld:
         )
         self.processes: list[AProcess] = []
 
-    def join(self, kernel: AKernel, version: int = VERSION) -> AProcess:
-        process = AProcess(len(self.processes) + 1, kernel, version)
+    def join(self, kernel: AKernel) -> AProcess:
+        process = AProcess(len(self.processes) + 1, kernel)
         self.processes.append(process)
         self.keeper.joining(kernel, process)
         self.keeper.joined(kernel, process)

@@ -55,11 +55,9 @@ class FakeHook:
         self.descriptors: list[int] = []
         self.boards: list[tuple[protocol.BoardNotice, int | None]] = []  # what was told, with the descriptor
         self.sequence = 0
-        self.version = protocol.VERSION
-        self.last_version = 0  # of what came last
 
     def send(self, message: Message | bytes) -> None:
-        self.socket.send(message if isinstance(message, bytes) else protocol.pack(message, self.version))
+        self.socket.send(message if isinstance(message, bytes) else protocol.pack(message))
 
     def receive(self) -> Message | None:
         """The next message that is not about a board; None when the agent closed."""
@@ -76,7 +74,6 @@ class FakeHook:
         self.descriptors += passed
         if not data:
             return None
-        self.last_version = protocol.HEADER.unpack_from(data)[1]
         message = protocol.unpack(data)
         if isinstance(message, protocol.BoardNotice):
             self.boards.append((message, passed[0] if passed else None))
@@ -86,13 +83,11 @@ class FakeHook:
         self,
         devices: tuple[protocol.HelloDevice, ...] = (),
         role: Role = Role.PROCESS,
-        version: int = protocol.VERSION,
         pid: int = 0,
     ) -> Message | None:
-        self.version = version
         ticks = start_time_ticks(os.getpid()) or 0
         with contextlib.suppress(BrokenPipeError):  # refused already; why is still to be read
-            self.send(protocol.Hello(role, pid or os.getpid(), ticks, "fake", devices, version=version))
+            self.send(protocol.Hello(role, pid or os.getpid(), ticks, "fake", devices))
         answer = self.receive()
         if isinstance(answer, protocol.Welcome):
             self.agent_page = mmap.mmap(self.descriptors[0], protocol.PAGE_BYTES, prot=mmap.PROT_READ)

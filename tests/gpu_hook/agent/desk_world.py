@@ -66,7 +66,6 @@ class Mail:
     def __init__(self) -> None:
         self.processes: dict[int, FakeProcess] = {}
         self.answers: list[tuple[int, int]] = []
-        self.is_patient = True
         self.patience: list[int] = []
 
     def grant(self, process: int, device: int, amount: int, sequence: int) -> None:
@@ -75,9 +74,8 @@ class Mail:
         receiver.spare += amount
         self.answers.append((sequence, amount))
 
-    def ask_patience(self, process: int, device: int, sequence: int) -> bool:
+    def ask_patience(self, process: int, device: int, sequence: int) -> None:
         self.patience.append(sequence)
-        return self.is_patient
 
     def recall(self, process: int, device: int, amount: int, sequence: int) -> None:
         assert amount > 0

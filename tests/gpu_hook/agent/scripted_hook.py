@@ -43,11 +43,10 @@ UUID = protocol.device_uuid_bytes("GPU-00000000-0000-0000-0000-0000000000a0")
 class ScriptedHook:
     """``script`` has outcomes for orders to come; without any left, an order is carried out."""
 
-    def __init__(self, folder: Path, memory: bytes = b"", version: int = protocol.VERSION) -> None:
+    def __init__(self, folder: Path, memory: bytes = b"") -> None:
         self.memory = memory  # empty while it is out
         self.bytes = len(memory)
         self.told_elastic: int | None = None  # instead of what is so
-        self.version = version
         self.residency = Residency.RESIDENT
         self.script: list[MoveOutcome] = []
         self.goes_on = asyncio.Event()  # cleared: it is stopped, and neither reads nor answers
@@ -68,11 +67,7 @@ class ScriptedHook:
         self.socket.setblocking(False)
         had = self._sequence > 0
         table = (protocol.HelloDevice(UUID, self.bytes, 0),) if had and self.bytes else ()
-        hello = protocol.Hello(Role.PROCESS, os.getpid(), 0, "scripted", table, version=self.version)
-        if self.version > 2:
-            hello = protocol.Hello(
-                Role.PROCESS, os.getpid(), 0, "scripted", table, version=self.version, residency=self.residency
-            )
+        hello = protocol.Hello(Role.PROCESS, os.getpid(), 0, "scripted", table, residency=self.residency)
         self.send(hello)
         welcome, descriptors = await self._receive()
         if not isinstance(welcome, Welcome):
@@ -95,7 +90,7 @@ class ScriptedHook:
         return await self._credit
 
     def send(self, message: Message) -> None:
-        self.socket.send(protocol.pack(message, self.version))
+        self.socket.send(protocol.pack(message))
 
     def wake(self) -> None:
         self.send(Wake(1))
@@ -131,10 +126,9 @@ class ScriptedHook:
         is_out = self.residency is Residency.SWAPPED
         device = HookPage.DEVICES
         self.set_word(device + HookPage.CHARGED, self.bytes)
-        if self.version > 2:
-            self.set_word(device + HookPage.ELASTIC, self.bytes if self.told_elastic is None else self.told_elastic)
-            self.set_word(device + HookPage.SWAPPED, self.bytes if is_out else 0)
-            store_half(self.hook_page, HookPage.RESIDENCY, self.residency)
+        self.set_word(device + HookPage.ELASTIC, self.bytes if self.told_elastic is None else self.told_elastic)
+        self.set_word(device + HookPage.SWAPPED, self.bytes if is_out else 0)
+        store_half(self.hook_page, HookPage.RESIDENCY, self.residency)
 
     def say_moved(self, outcome: MoveOutcome, sequence: int, wanted: int = 0) -> None:
         is_out = self.residency is Residency.SWAPPED

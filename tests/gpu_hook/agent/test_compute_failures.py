@@ -1,33 +1,14 @@
-"""The compute keeper when something fails, lies, is of before, or cannot be held."""
+"""The compute keeper when something fails, lies, or cannot be held."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from compute_world import HARVEST, PRODUCTION, AKernel, AWorld, hold_all, in_a_loop, neighbours, uuid_of
+from compute_world import HARVEST, PRODUCTION, AWorld, hold_all, in_a_loop, neighbours, uuid_of
 
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, DeviceLook, Verdict
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import Order
 from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, AgentPage, Gate, HookPage, Pace
-
-
-@in_a_loop
-def test_a_hook_of_before_has_a_gate_and_production_of_before_a_board_of_the_agents(
-    a_world: Callable[..., AWorld],
-) -> None:
-    world = a_world(hold_all)
-    old_production, old_guest = world.join(PRODUCTION, version=3), world.join(HARVEST, version=3)
-    guest = world.join(AKernel("h2", is_production=False))
-    assert (old_guest.notices, old_guest.gate, old_guest.pace()) == ([], Gate.OPEN, Pace.OFF)
-    assert neighbours(guest) == 1
-    world.run(40)
-    assert (old_guest.gate, old_production.gate, guest.gate) == (Gate.CLOSED, Gate.OPEN, Gate.CLOSED)
-    assert guest.neighbours[0][64] == 0
-    old_production.say(HookPage.LAUNCHES, 5)
-    world.run(20)
-    assert guest.neighbours[0][64] == 1
-    world.run(20)
-    assert guest.neighbours[0][64] == 0
 
 
 @in_a_loop
@@ -69,10 +50,9 @@ def test_a_controller_that_fails_leaves_production_open_and_others_their_pauses(
 
     world = a_world(fail)
     production, guest = world.join(PRODUCTION), world.join(HARVEST)
-    old_guest = world.join(HARVEST, version=3)
     world.run(20)
     assert (production.pace(), guest.pace()) == (Pace.MEASURE, Pace.TIME)
-    assert (production.gate, old_guest.gate) == (Gate.PACED, Gate.CLOSED), "one of before knows no pauses"
+    assert (production.gate, guest.gate) == (Gate.PACED, Gate.PACED)
     assert (guest.word(AgentPage.ALLOWED), guest.word(AgentPage.ALLOWED_BESIDE)) == (NO_LIMIT, 0)
     world.run(500)
     assert len(world.controllers) == 1

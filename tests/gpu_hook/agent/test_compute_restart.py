@@ -6,8 +6,6 @@ import signal
 import struct
 from typing import Any
 
-import pytest
-
 from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, Gate
 
 
@@ -15,8 +13,7 @@ def gate_of(hook: Any) -> Gate:
     return Gate(struct.unpack_from("=I", hook.agent_page, AgentPage.GATE)[0])
 
 
-@pytest.mark.parametrize("version", [4, 3])
-def test_who_is_back_before_production_waits_for_it(a_node: Any, a_holder: Any, version: int) -> None:
+def test_who_is_back_before_production_waits_for_it(a_node: Any, a_holder: Any) -> None:
     a_holder.reserve("p", 50)
     a_holder.reserve("h", 25, workload_class="opportunistic")
     production = a_node.a_hook_process("10", "reconnect", kernel_id="p")
@@ -25,12 +22,12 @@ def test_who_is_back_before_production_waits_for_it(a_node: Any, a_holder: Any, 
     a_node.end(signal.SIGKILL)
     a_node.start()
     guest = a_node.a_hook("h")
-    guest.hello(version=version)
+    guest.hello()
     assert gate_of(guest) is Gate.CLOSED
     production.send_signal(signal.SIGCONT)
     assert production.stdout.readline() == "back\n"
     a_node.until(lambda: gate_of(guest) is not Gate.CLOSED)
-    assert gate_of(guest) is (Gate.PACED if version > 3 else Gate.OPEN)
+    assert gate_of(guest) is Gate.PACED
 
 
 def test_production_that_does_not_come_back_is_waited_for_while_it_lives(a_node: Any, a_holder: Any) -> None:

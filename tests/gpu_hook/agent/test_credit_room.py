@@ -15,9 +15,8 @@ except ImportError:  # imported by its path
 class TestRoom:
     """What the quota allows and the device has no room for."""
 
-    def a_desk(self, is_patient: bool = True) -> tuple[Ledger, Mail, FakeClock, CreditDesk, list[int]]:
+    def a_desk(self) -> tuple[Ledger, Mail, FakeClock, CreditDesk, list[int]]:
         ledger, mail, clock = a_ledger(), Mail(), FakeClock()
-        mail.is_patient = is_patient
         mail.processes = {1: FakeProcess(), 2: FakeProcess()}
         room = [0]
         desk = CreditDesk(ledger, "k", 0, mail, clock.call_later, 0.2, lambda device, amount: amount <= room[0])
@@ -75,16 +74,6 @@ class TestRoom:
     def test_beyond_the_quota_nobody_waits_for_room(self) -> None:
         _, mail, _, desk, _ = self.a_desk()
         self.ask(desk, mail, 1, QUOTA + 1, 7)
-        assert mail.answers == [(7, 0)]
-
-    def test_a_hook_that_knows_no_patience_is_refused_in_its_time(self) -> None:
-        _, mail, clock, desk, _ = self.a_desk(is_patient=False)
-        self.ask(desk, mail, 1, 600, 7)
-        for _ in range(5):
-            clock.advance(0.5)
-        assert mail.answers == []
-        for _ in range(2):
-            clock.advance(0.5)
         assert mail.answers == [(7, 0)]
 
     def test_a_process_that_ends_while_it_waits_makes_way_for_the_next(self) -> None:

@@ -50,7 +50,7 @@ def test_limits_are_set_resized_mended_and_cleared(tmp_path: Path) -> None:
 
 def test_the_page_says_what_holds_the_limit() -> None:
     parts = (Part("GPU-00000000-0000-0000-0000-0000000000a0", 0, 50, MIB),)
-    page = AgentSide(parts, 1, protocol.WorkloadClass.PRODUCTION, protocol.VERSION)
+    page = AgentSide(parts, 1, protocol.WorkloadClass.PRODUCTION)
     words = []
     for enforcer in (protocol.Enforcer.DRIVER, protocol.Enforcer.HOOK):
         page.set_enforcer(enforcer)

@@ -72,7 +72,7 @@ class TestRequestsThatWait:
     def _make_sessions(self) -> None:
         self.answers: Counter[int] = Counter()
         self.sessions: Any = {
-            number: SimpleNamespace(number=number, version=4, send=lambda _, own=number: self.answers.update([own]))
+            number: SimpleNamespace(number=number, send=lambda _, own=number: self.answers.update([own]))
             for number in range(1, 10)
         }
 

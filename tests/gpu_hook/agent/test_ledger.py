@@ -175,15 +175,6 @@ class TestDesk:
         desk.returned(1, 300, 1)
         assert mail.answers[-1] == (3, 350)
 
-    def test_a_hook_without_patience_is_refused_at_the_deadline(
-        self, desk: CreditDesk, mail: Mail, a_clock: FakeClock
-    ) -> None:
-        mail.is_patient = False
-        self.ask(desk, mail, 1, 900, 1)
-        self.ask(desk, mail, 2, 400, 2)
-        a_clock.advance(0.2)
-        assert mail.answers[-1] == (2, 0)
-
     def test_more_than_the_quota_recalls_nobody(self, desk: CreditDesk, mail: Mail) -> None:
         self.ask(desk, mail, 1, 900, 1)
         self.ask(desk, mail, 2, QUOTA + 1, 2)

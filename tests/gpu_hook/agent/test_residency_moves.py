@@ -238,21 +238,6 @@ def test_who_joins_a_swapped_kernel_finds_the_lease_ended(play: Any) -> None:
     play(scenario)
 
 
-def test_a_kernel_with_an_older_hook_is_never_told_to_move(play: Any) -> None:
-    async def scenario(node: ANodeHere) -> None:
-        await node.a_hook(4)
-        old = await node.a_hook(4, version=2)
-        move = await node.residency.swap_out("test")
-        assert move.result is MoveResult.REFUSED
-        assert "protocol 2" in move.text
-        assert not node.residency.facts().is_swappable
-        old.die()
-        await until(lambda: node.residency.facts().is_swappable)
-        assert (await node.residency.swap_out("test")).is_done
-
-    play(scenario)
-
-
 def test_a_swap_out_that_still_makes_host_memory_can_be_called_off(play: Any) -> None:
     async def scenario(node: ANodeHere) -> None:
         hook = await node.a_hook(64)

@@ -229,15 +229,6 @@ class TestGarbage:
         assert refusal.text
         assert hook.receive() is None
 
-    def test_another_version_is_told_so(self, a_node: Any) -> None:
-        hook = a_node.a_hook()
-        hello = bytearray(protocol.pack(protocol.Hello(Role.PROCESS, 1, 1, "x")))
-        hello[4] = 9
-        hook.send(bytes(hello))
-        refusal = hook.receive()
-        assert isinstance(refusal, protocol.Refuse)
-        assert (refusal.reason, refusal.text) == (RefusalReason.VERSION, "got version 9; this agent speaks 1 to 4")
-
     @pytest.mark.parametrize("role", [Role.OBSERVER, Role.CHECK])
     def test_who_has_no_memory_has_no_say_about_residency(self, a_node: Any, role: Role) -> None:
         hook = a_node.a_hook()

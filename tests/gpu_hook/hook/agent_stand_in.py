@@ -66,7 +66,6 @@ class StandIn:
         self.is_silent = False
         self.welcomes = True  # False: takes connections as a stopped process's socket does, and says nothing
         self.refusal: protocol.Refuse | None = None
-        self.version = protocol.VERSION  # the newest that it speaks
         self.residency_mode = ResidencyMode.OFF
         self.least_elastic = MIB
         self.chunk = 64 * MIB
@@ -234,7 +233,7 @@ class StandIn:
             connection.socket.close()
             self.connections.remove(connection)
             return
-        message = protocol.unpack(datagram, connection.hello.version if connection.hello else None)
+        message = protocol.unpack(datagram)
         self.heard.append(message)
         connection.heard.append(message)
         if isinstance(message, Hello) and not self.welcomes:
@@ -247,7 +246,7 @@ class StandIn:
             connection.lent[message.device] = connection.lent.get(message.device, 0) + granted
             grant = Credit(MessageType.CREDIT_GRANT, message.device, granted, message.sequence)
             with contextlib.suppress(BrokenPipeError):  # it asked and was killed
-                connection.socket.send(protocol.pack(grant, self.version))
+                connection.socket.send(protocol.pack(grant))
         elif isinstance(message, Credit) and message.type is MessageType.CREDIT_RETURN:
             connection.lent[message.device] = connection.lent.get(message.device, 0) - message.bytes
             assert connection.lent[message.device] >= 0, "more was returned than was lent"
@@ -255,11 +254,6 @@ class StandIn:
     def _welcome(self, connection: Connection, hello: Hello) -> None:
         if self.refusal is not None:
             connection.socket.send(protocol.pack(self.refusal))
-            return
-        if hello.version > self.version:
-            refusal = protocol.Refuse(protocol.RefusalReason.VERSION, f"this agent speaks {self.version}")
-            connection.socket.send(protocol.pack(refusal, self.version))
-            connection.socket.shutdown(socket.SHUT_RDWR)
             return
         connection.hello = hello
         for device in hello.devices:
@@ -270,20 +264,18 @@ class StandIn:
             connection.lent[index] = device.charged_bytes + device.credit_bytes
         agent, connection.agent_page = _make_page("agent")
         hook, connection.hook_page = _make_page("hook")
-        struct.pack_into("=II", connection.agent_page, 0, protocol.PAGE_MAGIC, hello.version)
+        struct.pack_into("=II", connection.agent_page, 0, protocol.PAGE_MAGIC, protocol.VERSION)
         store_half(connection.agent_page, AgentPage.DEVICE_COUNT, len(self.devices))
-        if hello.version > 1:
-            store(connection.agent_page, AgentPage.HOST_QUOTA, self.host_quota)
-        if hello.version > 2:
-            store_half(connection.agent_page, AgentPage.LEASE, self.lease)
-            words = (self.residency_mode, self.least_elastic, self.chunk, self.ring)
-            struct.pack_into("=IQQQ", connection.agent_page, AgentPage.RESIDENCY_MODE, *words)
+        store(connection.agent_page, AgentPage.HOST_QUOTA, self.host_quota)
+        store_half(connection.agent_page, AgentPage.LEASE, self.lease)
+        words = (self.residency_mode, self.least_elastic, self.chunk, self.ring)
+        struct.pack_into("=IQQQ", connection.agent_page, AgentPage.RESIDENCY_MODE, *words)
         for index, one in enumerate(self.devices):
             at = AgentPage.DEVICES + index * AgentPage.DEVICE_BYTES
             struct.pack_into("=16sQ", connection.agent_page, at, one.uuid, one.quota)
             store_half(connection.agent_page, at + AgentPage.PACE, self.pace)
         store_half(connection.agent_page, AgentPage.GATE, self.gate)
-        welcome = protocol.pack(protocol.Welcome(len(self.devices)), hello.version)
+        welcome = protocol.pack(protocol.Welcome(len(self.devices)))
         with contextlib.suppress(BrokenPipeError):  # a checker reads no answer
             socket.send_fds(connection.socket, [welcome], [agent, hook])
         os.close(agent)

@@ -134,22 +134,6 @@ def test_the_next_agent_learns_what_was_shown_and_says_who_the_neighbours_are(
     assert worker.end() == (0, "")
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
-def test_an_agent_of_an_older_version_has_no_boards(
-    a_null_node: Any, make_worker: Callable[..., Worker], board_files: Any, version: int
-) -> None:
-    a_null_node.agent.version = version
-    agent, worker = a_null_node.grant(*GRANT), make_worker()
-    connection = agent.process(worker.pid)
-    with board_files.BoardFile() as board:
-        board_files.hand_own(connection, board)
-        agent.wait_for(lambda: unexpected(a_null_node) == 1)
-        assert not board.is_mapped
-        worker("work 0 1 100")
-        assert board.intervals() == []
-    assert worker.end() == (0, "")
-
-
 def test_notices_with_garbage_are_refused_and_leave_no_descriptor(
     a_null_node: Any, make_worker: Callable[..., Worker], board_files: Any
 ) -> None:

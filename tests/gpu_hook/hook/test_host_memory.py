@@ -103,9 +103,7 @@ def test_a_wrong_call_gets_the_drivers_own_error_over_quota_too(a_kernel: tuple[
     assert program("free_host(4096)") == INVALID_VALUE
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_without_a_host_quota_it_is_counted_and_not_limited(a_null_node: Any, version: int) -> None:
-    a_null_node.agent.version = version
+def test_without_a_host_quota_it_is_counted_and_not_limited(a_null_node: Any) -> None:
     agent = a_null_node.grant((UUID, 64 * MIB))
     program = a_null_node.program()
     program("begin()")

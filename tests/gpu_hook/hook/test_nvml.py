@@ -153,17 +153,6 @@ def test_processes_of_a_kernel_under_mps_are_in_its_list(granted: Any) -> None:
     assert reader("[processes(), processes('MPSCompute'), details(2)[2]]") == [[], [[11, 6 * MIB]], [[11, 6 * MIB]]]
 
 
-def test_an_agent_too_old_to_tell_processes_leaves_the_driver_to(a_node: Any, read: Any) -> None:
-    agent = a_node.grant((uuids(read(a_node.plain_env)("facts()"))[0], 64 * MIB))
-    agent.version = 1
-    outsider = a_node.outsider()
-    assert outsider("begin()") == 0
-    outsider(f"alloc({8 * MIB})")
-    reader = read(a_node.hooked_env)
-    assert reader("facts()[0][0]") == [64 * MIB, 0, 64 * MIB]
-    assert reader("processes()") == [[outsider.pid, 8 * MIB]]
-
-
 def test_a_kernel_reads_memory_limits_and_sets_none(a_node: Any, read: Any, granted: Any, tmp_path: Path) -> None:
     _, reader = granted
     outsider = a_node.outsider(ALIQUOT_SOFTGPU_CGROUP=str(tmp_path))

@@ -167,17 +167,14 @@ class Kernel:
     def sockets(self) -> list[str]:
         return [str(worker.path) for worker in self.workers]
 
-    def environment(self, shim: Path | None = None) -> dict[str, str]:
-        """Of a process: what the grant names, with another hook if asked."""
-        env = {name.removesuffix("_PREPEND"): value for name, value in self.grant["env"].items()}
-        if shim is not None:
-            env["LD_LIBRARY_PATH"] = os.fspath(shim)
-            del env["LD_AUDIT"]
-        return env
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the grant names, for a process."""
+        return {name.removesuffix("_PREPEND"): value for name, value in self.grant["env"].items()}
 
-    def start_processes(self, shim: Path | None = None) -> list[subprocess.Popen[bytes]]:
+    def start_processes(self) -> list[subprocess.Popen[bytes]]:
         """Its workers as processes of this machine; the first is bound."""
-        env = {**os.environ, **self.environment(shim)}
+        env = {**os.environ, **self.environment}
         processes = []
         for path in self.sockets:
             process = subprocess.Popen([sys.executable, str(WORKER), path], env=env, start_new_session=True)

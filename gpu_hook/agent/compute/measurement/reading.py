@@ -32,7 +32,6 @@ class Who(NamedTuple):
     is_production: bool
     hundredths: int
     is_capped: bool = False
-    can_pace: bool = True
 
 
 class Counter:
@@ -123,7 +122,6 @@ class Reader:
             is_production=who.is_production,
             hundredths=who.hundredths,
             is_capped=who.is_capped,
-            can_pace=who.can_pace,
             intervals=intervals,
             lost=lost,
             occupied=self._occupied.value,

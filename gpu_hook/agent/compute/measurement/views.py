@@ -39,7 +39,6 @@ class ProcessLook:
     is_production: bool
     hundredths: int  # of the device, the kernel's
     is_capped: bool = False  # the share is a limit, too, for whoever is alone
-    can_pace: bool = True  # False: a hook of before, which knows no more than an open or a closed gate
     intervals: tuple[Interval, ...] = ()
     lost: int = 0
     occupied: int = 0

@@ -21,7 +21,6 @@ from jupyter_aliquot.gpu_hook.agent.pages.agent_page import OPEN, Order
 from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, Gate, Pace
 
 from .bounds import bounded
-from .gates import gate_of
 from .history import Kernel, Recollection, Trail, kernels_of
 from .policy import Policy
 from .protection import Protection, Room, Seen, beside_interval, room
@@ -204,9 +203,6 @@ class MeasuredController:
         orders = {}
         for process in kernel.processes:
             key = process.look.key
-            if not process.look.can_pace:
-                orders[key] = gate_of(self.policy, kernel, allowance.entitled, contenders, self._working(now), now)
-                continue
             pace, allowed, cap = Pace.MEASURE, NO_LIMIT, 0
             if allowance.own is not None:
                 own = allowance.own / max(1, len(wanting) + (process not in wanting))

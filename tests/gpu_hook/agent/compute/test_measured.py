@@ -68,18 +68,6 @@ def test_production_is_never_held_for_the_opportunistic() -> None:
         assert orders[2].pace is Pace.TIME
 
 
-def test_hooks_of_before_get_open_and_closed_gates_only() -> None:
-    """Opportunistic ones wait while production works, and get a look's time now and then."""
-    controller, gates = MeasuredController(), []
-    for number in range(2000):
-        old = look(2, False, can_pace=False)
-        working = look(1, is_active=True, active_since=START, in_flight=1)
-        orders = controller.step(DeviceLook(START + number * 20 * MILLISECOND, (working, old))).orders
-        gates.append(orders[2].gate)
-    assert set(gates) == {Gate.OPEN, Gate.CLOSED}
-    assert gates.count(Gate.OPEN) <= 20
-
-
 def test_two_devices_have_nothing_in_common() -> None:
     one, other = MeasuredController(), MeasuredController()
     for number in range(50):
@@ -93,7 +81,7 @@ numbers = st.sampled_from([0, 1, -5, 10**6, 10**9, START, START + 10**7, 2**63, 
 looks = st.builds(
     ProcessLook,
     key=st.integers(0, 4), kernel_id=st.sampled_from("abc"), is_production=st.booleans(),
-    hundredths=st.sampled_from([-1, 0, 1, 25, 100, 900]), is_capped=st.booleans(), can_pace=st.booleans(),
+    hundredths=st.sampled_from([-1, 0, 1, 25, 100, 900]), is_capped=st.booleans(),
     intervals=st.lists(st.builds(Interval, numbers, numbers), max_size=4).map(tuple),
     lost=numbers, occupied=numbers, is_active=st.booleans(), active_since=numbers, in_flight=numbers,
     waiting_launches=numbers, launches=numbers, blocks=numbers, longest=numbers, throttled=numbers,

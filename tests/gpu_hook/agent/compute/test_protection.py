@@ -17,7 +17,6 @@ from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
 from jupyter_aliquot.gpu_hook.agent.compute.policy.controller import MeasuredController
 from jupyter_aliquot.gpu_hook.agent.compute.policy.policy import NEVER, Policy
 from jupyter_aliquot.gpu_hook.agent.compute.policy.protection import Protection, Seen, beside_interval, room
-from jupyter_aliquot.gpu_hook.protocol.codec import Gate
 
 POLICY = Policy()
 STEP = 20 * MILLISECOND
@@ -111,7 +110,7 @@ def test_without_a_floor_nothing_comes_beside_production_that_never_pauses(floor
     for now in range(SECOND, 30 * SECOND, 20 * MILLISECOND):
         busy = (Interval(now - 20 * MILLISECOND, now),)
         production = ProcessLook(1, "p", True, 50, intervals=busy, is_active=True, occupied=now, active_since=SECOND)
-        looks = (production, replace(production, key=2, kernel_id="h", is_production=False, can_pace=False))
+        looks = (production, replace(production, key=2, kernel_id="h", is_production=False))
         orders = controller.step(DeviceLook(now, looks)).orders
-        opened += orders[2].gate is Gate.OPEN and now > 2 * SECOND
+        opened += orders[2].allowed_beside > now and now > 2 * SECOND
     assert opened == 0
