@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jupyter_aliquot.gpu_hook.agent.actuators.settings import (
+from jupyter_aliquot.gpu_hook.agent.actuators.choice import (
     ActuatorSettings,
     add_actuator_arguments,
     read_actuator_settings,

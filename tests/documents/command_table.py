@@ -53,7 +53,7 @@ RUN = (
 # Run as printed until the agent says that it started.
 RUN_AGENTS = (
     "aliquot agent",
-    "aliquot agent --compute-actuators pacing,stream-priority",
+    "aliquot agent --compute-actuators pacing",
 )
 
 # Run in a folder of their own, by a test each: they make a checkout, or empty one.

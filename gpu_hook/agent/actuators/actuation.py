@@ -1,13 +1,53 @@
-"""The actuators in force, for the kernels of this node: their words and environment, and what a running one misses."""
+"""The actuators in force, for the kernels of this node: their environment, and the settings that need a restart."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
 
-from .base import KernelCompute, Setting
-from .choice import ActuatorReport, ChosenActuators
+from .base import Actuator, KernelCompute
+
+
+@dataclass(frozen=True)
+class ActuatorReport:
+    """One line of the status. ``reason``: why it is not in force; ``warning``: what to know while it is."""
+
+    name: str
+    in_force: bool
+    available: bool
+    experimental: bool
+    reason: str
+    warning: str
+
+
+@dataclass(frozen=True)
+class ChosenActuators:
+    """Those in force; what they want of one kernel, put together."""
+
+    in_force: tuple[Actuator, ...]
+    reports: tuple[ActuatorReport, ...]
+
+    @property
+    def paces(self) -> bool:
+        """Whether a controller's orders are to reach the hooks."""
+        return "pacing" in self.names
+
+    @property
+    def runs_side_by_side(self) -> bool:
+        """Whether work of several processes may be on a device at once; else it has it in slices of time."""
+        return "mps" in self.names
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(actuator.name for actuator in self.in_force)
+
+    def environment(self, kernel: KernelCompute) -> Mapping[str, str]:
+        return {name: value for one in self.in_force for name, value in one.environment(kernel).items()}
+
+    def misfits(self, kernel: KernelCompute, pids: Sequence[int]) -> tuple[str, ...]:
+        return tuple(text for actuator in self.in_force for text in actuator.misfits(kernel, pids))
 
 
 def nobody(reservation: Reservation) -> bool:
@@ -36,9 +76,6 @@ class Actuation:
     @property
     def reports(self) -> tuple[ActuatorReport, ...]:
         return self._chosen.reports
-
-    def setting(self, reservation: Reservation) -> Setting:
-        return self._chosen.setting(self._compute(reservation))
 
     def environment(self, reservation: Reservation) -> Mapping[str, str]:
         return self._chosen.environment(self._compute(reservation))

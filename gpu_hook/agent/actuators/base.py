@@ -1,28 +1,25 @@
-"""What acts on a kernel's compute: the interface that all actuators share, and the values it speaks in.
+"""Actuators apply a kernel's share of compute. This module has the interface that all share, and the default one.
 
-An actuator says how, from a kernel's share and class; when and how much pacing there is, a controller decides
-(compute/views.py). None of them measures.
+An actuator decides how, from a kernel's share and class. A controller (compute/measurement/views.py) decides when a
+kernel is paced, and how much. No actuator measures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from jupyter_aliquot.gpu_hook.placement.placement import Part
-from jupyter_aliquot.gpu_hook.protocol.codec import Actuators
-
-NO_BITS = Actuators(0)
 
 
 class ActuatorError(Exception):
-    """What was asked for cannot be had. The message is for the administrator."""
+    """The requested actuator is not available. The message is for the administrator."""
 
 
 @dataclass(frozen=True)
 class KernelCompute:
-    """What one kernel may have. ``is_capped``: its share is a limit, too, when it is alone."""
+    """One kernel's part of the devices. ``is_capped``: its share is a limit even while the kernel is alone."""
 
     kernel_id: str
     workload_class: str
@@ -34,33 +31,41 @@ class KernelCompute:
         return self.workload_class == "production"
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What an actuator wants of a kernel: words of its pages, which change while it runs, and of its environment.
-
-    ``sm_percents``: of each of the kernel's devices, in their order; 0: all of it. Empty: not this actuator's.
-    """
-
-    bits: Actuators = NO_BITS
-    sm_percents: tuple[int, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-
 class Actuator(Protocol):
-    """``unavailable`` and ``misfits`` may block: they are called in a thread, or before anything runs."""
+    """``unavailable`` and ``misfits`` may block: the agent calls them in a thread, or before anything runs."""
 
     name: str
     is_experimental: bool  # no run on hardware is recorded: opt-in
     warning: str  # what the administrator has to know while it is in force; empty: nothing
 
     def unavailable(self) -> str:
-        """Why this node has it not; empty when it has."""
+        """Return why this node does not have it; empty when it does."""
         ...
 
-    def setting(self, kernel: KernelCompute) -> Setting:
-        """What holds for this kernel now; asked again after every resize."""
+    def environment(self, kernel: KernelCompute) -> Mapping[str, str]:
+        """Return the variables for this kernel's environment."""
         ...
 
     def misfits(self, kernel: KernelCompute, pids: Sequence[int]) -> tuple[str, ...]:
-        """What its running processes have otherwise, and cannot be given before they are restarted."""
+        """Return the settings of its running processes that differ and need a restart."""
         ...
+
+
+class Pacing:
+    """The default actuator: the hook paces launches by the words that the compute controller writes.
+
+    Every hook has it. Without it the controller's orders reach no hook.
+    """
+
+    name = "pacing"
+    is_experimental = False
+    warning = ""
+
+    def unavailable(self) -> str:
+        return ""
+
+    def environment(self, kernel: KernelCompute) -> Mapping[str, str]:
+        return {}
+
+    def misfits(self, kernel: KernelCompute, pids: Sequence[int]) -> tuple[str, ...]:
+        return ()

@@ -1,63 +1,53 @@
-"""Which actuators are in force on this node, and why the others are not."""
+"""The options of the agent for actuators, and the choice of those in force on this node."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from .base import NO_BITS, Actuator, ActuatorError, KernelCompute, Setting
+from jupyter_aliquot.gpu_hook.agent.devices.mps_daemon import default_pipe_directory
 
-ACTUATORS = ("pacing", "stream-priority", "mps", "green-contexts")
-AUTO = ("pacing",)  # the others are opt-in
+from .actuation import ActuatorReport, ChosenActuators
+from .base import Actuator, ActuatorError
 
-
-@dataclass(frozen=True)
-class ActuatorReport:
-    """One line of the status. ``reason``: why it is not in force; ``warning``: what to know while it is."""
-
-    name: str
-    in_force: bool
-    available: bool
-    experimental: bool
-    reason: str
-    warning: str
+ACTUATORS = ("pacing", "mps")
+AUTO = ("pacing",)  # the other one is opt-in
 
 
 @dataclass(frozen=True)
-class ChosenActuators:
-    """Those in force; what they want of one kernel, put together."""
+class ActuatorSettings:
+    """``mps_folder`` holds a pipe directory of a control daemon for each class."""
 
-    in_force: tuple[Actuator, ...]
-    reports: tuple[ActuatorReport, ...]
+    asked: tuple[str, ...] = AUTO
+    mps_folder: Path = field(default_factory=default_pipe_directory)
 
-    @property
-    def paces(self) -> bool:
-        """Whether a controller's orders are to reach the hooks."""
-        return "pacing" in self.names
 
-    @property
-    def runs_side_by_side(self) -> bool:
-        """Whether work of several processes may be on a device at once; else it has it in slices of time."""
-        return "mps" in self.names
+def add_actuator_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--compute-actuators",
+        type=read_actuators,
+        default=AUTO,
+        metavar="auto|NAME,…",
+        help=f"what acts on kernels' compute: some of {', '.join(ACTUATORS)}; mps is experimental "
+        "(default auto: pacing)",
+    )
+    parser.add_argument(
+        "--mps-folder",
+        type=Path,
+        metavar="DIR",
+        help="for --compute-actuators mps: DIR/production and DIR/opportunistic are the pipe directories of a control "
+        "daemon each; a class without one goes without MPS (default: CUDA_MPS_PIPE_DIRECTORY, or /tmp/nvidia-mps)",
+    )
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(actuator.name for actuator in self.in_force)
 
-    def setting(self, kernel: KernelCompute) -> Setting:
-        bits, percents, environment = NO_BITS, (0,) * len(kernel.parts), dict[str, str]()
-        for wanted in (actuator.setting(kernel) for actuator in self.in_force):
-            bits |= wanted.bits
-            percents = wanted.sm_percents or percents
-            environment |= wanted.environment
-        return Setting(bits, percents, environment)
-
-    def environment(self, kernel: KernelCompute) -> Mapping[str, str]:
-        return self.setting(kernel).environment
-
-    def misfits(self, kernel: KernelCompute, pids: Sequence[int]) -> tuple[str, ...]:
-        return tuple(text for actuator in self.in_force for text in actuator.misfits(kernel, pids))
+def read_actuator_settings(options: argparse.Namespace) -> ActuatorSettings:
+    folder: Path | None = options.mps_folder
+    if folder is None:
+        return ActuatorSettings(options.compute_actuators)
+    return ActuatorSettings(options.compute_actuators, Path(os.path.abspath(folder)))
 
 
 def read_actuators(text: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from jupyter_aliquot.gpu_hook.agent.devices.mps_daemon import PERCENTAGE, PIPE_DIRECTORY, MpsDaemon, environment_of
 from jupyter_aliquot.gpu_hook.placement.placement import WHOLE
 
-from .base import KernelCompute, Setting
+from .base import KernelCompute
 
 PRIORITY = "CUDA_MPS_CLIENT_PRIORITY"
 CLASSES = ("production", "opportunistic")
@@ -49,22 +49,23 @@ class Mps:
         """Those with a server, as last looked."""
         return tuple(name for name in CLASSES if not self._problems.get(name, "not looked yet"))
 
-    def setting(self, kernel: KernelCompute) -> Setting:
-        """The percentage is one figure for all of a kernel's devices: the largest, or a whole device would be cut."""
+    def environment(self, kernel: KernelCompute) -> Mapping[str, str]:
+        """Return the variables of MPS; empty for a class without a server.
+
+        The percentage is one figure for all of a kernel's devices: the largest, or a whole device would be cut.
+        """
         if kernel.workload_class not in self.classes:
-            return Setting()
+            return {}
         percent = max(part.hundredths for part in kernel.parts) if kernel.is_capped and kernel.parts else WHOLE
-        return Setting(
-            environment={
-                PIPE_DIRECTORY: os.fspath(self._daemons[kernel.workload_class].pipe_directory),
-                PERCENTAGE: str(percent),
-                PRIORITY: _NORMAL if kernel.is_production else _BELOW_NORMAL,
-            }
-        )
+        return {
+            PIPE_DIRECTORY: os.fspath(self._daemons[kernel.workload_class].pipe_directory),
+            PERCENTAGE: str(percent),
+            PRIORITY: _NORMAL if kernel.is_production else _BELOW_NORMAL,
+        }
 
     def misfits(self, kernel: KernelCompute, pids: Sequence[int]) -> tuple[str, ...]:
         """All three are read when a process connects."""
-        want = self.setting(kernel).environment
+        want = self.environment(kernel)
         return tuple(text for pid in pids if (text := self._misfit(pid, want)))
 
     def _misfit(self, pid: int, want: Mapping[str, str]) -> str:

@@ -85,7 +85,6 @@ class ComputeKeeper:
             for device, part in enumerate(kernel.reservation.parts)
         )
         self._records[session.number] = record
-        self._set_actuators(record)
         self._unsealed.append(record.board)
         for member in record.members:
             self._desk(member.uuid).add(member)
@@ -116,7 +115,6 @@ class ComputeKeeper:
         if kernel.reservation.is_production:
             self._evictions.pardon(kernel.kernel_id)
         for record in records:
-            self._set_actuators(record)
             for member in record.members:
                 member.who = self._who(record, member.device)
         for part in kernel.reservation.parts:
@@ -280,11 +278,6 @@ class ComputeKeeper:
                 tally.own += int(seconds * 1e9)
 
     # Writing
-
-    def _set_actuators(self, record: ProcessRecord) -> None:
-        page, setting = record.session.agent_side, self._actuation.setting(record.owner.reservation)
-        assert page is not None  # as long as there is a record
-        page.set_actuators(setting.bits, setting.sm_percents)
 
     def _write_all(self, members: Iterable[Member]) -> None:
         for record in {id(member.process): member.process for member in members}.values():

@@ -8,13 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from jupyter_aliquot.gpu_hook.agent.actuators.base import Actuator, ActuatorError
-from jupyter_aliquot.gpu_hook.agent.actuators.choice import ChosenActuators, choose_actuators
-from jupyter_aliquot.gpu_hook.agent.actuators.green_contexts import GreenContexts
+from jupyter_aliquot.gpu_hook.agent.actuators.actuation import ChosenActuators
+from jupyter_aliquot.gpu_hook.agent.actuators.base import Actuator, ActuatorError, Pacing
+from jupyter_aliquot.gpu_hook.agent.actuators.choice import ActuatorSettings, choose_actuators
 from jupyter_aliquot.gpu_hook.agent.actuators.mps import Mps
-from jupyter_aliquot.gpu_hook.agent.actuators.pacing import Pacing
-from jupyter_aliquot.gpu_hook.agent.actuators.settings import ActuatorSettings
-from jupyter_aliquot.gpu_hook.agent.actuators.stream_priority import StreamPriority
 from jupyter_aliquot.gpu_hook.paths import Driver
 
 from .base import Enforcer
@@ -40,8 +37,8 @@ def find_enforcers(driver: Driver) -> Sequence[Enforcer]:
     return HookEnforcer(), DriverEnforcer(driver.nvml, hierarchy), MpsEnforcer()
 
 
-def find_actuators(driver: Driver, settings: ActuatorSettings) -> Sequence[Actuator]:
-    return Pacing(), StreamPriority(), Mps(settings.mps_folder), GreenContexts(driver.cuda)
+def find_actuators(settings: ActuatorSettings) -> Sequence[Actuator]:
+    return Pacing(), Mps(settings.mps_folder)
 
 
 def choose_candidates(
@@ -54,4 +51,4 @@ def choose_candidates(
             "asked --enforcer mps and --compute-actuators mps: the first has one server for all kernels, the second "
             "keeps classes apart; ask for one of them"
         )
-    return Chosen(limits, choose_actuators(actuators.asked, find_actuators(driver, actuators)))
+    return Chosen(limits, choose_actuators(actuators.asked, find_actuators(actuators)))

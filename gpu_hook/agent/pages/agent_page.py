@@ -165,14 +165,6 @@ class AgentSide:
             fence()
             half_words[(start + AgentPage.PACE) // 4] = order.pace
 
-    def set_actuators(self, bits: protocol.Actuators, sm_percents: Sequence[int]) -> None:
-        """What else than pacing its hook is to do; a percentage for each device, or none at all."""
-        for device, percent in enumerate(sm_percents):
-            start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
-            self._page.half_words[(start + AgentPage.SM_PERCENT) // 4] = percent
-        fence()
-        self._page.half_words[AgentPage.ACTUATORS // 4] = bits
-
     def set_gate(self, gate: Gate) -> None:
         """Write the gate of all the process's devices. A hook that reads it also reads the orders before it."""
         if gate is not self._gate:

@@ -203,7 +203,7 @@ def test_the_whole_examination_ends_by_what_it_found(run_aliquot) -> None:
     assert [line.split(":")[0] for line in enforcers] == ["hook", "driver (experimental)", "mps (experimental)"]
     assert enforcers[0] == "hook: in force"
     actuators = [finding["found"] for finding in told["findings"] if finding["about"] == "actuator"]
-    want_names = ["pacing", "stream-priority", "mps (experimental)", "green-contexts (experimental)"]
+    want_names = ["pacing", "mps (experimental)"]
     assert [line.split(":")[0] for line in actuators] == want_names
     assert actuators[0] == "pacing: in force"
     assert done.returncode == (0 if told["ok"] else 1)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from jupyter_aliquot.gpu_hook.agent.actuators.base import Setting
 from jupyter_aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, DeviceLook, Verdict
 from jupyter_aliquot.gpu_hook.agent.compute.settings import ComputeSettings
@@ -166,9 +165,6 @@ class AnActuation:
     """As Actuation, with pacing alone."""
 
     paces, runs_side_by_side = True, False
-
-    def setting(self, reservation: Reservation) -> Setting:
-        return Setting()
 
 
 @dataclass

@@ -15,8 +15,7 @@ import struct
 import time
 from pathlib import Path
 
-from jupyter_aliquot.gpu_hook.agent.actuators.actuation import Actuation
-from jupyter_aliquot.gpu_hook.agent.actuators.choice import ChosenActuators
+from jupyter_aliquot.gpu_hook.agent.actuators.actuation import Actuation, ChosenActuators
 from jupyter_aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
 from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena, HostBudget

@@ -1,4 +1,4 @@
-"""Which actuators are chosen, what each wants of a kernel, and what a running kernel cannot be given."""
+"""The choice of actuators, the environment that each gives a kernel, and the settings that need a restart."""
 
 from __future__ import annotations
 
@@ -6,25 +6,17 @@ import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jupyter_aliquot.gpu_hook.agent.actuators.base import ActuatorError, KernelCompute
-from jupyter_aliquot.gpu_hook.agent.actuators.choice import (
-    ACTUATORS,
-    AUTO,
-    ChosenActuators,
-    choose_actuators,
-    read_actuators,
-)
-from jupyter_aliquot.gpu_hook.agent.actuators.green_contexts import GreenContexts
+from jupyter_aliquot.gpu_hook.agent.actuators.actuation import ChosenActuators
+from jupyter_aliquot.gpu_hook.agent.actuators.base import ActuatorError, KernelCompute, Pacing
+from jupyter_aliquot.gpu_hook.agent.actuators.choice import ACTUATORS, AUTO, choose_actuators, read_actuators
 from jupyter_aliquot.gpu_hook.agent.actuators.mps import Mps
-from jupyter_aliquot.gpu_hook.agent.actuators.pacing import Pacing
-from jupyter_aliquot.gpu_hook.agent.actuators.stream_priority import StreamPriority
 from jupyter_aliquot.gpu_hook.placement.placement import Part
-from jupyter_aliquot.gpu_hook.protocol.codec import Actuators, AgentPage
 
 MIB = 1 << 20
 PARTS = (Part("GPU-a0", 3, 100, 4096 * MIB), Part("GPU-a1", 5, 25, 1024 * MIB))
@@ -34,44 +26,45 @@ CAPPED = KernelCompute("c", "opportunistic", PARTS, is_capped=True)
 
 
 class Absent(Pacing):
-    name = "green-contexts"
+    name = "mps"
 
     def unavailable(self) -> str:
         return "the driver is too old"
 
 
+class Opt(Pacing):
+    name = "mps"
+
+
 class TestChoice:
     def test_auto_is_pacing_alone(self) -> None:
-        chosen = choose_actuators(read_actuators("auto"), (Pacing(), StreamPriority(), Absent()))
+        chosen = choose_actuators(read_actuators("auto"), (Pacing(), Absent()))
         assert (chosen.names, chosen.paces, chosen.runs_side_by_side) == (AUTO, True, False)
-        pacing, priority, green = chosen.reports
+        pacing, absent = chosen.reports
         assert (pacing.in_force, pacing.reason) == (True, "")
-        assert (priority.available, priority.reason) == (
-            True,
-            "not asked for; ask for it with --compute-actuators …,stream-priority",
-        )
-        assert (green.available, green.reason) == (False, "the driver is too old")
+        assert (absent.available, absent.reason) == (False, "the driver is too old")
+        _, there = choose_actuators(read_actuators("auto"), (Pacing(), Opt())).reports
+        assert (there.available, there.reason) == (True, "not asked for; ask for it with --compute-actuators …,mps")
 
     def test_one_that_is_not_there_is_an_error(self) -> None:
-        with pytest.raises(ActuatorError, match=r"asked --compute-actuators green-contexts; .* too old"):
-            choose_actuators(read_actuators("pacing,green-contexts"), (Pacing(), Absent()))
+        with pytest.raises(ActuatorError, match=r"asked --compute-actuators mps; .* too old"):
+            choose_actuators(read_actuators("pacing,mps"), (Pacing(), Absent()))
 
     @pytest.mark.parametrize("text", ["", "hook", "auto,pacing", "pacing,pacing", "pacing,"])
     def test_a_list_that_means_nothing_is_refused_with_the_names(self, text: str) -> None:
         with pytest.raises(argparse.ArgumentTypeError, match=r"asked .*; ask for auto, or for some of pacing,"):
             read_actuators(text)
 
-    def test_settings_of_several_are_put_together(self, tmp_path: Path) -> None:
-        chosen = ChosenActuators((Pacing(), StreamPriority(), GreenContexts(tmp_path)), ())
-        assert chosen.setting(CAPPED).bits == Actuators.STREAM_PRIORITY | Actuators.GREEN_CONTEXT
-        assert chosen.setting(CAPPED).sm_percents == (0, 25)
-        assert chosen.setting(PRODUCTION).sm_percents == (0, 0)
-        assert chosen.environment(CAPPED) == {}
+    def test_environments_of_several_are_put_together(self) -> None:
+        class One(Pacing):
+            def environment(self, kernel: KernelCompute) -> Mapping[str, str]:
+                return {"ONE": kernel.kernel_id}
 
+        class Other(Pacing):
+            def environment(self, kernel: KernelCompute) -> Mapping[str, str]:
+                return {"OTHER": "x"}
 
-class TestGreenContexts:
-    def test_a_driver_before_them_is_told_so(self) -> None:
-        assert "CUDA 12.5" in GreenContexts(Path("libc.so.6")).unavailable()
+        assert ChosenActuators((One(), Other()), ()).environment(CAPPED) == {"ONE": "c", "OTHER": "x"}
 
 
 @pytest.fixture
@@ -97,12 +90,12 @@ def an_mps(folder: Path) -> Mps:
 class TestMps:
     def test_each_class_has_a_server_of_its_own_and_production_goes_first(self, a_folder_of_pools: Path) -> None:
         mps = an_mps(a_folder_of_pools)
-        assert mps.setting(PRODUCTION).environment == {
+        assert mps.environment(PRODUCTION) == {
             "CUDA_MPS_PIPE_DIRECTORY": str(a_folder_of_pools / "production"),
             "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100",
             "CUDA_MPS_CLIENT_PRIORITY": "0",
         }
-        assert mps.setting(OPPORTUNISTIC).environment == {
+        assert mps.environment(OPPORTUNISTIC) == {
             "CUDA_MPS_PIPE_DIRECTORY": str(a_folder_of_pools / "opportunistic"),
             "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100",
             "CUDA_MPS_CLIENT_PRIORITY": "1",
@@ -111,15 +104,15 @@ class TestMps:
     def test_only_a_cap_is_a_percentage_and_whole_devices_stay_whole(self, a_folder_of_pools: Path) -> None:
         mps = an_mps(a_folder_of_pools)
         part_only = KernelCompute("c", "opportunistic", PARTS[1:], is_capped=True)
-        assert mps.setting(part_only).environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "25"
-        assert mps.setting(CAPPED).environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "100"
+        assert mps.environment(part_only)["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "25"
+        assert mps.environment(CAPPED)["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "100"
 
     def test_a_class_without_a_daemon_goes_without_mps(self, a_folder_of_pools: Path) -> None:
         (a_folder_of_pools / "production" / "control").unlink()
         mps = an_mps(a_folder_of_pools)
         assert mps.classes == ("opportunistic",)
-        assert mps.setting(PRODUCTION).environment == {}
-        assert mps.setting(OPPORTUNISTIC).environment
+        assert mps.environment(PRODUCTION) == {}
+        assert mps.environment(OPPORTUNISTIC)
 
     def test_without_any_daemon_it_is_not_there_and_says_of_which_class(self, tmp_path: Path) -> None:
         reason = Mps(tmp_path / "none").unavailable()
@@ -133,7 +126,7 @@ class TestMps:
 
     def test_a_running_process_keeps_what_it_was_started_with(self, a_folder_of_pools: Path) -> None:
         mps = an_mps(a_folder_of_pools)
-        env = {**os.environ, **mps.setting(OPPORTUNISTIC).environment}
+        env = {**os.environ, **mps.environment(OPPORTUNISTIC)}
         command = [sys.executable, "-c", "print(flush=True); input()"]
         pipe = subprocess.PIPE
         with subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe) as process:
@@ -171,7 +164,7 @@ class TestAgent:
     def test_bits_reach_the_page_and_a_change_of_class_names_who_has_to_be_restarted(
         self, an_idle_node: Any, open_holder: Any, a_folder_of_pools: Path
     ) -> None:
-        an_idle_node.start("--compute-actuators", "pacing,stream-priority,mps", "--mps-folder", str(a_folder_of_pools))
+        an_idle_node.start("--compute-actuators", "pacing,mps", "--mps-folder", str(a_folder_of_pools))
         holder = open_holder()
         grant = holder.reserve(hundredths=25, workload_class="opportunistic")["grant"]
         assert grant["env"]["CUDA_MPS_PIPE_DIRECTORY"] == str(a_folder_of_pools / "opportunistic")
@@ -184,8 +177,6 @@ class TestAgent:
             assert holder.ask("bind", kernel_id="k", pid=process.pid, start_time_ticks=int(started))["ok"]
             hook = an_idle_node.a_hook()
             hook.hello()
-            bits = int.from_bytes(hook.agent_page[AgentPage.ACTUATORS : AgentPage.ACTUATORS + 4], "little")
-            assert bits == Actuators.STREAM_PRIORITY
 
             def told(misfits: list[str]) -> list[str]:  # of this process; the hook's is the test's own
                 return [text for text in misfits if text.startswith(f"pid {process.pid} ")]

@@ -12,8 +12,7 @@ from typing import Any, cast
 
 from reservations_node import MIB, UUID, AProcess, AReservationsNode
 
-from jupyter_aliquot.gpu_hook.agent.actuators.actuation import Actuation
-from jupyter_aliquot.gpu_hook.agent.actuators.choice import ChosenActuators
+from jupyter_aliquot.gpu_hook.agent.actuators.actuation import Actuation, ChosenActuators
 from jupyter_aliquot.gpu_hook.agent.base.slices import Slices, encode_line
 from jupyter_aliquot.gpu_hook.agent.devices.audit import Findings
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
