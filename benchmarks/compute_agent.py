@@ -12,21 +12,21 @@ from dataclasses import replace
 
 from compute.controllers import CONTENDERS
 
-from jupyter_aliquot.gpu_hook.agent.compute.controllers import CONTROLLERS, MakeController, Wishes
+from jupyter_aliquot.gpu_hook.agent.compute.controllers import CONTROLLERS, ControllerParameters, MakeController
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import Controller
 from jupyter_aliquot.gpu_hook.agent.main import run_agent
 from jupyter_aliquot.gpu_hook.agent.settings import AgentSettings, read_arguments
 
 
-def _without_wishes(make: Callable[[], Controller]) -> MakeController:
-    def made(wishes: Wishes) -> Controller:
+def _without_parameters(make: Callable[[], Controller]) -> MakeController:
+    def made(parameters: ControllerParameters) -> Controller:
         return make()
 
     return made
 
 
 ALL: Mapping[str, MakeController] = {
-    **{name: _without_wishes(contender.make) for name, contender in CONTENDERS.items()},
+    **{name: _without_parameters(contender.make) for name, contender in CONTENDERS.items()},
     **CONTROLLERS,
 }
 

@@ -9,8 +9,8 @@ from compute.baselines.hami import HamiLike
 from compute.baselines.quanta import Quanta
 from compute.baselines.tgs import Tgs
 from compute.programs import SECOND
+from jupyter_aliquot.gpu_hook.agent.compute.controllers import NoControl
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import Controller
-from jupyter_aliquot.gpu_hook.agent.compute.no_control import NoControl
 from jupyter_aliquot.gpu_hook.agent.compute.policy.controller import MeasuredController
 
 

@@ -20,6 +20,7 @@ from jupyter_aliquot.gpu_hook.agent.actuators.base import ActuatorError
 from jupyter_aliquot.gpu_hook.agent.compute.controllers import CONTROLLERS, MakeController
 from jupyter_aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
 from jupyter_aliquot.gpu_hook.agent.devices.audit import Audit, Auditor, Findings
+from jupyter_aliquot.gpu_hook.agent.devices.cdi import write_node_specs
 from jupyter_aliquot.gpu_hook.agent.devices.context_probe import ContextProbe
 from jupyter_aliquot.gpu_hook.agent.devices.devices import (
     DeviceMonitor,
@@ -33,7 +34,7 @@ from jupyter_aliquot.gpu_hook.agent.devices.libraries import Libraries, installe
 from jupyter_aliquot.gpu_hook.agent.devices.nvml import NvmlSource, softgpu_environment
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import prepare, remove, remove_abandoned
 from jupyter_aliquot.gpu_hook.agent.enforcers.base import EnforcerError
-from jupyter_aliquot.gpu_hook.agent.enforcers.candidates import Chosen, FindEnforcers, choose_candidates, find_enforcers
+from jupyter_aliquot.gpu_hook.agent.enforcers.choice import Chosen, FindEnforcers, choose_candidates, find_enforcers
 from jupyter_aliquot.gpu_hook.agent.enforcers.enforcement import Enforcement
 from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena, HostBudget
 from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
@@ -42,16 +43,14 @@ from jupyter_aliquot.gpu_hook.agent.ledger.contexts import ContextCosts
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
 from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
 from jupyter_aliquot.gpu_hook.agent.scheduling.records import read_moment
-from jupyter_aliquot.gpu_hook.agent.server.cdi_writing import write_node_specs
 from jupyter_aliquot.gpu_hook.agent.server.control import ControlServer
 from jupyter_aliquot.gpu_hook.agent.server.lease_operations import LeaseOperations
 from jupyter_aliquot.gpu_hook.agent.server.notifier import StatusNotices
 from jupyter_aliquot.gpu_hook.agent.server.operations import CONTROL_VERSION, FirstLook, Node, Operations
 from jupyter_aliquot.gpu_hook.agent.server.status_maker import StatusMaker, Subjects
 from jupyter_aliquot.gpu_hook.agent.settings import AgentSettings, read_arguments
-from jupyter_aliquot.gpu_hook.agent.swap.checkpoint import CheckpointTools
+from jupyter_aliquot.gpu_hook.agent.swap.checkpoint import CheckpointTools, Circumstances
 from jupyter_aliquot.gpu_hook.agent.swap.checkpoint_helper import CheckpointHelper
-from jupyter_aliquot.gpu_hook.agent.swap.checkpoint_refusals import Circumstances
 from jupyter_aliquot.gpu_hook.agent.swap.residency import SwapTools
 from jupyter_aliquot.gpu_hook.agent.trimming.trimmer import Trims
 from jupyter_aliquot.gpu_hook.paths import (
@@ -260,7 +259,9 @@ class Agent:
         """Raises OSError."""
         if self._settings.cdi_dir is not None:
             indices = [device.index for device in self._ledger.devices]
-            write_node_specs(self._settings.cdi_dir, self._settings.runtime, self._node, indices)
+            write_node_specs(
+                self._settings.cdi_dir, self._settings.runtime, self._node.libraries, self._node.driver, indices
+            )
 
     async def close(self) -> None:
         """Leave the folder to the next agent: kernels that live keep their grant.json."""

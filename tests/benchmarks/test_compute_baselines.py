@@ -7,8 +7,8 @@ from compute.baselines.hami import HamiLike, Part, refill
 from compute.baselines.quanta import Quanta, nvshare
 from compute.baselines.tgs import Limit, Phase, Statics, Tgs, window_rate
 
+from jupyter_aliquot.gpu_hook.agent.compute.controllers import NoControl
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, DeviceLook, ProcessLook
-from jupyter_aliquot.gpu_hook.agent.compute.no_control import NoControl
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import MEASURED
 from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, Gate, Pace
 

@@ -1,7 +1,7 @@
-"""Whether a kernel is idle, and since when: what its relay tells and what its hooks' pages say, weighed together.
+"""Decide whether a kernel is idle, and since when, from its relay's reports and its hooks' pages.
 
-Pure. Neither source is enough: a thread launches while Jupyter says idle, and a cell that waits for input() is busy to
-Jupyter for hours. Says nothing of what is to be done about it: that is the lease's policy.
+Neither source is enough: a thread launches while Jupyter reports idle, and a cell that waits for input() is busy to
+Jupyter for hours. The lease policy decides what follows from idleness.
 """
 
 from __future__ import annotations
@@ -9,7 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .requests import Activity
+from jupyter_aliquot.gpu_hook.agent.pages.hook_page import HookSide
+
+
+@dataclass(frozen=True)
+class Activity:
+    """A relay's last report of a kernel's open requests, ``work`` of which may use the device.
+
+    ``since`` and ``input`` are in seconds since the epoch. ``input``: the time from which all of that work waits for
+    its user's input(), if the relay reports it.
+    """
+
+    open: int
+    work: int
+    since: float | None
+    input: float | None = None
 
 
 @dataclass(frozen=True)
@@ -108,3 +122,14 @@ def _latest(pages: Iterable[Telemetry], now: Moment) -> float | None:
 def _monotonic(wall: float | None, now: Moment) -> float:
     """A clock that was set back makes nobody idle in the future, nor before now by less than nothing."""
     return now.monotonic if wall is None else now.monotonic - max(0.0, now.wall - wall)
+
+
+def telemetry_of(page: HookSide) -> Telemetry:
+    """Return the telemetry of one hook page; its numbers are untrusted."""
+    words = page.read_residency()
+    return Telemetry(words.last_call or None, words.calls_inside, words.waiting_calls)
+
+
+def launches(page: HookSide, device_count: int) -> int:
+    """Return the launches that one process counted on all its devices."""
+    return sum(page.launches(device) for device in range(device_count))

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import Controller
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, Controller, DeviceLook, Verdict
 from jupyter_aliquot.gpu_hook.agent.compute.policy.controller import MeasuredController
 from jupyter_aliquot.gpu_hook.agent.compute.policy.policy import Policy
+from jupyter_aliquot.gpu_hook.agent.pages.agent_page import MEASURED
 
-from .no_control import NoControl
+
+class NoControl:
+    """Leave the device to the driver's time slices: every launch passes, and is measured."""
+
+    def step(self, look: DeviceLook) -> Verdict:
+        return Verdict({process.key: MEASURED for process in look.processes}, look_after=50 * MILLISECOND)
 
 
-class Wishes(Protocol):
-    """What an administrator can set of a controller: see settings.py."""
+class ControllerParameters(Protocol):
+    """The parameters of a controller that an administrator can set; see settings.py."""
 
     @property
     def slowdown_target(self) -> float: ...
@@ -25,10 +31,12 @@ class Wishes(Protocol):
     def period(self) -> int: ...
 
 
-def _measured(wishes: Wishes) -> Controller:
-    return MeasuredController(Policy(slowdown_target=wishes.slowdown_target, floor=wishes.floor, period=wishes.period))
+def _measured(parameters: ControllerParameters) -> Controller:
+    return MeasuredController(
+        Policy(slowdown_target=parameters.slowdown_target, floor=parameters.floor, period=parameters.period)
+    )
 
 
-MakeController = Callable[[Wishes], Controller]
+MakeController = Callable[[ControllerParameters], Controller]
 
-CONTROLLERS: Mapping[str, MakeController] = {"measured": _measured, "none": lambda wishes: NoControl()}
+CONTROLLERS: Mapping[str, MakeController] = {"measured": _measured, "none": lambda parameters: NoControl()}

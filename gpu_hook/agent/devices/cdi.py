@@ -7,12 +7,16 @@ devices are its own toolkit's to describe; the hook comes after them, for it sta
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jupyter_aliquot.gpu_hook.base.files import replace_file
+from jupyter_aliquot.gpu_hook.paths import Driver, RuntimeDir, softgpu_state_path
+
+from .libraries import Libraries, mounted_folders
 
 HOOK_KIND = "aliquot.dev/hook"
 SOFTGPU_KIND = "aliquot.dev/softgpu"
@@ -66,3 +70,19 @@ def _spec(kind: str, devices: list[dict[str, Any]], mounts: list[dict[str, Any]]
 
 def _mount(path: Path, options: tuple[str, ...], target: str | None = None) -> dict[str, Any]:
     return {"hostPath": os.fspath(path), "containerPath": target or os.fspath(path), "options": list(options)}
+
+
+log = logging.getLogger(__name__)
+
+
+def write_node_specs(
+    folder: Path, runtime: RuntimeDir, libraries: Libraries, driver: Driver, indices: Iterable[int]
+) -> None:
+    """Write what mounts the node's libraries, and its software GPUs of these indices. Raises OSError."""
+    replace_file(runtime.loader_file, libraries.preload_text, mode=0o644, is_durable=False)
+    folders = mounted_folders(libraries)
+    specs = [hook_spec(folders, runtime.loader_file)]
+    if driver.kind == "softgpu":
+        specs.append(softgpu_spec(folders, softgpu_state_path(runtime), indices))
+    write_specs(folder, specs)
+    log.info("event=cdi_written folder=%s kinds=%s", folder, [spec["kind"] for spec in specs])

@@ -1,6 +1,7 @@
-"""What keeps kernels within their memory: the interface that all enforcers share, and the values it speaks in.
+"""Enforcers keep kernels within their memory. This module has the interface that all share, and the default one.
 
-An enforcer is told what holds, again and again: ``hold`` compares and mends. So a resize needs no call of its own.
+The agent calls ``hold`` again and again with the limits in force, and the enforcer compares and repairs. A resize
+therefore needs no call of its own.
 """
 
 from __future__ import annotations
@@ -47,3 +48,25 @@ class Enforcer(Protocol):
     def release(self, kernel_id: str) -> None:
         """The kernel ended. Raises EnforcerError."""
         ...
+
+
+class HookEnforcer:
+    """The default enforcer: the hook itself, by the credit that the agent lends. There is nothing to set or repair.
+
+    It is cooperative; the audit finds processes that bypass the hook.
+    """
+
+    name = "hook"
+    word = protocol.Enforcer.HOOK
+
+    def unavailable(self) -> str:
+        return ""
+
+    def environment(self, parts: Sequence[Part]) -> Mapping[str, str]:
+        return {}
+
+    def hold(self, limits: KernelLimits) -> tuple[str, ...]:
+        return ()
+
+    def release(self, kernel_id: str) -> None:
+        pass

@@ -1,26 +1,30 @@
-"""Segments: host memory that holds the copy of a swapped process. Makes, empties and closes them; counts nothing.
+"""Segments hold the host copy of a swapped process. This module makes, empties and closes them; it counts nothing.
 
-Memory is a sealed memfd whose pages are all there, so that a hook that maps it meets no signal; fresh, it is zeroed by
-the system. All of this blocks, and is called in a thread.
+A segment is a sealed memfd with all its pages allocated, so that a hook that maps it gets no signal. When the host
+memory for copies is used up, it is a spill file: private, unlinked, with its space allocated before it is handed out,
+so that a full disk is found here. All functions block; the agent calls them in a thread.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import mmap
 import os
+import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-
-from .spill import make_file
 
 PIECE_BYTES = 2 << 20  # the granularity of device memory, and of segments
 STEP_BYTES = 64 << 20  # of making one, between two looks at whether it is still wanted
 _MADV_HUGEPAGE = 14
 _MADV_POPULATE_WRITE = 23  # Linux 5.14
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
+_SPILL_LEFT_FREE = 0.05  # of the file system, for others
+_SPILL_MODE = 0o600
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 _libc = ctypes.CDLL(None, use_errno=True)  # calls through it leave the interpreter to other threads
@@ -117,3 +121,37 @@ def _populate(descriptor: int, view: mmap.mmap, amount: int, is_unwanted: Event)
                 _libc.memset(address + offset, 0, part)  # an older system
     finally:
         del start  # else the mapping stays
+
+
+def make_file(folder: Path, amount: int, look: Callable[[], None]) -> int:
+    """A descriptor. Raises OSError when there is no such folder or no room, and what ``look`` raises."""
+    descriptor = _open(folder)
+    try:
+        for offset in range(0, amount, STEP_BYTES):
+            look()
+            part = min(STEP_BYTES, amount - offset)
+            _check_room(descriptor, part, folder)
+            os.posix_fallocate(descriptor, offset, part)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _open(folder: Path) -> int:
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, _SPILL_MODE)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR):  # a file system without; before Linux 3.11
+            raise
+    descriptor, path = tempfile.mkstemp(prefix="aliquot-spill-", dir=folder)  # 0600
+    os.unlink(path)
+    return descriptor
+
+
+def _check_room(descriptor: int, amount: int, folder: Path) -> None:
+    found = os.fstatvfs(descriptor)
+    free, kept = found.f_bavail * found.f_frsize, int(found.f_blocks * found.f_frsize * _SPILL_LEFT_FREE)
+    if amount + kept > free:
+        text = f"Requested {amount} bytes in {folder}, but {free} are free, of which {kept} are left to others"
+        raise OSError(errno.ENOSPC, text)

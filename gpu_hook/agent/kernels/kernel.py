@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
+from jupyter_aliquot.gpu_hook.agent.activity.idleness import Activity
 from jupyter_aliquot.gpu_hook.agent.base.coalesced import Coalesced
 from jupyter_aliquot.gpu_hook.agent.base.descriptors import OF_A_SESSION, Descriptors
 from jupyter_aliquot.gpu_hook.agent.base.processes import Process, WatchedProcesses, read_boot_id
@@ -20,12 +20,12 @@ from jupyter_aliquot.gpu_hook.agent.devices.audit import KernelProcesses
 from jupyter_aliquot.gpu_hook.agent.kernels.credit_queues import KernelDesks
 from jupyter_aliquot.gpu_hook.agent.kernels.usage import DeviceUse, KernelUsage, processes_in
 from jupyter_aliquot.gpu_hook.agent.ledger.credit import HasRoom, always
-from jupyter_aliquot.gpu_hook.agent.ledger.journal import Entry, Reservation, remove_folder
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import Entry, Record, Reservation, remove_folder
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Account, DeviceAccount, Ledger
-from jupyter_aliquot.gpu_hook.agent.ledger.record import Record
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import AgentSide
 from jupyter_aliquot.gpu_hook.agent.sessions.acceptor import Entrance
 from jupyter_aliquot.gpu_hook.agent.sessions.session import FromHook, HookSession
+from jupyter_aliquot.gpu_hook.agent.swap.facts import swapped_by_device
 from jupyter_aliquot.gpu_hook.agent.swap.residency import KernelResidency, SwapTools
 from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 from jupyter_aliquot.gpu_hook.protocol.codec import (
@@ -402,3 +402,11 @@ class Kernel:
         if not self._expected:
             self.desks.resume()
             self.compute.awaits(self, False)
+
+
+def bytes_on_devices(kernel: Kernel) -> tuple[dict[str, int], dict[str, int]]:
+    """Return by device what its processes say that they charged, and what they have there now, whatever they say."""
+    uses = list(zip(kernel.reservation.parts, kernel.report(), strict=True))
+    away = swapped_by_device(kernel.residency.facts())
+    charged = {part.uuid: use.charged_bytes for part, use in uses}
+    return charged, {part.uuid: max(0, use.there_bytes - away.get(part.uuid, 0)) for part, use in uses}

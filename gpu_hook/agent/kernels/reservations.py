@@ -13,12 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
+from jupyter_aliquot.gpu_hook.agent.activity.idleness import Activity
 from jupyter_aliquot.gpu_hook.agent.base.processes import read_boot_id
 from jupyter_aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
 from jupyter_aliquot.gpu_hook.agent.devices.audit import KernelProcesses
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
 from jupyter_aliquot.gpu_hook.agent.devices.host_memory import HostMemoryRule
+from jupyter_aliquot.gpu_hook.agent.kernels.kernel import bytes_on_devices
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import (
     Entry,
     JournalError,
@@ -34,7 +35,6 @@ from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.gpu_hook.placement.placement import NEVER_FITS, Part, Refusal, over_limit, place, resize
 
 from .kernel import Kernel
-from .on_devices import bytes_on_devices
 
 log = logging.getLogger(__name__)
 

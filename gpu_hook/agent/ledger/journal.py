@@ -1,20 +1,27 @@
-"""grant.json: what of a kernel must outlive the agent. Replaced whole; read again after a restart, with suspicion."""
+"""grant.json: the facts about a kernel that must outlive the agent.
+
+The agent replaces the file as a whole. It reads the file after a restart, and trusts nothing in it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jupyter_aliquot.gpu_hook.agent.base.coalesced import Coalesced
 from jupyter_aliquot.gpu_hook.agent.base.processes import Process
 from jupyter_aliquot.gpu_hook.base.files import replace_file
 from jupyter_aliquot.gpu_hook.paths import KERNEL_ID
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 from jupyter_aliquot.gpu_hook.protocol.codec import MAX_AMOUNT, ResidencyMode
+
+log = logging.getLogger(__name__)
 
 _NAME = "grant.json"
 _VERSION = 1
@@ -204,3 +211,45 @@ def _read_process(data: Mapping[str, Any]) -> Process:
 
 def _read_lent(data: Mapping[str, Any]) -> LentBefore:
     return LentBefore(int(data["pid"]), int(data["start_time_ticks"]), tuple(int(one) for one in data["amounts"]))
+
+
+Tallies = tuple[tuple[Tally, ...], Tally]
+
+
+class Record:
+    """The file of one kernel, and when it is written. ``snapshot`` returns the entry to write.
+
+    ``tallies`` are those of the file that exists.
+    """
+
+    def __init__(self, folder: Path, snapshot: Callable[[], Entry], tallies: Tallies) -> None:
+        self._folder = folder
+        self._snapshot = snapshot
+        self._tallies = tallies
+        self._writing = Coalesced(self.write)
+
+    def write(self) -> None:
+        """Replace the file now: an answer follows that an agent after us must know of.
+
+        A full file system costs the restart, not the kernel.
+        """
+        self._writing.withdraw()
+        entry = self._snapshot()
+        self._tallies = (entry.tallies, entry.host_tally)
+        try:
+            write_entry(self._folder, entry)
+        except OSError as error:
+            log.error("event=journal_failed kernel=%s error=%r", entry.reservation.kernel_id, str(error))
+
+    def write_soon(self) -> None:
+        """Replace the file once for all that changes in this turn of the event loop."""
+        self._writing.soon()
+
+    def keep(self, tallies: Tallies) -> None:
+        """Write where the file has other tallies, or owes something."""
+        if self._writing.is_due or self._tallies != tallies:
+            self.write()
+
+    def close(self) -> None:
+        """Write no more. Idempotent."""
+        self._writing.close()

@@ -10,8 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
-from jupyter_aliquot.gpu_hook.agent.activity.idleness import Moment, Patience, Telemetry, judge
-from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
+from jupyter_aliquot.gpu_hook.agent.activity.idleness import Activity, Moment, Patience, Telemetry, judge
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
 from jupyter_aliquot.gpu_hook.agent.swap.facts import Move, ResidencyFacts
 from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState

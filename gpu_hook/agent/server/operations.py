@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
+from jupyter_aliquot.gpu_hook.agent.activity.idleness import Activity
 from jupyter_aliquot.gpu_hook.agent.devices.libraries import Libraries
 from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
 from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Refused, Reservations

@@ -16,8 +16,7 @@ from jupyter_aliquot.gpu_hook.agent.devices.audit import Auditor
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceMonitor
 from jupyter_aliquot.gpu_hook.agent.enforcers.enforcement import Enforcement
 from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena
-from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
-from jupyter_aliquot.gpu_hook.agent.kernels.on_devices import bytes_on_devices
+from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel, bytes_on_devices
 from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Reservations
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
@@ -33,7 +32,41 @@ from .status import (
     describe_oversubscription,
     describe_sighting,
 )
-from .status_changes import StatusChanges
+
+Description = Mapping[str, Any]
+
+
+class StatusChanges:
+    """The descriptions of kernels that changed since a client last asked.
+
+    One number for all clients grows whenever a description changes; each kernel has the number of its last change.
+    """
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._told: dict[str, tuple[Description, int]] = {}
+
+    def since(self, number: int, kernels: Sequence[Description]) -> dict[str, Any]:
+        """Return the answer to a client that has seen ``number`` (0: nothing).
+
+        Args:
+            number: The client's last. One that is greater than ours comes from another agent, and counts as 0.
+            kernels: The descriptions of all kernels that there are now.
+        """
+        told: dict[str, tuple[Description, int]] = {}
+        following = self._number + 1
+        for kernel in kernels:
+            before = self._told.get(kernel["kernel_id"])
+            told[kernel["kernel_id"]] = before if before and before[0] == kernel else (kernel, following)
+        if any(at == following for _, at in told.values()):
+            self._number = following
+        self._told = told
+        seen = number if number <= self._number else 0
+        return {
+            "kernels": [kernel for kernel, at in told.values() if at > seen],
+            "kernel_ids": list(told),
+            "seen": self._number,
+        }
 
 
 @dataclass(frozen=True)

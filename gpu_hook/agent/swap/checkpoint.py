@@ -9,10 +9,56 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from jupyter_aliquot.gpu_hook.protocol.codec import Enforcer, ResidencyMode, Staying
+
 from .checkpoint_helper import CheckpointError
-from .checkpoint_refusals import Circumstances, why_not
 from .facts import DeviceBytes, Move, MoveResult, ResidencyFacts
 from .table import Event
+
+# r610.57.04: a lock crashes some processes with many threads (NVIDIA/cuda-checkpoint#58).
+DENIED_DRIVERS = frozenset({"610.57.04"})
+_WHY_STAYING = {
+    Staying.IPC: "it shares memory by legacy IPC",
+    Staying.EXPORTED: "it gave memory to others by a descriptor",
+    Staying.MULTICAST: "it has multicast memory",
+    Staying.MANAGED: "it has unified memory",
+}
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """The facts of the node that decide whether its driver can checkpoint a process."""
+
+    driver_version: str = ""
+    machine: str = "x86_64"
+    enforcer: Enforcer = Enforcer.HOOK
+
+
+def why_not(facts: ResidencyFacts, here: Circumstances) -> str:
+    """Return why this kernel's processes must not be checkpointed; empty: they may be.
+
+    The driver's checkpoints refuse some processes, and harm others. A failed restore ends a kernel, so in doubt the
+    answer is no; the kernel stays swapped, which costs the memory of a context.
+    """
+    if here.driver_version in DENIED_DRIVERS:
+        return f"driver {here.driver_version} crashes processes that it locks"
+    if here.machine != "x86_64":
+        return f"drivers have no checkpoints on {here.machine}"
+    if here.enforcer is Enforcer.MPS:
+        return "it is a client of MPS"
+    if any(device.uuid.startswith("MIG-") for device in facts.devices):
+        return "it is on a MIG device"
+    if facts.mode is not ResidencyMode.VMM:
+        return facts.mode_reason or f"its residency mode is {facts.mode.name.lower()}"
+    for flag, reason in _WHY_STAYING.items():
+        if flag in facts.staying:
+            return reason
+    if facts.silent_pids:
+        return f"process {facts.silent_pids[0]} does not answer"
+    if facts.refusal is not None and facts.refusal.result in (MoveResult.BUSY, MoveResult.FAILED):
+        return f"its last move came to nothing: {facts.refusal.text}"
+    return ""
+
 
 End = tuple[Event, Move]
 

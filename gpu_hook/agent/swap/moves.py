@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeGuard
 
 from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena, ArenaFullError, OwnerGoneError
@@ -18,7 +18,6 @@ from jupyter_aliquot.gpu_hook.protocol.codec import MessageType, Moved, MoveOutc
 
 from .facts import Move, MoveResult, Moving, slowest
 from .process import Absence, Answer, Patience, ProcessResidency, move_of
-from .progress import MoveProgress
 from .table import Event
 
 _SLOWEST_BYTES_PER_SECOND = 128 << 20  # a spill file on a slow disk
@@ -26,6 +25,40 @@ _SLOWEST_BYTES_PER_SECOND = 128 << 20  # a spill file on a slow disk
 _CALLED_OFF = Move(MoveResult.IGNORED, "called off: it is wanted again")
 
 End = tuple[Event, Move]
+
+
+class MoveProgress:
+    """The progress of one move, for people who wait, read from the counters in the hooks' pages.
+
+    Made when the agent orders the move: bytes that were copied before do not count. Nothing is decided by it, for the
+    counters are untrusted; they are bounded by the bytes that the process has to move.
+    """
+
+    def __init__(
+        self, processes: Iterable[ProcessResidency], accounts: Sequence[DeviceAccount], *, is_out: bool
+    ) -> None:
+        self._parts = [
+            (process, process.copied(), sum(_bytes(process, i, a, is_out) for i, a in enumerate(accounts)))
+            for process in processes
+        ]
+
+    def now(self) -> Moving | None:
+        """Return the progress; None while there is nothing to copy, or a hook does not report it."""
+        done = total = 0
+        for process, before, wanted in self._parts:
+            copied = process.copied()
+            if process.has_left or not wanted:
+                continue
+            if before is None or copied is None:
+                return None
+            total += wanted
+            done += max(0, min(wanted, copied - before))
+        return Moving(done, total) if total else None
+
+
+def _bytes(process: ProcessResidency, device: int, account: DeviceAccount, is_out: bool) -> int:
+    away = process.swapped(device, account)
+    return process.elastic(device, account) - away if is_out else away
 
 
 class KernelMoves:

@@ -10,8 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from jupyter_aliquot.gpu_hook.agent.activity.idleness import Telemetry
-from jupyter_aliquot.gpu_hook.agent.activity.telemetry import launches, telemetry_of
+from jupyter_aliquot.gpu_hook.agent.activity.idleness import Telemetry, launches, telemetry_of
 from jupyter_aliquot.gpu_hook.agent.devices.departures import Departures
 from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceAccount

@@ -10,8 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from jupyter_aliquot.gpu_hook.agent.activity.idleness import Moment
-from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
+from jupyter_aliquot.gpu_hook.agent.activity.idleness import Activity, Moment
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
 from jupyter_aliquot.gpu_hook.agent.swap.facts import ResidencyFacts
 from jupyter_aliquot.gpu_hook.agent.swap.residency import KernelResidency

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from jupyter_aliquot.gpu_hook.agent.swap.checkpoint_refusals import Circumstances, why_not
+from jupyter_aliquot.gpu_hook.agent.swap.checkpoint import Circumstances, why_not
 from jupyter_aliquot.gpu_hook.agent.swap.facts import DeviceBytes, MoveRefusal, MoveResult, ResidencyFacts
 from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
 from jupyter_aliquot.gpu_hook.protocol.codec import Enforcer, ResidencyMode, Staying

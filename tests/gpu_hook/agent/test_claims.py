@@ -17,7 +17,7 @@ import pytest
 from hypothesis import Phase, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from jupyter_aliquot.gpu_hook.agent.kernels.on_devices import bytes_on_devices
+from jupyter_aliquot.gpu_hook.agent.kernels.kernel import bytes_on_devices
 from jupyter_aliquot.gpu_hook.agent.sessions.acceptor import MESSAGES_A_SECOND, MESSAGES_AT_ONCE, journal_tokens
 from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 from jupyter_aliquot.gpu_hook.protocol.codec import (

@@ -10,12 +10,11 @@ from typing import Any, cast
 
 import pytest
 
-from jupyter_aliquot.gpu_hook.agent.enforcers.base import EnforcerError, KernelLimits
+from jupyter_aliquot.gpu_hook.agent.enforcers.base import EnforcerError, HookEnforcer, KernelLimits
 from jupyter_aliquot.gpu_hook.agent.enforcers.cgroups import CgroupHierarchy
 from jupyter_aliquot.gpu_hook.agent.enforcers.choice import Choice
 from jupyter_aliquot.gpu_hook.agent.enforcers.driver import DriverEnforcer, DriverLimit
 from jupyter_aliquot.gpu_hook.agent.enforcers.enforcement import Enforcement
-from jupyter_aliquot.gpu_hook.agent.enforcers.hook import HookEnforcer
 from jupyter_aliquot.gpu_hook.agent.enforcers.mps import MpsEnforcer
 from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
 from jupyter_aliquot.gpu_hook.placement.placement import Part

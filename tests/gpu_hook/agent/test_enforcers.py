@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from jupyter_aliquot.gpu_hook.agent.enforcers.base import EnforcerError, KernelLimits
+from jupyter_aliquot.gpu_hook.agent.enforcers.base import EnforcerError, HookEnforcer, KernelLimits
 from jupyter_aliquot.gpu_hook.agent.enforcers.cgroups import CgroupHierarchy, find_hierarchy
 from jupyter_aliquot.gpu_hook.agent.enforcers.choice import choose
 from jupyter_aliquot.gpu_hook.agent.enforcers.driver import DriverEnforcer
-from jupyter_aliquot.gpu_hook.agent.enforcers.hook import HookEnforcer
 from jupyter_aliquot.gpu_hook.agent.enforcers.mps import MpsEnforcer
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 from jupyter_aliquot.gpu_hook.protocol import codec as protocol

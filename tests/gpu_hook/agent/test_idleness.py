@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_aliquot.gpu_hook.agent.activity.idleness import Moment, Patience, Telemetry, idle_since, judge
-from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
+from jupyter_aliquot.gpu_hook.agent.activity.idleness import Activity, Moment, Patience, Telemetry, idle_since, judge
 
 WALL = 1_700_000_000.0  # what the wall clock shows when the monotonic one shows 0
 NOW = Moment(monotonic=1000.0, wall=WALL + 1000.0)

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from keeper_node import MIB, UUID, ANode, call
 
-from jupyter_aliquot.gpu_hook.agent.activity.idleness import Telemetry
-from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
+from jupyter_aliquot.gpu_hook.agent.activity.idleness import Activity, Telemetry
 from jupyter_aliquot.gpu_hook.agent.scheduling.views import Reason
 from jupyter_aliquot.gpu_hook.agent.swap.facts import MoveRefusal, MoveResult
 from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState

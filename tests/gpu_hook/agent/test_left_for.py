@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from keeper_node import ANode, call
 
-from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
+from jupyter_aliquot.gpu_hook.agent.activity.idleness import Activity
 from jupyter_aliquot.gpu_hook.agent.scheduling.records import LeftFor
 from jupyter_aliquot.gpu_hook.agent.swap.facts import MoveResult
 from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState

@@ -7,8 +7,8 @@ from typing import cast
 
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceAccount
 from jupyter_aliquot.gpu_hook.agent.swap.facts import Moving
+from jupyter_aliquot.gpu_hook.agent.swap.moves import MoveProgress
 from jupyter_aliquot.gpu_hook.agent.swap.process import ProcessResidency
-from jupyter_aliquot.gpu_hook.agent.swap.progress import MoveProgress
 
 ACCOUNTS = cast("list[DeviceAccount]", [None])
 

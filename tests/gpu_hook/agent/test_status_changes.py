@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_aliquot.gpu_hook.agent.server.status_changes import StatusChanges
+from jupyter_aliquot.gpu_hook.agent.server.status_maker import StatusChanges
 from jupyter_aliquot.gpu_hook.client.client import AgentClient, AgentRefused, KernelActivity
 from jupyter_aliquot.gpu_hook.client.reports import UnreadableReportError, read_status
 from jupyter_aliquot.gpu_hook.client.status_reader import StatusReader

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
+from jupyter_aliquot.gpu_hook.agent.activity.idleness import Activity
 from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
 from jupyter_aliquot.gpu_hook.agent.trimming.policy import TrimPolicy, TrimView, add_trim_arguments, is_trim_due
 
