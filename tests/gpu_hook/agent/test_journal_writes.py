@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from reservations_node import CARD, MIB, AProcess, AReservationsNode
 
-from jupyter_aliquot.gpu_hook.agent.ledger import record
+from jupyter_aliquot.gpu_hook.agent.ledger import journal
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Entry, read_entry
 from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 from jupyter_aliquot.gpu_hook.protocol.codec import Role, Welcome
@@ -22,13 +22,13 @@ from jupyter_aliquot.gpu_hook.protocol.codec import Role, Welcome
 def writes(monkeypatch: pytest.MonkeyPatch) -> list[Entry]:
     """What was written, from the first write on."""
     written: list[Entry] = []
-    write = record.write_entry
+    write = journal.write_entry
 
     def count(folder: Path, entry: Entry) -> None:
         written.append(entry)
         write(folder, entry)
 
-    monkeypatch.setattr(record, "write_entry", count)
+    monkeypatch.setattr(journal, "write_entry", count)
     return written
 
 
