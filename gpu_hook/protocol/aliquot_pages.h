@@ -32,9 +32,7 @@ struct aliquot_agent_device {
     uint32_t gap_until;
     uint32_t gap_again;
     uint32_t solo_window; /* odd while no opportunistic work is on the device; another number each time */
-    uint32_t sm_percent;  /* for ALIQUOT_ACT_GREEN_CONTEXT; 0: all */
-    uint32_t reserved_half;
-    uint64_t reserved[2];
+    uint64_t reserved[3];
 };
 
 /* One process of the kernel on one device, as far as it is known to the agent. */
@@ -54,7 +52,7 @@ struct aliquot_agent_page {
                       work waits whenever the agent is gone */
     uint32_t workload_class; /* enum aliquot_workload_class */
     uint32_t device_count;
-    uint32_t actuators; /* bits of enum aliquot_actuators */
+    uint32_t reserved_word;
     uint64_t host_quota_bytes; /* 0: host memory is not lent, nothing is asked; UINT64_MAX: lent without a limit */
     uint64_t host_charged_elsewhere_bytes; /* by the kernel's other processes; sampled */
     uint64_t host_charged_bytes;           /* by all of the kernel's processes; sampled */

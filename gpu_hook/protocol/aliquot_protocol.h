@@ -115,12 +115,6 @@ enum aliquot_pace {
     ALIQUOT_PACE_BLOCKS = 3,  /* held back by thread blocks: what other systems do, for comparison */
 };
 
-/* What else than pacing a hook does about compute: bits of the agent page's `actuators`. */
-enum aliquot_actuators {
-    ALIQUOT_ACT_STREAM_PRIORITY = 1u << 0, /* new streams: opportunistic in the lower half, production in the upper */
-    ALIQUOT_ACT_GREEN_CONTEXT = 1u << 1,   /* new streams of the program's run on `sm_percent` of the device */
-};
-
 enum aliquot_board_kind {
     ALIQUOT_BOARD_OWN = 0,       /* writable: this process's own */
     ALIQUOT_BOARD_NEIGHBOUR = 1, /* read-only: of a production process on the same device */

@@ -43,7 +43,6 @@ from .words import (
     SOCKET_NAME as SOCKET_NAME,
     TEXT_BYTES as TEXT_BYTES,
     VERSION as VERSION,
-    Actuators as Actuators,
     AgentPage as AgentPage,
     Board as Board,
     BoardKind as BoardKind,

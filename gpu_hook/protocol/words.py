@@ -89,13 +89,6 @@ class Pace(IntEnum):
     BLOCKS = 3
 
 
-class Actuators(IntFlag):
-    """What else than pacing a hook does about compute."""
-
-    STREAM_PRIORITY = 1 << 0
-    GREEN_CONTEXT = 1 << 1
-
-
 class BoardKind(IntEnum):
     OWN = 0
     NEIGHBOUR = 1
@@ -172,7 +165,6 @@ class AgentPage:
     GATE = 16
     WORKLOAD_CLASS = 20
     DEVICE_COUNT = 24
-    ACTUATORS = 28
     HOST_QUOTA = 32
     HOST_CHARGED_ELSEWHERE = 40
     HOST_CHARGED = 48
@@ -205,7 +197,6 @@ class AgentPage:
     GAP_UNTIL = 92
     GAP_AGAIN = 96
     SOLO_WINDOW = 100
-    SM_PERCENT = 104
     PROCESSES = DEVICES + MAX_DEVICES * DEVICE_BYTES
     PROCESS = struct.Struct("=iiIIQ")
     BYTES = PROCESSES + MAX_PROCESSES * PROCESS.size
