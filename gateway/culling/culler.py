@@ -1,6 +1,8 @@
-"""Ends this server's kernels that nobody uses, after it has told so. Who that is, policy.py decides.
+"""The culler: it announces the end of unused kernels, and ends them then.
 
-Where it cannot know whether a kernel is used, for its relay or the node agent does not answer, it ends nothing.
+``policy.py`` decides which ones.
+
+It ends no kernel whose use it cannot know because the relay or the node agent does not answer.
 """
 
 from __future__ import annotations
@@ -25,13 +27,13 @@ from jupyter_aliquot.provisioner.terminations import Asked, EndingCode, asked_by
 
 from .policy import Announcement, KernelFacts, Policy, decide
 
-# States in which Jupyter's tracker, which is all there is for a kernel without a relay, has seen no work.
+# States in which Jupyter has seen no work. A kernel without a relay has no other tracker.
 _IDLE_STATES = frozenset({"idle", "starting"})
 _METADATA = "cull_idle_timeout"
 
 
 class Kernels(Protocol):
-    """The part of our kernel manager that knows kernels, and ends them."""
+    """The kernel manager."""
 
     links: RelayLinks | None
 
@@ -49,19 +51,22 @@ class Kernels(Protocol):
 
 
 class Servers(Protocol):
-    """Who of the Hub's users has a server."""
+    """The servers of the Hub's users."""
 
     def gone_since(self, user: str) -> float | None:
-        """Seconds since the epoch; None for a user who has one, and while that cannot be known."""
+        """Return since when the user has no server, in seconds since the epoch; None if one runs or
+        that is not known.
+        """
         ...
 
 
 class GpuUse:
-    """When each kernel was last seen to use its GPU, from what the agent says of time and memory."""
+    """The last GPU use of each kernel, from the GPU time and memory that the agent reports."""
 
     def __init__(self) -> None:
         self._is_known = False
-        # Each kernel as it was last said to be, what that came to, and since when it has been so.
+        # Per kernel: its last report, the use that it amounts to, and since when that has not
+        # changed.
         self._last: dict[str, tuple[KernelStatus, tuple[float, int, int], float]] = {}
 
     def look(self, view: NodeView, now: float) -> None:
@@ -80,7 +85,7 @@ class GpuUse:
             self._last[kernel.kernel_id] = (kernel, used, since)
 
     def last(self, kernel_id: str) -> float | None:
-        """Seconds since the epoch; None while that cannot be known."""
+        """Return the last use in seconds since the epoch; None while that is not known."""
         found = self._last.get(kernel_id)
         return found[2] if found is not None and self._is_known else None
 
@@ -95,7 +100,7 @@ def _used(kernel: KernelStatus) -> tuple[float, int, int]:
 
 
 class Culler:
-    """Made by the extension. ``servers``: of a gateway that is a service of a Hub."""
+    """Made by the extension. A gateway that is a service of a Hub has *servers*."""
 
     def __init__(
         self, kernels: Kernels, policy: Policy, clock: Clock, log: logging.Logger, servers: Servers | None = None
@@ -116,28 +121,31 @@ class Culler:
         self._gpu.look(view, self._clock.wall())
 
     def announced(self) -> Mapping[str, Announcement]:
-        """The kernels that will be ended if nothing happens."""
+        """Return the kernels that will be ended if nothing happens."""
         return self._announced
 
     def keep(self, kernel_id: str) -> str | None:
-        """Its owner wants it to stay: its idle time begins anew. Tells why that does not help, or None."""
+        """Begin a kernel's idle time anew, at its owner's request.
+
+        Return why that does not help; None if it does.
+        """
         told = self._announced.get(kernel_id)
         self._kept[kernel_id] = self._clock.wall()
         if told is None or told.can_keep:
             self._announced = {name: other for name, other in self._announced.items() if name != kernel_id}
             return None
-        return f"asked to keep kernel {kernel_id}; {told.reason}. Save what you need"
+        return f"Kernel {kernel_id} cannot be kept: {told.reason}. Save what you need."
 
     async def start(self) -> None:
-        """Look from time to time, in the background."""
+        """Check the kernels from time to time, in the background."""
         self._looks.start()
 
     async def stop(self) -> None:
-        """End nobody any more. Idempotent."""
+        """End no more kernels. Idempotent."""
         await self._looks.stop()
 
     async def look(self) -> None:
-        """Once: tell who is to be told, end whose time has come."""
+        """Check once: announce ends, and end the kernels that are due."""
         now = self._clock.wall()
         ids = set(self._kernels.list_kernel_ids())
         self._first_seen = {kernel_id: self._first_seen.get(kernel_id, now) for kernel_id in ids}
@@ -153,7 +161,7 @@ class Culler:
         await asyncio.gather(*(self._end(told) for told in decision.ends))
 
     async def _end(self, told: Announcement) -> None:
-        # Others may have taken a while to end: a cell that began meanwhile counts.
+        # The ends of other kernels may have taken a while. A cell that began meanwhile counts.
         facts = self._facts(told.kernel_id) if told.kernel_id in self._kernels.list_kernel_ids() else None
         if facts is None:
             return
@@ -162,13 +170,13 @@ class Culler:
         try:
             await self._kernels.end_kernel(told.kernel_id, asked_by_rule(EndingCode.CULLED, told.ending))
         except Exception:
-            # It lives; the next look announces it anew.
+            # It lives. The next check announces it anew.
             self._log.exception("kernel=%s culled=failed", told.kernel_id)
 
-    # ---- what is known of one kernel
+    # ---- the facts of one kernel
 
     def _facts(self, kernel_id: str) -> KernelFacts | None:
-        """None for a kernel that does not run, or of which it cannot be known whether it is used."""
+        """Return the facts of a kernel; None if it does not run, or its use is not known."""
         if self._kernels.kernel_state(kernel_id)[0] != "on_gpu":
             return None
         kernel = self._kernels.get_kernel(kernel_id)
@@ -196,7 +204,7 @@ class Culler:
         return None if self._servers is None or owner is None else self._servers.gone_since(owner)
 
     def _work(self, kernel_id: str, kernel: Any) -> tuple[bool, float] | None:
-        """Whether it works, waiting for input included, and when it last did."""
+        """Return whether it works, waiting for input included, and when it last did."""
         link = None if self._kernels.links is None else self._kernels.links.get(kernel_id)
         if link is None:
             return kernel.execution_state not in _IDLE_STATES, kernel.last_activity.timestamp()
@@ -206,7 +214,7 @@ class Culler:
 
 
 def _own_idle_seconds(kernel: Any) -> float | None:
-    """What its kernelspec says; Jupyter Server reads the same field."""
+    """Return the idle time of its kernelspec. Jupyter Server reads the same field."""
     try:
         found = kernel.kernel_spec.metadata.get(_METADATA)
     except NoSuchKernel:

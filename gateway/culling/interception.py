@@ -1,6 +1,7 @@
-"""Ends this server's kernels that go past the hook: in containers always, else where the configuration says so.
+"""The guard that ends kernels which use a GPU without the hook: in containers always, elsewhere if
+configured.
 
-It decides by the agent's word alone; why it ended a kernel is remembered with all other endings.
+It decides by the agent's reports alone. Its reasons are kept with those of all other terminations.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class KernelEnder(Protocol):
     def __contains__(self, kernel_id: Any) -> bool: ...
 
     def is_in_container(self, kernel_id: str) -> bool:
-        """Whether it runs in a container, and not as a process of this machine."""
+        """Return whether it runs in a container, and not as a process of this machine."""
         ...
 
     async def end_kernel(self, kernel_id: str, asked: Asked, now: bool = False) -> None:
@@ -34,19 +35,24 @@ class KernelEnder(Protocol):
 
 @dataclass(frozen=True)
 class GuardRules:
-    """What ends a kernel: a self-check that failed; a process on a device that no hook sees."""
+    """The reasons that end a kernel: a failed self-check, or a process on a device that no hook
+    sees.
+    """
 
     requires_interception: bool = True
     ends_unhooked: bool = False
 
     def may_end(self, kernel: KernelStatus) -> bool:
-        """Whether there is anything to ask about: of a thousand kernels, mostly nothing."""
+        """Return whether a rule may apply to the kernel.
+
+        Of a thousand kernels, mostly none does.
+        """
         return bool(kernel.unhooked_processes) or kernel.interception.startswith(_FAILED)
 
     def reason(self, kernel: KernelStatus, in_container: bool = False) -> Asked | None:
-        """Why this kernel is to be ended; None when it may go on.
+        """Return why this kernel must end; None if it may go on.
 
-        Where a container's engine dropped a device in silence, the self-check alone tells.
+        If a container's engine dropped a device silently, only the self-check shows it.
         """
         if (self.requires_interception or in_container) and kernel.interception.startswith(_FAILED):
             why = "it runs in a container" if in_container else "c.Aliquot.require_interception is set"
@@ -65,7 +71,7 @@ class GuardRules:
 
 
 class InterceptionGuard:
-    """Looks at each word of the agent; see NodeWatch.listen."""
+    """Checks each report of the agent; see NodeWatch.listen."""
 
     def __init__(self, manager: KernelEnder, log: logging.Logger, rules: GuardRules | None = None) -> None:
         self._rules = rules or GuardRules()
@@ -83,14 +89,14 @@ class InterceptionGuard:
                 self._ending[kernel.kernel_id] = asyncio.create_task(self._end(kernel.kernel_id, reason))
 
     async def stop(self) -> None:
-        """Wait for what is being ended."""
+        """Wait for the kernels that are being ended."""
         await asyncio.gather(*self._ending.values(), return_exceptions=True)
 
     async def _end(self, kernel_id: str, reason: Asked) -> None:
         try:
             await self._manager.end_kernel(kernel_id, reason, now=True)
         except Exception:
-            # It lives; the next look tries again.
+            # It lives. The next check tries again.
             self._log.exception("kernel=%s ended=failed", kernel_id)
         finally:
             self._ending.pop(kernel_id, None)

@@ -1,6 +1,9 @@
-"""Which kernels are to be ended because nobody uses them: knobs, policy and one pure decision. It ends nobody.
+"""The policy of culling: its settings, and one pure decision which unused kernels end.
 
-Work is never ended, and nothing is ended that was not announced first; what counts as idle, culler.py finds out.
+It ends no kernel itself.
+
+Work is never ended, and each end is announced first. ``culler.py`` finds out which kernels are
+idle.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ LEAST_WARNING_SECONDS = 1.0
 
 
 class Culling(Configurable):
-    """Knobs of culling: kernels that nobody uses are ended, after an announcement."""
+    """Settings of culling: unused kernels are ended, after an announcement."""
 
     idle_seconds = Float(
         0.0, help="End a kernel after so long without work and without use of its GPU; 0 for never."
@@ -44,7 +47,7 @@ class Culling(Configurable):
 
     @validate("warning_seconds")
     def _is_a_warning_or_none(self, proposal: dict[str, Any]) -> float:
-        # A shorter one reaches nobody, and the least of them vanish in what a clock can tell apart.
+        # A shorter warning reaches no user, and the shortest are below the resolution of a clock.
         return 0.0 if proposal["value"] == 0 else self._seconds(proposal, least=LEAST_WARNING_SECONDS)
 
     @validate("opportunistic_idle_seconds")
@@ -55,7 +58,9 @@ class Culling(Configurable):
         if not least <= proposal["value"] < math.inf:
             name = proposal["trait"].name
             wanted = "0 or more" if least == 0 else f"{least:g} or more, or 0 for none"
-            raise TraitError(f"c.Culling.{name}: asked {proposal['value']!r}; wanted a number of seconds, {wanted}")
+            raise TraitError(
+                f"c.Culling.{name}: {proposal['value']!r} is not valid. Use a number of seconds, {wanted}."
+            )
         return float(proposal["value"])
 
 
@@ -63,7 +68,7 @@ class Culling(Configurable):
 class Policy:
     """Times in seconds, 0 for never; ``warning`` is 0 or at least LEAST_WARNING_SECONDS.
 
-    ``ends_busy``: Jupyter's `cull_busy`, for who sets it: silent work is ended.
+    ``ends_busy`` is Jupyter's `cull_busy`, with which silent work is ended.
     """
 
     idle: float = 0.0
@@ -78,10 +83,11 @@ class Policy:
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """What is known of one kernel that runs. Times in seconds since the epoch.
+    """The facts of one running kernel. Times in seconds since the epoch.
 
-    ``active``: when it last worked, used its GPU or was kept by its owner; ``idle``: its kernelspec's own time;
-    ``server_gone``: since when its owner has no server in the Hub, None where they have one or nobody knows.
+    ``active`` is when it last worked, used its GPU or was kept by its owner. ``idle`` is its
+    kernelspec's own idle time. ``server_gone`` is since when its owner has no server in the Hub;
+    None if one runs, or that is not known.
     """
 
     id: str
@@ -96,7 +102,10 @@ class KernelFacts:
 
 @dataclass(frozen=True)
 class Announcement:
-    """A kernel that will be ended at ``at``. ``can_keep``: whether its owner may prevent it; ``since``: when told."""
+    """The announcement, made at ``since``, that a kernel ends at ``at``.
+
+    With ``can_keep`` its owner may prevent it.
+    """
 
     kernel_id: str
     at: float
@@ -108,14 +117,16 @@ class Announcement:
 
 @dataclass(frozen=True)
 class Decision:
-    """``announced``: all that stand now, the new ones included; ``ends``: those whose time has come."""
+    """The announcements that stand now, with the new ones, and the ``ends`` that are due."""
 
     announced: Mapping[str, Announcement]
     ends: tuple[Announcement, ...] = ()
 
 
 def read_policy(knobs: Culling, jupyter: Any) -> Policy:
-    """Our knobs; where they leave the idle time open, those of Jupyter's kernel manager, with their meaning there."""
+    """Return the policy of our settings, or of Jupyter's kernel manager's where ours leave the idle
+    time open.
+    """
     is_jupyters = not knobs.idle_seconds and jupyter.cull_idle_timeout > 0
     idle = float(jupyter.cull_idle_timeout) if is_jupyters else knobs.idle_seconds
     opportunistic = idle if knobs.opportunistic_idle_seconds < 0 else knobs.opportunistic_idle_seconds
@@ -139,7 +150,10 @@ def read_policy(knobs: Culling, jupyter: Any) -> Policy:
 def decide(
     kernels: Iterable[KernelFacts], announced: Mapping[str, Announcement], now: float, policy: Policy
 ) -> Decision:
-    """Who is announced, and whose time has come. What was announced before something happened counts no more."""
+    """Return the announcements and the ends that are due.
+
+    Activity of a kernel cancels its earlier announcement.
+    """
     stand: dict[str, Announcement] = {}
     ends = []
     for kernel in kernels:
@@ -159,7 +173,7 @@ def decide(
 
 @dataclass(frozen=True)
 class _Due:
-    """When a kernel's time comes if nothing happens, and why."""
+    """The time and the reason of a kernel's end, if nothing happens."""
 
     at: float
     reason: str
@@ -179,7 +193,8 @@ def _due(kernel: KernelFacts, policy: Policy) -> _Due | None:
         reason = f"kernels that are idle for {text} are ended"
         causes.append(_Due(kernel.active + idle, reason, f"after {text} idle", can_keep=True))
     if policy.max_age > 0 and not kernel.is_busy:
-        # Work that ends late is followed by the time of a warning, so that its results can be saved.
+        # After work that ends late, the time of a warning follows, so that its results can be
+        # saved.
         at = max(kernel.started + policy.max_age, kernel.active + policy.warning)
         text = duration_text(policy.max_age)
         causes.append(_Due(at, f"kernels are ended {text} after their start", f"{text} after its start", False))
@@ -198,7 +213,7 @@ def _idle_seconds(kernel: KernelFacts, policy: Policy) -> float:
 
 
 def duration_text(seconds: float) -> str:
-    """``90 s``, ``60 min``, ``1 h 30 min``, ``3 d``: exact where people would be."""
+    """Return a duration for users: ``90 s``, ``60 min``, ``1 h 30 min``, ``3 d``."""
     if seconds < 120:
         return f"{seconds:g} s"
     minutes = round(seconds / 60)

@@ -1,6 +1,6 @@
-"""Options that a server asks of the node agent it would start, and what an agent that runs already has instead. Pure.
+"""Comparison of the agent options that a server requests with those of the agent that runs. Pure.
 
-Only the options that were asked for count: what the configuration leaves open, the agent decides.
+Only requested options count. The agent decides about options that the configuration leaves open.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import NoReturn
 
 from jupyter_aliquot.gpu_hook.agent.settings import add_arguments, told_options
 
-# An option that leaves the choice to the agent is met by each choice.
+# Each choice of the agent meets an option that leaves the choice to it.
 _AS_FOUND = "auto"
 
 
 class _Unreadable(Exception):
-    """The options are no options of this version's agent."""
+    """Options that the agent of this version does not know."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -28,8 +28,8 @@ def differences(arguments: Sequence[str], in_force: Mapping[str, str]) -> tuple[
     """Return a sentence for each option of *arguments* that the agent which runs does not have.
 
     Args:
-        arguments: what `aliquot agent` would have been started with.
-        in_force: option to value, as the agent tells them; empty for an agent that does not tell.
+        arguments: the command line of `aliquot agent`, had this server started it.
+        in_force: option to value, as the agent reports them; empty for an agent that does not report them.
     """
     try:
         asked = _asked(arguments)

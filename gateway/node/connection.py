@@ -1,6 +1,9 @@
-"""The gateway's one connection to the node agent: kept up, restarted when it is lost, spoken in our own nouns.
+"""The gateway's one connection to the node agent.
 
-It decides nothing: whoever reads ``connections`` sees that the agent came back, and renews what it holds.
+It is made again when it is lost, and speaks in the ledger's types.
+
+It decides nothing. Admission reads ``connections`` to see that the agent came back, and renews its
+grants.
 """
 
 from __future__ import annotations
@@ -31,9 +34,11 @@ StartAgent = Callable[[], Awaitable[None]]
 
 
 class AgentLink:
-    """Admission's view of the agent. ``start_agent`` starts one where none runs; None: a service does that.
+    """Admission's view of the agent.
 
-    ``differs`` tells what of the options that an agent has in force is otherwise than this server asks.
+    *start_agent* starts one where none runs; None where a service does that.
+
+    *differs* returns a sentence for each option of an agent that differs from this server's request.
     """
 
     def __init__(
@@ -49,37 +54,42 @@ class AgentLink:
         self._start_agent = start_agent
         self._log = log
         self._differs = differs
-        # What of the agent that runs is otherwise than this server asks: a sentence for each option.
+        # A sentence for each option of the running agent that differs from this server's request.
         self.differences: tuple[str, ...] = ()
         self._client: AgentClient | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._listeners: list[Callable[[], None]] = []
-        # Counts the connections that were made: a new number means that reservations must be renewed.
+        # The number of connections so far. A new number means that reservations must be renewed.
         self.connections = 0
         self.unavailable_since: float | None = clock.now()
         self.message = "not connected yet"
 
     async def start(self) -> None:
-        """Connect, in the background where that takes long."""
+        """Connect; in the background if that takes long."""
         if self._keeper is None:
             self._keeper = asyncio.create_task(self._keep(), name="aliquot-agent-link")
 
     async def stop(self) -> None:
-        """Close the connection: the agent lets go of what only it held. Idempotent."""
+        """Close the connection.
+
+        The agent releases the reservations that it alone held. Idempotent.
+        """
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             await end_task(keeper)
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call this whenever room may have returned, and whenever the agent goes or comes."""
+        """Call *listener* whenever capacity may have returned, and whenever the agent goes or
+        comes.
+        """
         self._listeners.append(listener)
 
     async def status(self) -> Node:
-        """The node as the agent sees it now. Raises AliquotError."""
+        """Return the node as the agent sees it now. Raises AliquotError."""
         return read_node(await self._answered(self._connected().status(kernels=False)))
 
     async def reserve(self, asker: Asker, request: Request, placement: Mapping[str, int]) -> Grant:
-        """Reserve for a kernel that holds nothing yet. Raises AliquotError."""
+        """Reserve for a kernel without a grant. Raises AliquotError."""
         reserved = self._connected().reserve(
             asker.kernel_id,
             owner=asker.owner,
@@ -94,12 +104,15 @@ class AgentLink:
         return agent_grant(await self._answered(reserved))
 
     async def renew(self, asker: Asker, grant: Grant) -> Grant:
-        """Become a holder again of what a kernel has, in the size that it has by now. Raises AliquotError."""
+        """Hold a kernel's reservation again, in its present size. Raises AliquotError."""
         names = Names(asker.label, asker.kernelspec)
         return await self._answered(reserve_again(self._connected(), grant, names))
 
     async def resize(self, kernel_id: str, request: Request) -> Grant:
-        """Change what a kernel holds, where it is. Raises AliquotError; NoRoomError where it cannot grow now."""
+        """Change a kernel's reservation on its devices.
+
+        Raises AliquotError; NoRoomError if it cannot grow now.
+        """
         resized = self._connected().resize(
             kernel_id,
             hundredths=request.gpus.hundredths,
@@ -109,27 +122,36 @@ class AgentLink:
         return agent_grant(await self._answered(resized))
 
     async def swap_out(self, kernel_id: str) -> None:
-        """Have its memory copied to the host. Raises AliquotError, with why it cannot leave."""
+        """Have its memory copied to the host.
+
+        Raises AliquotError with the reason why it cannot leave.
+        """
         await self._answered(self._connected().ask("swap_out", kernel_id=kernel_id))
 
     async def interrupt(self, kernel_id: str) -> None:
-        """Tell that it was sent an interrupt: its processes give up what they wait for. Raises AliquotError."""
+        """Report an interrupt that the kernel was sent: its processes give up their waits.
+
+        Raises AliquotError.
+        """
         await self._answered(self._connected().ask("interrupt", kernel_id=kernel_id))
 
     async def wake(self, kernel_id: str) -> None:
-        """Have its memory back as soon as there is room. Raises AliquotError."""
+        """Have its memory restored as soon as there is capacity. Raises AliquotError."""
         await self._answered(self._connected().ask("wake", kernel_id=kernel_id))
 
     async def hint(self, kernel_id: str) -> None:
-        """Tell that it will be used soon. Raises AliquotError."""
+        """Report that it will be used soon. Raises AliquotError."""
         await self._answered(self._connected().ask("hint", kernel_id=kernel_id))
 
     async def release(self, kernel_id: str) -> None:
-        """End a reservation; one that is not there is no error. Raises AliquotError."""
+        """End a reservation; a missing one is no error. Raises AliquotError."""
         await self._answered(self._connected().release(kernel_id))
 
     async def _answered(self, question: Awaitable[T]) -> T:
-        """An agent that does not answer in time is one that is lost: it is connected to anew."""
+        """Wait for an answer.
+
+        An agent that does not answer in time is lost, and the connection is made again.
+        """
         client = self._client
         try:
             return await answered(question)
@@ -153,7 +175,8 @@ class AgentLink:
                 await self._clock.sleep(waits.next_seconds())
                 continue
             except Exception as error:
-                # Whatever start_agent met: without this loop no agent would ever be found again.
+                # start_agent may fail in any way. Without this loop no agent would ever be found
+                # again.
                 self._log.exception("agent=not_started")
                 self._set_lost(f"it could not be started: {error}")
                 await self._clock.sleep(_LAST_RETRY_SECONDS)
@@ -211,7 +234,7 @@ class AgentLink:
 
 
 def read_node(status: NodeStatus) -> Node:
-    """The agent's status in the ledger's nouns."""
+    """Return the agent's status in the ledger's types."""
     devices = tuple(_device(device) for device in status.devices)
     rule = status.oversubscription_rule
     return Node(status.node, status.driver, devices, rule.rule(), rule.largest_kernel_bytes)

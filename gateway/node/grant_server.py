@@ -1,6 +1,8 @@
-"""The gateway's local socket: kernels that other programs start on this node queue here like everybody else's.
+"""The gateway's local socket: kernels that other programs start on this node wait in the same
+queue.
 
-provisioner/grants/gateway_client.py is the asker's side and defines what is said. One gateway on a node owns it.
+provisioner/grants/gateway_client.py is the other side, and defines the messages. One gateway on a
+node owns the socket.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ _UCRED = struct.Struct("3i")
 
 
 class LocalSocket:
-    """Serves ``gateway.sock`` for as long as it holds ``gateway.lock``."""
+    """A server at ``gateway.sock``, as long as it holds ``gateway.lock``."""
 
     def __init__(
         self, runtime: RuntimeDir, admission: Admission, log: logging.Logger, teams_of: Callable[[str], frozenset[str]]
@@ -50,11 +52,14 @@ class LocalSocket:
 
     @property
     def is_owner(self) -> bool:
-        """Whether this gateway owns the node's queue."""
+        """Return whether this gateway owns the node's queue."""
         return self._server is not None
 
     async def start(self) -> bool:
-        """Serve; False where another gateway of this node already does. Raises PathError, OSError."""
+        """Serve.
+
+        Return False if another gateway of this node already does. Raises PathError and OSError.
+        """
         prepare_runtime_dir(self._runtime)
         self._lock = _take_lock(self._runtime)
         if self._lock is None:
@@ -65,7 +70,7 @@ class LocalSocket:
             )
             return False
         try:
-            # Ours is the lock, so a socket that lies here is stale.
+            # This gateway has the lock, so that a socket here is stale.
             self._runtime.gateway_socket.unlink(missing_ok=True)
             path = self._runtime.gateway_socket
             self._server = await asyncio.start_unix_server(self._accept, path, limit=LONGEST_LINE)
@@ -76,7 +81,7 @@ class LocalSocket:
         return True
 
     async def stop(self) -> None:
-        """Close. What is held goes on: its provisioner renews it with the node agent. Idempotent."""
+        """Close. The provisioners renew their reservations with the node agent. Idempotent."""
         server, self._server = self._server, None
         if server is not None:
             server.close()
@@ -97,7 +102,7 @@ class LocalSocket:
         try:
             await self._serve(_Peer(reader, writer))
         except asyncio.CancelledError:
-            # We are stopping: asyncio's server would report a cancelled connection as a defect.
+            # The server stops. asyncio would report a cancelled connection as a defect.
             pass
         except Exception:
             self._log.exception("local_socket=failed")
@@ -128,7 +133,10 @@ class LocalSocket:
         await self._admission.release(asker.kernel_id)
 
     async def _grant(self, peer: _Peer) -> tuple[Asker, Grant]:
-        """Queue the peer's request until it is granted. A peer that closes withdraws. Raises AliquotError."""
+        """Queue the peer's request until it is granted.
+
+        A peer that closes withdraws. Raises AliquotError.
+        """
         question = await peer.question()
         asker, request, wait_seconds = _read_question(question, peer.owner())
         asker = replace(asker, teams=self._teams_of(asker.owner))
@@ -161,7 +169,10 @@ class LocalSocket:
             await end_task(gone)
 
     async def _hold(self, peer: _Peer, asker: Asker) -> KernelProcess | None:
-        """Until the peer releases. Raises _HolderLeft when it closes; the kernel's process may live on then."""
+        """Wait until the peer releases.
+
+        Raises _HolderLeft when it closes; the kernel's process may live on then.
+        """
         process: KernelProcess | None = None
         while (message := await peer.receive()) is not None:
             if message.get("op") == "release":
@@ -178,7 +189,7 @@ class LocalSocket:
 
 
 class _HolderLeft(Exception):
-    """The holder's connection closed. ``process``: what it had bound."""
+    """The holder's connection closed. It had bound ``process``."""
 
     def __init__(self, process: KernelProcess | None) -> None:
         super().__init__("the holder closed its connection")
@@ -186,7 +197,7 @@ class _HolderLeft(Exception):
 
 
 class _Peer:
-    """One connection: lines of JSON, and who is at the other end."""
+    """One connection: lines of JSON, and the user at the other end."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -196,26 +207,30 @@ class _Peer:
         self._uid: int = _UCRED.unpack(credentials)[1]
 
     def owner(self) -> str:
-        """The peer's user, as the kernel of this machine says. Raises RequestError."""
+        """The peer's user, by the operating system's account. Raises RequestError."""
         if self._uid not in (0, os.geteuid()):
-            raise RequestError(f"user {self._uid} asked a gateway of user {os.geteuid()}; start one of your own")
+            raise RequestError(
+                f"User {self._uid} cannot use the gateway of user {os.geteuid()}. Start one of your own."
+            )
         try:
             return pwd.getpwuid(self._uid).pw_name
         except KeyError:
             return str(self._uid)
 
     async def question(self) -> Mapping[str, Any]:
-        """The first line. Raises RequestError, ConnectionError."""
+        """Return the first line. Raises RequestError and ConnectionError."""
         try:
             message = await within(self.receive(), _QUESTION_SECONDS)
         except asyncio.TimeoutError:
-            raise RequestError(f"asked nothing within {_QUESTION_SECONDS:g} s") from None
+            raise RequestError(f"No request came within {_QUESTION_SECONDS:g} s.") from None
         if message is None:
             raise ConnectionResetError("its asker left")
         return message
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next line; None at the end of the connection, or of what can be read."""
+        """Return the next line; None at the end of the connection, or for a line that cannot be
+        read.
+        """
         try:
             line = await self._reader.readline()
             message = json.loads(line) if line else None
@@ -224,44 +239,52 @@ class _Peer:
         return message if isinstance(message, dict) else None
 
     async def send(self, message: Mapping[str, Any]) -> None:
-        """Raises ConnectionError when the peer is gone."""
+        """Send a line. Raises ConnectionError when the peer is gone."""
         self._writer.write(json.dumps(message).encode() + b"\n")
         await self._writer.drain()
 
     def process(self, kernel_id: str, message: Mapping[str, Any]) -> KernelProcess:
-        """The process that the peer says is its kernel: one of its own user. Raises RequestError."""
+        """Return the process that the peer names as its kernel: one of the peer's user.
+
+        Raises RequestError.
+        """
         try:
             pid, ticks = int(message["pid"]), int(message["start_time_ticks"])
             owner = os.stat(f"/proc/{pid}").st_uid
         except (KeyError, TypeError, ValueError, OSError) as error:
-            raise RequestError(f"asked {message.get('op')!r}; its process cannot be found: {error}") from error
+            raise RequestError(f"The process of the request {message.get('op')!r} cannot be found: {error}") from error
         if self._uid not in (0, owner):
-            raise RequestError(f"asked to bind process {pid}, which belongs to user {owner}")
+            raise RequestError(f"Process {pid} cannot be bound: it belongs to user {owner}.")
         return KernelProcess(kernel_id, pid, ticks, pid)
 
 
 def _read_question(question: Mapping[str, Any], owner: str) -> tuple[Asker, Any, float]:
-    """Raises RequestError."""
+    """Read a request. Raises RequestError."""
     if question.get("op") != "ask" or question.get("version") != VERSION:
         raise RequestError(
-            f"asked {question.get('op')!r} of version {question.get('version')!r}; this gateway answers 'ask' of "
-            f"version {VERSION}. Install the same version of aliquot on both sides"
+            f"The request is {question.get('op')!r} of version {question.get('version')!r}, but this gateway answers "
+            f"'ask' of version {VERSION}. Install the same version of Aliquot on both sides."
         )
     kernel_id = str(question.get("kernel_id"))
     if not KERNEL_ID.fullmatch(kernel_id):
-        raise RequestError(f"asked a grant for kernel {kernel_id!r}; an id has 1 to 36 letters, digits, '_', '.', '-'")
+        raise RequestError(f"Kernel id {kernel_id!r} is not valid. Use 1 to 36 letters, digits, '_', '.', '-'")
     try:
         wait_seconds = float(question.get("wait_seconds", 0))
         if not 0 <= wait_seconds < math.inf:
             raise ValueError
     except (TypeError, ValueError) as error:
-        raise RequestError(f"asked to wait {question.get('wait_seconds')!r} seconds; ask for 0 or more") from error
+        raise RequestError(
+            f"A wait of {question.get('wait_seconds')!r} seconds is not valid. Use 0 or more."
+        ) from error
     label, kernelspec = str(question.get("label", "")), str(question.get("kernelspec", ""))
     return Asker(kernel_id, owner, label, kernelspec), read_request(question), wait_seconds
 
 
 def _take_lock(runtime: RuntimeDir) -> int | None:
-    """The descriptor of the lock, which ends with us whatever happens; None where somebody holds it."""
+    """Return the lock's descriptor; None if another process holds it.
+
+    The lock ends with this process.
+    """
     descriptor = open_lock(runtime.gateway_lock)
     if not try_lock(descriptor):
         os.close(descriptor)

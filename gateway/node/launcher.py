@@ -1,4 +1,4 @@
-"""How a server starts a node agent where none runs: the command's options, from the knobs."""
+"""The start of a node agent by a server: the command's options, from the configuration."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from jupyter_aliquot.provisioner.errors import AgentUnavailableError
 
 
 def agent_starter(runtime: RuntimeDir, knobs: Aliquot) -> Callable[[], Awaitable[None]]:
-    """What starts a node agent where none runs."""
+    """Return a function that starts a node agent where none runs."""
 
     async def start() -> None:
         try:
-            # Off the loop: it waits until the agent answers.
+            # In a thread: it blocks until the agent answers.
             await asyncio.to_thread(
                 start_agent, runtime.path, arguments=agent_arguments(knobs), seconds=knobs.agent_wait_seconds
             )
@@ -27,7 +27,10 @@ def agent_starter(runtime: RuntimeDir, knobs: Aliquot) -> Callable[[], Awaitable
 
 
 def agent_arguments(knobs: Aliquot) -> list[str]:
-    """The options of `aliquot agent` that the configuration asks for; what it leaves open, the agent decides."""
+    """Return the options of `aliquot agent` that the configuration sets.
+
+    The agent decides about the others.
+    """
     options = {
         "--driver": knobs.driver,
         "--softgpu-devices": f"{knobs.softgpu_devices or ''}",

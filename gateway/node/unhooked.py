@@ -1,4 +1,7 @@
-"""Processes that go past the hook, in words. Imports little: the command line uses it, too."""
+"""Texts about processes that use a GPU without the hook.
+
+It imports little: the command line uses it, too.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,12 @@ from jupyter_aliquot.provisioner.resources import Bytes
 
 
 def count_processes(processes: Iterable[UnhookedProcess]) -> int:
-    """How many they are: one that is on several devices is listed for each."""
+    """Return how many processes they are. A process on several devices is listed for each."""
     return len({process.pid for process in processes})
 
 
 def process_text(process: UnhookedProcess) -> str:
-    """One line for people: who it is, what it has, and how that is known."""
+    """Return one line for users: the process, the memory that it has, and how that is known."""
     used = "memory" if process.used_bytes is None else str(Bytes(process.used_bytes))
     counted = f", {Bytes(process.charged_bytes)} of it counted" if process.charged_bytes else ""
     return f"process {process.pid} ({process.name}) has {used} on gpu{process.index}{counted}: {process.why}"

@@ -1,4 +1,4 @@
-"""The node agent's last answer, as the gateway's other parts get it. Pure."""
+"""The node agent's last answer, for the gateway's other parts. Pure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from jupyter_aliquot.gpu_hook.client.reports import KernelStatus, NodeStatus
 
 @dataclass(frozen=True)
 class NodeView:
-    """What the agent last said; None while it does not answer. ``problems``: what is wrong, and what to do."""
+    """The agent's last status; None while it does not answer.
+
+    ``problems`` say what is wrong, and what to do.
+    """
 
     status: NodeStatus | None = None
     problems: tuple[str, ...] = ()
 
 
 def needed_bytes(known: KernelStatus) -> int | None:
-    """The quota with which nothing would have been refused for want of it; None if nothing was.
+    """Return the memory limit with which no allocation would have failed; None if none did.
 
-    A quota is divided by the shares: where one device of several was too small, the whole has to grow in proportion.
+    A limit is divided by the shares. If one device of several was too small, the whole has to grow
+    in proportion.
     """
     whole = sum(device.hundredths for device in known.devices)
     needed = (
@@ -30,7 +34,7 @@ def needed_bytes(known: KernelStatus) -> int | None:
 
 
 def lacked_bytes(known: KernelStatus | None) -> int | None:
-    """The quota that would have been enough; None where its own is."""
+    """Return the memory limit that would have been enough; None if the kernel's own is."""
     needed = None if known is None else needed_bytes(known)
     quota = 0 if known is None else sum(device.quota_bytes for device in known.devices)
     return needed if needed is not None and needed > quota else None

@@ -1,4 +1,7 @@
-"""Keeps the agent's last word on devices and kernels for all who look. Never starts an agent, never reserves."""
+"""The agent's last report on devices and kernels, for all readers.
+
+It never starts an agent, and never reserves.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,14 @@ from .view import NodeView, lacked_bytes
 
 _CLIENT_NAME = "gateway status"
 _MOST_LACKS = 1024
-# However often something changes: of the time, looking takes a quarter at most.
+# Requests take a quarter of the time at most, however often something changes.
 _RESTS = 3
 
 
 class NodeWatch:
-    """Asks for the node's status every `seconds`, and as soon as the agent says that it changed.
+    """Polls the node's status every `seconds`, and as soon as the agent reports a change.
 
-    Over a connection of its own. An agent of before says nothing: then the next look finds it.
+    It has a connection of its own. An older agent reports no changes; the next poll finds them.
     """
 
     def __init__(self, runtime_dir: Path, clock: Clock, seconds: float, log: logging.Logger) -> None:
@@ -43,36 +46,37 @@ class NodeWatch:
         self._listeners: list[Callable[[NodeView], None]] = []
 
     def listen(self, listener: Callable[[NodeView], None]) -> None:
-        """Call this with each new view."""
+        """Call *listener* with each new view."""
         self._listeners.append(listener)
 
     def view(self) -> NodeView:
-        """What the agent said last, or why it says nothing."""
+        """Return the agent's last status, or why it does not answer."""
         return self._view
 
     def count_devices(self) -> int:
-        """Return how many GPUs can be used; 0 while no agent tells."""
+        """Return how many GPUs can be used; 0 while no agent answers."""
         status = self._view.status
         return 0 if status is None else sum(not device.lost for device in status.devices)
 
     def lacked_bytes(self, kernel_id: str) -> int | None:
-        """The quota that would have been enough for a kernel, as it was last seen; None where its own was.
+        """Return the memory limit that would have been enough for a kernel, as it was last seen;
+        None if its own was.
 
-        Also of one that the agent has forgotten by now.
+        This holds for a kernel, too, that the agent has forgotten by now.
         """
         return self._lacked.get(kernel_id)
 
     def refresh(self) -> None:
-        """Ask again at once: something changed."""
+        """Poll at once: something changed."""
         self._hurry.set()
 
     async def look(self) -> None:
-        """Ask now, and return when it has answered: who just changed something is told what came of it."""
+        """Poll now, and return when the agent has answered, so that a change just made is seen."""
         async with self._asking:
             await self._look()
 
     async def start(self) -> None:
-        """Ask once, then go on in the background."""
+        """Poll once, then go on in the background."""
         if self._task is None:
             await self.look()
             self._task = asyncio.create_task(self._run(), name="aliquot-node-watch")
@@ -117,7 +121,7 @@ class NodeWatch:
             await self._disconnect()
         for listener in tuple(self._listeners):
             listener(self._view)
-            # Each of them looks at a thousand kernels, perhaps: between them others have their turn.
+            # A listener may look at a thousand kernels. Other tasks run between two listeners.
             await asyncio.sleep(0)
 
     def _note_lacks(self, before: NodeStatus | None) -> None:
@@ -130,7 +134,7 @@ class NodeWatch:
             if lacked is not None:
                 self._lacked[kernel.kernel_id] = lacked
         while len(self._lacked) > _MOST_LACKS:
-            del self._lacked[next(iter(self._lacked))]  # seen least lately
+            del self._lacked[next(iter(self._lacked))]  # the least recently seen
 
     async def _hear(self, client: AgentClient) -> None:
         try:
@@ -139,7 +143,7 @@ class NodeWatch:
         except AgentRefused as error:
             self._log.info("node_watch=polls seconds=%g reason=%s", self._seconds, error)
         except AgentClientError:
-            self._hurry.set()  # it is lost: the next look says so
+            self._hurry.set()  # it is lost: the next poll reports it
 
     async def _disconnect(self) -> None:
         client, self._client = self._client, None

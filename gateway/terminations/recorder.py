@@ -1,4 +1,7 @@
-"""What a kernel manager tells about the ends of its kernels, put into words and remembered. It ends nobody."""
+"""The reasons of a kernel manager's terminations, put into words and recorded.
+
+It ends no kernel itself.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,10 @@ from .store import EndedKernel, Endings
 
 
 class KernelEndings:
-    """One manager's kernels. ``label_of``: a kernel id's notebook, where it has one. ``lacked``: the quota that would
-    have been enough for it, where its own was not.
+    """The terminations of one manager's kernels.
+
+    *label_of* returns the notebook of a kernel id, or an empty text. *lacked* returns the memory limit that would have
+    been enough for a kernel, if its own was not.
     """
 
     def __init__(
@@ -44,60 +49,67 @@ class KernelEndings:
         self._asked: dict[str, Asked] = {}
         self._is_stopping = False
 
-    # ---- who asked
+    # ---- the request
 
     def expect(self, kernel_id: str, asked: Asked) -> None:
-        """The kernel is about to be ended for this reason; the first one counts."""
+        """Expect the end of a kernel for this reason. The first reason counts."""
         self._asked.setdefault(kernel_id, asked)
 
     def expect_stop(self) -> None:
-        """The server stops: kernels that end from now on end with it, unless somebody asked before."""
+        """Expect the server's stop: kernels that end from now on end with it, except for an earlier
+        request.
+        """
         self._is_stopping = True
 
     def asked(self, kernel_id: str, asker: str, owner: str) -> Asked:
-        """Why this kernel is being ended; nothing said before: whoever sent the request wants it."""
+        """Return why this kernel is being ended; without an expectation, by the request of the user
+        *asker*.
+        """
         expected = self._asked.get(kernel_id)
         if expected is not None:
             return expected
         return asked_by_stop() if self._is_stopping else asked_by_user(asker, owner)
 
     def unexpect(self, kernel_id: str) -> None:
-        """It has ended, or could not be ended."""
+        """Drop the expectation: the kernel has ended, or could not be ended."""
         self._asked.pop(kernel_id, None)
 
-    # ---- what happened
+    # ---- the end
 
     def ended(self, kernel: Any, asked: Asked, is_waiting: bool) -> None:
-        """Somebody ended it. ``is_waiting``: it never got as far as its grant, so that it was withdrawn."""
+        """Record a requested end.
+
+        A kernel that was still waiting for its grant (*is_waiting*) was withdrawn.
+        """
         known = self.remembered.of(kernel.kernel_id)
         if known is not None and kernel.start_failure() is not None and not is_waiting:
-            # Its start had failed: that is why it ended, and this only cleared it away.
+            # Its failed start is the reason, and this request only removed it.
             return
         if is_waiting and asked.code is EndingCode.USER:
             asked = replace(asked, code=EndingCode.WITHDRAWN, message=f"{asked.message} while it waited")
         self._record(kernel, read_ending(kernel.process_end, asked, self._clock.wall()))
 
     def failed(self, kernel: Any, error: BaseException) -> None:
-        """Its start failed. Called by ManagedKernel."""
+        """Record a failed start. Called by ManagedKernel."""
         why = str(error) if isinstance(error, AliquotError) else f"{type(error).__name__}: {error}"
         ending = failed_start(why, self._clock.wall(), isinstance(error, WithdrawnError))
-        # Jupyter's own model of the kernel says the same sentence.
+        # Jupyter's own model of the kernel has the same sentence.
         kernel.reason = ending.message
         self._record(kernel, ending)
 
     def restarting(self, kernel: Any) -> None:
-        """It ended by itself, and its restarter starts it again."""
+        """Note that a kernel ended by itself, and its restarter starts it again."""
         kernel.last_crash = read_ending(kernel.process_end, None, self._clock.wall())
         said = (kernel.kernel_id, kernel.owner, kernel.last_crash.code.value, kernel.last_crash.message)
         self._log.warning("kernel=%s owner=%s restarted_after=%s reason=%s", *said)
 
     def given_up(self, kernel: Any, restarts: int) -> None:
-        """It ended by itself, and its restarter tries no more."""
+        """Record a kernel that ended by itself, and that its restarter does not start again."""
         ending = read_ending(kernel.process_end, None, self._clock.wall())
         self._record(kernel, replace(ending, message=f"{ending.message}; {restarts} restarts did not help"))
 
     def runs_again(self, kernel_id: str) -> None:
-        """A kernel whose start had failed is started again."""
+        """Forget the failed start of a kernel that is started again."""
         self.remembered.forget(kernel_id)
 
     def _record(self, kernel: Any, ending: Ending) -> None:

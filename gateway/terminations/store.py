@@ -1,6 +1,9 @@
-"""The last kernels that ended here, each with its reason: the gateway's one memory of them, on disk and read at start.
+"""The last kernels that ended here, each with its reason.
 
-Bounded in number and in age. It decides no reason, and who may see whose is status/report.py's matter.
+The list is kept on disk, and read at the start.
+
+It is bounded in number and age. ``recorder.py`` decides the reasons, and ``status/report.py`` which
+user sees which.
 """
 
 from __future__ import annotations
@@ -24,15 +27,15 @@ from jupyter_aliquot.provisioner.terminations import Ending, EndingCode, ending_
 KEPT = 1000
 KEPT_SECONDS = 30 * 86400.0
 _VERSION = 1
-# What somebody wanted; everything else is news to whoever reads the log.
+# Requested ends. All others are warnings in the log.
 _WANTED = frozenset({EndingCode.USER, EndingCode.STOPPED, EndingCode.CULLED, EndingCode.WITHDRAWN})
 
 
 @dataclass(frozen=True)
 class EndedKernel:
-    """A kernel that is no more. ``request`` None: a plain kernel, without a GPU.
+    """A kernel that has ended. A plain kernel, without a GPU, has no ``request``.
 
-    ``needed_bytes``: the quota that would have been enough, where its own was not.
+    ``needed_bytes`` is the memory limit that would have been enough, if its own was not.
     """
 
     id: str
@@ -45,7 +48,10 @@ class EndedKernel:
 
 
 class Endings:
-    """``path``: the file to keep them in, in a folder that is there; None: they are forgotten with the server."""
+    """The last terminations, kept in the file *path* in an existing folder.
+
+    Without it they end with the server.
+    """
 
     def __init__(self, path: Path | None, clock: Clock, log: logging.Logger, kept: int = KEPT) -> None:
         self._path = path
@@ -56,16 +62,16 @@ class Endings:
         self._observers: list[Callable[[], None]] = []
         self._is_dirty = False
         self._saving: asyncio.Task[None] | None = None
-        # By kernel id, in the order in which they ended; and each as it is written.
+        # By kernel id, in the order in which they ended; and the text of each in the file.
         self._ended: dict[str, EndedKernel] = {} if path is None else self._read(path)
         self._texts: dict[str, str] = {}
 
     def observe(self, observer: Callable[[], None]) -> None:
-        """Call this soon after each end."""
+        """Call *observer* soon after each end."""
         self._observers.append(observer)
 
     def record(self, ended: EndedKernel) -> None:
-        """Remember it, and say so in the log. A kernel id that ends again is remembered by its last end."""
+        """Keep it, and log it. Of a kernel id that ends again, the last end is kept."""
         self._ended.pop(ended.id, None)
         self._texts.pop(ended.id, None)
         self._ended[ended.id] = ended
@@ -79,16 +85,16 @@ class Endings:
             asyncio.get_running_loop().call_soon(observer)
 
     def forget(self, kernel_id: str) -> None:
-        """A kernel of this id runs again, or its owner has read why it ended."""
+        """Drop it: a kernel of this id runs again, or its owner has read why it ended."""
         if self._ended.pop(kernel_id, None) is not None:
             self._save_soon()
 
     def of(self, kernel_id: str) -> EndedKernel | None:
-        """How the kernel of this id ended; None: it did not, or too long ago."""
+        """Return how the kernel of this id ended; None if it did not, or too long ago."""
         return self._ended.get(kernel_id)
 
     def listed(self, kernel_id: str | None = None) -> tuple[EndedKernel, ...]:
-        """All that are remembered, the last one first; ``kernel_id``: this one alone."""
+        """Return all that are kept, the last one first; of *kernel_id* alone, if it is given."""
         self._trim()
         if kernel_id is not None:
             ended = self._ended.get(kernel_id)
@@ -96,11 +102,11 @@ class Endings:
         return tuple(reversed(self._ended.values()))
 
     def counts(self) -> Mapping[str, int]:
-        """How many ended since the server started, by code."""
+        """Return how many ended since the server started, by code."""
         return {code.value: self._counts[code.value] for code in EndingCode}
 
     async def flush(self) -> None:
-        """Return when all that was recorded is on disk."""
+        """Wait until all terminations are on disk."""
         if self._saving is not None:
             await asyncio.shield(self._saving)
 
@@ -109,7 +115,7 @@ class Endings:
     def _trim(self) -> None:
         oldest = self._clock.wall() - KEPT_SECONDS
         over = len(self._ended) - self._kept
-        # In order of their ends, so that those to drop come first.
+        # In the order of their ends, so that the oldest come first.
         while self._ended:
             first = next(iter(self._ended.values()))
             if over <= 0 and first.ending.at >= oldest:
@@ -120,7 +126,10 @@ class Endings:
     # ---- the file
 
     def _save_soon(self) -> None:
-        """One writer at a time; what ends while it writes goes into its next round."""
+        """Start the writer, if none runs.
+
+        Kernels that end while it writes go into its next round.
+        """
         if self._path is None:
             return
         self._is_dirty = True
@@ -130,7 +139,7 @@ class Endings:
     async def _save(self, path: Path) -> None:
         while self._is_dirty:
             self._is_dirty = False
-            # A thousand take long to be put into words; but one came.
+            # Only the new one is put into words: a thousand would take long.
             known = self._texts
             self._texts = {one: known.get(one) or json.dumps(_record(ended)) for one, ended in self._ended.items()}
             text = f'{{"version": {_VERSION}, "kernels": [{", ".join(self._texts.values())}]}}'
@@ -140,7 +149,10 @@ class Endings:
                 self._log.error("endings=not_saved path=%s reason=%s", path, error)
 
     def _read(self, path: Path) -> dict[str, EndedKernel]:
-        """What the last server left. What cannot be read is left out: reasons are no ground to refuse to start."""
+        """Read the list of the last server.
+
+        Entries that cannot be read are left out: they must not prevent a start.
+        """
         try:
             records = json.loads(path.read_text(encoding="utf-8"))["kernels"]
             found = [ended for record in records if (ended := self._read_record(record)) is not None]
