@@ -66,9 +66,9 @@ from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
 from jupyter_aliquot.provisioner.resources import GpuShare
 
 from .config import Aliquot
-from .local_mode import LocalServices, OwnKernels, make_services
+from .local_mode import LocalParts, OwnKernels, make_parts
 from .remote_mode import GatewayKernels
-from .services import Basis
+from .services import Services
 from .status_source import SceneMaker
 
 
@@ -114,15 +114,15 @@ class AliquotExtension(ExtensionApp):
 
     def kernel_services(self) -> KernelServices:
         """Called by the constructor of our kernel manager, after the server linked us and before it has its users."""
-        return KernelServices() if self.serverapp is None else self._local_services.kernels
+        return KernelServices() if self.serverapp is None else self._local_parts.kernels
 
     @cached_property
-    def _local_services(self) -> LocalServices:
-        return make_services(self._basis)
+    def _local_parts(self) -> LocalParts:
+        return make_parts(self._services)
 
     @cached_property
-    def _basis(self) -> Basis:
-        return self._make_basis(self._server())
+    def _services(self) -> Services:
+        return self._make_services(self._server())
 
     @cached_property
     def _notebooks(self) -> SessionLabels:
@@ -132,30 +132,32 @@ class AliquotExtension(ExtensionApp):
         """Called by ExtensionApp.initialize, before there is an event loop: makes everything, starts nothing."""
         server = self._server()
         self._gateway_url = GatewayClient.instance(parent=server).url or ""
-        basis = self._basis
+        services = self._services
         if self._memory.folder is not None and isinstance(server.identity_provider, AliquotIdentityProvider):
             server.identity_provider.remember_in(self._memory.folder.path)
-        self._socket = LocalSocket(basis.runtime, basis.admission, self.log, lambda owner: basis.asker(owner).teams)
-        basis.admission.observe(basis.watch.refresh)
+        self._socket = LocalSocket(
+            services.runtime, services.admission, self.log, lambda owner: services.asker(owner).teams
+        )
+        services.admission.observe(services.watch.refresh)
         if isinstance(server.kernel_manager, AliquotKernelManager):
-            self._own = OwnKernels(server.kernel_manager, self._local_services, basis)
+            self._own = OwnKernels(server.kernel_manager, self._local_parts, services)
         if isinstance(server.kernel_manager, AliquotRemoteKernelManager):
-            self._gateway = GatewayKernels(server.kernel_manager, basis)
+            self._gateway = GatewayKernels(server.kernel_manager, services)
         remarks = (*(gateway_mode(self._gateway_url) or replaced_classes(server)), *self._memory.remarks)
         for remark in remarks:
             self.log.warning("%s", remark)
         for warning in filter(None, (engine_within_reach(server), unknown_users(server))):
             self.log.warning("%s", warning)
-        self._scenes = SceneMaker(basis, self._own, is_remote=bool(self._gateway_url), remarks=remarks)
-        self.settings[SETTING] = self._sources(basis)
+        self._scenes = SceneMaker(services, self._own, is_remote=bool(self._gateway_url), remarks=remarks)
+        self.settings[SETTING] = self._sources(services)
         # A user's own server in gateway mode is its user's; the gateway has the limits.
         if self._gateway is None:
             has_files = "contents" in server.default_services  # among whose paths uploads are
-            install(server, basis.limits, lambda path: not has_files or may_reach(path, server.base_url))
+            install(server, services.limits, lambda path: not has_files or may_reach(path, server.base_url))
         self._recovered = self.settings[RECOVERED] = recovered_event(server)
         self._is_made = True
 
-    def _make_basis(self, server: ServerApp) -> Basis:
+    def _make_services(self, server: ServerApp) -> Services:
         # Again where a knob is wrong, so that the error says which of them is.
         knobs = self.configuration or Aliquot(parent=server)
         clock, folder = SystemClock(), self._memory.folder
@@ -168,7 +170,7 @@ class AliquotExtension(ExtensionApp):
             return askers_by_name(server.identity_provider)(name)
 
         limits = LimitGuard(Limits(parent=server), clock, lambda name: asker(name).is_admin, self.log)
-        return Basis(
+        return Services(
             server=server,
             knobs=knobs,
             clock=clock,
@@ -185,32 +187,34 @@ class AliquotExtension(ExtensionApp):
             asker=asker,
         )
 
-    def _sources(self, basis: Basis) -> Sources:
+    def _sources(self, services: Services) -> Sources:
         """What handlers ask. In gateway mode the gateway is asked, and most of it is not here."""
-        knobs, scene, clock = basis.knobs, self._scenes.scene, basis.clock
-        specs = basis.server.kernel_spec_manager
+        knobs, scene, clock = services.knobs, self._scenes.scene, services.clock
+        specs = services.server.kernel_spec_manager
         if isinstance(specs, SizedKernelSpecManager):
-            specs.count_devices = basis.watch.count_devices
-        told = Sources(scene, ServerMetrics(scene), knobs.largest(), self._largest_here, basis.folders)
+            specs.count_devices = services.watch.count_devices
+        told = Sources(scene, ServerMetrics(scene), knobs.largest(), self._largest_here, services.folders)
         if self._own is not None:
             told = replace(told, keep=self._own.culler.keep)
         if self._gateway is not None:
             return told
         events = self._events = KernelEvents(scene, self.log)
-        basis.watch.listen(events.tell)
-        basis.admission.observe(events.tell)
-        basis.endings.observe(events.tell)
-        kept = History(parent=basis.server).settings(self._memory.folder, knobs)
+        services.watch.listen(events.tell)
+        services.admission.observe(events.tell)
+        services.endings.observe(events.tell)
+        kept = History(parent=services.server).settings(self._memory.folder, knobs)
         history = self._history = UsageHistory(kept, clock, self.log)
-        basis.watch.listen(history.look)
+        services.watch.listen(history.look)
         manager, policy = None if self._own is None else self._own.manager, knobs.class_policy()
-        changes = KernelChanges(basis.admission, basis.link, manager, policy, basis.watch, clock)
+        changes = KernelChanges(services.admission, services.link, manager, policy, services.watch, clock)
         rules = DryRunRules(knobs.gpu_caps(), knobs.largest(), policy, knobs.residency_of)
-        outlooks = DryRunService(basis.admission.snapshot, basis.link, lambda: basis.watch.view().status, rules, clock)
+        outlooks = DryRunService(
+            services.admission.snapshot, services.link, lambda: services.watch.view().status, rules, clock
+        )
         return replace(told, changes=changes, outlooks=outlooks, events=events, history=history)
 
     def _largest_here(self) -> GpuShare:
-        return largest_here(self._basis.knobs.largest(), self._basis.watch.count_devices())
+        return largest_here(self._services.knobs.largest(), self._services.watch.count_devices())
 
     def initialize_handlers(self) -> None:
         """Called by ExtensionApp.initialize."""
@@ -230,14 +234,14 @@ class AliquotExtension(ExtensionApp):
                 if self._gateway is not None:
                     await self._gateway.find()
                 return
-            await self._basis.link.start()
+            await self._services.link.start()
             if self._own is not None:
-                self._scenes.remark(await self._own.adopt())
-            await self._basis.admission.start()
+                self._scenes.remark(await self._own.recover())
+            await self._services.admission.start()
         finally:
             self._recovered.set()
         await self._start_socket()
-        await self._basis.watch.start()
+        await self._services.watch.start()
         if self._own is not None:
             await self._own.start_culling()
 
@@ -245,23 +249,23 @@ class AliquotExtension(ExtensionApp):
         """Called before the server ends its kernels; they end here first, for they give their grants back to us."""
         if not self._is_made:
             return
-        basis, kernels = self._basis, self._own or self._gateway
+        services, kernels = self._services, self._own or self._gateway
         leaves_kernels = kernels is not None and kernels.policy.keeps_kernels()
         self._memory.tell_stopping()
         if self._events is not None:
             self._events.close()
-        if isinstance(basis.server.identity_provider, AliquotIdentityProvider):
-            await within_patience("identity", basis.server.identity_provider.stop(), self.log)
+        if isinstance(services.server.identity_provider, AliquotIdentityProvider):
+            await within_patience("identity", services.server.identity_provider.stop(), self.log)
         if self._gateway is not None:
             await self._gateway.stop()
         await within_patience("local_socket", self._socket.stop(), self.log)
         if self._own is not None:
             await self._own.stop(leaves_kernels=leaves_kernels)
-        await within_patience("admission", basis.admission.stop(leaves_kernels=leaves_kernels), self.log)
-        await within_patience("node_watch", basis.watch.stop(), self.log)
+        await within_patience("admission", services.admission.stop(leaves_kernels=leaves_kernels), self.log)
+        await within_patience("node_watch", services.watch.stop(), self.log)
         if self._history is not None:
             await within_patience("history", self._history.stop(), self.log)
-        await within_patience("agent_link", basis.link.stop(), self.log)
+        await within_patience("agent_link", services.link.stop(), self.log)
         self._memory.close()
 
     async def _start_socket(self) -> None:

@@ -22,8 +22,8 @@ from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.kernels.services import KernelServices
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
 from jupyter_aliquot.gateway.limits.guard import UNREAD
-from jupyter_aliquot.gateway.recovery.adopt import Adoption
-from jupyter_aliquot.gateway.recovery.discovery import KernelRemains
+from jupyter_aliquot.gateway.recovery.discovery import ProcessFinder
+from jupyter_aliquot.gateway.recovery.recover import Recovery
 from jupyter_aliquot.gateway.relays.pool import RelayLinks
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 from jupyter_aliquot.gateway.serverapp.app import GatewayServerApp
@@ -40,11 +40,11 @@ from jupyter_aliquot.provisioner.containers.limits import NodeTotals
 from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
 from jupyter_aliquot.provisioner.relay.wire.files import UnsentBytes
 
-from .services import Basis
+from .services import Services
 
 
 @dataclass(frozen=True)
-class LocalServices:
+class LocalParts:
     """What the kernels of this server use. ``policy`` decides whether they outlive a stop of this server."""
 
     policy: StopPolicy
@@ -53,48 +53,54 @@ class LocalServices:
     links: RelayLinks
 
 
-def make_services(basis: Basis) -> LocalServices:
+def make_parts(services: Services) -> LocalParts:
     """Make the services of the kernel manager, which the server makes next. Called by its constructor."""
-    server, knobs, log = basis.server, basis.knobs, basis.log
-    policy = StopPolicy(knobs.keep_kernels, can_keep=basis.memory.folder is not None)
+    server, knobs, log = services.server, services.knobs, services.log
+    policy = StopPolicy(knobs.keep_kernels, can_keep=services.memory.folder is not None)
     runtime = ContainerRuntime(KernelContainers(parent=server).settings(), log)
-    links = RelayLinks(log, knobs.cell_outputs(), lambda kernel_id, count: basis.limits.note(UNREAD, kernel_id, count))
+    links = RelayLinks(
+        log, knobs.cell_outputs(), lambda kernel_id, count: services.limits.note(UNREAD, kernel_id, count)
+    )
     kernels = KernelServices(
-        admission=basis.admission,
-        limits=basis.limits,
-        memory=_kernel_memory(basis, policy),
+        admission=services.admission,
+        limits=services.limits,
+        memory=_kernel_memory(services, policy),
         endings=KernelEndings(
-            basis.endings, basis.clock, log, lambda one: basis.labels().get(one, ""), basis.watch.lacked_bytes
+            services.endings,
+            services.clock,
+            log,
+            lambda one: services.labels().get(one, ""),
+            services.watch.lacked_bytes,
         ),
         links=links,
-        containers=_container_planner(basis),
+        containers=_container_planner(services),
         container_runtime=runtime,
-        tell_interrupt=basis.link.interrupt,
+        tell_interrupt=services.link.interrupt,
         hides_servers_env=lambda: tells_people_apart(server.identity_provider),
     )
-    return LocalServices(policy, kernels, runtime, links)
+    return LocalParts(policy, kernels, runtime, links)
 
 
 class OwnKernels:
     """The kernels of a server that starts them itself: found, culled, reported, and ended or left at its stop."""
 
-    def __init__(self, manager: AliquotKernelManager, services: LocalServices, basis: Basis) -> None:
-        server, knobs, log = basis.server, basis.knobs, basis.log
+    def __init__(self, manager: AliquotKernelManager, parts: LocalParts, services: Services) -> None:
+        server, knobs, log = services.server, services.knobs, services.log
         self.manager = manager
-        self.policy = services.policy
+        self.policy = parts.policy
+        self._parts = parts
         self._services = services
-        self._basis = basis
-        self._adoption: Adoption | None = None
+        self._recovery: Recovery | None = None
         self._memo = KernelMemo()
         # Kernels without a grant, whose folder would tell it, have their relays where ours are looked for.
-        manager.update_config(Config({"AliquotProvisioner": {"runtime_dir": str(basis.runtime.path)}}))
+        manager.update_config(Config({"AliquotProvisioner": {"runtime_dir": str(services.runtime.path)}}))
         rules = GuardRules(knobs.require_interception, knobs.unhooked_process_policy == "end")
         self._guard = InterceptionGuard(manager, log, rules)
-        basis.watch.listen(self._guard.look)
+        services.watch.listen(self._guard.look)
         culling = read_policy(Culling(parent=server), manager)
-        self._servers = hub_servers(server.identity_provider, culling, basis.clock, log)
-        self.culler = Culler(manager, culling, basis.clock, log, self._servers)
-        basis.watch.listen(self.culler.watch)
+        self._servers = hub_servers(server.identity_provider, culling, services.clock, log)
+        self.culler = Culler(manager, culling, services.clock, log, self._servers)
+        services.watch.listen(self.culler.watch)
 
     def listed(
         self, admission: AdmissionSnapshot, who: User | None = None, kernel_id: str | None = None
@@ -105,35 +111,35 @@ class OwnKernels:
         else:
             ids = self.manager.list_kernel_ids() if who is None else self.manager.visible_to(who)
         self._memo.forget_others(self.manager.owners)
-        return local_kernels(self.manager, ids, admission, self._basis.labels(), self.culler.announced(), self._memo)
+        return local_kernels(self.manager, ids, admission, self._services.labels(), self.culler.announced(), self._memo)
 
     def problems(self) -> tuple[str, ...]:
         """What keeps them from outliving this server."""
-        memory = self._services.kernels.memory
+        memory = self._parts.kernels.memory
         if memory is None or not memory.problem:
             return ()
         return (f"A restart of this server may lose kernels: {memory.problem}.",)
 
-    async def adopt(self) -> tuple[str, ...]:
+    async def recover(self) -> tuple[str, ...]:
         """Find the kernels of this gateway's last life, before anybody asks for them. What went wrong, in words."""
-        folder, log = self._basis.memory.folder, self._basis.log
+        folder, log = self._services.memory.folder, self._services.log
         if folder is None:
             return ()
-        self._adoption = Adoption(
+        self._recovery = Recovery(
             self.manager,
-            self._basis.admission,
-            self._basis.endings,
+            self._services.admission,
+            self._services.endings,
             KernelRecords(folder.kernels, log),
-            KernelRemains(self._basis.runtime, folder.identity, self._services.runtime, log),
-            self._basis.clock,
+            ProcessFinder(self._services.runtime, folder.identity, self._parts.runtime, log),
+            self._services.clock,
             log,
-            self._basis.labels,
+            self._services.labels,
         )
         try:
-            await self._adoption.run(boot_id())
+            await self._recovery.run(boot_id())
         except Exception:
             # Those that run already are not lost by it; a server that did not start would help nobody.
-            log.exception("adoption=failed; kernels of the last life are left as they are")
+            log.exception("recovery=failed; kernels of the last run are left as they are")
             return ("Kernels of this server's last life could not be taken over: see its log.",)
         return ()
 
@@ -145,9 +151,9 @@ class OwnKernels:
 
     async def stop(self, *, leaves_kernels: bool) -> None:
         """End them, or leave them as they are, and then what serves them."""
-        log = self._basis.log
-        if self._adoption is not None:
-            await within_patience("adoption", self._adoption.stop(), log)
+        log = self._services.log
+        if self._recovery is not None:
+            await within_patience("recovery", self._recovery.stop(), log)
         await within_patience("culler", self.culler.stop(), log)
         if self._servers is not None:
             await within_patience("hub_servers", self._servers.stop(), log)
@@ -156,15 +162,15 @@ class OwnKernels:
             await self.manager.handover.leave_kernels()
         else:
             await self.manager.shutdown_all()
-        await within_patience("relay_links", self._services.links.stop(), log)
-        await within_patience("endings", self._basis.endings.flush(), log)
-        if self._services.kernels.memory is not None:
-            await within_patience("records", self._services.kernels.memory.close(), log)
-        await within_patience("containers", asyncio.to_thread(self._services.runtime.close), log)
+        await within_patience("relay_links", self._parts.links.stop(), log)
+        await within_patience("endings", self._services.endings.flush(), log)
+        if self._parts.kernels.memory is not None:
+            await within_patience("records", self._parts.kernels.memory.close(), log)
+        await within_patience("containers", asyncio.to_thread(self._parts.runtime.close), log)
 
 
-def _container_planner(basis: Basis) -> ContainerPlanner:
-    server = basis.server
+def _container_planner(services: Services) -> ContainerPlanner:
+    server = services.server
     specs = server.kernel_spec_manager
     catalogue = specs.catalogue if isinstance(specs, SizedKernelSpecManager) else ImageCatalogue()
 
@@ -172,20 +178,20 @@ def _container_planner(basis: Basis) -> ContainerPlanner:
         return users_by_name(server.identity_provider)(name)
 
     def totals() -> NodeTotals:
-        status = basis.watch.view().status
+        status = services.watch.view().status
         return node_totals(0 if status is None else len(status.devices))
 
-    return ContainerPlanner(catalogue, HostLimits(parent=server).rules(), totals, basis.folders, named)
+    return ContainerPlanner(catalogue, HostLimits(parent=server).rules(), totals, services.folders, named)
 
 
-def _kernel_memory(basis: Basis, policy: StopPolicy) -> KernelMemory:
-    folder = basis.memory.folder if policy.lets_kernels_outlive else None
-    records = KernelRecords(None if folder is None else folder.kernels, basis.log)
+def _kernel_memory(services: Services, policy: StopPolicy) -> KernelMemory:
+    folder = services.memory.folder if policy.lets_kernels_outlive else None
+    records = KernelRecords(None if folder is None else folder.kernels, services.log)
     identity = "" if folder is None else folder.identity
-    orphans = orphan_seconds(basis.knobs, is_service=isinstance(basis.server, GatewayServerApp))
-    limits = basis.limits.limits
+    orphans = orphan_seconds(services.knobs, is_service=isinstance(services.server, GatewayServerApp))
+    limits = services.limits.limits
     unsent = UnsentBytes(
         limits.unsent_output_bytes, limits.unsent_output_bytes_per_user, limits.unsent_output_bytes_total
     )
-    queue = RecordQueue(records, basis.log)
-    return KernelMemory(queue, basis.runtime, identity, boot_id(), orphans, limits.unread_bytes, unsent)
+    queue = RecordQueue(records, services.log)
+    return KernelMemory(queue, services.runtime, identity, boot_id(), orphans, limits.unread_bytes, unsent)

@@ -8,7 +8,7 @@ from jupyter_aliquot.gateway.remote.kernels import AliquotRemoteKernelManager
 from jupyter_aliquot.gateway.state.stop_policy import StopPolicy
 from jupyter_aliquot.gpu_hook.waiting import end_task
 
-from .services import Basis
+from .services import Services
 
 _FIND_SECONDS = 5.0
 
@@ -16,12 +16,12 @@ _FIND_SECONDS = 5.0
 class GatewayKernels:
     """``policy``: whether a stop of this server leaves them on the gateway."""
 
-    def __init__(self, manager: AliquotRemoteKernelManager, basis: Basis) -> None:
+    def __init__(self, manager: AliquotRemoteKernelManager, services: Services) -> None:
         self._manager = manager
         self._finding: asyncio.Task[None] | None = None
-        self.policy = StopPolicy(basis.knobs.keep_kernels, can_keep=True)
+        self.policy = StopPolicy(services.knobs.keep_kernels, can_keep=True)
         manager.leaves_kernels = self.policy.keeps_kernels
-        manager.kernels_of_sessions = lambda: set(basis.labels())
+        manager.kernels_of_sessions = lambda: set(services.labels())
 
     async def find(self) -> None:
         """Ask the gateway for them. Returns when it answered, or is taken to be away: it is asked on then."""

@@ -23,7 +23,7 @@ from .config import Aliquot
 
 
 @dataclass(frozen=True)
-class Basis:
+class Services:
     """The server, its configuration, and what is common to all of its kernels."""
 
     server: ServerApp

@@ -11,19 +11,21 @@ from jupyter_aliquot.gateway.status.report_cache import ReportMemo
 
 from . import __version__
 from .local_mode import OwnKernels
-from .services import Basis
+from .services import Services
 
 
 class SceneMaker:
     """``own``: the kernels of this server; None in gateway mode, and where another kernel manager has them."""
 
-    def __init__(self, basis: Basis, own: OwnKernels | None, *, is_remote: bool, remarks: tuple[str, ...]) -> None:
-        self._basis = basis
+    def __init__(
+        self, services: Services, own: OwnKernels | None, *, is_remote: bool, remarks: tuple[str, ...]
+    ) -> None:
+        self._services = services
         self._own = own
         self._is_remote = is_remote
         self._remarks = remarks
         self._memo = ReportMemo()
-        self._expected = ExpectedStarts(basis.clock)
+        self._expected = ExpectedStarts(services.clock)
 
     def remark(self, remarks: tuple[str, ...]) -> None:
         """To be said from now on, too."""
@@ -36,14 +38,14 @@ class SceneMaker:
             who: Gather only kernels that this user may see; None gathers all.
             kernel_id: Gather this kernel alone, of those that run, wait or ended here; None gathers all.
         """
-        admission = self._basis.admission.snapshot()
+        admission = self._services.admission.snapshot()
         admission = self._expected.filled(admission, {} if self._own is None else self._own.culler.announced())
-        node = self._basis.watch.view()
+        node = self._services.watch.view()
         # In gateway mode no kernel runs here, and an agent of this machine would serve nobody.
         problems = () if self._is_remote else node.problems
         if not self._is_remote and node.status is None and admission.agent_message:
             problems = (f"The node agent does not answer: {admission.agent_message}.",)
-        problems = (*problems, *self._basis.link.differences)
+        problems = (*problems, *self._services.link.differences)
         ours = () if self._own is None else self._own.listed(admission, who, kernel_id)
         if self._own is not None:
             problems = (*problems, *self._own.problems())
@@ -55,13 +57,13 @@ class SceneMaker:
             kernels=(*ours, *waiting_elsewhere(admission, ours, kernel_id)),
             queue_length=len(admission.queue),
             counts=admission.counts,
-            endings=self._basis.endings.counts(),
-            ended=self._basis.endings.listed(kernel_id),
+            endings=self._services.endings.counts(),
+            ended=self._services.endings.listed(kernel_id),
             resizes=admission.resizes,
             ledger=admission.ledger,
             pending=admission.pending,
-            refusals=self._basis.limits.counts(),
-            caps=self._basis.knobs.gpu_caps(),
+            refusals=self._services.limits.counts(),
+            caps=self._services.knobs.gpu_caps(),
             grants=not self._is_remote,
             memo=self._memo,
         )

@@ -10,11 +10,11 @@ from tornado.web import HTTPError, authenticated
 
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.identity import access_of
-from jupyter_aliquot.gateway.kernels.operations import read_wish
+from jupyter_aliquot.gateway.kernels.operations import read_resize_request
 from jupyter_aliquot.gateway.reports.status import DryRun as DryRunReport
 from jupyter_aliquot.gateway.scheduling.dry_run import LARGEST, DryRun
 from jupyter_aliquot.gateway.scheduling.dry_run_service import DryRunService
-from jupyter_aliquot.gateway.scheduling.resize import Wish
+from jupyter_aliquot.gateway.scheduling.resize import ResizeRequest
 from jupyter_aliquot.gateway.sizes.grammar import parse_size, size_suffix
 from jupyter_aliquot.provisioner.errors import RequestError, SizeNameError
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
@@ -32,7 +32,9 @@ _MOST_GIB = 99_999  # what size_names.PATTERN reads
 class _DryRunHandlerBase(OneKernelHandler):
     """The part of a question that one size and several sizes have in common."""
 
-    async def dry_runs_of(self, wishes: Sequence[Wish], kernel_id: str | None, replaces: str | None) -> list[DryRun]:
+    async def dry_runs_of(
+        self, wishes: Sequence[ResizeRequest], kernel_id: str | None, replaces: str | None
+    ) -> list[DryRun]:
         """Return one outlook for each wish. Raises HTTPError."""
         if kernel_id is not None and replaces is not None:
             raise HTTPError(400, "asked kernel and replaces; ask one of them: a change of it, or what takes its place")
@@ -77,7 +79,7 @@ class DryRunHandler(_DryRunHandlerBase):
         asked = wanted(self.asked())
         kernel_id, replaces = asked.pop("kernel", None), asked.pop("replaces", None)
         with told_as_http():
-            wish = read_wish(asked, LARGEST, "the query")
+            wish = read_resize_request(asked, LARGEST, "the query")
         (found,) = await self.dry_runs_of([wish], kernel_id, replaces)
         self.answer(dry_run_report(found))
 
@@ -116,7 +118,7 @@ def wanted(query: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def _wish_of(size: str) -> Wish:
+def _wish_of(size: str) -> ResizeRequest:
     """Read ``gpu-0.25-4g-low`` as all that a kernel is to have. Raises RequestError."""
     text = size.lower()
     if not text.startswith(_SIZE_MARK):
@@ -127,7 +129,7 @@ def _wish_of(size: str) -> Wish:
         request = parse_size(text.removeprefix(_SIZE_MARK), LARGEST)
     except SizeNameError as error:
         raise RequestError(str(error)) from None
-    return Wish(request.gpus, request.memory_limit or Bytes(0), request.workload_class)
+    return ResizeRequest(request.gpus, request.memory_limit or Bytes(0), request.workload_class)
 
 
 def dry_run_report(dry_run: DryRun) -> DryRunReport:
@@ -145,7 +147,7 @@ def dry_run_report(dry_run: DryRun) -> DryRunReport:
     }
 
 
-def _new_request(wish: Wish) -> Request:
+def _new_request(wish: ResizeRequest) -> Request:
     """A size that a kernelspec's name can carry. Raises RequestError."""
     if wish.gpus is None:
         raise RequestError("asked no share; write one such as gpus=0.25, or kernel= for a kernel that runs")

@@ -18,7 +18,7 @@ from jupyter_aliquot.gateway.auth.identity import require_access
 from jupyter_aliquot.gateway.base.http_errors import http_error
 from jupyter_aliquot.gateway.channels.pending_kernels import PendingKernels
 from jupyter_aliquot.gateway.channels.pending_messages import reports
-from jupyter_aliquot.gateway.kernels.operations import KernelChanges, read_wish
+from jupyter_aliquot.gateway.kernels.operations import KernelChanges, read_resize_request
 from jupyter_aliquot.gateway.relays.pool import RelayLinks
 from jupyter_aliquot.gateway.replay.cells import NOTHING
 from jupyter_aliquot.gateway.reports.kernel import Kernel
@@ -115,7 +115,9 @@ class KernelHandler(OneKernelHandler):
     async def patch(self, kernel_id: str) -> None:
         changes = self.changes_of(kernel_id)
         with told_as_http(), self.asking(kernel_id):
-            wish = read_wish(read_body(self.get_json_body), self.sources.largest, here=self.sources.largest_here())
+            wish = read_resize_request(
+                read_body(self.get_json_body), self.sources.largest, here=self.sources.largest_here()
+            )
             outcome = await changes.resize(self.asker, kernel_id, wish)
         self.set_status(202 if isinstance(outcome, QueueEntry) else 200)
         self.answer(self.report(kernel_id))

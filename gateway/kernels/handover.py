@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from jupyter_aliquot.gateway.channels.pending_kernels import PendingKernels
-from jupyter_aliquot.gateway.state.persistence import Heritage, KernelMemory, live_arguments
+from jupyter_aliquot.gateway.state.persistence import KernelMemory, SavedKernel, live_arguments
 from jupyter_aliquot.gateway.state.records import KernelState
 from jupyter_aliquot.gateway.terminations.recorder import KernelEndings
 
@@ -73,16 +73,16 @@ class Handover:
 
     # ---- taken over
 
-    def make_kernel(self, kernel_id: str, heritage: Heritage) -> ManagedKernel:
+    def make_kernel(self, kernel_id: str, saved: SavedKernel) -> ManagedKernel:
         """Make the manager of a kernel that an earlier gateway was asked for.
 
         Called by recovery.
         """
-        kernel = self._kernels.make(kernel_id, heritage.kernelspec)
-        self._owners.note(kernel_id, heritage.owner)
-        self._kernels.introduce(kernel, kernel_id, live_arguments(heritage.arguments))
-        kernel.queued_at, kernel.teams, kernel.shares = heritage.queued_at, heritage.teams, heritage.shares
-        kernel.last_crash = heritage.last_crash
+        kernel = self._kernels.make(kernel_id, saved.kernelspec)
+        self._owners.note(kernel_id, saved.owner)
+        self._kernels.introduce(kernel, kernel_id, live_arguments(saved.arguments))
+        kernel.queued_at, kernel.teams, kernel.shares = saved.queued_at, saved.teams, saved.shares
+        kernel.last_crash = saved.last_crash
         self._sharing.note(kernel_id, kernel.shares)
         return kernel
 

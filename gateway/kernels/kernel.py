@@ -29,9 +29,9 @@ from jupyter_aliquot.gateway.containers.planner import (
     ContainerStart,
     refuse_without_planner,
 )
-from jupyter_aliquot.gateway.scheduling.ledger import Asker
+from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
 from jupyter_aliquot.gateway.sizes.grammar import resized_name
-from jupyter_aliquot.gateway.state.persistence import SizeWish
+from jupyter_aliquot.gateway.state.persistence import PendingResize
 from jupyter_aliquot.gateway.state.records import KernelState
 from jupyter_aliquot.gpu_hook.waiting import outlasting
 from jupyter_aliquot.provisioner.containers.plan import ContainerPlan
@@ -93,7 +93,7 @@ class ManagedKernel(ServerKernelManager):
         self.start_arguments: dict[str, Any] = {}
         self._grant: Grant | None = None
         # The size that it waits for while it runs.
-        self.wish: SizeWish | None = None
+        self.pending_resize: PendingResize | None = None
         self.shares = Shares()
         # True also after it is no longer shared: users who were told of it are told of its changes.
         self.was_shared = False
@@ -326,7 +326,7 @@ class ManagedKernel(ServerKernelManager):
         if request is None or self.admission is None:
             return None
         if self._grant is None:
-            asker = Asker(self.kernel_id, self.owner, self.label, self.kernel_name, self.teams, self.replaces)
+            asker = KernelRef(self.kernel_id, self.owner, self.label, self.kernel_name, self.teams, self.replaces)
             self._grant = await self.admission.submit(asker, request, None, self.queued_at, self._end_replaced)
             self._end_replaced()
         return self._grant

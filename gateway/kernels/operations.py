@@ -15,7 +15,7 @@ from jupyter_aliquot.gateway.base.fields import Entry
 from jupyter_aliquot.gateway.node.watcher import NodeWatch
 from jupyter_aliquot.gateway.scheduling.admission import Admission
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
-from jupyter_aliquot.gateway.scheduling.resize import Wish, no_gpu
+from jupyter_aliquot.gateway.scheduling.resize import ResizeRequest, no_gpu
 from jupyter_aliquot.gpu_hook.base.pacing import Throttle
 from jupyter_aliquot.gpu_hook.client.reports import KernelStatus
 from jupyter_aliquot.provisioner.errors import RequestError
@@ -50,7 +50,9 @@ class ResidencyAgent(Protocol):
     async def hint(self, kernel_id: str) -> None: ...
 
 
-def read_wish(body: object, largest: GpuShare, where: str = "the body", here: GpuShare | None = None) -> Wish:
+def read_resize_request(
+    body: object, largest: GpuShare, where: str = "the body", here: GpuShare | None = None
+) -> ResizeRequest:
     """Read a request's body, ``{gpus, memory, priority}``.
 
     *here* is the largest share of this node, for the message.
@@ -59,15 +61,15 @@ def read_wish(body: object, largest: GpuShare, where: str = "the body", here: Gp
     """
     entry = Entry(where, body)
     share = entry.number("gpus")
-    wish = Wish(
+    change = ResizeRequest(
         gpus=None if share is None else _share(share, largest, here or largest),
         memory_limit=entry.amount("memory"),
         workload_class=_priority(entry),
     )
     entry.finish()
-    if wish == Wish():
+    if change == ResizeRequest():
         raise RequestError("The request changes nothing. Write one or more of gpus, memory and priority.")
-    return wish
+    return change
 
 
 def _share(gpus: float, largest: GpuShare, here: GpuShare) -> GpuShare:
@@ -106,7 +108,7 @@ class KernelChanges:
         self._clock = clock
         self._hints = Throttle(_HINT_SECONDS)
 
-    async def resize(self, asker: User, kernel_id: str, wish: Wish) -> Grant | QueueEntry:
+    async def resize(self, asker: User, kernel_id: str, change: ResizeRequest) -> Grant | QueueEntry:
         """Return the new grant or, while there is no capacity, the place in the queue.
 
         Raises AliquotError.
@@ -115,7 +117,7 @@ class KernelChanges:
         before = held.grant.request if held is not None else self._request_elsewhere(kernel_id)
         if before is None:
             raise no_gpu(kernel_id)
-        request = wish.applied_to(before)
+        request = change.applied_to(before)
         self._policy.check(asker, request, before.workload_class)
         if held is None:
             # Another program asked the agent for it, and no request for it is in this queue.

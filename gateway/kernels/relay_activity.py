@@ -29,8 +29,8 @@ class RelayActivity:
 
     Writes the state and the last activity of the kernels that have a link.
 
-    *kernels* is the manager's own table, *on_activity* hears the time of each activity, and *tell_interrupt* tells the
-    node agent of an interrupt. Without *links* no kernel is followed.
+    *kernels* is the manager's own table, *on_activity* hears the time of each activity, and
+    *tell_interrupt* tells the node agent of an interrupt. Without *links* no kernel is followed.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ from jupyter_server.prometheus.metrics import KERNEL_CURRENTLY_RUNNING_TOTAL
 
 from jupyter_aliquot.gateway.scheduling.admission import Admission
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
-from jupyter_aliquot.gateway.state.persistence import SizeWish
+from jupyter_aliquot.gateway.state.persistence import PendingResize
 from jupyter_aliquot.provisioner.errors import AliquotError
 from jupyter_aliquot.provisioner.resources import Grant, Request
 
@@ -51,8 +51,8 @@ class ResizeTracker:
         """
         assert self._admission is not None  # a kernel without it holds no grant that admission could change
         outcome = await self._admission.resize(kernel_id, request, waits_since)
-        wish = SizeWish(request, outcome.since) if isinstance(outcome, QueueEntry) else None
-        self._note(kernel_id, wish)
+        pending = PendingResize(request, outcome.since) if isinstance(outcome, QueueEntry) else None
+        self._note(kernel_id, pending)
         return outcome
 
     def forget(self, kernel_id: str) -> None:
@@ -93,9 +93,9 @@ class ResizeTracker:
         if left:
             self._log.warning("kernel=%s resize=in_part left=%r; its next start has all of it", kernel.kernel_id, left)
 
-    def _note(self, kernel_id: str, wish: SizeWish | None) -> None:
+    def _note(self, kernel_id: str, pending: PendingResize | None) -> None:
         kernel = self._find(kernel_id)
-        if kernel is None or kernel.wish == wish:
+        if kernel is None or kernel.pending_resize == pending:
             return
-        kernel.wish = wish
+        kernel.pending_resize = pending
         self._note_again(kernel)

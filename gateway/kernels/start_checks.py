@@ -15,7 +15,7 @@ from tornado.web import HTTPError
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.http_errors import http_error
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
-from jupyter_aliquot.gateway.scheduling.ledger import Asker
+from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
 from jupyter_aliquot.gateway.sizes.environment import with_size
 from jupyter_aliquot.gpu_hook.paths import KERNEL_ID
 from jupyter_aliquot.provisioner.errors import AliquotError
@@ -86,7 +86,7 @@ class StartChecks:
             name = kernel_name or self._default_name()
             request = stanza_request(self._specs.get_kernel_spec(name).metadata)
             if request is not None and admission is not None:
-                asker = Asker("", user.name, kernelspec=name, teams=user.teams, replaces=replaced)
+                asker = KernelRef("", user.name, kernelspec=name, teams=user.teams, replaces=replaced)
                 admission.check(asker, request)
         except AliquotError as error:
             raise http_error(error) from error

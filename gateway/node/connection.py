@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from jupyter_aliquot.gateway.base.clock import Clock
-from jupyter_aliquot.gateway.scheduling.ledger import Asker, Device, Node
+from jupyter_aliquot.gateway.scheduling.ledger import Device, KernelRef, Node
 from jupyter_aliquot.gpu_hook.base.pacing import Backoff
 from jupyter_aliquot.gpu_hook.client.client import AgentClient, AgentClientError, DeviceStatus, NodeStatus
 from jupyter_aliquot.gpu_hook.waiting import end_task
@@ -38,7 +38,8 @@ class AgentLink:
 
     *start_agent* starts one where none runs; None where a service does that.
 
-    *differs* returns a sentence for each option of an agent that differs from this server's request.
+    *differs* returns a sentence for each option of an agent that differs from this server's
+    request.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class AgentLink:
         """Return the node as the agent sees it now. Raises AliquotError."""
         return read_node(await self._answered(self._connected().status(kernels=False)))
 
-    async def reserve(self, asker: Asker, request: Request, placement: Mapping[str, int]) -> Grant:
+    async def reserve(self, asker: KernelRef, request: Request, placement: Mapping[str, int]) -> Grant:
         """Reserve for a kernel without a grant. Raises AliquotError."""
         reserved = self._connected().reserve(
             asker.kernel_id,
@@ -103,7 +104,7 @@ class AgentLink:
         )
         return agent_grant(await self._answered(reserved))
 
-    async def renew(self, asker: Asker, grant: Grant) -> Grant:
+    async def renew(self, asker: KernelRef, grant: Grant) -> Grant:
         """Hold a kernel's reservation again, in its present size. Raises AliquotError."""
         names = Names(asker.label, asker.kernelspec)
         return await self._answered(reserve_again(self._connected(), grant, names))

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from jupyter_aliquot.gateway.scheduling.admission import Admission
-from jupyter_aliquot.gateway.scheduling.ledger import Asker
+from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
 from jupyter_aliquot.gpu_hook.base.files import open_lock, try_lock, write_holder
 from jupyter_aliquot.gpu_hook.paths import KERNEL_ID, RuntimeDir, prepare_runtime_dir
 from jupyter_aliquot.gpu_hook.waiting import end_task, within
@@ -132,7 +132,7 @@ class LocalSocket:
             await self._processes.wait(process)
         await self._admission.release(asker.kernel_id)
 
-    async def _grant(self, peer: _Peer) -> tuple[Asker, Grant]:
+    async def _grant(self, peer: _Peer) -> tuple[KernelRef, Grant]:
         """Queue the peer's request until it is granted.
 
         A peer that closes withdraws. Raises AliquotError.
@@ -168,7 +168,7 @@ class LocalSocket:
             stop_observing()
             await end_task(gone)
 
-    async def _hold(self, peer: _Peer, asker: Asker) -> KernelProcess | None:
+    async def _hold(self, peer: _Peer, asker: KernelRef) -> KernelProcess | None:
         """Wait until the peer releases.
 
         Raises _HolderLeft when it closes; the kernel's process may live on then.
@@ -258,7 +258,7 @@ class _Peer:
         return KernelProcess(kernel_id, pid, ticks, pid)
 
 
-def _read_question(question: Mapping[str, Any], owner: str) -> tuple[Asker, Any, float]:
+def _read_question(question: Mapping[str, Any], owner: str) -> tuple[KernelRef, Any, float]:
     """Read a request. Raises RequestError."""
     if question.get("op") != "ask" or question.get("version") != VERSION:
         raise RequestError(
@@ -277,7 +277,7 @@ def _read_question(question: Mapping[str, Any], owner: str) -> tuple[Asker, Any,
             f"A wait of {question.get('wait_seconds')!r} seconds is not valid. Use 0 or more."
         ) from error
     label, kernelspec = str(question.get("label", "")), str(question.get("kernelspec", ""))
-    return Asker(kernel_id, owner, label, kernelspec), read_request(question), wait_seconds
+    return KernelRef(kernel_id, owner, label, kernelspec), read_request(question), wait_seconds
 
 
 def _take_lock(runtime: RuntimeDir) -> int | None:

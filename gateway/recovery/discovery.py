@@ -19,7 +19,7 @@ from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord, read_ended
 from jupyter_aliquot.provisioner.resources import KernelProcess
 from jupyter_aliquot.provisioner.terminations import ProcessEnd, relay_end
 
-from .plan import Remains
+from .plan import FoundProcesses
 
 # A relay host looks for killed relays when it starts, and then every five seconds.
 _RELAY_SECONDS = 7.0
@@ -28,7 +28,7 @@ _ENGINE_SECONDS = 10.0
 _ASK_AGAIN_SECONDS = 0.2
 
 
-class KernelRemains:
+class ProcessFinder:
     """Finds and removes what is left of the kernels of the gateway *identity*.
 
     *containers* is None on a server that never started one.
@@ -42,14 +42,14 @@ class KernelRemains:
         self._containers = containers
         self._log = log
 
-    async def find(self, *, has_images: bool) -> Mapping[str, Remains]:
+    async def find(self, *, has_images: bool) -> Mapping[str, FoundProcesses]:
         """Return what is found, by kernel id.
 
         A kernel in a container is left out while its engine does not answer.
         """
         ours = await self._find_relays()
         inside = {kernel_id for kernel_id, relay in ours.items() if relay.facts.get("runtime") == "container"}
-        found = {kernel_id: _process_remains(relay) for kernel_id, relay in ours.items() if kernel_id not in inside}
+        found = {kernel_id: _of_process(relay) for kernel_id, relay in ours.items() if kernel_id not in inside}
         if self._containers is None or not (inside or has_images):
             return found
         try:
@@ -60,21 +60,21 @@ class KernelRemains:
             return found
         for kernel_id in inside | set(boxes):
             if kernel_id not in found:
-                found[kernel_id] = await self._container_remains(ours.get(kernel_id), boxes.get(kernel_id))
+                found[kernel_id] = await self._of_container(ours.get(kernel_id), boxes.get(kernel_id))
         return found
 
-    async def clear(self, remains: Remains) -> None:
+    async def clear(self, found: FoundProcesses) -> None:
         """End what is left of one kernel, and remove its folder and its container."""
-        if remains.container is not None and self._containers is not None:
+        if found.container is not None and self._containers is not None:
             try:
-                await self._containers.remove(remains.container)
+                await self._containers.remove(found.container)
             except EngineError as error:
-                self._log.error("kernel=%s container=stuck reason=%s", remains.container.kernel_id, error)
-        if remains.relay is not None:
+                self._log.error("kernel=%s container=stuck reason=%s", found.container.kernel_id, error)
+        if found.relay is not None:
             try:
-                await stop_relay(remains.relay)
+                await stop_relay(found.relay)
             except RelayError as error:
-                self._log.error("kernel=%s relay=stuck reason=%s", remains.relay.kernel_id, error)
+                self._log.error("kernel=%s relay=stuck reason=%s", found.relay.kernel_id, error)
 
     async def _find_relays(self) -> dict[str, RelayRecord]:
         """Start a relay host where relays are found: it takes over the kernels of relays that were
@@ -110,22 +110,22 @@ class KernelRemains:
         # A running container counts before containers that ended and were not removed yet.
         return {box.process.kernel_id: box for box in sorted(boxes, key=lambda box: box.is_running)}
 
-    async def _container_remains(self, relay: RelayRecord | None, box: FoundContainer | None) -> Remains:
+    async def _of_container(self, relay: RelayRecord | None, box: FoundContainer | None) -> FoundProcesses:
         if box is None or self._containers is None:
-            return Remains(relay)
-        remains = Remains(relay, had_process=True, container=box.process)
+            return FoundProcesses(relay)
+        found = FoundProcesses(relay, had_process=True, container=box.process)
         if box.is_running:
-            return replace(remains, process=box.process)
-        return replace(remains, end=await self._containers.ending(box.process))
+            return replace(found, process=box.process)
+        return replace(found, end=await self._containers.ending(box.process))
 
 
-def _process_remains(relay: RelayRecord) -> Remains:
+def _of_process(relay: RelayRecord) -> FoundProcesses:
     kernel = relay.kernel
     if kernel is None:
-        return Remains(relay)
+        return FoundProcesses(relay)
     if relay.has_living_kernel:
         process = KernelProcess(relay.kernel_id, kernel.pid, kernel.start_time_ticks, kernel.pid)
-        return Remains(relay, process, had_process=True)
+        return FoundProcesses(relay, process, had_process=True)
     ended: Any = read_ended(relay)
     is_its = ended is not None and (ended.pid, ended.start_time_ticks) == (kernel.pid, kernel.start_time_ticks)
-    return Remains(relay, end=relay_end(vars(ended)) if is_its else ProcessEnd(), had_process=True)
+    return FoundProcesses(relay, end=relay_end(vars(ended)) if is_its else ProcessEnd(), had_process=True)

@@ -24,22 +24,23 @@ from jupyter_aliquot.provisioner.terminations import (
 )
 
 
-class Fate(str, Enum):
+class RecoveryAction(str, Enum):
     """What happens to one kernel."""
 
-    ADOPT = "adopt"
+    # It runs: this server takes it over.
+    RECOVER = "recover"
     # It was asked to end, and still runs.
     END = "end"
     # It was being restarted: its relay stands, and its process is to follow.
-    START_AGAIN = "start_again"
+    RESTART = "restart"
     # Nothing of it ran yet: it is queued again, at its old place.
-    QUEUE_AGAIN = "queue_again"
+    REQUEUE = "requeue"
     # It has ended: what is left of it is removed.
     ENDED = "ended"
 
 
 @dataclass(frozen=True)
-class Remains:
+class FoundProcesses:
     """The relay, process and container that were found of one kernel.
 
     ``process`` runs. ``end`` tells how the last process ended, if that is known, and
@@ -65,56 +66,56 @@ class Decision:
     """
 
     kernel_id: str
-    fate: Fate
+    action: RecoveryAction
     record: KernelRecord | None
-    remains: Remains
+    found: FoundProcesses
     ending: Ending | None = None
     asked: Asked | None = None
 
 
-def plan_adoption(
-    records: Iterable[KernelRecord], found: Mapping[str, Remains], boot_id: str, now: float
+def plan_recovery(
+    records: Iterable[KernelRecord], found: Mapping[str, FoundProcesses], boot_id: str, now: float
 ) -> tuple[Decision, ...]:
     """Return a decision for each kernel: first those with a record, the oldest first, then those
     without one.
     """
     noted = {record.kernel_id: record for record in records}
     ids = [*noted, *(kernel_id for kernel_id in found if kernel_id not in noted)]
-    return tuple(_decide(one, noted.get(one), found.get(one, Remains()), boot_id, now) for one in ids)
+    return tuple(_decide(one, noted.get(one), found.get(one, FoundProcesses()), boot_id, now) for one in ids)
 
 
-def _decide(kernel_id: str, record: KernelRecord | None, remains: Remains, boot_id: str, now: float) -> Decision:
+def _decide(kernel_id: str, record: KernelRecord | None, found: FoundProcesses, boot_id: str, now: float) -> Decision:
     state = None if record is None else record.state
     asked = None if record is None or state is not KernelState.ENDING else _asked(record)
-    if remains.has_relay and remains.process is not None:
-        fate = Fate.END if asked is not None else Fate.ADOPT
-        return Decision(kernel_id, fate, record, remains, asked=asked)
-    if asked is None and record is not None and _is_to_begin(record, remains, boot_id):
-        keeps_relay = state is KernelState.RESTARTING and remains.has_relay
-        return Decision(kernel_id, Fate.START_AGAIN if keeps_relay else Fate.QUEUE_AGAIN, record, remains)
-    never_ran = record is None and not remains.had_process
-    ending = None if never_ran else _ending(record, remains, asked, boot_id, now)
-    return Decision(kernel_id, Fate.ENDED, record, remains, ending)
+    if found.has_relay and found.process is not None:
+        action = RecoveryAction.END if asked is not None else RecoveryAction.RECOVER
+        return Decision(kernel_id, action, record, found, asked=asked)
+    if asked is None and record is not None and _is_to_begin(record, found, boot_id):
+        keeps_relay = state is KernelState.RESTARTING and found.has_relay
+        return Decision(kernel_id, RecoveryAction.RESTART if keeps_relay else RecoveryAction.REQUEUE, record, found)
+    never_ran = record is None and not found.had_process
+    ending = None if never_ran else _ending(record, found, asked, boot_id, now)
+    return Decision(kernel_id, RecoveryAction.ENDED, record, found, ending)
 
 
-def _is_to_begin(record: KernelRecord, remains: Remains, boot_id: str) -> bool:
+def _is_to_begin(record: KernelRecord, found: FoundProcesses, boot_id: str) -> bool:
     """Return True if the kernel can start from scratch: it had not run before the restart."""
     if record.state is KernelState.RESTARTING:
         return record.boot_id == boot_id
-    return record.state is KernelState.PENDING and not remains.had_process
+    return record.state is KernelState.PENDING and not found.had_process
 
 
-def _ending(record: KernelRecord | None, remains: Remains, asked: Asked | None, boot_id: str, now: float) -> Ending:
-    ran_under = (
-        remains.relay.boot_id if remains.relay is not None else record.boot_id if record is not None else boot_id
-    )
+def _ending(
+    record: KernelRecord | None, found: FoundProcesses, asked: Asked | None, boot_id: str, now: float
+) -> Ending:
+    ran_under = found.relay.boot_id if found.relay is not None else record.boot_id if record is not None else boot_id
     if asked is None and ran_under != boot_id:
         return node_lost("its machine was restarted", now)
-    if asked is None and remains.end is None and remains.process is not None:
+    if asked is None and found.end is None and found.process is not None:
         return Ending(
             EndingCode.CRASH, "the kernel's relay is gone, and no client can reach the kernel without it", now
         )
-    return read_ending(remains.end, asked, now)
+    return read_ending(found.end, asked, now)
 
 
 def _asked(record: KernelRecord) -> Asked:

@@ -25,7 +25,7 @@ from jupyter_aliquot.provisioner.errors import (
 from jupyter_aliquot.provisioner.resources import Grant, Request
 
 from .checks import check_request, refusal_without_agent, seconds_to_next_look
-from .ledger import Asker, Holding, Ledger
+from .ledger import Holding, KernelRef, Ledger
 from .planner import Admit, Pending, plan, queue_order
 from .queue import QueueEntry, RequestQueue, Waiting
 from .releases import Releases
@@ -33,7 +33,7 @@ from .resize import held_of
 from .snapshot import AdmissionSettings, AdmissionSnapshot, Agent
 from .wait_reason import agent_refused, agent_unavailable, not_planned
 
-__all__ = ["Admission", "AdmissionSettings", "AdmissionSnapshot", "Agent", "Asker", "QueueEntry"]
+__all__ = ["Admission", "AdmissionSettings", "AdmissionSnapshot", "Agent", "KernelRef", "QueueEntry"]
 
 # Called with a kernel's change of size that was granted, or was refused after it had waited.
 ResizeObserver = Callable[[str, "Grant | AliquotError"], None]
@@ -112,7 +112,7 @@ class Admission:
         self._work.set()
 
     def check(
-        self, asker: Asker, request: Request, before: Grant | None = None, waits_since: float | None = None
+        self, asker: KernelRef, request: Request, before: Grant | None = None, waits_since: float | None = None
     ) -> None:
         """Refuse a request that waiting cannot help. Raises what check_request raises.
 
@@ -130,20 +130,21 @@ class Admission:
 
     def submit(
         self,
-        asker: Asker,
+        asker: KernelRef,
         request: Request,
         wait_seconds: float | None = None,
         waits_since: float | None = None,
-        make_way: Callable[[], None] = lambda: None,
+        on_room_reserved: Callable[[], None] = lambda: None,
     ) -> asyncio.Future[Grant]:
         """Queue a request.
 
         The future returns its Grant, to be returned with release, or raises AliquotError.
 
-        *waits_since*, in seconds since the epoch, is the time at which an earlier gateway queued it. Its queue timeout
-        begins anew: no gateway could serve it meanwhile. *make_way* ends the kernels that it replaces; it is called
-        when their capacity is all that the request lacks. Cancelling the future withdraws the request. Raises what
-        check raises, and GrantError for a kernel that waits or holds a grant already.
+        *waits_since*, in seconds since the epoch, is the time at which an earlier gateway queued
+        it. Its queue timeout begins anew: no gateway could serve it meanwhile. *on_room_reserved*
+        ends the kernels that it replaces; it is called when their capacity is all that the request
+        lacks. Cancelling the future withdraws the request. Raises what check raises, and GrantError
+        for a kernel that waits or holds a grant already.
         """
         kernel_id = asker.kernel_id
         if self._is_stopped:
@@ -162,7 +163,7 @@ class Admission:
         deadline = now + min(patience) if patience else None
         since = now - (shown - shown_since)
         pending = Pending(kernel_id, asker.owner, request, since, deadline, None, asker.teams, asker.replaces)
-        self._queue.add(Waiting(asker, pending, shown_since, future, not_planned(request), make_way))
+        self._queue.add(Waiting(asker, pending, shown_since, future, not_planned(request), on_room_reserved))
         future.add_done_callback(lambda done: self._asker_left(kernel_id, done))
         self._work.set()
         return future
@@ -195,7 +196,8 @@ class Admission:
         Return the new Grant or, while capacity lacks, its place in the queue.
 
         A refused request changes nothing. Any other replaces the change that this kernel waits for.
-        *waits_since* is as for submit. Raises what check raises, and GrantError for a kernel that holds nothing here.
+        *waits_since* is as for submit. Raises what check raises, and GrantError for a kernel that
+        holds nothing here.
         """
         await self._until_committed(kernel_id)
         holding = self._ledger.snapshot().holdings.get(kernel_id)
@@ -339,8 +341,8 @@ class Admission:
             self._refuse(heads[refused.kernel_id], refused.error)
         for wait in planned.waiting:
             heads[wait.kernel_id].why = wait.reason
-        for kernel_id in planned.promised:
-            self._queue.promise(heads[kernel_id])
+        for kernel_id in planned.preempting:
+            self._queue.preempt(heads[kernel_id])
         self._rank()
         # 6. Commit each with the agent, 7. deliver it, 8. requeue: a request that is not delivered
         # keeps its place.

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError
 from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request
 
-from .ledger import Asker, LedgerSnapshot
+from .ledger import KernelRef, LedgerSnapshot
 from .planner import Pending, never_fits
 from .queue import Waiting
 from .quotas import GpuCaps, check_caps, claims_of
@@ -21,7 +21,7 @@ def check_request(
     snapshot: LedgerSnapshot,
     pending: Iterable[Pending],
     caps: GpuCaps,
-    asker: Asker,
+    asker: KernelRef,
     request: Request,
     before: Grant | None,
 ) -> None:

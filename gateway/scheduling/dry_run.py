@@ -16,7 +16,7 @@ from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request
 
 from .capacity import Held
 from .checks import check_request
-from .ledger import Asker, LedgerSnapshot
+from .ledger import KernelRef, LedgerSnapshot
 from .planner import Pending, plan
 from .quotas import GpuCaps
 from .resize import held_of
@@ -110,7 +110,7 @@ def _check(state: QueueState, candidate: Candidate, others: Sequence[Pending]) -
     """Raise what admission would raise at once; what the node has comes before what the server's settings allow."""
     request = candidate.request
     caps = state.caps if candidate.is_queued else GpuCaps()
-    asker = Asker(_CANDIDATE, candidate.owner, teams=candidate.teams)
+    asker = KernelRef(_CANDIDATE, candidate.owner, teams=candidate.teams)
     check_request(state.ledger, others, caps, asker, request, candidate.before)
     if request.gpus > state.largest:
         raise NeverFitsError(

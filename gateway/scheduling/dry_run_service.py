@@ -17,7 +17,7 @@ from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota,
 from .dry_run import Candidate, DryRun, QueueState, dry_run
 from .ledger import Node
 from .quotas import GpuCaps
-from .resize import Wish, no_gpu
+from .resize import ResizeRequest, no_gpu
 from .snapshot import AdmissionSnapshot
 
 
@@ -72,7 +72,7 @@ class DryRunService:
             found.append(dry_run(state, Candidate(asker.name, asked, refusal=refusal, teams=asker.teams), now))
         return found
 
-    async def of_kernel(self, asker: User, kernel_id: str, wishes: Sequence[Wish]) -> list[DryRun]:
+    async def of_kernel(self, asker: User, kernel_id: str, wishes: Sequence[ResizeRequest]) -> list[DryRun]:
         """Try each change of a running kernel. Raises GrantError for a kernel without a GPU."""
         state = await self._state()
         holding = state.ledger.holdings.get(kernel_id)

@@ -20,7 +20,7 @@ from .resize import held_of, quota_of
 
 
 @dataclass(frozen=True)
-class Asker:
+class KernelRef:
     """The kernel that a request or a grant is for: its id, its owner, and its name for users.
 
     ``teams`` are the owner's when the kernel was requested, for its whole life. ``replaces`` are
@@ -83,7 +83,7 @@ class Holding:
     """
 
     grant: Grant
-    asker: Asker
+    asker: KernelRef
     since: float
     is_confirmed: bool = True
     refusal: str = ""

@@ -47,7 +47,7 @@ class Pending:
     # Kernels of the same owner that it replaces. They end when it is certain to have capacity.
     replaces: frozenset[str] = frozenset()
     # The replaced kernels were told to end: their capacity is for this request.
-    is_promised: bool = False
+    is_preempting: bool = False
 
     @property
     def more(self) -> int:
@@ -96,7 +96,7 @@ class Plan:
     waiting: tuple[Wait, ...] = ()
     refusals: tuple[Refuse, ...] = ()
     # The waiting requests that lack nothing but the capacity of the kernels that they replace.
-    promised: tuple[str, ...] = ()
+    preempting: tuple[str, ...] = ()
 
 
 def plan(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> Plan:
@@ -105,9 +105,9 @@ def plan(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> Pl
     Refuse requests that never fit or waited too long. Let the rest wait.
     """
     served = _serve(snapshot, pending, now)
-    reasons = _Reasons(served.room, frozenset(served.promised))
+    reasons = _Reasons(served.room, frozenset(served.preempting))
     waiting = tuple(Wait(one.kernel_id, place, reasons.of(one)) for place, one in enumerate(served.blocked, 1))
-    return Plan(tuple(served.admissions), waiting, tuple(served.refusals), tuple(served.promised))
+    return Plan(tuple(served.admissions), waiting, tuple(served.refusals), tuple(served.preempting))
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class _Served:
     admissions: Sequence[Admit]
     blocked: Sequence[Pending]
     refusals: Sequence[Refuse]
-    promised: Sequence[str]
+    preempting: Sequence[str]
 
 
 def _serve(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> _Served:
@@ -126,7 +126,7 @@ def _serve(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> 
     admissions: list[Admit] = []
     blocked: list[Pending] = []
     refusals: list[Refuse] = []
-    promised: list[str] = []
+    preempting: list[str] = []
     is_blocked = False
     for entry in queue_order(snapshot, pending):
         error = never_fits(room, entry.request, entry.held)
@@ -139,7 +139,7 @@ def _serve(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> 
             room = room if entry.held is None else room.give_back(entry.held)
             room = room.take(placed, entry.request.workload_class)
         elif not is_blocked and (left := _room_in_place(snapshot, room, entry)) is not None:
-            promised.append(entry.kernel_id)
+            preempting.append(entry.kernel_id)
             blocked.append(entry)
             # The capacity that it waits for is not free yet, so that no other request can be placed
             # there.
@@ -150,7 +150,7 @@ def _serve(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> 
             blocked.append(entry)
             is_blocked = is_blocked or entry.held is None
             room = room if entry.held is None else room.close(entry.held.parts)
-    return _Served(room, admissions, blocked, refusals, promised)
+    return _Served(room, admissions, blocked, refusals, preempting)
 
 
 # Bounds of the forecast, which is made anew each second: so many requests, and twice so many ends.
@@ -169,7 +169,7 @@ def expected_starts(
     found: dict[str, float] = {}
     left = queue_order(snapshot, pending)[:_MOST_FORESEEN]
     for one in left:
-        ends = {**ends, **dict.fromkeys(one.replaces if one.is_promised else (), now)}
+        ends = {**ends, **dict.fromkeys(one.replaces if one.is_preempting else (), now)}
     known = {kernel_id: max(now, at) for kernel_id, at in ends.items() if kernel_id in snapshot.holdings}
     patience = {one.deadline for one in left if one.deadline is not None and one.deadline > now}
     for moment in sorted({now, *known.values(), *patience})[: 2 * _MOST_FORESEEN]:
@@ -183,9 +183,9 @@ def expected_starts(
                 found[admit.kernel_id] = moment
                 snapshot = snapshot.with_parts(admit.kernel_id, requests[admit.kernel_id].request, admit.parts)
             # The kernels that it replaces are told to end, and it starts as soon as they have.
-            for kernel_id in served.promised:
+            for kernel_id in served.preempting:
                 snapshot = _ended(snapshot, requests[kernel_id].replaces)
-            left, is_settled = list(served.blocked), not served.promised
+            left, is_settled = list(served.blocked), not served.preempting
     return found
 
 
@@ -203,7 +203,7 @@ def queue_order(snapshot: LedgerSnapshot, pending: Sequence[Pending]) -> list[Pe
     others as they arrived.
     """
     room = snapshot.room()
-    return sorted(pending, key=lambda entry: (not entry.is_promised, not _makes_room(snapshot, room, entry)))
+    return sorted(pending, key=lambda entry: (not entry.is_preempting, not _makes_room(snapshot, room, entry)))
 
 
 def _makes_room(snapshot: LedgerSnapshot, room: Room, entry: Pending) -> bool:
@@ -254,9 +254,9 @@ class _Reasons:
     Requests of one size share a reason, which is found once.
     """
 
-    def __init__(self, room: Room, promised: frozenset[str]) -> None:
+    def __init__(self, room: Room, preempting: frozenset[str]) -> None:
         self._room = room
-        self._promised = promised
+        self._promised = preempting
         self._found: dict[tuple[Request, str, Held | None], WaitReason] = {}
 
     def of(self, entry: Pending) -> WaitReason:

@@ -16,7 +16,7 @@ from jupyter_aliquot.gpu_hook.waiting import until_first
 from jupyter_aliquot.provisioner.errors import AliquotError, WithdrawnError
 from jupyter_aliquot.provisioner.resources import Grant, Request
 
-from .ledger import Asker
+from .ledger import KernelRef
 from .planner import Pending
 from .wait_reason import WaitReason
 
@@ -53,13 +53,13 @@ class QueueEntry:
 class Waiting:
     """One request in the queue. Admission writes ``why`` after each cycle."""
 
-    asker: Asker
+    asker: KernelRef
     pending: Pending
     shown_since: float
     future: asyncio.Future[Grant]
     why: WaitReason
     # Ends the kernels that it replaces. Called once, when it lacks nothing but their capacity.
-    make_way: Callable[[], None] = lambda: None
+    on_room_reserved: Callable[[], None] = lambda: None
     # Set when a cycle has planned it and has not granted it.
     looked_at: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -133,11 +133,11 @@ class RequestQueue:
             waiting.future.set_exception(WithdrawnError(f"The request for {asked} GPU was withdrawn: {reason}"))
         return True
 
-    def promise(self, waiting: Waiting) -> None:
+    def preempt(self, waiting: Waiting) -> None:
         """End the kernels that it replaces, once: it has capacity as soon as they have ended."""
-        if not waiting.pending.is_promised:
-            waiting.pending = replace(waiting.pending, is_promised=True)
-            waiting.make_way()
+        if not waiting.pending.is_preempting:
+            waiting.pending = replace(waiting.pending, is_preempting=True)
+            waiting.on_room_reserved()
 
     def pending(self, without: Collection[str] = ()) -> tuple[Pending, ...]:
         """Return the requests for the planner, in order, except those of the kernels *without*."""

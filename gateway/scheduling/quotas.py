@@ -15,7 +15,7 @@ from jupyter_aliquot.gateway.reports.status import TeamGpuLimit, UserGpuLimit
 from jupyter_aliquot.provisioner.errors import LimitError
 from jupyter_aliquot.provisioner.resources import GpuShare
 
-from .ledger import Asker, LedgerSnapshot
+from .ledger import KernelRef, LedgerSnapshot
 from .planner import Pending
 
 # A server without Aliquot asks for the new kernel before it ends the old one, and does not say that
@@ -142,7 +142,7 @@ def first_exceeded(
     return next((use for use in uses if use.has_no_room_for(more)), None)
 
 
-def check_caps(caps: GpuCaps, claims: Collection[Claim], asker: Asker, asked: GpuShare, before: GpuShare) -> None:
+def check_caps(caps: GpuCaps, claims: Collection[Claim], asker: KernelRef, asked: GpuShare, before: GpuShare) -> None:
     """Refuse a request beyond a limit; the kernel holds *before* of it already. Raises LimitError.
 
     The message has the user's own figures and the team's sum, and names no other member.

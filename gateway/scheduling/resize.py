@@ -70,7 +70,7 @@ def _devices(count: int) -> str:
 
 
 @dataclass(frozen=True)
-class Wish:
+class ResizeRequest:
     """A request to resize a kernel. None stands for a value that stays.
 
     ``memory_limit`` 0 removes the kernel's own limit, so that its share decides.

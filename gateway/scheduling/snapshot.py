@@ -11,7 +11,7 @@ from typing import Protocol
 
 from jupyter_aliquot.provisioner.resources import Grant, Request
 
-from .ledger import Asker, Holding, LedgerSnapshot, Node
+from .ledger import Holding, KernelRef, LedgerSnapshot, Node
 from .planner import Pending
 from .queue import QueueEntry
 from .quotas import GpuCaps
@@ -29,9 +29,9 @@ class Agent(Protocol):
 
     async def status(self) -> Node: ...
 
-    async def reserve(self, asker: Asker, request: Request, placement: Mapping[str, int]) -> Grant: ...
+    async def reserve(self, asker: KernelRef, request: Request, placement: Mapping[str, int]) -> Grant: ...
 
-    async def renew(self, asker: Asker, grant: Grant) -> Grant: ...
+    async def renew(self, asker: KernelRef, grant: Grant) -> Grant: ...
 
     async def resize(self, kernel_id: str, request: Request) -> Grant: ...
 
@@ -47,10 +47,10 @@ def allow_all_classes(owner: str, request: Request, kernelspec: str) -> None:
 
 
 # Raises LimitError if no more kernels of this owner may wait.
-QueueCheck = Callable[[Asker, Sequence[Pending]], None]
+QueueCheck = Callable[[KernelRef, Sequence[Pending]], None]
 
 
-def allow_any_queue(asker: Asker, pending: Sequence[Pending]) -> None:
+def allow_any_queue(asker: KernelRef, pending: Sequence[Pending]) -> None:
     """Allow every request to wait: there are no limits."""
 
 

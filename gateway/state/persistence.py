@@ -33,7 +33,7 @@ FACTS_VERSION = 1
 
 
 @dataclass(frozen=True)
-class SizeWish:
+class PendingResize:
     """Another size that a running kernel waits for. ``since`` is in seconds since the epoch."""
 
     request: Request
@@ -44,10 +44,10 @@ class SizeWish:
         return {**request_record(self.request), "since": self.since}
 
 
-def read_wish(record: Mapping[str, Any]) -> SizeWish | None:
-    """Read what SizeWish.record returned; None for an empty record. Raises RequestError."""
+def read_pending_resize(record: Mapping[str, Any]) -> PendingResize | None:
+    """Read what PendingResize.record returned; None for an empty record. Raises RequestError."""
     try:
-        return SizeWish(read_request(record), float(record["since"])) if record else None
+        return PendingResize(read_request(record), float(record["since"])) if record else None
     except (KeyError, TypeError, ValueError) as error:
         raise RequestError(f"The size that the kernel waited for cannot be read: {error!r}") from error
 
@@ -61,7 +61,7 @@ class Remembered(Protocol):
     teams: frozenset[str]
     queued_at: float
     start_arguments: dict[str, Any]
-    wish: SizeWish | None
+    pending_resize: PendingResize | None
     shares: Shares
     last_crash: Ending | None
 
@@ -94,8 +94,8 @@ class KernelMemory:
     ) -> None:
         """Bound what may wait in a kernel's relay.
 
-        *unread_bytes* bounds messages for a kernel that does not read, 0 for no bound. *unsent_bytes* bounds output
-        for a client that does not.
+        *unread_bytes* bounds messages for a kernel that does not read, 0 for no bound.
+        *unsent_bytes* bounds output for a client that does not.
         """
         self._records = records
         self._runtime = runtime
@@ -122,7 +122,7 @@ class KernelMemory:
             boot_id=self.boot_id,
             label=kernel.label,
             arguments=lasting_arguments(kernel.start_arguments),
-            wish={} if kernel.wish is None else kernel.wish.record(),
+            wish={} if kernel.pending_resize is None else kernel.pending_resize.record(),
             shares=kernel.shares,
             last_crash=kernel.last_crash,
             ended_for={} if asked is None else {"code": asked.code.value, "message": asked.message, "by": asked.by},
@@ -178,7 +178,7 @@ class KernelMemory:
 
 
 @dataclass(frozen=True)
-class Heritage:
+class SavedKernel:
     """The saved state of a kernel: the facts of its start, from its record or its relay."""
 
     owner: str
@@ -194,7 +194,7 @@ class Heritage:
     last_crash: Ending | None = None
 
 
-def read_heritage(record: KernelRecord | None, facts: Mapping[str, Any] | None) -> Heritage:
+def read_saved_kernel(record: KernelRecord | None, facts: Mapping[str, Any] | None) -> SavedKernel:
     """Read the saved state from a relay's metadata, which is from the start itself, or else from
     the record.
 
@@ -222,11 +222,11 @@ def read_heritage(record: KernelRecord | None, facts: Mapping[str, Any] | None) 
             raise StateError(f"The metadata of a relay cannot be read: {error!r} in {names}") from error
     assert record is not None  # without facts there is one
     told = (record.owner, record.kernelspec, record.label, record.queued_at, record.arguments)
-    return Heritage(*told, teams=frozenset(record.teams), shares=record.shares, last_crash=record.last_crash)
+    return SavedKernel(*told, teams=frozenset(record.teams), shares=record.shares, last_crash=record.last_crash)
 
 
-def _read_facts(facts: Mapping[str, Any]) -> Heritage:
-    return Heritage(
+def _read_facts(facts: Mapping[str, Any]) -> SavedKernel:
+    return SavedKernel(
         owner=str(facts["owner"]),
         kernelspec=str(facts["kernelspec"]),
         label=str(facts["label"]),

@@ -11,9 +11,9 @@ from typing import Any
 from urllib.parse import quote
 
 from jupyter_aliquot.gateway.auth.identity import operating_system_user
-from jupyter_aliquot.gateway.kernels.operations import read_wish
+from jupyter_aliquot.gateway.kernels.operations import read_resize_request
 from jupyter_aliquot.gateway.node.view import NodeView
-from jupyter_aliquot.gateway.scheduling.resize import Wish
+from jupyter_aliquot.gateway.scheduling.resize import ResizeRequest
 from jupyter_aliquot.gateway.sizes.grammar import largest_here
 from jupyter_aliquot.gateway.status.report import Scene, kernel_reports
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query, read_status
@@ -117,7 +117,7 @@ class RunningKernel:
         if self._gateway is not None:
             done: Report = self._ask("PATCH", body=dict(body))
             return done
-        wish = read_wish(dict(body), _LARGEST, here=largest_here(_LARGEST, self._count_devices()))
+        wish = read_resize_request(dict(body), _LARGEST, here=largest_here(_LARGEST, self._count_devices()))
         self._query("resize", **self._applied(wish))
         return self.report()
 
@@ -161,7 +161,7 @@ class RunningKernel:
         except GatewayRefusal as error:
             raise ChangeError(str(error)) from error
 
-    def _applied(self, wish: Wish) -> dict[str, Any]:
+    def _applied(self, wish: ResizeRequest) -> dict[str, Any]:
         report = self.report()
         before = read_request(
             {

@@ -29,8 +29,8 @@ from .store import EndedKernel, Endings
 class KernelEndings:
     """The terminations of one manager's kernels.
 
-    *label_of* returns the notebook of a kernel id, or an empty text. *lacked* returns the memory limit that would have
-    been enough for a kernel, if its own was not.
+    *label_of* returns the notebook of a kernel id, or an empty text. *lacked* returns the memory
+    limit that would have been enough for a kernel, if its own was not.
     """
 
     def __init__(

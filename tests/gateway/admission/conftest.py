@@ -13,7 +13,7 @@ import pytest
 
 from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
 from jupyter_aliquot.gateway.scheduling.capacity import Room
-from jupyter_aliquot.gateway.scheduling.ledger import Asker, Device, LedgerSnapshot, Node
+from jupyter_aliquot.gateway.scheduling.ledger import Device, KernelRef, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.resize import held_of
 from jupyter_aliquot.gpu_hook.placement.placement import NEVER_FITS, NO_ROOM, Part, Refusal, place
 from jupyter_aliquot.provisioner.errors import (
@@ -103,7 +103,7 @@ class HandAgent:
         devices = [self._device(index) for index in range(self._count)]
         return Node("node", "stub", tuple(devices))
 
-    async def reserve(self, asker: Asker, request: Request, placement: Mapping[str, int]) -> Grant:
+    async def reserve(self, asker: KernelRef, request: Request, placement: Mapping[str, int]) -> Grant:
         await self._answer()
         error, self.refuse_next = self.refuse_next, None
         if error is not None:
@@ -115,7 +115,7 @@ class HandAgent:
         await self._answer()
         return held
 
-    async def renew(self, asker: Asker, grant: Grant) -> Grant:
+    async def renew(self, asker: KernelRef, grant: Grant) -> Grant:
         placement = {quota.uuid: quota.share.hundredths for quota in grant.quotas}
         return await self.reserve(asker, grant.request, placement)
 
@@ -159,7 +159,7 @@ class HandAgent:
     def _room(self) -> Room:
         return LedgerSnapshot(node=Node(devices=tuple(self._device(index) for index in range(self._count)))).room()
 
-    def _place(self, asker: Asker, request: Request, placement: Mapping[str, int]) -> Grant:
+    def _place(self, asker: KernelRef, request: Request, placement: Mapping[str, int]) -> Grant:
         states = self._room().states(request.workload_class)
         placed = place(states, request.gpus.hundredths, request.memory_limit, placement)
         if isinstance(placed, Refusal):

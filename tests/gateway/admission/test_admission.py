@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jupyter_aliquot.gateway.scheduling.admission import Admission
-from jupyter_aliquot.gateway.scheduling.ledger import Asker
+from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
 from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
 from jupyter_aliquot.provisioner import errors
 from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request, WorkloadClass
@@ -16,7 +16,7 @@ Scene = Callable[[Admission, Any, Any], Awaitable[None]]
 
 
 def submit(admission: Admission, name: str, hundredths: int = 50, owner: str = "ada", **rest: Any) -> Any:
-    return admission.submit(Asker(name, owner, f"{name}.ipynb", "python3"), Request(GpuShare(hundredths)), **rest)
+    return admission.submit(KernelRef(name, owner, f"{name}.ipynb", "python3"), Request(GpuShare(hundredths)), **rest)
 
 
 def queue_of(admission: Admission) -> list[str]:
@@ -65,7 +65,7 @@ def test_a_class_that_its_owner_may_not_have_is_refused_whoever_submits_it(play:
             submit(admission, "a", owner="bob", waits_since=0.0)
         assert (queue_of(admission), admission.snapshot().counts["refused"]) == ([], 2)
         low = Request(GpuShare(50), workload_class=WorkloadClass.OPPORTUNISTIC)
-        await admission.submit(Asker("b", "bob", "b.ipynb", "python3"), low)
+        await admission.submit(KernelRef("b", "bob", "b.ipynb", "python3"), low)
         grant = await admission.resize("b", Request(GpuShare(50)))
         assert isinstance(grant, Grant), "who asks for a change may be an administrator: his right was checked"
         assert (await submit(admission, "c")).owner == "ada"

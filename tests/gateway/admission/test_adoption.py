@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
-from jupyter_aliquot.gateway.scheduling.ledger import Asker, Holding
+from jupyter_aliquot.gateway.scheduling.ledger import Holding, KernelRef
 from jupyter_aliquot.provisioner.errors import QueueTimeoutError
 from jupyter_aliquot.provisioner.resources import GpuShare, Request
 
@@ -36,8 +36,8 @@ def play(desk: Any) -> Callable[..., None]:
     return run
 
 
-def asker(name: str) -> Asker:
-    return Asker(name, "ada", f"{name}.ipynb", "python3")
+def asker(name: str) -> KernelRef:
+    return KernelRef(name, "ada", f"{name}.ipynb", "python3")
 
 
 def half() -> Request:

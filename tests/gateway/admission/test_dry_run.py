@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from jupyter_aliquot.gateway.scheduling.admission import Admission
 from jupyter_aliquot.gateway.scheduling.dry_run import LARGEST, Candidate, DryRun, Outcome, QueueState, dry_run
-from jupyter_aliquot.gateway.scheduling.ledger import Asker, Device, LedgerSnapshot, Node
+from jupyter_aliquot.gateway.scheduling.ledger import Device, KernelRef, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.planner import Pending
 from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
 from jupyter_aliquot.provisioner import errors
@@ -52,7 +52,7 @@ async def what_happens(admission: Admission, settle: Any, ask: Ask, grant: Grant
         if grant is not None:
             done = await admission.resize(kernel_id, ask.request)
             return (Outcome.STARTS, None) if isinstance(done, Grant) else (Outcome.QUEUED, done.position)
-        future = admission.submit(Asker(kernel_id, ask.owner), ask.request)
+        future = admission.submit(KernelRef(kernel_id, ask.owner), ask.request)
         await settle()
         if future.done():
             future.result()
@@ -72,7 +72,7 @@ def test_a_dry_run_tells_what_admission_then_does(
     async def scene(admission: Admission, agent: Any, clock: Any) -> None:
         for number, one in enumerate(before):
             try:
-                admission.submit(Asker(f"k{number}", one.owner), one.request)
+                admission.submit(KernelRef(f"k{number}", one.owner), one.request)
             except errors.AliquotError:
                 continue
             await settle()
@@ -215,7 +215,7 @@ def test_room_is_counted_as_it_is_when_a_kernel_has_ended(
     async def scene(admission: Admission, agent: Any, clock: Any) -> None:
         for number, one in enumerate(before):
             try:
-                admission.submit(Asker(f"k{number}", one.owner), one.request)
+                admission.submit(KernelRef(f"k{number}", one.owner), one.request)
             except errors.AliquotError:
                 continue
             await settle()

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from jupyter_aliquot.gateway.culling.policy import Announcement
-from jupyter_aliquot.gateway.scheduling.ledger import Asker, Device, Holding, LedgerSnapshot, Node
+from jupyter_aliquot.gateway.scheduling.ledger import Device, Holding, KernelRef, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.planner import Pending, expected_starts
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
 from jupyter_aliquot.gateway.scheduling.resize import held_of
@@ -24,7 +24,7 @@ MEMORY = 8 * GIB
 def holds(name: str, hundredths: int, device: int = 0) -> Holding:
     quota = Quota(f"GPU-{device}", device, GpuShare(hundredths), Bytes(MEMORY * hundredths // 100))
     grant = Grant(name, "ada", Request(GpuShare(hundredths)), "n", (quota,), "", ())
-    return Holding(grant, Asker(name, "ada"), since=0.0)
+    return Holding(grant, KernelRef(name, "ada"), since=0.0)
 
 
 def asks(name: str, hundredths: int, deadline: float | None = None) -> Pending:
@@ -94,10 +94,10 @@ def test_a_growth_counts_what_it_has_and_leaves_all_of_it_when_it_ends() -> None
     assert expected(ledger, [to_more, asks("new", 25)], grows=300.0) == {"new": 300.0}, "one that ends grows no more"
 
 
-@pytest.mark.parametrize("is_promised", [False, True])
-def test_one_in_the_place_of_another_is_expected_as_soon_as_that_may_end_for_it(is_promised: bool) -> None:
+@pytest.mark.parametrize("is_preempting", [False, True])
+def test_one_in_the_place_of_another_is_expected_as_soon_as_that_may_end_for_it(is_preempting: bool) -> None:
     ledger = a_ledger(holds("old", 50), holds("idle", 50))
-    comes = replace(asks("comes", 100), replaces=frozenset({"old"}), is_promised=is_promised)
+    comes = replace(asks("comes", 100), replaces=frozenset({"old"}), is_preempting=is_preempting)
     assert expected(ledger, [comes], idle=200.0) == {"comes": 200.0}
     comes = replace(comes, request=Request(GpuShare(50)))
     assert expected(ledger, [comes, asks("next", 50)], idle=200.0) == {"comes": 100.0, "next": 200.0}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from jupyter_aliquot.gateway.scheduling.admission import Admission
-from jupyter_aliquot.gateway.scheduling.ledger import Asker, Holding, LedgerSnapshot
+from jupyter_aliquot.gateway.scheduling.ledger import Holding, KernelRef, LedgerSnapshot
 from jupyter_aliquot.gateway.scheduling.planner import Pending
 from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps, claims_of, quota_report
 from jupyter_aliquot.provisioner import errors
@@ -24,8 +24,8 @@ steps = st.lists(
 )
 
 
-def an_asker(kernel_id: str, owner: str) -> Asker:
-    return Asker(kernel_id, owner, f"{kernel_id}.ipynb", "python3", TEAMS[owner])
+def an_asker(kernel_id: str, owner: str) -> KernelRef:
+    return KernelRef(kernel_id, owner, f"{kernel_id}.ipynb", "python3", TEAMS[owner])
 
 
 def taken(admission: Admission) -> dict[str, int]:
@@ -113,11 +113,11 @@ def test_a_resize_counts_only_what_is_more_and_a_smaller_size_is_never_refused(p
 
 def test_kernels_count_for_the_teams_that_their_owner_was_in_when_they_were_asked_for(play: Any) -> None:
     async def scene(admission: Admission, agent: Any, clock: Any) -> None:
-        await admission.submit(Asker("a", "ada", teams=frozenset({"vision"})), Request(GpuShare(90)))
-        left_it = Asker("b", "ada", teams=frozenset())
+        await admission.submit(KernelRef("a", "ada", teams=frozenset({"vision"})), Request(GpuShare(90)))
+        left_it = KernelRef("b", "ada", teams=frozenset())
         await admission.submit(left_it, Request(GpuShare(50)))
         with pytest.raises(errors.LimitError, match=r"the team vision holds 0\.9"):
-            admission.submit(Asker("c", "bob", teams=frozenset({"vision"})), Request(GpuShare(20)))
+            admission.submit(KernelRef("c", "bob", teams=frozenset({"vision"})), Request(GpuShare(20)))
         snapshot = admission.snapshot()
         caps = GpuCaps(GpuShare(200), teams={"vision": GpuShare(100)})
         assert quota_report(caps, snapshot.ledger, snapshot.pending, "bob", {"vision", "hikers"}) == {
@@ -132,7 +132,7 @@ def test_kernels_count_for_the_teams_that_their_owner_was_in_when_they_were_aske
 
 
 def test_what_a_gateway_before_us_had_queued_keeps_its_place_and_what_is_new_has_to_fit_the_queue(play: Any) -> None:
-    def is_full(asker: Asker, pending: Any) -> None:
+    def is_full(asker: KernelRef, pending: Any) -> None:
         raise errors.LimitError("the queue is full")
 
     async def scene(admission: Admission, agent: Any, clock: Any) -> None:
@@ -149,7 +149,7 @@ def test_what_a_gateway_before_us_had_queued_keeps_its_place_and_what_is_new_has
 
 def test_what_is_given_up_counts_for_the_teams_alone_in_which_it_was_held() -> None:
     old = Grant("old", "ada", Request(GpuShare(50)), "node", (), "/k/old", ())
-    held = Holding(old, Asker("old", "ada", teams=frozenset({"vision"})), 0.0)
+    held = Holding(old, KernelRef("old", "ada", teams=frozenset({"vision"})), 0.0)
     ledger = LedgerSnapshot(holdings={"old": held})
 
     def waits(*teams: str) -> list[int]:

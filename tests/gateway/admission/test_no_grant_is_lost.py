@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from jupyter_aliquot.gateway.scheduling.ledger import Asker
+from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
 from jupyter_aliquot.provisioner.errors import AliquotError, DeviceLostError, NoRoomError
 from jupyter_aliquot.provisioner.resources import GpuShare, Request
 
@@ -48,7 +48,7 @@ class Run:
         else:
             self.serial += 1
             name = f"k{self.serial}"
-        asker = Asker(name, self.dice.choice(["ada", "bob"]))
+        asker = KernelRef(name, self.dice.choice(["ada", "bob"]))
         request = Request(GpuShare(self.dice.choice([10, 25, 50, 100, 150, 200])))
         try:
             self.futures[name] = self.admission.submit(asker, request)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
-from jupyter_aliquot.gateway.scheduling.ledger import Asker
+from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
 from jupyter_aliquot.provisioner.errors import NeverFitsError
 from jupyter_aliquot.provisioner.resources import GpuShare, Request
 
-ASKER = Asker("", "ada", "", "python3")
+ASKER = KernelRef("", "ada", "", "python3")
 LARGE = Request(GpuShare(300))
 
 
@@ -75,7 +75,7 @@ def test_where_no_agent_is_heard_a_start_waits_in_the_queue_and_says_so(a_scene:
             await a_scene.clock.advance(10.0)
         assert not await a_scene.is_waiting()
         a_scene.admission.check(ASKER, LARGE)
-        future = a_scene.admission.submit(Asker("a", "ada", "", "python3"), LARGE)
+        future = a_scene.admission.submit(KernelRef("a", "ada", "", "python3"), LARGE)
         await a_scene.settle()
         assert (
             a_scene.admission.waiting("a").reason

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jupyter_aliquot.gateway.scheduling.admission import Admission
-from jupyter_aliquot.gateway.scheduling.ledger import Asker
+from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
 from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
 from jupyter_aliquot.provisioner import errors
 from jupyter_aliquot.provisioner.resources import GpuShare, Request
@@ -26,8 +26,10 @@ class Notebook:
         self.asked_to_end: list[str] = []
 
     def change(self, name: str, hundredths: int, *replaced: str) -> Any:
-        asker = Asker(name, self._owner, replaces=frozenset(replaced))
-        return self._admission.submit(asker, size(hundredths), make_way=lambda: self.asked_to_end.extend(replaced))
+        asker = KernelRef(name, self._owner, replaces=frozenset(replaced))
+        return self._admission.submit(
+            asker, size(hundredths), on_room_reserved=lambda: self.asked_to_end.extend(replaced)
+        )
 
 
 def held(admission: Admission) -> dict[str, int]:

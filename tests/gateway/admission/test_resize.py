@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jupyter_aliquot.gateway.scheduling.admission import Admission
-from jupyter_aliquot.gateway.scheduling.ledger import Asker
+from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
 from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
 from jupyter_aliquot.gateway.scheduling.wait_reason import WaitCode
@@ -21,7 +21,7 @@ def size(hundredths: int, **rest: Any) -> Request:
 
 
 def submit(admission: Admission, name: str, hundredths: int, owner: str = "ada") -> Any:
-    return admission.submit(Asker(name, owner, f"{name}.ipynb", "python3"), size(hundredths))
+    return admission.submit(KernelRef(name, owner, f"{name}.ipynb", "python3"), size(hundredths))
 
 
 def held(admission: Admission) -> dict[str, int]:

@@ -12,7 +12,7 @@ from traitlets.config import Config
 from jupyter_aliquot.gateway.limits.config import Limits
 from jupyter_aliquot.gateway.limits.guard import LimitGuard
 from jupyter_aliquot.gateway.scheduling.capacity import Held
-from jupyter_aliquot.gateway.scheduling.ledger import Asker
+from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
 from jupyter_aliquot.gateway.scheduling.planner import Pending
 from jupyter_aliquot.provisioner.errors import LimitError
 from jupyter_aliquot.provisioner.resources import GpuShare, Request, WorkloadClass
@@ -57,16 +57,16 @@ def test_a_user_has_so_many_kernels_and_an_administrator_any_number() -> None:
 def test_so_many_may_wait_of_one_user_and_in_all_and_kernels_that_run_are_not_counted() -> None:
     guard, _ = a_guard(queued_per_user=2, queue_length=5)
     queue = [*waiting("bob", 2), *waiting("alice", 1), *waiting("alice", 9, grows=True)]
-    guard.check_queue(Asker("k", "alice"), queue)
+    guard.check_queue(KernelRef("k", "alice"), queue)
     with pytest.raises(LimitError, match="2 of bob wait for one, and 2 may wait at once") as own:
-        guard.check_queue(Asker("k", "bob"), queue)
+        guard.check_queue(KernelRef("k", "bob"), queue)
     full = [*queue, *waiting("cy", 2)]
     with pytest.raises(LimitError, match=r"5 kernels wait for one, and no more may wait .*queue_length") as all_of_them:
-        guard.check_queue(Asker("k", "alice"), full)
+        guard.check_queue(KernelRef("k", "alice"), full)
     for other in ("alice", "cy", "bob"):
         assert other not in str(all_of_them.value), "a sum, and no names of others"
         assert other == "bob" or other not in str(own.value)
-    guard.check_queue(Asker("k", "ada"), full)
+    guard.check_queue(KernelRef("k", "ada"), full)
 
 
 def test_users_are_counted_by_name_and_the_unknown_by_address() -> None:
@@ -89,7 +89,7 @@ def test_nought_stands_for_no_limit(knob: str) -> None:
     count = 10_000 if knob == "queued_per_user" else 10
     if knob == "queued_per_user":
         guard.limits.queue_length = 0
-    guard.check_queue(Asker("k", "alice"), waiting("alice", count))
+    guard.check_queue(KernelRef("k", "alice"), waiting("alice", count))
 
 
 def test_a_flood_is_counted_and_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:

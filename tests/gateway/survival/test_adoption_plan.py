@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_aliquot.gateway.recovery.plan import Fate, Remains, plan_adoption
+from jupyter_aliquot.gateway.recovery.plan import FoundProcesses, RecoveryAction, plan_recovery
 from jupyter_aliquot.gateway.state.records import KernelRecord, KernelState
 from jupyter_aliquot.provisioner.relay.wire.files import ProcessId, RelayRecord
 from jupyter_aliquot.provisioner.resources import KernelProcess
@@ -26,13 +26,15 @@ def record(state: KernelState, boot: str = BOOT, **more: object) -> KernelRecord
     return KernelRecord("k", "ada", "python3", state, NOW - 100, boot, **more)  # type: ignore[arg-type]
 
 
-RUNS = Remains(relay(), PROCESS, had_process=True)
-DIED = Remains(relay(), None, CRASHED, had_process=True)
-NO_KERNEL_YET = Remains(relay(spawned=False))
-RELAY_KILLED = Remains(relay(alive=False), PROCESS, had_process=True)
-RELAY_LOST = Remains(None, PROCESS, had_process=True, container=PROCESS)
-ORPHANED = Remains(relay(alive=False), None, ProcessEnd(signal=9, at=NOW - 60, is_orphaned=True), had_process=True)
-REBOOTED = Remains(relay(alive=False, boot="before"), had_process=True)
+RUNS = FoundProcesses(relay(), PROCESS, had_process=True)
+DIED = FoundProcesses(relay(), None, CRASHED, had_process=True)
+NO_KERNEL_YET = FoundProcesses(relay(spawned=False))
+RELAY_KILLED = FoundProcesses(relay(alive=False), PROCESS, had_process=True)
+RELAY_LOST = FoundProcesses(None, PROCESS, had_process=True, container=PROCESS)
+ORPHANED = FoundProcesses(
+    relay(alive=False), None, ProcessEnd(signal=9, at=NOW - 60, is_orphaned=True), had_process=True
+)
+REBOOTED = FoundProcesses(relay(alive=False, boot="before"), had_process=True)
 PENDING, RUNNING, RESTARTING, ENDING = KernelState
 
 
@@ -40,82 +42,82 @@ PENDING, RUNNING, RESTARTING, ENDING = KernelState
     ("state", "remains", "want", "want_code"),
     [
         # What runs is adopted, whatever was noted, save that it should end.
-        (None, RUNS, Fate.ADOPT, None),
-        (PENDING, RUNS, Fate.ADOPT, None),
-        (RUNNING, RUNS, Fate.ADOPT, None),
-        (RESTARTING, RUNS, Fate.ADOPT, None),
-        (ENDING, RUNS, Fate.END, None),
+        (None, RUNS, RecoveryAction.RECOVER, None),
+        (PENDING, RUNS, RecoveryAction.RECOVER, None),
+        (RUNNING, RUNS, RecoveryAction.RECOVER, None),
+        (RESTARTING, RUNS, RecoveryAction.RECOVER, None),
+        (ENDING, RUNS, RecoveryAction.END, None),
         # What ended meanwhile is never started again.
-        (None, DIED, Fate.ENDED, EndingCode.CRASH),
-        (PENDING, DIED, Fate.ENDED, EndingCode.CRASH),
-        (RUNNING, DIED, Fate.ENDED, EndingCode.CRASH),
-        (RUNNING, ORPHANED, Fate.ENDED, EndingCode.ORPHANED),
-        (None, ORPHANED, Fate.ENDED, EndingCode.ORPHANED),
+        (None, DIED, RecoveryAction.ENDED, EndingCode.CRASH),
+        (PENDING, DIED, RecoveryAction.ENDED, EndingCode.CRASH),
+        (RUNNING, DIED, RecoveryAction.ENDED, EndingCode.CRASH),
+        (RUNNING, ORPHANED, RecoveryAction.ENDED, EndingCode.ORPHANED),
+        (None, ORPHANED, RecoveryAction.ENDED, EndingCode.ORPHANED),
         # Save where somebody had asked for just that.
-        (RESTARTING, DIED, Fate.START_AGAIN, None),
-        (ENDING, DIED, Fate.ENDED, EndingCode.USER),
+        (RESTARTING, DIED, RecoveryAction.RESTART, None),
+        (ENDING, DIED, RecoveryAction.ENDED, EndingCode.USER),
         # Half a start: begun anew, or cleared away where nobody waits for it.
-        (None, NO_KERNEL_YET, Fate.ENDED, None),
-        (PENDING, NO_KERNEL_YET, Fate.QUEUE_AGAIN, None),
-        (RESTARTING, NO_KERNEL_YET, Fate.START_AGAIN, None),
-        (ENDING, NO_KERNEL_YET, Fate.ENDED, EndingCode.USER),
+        (None, NO_KERNEL_YET, RecoveryAction.ENDED, None),
+        (PENDING, NO_KERNEL_YET, RecoveryAction.REQUEUE, None),
+        (RESTARTING, NO_KERNEL_YET, RecoveryAction.RESTART, None),
+        (ENDING, NO_KERNEL_YET, RecoveryAction.ENDED, EndingCode.USER),
         # Nothing is left.
-        (PENDING, Remains(), Fate.QUEUE_AGAIN, None),
-        (RUNNING, Remains(), Fate.ENDED, EndingCode.CRASH),
-        (RESTARTING, Remains(), Fate.QUEUE_AGAIN, None),
-        (ENDING, Remains(), Fate.ENDED, EndingCode.USER),
+        (PENDING, FoundProcesses(), RecoveryAction.REQUEUE, None),
+        (RUNNING, FoundProcesses(), RecoveryAction.ENDED, EndingCode.CRASH),
+        (RESTARTING, FoundProcesses(), RecoveryAction.REQUEUE, None),
+        (ENDING, FoundProcesses(), RecoveryAction.ENDED, EndingCode.USER),
         # A kernel without its relay cannot be reached.
-        (RUNNING, RELAY_KILLED, Fate.ENDED, EndingCode.CRASH),
-        (PENDING, RELAY_KILLED, Fate.ENDED, EndingCode.CRASH),
-        (None, RELAY_KILLED, Fate.ENDED, EndingCode.CRASH),
-        (RESTARTING, RELAY_KILLED, Fate.QUEUE_AGAIN, None),
-        (RUNNING, RELAY_LOST, Fate.ENDED, EndingCode.CRASH),
-        (None, RELAY_LOST, Fate.ENDED, EndingCode.CRASH),
+        (RUNNING, RELAY_KILLED, RecoveryAction.ENDED, EndingCode.CRASH),
+        (PENDING, RELAY_KILLED, RecoveryAction.ENDED, EndingCode.CRASH),
+        (None, RELAY_KILLED, RecoveryAction.ENDED, EndingCode.CRASH),
+        (RESTARTING, RELAY_KILLED, RecoveryAction.REQUEUE, None),
+        (RUNNING, RELAY_LOST, RecoveryAction.ENDED, EndingCode.CRASH),
+        (None, RELAY_LOST, RecoveryAction.ENDED, EndingCode.CRASH),
     ],
 )
 def test_every_way_in_which_a_kernel_was_left(
-    state: KernelState | None, remains: Remains, want: Fate, want_code: EndingCode | None
+    state: KernelState | None, remains: FoundProcesses, want: RecoveryAction, want_code: EndingCode | None
 ) -> None:
     records = [] if state is None else [record(state)]
-    found = {} if remains == Remains() else {"k": remains}
-    (decision,) = plan_adoption(records, found, BOOT, NOW)
-    assert (decision.fate, decision.ending and decision.ending.code) == (want, want_code)
+    found = {} if remains == FoundProcesses() else {"k": remains}
+    (decision,) = plan_recovery(records, found, BOOT, NOW)
+    assert (decision.action, decision.ending and decision.ending.code) == (want, want_code)
 
 
 @pytest.mark.parametrize(
     ("state", "want", "want_code"),
     [
-        (PENDING, Fate.QUEUE_AGAIN, None),
-        (RUNNING, Fate.ENDED, EndingCode.NODE_LOST),
-        (RESTARTING, Fate.ENDED, EndingCode.NODE_LOST),
-        (ENDING, Fate.ENDED, EndingCode.USER),
+        (PENDING, RecoveryAction.REQUEUE, None),
+        (RUNNING, RecoveryAction.ENDED, EndingCode.NODE_LOST),
+        (RESTARTING, RecoveryAction.ENDED, EndingCode.NODE_LOST),
+        (ENDING, RecoveryAction.ENDED, EndingCode.USER),
     ],
 )
-@pytest.mark.parametrize("remains", [Remains(), REBOOTED], ids=["nothing left", "folders left"])
+@pytest.mark.parametrize("remains", [FoundProcesses(), REBOOTED], ids=["nothing left", "folders left"])
 def test_after_a_reboot_what_ran_is_lost_and_what_waited_waits(
-    state: KernelState, want: Fate, want_code: EndingCode | None, remains: Remains
+    state: KernelState, want: RecoveryAction, want_code: EndingCode | None, remains: FoundProcesses
 ) -> None:
     if state is PENDING and remains is REBOOTED:
-        want, want_code = Fate.ENDED, EndingCode.NODE_LOST  # it had a process
-    found = {} if remains == Remains() else {"k": remains}
-    (decision,) = plan_adoption([record(state, boot="before")], found, BOOT, NOW)
-    assert (decision.fate, decision.ending and decision.ending.code) == (want, want_code)
+        want, want_code = RecoveryAction.ENDED, EndingCode.NODE_LOST  # it had a process
+    found = {} if remains == FoundProcesses() else {"k": remains}
+    (decision,) = plan_recovery([record(state, boot="before")], found, BOOT, NOW)
+    assert (decision.action, decision.ending and decision.ending.code) == (want, want_code)
 
 
 def test_the_reason_is_what_its_user_was_told() -> None:
     asked = {"code": "culled", "message": "the kernel was ended after 60 min idle", "by": ""}
-    (decision,) = plan_adoption([record(ENDING, ended_for=asked)], {}, BOOT, NOW)
+    (decision,) = plan_recovery([record(ENDING, ended_for=asked)], {}, BOOT, NOW)
     assert decision.ending is not None
     assert (decision.ending.code, decision.ending.message) == (EndingCode.CULLED, asked["message"])
 
 
 def test_a_crash_is_told_with_its_time_and_signal() -> None:
-    (decision,) = plan_adoption([record(RUNNING)], {"k": DIED}, BOOT, NOW)
+    (decision,) = plan_recovery([record(RUNNING)], {"k": DIED}, BOOT, NOW)
     assert decision.ending is not None
     assert (decision.ending.at, decision.ending.signal) == (NOW - 60, 11)
 
 
 def test_those_noted_come_first_in_their_order() -> None:
     first, second = (KernelRecord(name, "ada", "s", PENDING, at, BOOT) for name, at in (("b", 1.0), ("a", 2.0)))
-    decisions = plan_adoption([first, second], {"k": RUNS}, BOOT, NOW)
+    decisions = plan_recovery([first, second], {"k": RUNS}, BOOT, NOW)
     assert [decision.kernel_id for decision in decisions] == ["b", "a", "k"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_aliquot.gateway.state.persistence import lasting_arguments, live_arguments, read_heritage
+from jupyter_aliquot.gateway.state.persistence import lasting_arguments, live_arguments, read_saved_kernel
 from jupyter_aliquot.gateway.state.records import KernelRecord, KernelState
 from jupyter_aliquot.provisioner.errors import StateError
 from jupyter_aliquot.provisioner.terminations import Ending, EndingCode
@@ -58,30 +58,30 @@ RECORD = KernelRecord("k", "ada", "python3.gpu-0.5", KernelState.RUNNING, 9.0, "
 
 
 def test_a_relays_facts_tell_the_start_and_a_record_what_changed_since() -> None:
-    both = read_heritage(RECORD, FACTS)
+    both = read_saved_kernel(RECORD, FACTS)
     assert (both.kernelspec, both.label, both.arguments) == ("python3.gpu-0.5", "new.ipynb", {"cwd": "/new"})
     assert both.queued_at == FACTS["queued_at"]
-    alone = read_heritage(None, FACTS)
+    alone = read_saved_kernel(None, FACTS)
     assert (alone.kernelspec, alone.label) == ("python3.gpu-0.25", "old.ipynb")
-    assert read_heritage(RECORD, None).kernelspec == "python3.gpu-0.5"
+    assert read_saved_kernel(RECORD, None).kernelspec == "python3.gpu-0.5"
 
 
 def test_the_teams_of_a_kernel_are_read_again_and_those_of_an_older_gateway_told_none() -> None:
     teams = frozenset({"vision", "speech"})
-    assert read_heritage(replace(RECORD, teams=tuple(teams)), None).teams == teams
-    assert read_heritage(None, {**FACTS, "teams": sorted(teams)}).teams == teams
-    assert read_heritage(RECORD, None).teams == read_heritage(None, FACTS).teams == frozenset()
+    assert read_saved_kernel(replace(RECORD, teams=tuple(teams)), None).teams == teams
+    assert read_saved_kernel(None, {**FACTS, "teams": sorted(teams)}).teams == teams
+    assert read_saved_kernel(RECORD, None).teams == read_saved_kernel(None, FACTS).teams == frozenset()
 
 
 def test_why_a_kernel_was_restarted_is_told_by_the_next_gateway() -> None:
     crash = Ending(EndingCode.CRASH, "The kernel crashed", 12.0, signal=11)
     crashed = replace(RECORD, last_crash=crash)
-    assert read_heritage(crashed, None).last_crash == read_heritage(crashed, FACTS).last_crash == crash
-    assert read_heritage(RECORD, FACTS).last_crash is None
+    assert read_saved_kernel(crashed, None).last_crash == read_saved_kernel(crashed, FACTS).last_crash == crash
+    assert read_saved_kernel(RECORD, FACTS).last_crash is None
 
 
 def test_facts_that_cannot_be_read_cost_nothing_where_there_is_a_record() -> None:
     broken = {name: value for name, value in FACTS.items() if name != "owner"}
-    assert read_heritage(RECORD, broken).label == "new.ipynb"
+    assert read_saved_kernel(RECORD, broken).label == "new.ipynb"
     with pytest.raises(StateError, match="metadata of a relay cannot be read: KeyError"):
-        read_heritage(None, broken)
+        read_saved_kernel(None, broken)

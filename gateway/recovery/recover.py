@@ -19,8 +19,8 @@ from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gateway.kernels.kernel import ManagedKernel
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.scheduling.admission import Admission
-from jupyter_aliquot.gateway.scheduling.ledger import Asker, Holding
-from jupyter_aliquot.gateway.state.persistence import Heritage, SizeWish, read_heritage, read_wish
+from jupyter_aliquot.gateway.scheduling.ledger import Holding, KernelRef
+from jupyter_aliquot.gateway.state.persistence import PendingResize, SavedKernel, read_pending_resize, read_saved_kernel
 from jupyter_aliquot.gateway.state.records import KernelRecords, KernelState
 from jupyter_aliquot.gateway.terminations.store import EndedKernel, Endings
 from jupyter_aliquot.gpu_hook.waiting import end_task
@@ -30,13 +30,13 @@ from jupyter_aliquot.provisioner.grants.reservation import bind_process
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
 from jupyter_aliquot.provisioner.resources import Grant, KernelProcess, Request
 
-from .discovery import KernelRemains
-from .plan import Decision, Fate, Remains, plan_adoption
+from .discovery import ProcessFinder
+from .plan import Decision, FoundProcesses, RecoveryAction, plan_recovery
 
 _BIND_SECONDS = 30.0
 
 
-class Adoption:
+class Recovery:
     """Made by the extension, and run once."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Adoption:
         admission: Admission,
         endings: Endings,
         records: KernelRecords,
-        remains: KernelRemains,
+        finder: ProcessFinder,
         clock: Clock,
         log: logging.Logger,
         used: Callable[[], Container[str]],
@@ -56,7 +56,7 @@ class Adoption:
         self._admission = admission
         self._endings = endings
         self._records = records
-        self._remains = remains
+        self._finder = finder
         self._clock = clock
         self._log = log
         self._tasks: set[asyncio.Task[None]] = set()
@@ -68,21 +68,21 @@ class Adoption:
         """
         started = self._clock.now()
         records = await asyncio.to_thread(self._records.read)
-        found = await self._remains.find(has_images=self._manager.has_images)
-        decisions = plan_adoption(records, found, boot_id, self._clock.wall())
+        found = await self._finder.find(has_images=self._manager.has_images)
+        decisions = plan_recovery(records, found, boot_id, self._clock.wall())
         for decision in decisions:
             try:
                 await self._act(decision)
             except Exception:
-                self._log.exception("kernel=%s adoption=failed; it is left as it is", decision.kernel_id)
+                self._log.exception("kernel=%s recovery=failed; it is left as it is", decision.kernel_id)
         for decision in decisions:
-            if decision.fate not in (Fate.END, Fate.ENDED):
+            if decision.action not in (RecoveryAction.END, RecoveryAction.ENDED):
                 kernel_id = decision.kernel_id
                 self._do(self._manager.replacements.finish(kernel_id, self._used), f"replace-{kernel_id}")
         if decisions:
-            counts = {fate.value: sum(d.fate is fate for d in decisions) for fate in Fate}
+            counts = {action.value: sum(d.action is action for d in decisions) for action in RecoveryAction}
             said = " ".join(f"{name}={count}" for name, count in counts.items() if count)
-            self._log.info("adoption=done %s seconds=%.2f", said, self._clock.now() - started)
+            self._log.info("recovery=done %s seconds=%.2f", said, self._clock.now() - started)
 
     async def stop(self) -> None:
         """Give up the work that is not done yet.
@@ -95,31 +95,31 @@ class Adoption:
     # ---- one kernel
 
     async def _act(self, decision: Decision) -> None:
-        kernel_id, remains = decision.kernel_id, decision.remains
+        kernel_id, processes = decision.kernel_id, decision.found
         kernel: ManagedKernel | None = None
-        heritage = read_heritage(decision.record, None if remains.relay is None else remains.relay.facts)
-        if decision.fate is Fate.ENDED:
-            self._clear_away(decision, heritage)
+        saved = read_saved_kernel(decision.record, None if processes.relay is None else processes.relay.facts)
+        if decision.action is RecoveryAction.ENDED:
+            self._clear_away(decision, saved)
             return
         try:
-            kernel = self._manager.handover.make_kernel(kernel_id, heritage)
-            await self._take_over(kernel, decision, heritage)
+            kernel = self._manager.handover.make_kernel(kernel_id, saved)
+            await self._take_over(kernel, decision, saved)
         except BaseException:
             self._manager.handover.unmake_kernel(kernel_id, kernel)
             raise
 
-    async def _take_over(self, kernel: ManagedKernel, decision: Decision, heritage: Heritage) -> None:
-        kernel_id, remains = decision.kernel_id, decision.remains
-        if decision.fate is Fate.QUEUE_AGAIN:
-            self._manager.begin(kernel_id, kernel, first=self._remains.clear(remains))
-            self._log.info("kernel=%s queued_again owner=%s", kernel_id, heritage.owner)
+    async def _take_over(self, kernel: ManagedKernel, decision: Decision, saved: SavedKernel) -> None:
+        kernel_id, processes = decision.kernel_id, decision.found
+        if decision.action is RecoveryAction.REQUEUE:
+            self._manager.begin(kernel_id, kernel, first=self._finder.clear(processes))
+            self._log.info("kernel=%s queued_again owner=%s", kernel_id, saved.owner)
             return
-        assert remains.relay is not None  # the other actions need one
-        await self._adopt(kernel, heritage, remains.relay, remains.process)
-        if decision.fate is Fate.START_AGAIN:
+        assert processes.relay is not None  # the other actions need one
+        await self._adopt(kernel, saved, processes.relay, processes.process)
+        if decision.action is RecoveryAction.RESTART:
             self._manager.begin(kernel_id, kernel)
             return
-        if decision.fate is Fate.END and decision.asked is not None:
+        if decision.action is RecoveryAction.END and decision.asked is not None:
             self._do(self._manager.end_kernel(kernel_id, decision.asked), f"end-{kernel_id}")
             return
         self._ask_again(kernel, decision)
@@ -127,35 +127,35 @@ class Adoption:
             kernel.note(KernelState.RUNNING)
             # A relay binds the process that it started. It does not know the process in a
             # container.
-            if kernel.grant is not None and remains.process is not None and remains.container is not None:
-                self._do(self._bind(kernel.grant, remains.process), f"bind-{kernel_id}")
+            if kernel.grant is not None and processes.process is not None and processes.container is not None:
+                self._do(self._bind(kernel.grant, processes.process), f"bind-{kernel_id}")
 
     def _ask_again(self, kernel: ManagedKernel, decision: Decision) -> None:
         """Queue the resize request that the kernel waited for, at its old place."""
-        wish = None if decision.record is None else read_wish(decision.record.wish)
-        if wish is not None and decision.fate is Fate.ADOPT:
-            kernel.wish = wish
-            self._do(self._resize(kernel.kernel_id, wish), f"resize-{kernel.kernel_id}")
+        pending = None if decision.record is None else read_pending_resize(decision.record.wish)
+        if pending is not None and decision.action is RecoveryAction.RECOVER:
+            kernel.pending_resize = pending
+            self._do(self._resize(kernel.kernel_id, pending), f"resize-{kernel.kernel_id}")
 
-    async def _resize(self, kernel_id: str, wish: SizeWish) -> None:
+    async def _resize(self, kernel_id: str, pending: PendingResize) -> None:
         try:
-            await self._manager.resizes.resize(kernel_id, wish.request, wish.since)
+            await self._manager.resizes.resize(kernel_id, pending.request, pending.since)
         except AliquotError as error:
             self._manager.resizes.forget(kernel_id)
             self._log.info("kernel=%s resize=refused reason=%s", kernel_id, error)
 
     async def _adopt(
-        self, kernel: ManagedKernel, heritage: Heritage, relay: RelayRecord, process: KernelProcess | None
+        self, kernel: ManagedKernel, saved: SavedKernel, relay: RelayRecord, process: KernelProcess | None
     ) -> None:
-        grant = None if heritage.grant is None else read_grant(heritage.grant)
+        grant = None if saved.grant is None else read_grant(saved.grant)
         await kernel.adopt(relay, process, grant)
         if grant is not None:
-            names = (heritage.owner, heritage.label, kernel.kernel_name)
-            asker = Asker(kernel.kernel_id, *names, heritage.teams)
-            self._admission.adopt(Holding(grant, asker, heritage.queued_at))
+            names = (saved.owner, saved.label, kernel.kernel_name)
+            asker = KernelRef(kernel.kernel_id, *names, saved.teams)
+            self._admission.adopt(Holding(grant, asker, saved.queued_at))
         if process is not None:
             self._manager.welcome(kernel)
-            self._log.info("kernel=%s adopted pid=%d owner=%s", kernel.kernel_id, process.pid, heritage.owner)
+            self._log.info("kernel=%s adopted pid=%d owner=%s", kernel.kernel_id, process.pid, saved.owner)
 
     async def _bind(self, grant: Grant, process: KernelProcess) -> None:
         """Tell the agent the process of a kernel whose gateway was killed before it did.
@@ -174,30 +174,30 @@ class Adoption:
         holdings = self._admission.snapshot().holdings
         return any(held.grant.kernel_id == kernel_id and held.is_confirmed for held in holdings)
 
-    def _clear_away(self, decision: Decision, heritage: Heritage) -> None:
+    def _clear_away(self, decision: Decision, saved: SavedKernel) -> None:
         kernel_id = decision.kernel_id
         # An earlier gateway may have recorded the reason already, and was killed before it removed
         # the kernel.
         if decision.ending is not None and self._endings.of(kernel_id) is None:
-            said = (kernel_id, heritage.kernelspec, heritage.owner, heritage.label, decision.ending)
-            self._endings.record(EndedKernel(*said, request=self._request(heritage)))
-        self._do(self._forget(kernel_id, decision.remains), f"clear-{kernel_id}")
+            said = (kernel_id, saved.kernelspec, saved.owner, saved.label, decision.ending)
+            self._endings.record(EndedKernel(*said, request=self._request(saved)))
+        self._do(self._forget(kernel_id, decision.found), f"clear-{kernel_id}")
 
-    async def _forget(self, kernel_id: str, remains: Remains) -> None:
-        await self._remains.clear(remains)
+    async def _forget(self, kernel_id: str, processes: FoundProcesses) -> None:
+        await self._finder.clear(processes)
         await asyncio.to_thread(self._records.remove, kernel_id)
 
-    def _request(self, heritage: Heritage) -> Request | None:
-        if heritage.grant is not None:
-            return read_grant(heritage.grant).request
+    def _request(self, saved: SavedKernel) -> Request | None:
+        if saved.grant is not None:
+            return read_grant(saved.grant).request
         specs = cast(KernelSpecManager, self._manager.kernel_spec_manager)
         try:
-            return stanza_request(specs.get_kernel_spec(heritage.kernelspec).metadata)
+            return stanza_request(specs.get_kernel_spec(saved.kernelspec).metadata)
         except (AliquotError, NoSuchKernel):
             return None
 
     def _do(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(self._logged(work, name), name=f"aliquot-adoption-{name}")
+        task = asyncio.create_task(self._logged(work, name), name=f"aliquot-recovery-{name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -205,4 +205,4 @@ class Adoption:
         try:
             await work
         except Exception:
-            self._log.exception("adoption=%s failed", name)
+            self._log.exception("recovery=%s failed", name)
