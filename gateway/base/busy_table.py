@@ -1,4 +1,5 @@
-"""The wait for a table of sessions that another process has locked, for example a backup of the state folder.
+"""The wait for a table of sessions that another process has locked, for example a backup of the
+state folder.
 
 The wait is bounded and asynchronous: the event loop serves others meanwhile.
 """
@@ -13,7 +14,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from tornado.web import HTTPError
 
-# SQLite itself waits on the event loop, so it may wait only for another statement of a moment.
+# SQLite itself waits on the event loop, so that it may wait only for a short statement of another
+# process.
 BLOCKING_MILLISECONDS = 20
 _LOOK_SECONDS = 0.05
 _MOST_SECONDS = 5.0
@@ -23,7 +25,7 @@ Result = TypeVar("Result")
 
 
 class TableBusyError(HTTPError):
-    """The table stays locked. ``kernel_id``: the kernel whose session could not be written."""
+    """The table stays locked. The session of ``kernel_id`` could not be written."""
 
     def __init__(self, reason: object, kernel_id: str | None = None) -> None:
         super().__init__(
@@ -36,7 +38,8 @@ class TableBusyError(HTTPError):
 
 
 def patiently(method: Callable[Asked, Coroutine[Any, Any, Result]]) -> Callable[Asked, Coroutine[Any, Any, Result]]:
-    """Wrap a coroutine method so that it is run again while the table is busy, for 5 seconds at most.
+    """Wrap a coroutine method so that it is run again while the table is busy, for 5 seconds at
+    most.
 
     The method must be one that does no harm when it runs twice. Raises TableBusyError.
     """

@@ -1,4 +1,4 @@
-"""Time as an argument: what the queue waits by. Tests pass a clock that they turn by hand."""
+"""The clock as an argument. Tests pass one that they turn by hand."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Seconds that only go forward, seconds that people read, and waiting."""
+    """A monotonic clock, the time of day, and a way to wait."""
 
     def now(self) -> float:
-        """Monotonic seconds: deadlines and durations."""
+        """Return monotonic seconds, for deadlines and durations."""
 
     def wall(self) -> float:
-        """Seconds since the epoch: what is shown."""
+        """Return seconds since the epoch, for users."""
 
     async def sleep(self, seconds: float) -> None:
         """Wait for this long."""
@@ -35,7 +35,7 @@ class SystemClock:
 
 
 def iso(seconds: float | None) -> str | None:
-    """Seconds since the epoch, as the REST API tells moments."""
+    """Return seconds since the epoch as the REST API writes them."""
     return None if seconds is None else iso_moment(seconds)
 
 

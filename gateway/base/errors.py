@@ -1,4 +1,4 @@
-"""Errors that end a command. Its user sees the message alone."""
+"""Errors that end a command. The user sees the message alone."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ class UsageError(AliquotError):
 
 
 class CommandError(AliquotError):
-    """A command could not do its work; the message is all that its user sees."""
+    """A command could not do its work. The user sees the message alone."""

@@ -1,6 +1,8 @@
-"""One entry of a list in the configuration, or the body of a request: read strictly, field by field.
+"""Strict reading of a table, field by field: an entry of the configuration, or the body of a
+request.
 
-Knows no field by itself. Every refusal says what was asked, what was found and what to write, as RequestError.
+It knows no field by itself. Every refusal is a RequestError that says what was found and what to
+write.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from jupyter_aliquot.provisioner.resources import Bytes
 
 
 class Entry:
-    """A table that is read once: `finish` refuses what nobody asked for."""
+    """A table that is read once. `finish` refuses fields that were not read."""
 
     def __init__(self, where: str, table: object) -> None:
         if not isinstance(table, Mapping) or not all(isinstance(field, str) for field in table):
@@ -23,7 +25,7 @@ class Entry:
         self._known: list[str] = []
 
     def text(self, field: str, default: str | None = None) -> str:
-        """A text. Without a default it has to be there, and not be empty."""
+        """Read a text. Without a default it must be there, and not be empty."""
         value = self._get(field, default)
         if not isinstance(value, str) or (default is None and not value.strip()):
             raise self.refused(field, value, "a text" if default is not None else "a text that is not empty")
@@ -32,7 +34,7 @@ class Entry:
         return value
 
     def texts(self, field: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """A list of texts."""
+        """Read a list of texts."""
         value = self._get(field, default)
         if not isinstance(value, (list, tuple)) or not all(
             isinstance(text, str) and text.strip() and text.isprintable() for text in value
@@ -41,7 +43,7 @@ class Entry:
         return tuple(value)
 
     def pairs(self, field: str) -> tuple[tuple[str, str], ...]:
-        """A table of texts, in its order."""
+        """Read a table of texts, in its order."""
         value = self._get(field, {})
         if not isinstance(value, Mapping) or not all(
             isinstance(text, str) and "\0" not in text for pair in value.items() for text in pair
@@ -50,14 +52,14 @@ class Entry:
         return tuple(value.items())
 
     def flag(self, field: str, default: bool) -> bool:
-        """True or False."""
+        """Read True or False."""
         value = self._get(field, default)
         if not isinstance(value, bool):
             raise self.refused(field, value, "True or False")
         return value
 
     def number(self, field: str) -> float | None:
-        """A number above 0; None when it is not there."""
+        """Read a number above 0; None if it is not there."""
         value = self._get(field, None)
         if value is None:
             return None
@@ -66,7 +68,9 @@ class Entry:
         return value
 
     def amount(self, field: str) -> Bytes | None:
-        """An amount of memory: bytes, or a text such as '8GiB'; 0 for an explicit null, None when it is not there."""
+        """Read an amount of memory: bytes, or a text such as '8GiB'; 0 for an explicit null, None
+        if it is not there.
+        """
         is_there, value = field in self._table, self._get(field, None)
         if not is_there or value is None:
             return Bytes(0) if is_there else None
@@ -79,18 +83,18 @@ class Entry:
         return amount
 
     def table(self, field: str) -> Entry:
-        """A table in the table; an empty one when it is not there."""
+        """Read a table in the table; an empty one if it is not there."""
         return Entry(f"{self.where}[{field!r}]", self._get(field, {}))
 
     def finish(self) -> None:
-        """Raise RequestError for a field that was never asked for."""
+        """Raise RequestError for a field that was not read."""
         if unknown := sorted(set(self._table) - set(self._known)):
             raise RequestError(
                 f"asked {unknown} in {self.where}; found no such fields; there are {sorted(self._known)}"
             )
 
     def refused(self, field: str, value: object, wanted: str) -> RequestError:
-        """The error for one field."""
+        """Return the error for one field."""
         found = "found nothing" if value is None else f"found {value!r}"
         return RequestError(f"asked {field!r} of {self.where}; {found}; write {wanted}")
 

@@ -1,7 +1,8 @@
-"""For threads in the background: give the interpreter's lock to whoever waits for it. Knows nothing of what they do.
+"""Pauses of background threads, in which other threads get the interpreter's lock (GIL).
 
-SQLite lets go of the lock for microseconds with each row. Whoever waits is woken, finds it taken again, and never gets
-to ask for it by force, which takes an interval without a release (CPython's ceval_gil.h): a thousand rows stop all.
+SQLite releases the lock for microseconds with each row. A waiting thread wakes, finds the lock
+taken again, and never comes to request it, which takes an interval without a release (CPython's
+ceval_gil.h). A thousand rows stop all others.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ def giving_way(
     monotonic: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> Iterator[T]:
-    """The same items; every few milliseconds it pauses between two of them, without the lock."""
+    """Return the same items.
+
+    Every few milliseconds it pauses between two of them, without the lock.
+    """
     began = monotonic()
     for item in items:
         if monotonic() - began >= _WORK_SECONDS:

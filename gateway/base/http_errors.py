@@ -1,4 +1,4 @@
-"""The exception tree on the wire: one table from AliquotError to HTTP status. Nothing else translates."""
+"""The one translation of the exception tree to HTTP: a table from AliquotError to status."""
 
 from __future__ import annotations
 
@@ -43,20 +43,22 @@ HTTP_STATUS: dict[type[errors.AliquotError], int] = {
 
 
 def http_error(error: errors.AliquotError) -> HTTPError:
-    """The same message as an HTTPError, with the status of the narrowest class in the table."""
+    """Return an HTTPError with the same message, and the status of the narrowest class in the
+    table.
+    """
     status = next(HTTP_STATUS[kind] for kind in type(error).__mro__ if kind in HTTP_STATUS)
     return HTTPError(status, str(error))
 
 
 def told(error: BaseException) -> HTTPError:
-    """The HTTPError whose message is this error's own."""
+    """Return the HTTPError whose message is this error's own."""
     if isinstance(error, errors.AliquotError):
         return http_error(error)
     return HTTPError(404, str(error))
 
 
 def gateway_words(error: BaseException | None) -> str:
-    """What a gateway said of a request that it refused, in its own words; empty where it said nothing."""
+    """Return the message with which a gateway refused a request; empty if it had none."""
     try:
         response = error.response if isinstance(error, HTTPClientError) else None
         message = json.loads(response.body)["message"] if response else ""

@@ -1,4 +1,4 @@
-"""Takes tokens out of what the server logs: tornado's own lines show addresses of requests as they came."""
+"""A log filter that removes tokens: tornado logs the addresses of requests as they came."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 
 def _as_sent(letters: str) -> str:
-    """A pattern of one of these characters: as it is, or percent-encoded, however often."""
+    """Return a pattern of one of these characters, as it is or percent-encoded any number of times."""
     codes = {f"{ord(each):02x}" for letter in letters for each in (letter.lower(), letter.upper())}
     return f"(?:[{re.escape(letters)}]|%(?:25)*(?:{'|'.join(sorted(codes))}))"
 
@@ -19,14 +19,14 @@ _LOGGERS = ("tornado.access", "tornado.application", "tornado.general")
 
 
 class TokenScrubber(logging.Filter):
-    """Keeps every record, without the tokens in its message."""
+    """A filter that keeps every record, without the tokens in its message."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Called by logging. A record that holds none is left as it is."""
+        """Called by logging. A record without a token is left as it is."""
         try:
             said = record.getMessage()
         except (TypeError, ValueError):
-            return True  # logging itself says what is wrong with it
+            return True  # logging itself reports what is wrong with it
         scrubbed = _HEADER.sub(r"\1[secret]", _TOKEN.sub(r"\1[secret]", said))
         if scrubbed != said:
             record.msg, record.args = scrubbed, ()
@@ -34,7 +34,7 @@ class TokenScrubber(logging.Filter):
 
 
 def scrub_logs(*others: logging.Logger) -> None:
-    """Have tornado's loggers and these scrubbed. Idempotent."""
+    """Scrub tornado's loggers and these. Idempotent."""
     for logger in (*map(logging.getLogger, _LOGGERS), *others):
         if not any(isinstance(each, TokenScrubber) for each in logger.filters):
             logger.addFilter(TokenScrubber())

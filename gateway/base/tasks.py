@@ -1,4 +1,4 @@
-"""Run coroutines: again and again in the background, several at a time, or to an end within a bounded time."""
+"""Runners of coroutines: periodically in the background, in groups, or with a bounded time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _STOP_SECONDS = 5.0
 
 
 class Recurring:
-    """One task, which is this object's. What a turn raises is logged by its name, and the next one comes."""
+    """A periodic task.
+
+    The error of a turn is logged with the task's name, and the next turn follows.
+    """
 
     def __init__(
         self, name: str, turn: Callable[[], Awaitable[None]], seconds: float, clock: Clock, log: logging.Logger
@@ -29,12 +32,12 @@ class Recurring:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """The first turn is now. Idempotent."""
+        """Begin with the first turn at once. Idempotent."""
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name=f"aliquot-{self._name}")
 
     async def stop(self) -> None:
-        """No turn goes on when this returns. Idempotent."""
+        """Stop. No turn runs when this returns. Idempotent."""
         task, self._task = self._task, None
         if task is not None:
             await end_task(task)
@@ -49,9 +52,12 @@ class Recurring:
 
 
 async def in_groups(questions: Sequence[Callable[[], Awaitable[bool]]], at_once: int = _AT_ONCE) -> None:
-    """Ask them. Each group begins in its order and ends before the next; none follows one in which a False was.
+    """Run the calls in groups, in their order.
 
-    Whoever is asked hears them in their order, and a thousand of them do not take a thousand ways there and back.
+    A group ends before the next one begins. The first False ends it.
+
+    The other side gets the calls in their order, and a thousand calls do not take a thousand round
+    trips.
     """
     for start in range(0, len(questions), at_once):
         group = [asyncio.ensure_future(question()) for question in questions[start : start + at_once]]
@@ -69,7 +75,7 @@ async def in_groups(questions: Sequence[Callable[[], Awaitable[bool]]], at_once:
 
 
 async def within_patience(part: str, stop: Coroutine[Any, Any, None], log: logging.Logger) -> None:
-    """A part that does not stop in time keeps neither the others nor the server."""
+    """Stop a part with a bounded time, so that it delays neither the others nor the server."""
     task = asyncio.ensure_future(stop)
     await asyncio.wait({task}, timeout=_STOP_SECONDS)
     if not task.done():

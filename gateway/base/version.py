@@ -6,7 +6,7 @@ import importlib.metadata
 
 
 def installed_version() -> str:
-    """The version of the installed distribution."""
+    """Return the version of the installed distribution."""
     try:
         return importlib.metadata.version("jupyter-aliquot")
     except importlib.metadata.PackageNotFoundError:

@@ -1,4 +1,6 @@
-"""The knobs of the container engine: which one, how devices and the hook come into a container. Starts nothing."""
+"""The settings of the container engine: its address, and how devices and the hook come into a
+container.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from jupyter_aliquot.provisioner.engine.settings import ContainerSettings
 
 
 class KernelContainers(Configurable):
-    """The engine that kernels of the image catalogue run on."""
+    """The engine that runs kernels of the image catalogue."""
 
     engine = Unicode(
         "",
@@ -43,7 +45,7 @@ class KernelContainers(Configurable):
     ).tag(config=True)
 
     def settings(self) -> ContainerSettings:
-        """The knobs as one value."""
+        """Return the settings as one value."""
         return ContainerSettings(self.engine, self.devices, tuple(self.cdi_dirs), self.hook, self.relay_image)
 
     @validate("engine")

@@ -1,6 +1,6 @@
-"""The knobs of a container's part of its host: memory and CPUs in proportion to the GPU share, and what this host has.
+"""The settings of a container's part of its host: memory and CPUs in proportion to the GPU share.
 
-container_limits decides what comes of them.
+``provisioner.containers.limits`` computes a kernel's limits from them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jupyter_aliquot.provisioner.resources import Bytes
 
 
 class HostLimits(Configurable):
-    """What kernels in containers may take of their host, unless their image's entry says otherwise."""
+    """The limits of kernels in containers on their host, unless their image's entry sets others."""
 
     memory_fraction = Float(
         0.8, help="Part of the host's memory that kernels have together when all GPUs are handed out; each its share."
@@ -35,7 +35,7 @@ class HostLimits(Configurable):
     shm = Unicode("64MiB", help="Size of /dev/shm of a kernel.").tag(config=True)
 
     def rules(self) -> LimitRules:
-        """The knobs as one value."""
+        """Return the settings as one value."""
         return LimitRules(
             memory_fraction=self.memory_fraction,
             cpu_fraction=self.cpu_fraction,
@@ -80,7 +80,7 @@ class HostLimits(Configurable):
 
 
 def node_totals(gpus: int) -> NodeTotals:
-    """What this machine has, with as many GPUs as the agent says."""
+    """Return the memory and CPUs of this machine, with the agent's number of GPUs."""
     memory = Bytes(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     return NodeTotals(memory, os.cpu_count() or 1, gpus)
 

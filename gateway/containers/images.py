@@ -1,6 +1,8 @@
-"""The image catalogue: container images that users may pick as they pick installed kernelspecs, from configuration.
+"""The image catalogue: container images from the configuration, which users pick as they pick
+kernelspecs.
 
-It reads and checks the entries, and makes base kernelspecs of them. Who starts containers, and how, is not its matter.
+This module reads and checks the entries, and makes base kernelspecs of them. It starts no
+container.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from .environment import is_reserved
 KNOB = "c.ImageCatalogue.images"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
-# By `env`: Jupyter replaces a bare `python3` by the server's own interpreter, which an image need not have.
+# With `env`: Jupyter replaces a bare `python3` by the server's own interpreter, which an image need
+# not have.
 _PYTHON = ("/usr/bin/env", "python3", "-m", "ipykernel_launcher", "-f", "{connection_file}")
 _NO_LOGOS = "/nonexistent"
 _INTERRUPT_MODES = ("signal", "message")
@@ -37,7 +40,7 @@ _INTERRUPT_MODES = ("signal", "message")
 
 @dataclass(frozen=True)
 class BaseSpec:
-    """What a kernelspec says of how to run a kernel; here, inside the image."""
+    """The part of a kernelspec that says how to run a kernel; here, inside the image."""
 
     argv: tuple[str, ...] = _PYTHON
     language: str = "python"
@@ -47,9 +50,11 @@ class BaseSpec:
 
 @dataclass(frozen=True)
 class CatalogueImage:
-    """One entry. ``container`` is the plan of its kernels before folders, limits and owner are known.
+    """One entry.
 
-    ``limits`` are those that the entry sets itself, whatever the size; None leaves one to the share.
+    ``container`` is the plan of its kernels before folders, limits and owner are known.
+
+    ``limits`` are those that the entry sets for every size. None leaves a limit to the share.
     """
 
     name: str
@@ -61,16 +66,19 @@ class CatalogueImage:
     logos: str
     limits: ContainerLimits
     container: ContainerPlan
-    # How the memory of its kernels may leave a GPU; empty: as the server has it.
+    # How the memory of its kernels may leave a GPU; empty for the server's setting.
     residency: str = ""
 
     def is_for(self, user: User) -> bool:
-        """Whether `user` may pick it. An entry without users and teams is everybody's; administrators use all."""
+        """Return whether the user may pick it.
+
+        An entry without users and teams is for all users; administrators use all.
+        """
         return user.is_admin or self.audience.is_empty or self.audience.includes(user)
 
 
 class ImageCatalogue(Configurable):
-    """Images that kernels can run in, and what all of them share."""
+    """The images that kernels can run in, and their common settings."""
 
     images: List[Any] = List(
         help=(
@@ -88,11 +96,11 @@ class ImageCatalogue(Configurable):
         ),
     ).tag(config=True)
 
-    # In the order of the configuration; written by the check of `images` alone.
+    # In the order of the configuration. The check of `images` alone writes it.
     entries: tuple[CatalogueImage, ...] = ()
 
     def find(self, name: str) -> CatalogueImage | None:
-        """The image of this name, whoever asks. Jupyter compares names without case."""
+        """Return the image of this name, for any user. Jupyter compares names without case."""
         return next((entry for entry in self.entries if entry.name == name.lower()), None)
 
     @validate("images")
@@ -128,7 +136,7 @@ class ImageCatalogue(Configurable):
 
 
 def read_image(table: object, number: int = 0) -> CatalogueImage:
-    """One entry of the catalogue, checked. Raises RequestError."""
+    """Read and check one entry of the catalogue. Raises RequestError."""
     entry = Entry(f"images[{number}]", table)
     name = entry.text("name")
     entry.where = f"the image {name!r}"
@@ -152,7 +160,7 @@ def read_image(table: object, number: int = 0) -> CatalogueImage:
 
 
 def image_kernel_spec(image: CatalogueImage) -> KernelSpec:
-    """The base kernelspec that an image acts as; sizes stand on it as on any other."""
+    """Return the base kernelspec of an image. It has sizes as any other."""
     metadata: dict[str, Any] = {
         "kernel_provisioner": {"provisioner_name": PROVISIONER_NAME, "config": {}},
         "aliquot": {"base": image.name, "image": image.container.image, "description": image.description},
@@ -174,14 +182,18 @@ def image_kernel_spec(image: CatalogueImage) -> KernelSpec:
 
 
 def image_of(metadata: Mapping[str, Any]) -> str | None:
-    """The image in a kernelspec's metadata, as `image_kernel_spec` wrote it; None for what runs as a process."""
+    """Return the image in a kernelspec's metadata, as `image_kernel_spec` wrote it; None for a
+    kernel that is a process.
+    """
     about = metadata.get("aliquot")
     image = about.get("image") if isinstance(about, Mapping) else None
     return image if isinstance(image, str) else None
 
 
 def _read_container(entry: Entry, base: BaseSpec) -> ContainerPlan:
-    """Checked by the plan's own rules: found now, what is wrong ends the server at its start."""
+    """Read the container's part, checked by the plan's own rules, so that an error ends the server
+    at its start.
+    """
     try:
         return ContainerPlan(
             image=entry.text("image"),
@@ -254,7 +266,9 @@ def _read_limits(entry: Entry) -> ContainerLimits:
 
 
 def _read_logos(entry: Entry, language: str) -> str:
-    """Folder of the picker's pictures, `logo-64x64.png` and such; ipykernel's for Python where none is given."""
+    """Read the folder of the picker's pictures, such as `logo-64x64.png`; for Python, ipykernel's
+    by default.
+    """
     folder = entry.text("logos", "")
     if folder and not Path(folder).is_dir():
         raise entry.refused("logos", folder, "a folder of this machine with logo-64x64.png in it, or leave it out")

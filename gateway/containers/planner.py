@@ -1,6 +1,8 @@
-"""From a start in an image of the catalogue to the ContainerPlan that goes down. Starts nothing.
+"""The plan of a kernel's container: from a start in an image of the catalogue to a ContainerPlan.
 
-Whatever reaches a kernel's environment passes here: the request's own variables by an allow-list, none of the server's.
+It starts nothing.
+
+A kernel gets the variables of its request by an allow-list, and none of the server's.
 """
 
 from __future__ import annotations
@@ -22,16 +24,19 @@ from jupyter_aliquot.provisioner.resources import GpuShare
 from .environment import allowed_env
 from .images import CatalogueImage, ImageCatalogue
 
-# Among a kernel's start arguments: the variables of the request that started it.
+# The variables of the request, among a kernel's start arguments.
 REQUEST_ENV = "request_env"
 SESSION_VARIABLE = "JPY_SESSION_NAME"
-# What Jupyter's gateway clients tell of where the notebook lies on their side.
+# The folder of the notebook on the client's side, as Jupyter's gateway clients send it.
 WORKING_VARIABLE = "KERNEL_WORKING_DIR"
 
 
 @dataclass(frozen=True)
 class ContainerStart:
-    """One start, or restart, as the gateway knows it. ``env`` is the request's own, before the allow-list."""
+    """The gateway's facts of one start or restart.
+
+    ``env`` is the request's own, before the allow-list.
+    """
 
     kernel_name: str
     owner: str
@@ -42,7 +47,7 @@ class ContainerStart:
 
 
 class ContainerPlanner:
-    """Makes the plans of one server. ``node`` is asked at each start: devices come and go."""
+    """Makes the plans of one server. It calls *node* at each start, because devices come and go."""
 
     def __init__(
         self,
@@ -60,23 +65,26 @@ class ContainerPlanner:
 
     @property
     def has_images(self) -> bool:
-        """Whether there is any image to start kernels in."""
+        """Return whether the catalogue has an image."""
         return bool(self._catalogue.images)
 
     def wants(self, kernel_name: str) -> bool:
-        """Whether kernels of this kernelspec run in a container."""
+        """Return whether kernels of this kernelspec run in a container."""
         return self._catalogue.find(base_of(kernel_name)) is not None
 
     def allowed_env(self, env: Mapping[str, str]) -> dict[str, str]:
-        """What of a request's variables its kernel gets, and what is kept of them."""
+        """Return the variables of a request that its kernel gets, and that are kept."""
         return allowed_env(env, self._catalogue.allowed_env)
 
     async def plan(self, start: ContainerStart) -> ContainerPlan | None:
-        """The container of a kernel; None for one whose kernelspec is no image. Raises AliquotError."""
+        """Plan the container of a kernel; None for one whose kernelspec is no image.
+
+        Raises AliquotError.
+        """
         image = self._catalogue.find(base_of(start.kernel_name))
         if image is None:
             return None
-        # Off the loop: a home may lie on a network's disk.
+        # In a thread: a home may lie on a network disk.
         mounts = await asyncio.to_thread(self._folders.mounts_of, self._user_named(start.owner), image.container.user)
         env = {**dict(image.container.env), **self.allowed_env(dict(start.env))}
         if start.session:
@@ -92,7 +100,10 @@ class ContainerPlanner:
         )
 
     def limits_of(self, kernel_name: str, share: GpuShare) -> ContainerLimits | None:
-        """The limits of a running kernel with another share; None where it has no container. Raises RequestError."""
+        """Return the limits of a running kernel with another share; None if it has no container.
+
+        Raises RequestError.
+        """
         image = self._catalogue.find(base_of(kernel_name))
         return None if image is None else self._limits(image, share)
 
@@ -101,13 +112,15 @@ class ContainerPlanner:
 
 
 def session_inside(session: str, mounts: Iterable[Mount]) -> str:
-    """The notebook's path as its kernel sees it; its name alone where the kernel does not see it."""
+    """Return the notebook's path inside the container; its name alone if the container does not
+    have it.
+    """
     seen = seen_inside(session, [(mount.source, mount.target) for mount in mounts])
     return seen or os.path.basename(session)
 
 
 def base_of(kernel_name: str) -> str:
-    """The kernelspec that a name stands on: itself, if it is no size."""
+    """Return the base of a kernelspec's name: the name itself, if it is no size."""
     if (plain := parse_plain_name(kernel_name)) is not None:
         return plain
     try:
@@ -118,7 +131,7 @@ def base_of(kernel_name: str) -> str:
 
 
 def image_limits(image: CatalogueImage, limits: ContainerLimits) -> ContainerLimits:
-    """The limits of a share, with those that the image's entry sets itself in their place."""
+    """Return the limits of a share, replaced by those that the image's entry sets."""
     own = image.limits
     return ContainerLimits(
         memory=own.memory or limits.memory,
@@ -129,13 +142,17 @@ def image_limits(image: CatalogueImage, limits: ContainerLimits) -> ContainerLim
 
 
 def _notebooks_folder(start: ContainerStart) -> str:
-    """Where the notebook lies: as a client says it, whose own path may be that of a folder it shares with us."""
+    """Return the notebook's folder: the client's own, if it sent one, as it may share that folder
+    with this machine.
+    """
     folder = dict(start.env).get(WORKING_VARIABLE) or start.folder
     return folder if folder.startswith("/") and os.path.normpath(folder) == folder else ""
 
 
 def refuse_without_planner(kernel_name: str, image: str) -> LaunchError:
-    """Where no extension joined the parts: an image's kernel must not become a process of the server's account."""
+    """Return the error of a server without the extension: an image's kernel must not become a
+    process of its account.
+    """
     return LaunchError(
         f"asked {kernel_name!r}, a kernel in a container of {image}; found that this server starts no containers; "
         "load the extension jupyter_aliquot.gateway"

@@ -1,4 +1,7 @@
-"""The file of the folders that administrators added by REST: read with suspicion, replaced whole."""
+"""The file of the folders that administrators added by REST.
+
+It is checked when it is read, and replaced whole.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ _VERSION = 1
 
 
 def read_folders(path: Path, log: logging.Logger) -> tuple[SharedFolder, ...]:
-    """What the file holds. One that cannot be read is set aside; an entry that cannot be read is left out, and said."""
+    """Read the file.
+
+    A damaged file is set aside. An entry that cannot be read is logged, and left out.
+    """
     try:
         data = json.loads(path.read_bytes())
         if not isinstance(data, dict) or data.get("version") != _VERSION or not isinstance(data.get("folders"), list):
@@ -43,7 +49,7 @@ def read_folders(path: Path, log: logging.Logger) -> tuple[SharedFolder, ...]:
 
 
 def write_folders(path: Path | None, folders: Iterable[SharedFolder]) -> None:
-    """Replace the file. Raises StateError; the old one is left then."""
+    """Replace the file. Raises StateError, and leaves the old file then."""
     if path is None:
         raise StateError("asked to keep a shared folder; found no folder for this server's state; see its log")
     content = {"version": _VERSION, "folders": [folder_table(folder) for folder in folders]}

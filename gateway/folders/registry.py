@@ -1,7 +1,8 @@
-"""Folders of the host that kernels in containers get: users' homes, and folders shared with named users and teams.
+"""The list of host folders for kernels in containers: users' homes, and folders shared with users
+and teams.
 
-Owns the list: what the configuration says, and what administrators added, kept in one file that is replaced whole.
-Every folder is looked at again at each start; the list alone opens nothing.
+It has the folders of the configuration, and those that administrators added, which a file keeps.
+Each start of a kernel checks its folders on the disk again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from .shared_folder import HOME, FolderSettings, SharedFolder
 
 @dataclass(frozen=True)
 class ListedFolder:
-    """A folder as the list has it. ``problem``: why one that an administrator added is not given to anybody."""
+    """A folder in the list.
+
+    ``problem`` is why a folder that an administrator added is given to no kernel.
+    """
 
     folder: SharedFolder
     is_configured: bool
@@ -32,7 +36,7 @@ class ListedFolder:
 
 
 class Folders:
-    """The list of one server. ``state`` None: there is nowhere to keep what administrators add."""
+    """The list of one server. Without the file *state*, administrators can add no folder."""
 
     def __init__(
         self, settings: FolderSettings, private: Iterable[str], state: Path | None, log: logging.Logger
@@ -53,19 +57,25 @@ class Folders:
         return self._settings
 
     def all(self) -> tuple[ListedFolder, ...]:
-        """All shared folders, those of the configuration first. What it says wins over what was added earlier."""
+        """Return all shared folders, those of the configuration first.
+
+        They win over folders that were added.
+        """
         configured = [ListedFolder(folder, True) for folder in self._settings.folders]
         added = [ListedFolder(folder, False, self._problem(folder)) for folder in self._added.values()]
         return tuple(configured + added)
 
     def of(self, user: User) -> tuple[SharedFolder, ...]:
-        """What is shared with a user, apart from the home."""
+        """Return the folders that are shared with a user, without the home."""
         return tuple(
             listed.folder for listed in self.all() if listed.problem is None and listed.folder.audience.includes(user)
         )
 
     def put(self, folder: SharedFolder) -> ListedFolder:
-        """Add a folder, or change one that was added. Raises RequestError, and FolderError for what is not there."""
+        """Add a folder, or change one that was added.
+
+        Raises RequestError, and FolderError for a missing folder.
+        """
         self._refuse_configured(folder.name)
         check_source(folder.source, self._settings.roots, self._settings.homes, self._private)
         check_target(folder.target, self._private)
@@ -76,7 +86,10 @@ class Folders:
         return ListedFolder(folder, False)
 
     def remove(self, name: str) -> ListedFolder | None:
-        """Share a folder no more; None if there is none of that name. Kernels that run keep it until their end."""
+        """Stop sharing a folder; None if there is none of that name.
+
+        Running kernels keep it until their end.
+        """
         self._refuse_configured(name)
         folder = self._added.get(name)
         if folder is None:
@@ -85,9 +98,11 @@ class Folders:
         return ListedFolder(folder, False)
 
     def mounts_of(self, user: User, owner: str = "") -> tuple[Mount, ...]:
-        """What a kernel of this user gets, looked at now: blocks. ``owner``: uid:gid of a home that is made.
+        """Return the mounts of a kernel of this user, checked on the disk now.
 
-        Raises FolderError.
+        *owner* is uid:gid of a home that is made.
+
+        Blocks. Raises FolderError.
         """
         mounts = []
         if self._settings.home:
@@ -108,7 +123,7 @@ class Folders:
         return [*home, *((folder.name, folder.target) for folder in folders)]
 
     def _problem(self, folder: SharedFolder) -> str | None:
-        """Why a folder that was added cannot be given: the configuration changed since."""
+        """Return why a folder that was added cannot be given, if the configuration changed since."""
         own = [(name, target) for name, target in self._targets() if name != folder.name]
         try:
             self._refuse_configured(folder.name)
@@ -126,13 +141,13 @@ class Folders:
             )
 
     def _keep(self, added: dict[str, SharedFolder]) -> None:
-        """The file first: what is given to kernels is what is remembered."""
+        """Write the file first, so that kernels get only folders that are kept."""
         write_folders(self._state, added.values())
         self._added = added
         self._log.info("folders=changed added=%d", len(added))
 
 
 def working_folder(folder: str, mounts: Iterable[Mount], home: str) -> str:
-    """Where a kernel begins: its notebook's folder, if that lies in what is mounted; else its home. Blocks."""
+    """Return a kernel's working folder: its notebook's, if it is mounted; else its home. Blocks."""
     seen = seen_inside(folder, [(mount.source, mount.target) for mount in mounts]) if folder else None
     return seen if seen is not None and is_folder(folder) else home

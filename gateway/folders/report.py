@@ -1,4 +1,4 @@
-"""Shared folders as REST tells of them. Pure: where they lie on the host, and for whom, administrators alone hear."""
+"""REST reports of shared folders. Pure. Only administrators get the host's path and the users."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from .shared_folder import HOME, FolderSettings
 
 
 def folder_reports(folders: Folders, who: User) -> list[Folder]:
-    """What a user's kernels get; for an administrator, all that are shared, and the home that they would get."""
+    """Return the folders of a user's kernels; for an administrator, all shared folders and their
+    own home.
+    """
     home = [_home_report(folders.settings, who)] if folders.settings.home else []
     listed = [folder_report(listed, who) for listed in folders.all()]
     return [*home, *(report for report in listed if who.is_admin or report["mine"])]
 
 
 def folder_report(listed: ListedFolder, who: User) -> Folder:
-    """One shared folder, as `who` may see it."""
+    """Return one shared folder, as the user *who* may see it."""
     folder = listed.folder
     return {
         "name": folder.name,

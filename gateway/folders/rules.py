@@ -1,6 +1,8 @@
-"""Which folder of the host may be shared, and where a kernel may find it. Pure: texts in, texts or RequestError out.
+"""The rules of shared folders: which host folder may be shared, and where a kernel may find it.
 
-What a path leads to on the disk, and whether a link lies on the way, safe_open.py looks up.
+Pure.
+
+``safe_open.py`` checks the folders on the disk, and that no link is on the way.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ USER = "{user}"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 _USER_NAME = re.compile(r"\w[\w.@+ -]{0,99}(?<! )")
-# The system of the host, or of the image: never shared, and never covered, whole or in part.
+# Folders of the host's or the image's system: never shared, and never covered, whole or in part.
 _SYSTEM = (
     "/bin",
     "/boot",
@@ -30,14 +32,14 @@ _SYSTEM = (
     "/sys",
     "/usr",
 )
-# What an image or the engine keeps there: covered only below a folder of one's own.
+# Folders of an image or the engine: a target may lie only deeper below them.
 _COVERED = ("/tmp", "/var", "/root")
 _ONLY_BELOW = ("/", "/home", "/opt", "/mnt", "/media", "/srv")
 _LONGEST_PATH, _LONGEST_PART = 4095, 255
 
 
 def parts_of(path: str) -> tuple[str, ...]:
-    """The names in a plain absolute path. Raises RequestError for every other text."""
+    """Return the names in a plain absolute path. Raises RequestError for every other text."""
     parts = path.split("/")[1:]
     is_odd = any(ord(letter) < 32 or ord(letter) == 127 or letter == ":" for letter in path)
     if path == "/":
@@ -59,24 +61,27 @@ def parts_of(path: str) -> tuple[str, ...]:
 
 
 def lies_in(path: str, folder: str) -> bool:
-    """Whether `path` is `folder` or lies below it, both plain absolute paths."""
+    """Return whether *path* is *folder* or lies below it. Both are plain absolute paths."""
     return path == folder or folder == "/" or path.startswith(f"{folder}/")
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether one of two folders holds the other."""
+    """Return whether one of two folders holds the other."""
     return lies_in(one, other) or lies_in(other, one)
 
 
 def check_root(root: str) -> None:
-    """A folder below which folders may be shared. Raises RequestError."""
+    """Check a folder below which folders may be shared. Raises RequestError."""
     parts_of(root)
     if root == "/" or any(lies_in(root, system) for system in _SYSTEM):
         raise RequestError(f"asked the root {root!r}; found a folder of the system; choose one made for sharing")
 
 
 def check_source(source: str, roots: Iterable[str], homes: str, private: Iterable[str]) -> None:
-    """A folder of the host that is to be shared. ``homes``: the folder of users' homes, empty where there is none."""
+    """Check a host folder to be shared.
+
+    *homes* is the folder of users' homes; empty if there is none.
+    """
     parts_of(source)
     roots = tuple(roots)
     if not any(lies_in(source, root) for root in roots):
@@ -93,7 +98,10 @@ def check_source(source: str, roots: Iterable[str], homes: str, private: Iterabl
 
 
 def check_target(target: str, private: Iterable[str]) -> None:
-    """Where a kernel is to find a folder. Raises RequestError for what its container needs itself."""
+    """Check where a kernel finds a folder.
+
+    Raises RequestError for a path that its container needs itself.
+    """
     parts_of(target)
     asked = f"asked to show a folder at {target!r}"
     if target in _ONLY_BELOW or any(lies_in(target, system) for system in (*_SYSTEM, *_COVERED)):
@@ -102,7 +110,7 @@ def check_target(target: str, private: Iterable[str]) -> None:
 
 
 def check_targets(targets: Iterable[tuple[str, str]]) -> None:
-    """Name and target of all folders: none may cover another. Raises RequestError."""
+    """Check name and target of all folders: none may cover another. Raises RequestError."""
     seen: list[tuple[str, str]] = []
     for name, target in targets:
         for other, taken in seen:
@@ -115,9 +123,9 @@ def check_targets(targets: Iterable[tuple[str, str]]) -> None:
 
 
 def check_home(template: str, roots: Iterable[str], private: Iterable[str]) -> None:
-    """The template of users' homes. Raises RequestError."""
+    """Check the template of users' homes. Raises RequestError."""
     parts = parts_of(template)
-    # Only there: whoever owns a folder above could put another in its place.
+    # Only in the last part: the owner of a folder above could replace it.
     is_alone = set("{}").isdisjoint(template.replace(USER, "", 1))
     if len(parts) < 2 or USER not in parts[-1] or not is_alone:
         raise RequestError(
@@ -134,7 +142,10 @@ def check_home(template: str, roots: Iterable[str], private: Iterable[str]) -> N
 
 
 def home_of(template: str, user: str) -> str:
-    """A user's home on the host. Raises RequestError for a name that is no name of a folder."""
+    """Return a user's home on the host.
+
+    Raises RequestError for a name that is no name of a folder.
+    """
     if not _USER_NAME.fullmatch(user):
         raise RequestError(
             f"asked the home of {user!r}; found a user's name that is no name of a folder; "
@@ -146,7 +157,9 @@ def home_of(template: str, user: str) -> str:
 
 
 def seen_inside(folder: str, mounts: Iterable[tuple[str, str]]) -> str | None:
-    """Where a kernel finds this folder of the host, by (source, target) of what is mounted; None if nowhere."""
+    """Return where a kernel finds this host folder, by its mounts as (source, target); None if
+    nowhere.
+    """
     found = [(source, target) for source, target in mounts if lies_in(folder, source)]
     if not found:
         return None

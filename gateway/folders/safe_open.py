@@ -1,7 +1,8 @@
-"""Looks at shared folders on the disk without following any link, and makes homes. Keeps nothing open, decides nothing.
+"""Checks of shared folders on the disk without following any link, and making of homes.
 
-A user may put a symbolic link, or another folder, in the place of one of theirs at any moment: so every component is
-opened from the one before it, and what was found is remembered by device and inode for the check after the mount.
+A user may replace one of their folders by a symbolic link or another folder at any moment. Each
+component is therefore opened from the one before it, and device and inode are kept for the check
+after the mount.
 """
 
 from __future__ import annotations
@@ -20,13 +21,19 @@ _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def look_at(path: str) -> FolderIdentity:
-    """The folder at `path`, reached through folders alone. Raises FolderError."""
+    """Return the identity of the folder at *path*, reached through folders alone.
+
+    Raises FolderError.
+    """
     with opened(path) as descriptor:
         return identity_of(descriptor)
 
 
 def make_home(path: str, user_id: int, group_id: int) -> FolderIdentity:
-    """The home at `path`, made for this owner alone if it is not there. Raises FolderError."""
+    """Return the identity of the home at *path*, made for this owner alone if it is missing.
+
+    Raises FolderError.
+    """
     above, _, name = path.rpartition("/")
     with opened(above or "/") as parent:
         try:
@@ -51,7 +58,7 @@ def make_home(path: str, user_id: int, group_id: int) -> FolderIdentity:
 
 
 def is_folder(path: str) -> bool:
-    """Whether `path` is a folder that is reached through folders alone."""
+    """Return whether *path* is a folder that is reached through folders alone."""
     try:
         look_at(path)
     except FolderError:
@@ -61,7 +68,10 @@ def is_folder(path: str) -> bool:
 
 @contextmanager
 def opened(path: str) -> Iterator[int]:
-    """A descriptor of the folder at `path`. Raises FolderError for a link on the way, and for what is no folder."""
+    """Open the folder at *path*.
+
+    Raises FolderError for a link on the way, and for a path that is no folder.
+    """
     descriptor = os.open("/", _LOOK)
     try:
         so_far = ""
@@ -75,7 +85,7 @@ def opened(path: str) -> Iterator[int]:
 
 
 def identity_of(descriptor: int) -> FolderIdentity:
-    """What an open folder is, whatever it is called."""
+    """Return the identity of an open folder, independent of its name."""
     found = os.fstat(descriptor)
     return FolderIdentity(found.st_dev, found.st_ino)
 

@@ -1,4 +1,7 @@
-"""Shared folders as values, and the knobs that name them. Reads and checks texts; of the disk, only the roots."""
+"""Shared folders as values, and the settings that name them.
+
+Only the roots are checked on the disk.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from jupyter_aliquot.provisioner.errors import RequestError
 
 from .rules import NAME, USER, check_home, check_root, check_source, check_target, check_targets
 
-# The name under which a home stands in lists; no folder can have it.
+# The name of a home in lists. No folder can have it.
 HOME = "home"
 
 _OWNER = re.compile(r"(\d{1,9}:\d{1,9})?", re.ASCII)
@@ -28,7 +31,7 @@ _OWNER = re.compile(r"(\d{1,9}:\d{1,9})?", re.ASCII)
 
 @dataclass(frozen=True)
 class SharedFolder:
-    """One folder of the host, for whom it is, and where their kernels find it."""
+    """One host folder, its users and teams, and where their kernels find it."""
 
     name: str
     source: str
@@ -39,7 +42,7 @@ class SharedFolder:
 
 @dataclass(frozen=True)
 class FolderSettings:
-    """The knobs, read and checked."""
+    """The settings, read and checked."""
 
     roots: tuple[str, ...] = ()
     home: str = ""
@@ -50,12 +53,12 @@ class FolderSettings:
 
     @property
     def homes(self) -> str:
-        """The folder that holds all homes; empty where there are none."""
+        """Return the folder that holds all homes; empty if there are none."""
         return self.home.rpartition("/")[0] if self.home else ""
 
 
 class SharedFolders(Configurable):
-    """Which folders of the host kernels in containers get."""
+    """The host folders for kernels in containers."""
 
     roots = List(
         Unicode(), [], help="Folders of this machine in which all that is shared must lie; empty: nothing is shared."
@@ -74,7 +77,7 @@ class SharedFolders(Configurable):
     ).tag(config=True)
 
     def read(self, private: Iterable[str]) -> FolderSettings:
-        """All knobs together. ``private``: folders of our own. Raises TraitError, as a wrong knob by itself does."""
+        """Read and check all settings. *private* are Aliquot's own folders. Raises TraitError."""
         try:
             return self._read(tuple(private))
         except RequestError as error:
@@ -107,7 +110,9 @@ class SharedFolders(Configurable):
 
 
 def read_folder(table: object, where: str, name: str | None = None) -> SharedFolder:
-    """One folder, from the configuration, a request or our file. ``name`` given: it is not in the table.
+    """Read one folder, from the configuration, a request or the file.
+
+    With *name*, the table has none.
 
     Raises RequestError.
     """
@@ -130,7 +135,7 @@ def read_folder(table: object, where: str, name: str | None = None) -> SharedFol
 
 
 def folder_table(folder: SharedFolder) -> Mapping[str, Any]:
-    """The inverse of `read_folder`."""
+    """Return a folder as `read_folder` reads it."""
     return {
         "name": folder.name,
         "source": folder.source,
@@ -142,9 +147,11 @@ def folder_table(folder: SharedFolder) -> Mapping[str, Any]:
 
 
 def private_folders(knobs: Aliquot) -> tuple[str, ...]:
-    """Aliquot's own folders, never shared with a kernel and never covered in one, as they are written and resolved.
+    """Return Aliquot's own folders, as they are written and resolved.
 
-    They are the runtime folder with its sockets, and the folder in which gateways remember.
+    They are never shared or covered in a kernel.
+
+    They are the runtime folder with its sockets, and the folder of gateways' state.
     """
     runtime = knobs.runtime_dir or str(find_runtime_dir().path)
     state = knobs.state_dir or os.path.join(jupyter_data_dir(), "aliquot")

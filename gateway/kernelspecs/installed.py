@@ -1,6 +1,6 @@
-"""The sizes as kernelspec files, for clients that read only the disk: nbclient, papermill, VS Code.
+"""Sizes as kernelspec files, for clients that read only the disk: nbclient, papermill, VS Code.
 
-It replaces and removes only what it wrote itself, known by a mark in the file's metadata.
+A mark in the file's metadata shows which files Aliquot wrote. Only these are replaced and removed.
 """
 
 from __future__ import annotations
@@ -28,32 +28,35 @@ _BY_NAME = "installed_by_name"  # in Aliquot's part of the metadata
 
 
 class KernelSpecFileError(AliquotError):
-    """A kernelspec file could not be written, or stands where somebody else's is."""
+    """A kernelspec file could not be written, or another program's kernelspec is in its place."""
 
 
 @dataclass(frozen=True)
 class Installed:
-    """What one call did: folders written, and folders of ours removed because their size is no longer offered."""
+    """The result of one call: folders written, and folders removed because their size is no longer
+    offered.
+    """
 
     written: tuple[Path, ...]
     removed: tuple[Path, ...]
 
 
 def user_folder() -> Path:
-    """Kernelspecs of this user."""
+    """Return the folder of this user's kernelspecs."""
     return Path(jupyter_data_dir()) / "kernels"
 
 
 def sys_prefix_folder() -> Path:
-    """Kernelspecs of this Python environment."""
+    """Return the folder of this Python environment's kernelspecs."""
     return Path(sys.prefix) / "share" / "jupyter" / "kernels"
 
 
 def install_sizes(manager: SizedKernelSpecManager, folder: Path) -> Installed:
-    """Write every size that is offered into *folder*, and remove those written before that no longer are.
+    """Write every size that is offered into *folder*, and remove those written before that no
+    longer are.
 
-    Sizes of images are left out: a client that reads only the disk starts processes, and has no container to start
-    one in. Sizes that a user installed by name stay.
+    Sizes of images are left out: a client that reads only the disk starts processes, and has no
+    container to start one in. Sizes that a user installed by name stay.
 
     Raises:
         KernelSpecFileError: the folder cannot be written, or another program's kernelspec has one of the names.
@@ -71,7 +74,9 @@ def install_sizes(manager: SizedKernelSpecManager, folder: Path) -> Installed:
 
 
 def install_named(manager: SizedKernelSpecManager, folder: Path, names: Sequence[str]) -> Installed:
-    """Write these sizes into *folder*, whether they are offered or not. All names are read before one is written.
+    """Write these sizes into *folder*, whether they are offered or not.
+
+    All names are read before one is written.
 
     Args:
         manager: what resolves a name.
@@ -117,7 +122,7 @@ def _told(folder: Path) -> Iterator[None]:
 
 
 def is_ours(path: Path) -> bool:
-    """Whether this kernelspec folder holds a size that we wrote."""
+    """Return whether this kernelspec folder holds a size that Aliquot wrote."""
     return _own_metadata(path) is not None
 
 
@@ -126,7 +131,7 @@ def _is_installed_by_name(path: Path) -> bool:
 
 
 def _own_metadata(path: Path) -> dict[str, Any] | None:
-    """Aliquot's part of the metadata; None for a folder that holds no size of ours."""
+    """Return Aliquot's part of the metadata; None for a folder without a size that Aliquot wrote."""
     try:
         metadata = json.loads((path / "kernel.json").read_text(encoding="utf-8"))["metadata"]
         is_ours = metadata["kernel_provisioner"]["provisioner_name"] == PROVISIONER_NAME
@@ -137,7 +142,7 @@ def _own_metadata(path: Path) -> dict[str, Any] | None:
 
 def _write(spec: KernelSpec, path: Path) -> Path:
     if path.exists() and not is_ours(path):
-        raise KernelSpecFileError(f"asked to write {path}; found a kernelspec there that is not ours. Rename it first")
+        raise KernelSpecFileError(f"{path} cannot be written: another program's kernelspec is there. Rename it first.")
     path.mkdir(exist_ok=True)
     for logo in sorted(Path(spec.resource_dir).glob("logo-*")):
         shutil.copyfile(logo, path / logo.name)

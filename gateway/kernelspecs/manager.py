@@ -1,7 +1,9 @@
-"""Sizes as Jupyter sees them: a KernelSpecManager that lists the presets and resolves every valid sized name.
+"""Sizes for Jupyter: a KernelSpecManager that lists the presets and resolves every valid sized
+name.
 
-It owns no kernelspec: a sized one is derived from its base at each look-up, so a changed base is seen at once. A base
-is an installed kernelspec, or an image of the catalogue, which is there for those alone who may use it.
+It owns no kernelspec: a sized one is derived from its base at each look-up, so that a changed base
+is seen at once. A base is an installed kernelspec, or an image of the catalogue, which exists only
+for users who may use it.
 """
 
 from __future__ import annotations
@@ -51,7 +53,10 @@ _LOCAL_PROVISIONER_NAME = "local-provisioner"
 
 
 class NoSuchSize(SizeNameError, NoSuchKernel):
-    """A name that is no valid size. Also Jupyter's NoSuchKernel, so that stock callers treat it as not found."""
+    """A name that is no valid size.
+
+    Also Jupyter's NoSuchKernel, so that stock callers treat it as not found.
+    """
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(name)
@@ -62,7 +67,9 @@ class NoSuchSize(SizeNameError, NoSuchKernel):
 
 
 class NoSuchBase(NoSuchKernel):
-    """A kernelspec, or the base of a sized name, that is not installed, cannot be read, or is not one to be sized."""
+    """A kernelspec, or the base of a sized name, that is not installed, cannot be read, or has no
+    sizes.
+    """
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(name)
@@ -74,9 +81,9 @@ class NoSuchBase(NoSuchKernel):
 
 @dataclass(frozen=True)
 class OfferedSize:
-    """One size that is listed: a preset on a base kernelspec, or on an image of the catalogue.
+    """One listed size: a preset on a base kernelspec, or on an image of the catalogue.
 
-    ``is_default``: the catalogue proposes it for its image.
+    With ``is_default`` the catalogue proposes it for its image.
     """
 
     name: str
@@ -88,16 +95,20 @@ class OfferedSize:
 
 
 class SizedKernelSpecManager(KernelSpecManager):
-    """Offers each base kernelspec in the administrator's sizes, and resolves any other valid size by its name."""
+    """Jupyter's kernelspecs, each also in the administrator's sizes.
+
+    Any other valid size is resolved by its name.
+    """
 
     settings = Instance(Aliquot, help="Aliquot's configuration.")
     catalogue = Instance(ImageCatalogue, help="Images that kernels can run in.")
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        # Read now, so that a wrong knob ends the server at its start with that message, not a request later.
+        # Read now, so that a wrong setting ends the server at its start, and not a later request.
         _ = self.settings
-        # The GPUs of the node; 0: not known. The extension, or a command that found an agent, tells.
+        # The GPUs of the node; 0 if not known. The extension sets it, or a command that found an
+        # agent.
         self.count_devices: Callable[[], int] = lambda: 0
         for image in self.catalogue.entries:
             self._check_image(image)
@@ -111,7 +122,10 @@ class SizedKernelSpecManager(KernelSpecManager):
         return ImageCatalogue(parent=self)
 
     def find_kernel_specs(self) -> dict[str, str]:
-        """Name → folder of the plain kernelspecs and of the sizes listed. Called by Jupyter's listings."""
+        """Return name → folder of the plain kernelspecs and of the listed sizes.
+
+        Called by Jupyter's listings.
+        """
         plain: dict[str, str] = {
             name: folder for name, folder in super().find_kernel_specs().items() if not self._is_ours(name, folder)
         }
@@ -127,7 +141,10 @@ class SizedKernelSpecManager(KernelSpecManager):
         return found
 
     def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-        """The kernelspec of this name. Raises NoSuchKernel, whose message says what is wrong with a size."""
+        """Return the kernelspec of this name.
+
+        Raises NoSuchKernel, whose message says what is wrong with a size.
+        """
         image = self._own_image(kernel_name)
         if image is not None:
             return image_kernel_spec(image)
@@ -146,10 +163,13 @@ class SizedKernelSpecManager(KernelSpecManager):
         return sized_kernel_spec(base, sized, self.settings.residency_of(sized.request))
 
     def remove_kernel_spec(self, name: str) -> str:
-        """Remove a kernelspec's folder. A size has none of its own: removing it would remove its base."""
+        """Remove a kernelspec's folder.
+
+        A size has none of its own: removing it would remove its base.
+        """
         sized = parse_size_name(name)
         if sized is not None and self._find_spec_directory(name.lower()) is None:
-            raise NoSuchSize(name, f"asked to remove {name!r}; a size has no folder. Remove {sized.base!r} instead")
+            raise NoSuchSize(name, f"{name!r} cannot be removed: a size has no folder. Remove {sized.base!r} instead.")
         return str(super().remove_kernel_spec(name))
 
     def grammar(self) -> str:
@@ -157,18 +177,21 @@ class SizedKernelSpecManager(KernelSpecManager):
         return describe_grammar(self.largest_here())
 
     def largest_here(self) -> GpuShare:
-        """Return the most that one kernel can have. A name of more is valid, and refused by the node."""
+        """Return the most that one kernel can have.
+
+        A name of more is valid, and refused by the node.
+        """
         return largest_here(self.settings.largest(), self.count_devices())
 
     def has_sizes(self, name: str) -> bool:
-        """Whether this kernelspec, or image that the asker may use, can be had in sizes."""
+        """Return whether this kernelspec, or image that the user may use, has sizes."""
         if self._own_image(name) is not None:
             return True
         folder = self._find_spec_directory(name.lower())
         return folder is not None and is_plain(name, folder)
 
     def offered_sizes(self) -> list[OfferedSize]:
-        """The sizes that are listed, in the order of the presets on each base."""
+        """Return the listed sizes, in the order of the presets on each base."""
         offered = []
         for name in self.find_kernel_specs():
             sized = self._read_valid(name)
@@ -177,7 +200,7 @@ class SizedKernelSpecManager(KernelSpecManager):
             try:
                 spec = self.get_kernel_spec(name)
             except NoSuchKernel as error:
-                # As in Jupyter's own listing, one kernelspec that cannot be read hides no other.
+                # A kernelspec that cannot be read hides no other, as in Jupyter's own listing.
                 self.log.warning("kernelspec=%s offered=no reason=%s", name, error)
                 continue
             image = self._own_image(sized.base)
@@ -186,7 +209,7 @@ class SizedKernelSpecManager(KernelSpecManager):
         return offered
 
     def _base(self, name: str, base_name: str) -> KernelSpec:
-        """What ``name``, a size, stands on. Raises NoSuchBase."""
+        """Return the base of the size *name*. Raises NoSuchBase."""
         image = self._own_image(base_name)
         if image is not None:
             return image_kernel_spec(image)
@@ -208,12 +231,14 @@ class SizedKernelSpecManager(KernelSpecManager):
         return base
 
     def _own_image(self, name: str) -> CatalogueImage | None:
-        """The image of this name, where the asker may use it; for all others there is none."""
+        """Return the image of this name; None if the user may not use it, or there is none."""
         image = self.catalogue.find(name)
         return image if image is not None and image.is_for(current_user()) else None
 
     def _names_of(self, image: CatalogueImage) -> list[str]:
-        """The kernelspecs that are listed for an image: the size it proposes, itself, and the presets."""
+        """Return the listed kernelspecs of an image: the size that it proposes, itself, and the
+        presets.
+        """
         sizes = [size_name(image.name, request) for request in self._offered(self.settings.preset_requests())]
         first = [size_name(image.name, request) for request in self._proposed(image)]
         return list(dict.fromkeys([*first, image.name, *sizes]))
@@ -222,7 +247,10 @@ class SizedKernelSpecManager(KernelSpecManager):
         return [] if image.default_size is None else self._offered([image.default_size])
 
     def _offered(self, requests: list[Request]) -> list[Request]:
-        """These sizes in a class that the asker may have. Others are resolved all the same: kernels may have them."""
+        """Return those of these sizes whose class the user may have.
+
+        The others are resolved, too: kernels may have them.
+        """
         return self.settings.class_policy().offered(current_user(), requests)
 
     def _is_allowed(self, name: str) -> bool:
@@ -230,7 +258,10 @@ class SizedKernelSpecManager(KernelSpecManager):
         return not self.allowed_kernelspecs or bool({name, base} & self.allowed_kernelspecs)
 
     def _check_image(self, image: CatalogueImage) -> None:
-        """What only the installed kernelspecs and the other knobs can tell. Raises TraitError."""
+        """Check an image against the installed kernelspecs and the other settings.
+
+        Raises TraitError.
+        """
         folder = self._find_spec_directory(image.name)
         if folder is not None:
             raise TraitError(
@@ -244,7 +275,10 @@ class SizedKernelSpecManager(KernelSpecManager):
                 raise TraitError(f"{KNOB}: the default_size of {image.name!r}: {error}") from None
 
     def _read(self, name: str, folder: str) -> KernelSpec:
-        """An installed kernelspec. Raises NoSuchBase for a file that is none, where Jupyter lets anything through."""
+        """Return an installed kernelspec.
+
+        Raises NoSuchBase for a file that is none; Jupyter accepts any file.
+        """
         try:
             return super().get_kernel_spec(name)
         except (OSError, ValueError, TypeError, TraitError) as error:
@@ -252,11 +286,16 @@ class SizedKernelSpecManager(KernelSpecManager):
             raise NoSuchBase(name, message) from error
 
     def _can_be_sized(self, name: str, folder: str) -> bool:
-        """Whether sizes are listed for it: not for what another provisioner starts, nor for a name like a size's."""
+        """Return whether sizes are listed for it.
+
+        Another provisioner's kernelspec has none, nor has a name like a size's.
+        """
         return is_plain(name, folder)
 
     def _allowed_by_name(self) -> Iterator[tuple[str, str]]:
-        """Sizes that the administrator allowed one by one (`allowed_kernelspecs`), with their base's folder."""
+        """Return the sizes that the administrator allowed one by one (`allowed_kernelspecs`), with
+        their base's folder.
+        """
         for name in self.allowed_kernelspecs:
             sized = self._read_valid(name)
             folder = self._find_spec_directory(sized.base.lower()) if sized else None
@@ -279,7 +318,10 @@ class SizedKernelSpecManager(KernelSpecManager):
             return None
 
     def _is_ours(self, name: str, folder: str) -> bool:
-        """A preset's file on disk: written for clients without this manager, and superseded by it here."""
+        """Return whether it is a size's file on disk.
+
+        Such files are for clients without this manager, which supersedes them.
+        """
         return _looks_sized(name) and _provisioner_of(_metadata_on_disk(folder)) == PROVISIONER_NAME
 
     def _is_foreign(self, name: str) -> bool:
@@ -288,9 +330,9 @@ class SizedKernelSpecManager(KernelSpecManager):
 
 
 def sized_kernel_spec(base: KernelSpec, sized: SizedName, residency: str = "") -> KernelSpec:
-    """The kernelspec that asks for `sized` and runs what `base` runs. A copy: the base is left alone.
+    """Return a copy of *base* that requests the size *sized*.
 
-    ``residency``: how memory may leave the GPU, where the base says nothing of it in its own metadata.
+    *residency* is how memory may leave the GPU, if the base's own metadata do not say it.
     """
     request = sized.request
     config = {"gpus": str(request.gpus), "workload_class": request.workload_class.value}
@@ -305,7 +347,7 @@ def sized_kernel_spec(base: KernelSpec, sized: SizedName, residency: str = "") -
 
 
 def plain_kernel_spec(base: KernelSpec, base_name: str) -> KernelSpec:
-    """The kernelspec that asks for no GPU in its name, and runs what `base` runs. A copy likewise."""
+    """Return a copy of *base* whose name says that it requests no GPU."""
     metadata = copy.deepcopy(base.metadata)
     metadata["aliquot"] = {**metadata.get("aliquot", {}), "base": base_name.lower()}
     return _copy(base, plain_name(base_name), "no GPU", metadata)
@@ -327,7 +369,9 @@ def _copy(base: KernelSpec, name: str, label: str, metadata: dict[str, Any]) -> 
 
 
 def is_plain(name: str, folder: str) -> bool:
-    """Whether an installed kernelspec asks for no GPU, and is started by Jupyter's own provisioner."""
+    """Return whether an installed kernelspec requests no GPU, and Jupyter's own provisioner starts
+    it.
+    """
     return not _looks_sized(name) and _provisioner_of(_metadata_on_disk(folder)) in (None, _LOCAL_PROVISIONER_NAME)
 
 
@@ -345,7 +389,7 @@ def _provisioner_of(metadata: dict[str, Any]) -> str | None:
 
 
 def _metadata_on_disk(folder: str) -> dict[str, Any]:
-    """A kernelspec's metadata, {} where it cannot be read: Jupyter itself then warns about that kernelspec."""
+    """Return a kernelspec's metadata; {} if it cannot be read, about which Jupyter itself warns."""
     try:
         spec = json.loads((Path(folder) / "kernel.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,6 +1,8 @@
-"""The knobs against abuse: how much of a server one user, or somebody unknown, may ask for. Refuses nothing itself.
+"""The settings against abuse: how much of a server one user, or one address without a login, may
+use.
 
-Defaults are far above what people with many notebooks need. GPUs are capped elsewhere, by c.Aliquot.user_limit_gpus.
+The defaults are far above the needs of users with many notebooks. c.Aliquot.user_limit_gpus limits
+GPUs.
 """
 
 from __future__ import annotations
@@ -15,7 +17,10 @@ from jupyter_aliquot.provisioner.relay.wire.files import ALL_UNSENT_BYTES, UNREA
 
 
 class Limits(Configurable):
-    """0 stands for no limit. Counts and rates are not for administrators, sizes are for everybody."""
+    """Limits, of which 0 stands for none.
+
+    Counts and rates do not hold for administrators, sizes hold for all.
+    """
 
     kernels_per_user = Int(
         100, help="How many kernels one user may have at once, those without a GPU and those that wait included."
@@ -92,7 +97,7 @@ class Limits(Configurable):
         name, value = proposal["trait"].name, proposal["value"]
         if not 0 <= value < math.inf:
             raise TraitError(f"c.Limits.{name}: asked {value!r}; wanted a number, 0 or more; 0 for no limit")
-        # Several are set at once: this is asked when all of them are.
+        # Several are set at once. This is checked when all of them are.
         if 0 < self.unread_bytes < self.message_bytes and name in ("unread_bytes", "message_bytes"):
             raise TraitError(
                 f"c.Limits.{name}: asked {value!r}; unread_bytes is {self.unread_bytes} and message_bytes "

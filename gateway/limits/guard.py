@@ -1,4 +1,4 @@
-"""Holds what is asked against c.Limits, counts what it refuses, and says so once a burst. Reads no request itself."""
+"""The guard of c.Limits: it checks requests, counts its refusals, and logs one of each burst."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from jupyter_aliquot.provisioner.errors import LimitError
 
 from .config import Limits
 
-# Where handlers find the guard, in the application's settings.
+# The key of the guard in the application's settings, where handlers find it.
 SETTING = "aliquot_limits"
-# What refusals are counted under; each a knob of c.Limits.
+# The names of the counts of refusals; each is a setting of c.Limits.
 REQUESTS = "requests_per_second"
 KERNELS = "kernels_per_user"
 QUEUED = "queued_per_user"
@@ -43,14 +43,20 @@ class Owned(Protocol):
 
 
 class Waiting(Owned, Protocol):
-    """A queued request. ``held``: what its kernel has already; None for a kernel that has not started."""
+    """A queued request.
+
+    ``held`` is what its kernel has already; None for a kernel that has not started.
+    """
 
     @property
     def held(self) -> object: ...
 
 
 class LimitGuard:
-    """``is_exempt``: whether counts and rates are not for this user. One event loop."""
+    """The guard of one event loop.
+
+    Counts and rates do not hold for users of whom *is_exempt* is true.
+    """
 
     def __init__(self, limits: Limits, clock: Clock, is_exempt: Callable[[str], bool], log: logging.Logger) -> None:
         self.limits = limits
@@ -65,11 +71,14 @@ class LimitGuard:
         self._sockets = OpenSockets()
 
     def counts(self) -> Mapping[str, int]:
-        """How often each limit refused something, or held it back."""
+        """Return how often each limit refused or delayed something."""
         return dict(self._counts)
 
     def visit(self, name: str, address: str) -> float:
-        """One request of this user, or, without a name, of this address: 0, or after how many seconds to come again."""
+        """Count a request of this user or, without a name, of this address.
+
+        Return the seconds until it is allowed; 0: now.
+        """
         if not self.limits.requests_per_second:
             return 0.0
         buckets, key = (self._users, name) if name else (self._addresses, address)
@@ -79,30 +88,30 @@ class LimitGuard:
         return seconds
 
     def check_socket(self, name: str, socket: WebSocketHandler) -> None:
-        """One more websocket of this user. Raises LimitError."""
+        """Count one more websocket of this user. Raises LimitError."""
         most = self.limits.websockets_per_user
         if not most:
             return
         if (has := self._sockets.count(name)) >= most:
             self.note(SOCKETS, name)
             raise LimitError(
-                f"asked one more websocket; {name} has {has} open, and may have {most} (c.Limits.{SOCKETS}). Close "
-                "pages that are not needed"
+                f"{name} has {has} websockets open, and may have {most} (c.Limits.{SOCKETS}). "
+                "Close pages that are not needed."
             )
         self._sockets.add(name, socket)
 
     def check_kernels(self, name: str, has: int, *, is_admin: bool) -> None:
-        """One more kernel for a user who has so many. Raises LimitError."""
+        """Check one more kernel of a user who has so many. Raises LimitError."""
         most = self.limits.kernels_per_user
         if most and has >= most and not is_admin:
             self.note(KERNELS, name)
             raise LimitError(
-                f"asked one more kernel; {name} has {has}, and may have {most} at once (c.Limits.kernels_per_user). "
-                "End one that is not needed"
+                f"{name} has {has} kernels, and may have {most} at once (c.Limits.kernels_per_user). "
+                "End one that is not needed."
             )
 
     def check_queue(self, asker: Owned, pending: Collection[Waiting]) -> None:
-        """One more kernel that is to wait. Raises LimitError."""
+        """Check one more kernel that is to wait. Raises LimitError."""
         if self._is_exempt(asker.owner):
             return
         waiting = [one for one in pending if one.held is None]
@@ -110,35 +119,38 @@ class LimitGuard:
         if most and own >= most:
             self.note(QUEUED, asker.owner)
             raise LimitError(
-                f"asked a GPU for one more kernel; {own} of {asker.owner} wait for one, and {most} may wait at once "
+                f"{own} kernels of {asker.owner} wait for a GPU, and {most} may wait at once "
                 "(c.Limits.queued_per_user). End one of them, or try again when one has started"
             )
         if self.limits.queue_length and len(waiting) >= self.limits.queue_length:
             self.note(QUEUE, asker.owner)
             raise LimitError(
-                f"asked a GPU for one more kernel; {len(waiting)} kernels wait for one, and no more may wait at once "
+                f"{len(waiting)} kernels wait for a GPU, and no more may wait at once "
                 "(c.Limits.queue_length). Try again later, or start a kernel without a GPU"
             )
 
     def note(self, limit: str, who: str, count: int = 1) -> None:
-        """Count a refusal, or some. The log has the first of a minute."""
+        """Count refusals. The first of a minute is logged."""
         self._counts[limit] += count
         if self._warnings.passes((limit, who), self.clock.now()):
             self._log.warning("limit=%s who=%r refused; more of it within a minute is only counted", limit, who)
 
 
 class OpenSockets:
-    """The websockets that each user has open, or asks to open, by the user's name. Forgets those that closed."""
+    """The websockets that each user has open, or asks to open, by the user's name.
+
+    Forgets those that closed.
+    """
 
     def __init__(self) -> None:
         self._by_user: dict[str, WeakSet[WebSocketHandler]] = {}
 
     def add(self, name: str, socket: WebSocketHandler) -> None:
-        """This user's, from its handshake on."""
+        """Add a websocket of this user, from its handshake on."""
         self._by_user.setdefault(name, WeakSet()).add(socket)
 
     def count(self, name: str) -> int:
-        """Those of this user. What has closed is forgotten."""
+        """Return how many websockets of this user are open. Closed ones are forgotten."""
         kept = WeakSet(socket for socket in self._by_user.pop(name, ()) if _is_open(socket))
         if kept:
             self._by_user[name] = kept
@@ -148,6 +160,7 @@ class OpenSockets:
 def _is_open(socket: WebSocketHandler) -> bool:
     if socket.ws_connection is not None:
         return True
-    # Its handshake waits, for a kernel that has not started perhaps. When it is over, the connection has no stream.
+    # During the handshake, which may wait for a kernel to start, the request's connection has the
+    # stream. Afterwards it has none.
     stream = getattr(socket.request.connection, "stream", None)
     return not socket._finished and stream is not None and not stream.closed()

@@ -1,4 +1,6 @@
-"""Requests that come too fast, and bodies that are too large, are answered here, and reach nobody else."""
+"""Refusal of requests that come too fast, and of bodies that are too large, before any other
+handler.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ _LONGEST_LENGTH = 18
 
 
 def admit(handler: JupyterHandler, name: str) -> None:
-    """Count a request of this user; of nobody: of its address. Raises Finish for one that was answered with 429."""
+    """Count a request of this user, or of its address without a user.
+
+    Raises Finish if it was answered with 429.
+    """
     guard: LimitGuard | None = handler.settings.get(SETTING)
     address = str(handler.request.remote_ip)
     seconds = 0.0 if guard is None else guard.visit(name, address)
@@ -35,7 +40,7 @@ def admit(handler: JupyterHandler, name: str) -> None:
             _admit_socket(handler, guard, name)
         return
     limits, wait = guard.limits, math.ceil(seconds)
-    # Not a line of the log for each: the guard has told.
+    # No log line for each: the guard has logged.
     handler._log = _say_nothing  # type: ignore[method-assign]
     refuse_for(
         handler,
@@ -46,8 +51,8 @@ def admit(handler: JupyterHandler, name: str) -> None:
 
 
 def refuse_for(handler: JupyterHandler, seconds: float, message: str) -> NoReturn:
-    """429, and when to come again: an HTTPError would lose the header. Raises Finish."""
-    # Set as prepare does when it refuses a host: the log asks who is logged in.
+    """Answer 429 with the time to wait. An HTTPError would lose that header. Raises Finish."""
+    # Set as prepare does when it refuses a host: the log reads the user.
     handler.current_user = handler._jupyter_current_user = None
     handler.set_header("Retry-After", str(math.ceil(seconds)))
     _answer(handler, _TOO_MANY, message)
@@ -64,7 +69,10 @@ def _admit_socket(handler: Any, guard: LimitGuard, name: str) -> None:
 
 
 def install(server: ServerApp, guard: LimitGuard, is_limited: Callable[[str], bool]) -> None:
-    """Before all other handlers. ``is_limited``: whether bodies to this path are; uploads have Jupyter's own limit."""
+    """Put the limit before all other handlers, for paths of which *is_limited* is true.
+
+    Uploads have Jupyter's limit.
+    """
     app: Any = server.web_app
     limits = guard.limits
     app.settings[SETTING] = guard
@@ -75,8 +83,10 @@ def install(server: ServerApp, guard: LimitGuard, is_limited: Callable[[str], bo
 
 
 class _Large(Matcher):
-    """Requests whose body says that it is too large. One that does not say its length, as clients send even an empty
-    one, is read up to the bound: tornado counts, and ends the connection.
+    """A matcher of requests whose stated length is too large.
+
+    A body without a length, even an empty one, is read up to the bound: tornado counts, and ends
+    the connection.
     """
 
     def __init__(self, most: int, is_limited: Callable[[str], bool]) -> None:
@@ -91,21 +101,21 @@ class _Large(Matcher):
             request.connection.set_max_body_size(self._most)
             return None
         length = request.headers.get("Content-Length", "0")
-        # Longer ones are no numbers of bytes, and the longest of them no numbers to Python.
+        # Longer texts are no numbers of bytes, and Python refuses to read the longest.
         is_number = length.isdecimal() and len(length) <= _LONGEST_LENGTH
         return {} if not is_number or int(length) > self._most else None
 
 
 @stream_request_body
 class LargeBodyHandler(RequestHandler):
-    """Answers at once, and keeps nothing of the body."""
+    """A handler that refuses at once, and keeps nothing of the body."""
 
     def initialize(self, guard: LimitGuard) -> None:
         """Called by tornado."""
         self._guard = guard
 
     def check_xsrf_cookie(self) -> None:
-        """Called by tornado. Nothing is done here that a forged request could ask for."""
+        """Called by tornado. A forged request can cause nothing here."""
 
     def prepare(self) -> None:
         """Called by tornado when it has read the headers."""
@@ -116,7 +126,7 @@ class LargeBodyHandler(RequestHandler):
         _answer(self, _TOO_LARGE, told)
 
     def data_received(self, chunk: bytes) -> None:
-        """Called by tornado with what comes all the same."""
+        """Called by tornado with the data that comes all the same. Drops it."""
 
 
 def _answer(handler: RequestHandler, status: int, message: str) -> None:
@@ -126,4 +136,4 @@ def _answer(handler: RequestHandler, status: int, message: str) -> None:
 
 
 def _say_nothing() -> None:
-    """In the place of a line of the access log."""
+    """Log nothing, instead of a line of the access log."""

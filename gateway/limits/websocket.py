@@ -1,4 +1,6 @@
-"""Messages of clients on websockets: those that come too fast are read later, one that is too large ends its socket."""
+"""Limits of clients' messages on websockets: fast ones are read later, and a large one ends its
+socket.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,14 @@ from jupyter_aliquot.gpu_hook.waiting import within
 
 from .guard import MESSAGE, MESSAGES, OUTPUT, SETTING, LimitGuard
 
-# Of websockets: the status, and the bytes of its reason.
+# The status of a websocket's end, and the most bytes of its reason.
 _TOO_BIG, _LONGEST_REASON = 1009, 123
 _DRAIN_SECONDS = 5.0
 _DRAIN_BYTES = 1 << 16
 
 
 class MessagePace:
-    """Of one websocket: what comes too fast is read later."""
+    """The pace of one websocket, whose messages are read later if they come too fast."""
 
     def __init__(self, guard: LimitGuard, who: str) -> None:
         self._guard = guard
@@ -34,11 +36,11 @@ class MessagePace:
         self._bucket = TokenBucket(self._rate, self._burst, guard.clock.now())
 
     def delay(self) -> float:
-        """How long to wait before the message that has come is handed on; 0: not at all."""
+        """Return how long to wait before this message is handed on, in seconds."""
         return self._bucket.take(self._guard.clock.now())
 
     async def wait(self, seconds: float) -> None:
-        """Until its turn. Nothing more is read of this socket meanwhile."""
+        """Wait for its turn. Nothing more is read from this socket meanwhile."""
         self._guard.note(MESSAGES, self._who)
         while seconds:
             await self._guard.clock.sleep(seconds)
@@ -46,16 +48,16 @@ class MessagePace:
 
 
 def message_pace(handler: RequestHandler, who: str) -> MessagePace | None:
-    """Of the websocket that this handler opens; None: without limit."""
+    """Return the pace of the websocket that this handler opens; None without a limit."""
     guard: LimitGuard | None = handler.settings.get(SETTING)
     return MessagePace(guard, who) if guard is not None and guard.limits.messages_per_second else None
 
 
 def may_be_sent(handler: RequestHandler, length: int, has_users: Callable[[IdentityProvider], bool]) -> bool:
-    """Whether a kernel's message of so many bytes may go to the client of this websocket.
+    """Return whether a kernel's message of so many bytes may go to the client of this websocket.
 
-    One person's own server is looked at by pages, which take all; servers in gateway mode come to those of several,
-    for whose identity provider ``has_users`` is true.
+    A user's own server has pages as clients, which take any size. Servers in gateway mode are
+    clients of servers with several users, of whose identity provider *has_users* is true.
     """
     guard: LimitGuard | None = handler.settings.get(SETTING)
     if guard is None or not guard.limits.output_bytes or length <= guard.limits.output_bytes:
@@ -64,7 +66,7 @@ def may_be_sent(handler: RequestHandler, length: int, has_users: Callable[[Ident
 
 
 def left_out(handler: RequestHandler, length: int) -> str:
-    """What its cell shows in the place of one that may not; counted."""
+    """Count a message that is left out, and return the text that its cell shows instead."""
     guard: LimitGuard = handler.settings[SETTING]
     guard.note(OUTPUT, str(handler.path_kwargs.get("kernel_id", "")))
     most = guard.limits.output_bytes
@@ -72,9 +74,10 @@ def left_out(handler: RequestHandler, length: int) -> str:
 
 
 def explain_large_messages(protocol: Any, handler: RequestHandler, who: str) -> SocketEnding | None:
-    """Let tornado's protocol of a websocket say why it closes one whose client sent too much, and count that.
+    """Let tornado's websocket protocol say why it closes a socket whose client sent too much, and
+    count that.
 
-    What is given has to be told when the socket closed.
+    The caller must call ``closed`` of the returned object when the socket closed.
     """
     guard: LimitGuard | None = handler.settings.get(SETTING)
     if protocol is None or guard is None:
@@ -85,14 +88,16 @@ def explain_large_messages(protocol: Any, handler: RequestHandler, who: str) -> 
 
 
 def fitting(reason: str) -> str:
-    """As much of it as fits the last frame of a websocket."""
+    """Return as much of the reason as fits the last frame of a websocket."""
     if len(reason.encode()) <= _LONGEST_REASON:
         return reason
     return reason.encode()[: _LONGEST_REASON - 3].decode(errors="ignore") + "…"
 
 
 class SocketEnding:
-    """How one websocket ends. tornado resets the connection of a client that still sends, who then hears no reason."""
+    """The end of one websocket. tornado resets the connection of a client that still sends, which
+    then gets no reason.
+    """
 
     def __init__(self, protocol: Any, guard: LimitGuard, who: str) -> None:
         self._protocol = protocol
@@ -116,7 +121,7 @@ class SocketEnding:
         if not self._is_too_big or self._protocol.stream.closed():
             self._end()
         elif self._draining is None:
-            # What follows is the rest of that message, and no frame.
+            # The rest of that message follows, and no frame.
             self._protocol.client_terminated = True
             self._draining = asyncio.create_task(self._drain(), name="aliquot-large-message")
 
@@ -130,12 +135,14 @@ class SocketEnding:
         self._let_go()
 
     def closed(self) -> None:
-        """The socket is: what is drained yet ends by itself. Idempotent."""
+        """Note that the socket is closed. Data that is still drained ends by itself. Idempotent."""
         if self._draining is None or self._draining.done():
             self._let_go()
 
     def _let_go(self) -> None:
-        """Each holds the other, and would until a look for garbage. Now the protocol's own ways have nothing to do."""
+        """Break the cycle of references with the protocol, which would last until the next garbage
+        collection.
+        """
         for name in ("close", "_abort"):
             self._protocol.__dict__.pop(name, None)
 

@@ -1,6 +1,7 @@
-"""The size that a request for a kernel names in its own body, `KERNEL_GPU`: so a server in gateway mode sends it.
+"""The size in the body of a request for a kernel, `KERNEL_GPU`, as a server in gateway mode sends
+it. Pure.
 
-Pure: it makes a kernelspec's name of it, reads no environment of a process, and remembers nothing.
+It becomes part of a kernelspec's name. No environment of a process is read.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ _LONGEST = 100
 
 
 def asks_for_size(env: Mapping[str, str]) -> bool:
-    """Whether these variables name a size at all."""
+    """Return whether these variables name a size."""
     return env.get(VARIABLE, "").strip().lower() not in ("", NO_GPU)
 
 
 def with_size(kernel_name: str, env: Mapping[str, str], largest: GpuShare) -> str:
-    """The kernelspec to start: this one in the size that ``env`` names; a name that has a size keeps it.
+    """Return the kernelspec in the size that *env* names. A name with a size keeps it.
 
-    Raises RequestError for what is no size.
+    Raises RequestError for a size that is not valid.
     """
     if not asks_for_size(env) or _looks_sized(kernel_name):
         return kernel_name
@@ -38,9 +39,10 @@ def with_size(kernel_name: str, env: Mapping[str, str], largest: GpuShare) -> st
 
 
 def default_size(env: Mapping[str, str], largest: GpuShare) -> str | None:
-    """What these variables, a server's own, make of a name without a size: ``0.5-8g-low``.
+    """Return the size that a server's own variables give to a name without one: ``0.5-8g-low``.
 
-    None for nothing, and for what the gateway refuses: then no kernel starts at all, and the refusal says why.
+    Return None if they give none, or one that the gateway refuses. Then no kernel starts, and the
+    refusal says why.
     """
     if not asks_for_size(env):
         return None

@@ -1,6 +1,8 @@
-"""The kernelspec names that are requests: their grammar and the two functions that read and write it.
+"""The grammar of kernelspec names that request a size, and the functions that read and write it.
 
-Pure: it touches no disk and no server; kernelspecs/manager.py offers the names to Jupyter.
+Pure.
+
+``kernelspecs/manager.py`` offers the names to Jupyter.
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ from jupyter_aliquot.provisioner.errors import SizeNameError
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
 
 GRAMMAR = "<base>.gpu-<gpus>[-<n>g][-low]"
-NO_GPU = "none"  # in the place of a size: the base itself, whatever is asked for beside the name
+NO_GPU = "none"  # instead of a size: the base itself, whatever size the request's variables name
 STEP = GpuShare(1)
-# All names that parse_size_name reads, for programs in other languages: JavaScript takes it as it is.
+# The names that parse_size_name reads, as a pattern for other languages. JavaScript takes it as it
+# is.
 PATTERN = (
     r"^(?<kernelspec>(?:(?!\.[gG][pP][uU]-)[A-Za-z0-9._-])+)\.[gG][pP][uU]-"
     r"(?<gpus>(?!0+(?:\.0+)?(?:-|$))[0-9]{1,4}(?:\.[0-9]{1,2})?)"
@@ -33,14 +36,17 @@ _MEMORY = re.compile(r"([0-9]{1,5})g")
 
 @dataclass(frozen=True)
 class SizedName:
-    """A kernelspec name, read: the kernelspec it stands on and what it asks for."""
+    """A parsed kernelspec name: its base, and the size that it requests."""
 
     base: str
     request: Request
 
 
 def parse_size_name(name: str, largest: GpuShare | None = None) -> SizedName | None:
-    """Read ``python3.gpu-0.25``; None for a plain name. Raises SizeNameError for a size that is not valid."""
+    """Read ``python3.gpu-0.25``; None for a plain name.
+
+    Raises SizeNameError for a size that is not valid.
+    """
     marks = list(_MARK.finditer(name))
     if not marks:
         return None
@@ -51,13 +57,13 @@ def parse_size_name(name: str, largest: GpuShare | None = None) -> SizedName | N
 
 
 def parse_plain_name(name: str) -> str | None:
-    """The base of ``python3.gpu-none``, which asks for no GPU in so many words; None for every other name."""
+    """Return the base of ``python3.gpu-none``, which requests no GPU; None for every other name."""
     match = _PLAIN.fullmatch(name)
     return match.group(1) if match else None
 
 
 def plain_name(base: str) -> str:
-    """The name that asks for `base` without a GPU: the inverse of `parse_plain_name`."""
+    """Return the name that requests *base* without a GPU: the inverse of `parse_plain_name`."""
     return f"{base}.gpu-{NO_GPU}"
 
 
@@ -67,12 +73,18 @@ def parse_size(size: str, largest: GpuShare | None = None) -> Request:
 
 
 def size_name(base: str, request: Request) -> str:
-    """The name that asks for `request` on `base`: the inverse of `parse_size_name`. Raises SizeNameError."""
+    """Return the name that requests *request* on *base*: the inverse of `parse_size_name`.
+
+    Raises SizeNameError.
+    """
     return f"{base}.{size_suffix(request)}"
 
 
 def size_suffix(request: Request) -> str:
-    """What comes after the base and a dot: ``gpu-0.5-8g-low``. Raises SizeNameError for what no name carries."""
+    """Return the part after the base and a dot: ``gpu-0.5-8g-low``.
+
+    Raises SizeNameError for a size without a name.
+    """
     parts = [str(request.gpus)]
     if request.memory_limit is not None:
         gib, rest = divmod(request.memory_limit, _GIB)
@@ -87,10 +99,11 @@ def size_suffix(request: Request) -> str:
 
 
 def resized_name(name: str, request: Request) -> str:
-    """The name of the same kernelspec in the size of `request`; `name` itself where it names no size.
+    """Return the name of the same kernelspec in the size of *request*; *name* itself if it names no
+    size.
 
-    A name carries whole GiB. A memory limit between two of them is named by the larger: a kernel that is started by the
-    name has at least that memory.
+    A name has whole GiB. A memory limit between two of them gets the larger: a kernel that is
+    started by the name has at least that memory.
     """
     try:
         sized = parse_size_name(name)
@@ -105,18 +118,20 @@ def resized_name(name: str, request: Request) -> str:
 
 
 def largest_here(most: GpuShare, devices: int) -> GpuShare:
-    """Return the most that one kernel can have: as the rules allow, on a node of so many GPUs; 0: not known yet."""
+    """Return the most that one kernel can have by the rules, on a node of so many GPUs; 0 if that
+    is not known yet.
+    """
     return min(most, GpuShare(100 * devices)) if devices else most
 
 
 def describe_grammar(largest: GpuShare | None = None) -> str:
-    """One sentence for error messages and for people: the grammar and the range allowed here."""
+    """Return the grammar and the range allowed here, as one sentence for users."""
     upper = f"from {STEP} to {largest}" if largest is not None else f"of at least {STEP}"
     return f"A size is {GRAMMAR} with gpus {upper} in steps of {STEP}, n in GiB; {_EXAMPLES}"
 
 
 def size_label(request: Request) -> str:
-    """What a person reads in a picker: ``0.25 GPU · 8 GiB · low``."""
+    """Return the text in a kernel picker: ``0.25 GPU · 8 GiB · low``."""
     parts = [f"{request.gpus} {'GPU' if request.gpus.hundredths <= 100 else 'GPUs'}"]
     if request.memory_limit is not None:
         parts.append(f"{request.memory_limit // _GIB} GiB")

@@ -1,4 +1,4 @@
-"""The size that a kernel has, or else the one that its kernelspec asks for."""
+"""The size that a kernel has, or else the one that its kernelspec requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from jupyter_aliquot.provisioner.resources import Grant, Request
 
 
 def request_of(kernel: Any) -> Request | None:
-    """What a kernel has, or else what its kernelspec asks for; None for a plain kernel, and where that is gone."""
+    """Return a kernel's size, or else its kernelspec's; None for a plain kernel, and if the
+    kernelspec is gone.
+    """
     if (grant := getattr(kernel, "grant", None)) is not None:
         return cast(Grant, grant).request
     try:

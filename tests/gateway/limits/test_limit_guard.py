@@ -48,7 +48,7 @@ def waiting(owner: str, count: int, *, grows: bool = False) -> list[Pending]:
 def test_a_user_has_so_many_kernels_and_an_administrator_any_number() -> None:
     guard, _ = a_guard(kernels_per_user=3)
     guard.check_kernels("alice", 2, is_admin=False)
-    with pytest.raises(LimitError, match=r"alice has 3, and may have 3 at once \(c\.Limits\.kernels_per_user\)"):
+    with pytest.raises(LimitError, match=r"alice has 3 kernels, and may have 3 at once \(c\.Limits\.kernels_per_user\)"):
         guard.check_kernels("alice", 3, is_admin=False)
     guard.check_kernels("ada", 500, is_admin=True)
     assert guard.counts()["kernels_per_user"] == 1
@@ -58,10 +58,12 @@ def test_so_many_may_wait_of_one_user_and_in_all_and_kernels_that_run_are_not_co
     guard, _ = a_guard(queued_per_user=2, queue_length=5)
     queue = [*waiting("bob", 2), *waiting("alice", 1), *waiting("alice", 9, grows=True)]
     guard.check_queue(KernelRef("k", "alice"), queue)
-    with pytest.raises(LimitError, match="2 of bob wait for one, and 2 may wait at once") as own:
+    with pytest.raises(LimitError, match="2 kernels of bob wait for a GPU, and 2 may wait at once") as own:
         guard.check_queue(KernelRef("k", "bob"), queue)
     full = [*queue, *waiting("cy", 2)]
-    with pytest.raises(LimitError, match=r"5 kernels wait for one, and no more may wait .*queue_length") as all_of_them:
+    with pytest.raises(
+        LimitError, match=r"5 kernels wait for a GPU, and no more may wait .*queue_length"
+    ) as all_of_them:
         guard.check_queue(KernelRef("k", "alice"), full)
     for other in ("alice", "cy", "bob"):
         assert other not in str(all_of_them.value), "a sum, and no names of others"

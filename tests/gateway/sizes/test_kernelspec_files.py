@@ -39,7 +39,7 @@ def test_somebody_elses_kernelspec_is_not_overwritten(a_manager: SizedKernelSpec
     theirs = tmp_path / "out" / "julia.gpu-1"
     theirs.mkdir(parents=True)
     (theirs / "kernel.json").write_text("{}")
-    with pytest.raises(KernelSpecFileError, match="not ours"):
+    with pytest.raises(KernelSpecFileError, match="another program's kernelspec"):
         install_sizes(a_manager, tmp_path / "out")
     assert (theirs / "kernel.json").read_text() == "{}"
 
