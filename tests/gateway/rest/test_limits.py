@@ -156,7 +156,7 @@ async def test_sessions_of_a_kernel_and_their_names_are_bounded(ask: Ask, monkey
     long = "x" * 4097
     renamed = await ask("alice", "PATCH", "api/sessions", first.json["id"], body={"path": long})
     for answer in (await begin("alice", long), renamed):
-        assert (answer.status, "a path of 4097 letters" in answer.json["message"]) == (400, True)
+        assert (answer.status, "path has 4097 letters" in answer.json["message"]) == (400, True)
 
 
 async def a_socket(ask: Ask, jp_ws_fetch: Any) -> Any:
