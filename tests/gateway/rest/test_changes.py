@@ -218,10 +218,10 @@ async def test_a_refused_wish_leaves_the_one_that_waits_also_in_the_record(
     an_agent.devices = [device(reserved_bytes=16 * GIB, reserved_hundredths=100)]
     path = ("aliquot/api/v1/kernels", kernel_id)
     assert (await ask("alice", "PATCH", *path, body={"gpus": 0.5})).status == 202
-    want_wish = a_server.kernel_manager.get_kernel(kernel_id).wish
+    want_wish = a_server.kernel_manager.get_kernel(kernel_id).pending_resize
     assert (await ask("alice", "PATCH", *path, body={"gpus": 0.95})).status == 403
     assert (await ask("alice", "GET", *path)).json["resize"]["gpus"] == 0.5
-    assert a_server.kernel_manager.get_kernel(kernel_id).wish == want_wish
+    assert a_server.kernel_manager.get_kernel(kernel_id).pending_resize == want_wish
 
 
 async def test_a_wish_can_be_withdrawn_once(ask: Ask, an_agent: FakeAgent) -> None:
