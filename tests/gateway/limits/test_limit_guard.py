@@ -48,9 +48,7 @@ def waiting(owner: str, count: int, *, grows: bool = False) -> list[Pending]:
 def test_a_user_has_so_many_kernels_and_an_administrator_any_number() -> None:
     guard, _ = a_guard(kernels_per_user=3)
     guard.check_kernels("alice", 2, is_admin=False)
-    with pytest.raises(
-        LimitError, match=r"alice has 3 kernels, and may have 3 at once \(c\.Limits\.kernels_per_user\)"
-    ):
+    with pytest.raises(LimitError, match=r"3 kernels, and may have 3 at once \(c\.Limits\.kernels_per_user\)"):
         guard.check_kernels("alice", 3, is_admin=False)
     guard.check_kernels("ada", 500, is_admin=True)
     assert guard.counts()["kernels_per_user"] == 1
