@@ -1,4 +1,4 @@
-"""Every knob of the server part, each with one default and one help line. It decides nothing.
+"""All settings of c.Aliquot, each with one default and one help line. It decides nothing.
 
 Set them in a Jupyter configuration file (`c.Aliquot.presets = [...]`) or on the command line
 (`--Aliquot.driver=nvidia`).
@@ -37,7 +37,7 @@ from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request
 DRIVERS = ("auto", "nvidia", "softgpu")
 GATEWAY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}")
 
-# Socket paths are shorter than 108 bytes, and the longest name under the runtime folder takes the rest.
+# Socket paths are shorter than 108 bytes. The longest name under the runtime folder takes the rest.
 _LONGEST_RUNTIME_DIR = 50
 
 
@@ -156,25 +156,27 @@ class Aliquot(Configurable):
     ).tag(config=True)
 
     def preset_requests(self) -> list[Request]:
-        """The presets, read; each once."""
+        """Return the presets, parsed, and each once."""
         return list(dict.fromkeys(parse_size(preset) for preset in self.presets))
 
     def class_policy(self) -> ClassPolicy:
-        """Who may have which class."""
+        """Return the policy which user may have which class."""
         rule = self.production_for
         return ClassPolicy(rule if callable(rule) else tuple(rule))
 
     def residency_of(self, request: Request) -> str:
-        """How memory of kernels of this size may leave their GPU; empty: as the node agent has it."""
+        """Return how memory of kernels of this size may leave their GPU; empty for the node agent's
+        setting.
+        """
         modes = {parse_size(size): mode for size, mode in self.size_residency.items()}
         return str(modes.get(request, self.residency))
 
     def largest(self) -> GpuShare:
-        """The largest share that one kernel may ask for."""
+        """Return the largest share that one kernel may request."""
         return GpuShare(round(self.largest_gpus * 100))
 
     def gpu_caps(self) -> GpuCaps:
-        """What users and teams may hold."""
+        """Return the GPU limits of users and teams."""
         return GpuCaps(
             GpuShare(round(self.user_limit_gpus * 100)) if self.user_limit_gpus else None,
             {name: None if gpus is None else GpuShare(round(gpus * 100)) for name, gpus in self.user_limits.items()},
@@ -182,11 +184,11 @@ class Aliquot(Configurable):
         )
 
     def softgpu_bytes(self) -> Bytes | None:
-        """Memory of each device of the software GPU; None for its own default."""
+        """Return the memory of each device of the software GPU; None for its own default."""
         return Bytes.parse(self.softgpu_memory) if self.softgpu_memory else None
 
     def cell_outputs(self) -> CellOutputs | None:
-        """What keeps what cells showed; None where nothing is to be kept."""
+        """Return the store of cells' outputs; None if nothing is to be kept."""
         if not (self.kept_output_bytes and self.kept_output_total_bytes):
             return None
         seconds = 60 * self.kept_output_minutes
@@ -312,7 +314,9 @@ class Aliquot(Configurable):
 
 
 def configuration_page(*classes: type[HasTraits]) -> str:
-    """docs/reference/configuration.md: the knobs of these classes, from their own definitions."""
+    """Return docs/reference/configuration.md: the settings of these classes, from their own
+    definitions.
+    """
     lines = [
         "# Configuration of the server",
         "",
@@ -329,7 +333,9 @@ def configuration_page(*classes: type[HasTraits]) -> str:
 
 
 def configuration_of(server: object) -> Aliquot | None:
-    """Return the configuration that the extension of *server* read; None where the server does not load it."""
+    """Return the configuration that the extension of *server* read; None where the server does not
+    load it.
+    """
     extensions = getattr(server, "extension_manager", None)
     for apps in () if extensions is None else extensions.extension_apps.values():
         for app in apps:

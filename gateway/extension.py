@@ -1,4 +1,4 @@
-"""The composition root: the only place where the gateway's objects are made and joined. Decides nothing else."""
+"""The composition root: it makes the gateway's objects and joins them. It decides nothing else."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ from .status_source import SceneMaker
 
 
 class AliquotExtension(ExtensionApp):
-    """The gateway in a Jupyter server, which loads it, starts it with its event loop, and stops it before its end."""
+    """The gateway as an extension of Jupyter Server, which loads it, starts it with its event loop,
+    and stops it.
+    """
 
     name = "aliquot"
     load_other_extensions = True
@@ -89,9 +91,11 @@ class AliquotExtension(ExtensionApp):
         SharedFolders,
         AliquotProvisioner,
     ]
-    # A server that ends before it is ready, over a wrong knob for example, stops extensions that made nothing yet.
+    # A server that ends before it is ready, for example over a wrong setting, stops extensions that
+    # made nothing yet.
     _is_made = False
-    # None where a knob is wrong, or before the server links us: each who reads it then says which of them is.
+    # None before the server links the extension, or if a setting is wrong. Parts that read the
+    # configuration again then raise the error.
     configuration: Aliquot | None = None
     _memory = GatewayMemory()
     _own: OwnKernels | None = None
@@ -113,7 +117,9 @@ class AliquotExtension(ExtensionApp):
             self._memory = claim_memory(serverapp, knobs, self.log, is_remote=is_remote)
 
     def kernel_services(self) -> KernelServices:
-        """Called by the constructor of our kernel manager, after the server linked us and before it has its users."""
+        """Called by the constructor of our kernel manager: after the extension was linked, before
+        the server has its users.
+        """
         return KernelServices() if self.serverapp is None else self._local_parts.kernels
 
     @cached_property
@@ -129,7 +135,10 @@ class AliquotExtension(ExtensionApp):
         return SessionLabels(self._server().session_manager)
 
     def initialize_settings(self) -> None:
-        """Called by ExtensionApp.initialize, before there is an event loop: makes everything, starts nothing."""
+        """Called by ExtensionApp.initialize, before there is an event loop.
+
+        Makes everything, and starts nothing.
+        """
         server = self._server()
         self._gateway_url = GatewayClient.instance(parent=server).url or ""
         services = self._services
@@ -150,7 +159,7 @@ class AliquotExtension(ExtensionApp):
             self.log.warning("%s", warning)
         self._scenes = SceneMaker(services, self._own, is_remote=bool(self._gateway_url), remarks=remarks)
         self.settings[SETTING] = self._sources(services)
-        # A user's own server in gateway mode is its user's; the gateway has the limits.
+        # A server in gateway mode belongs to one user; the gateway has the limits.
         if self._gateway is None:
             has_files = "contents" in server.default_services  # among whose paths uploads are
             install(server, services.limits, lambda path: not has_files or may_reach(path, server.base_url))
@@ -158,7 +167,7 @@ class AliquotExtension(ExtensionApp):
         self._is_made = True
 
     def _make_services(self, server: ServerApp) -> Services:
-        # Again where a knob is wrong, so that the error says which of them is.
+        # Read again if a setting is wrong, so that the error says which one.
         knobs = self.configuration or Aliquot(parent=server)
         clock, folder = SystemClock(), self._memory.folder
         runtime = RuntimeDir(Path(knobs.runtime_dir)) if knobs.runtime_dir else find_runtime_dir()
@@ -188,7 +197,7 @@ class AliquotExtension(ExtensionApp):
         )
 
     def _sources(self, services: Services) -> Sources:
-        """What handlers ask. In gateway mode the gateway is asked, and most of it is not here."""
+        """Return the sources of the handlers. In gateway mode the gateway has most of them."""
         knobs, scene, clock = services.knobs, self._scenes.scene, services.clock
         specs = services.server.kernel_spec_manager
         if isinstance(specs, SizedKernelSpecManager):
@@ -223,9 +232,12 @@ class AliquotExtension(ExtensionApp):
         self.handlers.extend([*ours, *jupyters])
 
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
-        """Called once the server's loop runs. Without an agent plain kernels work, and the status says why."""
+        """Called once the server's loop runs.
+
+        Without an agent plain kernels work, and the status says why.
+        """
         kernels = self._own or self._gateway
-        try:  # Jupyter logs what is raised here and serves on: requests must not wait for ever
+        try:  # Jupyter logs an error here and serves on: requests must not wait for ever
             if kernels is not None:
                 kernels.policy.watch(serverapp)
             if isinstance(serverapp.identity_provider, AliquotIdentityProvider):
@@ -246,7 +258,10 @@ class AliquotExtension(ExtensionApp):
             await self._own.start_culling()
 
     async def stop_extension(self) -> None:
-        """Called before the server ends its kernels; they end here first, for they give their grants back to us."""
+        """Called before the server ends its kernels.
+
+        They end here first, because they return their grants to admission.
+        """
         if not self._is_made:
             return
         services, kernels = self._services, self._own or self._gateway
@@ -281,7 +296,7 @@ class AliquotExtension(ExtensionApp):
 
 
 def admission_settings(asker: Callable[[str], User], knobs: Aliquot, limits: LimitGuard) -> AdmissionSettings:
-    """What admission refuses and for how long requests wait."""
+    """Return the settings of admission: its refusals, and how long requests wait."""
     policy = knobs.class_policy()
     return AdmissionSettings(
         caps=knobs.gpu_caps(),
@@ -292,6 +307,8 @@ def admission_settings(asker: Callable[[str], User], knobs: Aliquot, limits: Lim
 
 
 def shared_folders(server: ServerApp, knobs: Aliquot, state: Path | None, log: logging.Logger) -> Folders:
-    """The list of shared folders, with what administrators added to it in an earlier life of this gateway."""
+    """Return the list of shared folders, with those that administrators added in an earlier run of
+    this gateway.
+    """
     own = private_folders(knobs)
     return Folders(SharedFolders(parent=server).read(own), own, state and state / "folders.json", log)

@@ -1,4 +1,6 @@
-"""The parts of a server that starts kernels itself, joined to its kernel manager: made, started and stopped here."""
+"""The parts of a server that starts kernels itself: made here, joined to its kernel manager,
+started and stopped.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,10 @@ from .services import Services
 
 @dataclass(frozen=True)
 class LocalParts:
-    """What the kernels of this server use. ``policy`` decides whether they outlive a stop of this server."""
+    """The parts that the kernels of this server use.
+
+    ``policy`` decides whether kernels outlive its stop.
+    """
 
     policy: StopPolicy
     kernels: KernelServices
@@ -54,7 +59,10 @@ class LocalParts:
 
 
 def make_parts(services: Services) -> LocalParts:
-    """Make the services of the kernel manager, which the server makes next. Called by its constructor."""
+    """Make the services of the kernel manager, which the server makes next.
+
+    Called by its constructor.
+    """
     server, knobs, log = services.server, services.knobs, services.log
     policy = StopPolicy(knobs.keep_kernels, can_keep=services.memory.folder is not None)
     runtime = ContainerRuntime(KernelContainers(parent=server).settings(), log)
@@ -82,7 +90,9 @@ def make_parts(services: Services) -> LocalParts:
 
 
 class OwnKernels:
-    """The kernels of a server that starts them itself: found, culled, reported, and ended or left at its stop."""
+    """The kernels of a server that starts them itself: found, culled, reported, and ended or left
+    at its stop.
+    """
 
     def __init__(self, manager: AliquotKernelManager, parts: LocalParts, services: Services) -> None:
         server, knobs, log = services.server, services.knobs, services.log
@@ -92,7 +102,8 @@ class OwnKernels:
         self._services = services
         self._recovery: Recovery | None = None
         self._memo = KernelMemo()
-        # Kernels without a grant, whose folder would tell it, have their relays where ours are looked for.
+        # Kernels without a grant, and thus without its folder, have their relays in the same
+        # runtime folder.
         manager.update_config(Config({"AliquotProvisioner": {"runtime_dir": str(services.runtime.path)}}))
         rules = GuardRules(knobs.require_interception, knobs.unhooked_process_policy == "end")
         self._guard = InterceptionGuard(manager, log, rules)
@@ -105,7 +116,9 @@ class OwnKernels:
     def listed(
         self, admission: AdmissionSnapshot, who: User | None = None, kernel_id: str | None = None
     ) -> tuple[LocalKernel, ...]:
-        """Return their reports; ``who``: of those alone that this user may see; ``kernel_id``: of this one alone."""
+        """Return the kernels' reports: all, or those that the user *who* may see, or that of
+        *kernel_id* alone.
+        """
         if kernel_id is not None:
             ids = [kernel_id] if kernel_id in self.manager else []
         else:
@@ -114,14 +127,17 @@ class OwnKernels:
         return local_kernels(self.manager, ids, admission, self._services.labels(), self.culler.announced(), self._memo)
 
     def problems(self) -> tuple[str, ...]:
-        """What keeps them from outliving this server."""
+        """Return what keeps kernels from outliving this server."""
         memory = self._parts.kernels.memory
         if memory is None or not memory.problem:
             return ()
         return (f"A restart of this server may lose kernels: {memory.problem}.",)
 
     async def recover(self) -> tuple[str, ...]:
-        """Find the kernels of this gateway's last life, before anybody asks for them. What went wrong, in words."""
+        """Recover the kernels of this gateway's last run, before the first request.
+
+        Return what went wrong.
+        """
         folder, log = self._services.memory.folder, self._services.log
         if folder is None:
             return ()
@@ -138,19 +154,19 @@ class OwnKernels:
         try:
             await self._recovery.run(boot_id())
         except Exception:
-            # Those that run already are not lost by it; a server that did not start would help nobody.
+            # Running kernels are not lost by it. A server that did not start would help no user.
             log.exception("recovery=failed; kernels of the last run are left as they are")
-            return ("Kernels of this server's last life could not be taken over: see its log.",)
+            return ("Kernels of this server's last run could not be recovered: see its log.",)
         return ()
 
     async def start_culling(self) -> None:
-        """Look for kernels that nobody uses."""
+        """Start to look for unused kernels."""
         if self._servers is not None:
             self._servers.start()
         await self.culler.start()
 
     async def stop(self, *, leaves_kernels: bool) -> None:
-        """End them, or leave them as they are, and then what serves them."""
+        """End the kernels or leave them, and then stop the parts that serve them."""
         log = self._services.log
         if self._recovery is not None:
             await within_patience("recovery", self._recovery.stop(), log)

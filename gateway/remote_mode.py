@@ -1,4 +1,7 @@
-"""The parts of a server in gateway mode, whose kernels are a gateway's: found again at its start, left at its stop."""
+"""The parts of a server in gateway mode.
+
+It finds its kernels on the gateway at its start, and leaves them at its stop.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ _FIND_SECONDS = 5.0
 
 
 class GatewayKernels:
-    """``policy``: whether a stop of this server leaves them on the gateway."""
+    """The kernels on the gateway.
+
+    ``policy`` decides whether a stop of this server leaves them there.
+    """
 
     def __init__(self, manager: AliquotRemoteKernelManager, services: Services) -> None:
         self._manager = manager
@@ -24,11 +30,14 @@ class GatewayKernels:
         manager.kernels_of_sessions = lambda: set(services.labels())
 
     async def find(self) -> None:
-        """Ask the gateway for them. Returns when it answered, or is taken to be away: it is asked on then."""
+        """Ask the gateway for them.
+
+        Return when it answered, or seems to be away; then the search goes on.
+        """
         self._finding = asyncio.create_task(self._manager.find_kernels(), name="aliquot-find-kernels")
         await asyncio.wait({self._finding}, timeout=_FIND_SECONDS)
 
     async def stop(self) -> None:
-        """Look for them no more."""
+        """Stop the search."""
         if self._finding is not None:
             await end_task(self._finding)

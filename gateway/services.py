@@ -1,4 +1,7 @@
-"""What every part of the gateway stands on: made once by the composition root, handed down, never changed."""
+"""The objects that every part of the gateway uses.
+
+The composition root makes them once, and hands them down.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from .config import Aliquot
 
 @dataclass(frozen=True)
 class Services:
-    """The server, its configuration, and what is common to all of its kernels."""
+    """The server, its configuration, and the objects that are common to all of its kernels."""
 
     server: ServerApp
     knobs: Aliquot
@@ -40,5 +43,5 @@ class Services:
     limits: LimitGuard
     # Kernel id to its notebook's path.
     labels: Callable[[], Mapping[str, str]]
-    # Finds a user who is not asking just now; see askers_by_name.
+    # Finds a user outside of their requests; see askers_by_name.
     asker: Callable[[str], User]

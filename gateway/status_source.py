@@ -1,4 +1,7 @@
-"""Gathers all that is known at one moment, from those who know it. Keeps nothing but what the server says of itself."""
+"""The source of status snapshots: it gathers the state of all parts at one moment.
+
+It keeps only the server's warnings.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from .services import Services
 
 
 class SceneMaker:
-    """``own``: the kernels of this server; None in gateway mode, and where another kernel manager has them."""
+    """*own* are the kernels of this server; None in gateway mode, and with another kernel manager."""
 
     def __init__(
         self, services: Services, own: OwnKernels | None, *, is_remote: bool, remarks: tuple[str, ...]
@@ -28,11 +31,11 @@ class SceneMaker:
         self._expected = ExpectedStarts(services.clock)
 
     def remark(self, remarks: tuple[str, ...]) -> None:
-        """To be said from now on, too."""
+        """Add warnings about the configuration, for all later snapshots."""
         self._remarks = (*self._remarks, *remarks)
 
     def scene(self, who: User | None = None, kernel_id: str | None = None) -> Scene:
-        """Gather all that is known now.
+        """Return the state of all parts now.
 
         Args:
             who: Gather only kernels that this user may see; None gathers all.
@@ -41,7 +44,7 @@ class SceneMaker:
         admission = self._services.admission.snapshot()
         admission = self._expected.filled(admission, {} if self._own is None else self._own.culler.announced())
         node = self._services.watch.view()
-        # In gateway mode no kernel runs here, and an agent of this machine would serve nobody.
+        # In gateway mode no kernel runs here, and an agent of this machine would serve no kernel.
         problems = () if self._is_remote else node.problems
         if not self._is_remote and node.status is None and admission.agent_message:
             problems = (f"The node agent does not answer: {admission.agent_message}.",)

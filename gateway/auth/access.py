@@ -1,7 +1,8 @@
-"""What somebody who is no administrator may reach on a server of several users: two tables and their reading.
+"""Access of users without the role admin on a server of several users: two tables, and their
+reading.
 
-Everything that is not in a table is refused, handlers of other extensions included. What somebody may do with one
-kernel is an Access, the levels of which are here; who has which, identity.py decides.
+Everything else is denied, with the handlers of other extensions. The levels of access to one kernel
+are here, too; ``identity.py`` decides which user has which level.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from enum import IntEnum
 
 
 class Access(IntEnum):
-    """What somebody may do with a kernel; each level has all of those below it."""
+    """A user's access to a kernel. Each level has all of those below it."""
 
     NONE = 0
     # See it and its output.
@@ -23,7 +24,7 @@ class Access(IntEnum):
 
     @property
     def word(self) -> str:
-        """As REST says it."""
+        """The word in REST."""
         return self.name.lower()
 
 
@@ -32,7 +33,8 @@ REFUSAL = (
     "Connect your own Jupyter to it instead (docs/how-to/two-users.md)."
 )
 
-# Actions by Jupyter's own names of resources. `api` is the version, the status and who I am.
+# Actions by Jupyter's own names of resources. `api` is the version, the status and the user's own
+# identity.
 _ACTIONS: dict[str, frozenset[str]] = {
     "aliquot": frozenset({"read", "write"}),
     "api": frozenset({"read"}),
@@ -42,7 +44,8 @@ _ACTIONS: dict[str, frozenset[str]] = {
     "sessions": frozenset({"read", "write"}),
 }
 
-# Not every handler asks the authorizer (JupyterLab's own do not), so paths are a second, outer gate.
+# Not every handler asks the authorizer (JupyterLab's own do not), so paths are a second, outer
+# gate.
 _PATHS = re.compile(
     r"/(?:"
     r"api/?|api/(?:spec\.yaml|status|me|security/csp-report)"
@@ -55,11 +58,14 @@ _PATHS = re.compile(
 
 
 def may_do(action: str, resource: str) -> bool:
-    """Whether a user may do `action` on things of this kind at all."""
+    """Return whether a user may do *action* on resources of this kind at all."""
     return action in _ACTIONS.get(resource, frozenset())
 
 
 def may_reach(path: str, base_url: str) -> bool:
-    """Whether a user may reach this path, as it stands in the request: an encoded one is matched as it is."""
+    """Return whether a user may reach this path of a request.
+
+    An encoded path is matched as it is.
+    """
     prefix = base_url.rstrip("/")
     return path.startswith(prefix) and _PATHS.fullmatch(path[len(prefix) :]) is not None

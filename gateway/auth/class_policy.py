@@ -1,4 +1,9 @@
-"""Who may have kernels of the production class, which are protected from all others. Pure; the knob is config.py's."""
+"""The policy which users may have normal-priority kernels, which are protected from all others.
+
+Pure.
+
+The setting is in ``config.py``.
+"""
 
 from __future__ import annotations
 
@@ -20,22 +25,27 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ClassPolicy:
-    """``production_for``: users by name, teams as ``@team``, ``*`` for everybody; administrators always may.
+    """The policy of ``production_for``: users by name, teams as ``@team``, ``*`` for all.
 
-    Or a function of a User, which decides about administrators, too.
+    Administrators always may.
+
+    It may also be a function of a User, which decides about administrators, too.
     """
 
     production_for: tuple[str, ...] | Callable[[User], object] = (EVERYBODY,)
 
     def may_have_production(self, user: User) -> bool:
-        """Whether this user may start a production kernel, and make one of another."""
+        """Return whether this user may start a normal-priority kernel, or change a kernel to one."""
         if callable(self.production_for):
             return _answer(self.production_for, user)
         named = {user.name, *(f"{TEAM}{team}" for team in user.teams)} - {""}
         return user.is_admin or EVERYBODY in self.production_for or bool(named.intersection(self.production_for))
 
     def check(self, user: User, request: Request, before: WorkloadClass | None = None, *, kernelspec: str = "") -> None:
-        """Raises LimitError for a class that this user may not have. One that the kernel has already may stay."""
+        """Refuse a class that this user may not have, unless the kernel has it already.
+
+        Raises LimitError.
+        """
         if request.workload_class in (before, WorkloadClass.OPPORTUNISTIC) or self.may_have_production(user):
             return
         instead = "The kernel stays as it is" if before is not None else f"Choose {_kernelspec_instead(kernelspec)}"
@@ -45,7 +55,7 @@ class ClassPolicy:
         )
 
     def offered(self, user: User, requests: Iterable[Request]) -> list[Request]:
-        """These sizes, each in a class that this user may have; each once."""
+        """Return these sizes, each in a class that this user may have, and each once."""
         if self.may_have_production(user):
             return list(dict.fromkeys(requests))
         return list(dict.fromkeys(replace(one, workload_class=WorkloadClass.OPPORTUNISTIC) for one in requests))
@@ -55,7 +65,7 @@ def _answer(rule: Callable[[User], object], user: User) -> bool:
     try:
         return bool(rule(user))
     except Exception:
-        # The administrator's own code: nobody gets by its failing what it protects.
+        # The administrator's own function failed. Nothing that it protects is given then.
         _log.exception("production_for=failed user=%s; the answer is no", user.name)
         return False
 

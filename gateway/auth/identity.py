@@ -1,6 +1,7 @@
-"""Who asks, and what is theirs: one IdentityProvider and one Authorizer in front of every path of the server.
+"""The identity provider and the authorizer in front of every path of the server.
 
-Identity comes from a token that the administrator configured, or the login it led to; never from what a client says.
+The identity comes from a token that the administrator configured, or from the login that the token
+led to, and never from a client's own statement.
 """
 
 from __future__ import annotations
@@ -35,27 +36,32 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass
 class AliquotUser(JupyterUser):
-    """Jupyter's user with a role and teams. Only our identity providers make one, from what they know by themselves."""
+    """Jupyter's user with a role and teams.
+
+    Only our identity providers make one, from their own data.
+    """
 
     role: str = "user"
-    # A tuple, for Jupyter answers /api/me with it as JSON.
+    # A tuple: Jupyter answers /api/me with it as JSON.
     teams: tuple[str, ...] = ()
 
 
 class KernelOwners(Protocol):
-    """The part of a kernel manager that knows whose kernel it is, and with whom it is shared."""
+    """The part of a kernel manager that knows the owners and the shares of kernels."""
 
     def owner_of(self, kernel_id: str) -> str | None:
-        """The owner's name; None for a kernel that is not there."""
+        """Return the owner's name; None for a kernel that does not exist."""
         ...
 
     def shares_of(self, kernel_id: str) -> Shares:
-        """None for a kernel that is not there, or not shared."""
+        """Return the kernel's shares; none for a kernel that does not exist, or is not shared."""
         ...
 
 
 def operating_system_user() -> User:
-    """The account that this server runs as: the one user of a server without configured users."""
+    """Return the account that this server runs as: the one user of a server without configured
+    users.
+    """
     try:
         name = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -64,41 +70,45 @@ def operating_system_user() -> User:
 
 
 def current_user() -> User:
-    """Who made the request that is being served; the server's own account outside of any request."""
+    """Return the user of the request being served; the server's own account outside of any request."""
     handler = CallContext.get(CallContext.JUPYTER_HANDLER)
     return operating_system_user() if handler is None else user_of(handler)
 
 
 def user_of(handler: JupyterHandler) -> User:
-    """Who made this request, by the identity provider's answer."""
+    """Return the user of this request, by the identity provider's answer."""
     found: JupyterUser | None = getattr(handler, "_jupyter_current_user", None)
     if found is None:
         return NOBODY
     if isinstance(found, AliquotUser):
         return User(found.username, found.role, frozenset(found.teams))
     provider = handler.identity_provider
-    # These invent a new name for each browser: behind them stands one person, the account's owner.
+    # These invent a name for each browser. All of them stand for one user, the account's owner.
     if isinstance(provider, AliquotIdentityProvider) or type(provider) in (IdentityProvider, PasswordIdentityProvider):
         return operating_system_user()
     return User(found.username, "admin")
 
 
 def tells_people_apart(provider: IdentityProvider) -> bool:
-    """Whether this server has several users, and so is nobody's own."""
+    """Return whether this server has several users."""
     return isinstance(provider, AliquotIdentityProvider) and provider.has_users
 
 
 def users_by_name(provider: IdentityProvider) -> Callable[[str], User]:
-    """How to find a user who is not asking just now. Only our own provider knows roles and teams by name."""
+    """Return a function that finds a user outside of their requests.
+
+    Only our own provider knows roles and teams.
+    """
     if isinstance(provider, AliquotIdentityProvider):
         return provider.user_named
     return lambda name: User(name, "user")
 
 
 def askers_by_name(provider: IdentityProvider) -> Callable[[str], User]:
-    """Who somebody of this name would be, had they asked over HTTP: without configured users, the server's own user.
+    """Return a function that finds the user whom a request over HTTP would have; the server's own
+    without configured users.
 
-    For what is granted to a name that is not asking just now, or that asks by the local socket.
+    It serves grants to a name outside of a request, or by the local socket.
     """
     if isinstance(provider, AliquotIdentityProvider) and provider.has_users:
         return provider.user_named
@@ -106,7 +116,7 @@ def askers_by_name(provider: IdentityProvider) -> Callable[[str], User]:
 
 
 class AliquotIdentityProvider(PasswordIdentityProvider):
-    """Jupyter's own identity provider, and, once `users` are configured, one token and one role for each of them."""
+    """Jupyter's own identity provider. With configured `users`, each has a token and a role."""
 
     users = Dict(
         help=(
@@ -125,17 +135,17 @@ class AliquotIdentityProvider(PasswordIdentityProvider):
 
     @property
     def has_users(self) -> bool:
-        """Whether this server tells several people apart."""
+        """Return whether this server has several users."""
         return bool(self.users)
 
     @property
     def auth_enabled(self) -> bool:
-        """Called by Jupyter Server; without it an empty server token would mean access for everybody."""
+        """Called by Jupyter Server. Without it, an empty server token would give access to all."""
         return self.has_users or bool(super().auth_enabled)
 
     @default("cookie_options")
     def _own_cookie_options(self) -> dict[str, Any]:
-        """Not sent along with what other sites ask for: some browsers would, unless told."""
+        """Return options that keep browsers from sending the cookie with requests of other sites."""
         return {"samesite": "Lax"} if self.has_users else {}
 
     @default("updatable_fields")
@@ -153,32 +163,40 @@ class AliquotIdentityProvider(PasswordIdentityProvider):
         return users
 
     async def get_user(self, handler: RequestHandler) -> JupyterUser | None:
-        """Who asks. Called by JupyterHandler.prepare for every request: the place of the outer gate, too."""
+        """Return the user of a request.
+
+        Called by JupyterHandler.prepare for every request, and thus the outer gate, too.
+        """
         await until_recovered(handler)
         user = await self._get_user(handler)
         refuse_unreachable(user, cast(JupyterHandler, handler))
         return user
 
     async def get_user_token(self, handler: RequestHandler) -> JupyterUser | None:
-        """The user of the token in the request. Called by `_get_user`."""
+        """Return the user of the token in the request. Called by `_get_user`."""
         if not self.has_users:
             return await super().get_user_token(handler)
         return self._user_with_token(self.get_token(handler) or "")
 
     def process_login_form(self, handler: RequestHandler) -> JupyterUser | None:
-        """The user whose token was typed into the login page. Called by the login handler."""
+        """Return the user whose token was typed into the login page.
+
+        Called by the login handler.
+        """
         if not self.has_users:
             return super().process_login_form(handler)
         return self._user_with_token(handler.get_argument("password", default="") or "")
 
     def user_to_cookie(self, user: JupyterUser) -> str:
-        """A cookie names the user and the token that led to it, so that a withdrawn token ends its logins."""
+        """Return a cookie with the user and the token that led to it, so that a withdrawn token
+        ends its logins.
+        """
         if not isinstance(user, AliquotUser):
             return str(super().user_to_cookie(user))
         return json.dumps({"username": user.username, "login": self._login_mark(user.username)})
 
     def user_from_cookie(self, cookie_value: str) -> JupyterUser | None:
-        """Inverse of `user_to_cookie`; the role is read from the configuration of today."""
+        """Return the user of a cookie. The role is read from the present configuration."""
         if not self.has_users:
             return super().user_from_cookie(cookie_value)
         cookie = json.loads(cookie_value)
@@ -190,23 +208,29 @@ class AliquotIdentityProvider(PasswordIdentityProvider):
     def _user_with_token(self, token: str) -> AliquotUser | None:
         presented = hashlib.sha256(token.encode(errors="surrogatepass")).hexdigest()
         found = None
-        # All are compared, so that the time taken tells nothing about which one came close.
+        # All are compared, so that the time does not tell which one came close.
         for name, entry in self.users.items():
             if hmac.compare_digest(presented, _digest_of(entry)):
                 found = name
         return None if found is None else self._user_named(found)
 
     def remember_in(self, folder: Path) -> None:
-        """Called by the extension: where this gateway keeps what it knows. Who is configured needs no memory."""
+        """Called by the extension with the gateway's state folder.
+
+        Configured users need no state.
+        """
 
     async def start(self) -> None:
-        """Called by the extension once the server's loop runs. Users of the configuration change with a restart."""
+        """Called by the extension once the server's loop runs.
+
+        Users of the configuration change with a restart.
+        """
 
     async def stop(self) -> None:
         """Called by the extension."""
 
     def user_named(self, name: str) -> User:
-        """A configured user by name; somebody without role and teams where there is none of that name."""
+        """Return a configured user by name; without role and teams if there is none of that name."""
         entry = self.users.get(name, {})
         return User(name, entry.get("role", "user"), frozenset(entry.get("teams", ())))
 
@@ -219,36 +243,42 @@ class AliquotIdentityProvider(PasswordIdentityProvider):
 
 
 def refuse_unreachable(user: JupyterUser | None, handler: JupyterHandler) -> None:
-    """The outer gate: nobody comes too fast, and users come to the paths of kernels, and to no other."""
+    """Refuse requests that come too fast, and users' requests to other paths than those of kernels.
+
+    The outer gate.
+    """
     if user is None or (isinstance(user, AliquotUser) and user.role != "admin"):
         admit(handler, "" if user is None else user.username)
     if not isinstance(user, AliquotUser) or user.role == "admin":
         return
     if not may_reach(handler.request.path, handler.base_url):
-        # Set as prepare does when it refuses a host: the page of the error asks who is logged in.
+        # Set as prepare does when it refuses a host: the error page reads the user.
         handler.current_user = handler._jupyter_current_user = None
         raise HTTPError(403, REFUSAL)
 
 
 class AliquotAuthorizer(Authorizer):
-    """Users reach their own kernels and sessions; administrators, and a server's only user, reach everything.
+    """The authorizer: users reach their own kernels and sessions; administrators, and a server's
+    only user, everything.
 
-    Somebody else's kernel answers exactly as one that does not exist.
+    Another user's kernel answers exactly as one that does not exist.
     """
 
     async def is_authorized(self, handler: JupyterHandler, user: JupyterUser, action: str, resource: str) -> bool:
-        """Called by Jupyter's `authorized` decorator and its WebSocket handlers, after authentication."""
+        """Called by Jupyter's `authorized` decorator and its WebSocket handlers, after
+        authentication.
+        """
         asker = user_of(handler)
         if asker.is_admin:
             return True
         if not asker.name or not may_do(action, resource):
             return False
         if resource == "aliquot":
-            # Its answers are made for the asker, and know kernels that this server did not start.
+            # Its answers are made for the user, and include kernels that this server did not start.
             return True
         kernel_id = handler.path_kwargs.get("kernel_id")
         if kernel_id is not None:
-            # POST interrupts and restarts; the websocket, a GET, is told its own limits.
+            # POST interrupts and restarts. The websocket, a GET, checks each message itself.
             needed = _NEEDED.get(handler.request.method or "", Access.OWN)
             require_access(asker, handler.kernel_manager, kernel_id, needed)
         session_id = handler.path_kwargs.get("session_id")
@@ -259,7 +289,9 @@ class AliquotAuthorizer(Authorizer):
         return True
 
     def _refuse_taken_id(self, asker: User, handler: JupyterHandler) -> None:
-        """A start at an id of the client's choice must not hand out the kernel that already has it."""
+        """Refuse a start at an id that another user's kernel has, so that the kernel is not handed
+        out.
+        """
         wanted = (handler.get_json_body() or {}).get("kernel_id")
         if wanted is None or wanted not in handler.kernel_manager:
             return
@@ -268,7 +300,7 @@ class AliquotAuthorizer(Authorizer):
 
 
 def access_of(asker: User, kernel_manager: object, kernel_id: str) -> Access:
-    """What the asker may do with this kernel. A kernel manager that knows no owners gives users nothing."""
+    """Return the user's access to this kernel; none with a kernel manager that knows no owners."""
     if asker.is_admin:
         return Access.OWN
     if not asker.name or not hasattr(kernel_manager, "owner_of"):
@@ -278,7 +310,10 @@ def access_of(asker: User, kernel_manager: object, kernel_id: str) -> Access:
 
 
 def require_access(asker: User, kernel_manager: object, kernel_id: str, needed: Access) -> Access:
-    """What the asker may do. Raises HTTPError: 404 for what he may not see, 403 for what he may not do with it."""
+    """Return the user's access.
+
+    Raises HTTPError: 404 for a kernel that the user may not see, 403 for too little access.
+    """
     access = access_of(asker, kernel_manager, kernel_id)
     if access is Access.NONE:
         raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
@@ -288,12 +323,12 @@ def require_access(asker: User, kernel_manager: object, kernel_id: str, needed: 
     return access
 
 
-# By the method of a request for one kernel; all others are the owner's.
+# The access that a request's method needs; for all other methods, the owner's.
 _NEEDED = {"GET": Access.READ, "HEAD": Access.READ, "POST": Access.WRITE}
 
 
 async def _has_session(handler: JupyterHandler, session_id: str) -> bool:
-    """The session manager knows whose it is."""
+    """Return whether the user has this session, by the session manager."""
     try:
         await handler.session_manager.get_session(session_id=session_id)  # type: ignore[no-untyped-call]
     except TableBusyError:

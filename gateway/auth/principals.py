@@ -1,4 +1,4 @@
-"""Users and teams by name: who asks, and for whom something is. Pure; no user is looked up here."""
+"""Users and teams by name: the user of a request, and the users that something is for. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EVERYBODY = "*"
 
 @dataclass(frozen=True)
 class User:
-    """Who asks: a name, unique on this server, a role ("user" or "admin"), and teams by name."""
+    """A user: a name, unique on this server, a role ("user" or "admin"), and teams by name."""
 
     name: str
     role: str
@@ -20,23 +20,23 @@ class User:
 
     @property
     def is_admin(self) -> bool:
-        """Whether everything on this server is theirs to see and end."""
+        """Return whether the user may see and end everything on this server."""
         return self.role == "admin"
 
 
-# Owns nothing and reaches nothing: what a request is before, or without, authentication.
+# The user of a request before, or without, authentication. It owns and reaches nothing.
 NOBODY = User("", "user")
 
 
 @dataclass(frozen=True)
 class Audience:
-    """Named users and teams; the user ``*`` stands for everybody."""
+    """Users and teams by name. The user ``*`` stands for all."""
 
     users: frozenset[str] = frozenset()
     teams: frozenset[str] = frozenset()
 
     def includes(self, user: User) -> bool:
-        """Whether this is for `user`. A role gives nobody a place here."""
+        """Return whether it includes the user. Roles do not matter."""
         if not user.name:
             return False
         return EVERYBODY in self.users or user.name in self.users or bool(self.teams & user.teams)
@@ -47,5 +47,5 @@ class Audience:
 
 
 def read_audience(entry: Entry) -> Audience:
-    """The fields `users` and `teams` of an entry. Raises RequestError."""
+    """Read the fields `users` and `teams` of an entry. Raises RequestError."""
     return Audience(frozenset(entry.texts("users")), frozenset(entry.texts("teams")))

@@ -1,6 +1,7 @@
-"""With whom a kernel is shared, and what they may do with it: frozen values, and their form as JSON.
+"""The shares of a kernel: the users and teams with access to it, as frozen values and as JSON.
 
-Nobody is asked here whether a user or a team exists: the Hub's users come and go, and a name is enough.
+This module does not check that a user or a team exists: a kernel can be shared with a user who has
+never logged in.
 """
 
 from __future__ import annotations
@@ -28,20 +29,20 @@ _NEEDS = {
 
 @dataclass(frozen=True)
 class Share:
-    """``kind`` is one of KINDS; ``access`` READ or WRITE."""
+    """One share. ``kind`` is one of KINDS, ``access`` READ or WRITE."""
 
     kind: str
     name: str
     access: Access
 
     def report(self) -> reports.Share:
-        """As REST and the kernel's record have it."""
+        """Return it for REST and the kernel's record."""
         return {"kind": self.kind, "name": self.name, "access": self.access.word}
 
 
 @dataclass(frozen=True)
 class Shares:
-    """One share for each user or team, in the order in which they were given."""
+    """All shares of a kernel, one for each user or team, in the order in which they were given."""
 
     given: tuple[Share, ...] = ()
 
@@ -49,7 +50,10 @@ class Shares:
         return bool(self.given)
 
     def access(self, name: str, teams: Iterable[str], owner: str | None) -> Access:
-        """What somebody of this name and these teams may do; ``owner`` None: the kernel is not there."""
+        """Return the access of the user of this name and these teams.
+
+        Without an *owner* the kernel does not exist.
+        """
         if not name or owner is None:
             return Access.NONE
         if name == owner:
@@ -61,11 +65,14 @@ class Shares:
         return max(granted, default=Access.NONE)
 
     def find(self, kind: str, name: str) -> Share | None:
-        """What this user or team was given by name."""
+        """Return the share of this user or team by name."""
         return next((share for share in self.given if (share.kind, share.name) == (kind, name)), None)
 
     def with_one(self, share: Share) -> Shares:
-        """One more; given again it has the new access, at its place. Raises RequestError when there are too many."""
+        """Return the shares with one more, or with its new access.
+
+        Raises RequestError if there are too many.
+        """
         if (before := self.find(share.kind, share.name)) is not None:
             return Shares(tuple(share if one is before else one for one in self.given))
         if len(self.given) >= MOST_SHARES:
@@ -76,11 +83,11 @@ class Shares:
         return Shares((*self.given, share))
 
     def without(self, kind: str, name: str) -> Shares:
-        """One less, if it was there."""
+        """Return the shares without one, if it was there."""
         return Shares(tuple(share for share in self.given if (share.kind, share.name) != (kind, name)))
 
     def report(self) -> list[reports.Share]:
-        """As REST and the kernel's record have it."""
+        """Return it for REST and the kernel's record."""
         return [share.report() for share in self.given]
 
 
@@ -88,7 +95,7 @@ UNSHARED = Shares()
 
 
 def read_share(kind: str, name: str, access: object, owner: str) -> Share:
-    """A share that somebody asks for. Raises RequestError."""
+    """Read a requested share. Raises RequestError."""
     check_name(kind, name)
     if kind == "user" and name == owner:
         raise RequestError(f"asked to share a kernel with {name!r}, who owns it and may do everything with it")
@@ -99,7 +106,7 @@ def read_share(kind: str, name: str, access: object, owner: str) -> Share:
 
 
 def check_name(kind: str, name: str) -> None:
-    """Whether somebody could be called so. Raises RequestError."""
+    """Check that a user or a team could have this name. Raises RequestError."""
     if name == "*":
         raise RequestError("asked to share a kernel with everybody ('*'); name users, or a team")
     if name in (".", ".."):
@@ -112,7 +119,7 @@ def check_name(kind: str, name: str) -> None:
 
 
 def read_shares(record: Iterable[Mapping[str, Any]]) -> Shares:
-    """The inverse of Shares.report. Raises ValueError for what it cannot have written."""
+    """Read what Shares.report returned. Raises ValueError for anything else."""
     shares = Shares()
     for entry in record:
         share = Share(str(entry["kind"]), str(entry["name"]), _GIVEN[str(entry["access"])])
@@ -123,7 +130,7 @@ def read_shares(record: Iterable[Mapping[str, Any]]) -> Shares:
 
 
 def too_little(access: Access, needed: Access, owner: str, kernel_id: str) -> str:
-    """What is said to who sees a kernel, and asks for more than he has."""
+    """Return the message for a user who sees a kernel, and requests more than their access allows."""
     how = "read-only" if access is Access.READ else "to use"
     return (
         f"asked what needs {_NEEDS[needed]}; kernel {kernel_id} is shared with you {how} by {owner}: you {_MAY[access]}"
