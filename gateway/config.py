@@ -320,15 +320,15 @@ def configuration_page(*classes: type[HasTraits]) -> str:
     lines = [
         "# Configuration of the server",
         "",
-        "Generated from the code. Knobs go into a Jupyter configuration file, for example `jupyter_server_config.py`, "
+        "Generated from the code. Set them in a Jupyter configuration file, for example `jupyter_server_config.py`, "
         "or on the command line: `--Aliquot.driver=softgpu`. A wrong value ends the server at its start, and says why.",
         "",
         "See also: [sizes](sizes.md), [images](images.md), [REST](rest-api.md), "
         "[two users on one server](../how-to/two-users.md).",
     ]
     for cls in classes:
-        lines += ["", f"## c.{cls.__name__}", "", "| knob | default | what it does |", "|---|---|---|"]
-        lines += [_row(name, trait) for name, trait in _own_knobs(cls)]
+        lines += ["", f"## c.{cls.__name__}", "", "| setting | default | what it does |", "|---|---|---|"]
+        lines += [_row(name, trait) for name, trait in _own_settings(cls)]
     return "\n".join(lines) + "\n"
 
 
@@ -345,7 +345,7 @@ def configuration_of(server: object) -> Aliquot | None:
     return None
 
 
-def _own_knobs(cls: type[HasTraits]) -> list[tuple[str, TraitType[Any, Any]]]:
+def _own_settings(cls: type[HasTraits]) -> list[tuple[str, TraitType[Any, Any]]]:
     return [(name, trait) for name, trait in cls.class_own_traits().items() if trait.metadata.get("config")]
 
 

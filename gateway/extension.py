@@ -109,12 +109,12 @@ class AliquotExtension(ExtensionApp):
         scrub_logs(serverapp.log)
         with contextlib.suppress(TraitError):
             self.configuration = Aliquot(parent=serverapp)
-        knobs = self.configuration
-        replace_stock_classes(serverapp, has_own_kernels=bool(knobs and knobs.local_kernels))
+        settings = self.configuration
+        replace_stock_classes(serverapp, has_own_kernels=bool(settings and settings.local_kernels))
         super()._link_jupyter_server_extension(serverapp)
         is_remote = GatewayClient.instance(parent=serverapp).gateway_enabled
-        if knobs is not None:
-            self._memory = claim_memory(serverapp, knobs, self.log, is_remote=is_remote)
+        if settings is not None:
+            self._memory = claim_memory(serverapp, settings, self.log, is_remote=is_remote)
 
     def kernel_services(self) -> KernelServices:
         """Called by the constructor of our kernel manager: after the extension was linked, before
@@ -168,11 +168,11 @@ class AliquotExtension(ExtensionApp):
 
     def _make_services(self, server: ServerApp) -> Services:
         # Read again if a setting is wrong, so that the error says which one.
-        knobs = self.configuration or Aliquot(parent=server)
+        settings = self.configuration or Aliquot(parent=server)
         clock, folder = SystemClock(), self._memory.folder
-        runtime = RuntimeDir(Path(knobs.runtime_dir)) if knobs.runtime_dir else find_runtime_dir()
-        starter = agent_starter(runtime, knobs) if knobs.start_agent else None
-        asked = agent_arguments(knobs) if knobs.start_agent else []
+        runtime = RuntimeDir(Path(settings.runtime_dir)) if settings.runtime_dir else find_runtime_dir()
+        starter = agent_starter(runtime, settings) if settings.start_agent else None
+        asked = agent_arguments(settings) if settings.start_agent else []
         link = AgentLink(runtime.path, clock, starter, self.log, partial(differences, asked))
 
         def asker(name: str) -> User:
@@ -181,15 +181,15 @@ class AliquotExtension(ExtensionApp):
         limits = LimitGuard(Limits(parent=server), clock, lambda name: asker(name).is_admin, self.log)
         return Services(
             server=server,
-            knobs=knobs,
+            settings=settings,
             clock=clock,
             log=self.log,
             memory=self._memory,
             runtime=runtime,
             link=link,
-            admission=Admission(link, clock, admission_settings(asker, knobs, limits), self.log),
-            watch=NodeWatch(runtime.path, clock, knobs.status_refresh_seconds, self.log),
-            folders=shared_folders(server, knobs, None if folder is None else folder.path, self.log),
+            admission=Admission(link, clock, admission_settings(asker, settings, limits), self.log),
+            watch=NodeWatch(runtime.path, clock, settings.status_refresh_seconds, self.log),
+            folders=shared_folders(server, settings, None if folder is None else folder.path, self.log),
             endings=Endings(None if folder is None else folder.endings, clock, self.log),
             limits=limits,
             labels=lambda: self._notebooks.labels(),
@@ -198,11 +198,11 @@ class AliquotExtension(ExtensionApp):
 
     def _sources(self, services: Services) -> Sources:
         """Return the sources of the handlers. In gateway mode the gateway has most of them."""
-        knobs, scene, clock = services.knobs, self._scenes.scene, services.clock
+        settings, scene, clock = services.settings, self._scenes.scene, services.clock
         specs = services.server.kernel_spec_manager
         if isinstance(specs, SizedKernelSpecManager):
             specs.count_devices = services.watch.count_devices
-        told = Sources(scene, ServerMetrics(scene), knobs.largest(), self._largest_here, services.folders)
+        told = Sources(scene, ServerMetrics(scene), settings.largest(), self._largest_here, services.folders)
         if self._own is not None:
             told = replace(told, keep=self._own.culler.keep)
         if self._gateway is not None:
@@ -211,19 +211,19 @@ class AliquotExtension(ExtensionApp):
         services.watch.listen(events.tell)
         services.admission.observe(events.tell)
         services.endings.observe(events.tell)
-        kept = History(parent=services.server).settings(self._memory.folder, knobs)
+        kept = History(parent=services.server).settings(self._memory.folder, settings)
         history = self._history = UsageHistory(kept, clock, self.log)
         services.watch.listen(history.look)
-        manager, policy = None if self._own is None else self._own.manager, knobs.class_policy()
+        manager, policy = None if self._own is None else self._own.manager, settings.class_policy()
         changes = KernelChanges(services.admission, services.link, manager, policy, services.watch, clock)
-        rules = DryRunRules(knobs.gpu_caps(), knobs.largest(), policy, knobs.residency_of)
+        rules = DryRunRules(settings.gpu_caps(), settings.largest(), policy, settings.residency_of)
         outlooks = DryRunService(
             services.admission.snapshot, services.link, lambda: services.watch.view().status, rules, clock
         )
         return replace(told, changes=changes, outlooks=outlooks, events=events, history=history)
 
     def _largest_here(self) -> GpuShare:
-        return largest_here(self._services.knobs.largest(), self._services.watch.count_devices())
+        return largest_here(self._services.settings.largest(), self._services.watch.count_devices())
 
     def initialize_handlers(self) -> None:
         """Called by ExtensionApp.initialize."""
@@ -295,20 +295,20 @@ class AliquotExtension(ExtensionApp):
         return self.serverapp
 
 
-def admission_settings(asker: Callable[[str], User], knobs: Aliquot, limits: LimitGuard) -> AdmissionSettings:
+def admission_settings(asker: Callable[[str], User], settings: Aliquot, limits: LimitGuard) -> AdmissionSettings:
     """Return the settings of admission: its refusals, and how long requests wait."""
-    policy = knobs.class_policy()
+    policy = settings.class_policy()
     return AdmissionSettings(
-        caps=knobs.gpu_caps(),
+        caps=settings.gpu_caps(),
         check_class=lambda owner, request, kernelspec: policy.check(asker(owner), request, kernelspec=kernelspec),
         check_queue=limits.check_queue,
-        queue_timeout_seconds=knobs.queue_timeout_seconds or None,
+        queue_timeout_seconds=settings.queue_timeout_seconds or None,
     )
 
 
-def shared_folders(server: ServerApp, knobs: Aliquot, state: Path | None, log: logging.Logger) -> Folders:
+def shared_folders(server: ServerApp, settings: Aliquot, state: Path | None, log: logging.Logger) -> Folders:
     """Return the list of shared folders, with those that administrators added in an earlier run of
     this gateway.
     """
-    own = private_folders(knobs)
+    own = private_folders(settings)
     return Folders(SharedFolders(parent=server).read(own), own, state and state / "folders.json", log)

@@ -63,11 +63,11 @@ def make_parts(services: Services) -> LocalParts:
 
     Called by its constructor.
     """
-    server, knobs, log = services.server, services.knobs, services.log
-    policy = StopPolicy(knobs.keep_kernels, can_keep=services.memory.folder is not None)
+    server, settings, log = services.server, services.settings, services.log
+    policy = StopPolicy(settings.keep_kernels, can_keep=services.memory.folder is not None)
     runtime = ContainerRuntime(KernelContainers(parent=server).settings(), log)
     links = RelayLinks(
-        log, knobs.cell_outputs(), lambda kernel_id, count: services.limits.note(UNREAD, kernel_id, count)
+        log, settings.cell_outputs(), lambda kernel_id, count: services.limits.note(UNREAD, kernel_id, count)
     )
     kernels = KernelServices(
         admission=services.admission,
@@ -95,7 +95,7 @@ class OwnKernels:
     """
 
     def __init__(self, manager: AliquotKernelManager, parts: LocalParts, services: Services) -> None:
-        server, knobs, log = services.server, services.knobs, services.log
+        server, settings, log = services.server, services.settings, services.log
         self.manager = manager
         self.policy = parts.policy
         self._parts = parts
@@ -105,7 +105,7 @@ class OwnKernels:
         # Kernels without a grant, and thus without its folder, have their relays in the same
         # runtime folder.
         manager.update_config(Config({"AliquotProvisioner": {"runtime_dir": str(services.runtime.path)}}))
-        rules = GuardRules(knobs.require_interception, knobs.unhooked_process_policy == "end")
+        rules = GuardRules(settings.require_interception, settings.unhooked_process_policy == "end")
         self._guard = InterceptionGuard(manager, log, rules)
         services.watch.listen(self._guard.look)
         culling = read_policy(Culling(parent=server), manager)
@@ -204,7 +204,7 @@ def _kernel_memory(services: Services, policy: StopPolicy) -> KernelMemory:
     folder = services.memory.folder if policy.lets_kernels_outlive else None
     records = KernelRecords(None if folder is None else folder.kernels, services.log)
     identity = "" if folder is None else folder.identity
-    orphans = orphan_seconds(services.knobs, is_service=isinstance(services.server, GatewayServerApp))
+    orphans = orphan_seconds(services.settings, is_service=isinstance(services.server, GatewayServerApp))
     limits = services.limits.limits
     unsent = UnsentBytes(
         limits.unsent_output_bytes, limits.unsent_output_bytes_per_user, limits.unsent_output_bytes_total

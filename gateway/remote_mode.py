@@ -25,7 +25,7 @@ class GatewayKernels:
     def __init__(self, manager: AliquotRemoteKernelManager, services: Services) -> None:
         self._manager = manager
         self._finding: asyncio.Task[None] | None = None
-        self.policy = StopPolicy(services.knobs.keep_kernels, can_keep=True)
+        self.policy = StopPolicy(services.settings.keep_kernels, can_keep=True)
         manager.leaves_kernels = self.policy.keeps_kernels
         manager.kernels_of_sessions = lambda: set(services.labels())
 

@@ -30,7 +30,7 @@ class Services:
     """The server, its configuration, and the objects that are common to all of its kernels."""
 
     server: ServerApp
-    knobs: Aliquot
+    settings: Aliquot
     clock: Clock
     log: logging.Logger
     memory: GatewayMemory

@@ -66,7 +66,7 @@ class SceneMaker:
             ledger=admission.ledger,
             pending=admission.pending,
             refusals=self._services.limits.counts(),
-            caps=self._services.knobs.gpu_caps(),
+            caps=self._services.settings.gpu_caps(),
             grants=not self._is_remote,
             memo=self._memo,
         )

@@ -28,7 +28,7 @@ from jupyter_aliquot.provisioner.resources import Bytes, Request
 
 from .environment import is_reserved
 
-KNOB = "c.ImageCatalogue.images"
+IMAGES_SETTING = "c.ImageCatalogue.images"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 # With `env`: Jupyter replaces a bare `python3` by the server's own interpreter, which an image need
@@ -111,9 +111,9 @@ class ImageCatalogue(Configurable):
             try:
                 entry = read_image(table, number)
             except RequestError as error:
-                raise TraitError(f"{KNOB}: {error}") from None
+                raise TraitError(f"{IMAGES_SETTING}: {error}") from None
             if entry.name in entries:
-                raise TraitError(f"{KNOB}: asked two images named {entry.name!r}; give each a name of its own")
+                raise TraitError(f"{IMAGES_SETTING}: two images are named {entry.name!r}. Give each its own name.")
             entries[entry.name] = entry
         self.entries = tuple(entries.values())
         return tables

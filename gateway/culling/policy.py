@@ -123,14 +123,14 @@ class Decision:
     ends: tuple[Announcement, ...] = ()
 
 
-def read_policy(knobs: Culling, jupyter: Any) -> Policy:
+def read_policy(settings: Culling, jupyter: Any) -> Policy:
     """Return the policy of our settings, or of Jupyter's kernel manager's where ours leave the idle
     time open.
     """
-    is_jupyters = not knobs.idle_seconds and jupyter.cull_idle_timeout > 0
-    idle = float(jupyter.cull_idle_timeout) if is_jupyters else knobs.idle_seconds
-    opportunistic = idle if knobs.opportunistic_idle_seconds < 0 else knobs.opportunistic_idle_seconds
-    known = (idle, opportunistic, knobs.max_age_seconds, knobs.server_gone_seconds, knobs.warning_seconds)
+    is_jupyters = not settings.idle_seconds and jupyter.cull_idle_timeout > 0
+    idle = float(jupyter.cull_idle_timeout) if is_jupyters else settings.idle_seconds
+    opportunistic = idle if settings.opportunistic_idle_seconds < 0 else settings.opportunistic_idle_seconds
+    known = (idle, opportunistic, settings.max_age_seconds, settings.server_gone_seconds, settings.warning_seconds)
     times = [seconds for seconds in known if seconds > 0]
     look = min([15.0, *(seconds / 10 for seconds in times)])
     if is_jupyters and jupyter.cull_interval > 0:
@@ -138,10 +138,10 @@ def read_policy(knobs: Culling, jupyter: Any) -> Policy:
     return Policy(
         idle=idle,
         opportunistic_idle=opportunistic,
-        max_age=knobs.max_age_seconds,
-        server_gone=knobs.server_gone_seconds,
-        warning=knobs.warning_seconds,
-        ends_connected=jupyter.cull_connected if is_jupyters else knobs.connected,
+        max_age=settings.max_age_seconds,
+        server_gone=settings.server_gone_seconds,
+        warning=settings.warning_seconds,
+        ends_connected=jupyter.cull_connected if is_jupyters else settings.connected,
         ends_busy=is_jupyters and jupyter.cull_busy,
         look=look,
     )

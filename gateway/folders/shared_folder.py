@@ -146,14 +146,14 @@ def folder_table(folder: SharedFolder) -> Mapping[str, Any]:
     }
 
 
-def private_folders(knobs: Aliquot) -> tuple[str, ...]:
+def private_folders(settings: Aliquot) -> tuple[str, ...]:
     """Return Aliquot's own folders, as they are written and resolved.
 
     They are never shared or covered in a kernel.
 
     They are the runtime folder with its sockets, and the folder of gateways' state.
     """
-    runtime = knobs.runtime_dir or str(find_runtime_dir().path)
-    state = knobs.state_dir or os.path.join(jupyter_data_dir(), "aliquot")
+    runtime = settings.runtime_dir or str(find_runtime_dir().path)
+    state = settings.state_dir or os.path.join(jupyter_data_dir(), "aliquot")
     paths = [os.path.abspath(path) for path in (runtime, state)]
     return tuple(dict.fromkeys([*paths, *map(os.path.realpath, paths)]))

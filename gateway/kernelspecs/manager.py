@@ -20,7 +20,7 @@ from traitlets import Instance, TraitError, default
 
 from jupyter_aliquot.gateway.auth.identity import current_user
 from jupyter_aliquot.gateway.config import Aliquot, configuration_of
-from jupyter_aliquot.gateway.containers.images import KNOB, CatalogueImage, ImageCatalogue, image_kernel_spec
+from jupyter_aliquot.gateway.containers.images import IMAGES_SETTING, CatalogueImage, ImageCatalogue, image_kernel_spec
 from jupyter_aliquot.gateway.sizes.grammar import (
     GRAMMAR,
     STEP,
@@ -265,14 +265,14 @@ class SizedKernelSpecManager(KernelSpecManager):
         folder = self._find_spec_directory(image.name)
         if folder is not None:
             raise TraitError(
-                f"{KNOB}: asked an image named {image.name!r}; found an installed kernelspec of that name in {folder}; "
-                "choose another name, or remove that kernelspec"
+                f"{IMAGES_SETTING}: an installed kernelspec in {folder} has the name of the image {image.name!r}. "
+                "Choose another name, or remove that kernelspec."
             )
         if image.default_size is not None:
             try:
                 parse_size_name(size_name(image.name, image.default_size), self.settings.largest())
             except SizeNameError as error:
-                raise TraitError(f"{KNOB}: the default_size of {image.name!r}: {error}") from None
+                raise TraitError(f"{IMAGES_SETTING}: the default_size of {image.name!r}: {error}") from None
 
     def _read(self, name: str, folder: str) -> KernelSpec:
         """Return an installed kernelspec.

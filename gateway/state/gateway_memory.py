@@ -37,7 +37,9 @@ class GatewayMemory:
             self.folder.close()
 
 
-def claim_memory(server: ServerApp, knobs: Aliquot, log: logging.Logger, *, is_remote: bool = False) -> GatewayMemory:
+def claim_memory(
+    server: ServerApp, settings: Aliquot, log: logging.Logger, *, is_remote: bool = False
+) -> GatewayMemory:
     """Take the gateway's name and folder.
 
     If another server has a name that was configured, this server ends.
@@ -45,10 +47,10 @@ def claim_memory(server: ServerApp, knobs: Aliquot, log: logging.Logger, *, is_r
     A server in gateway mode (*is_remote*) keeps its sessions alone: its kernels are the gateway's.
     """
     folders = "servers" if is_remote else "gateways"
-    root = Path(knobs.state_dir or Path(jupyter_data_dir()) / "aliquot" / folders)
-    name = knobs.gateway_name or default_name(server.root_dir)
+    root = Path(settings.state_dir or Path(jupyter_data_dir()) / "aliquot" / folders)
+    name = settings.gateway_name or default_name(server.root_dir)
     try:
-        folder = claim_folder(root, name, is_chosen=bool(knobs.gateway_name))
+        folder = claim_folder(root, name, is_chosen=bool(settings.gateway_name))
     except StateError as error:
         if isinstance(error, NameTakenError):
             log.critical("%s", error)
@@ -69,7 +71,7 @@ def keep_sessions(server: ServerApp, folder: GatewayFolder, manager: str, log: l
         server.update_config(Config({manager: {"database_filepath": path}}))
 
 
-def orphan_seconds(knobs: Aliquot, *, is_service: bool) -> float:
+def orphan_seconds(settings: Aliquot, *, is_service: bool) -> float:
     """Return how long kernels wait for this server to come back.
 
     *is_service*: it is `aliquot serve`.
@@ -77,6 +79,6 @@ def orphan_seconds(knobs: Aliquot, *, is_service: bool) -> float:
     A service is expected back after a night's outage. A user's own JupyterLab may never be started
     again in that folder, and its kernels must not hold a machine's GPUs for a day.
     """
-    if knobs.orphan_seconds == -1:
+    if settings.orphan_seconds == -1:
         return _DAY_SECONDS if is_service else _HOUR_SECONDS
-    return knobs.orphan_seconds or _FOR_EVER_SECONDS
+    return settings.orphan_seconds or _FOR_EVER_SECONDS

@@ -78,7 +78,7 @@ REFUSED = (
     ("python3.gpu-0.333", {}, 404, "python3.gpu-0.333"),
     ("nothing.gpu-0.25", {}, 404, "nothing"),
     ("nothing", {}, 404, "nothing"),
-    ("python3.gpu-0.25", {"path": "x" * 5000}, 400, "a path of 5000 letters"),
+    ("python3.gpu-0.25", {"path": "x" * 5000}, 400, "path has 5000 letters"),
 )
 
 
