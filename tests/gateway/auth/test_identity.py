@@ -77,8 +77,8 @@ async def test_a_token_is_its_user(token: str, want: tuple[str, str] | None) -> 
         ({"alice": {"token": "x", "role": "root"}}, "wanted one of user, admin"),
         ({"alice": {"token": "x", "roles": "admin"}}, "found ['roles']"),
         ({"alice": {"token": "x"}, "bob": {"token": "x"}}, "the same token"),
-        ({"alice": {"token": "x", "teams": "vision"}}, "wanted a list of names"),
-        ({"alice": {"token": "x", "teams": ["vision", 5]}}, "wanted a list of names"),
+        ({"alice": {"token": "x", "teams": "vision"}}, "Use a list of names"),
+        ({"alice": {"token": "x", "teams": ["vision", 5]}}, "Use a list of names"),
     ],
 )
 def test_a_wrong_table_of_users_is_refused_without_telling_tokens(users: dict[str, Any], want: str) -> None:

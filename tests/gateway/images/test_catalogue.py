@@ -137,7 +137,7 @@ def test_what_is_no_table_and_two_of_one_name_are_refused(images: Any, make_mana
 
 
 def test_the_name_of_an_installed_kernelspec_is_refused_with_its_folder(make_manager: Make, tmp_path: Path) -> None:
-    with pytest.raises(TraitError, match=f"an installed kernelspec of that name in {tmp_path}/kernels/julia"):
+    with pytest.raises(TraitError, match=f"an installed kernelspec in {tmp_path}/kernels/julia has the name"):
         make_manager({**PYTORCH, "name": "julia"})
 
 
