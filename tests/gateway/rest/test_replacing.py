@@ -92,7 +92,7 @@ async def test_a_refusal_says_why_with_its_own_status_and_costs_nothing(ask: Ask
     theirs = await ask("bob", "PATCH", "api/sessions", session["id"], body={"kernel": {"name": "python3"}})
     assert theirs.status == 404
     beside = await ask("alice", "POST", "api/kernels", body={"name": "python3"})
-    assert (beside.status, "alice has 1, and may have 1" in beside.json["message"]) == (403, True)
+    assert (beside.status, "alice has 1 kernels, and may have 1" in beside.json["message"]) == (403, True)
 
 
 async def test_while_the_new_one_waits_the_old_one_runs_and_stays_if_that_is_given_up(
