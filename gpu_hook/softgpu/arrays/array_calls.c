@@ -93,24 +93,6 @@ CUresult impl_cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMEN
                : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* No array is sparse: creating one is NOT_SUPPORTED. */
-CUresult impl_cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUarray array)
-{
-    return CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult impl_cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties,
-                                                  CUmipmappedArray mipmap)
-{
-    return CUDA_ERROR_INVALID_VALUE;
-}
-
-/* No array has planes: the video formats are NOT_SUPPORTED. */
-CUresult impl_cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned int planeIdx)
-{
-    return pPlaneArray && array_of(hArray) == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
-}
-
 static unsigned most_levels(const CUDA_ARRAY3D_DESCRIPTOR *array)
 {
     const int is_layered = (array->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;

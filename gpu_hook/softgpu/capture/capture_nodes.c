@@ -55,12 +55,6 @@ CUresult capture_launch(struct stream *stream, const CUlaunchConfig *config, CUf
         free(node);
         return result;
     }
-    CUlaunchAttributeValue value = {.priority = stream->priority};
-    kernel_set_attribute(node, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value);
-    value = (CUlaunchAttributeValue){.cooperative = is_cooperative};
-    kernel_set_attribute(node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value);
-    for (unsigned i = 0; i < config->numAttrs; i++)
-        kernel_set_attribute(node, config->attrs[i].id, &config->attrs[i].value);
     pthread_mutex_lock(&capture_mutex);
     result = put(stream, node);
     pthread_mutex_unlock(&capture_mutex);

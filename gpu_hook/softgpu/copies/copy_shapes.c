@@ -2,7 +2,6 @@
 #include "arrays/arrays.h"
 #include "copies/copies.h"
 #include "driver/driver.h"
-#include "driver/handles.h"
 #include "implemented.h"
 #include "queue/streams.h"
 #include "queue/works.h"
@@ -116,37 +115,4 @@ CUresult impl_cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
 CUresult impl_cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
 {
     return copy_3d(pCopy, hStream, 1);
-}
-
-/* An array knows its context, other memory needs none: all of the machine has one address space. */
-static int is_context(CUmemorytype type, CUcontext context)
-{
-    return type == CU_MEMORYTYPE_ARRAY || type == CU_MEMORYTYPE_HOST || handles_has(HANDLE_CONTEXT, context);
-}
-
-static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *copy, CUstream stream, int is_async)
-{
-    if (copy == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!is_context(copy->srcMemoryType, copy->srcContext) || !is_context(copy->dstMemoryType, copy->dstContext))
-        return CUDA_ERROR_INVALID_CONTEXT;
-    CUDA_MEMCPY3D plain = {
-        .srcXInBytes = copy->srcXInBytes, .srcY = copy->srcY, .srcZ = copy->srcZ, .srcLOD = copy->srcLOD,
-        .srcMemoryType = copy->srcMemoryType, .srcHost = copy->srcHost, .srcDevice = copy->srcDevice,
-        .srcArray = copy->srcArray, .srcPitch = copy->srcPitch, .srcHeight = copy->srcHeight,
-        .dstXInBytes = copy->dstXInBytes, .dstY = copy->dstY, .dstZ = copy->dstZ, .dstLOD = copy->dstLOD,
-        .dstMemoryType = copy->dstMemoryType, .dstHost = copy->dstHost, .dstDevice = copy->dstDevice,
-        .dstArray = copy->dstArray, .dstPitch = copy->dstPitch, .dstHeight = copy->dstHeight,
-        .WidthInBytes = copy->WidthInBytes, .Height = copy->Height, .Depth = copy->Depth};
-    return copy_3d(&plain, stream, is_async);
-}
-
-CUresult impl_cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
-{
-    return copy_3d_peer(pCopy, NULL, 0);
-}
-
-CUresult impl_cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
-{
-    return copy_3d_peer(pCopy, hStream, 1);
 }

@@ -17,7 +17,6 @@
 #include "device/slots.h"
 #include "queue/streams.h"
 #include "driver/strict.h"
-#include "arrays/textures.h"
 #include "memory/window.h"
 
 #define STACK_MAX 64
@@ -89,7 +88,6 @@ void context_close(struct context *context)
     handles_remove(HANDLE_CONTEXT, context);
     streams_close_all(context);
     modules_close_all(context);
-    textures_close_all(context);
     arrays_close_all(context);
     ipc_forget_context(context);
     window_free_context(context);

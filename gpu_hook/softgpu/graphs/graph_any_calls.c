@@ -1,48 +1,8 @@
-/* The calls for nodes of any type, and those for memory nodes, which say where their memory is. */
+/* The calls that make memory nodes and say where their memory is. */
 #include <string.h>
 
 #include "graphs/graph_state.h"
 #include "implemented.h"
-
-/* Parameters that a newer client could mean otherwise are refused: their reserved bytes must be zero. */
-static CUresult check_reserved(const CUgraphNodeParams *params)
-{
-    return params == NULL || params->reserved0[0] || params->reserved0[1] || params->reserved0[2] || params->reserved2
-               ? CUDA_ERROR_INVALID_VALUE
-               : CUDA_SUCCESS;
-}
-
-CUresult impl_cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                const CUgraphEdgeData *dependencyData, size_t numDependencies,
-                                CUgraphNodeParams *nodeParams)
-{
-    CUgraphNode made;
-    CUresult result = check_reserved(nodeParams);
-    if (result || phGraphNode == NULL)
-        return result ? result : CUDA_ERROR_INVALID_VALUE;
-    result = graph_add(graph_of(hGraph), nodeParams, dependencies, dependencyData, numDependencies, &made);
-    if (result)
-        return result;
-    if (nodeParams->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-        nodeParams->alloc.dptr = ((struct node *)made)->params.alloc.dptr;
-    *phGraphNode = made;
-    return CUDA_SUCCESS;
-}
-
-CUresult impl_cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                             size_t numDependencies, CUgraphNodeParams *nodeParams)
-{
-    return impl_cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, NULL, numDependencies, nodeParams);
-}
-
-CUresult impl_cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
-{
-    struct node *node = node_of(hNode);
-    CUresult result = check_reserved(nodeParams);
-    if (result || node == NULL)
-        return result ? result : CUDA_ERROR_INVALID_VALUE;
-    return node_set(node, nodeParams);
-}
 
 CUresult impl_cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
                                      size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)

@@ -1,4 +1,4 @@
-/* Kernel nodes: their arguments, which lie in the work's own copy, and their launch attributes. */
+/* Kernel nodes: their arguments, which lie in the work's own copy, and whether they are cooperative. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,8 +7,6 @@
 #include "implemented.h"
 #include "modules/modules_state.h"
 #include "queue/works.h"
-
-#define ATTRIBUTES_MAX (sizeof((struct kernel_state *)0)->attributes / sizeof(CUlaunchAttributeValue))
 
 /* Points the node's parameters at the copied arguments, in the form in which they came. */
 static CUresult point_at_arguments(struct node *node, const struct function *function, int is_packed)
@@ -60,6 +58,7 @@ CUresult kernel_fill(struct node *node, const CUDA_KERNEL_NODE_PARAMS_v3 *given,
     struct kernel_state *kernel = calloc(1, sizeof *kernel);
     if (kernel == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    kernel->is_cooperative = is_cooperative;
     struct work *work = NULL;
     node->params.kernel = *given;
     CUresult result = find_context(node, function);
@@ -112,85 +111,4 @@ void kernel_free(struct node *node)
     if (node->kernel)
         free(node->kernel->pointers);
     free(node->kernel);
-}
-
-int kernel_is_cooperative(const struct node *node)
-{
-    return node->kernel->attributes[CU_LAUNCH_ATTRIBUTE_COOPERATIVE].cooperative != 0;
-}
-
-CUresult kernel_keep_attributes(struct node *to, const struct node *from)
-{
-    to->kernel->attribute_mask = from->kernel->attribute_mask;
-    memcpy(to->kernel->attributes, from->kernel->attributes, sizeof to->kernel->attributes);
-    return CUDA_SUCCESS;
-}
-
-void kernel_set_attribute(struct node *node, CUlaunchAttributeID id, const CUlaunchAttributeValue *value)
-{
-    if ((unsigned)id < ATTRIBUTES_MAX) {
-        node->kernel->attributes[id] = *value;
-        node->kernel->attribute_mask |= 1u << id;
-    }
-}
-
-/* Those that the API calls valid for graph nodes. What only advises is kept for the asker; clusters and nodes that the
- * device updates do not exist here. */
-static CUresult check_attribute(CUlaunchAttributeID id)
-{
-    switch ((int)id) {
-    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-        return CUDA_SUCCESS;
-    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
-        return CUDA_ERROR_NOT_SUPPORTED;
-    default:
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-}
-
-static CUresult check_kernel(struct node *node)
-{
-    return node && node->params.type == CU_GRAPH_NODE_TYPE_KERNEL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult impl_cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
-                                            CUkernelNodeAttrValue *value_out)
-{
-    struct node *node = node_of(hNode);
-    CUresult result = check_kernel(node);
-    result = result ? result : check_attribute(attr);
-    if (result || value_out == NULL)
-        return result ? result : CUDA_ERROR_INVALID_VALUE;
-    *value_out = node->kernel->attributes[attr];
-    return CUDA_SUCCESS;
-}
-
-CUresult impl_cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
-                                            const CUkernelNodeAttrValue *value)
-{
-    struct node *node = node_of(hNode);
-    CUresult result = check_kernel(node);
-    result = result ? result : check_attribute(attr);
-    if (result || value == NULL)
-        return result ? result : CUDA_ERROR_INVALID_VALUE;
-    if (attr == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION &&
-        value->clusterDim.x * value->clusterDim.y * value->clusterDim.z > 1)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    kernel_set_attribute(node, attr, value);
-    return CUDA_SUCCESS;
-}
-
-CUresult impl_cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src)
-{
-    struct node *to = node_of(dst), *from = node_of(src);
-    if (check_kernel(to) || check_kernel(from) || to->context != from->context)
-        return CUDA_ERROR_INVALID_VALUE;
-    return kernel_keep_attributes(to, from);
 }

@@ -146,7 +146,7 @@ CUresult node_set(struct node *node, CUgraphNodeParams *params)
         return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = node_new(params, &fresh);
     if (result == CUDA_SUCCESS && params->type == CU_GRAPH_NODE_TYPE_KERNEL)
-        result = kernel_keep_attributes(fresh, node);
+        fresh->kernel->is_cooperative = node->kernel->is_cooperative;
     if (result)
         return result;
     struct node old = *node;

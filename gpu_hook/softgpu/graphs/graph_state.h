@@ -25,8 +25,7 @@ struct edges {
 
 /* What a kernel node has beside its work. */
 struct kernel_state {
-    unsigned attribute_mask; /* bit: the attribute of this id was set */
-    CUlaunchAttributeValue attributes[16];
+    int is_cooperative;
     void **pointers; /* one for each argument */
     size_t packed_bytes;
     void *extra[5];
@@ -103,9 +102,6 @@ CUresult graph_add(struct graph *graph, CUgraphNodeParams *params, const CUgraph
 CUresult kernel_fill(struct node *node, const CUDA_KERNEL_NODE_PARAMS_v3 *params, int is_cooperative);
 CUresult kernel_copy(struct node *to, const struct node *from);
 void kernel_free(struct node *node);
-int kernel_is_cooperative(const struct node *node);
-CUresult kernel_keep_attributes(struct node *to, const struct node *from);
-void kernel_set_attribute(struct node *node, CUlaunchAttributeID id, const CUlaunchAttributeValue *value);
 
 /* User objects of a graph. */
 CUresult objects_copy(struct graph *to, const struct graph *from);

@@ -26,7 +26,7 @@ static CUgraphExecUpdateResult compare_nodes(const struct node *own, const struc
     case CU_GRAPH_NODE_TYPE_KERNEL:
         if (own->context != fresh->context)
             return CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
-        return kernel_is_cooperative(own) == kernel_is_cooperative(fresh)
+        return own->kernel->is_cooperative == fresh->kernel->is_cooperative
                    ? CU_GRAPH_EXEC_UPDATE_SUCCESS
                    : CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED;
     case CU_GRAPH_NODE_TYPE_MEMCPY:
@@ -157,7 +157,7 @@ static CUresult set(CUgraphExec handle, CUgraphNode which, CUgraphNodeParams *pa
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = node_new(params, &fresh);
     if (result == CUDA_SUCCESS && params->type == CU_GRAPH_NODE_TYPE_KERNEL)
-        result = kernel_keep_attributes(fresh, own);
+        fresh->kernel->is_cooperative = own->kernel->is_cooperative;
     if (result)
         return result;
     pthread_mutex_lock(&exec->mutex);
@@ -248,13 +248,4 @@ CUresult impl_cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraph
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = update(exec, (struct graph *)own->params.graph.graph, child, &info);
     return result == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE ? CUDA_ERROR_INVALID_VALUE : result;
-}
-
-CUresult impl_cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams)
-{
-    if (nodeParams == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH)
-        return impl_cuGraphExecChildGraphNodeSetParams(hGraphExec, hNode, nodeParams->graph.graph);
-    return set(hGraphExec, hNode, nodeParams);
 }

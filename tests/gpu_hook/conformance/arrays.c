@@ -24,13 +24,41 @@ static void count_up(void)
     memset(back, 0, sizeof back);
 }
 
+/* A row of bytes at an offset of an array, as one end of a copy. */
+static CUDA_MEMCPY2D row_to(CUarray array, size_t offset, size_t bytes)
+{
+    return (CUDA_MEMCPY2D){.dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = array, .dstXInBytes = offset,
+                           .WidthInBytes = bytes, .Height = 1};
+}
+
+static CUDA_MEMCPY2D row_from(CUarray array, size_t offset, size_t bytes)
+{
+    return (CUDA_MEMCPY2D){.srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = array, .srcXInBytes = offset,
+                           .WidthInBytes = bytes, .Height = 1};
+}
+
+static CUDA_MEMCPY2D host_to_row(CUarray array, size_t offset, const void *host, size_t bytes)
+{
+    CUDA_MEMCPY2D copy = row_to(array, offset, bytes);
+    copy.srcMemoryType = CU_MEMORYTYPE_HOST, copy.srcHost = host;
+    return copy;
+}
+
+static CUDA_MEMCPY2D row_to_host(void *host, CUarray array, size_t offset, size_t bytes)
+{
+    CUDA_MEMCPY2D copy = row_from(array, offset, bytes);
+    copy.dstMemoryType = CU_MEMORYTYPE_HOST, copy.dstHost = host;
+    return copy;
+}
+
 TEST(a_row_of_bytes_comes_back_from_an_array)
 {
     check_start();
     count_up();
     CUarray array = new_array(256, 0, 0, 0);
-    EXPECT_OK(cuMemcpyHtoA(array, 64, words, 512));
-    EXPECT_OK(cuMemcpyAtoH(back, array, 68, 508));
+    CUDA_MEMCPY2D in = host_to_row(array, 64, words, 512), out = row_to_host(back, array, 68, 508);
+    EXPECT_OK(cuMemcpy2D(&in));
+    EXPECT_OK(cuMemcpy2D(&out));
     EXPECT_EQUAL(memcmp(back, words + 1, 508), 0);
 }
 
@@ -42,10 +70,14 @@ TEST(a_row_of_bytes_moves_between_arrays_and_the_device)
     CUarray one = new_array(256, 0, 0, 0), two = new_array(128, 0, 0, 0);
     EXPECT_OK(cuMemAlloc(&pointer, 1024));
     EXPECT_OK(cuMemcpyHtoD(pointer, words, 1024));
-    EXPECT_OK(cuMemcpyDtoA(one, 0, pointer, 1024));
-    EXPECT_OK(cuMemcpyAtoA(two, 256, one, 512, 256));
+    CUDA_MEMCPY2D in = row_to(one, 0, 1024), across = row_to(two, 256, 256), out = row_from(two, 256, 256);
+    in.srcMemoryType = CU_MEMORYTYPE_DEVICE, in.srcDevice = pointer;
+    across.srcMemoryType = CU_MEMORYTYPE_ARRAY, across.srcArray = one, across.srcXInBytes = 512;
+    out.dstMemoryType = CU_MEMORYTYPE_DEVICE, out.dstDevice = pointer;
+    EXPECT_OK(cuMemcpy2D(&in));
+    EXPECT_OK(cuMemcpy2D(&across));
     EXPECT_OK(cuMemsetD32(pointer, 0, 256));
-    EXPECT_OK(cuMemcpyAtoD(pointer, two, 256, 256));
+    EXPECT_OK(cuMemcpy2D(&out));
     EXPECT_OK(cuMemcpyDtoH(back, pointer, 256));
     EXPECT_EQUAL(memcmp(back, words + 128, 256), 0);
 }
@@ -60,8 +92,9 @@ TEST(rows_move_in_the_order_of_a_stream)
     EXPECT_OK(cuMemAllocHost((void **)&locked, 2048));
     memcpy(locked, words, 1024);
     CUarray array = new_array(256, 0, 0, 0);
-    EXPECT_OK(cuMemcpyHtoAAsync(array, 0, locked, 1024, stream));
-    EXPECT_OK(cuMemcpyAtoHAsync(locked + 256, array, 0, 1024, stream));
+    CUDA_MEMCPY2D in = host_to_row(array, 0, locked, 1024), out = row_to_host(locked + 256, array, 0, 1024);
+    EXPECT_OK(cuMemcpy2DAsync(&in, stream));
+    EXPECT_OK(cuMemcpy2DAsync(&out, stream));
     EXPECT_OK(cuStreamSynchronize(stream));
     EXPECT_EQUAL(memcmp(locked, locked + 256, 1024), 0);
 }
@@ -163,10 +196,12 @@ TEST(every_format_and_channel_count_makes_an_array)
             size_t whole = 64 * bytes[i] * channels;
             CUarray array;
             EXPECT_OK(cuArrayCreate(&array, &wanted));
-            EXPECT_OK(cuMemcpyHtoA(array, 0, words, whole));
-            EXPECT_OK(cuMemcpyAtoH(back, array, 0, whole));
+            CUDA_MEMCPY2D in = host_to_row(array, 0, words, whole), out = row_to_host(back, array, 0, whole);
+            CUDA_MEMCPY2D beyond = host_to_row(array, 0, words, whole + bytes[i]);
+            EXPECT_OK(cuMemcpy2D(&in));
+            EXPECT_OK(cuMemcpy2D(&out));
             EXPECT_EQUAL(memcmp(back, words, whole), 0);
-            EXPECT_CODE(cuMemcpyHtoA(array, 0, words, whole + bytes[i]), CUDA_ERROR_INVALID_VALUE);
+            EXPECT_CODE(cuMemcpy2D(&beyond), CUDA_ERROR_INVALID_VALUE);
             EXPECT_OK(cuArrayDestroy(array));
         }
 }

@@ -205,22 +205,6 @@ TEST(event_nodes_record_and_wait)
     EXPECT_CODE(cuGraphEventRecordNodeGetEvent(spin, &asked), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST(kernel_nodes_keep_their_attributes)
-{
-    CUgraphNode last, other;
-    CUkernelNodeAttrValue value = {0}, found;
-    check_start();
-    CUdeviceptr a = some_memory();
-    two_fills(a, 1, 2, &last);
-    two_fills(a, 1, 2, &other);
-    value.priority = -1;
-    EXPECT_OK(cuGraphKernelNodeSetAttribute(last, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value));
-    EXPECT_OK(cuGraphKernelNodeCopyAttributes(other, last));
-    EXPECT_OK(cuGraphKernelNodeGetAttribute(other, CU_LAUNCH_ATTRIBUTE_PRIORITY, &found));
-    EXPECT_EQUAL(found.priority, -1);
-    EXPECT_CODE(cuGraphKernelNodeGetAttribute(NULL, CU_LAUNCH_ATTRIBUTE_PRIORITY, &found), CUDA_ERROR_INVALID_VALUE);
-}
-
 TEST(a_user_object_lives_as_long_as_anything_keeps_it)
 {
     CUgraph graph;
@@ -258,22 +242,6 @@ TEST(a_user_object_needs_its_flag_and_a_count)
         EXPECT_CODE(cuGraphReleaseUserObject(graph, object, 1), CUDA_ERROR_INVALID_VALUE);
     EXPECT_OK(cuGraphRetainUserObject(graph, object, 1, 0));
     EXPECT_OK(cuGraphReleaseUserObject(graph, object, 1));
-}
-
-TEST(a_graph_can_be_written_as_text)
-{
-    CUgraphNode last;
-    char path[64], text[4096] = {0};
-    check_start();
-    CUgraph graph = two_fills(some_memory(), 1, 2, &last);
-    snprintf(path, sizeof path, "/tmp/aliquot-graph-%d.dot", (int)getpid());
-    EXPECT_OK(cuGraphDebugDotPrint(graph, path, 0));
-    FILE *file = fopen(path, "r");
-    EXPECT(file && fread(text, 1, sizeof text - 1, file) > 0);
-    fclose(file);
-    unlink(path);
-    EXPECT(strstr(text, "digraph") && strstr(text, "aliquot_fill") && strstr(text, "->"));
-    EXPECT_CODE(cuGraphDebugDotPrint(NULL, path, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST(handles_that_are_gone_are_invalid)

@@ -282,31 +282,6 @@ TEST(parameters_are_given_back_as_they_were_taken)
     EXPECT_EQUAL(type, CU_GRAPH_NODE_TYPE_HOST);
 }
 
-TEST(the_general_calls_make_and_change_nodes)
-{
-    CUgraph graph;
-    CUgraphNode fill, empty;
-    check_start();
-    CUdeviceptr a = some_memory();
-    CUDA_KERNEL_NODE_PARAMS kernel = fill_kernel(a, 4);
-    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
-    memcpy(&params.kernel, &kernel, sizeof kernel);
-    EXPECT_OK(cuGraphCreate(&graph, 0));
-    EXPECT_OK(cuGraphAddNode(&fill, graph, NULL, NULL, 0, &params));
-    CUgraphNodeParams nothing = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
-    EXPECT_OK(cuGraphAddNode(&empty, graph, &fill, NULL, 1, &nothing));
-    kernel = fill_kernel(a, 6);
-    EXPECT_OK(cuGraphNodeSetParams(fill, &params));
-    EXPECT_CODE(cuGraphNodeSetParams(empty, &params), CUDA_ERROR_INVALID_VALUE);
-    CUgraphExec exec = instantiated(graph);
-    run(exec, a_stream());
-    EXPECT_EQUAL(word_of(a), 6);
-    kernel = fill_kernel(a, 7);
-    EXPECT_OK(cuGraphExecNodeSetParams(exec, fill, &params));
-    run(exec, a_stream());
-    EXPECT_EQUAL(word_of(a), 7);
-}
-
 TEST(a_node_with_bad_parameters_is_refused)
 {
     CUgraph graph;

@@ -1,4 +1,4 @@
-/* Mipmapped arrays and their levels; what an array that is mapped later will take; planes and sparse layouts. */
+/* Mipmapped arrays and their levels; what an array that is mapped later will take. */
 #include "check.h"
 
 static CUDA_ARRAY3D_DESCRIPTOR shape_of(size_t width, size_t height, unsigned flags)
@@ -101,16 +101,4 @@ TEST(an_array_with_memory_tells_no_requirements)
     EXPECT_OK(cuArray3DCreate(&array, &wanted));
     EXPECT_CODE(cuArrayGetMemoryRequirements(&needs, array, 0), CUDA_ERROR_INVALID_VALUE);
     EXPECT_CODE(cuMipmappedArrayGetMemoryRequirements(&needs, new_mipmap(64, 64, 3), 0), CUDA_ERROR_INVALID_VALUE);
-}
-
-TEST(a_dense_array_has_no_sparse_layout_and_no_planes)
-{
-    CUDA_ARRAY3D_DESCRIPTOR wanted = shape_of(64, 64, 0);
-    CUDA_ARRAY_SPARSE_PROPERTIES sparse;
-    CUarray array, plane;
-    check_start();
-    EXPECT_OK(cuArray3DCreate(&array, &wanted));
-    EXPECT_CODE(cuArrayGetSparseProperties(&sparse, array), CUDA_ERROR_INVALID_VALUE);
-    EXPECT_CODE(cuMipmappedArrayGetSparseProperties(&sparse, new_mipmap(64, 64, 3)), CUDA_ERROR_INVALID_VALUE);
-    EXPECT_CODE(cuArrayGetPlane(&plane, array, 0), CUDA_ERROR_INVALID_VALUE);
 }

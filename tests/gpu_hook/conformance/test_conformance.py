@@ -43,9 +43,6 @@ NEVER_PAGED = {
     "managed-prefetches_refuse_other_memory_and_other_places",
     "managed_advice-ranges_refuse_other_memory_and_odd_sizes",
     "managed_advice-memory_is_attached_as_a_whole_and_not_to_the_null_stream_alone",
-    # Software GPU: textures and arrays know device memory alone.
-    "textures",
-    "arrays-a_row_of_bytes_moves_between_arrays_and_the_device",
 }
 # What a move could hurt most; the others are swapped in soak tests.
 OFTEN_SWAPPED = {

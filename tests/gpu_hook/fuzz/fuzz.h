@@ -31,8 +31,6 @@ enum kind {
     MAPPING,
     ARRAY,
     MIPMAP,
-    TEXTURE,
-    SURFACE,
     MODULE,
     FUNCTION,
     LIBRARY,
