@@ -1,7 +1,7 @@
 /* The attribute table. A capability that is not there reads 0: clients ask before they use it. */
 #include "driver/driver.h"
 #include "implemented.h"
-#include "launch/launch_limits.h"
+#include "driver/launch_limits.h"
 
 #define A(name) [CU_DEVICE_ATTRIBUTE_##name]
 

@@ -14,7 +14,7 @@
 #include "device/log.h"
 #include "memory/physical.h"
 #include "pools/pools.h"
-#include "memory/resources.h"
+#include "driver/resources.h"
 #include "memory/shares.h"
 #include "device/slots.h"
 #include "queue/streams.h"

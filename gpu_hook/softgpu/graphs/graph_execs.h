@@ -5,7 +5,7 @@
 
 #include <stdatomic.h>
 
-#include "graph_memory/graph_memory.h"
+#include "graphs/graph_memory.h"
 #include "graphs/graph_state.h"
 
 struct step {

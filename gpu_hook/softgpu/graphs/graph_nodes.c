@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "copies/copies.h"
-#include "graph_memory/graph_memory.h"
+#include "graphs/graph_memory.h"
 #include "graphs/graph_state.h"
 #include "driver/handles.h"
 #include "implemented.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph_memory/graph_memory.h"
+#include "graphs/graph_memory.h"
 #include "graphs/graph_state.h"
 #include "driver/handles.h"
 #include "implemented.h"

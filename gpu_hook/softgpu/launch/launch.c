@@ -8,7 +8,7 @@
 #include "device/engine.h"
 #include "driver/green.h"
 #include "implemented.h"
-#include "launch/launch_limits.h"
+#include "driver/launch_limits.h"
 #include "device/log.h"
 #include "managed/managed.h"
 #include "modules/modules.h"

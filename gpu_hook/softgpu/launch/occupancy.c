@@ -3,7 +3,7 @@
 
 #include "driver/driver.h"
 #include "implemented.h"
-#include "launch/launch_limits.h"
+#include "driver/launch_limits.h"
 #include "modules/modules.h"
 
 int occupancy_blocks(int block_threads, size_t dynamic_shared_bytes)

@@ -8,7 +8,7 @@
 #include <sys/sysinfo.h>
 
 #include "driver/driver.h"
-#include "memory/ranges.h"
+#include "device/ranges.h"
 #include "device/slots.h"
 
 #define SMALL_CHARGE 65536ull /* what a block at the end of an allocation is rounded to */

@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 
 #include "device/machine.h"
-#include "memory/ranges.h"
+#include "device/ranges.h"
 #include "memory/window_state.h"
 
 uint64_t window_take_addresses(uint64_t bytes, uint64_t alignment, uint64_t hint)

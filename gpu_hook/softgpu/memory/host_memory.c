@@ -8,8 +8,8 @@
 #include "capture/capture.h"
 #include "driver/handles.h"
 #include "implemented.h"
-#include "memory/ranges.h"
-#include "memory/resources.h"
+#include "device/ranges.h"
+#include "driver/resources.h"
 #include "queue/streams.h"
 
 static struct {

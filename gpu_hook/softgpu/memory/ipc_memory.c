@@ -13,7 +13,7 @@
 #include "memory/ipc.h"
 #include "device/log.h"
 #include "device/pids.h"
-#include "memory/ranges.h"
+#include "device/ranges.h"
 #include "memory/shares.h"
 #include "device/slots.h"
 #include "queue/streams.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "memory/ranges.h"
+#include "device/ranges.h"
 #include "memory/window_state.h"
 
 static struct {

@@ -7,7 +7,7 @@
 
 #include <cuda.h>
 
-#include "memory/backing.h"
+#include "device/backing.h"
 
 /* A CUmemGenericAllocationHandle is a pointer to this. Guarded by the window's lock, what never changes apart. */
 struct physical {

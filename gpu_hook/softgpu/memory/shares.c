@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "device/machine.h"
-#include "memory/ranges.h"
+#include "device/ranges.h"
 #include "memory/uses.h"
 #include "memory/window_state.h"
 

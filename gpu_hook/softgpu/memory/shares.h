@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "memory/backing.h"
+#include "device/backing.h"
 
 /* Where another process finds the memory. */
 struct share_place {

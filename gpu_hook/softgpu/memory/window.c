@@ -13,7 +13,7 @@
 #include "device/log.h"
 #include "managed/managed.h"
 #include "memory/mappings.h"
-#include "memory/ranges.h"
+#include "device/ranges.h"
 #include "memory/shares.h"
 #include "device/slots.h"
 #include "memory/window_state.h"

@@ -2,7 +2,7 @@
 #ifndef SOFTGPU_WINDOW_STATE_H
 #define SOFTGPU_WINDOW_STATE_H
 
-#include "memory/backing.h"
+#include "device/backing.h"
 #include "memory/window.h"
 
 struct ranges *window_addresses(void); /* what is taken and free; owners are struct allocation */

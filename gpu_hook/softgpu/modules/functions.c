@@ -2,7 +2,7 @@
 #include "driver/driver.h"
 #include "driver/handles.h"
 #include "implemented.h"
-#include "launch/launch_limits.h"
+#include "driver/launch_limits.h"
 #include "modules/modules.h"
 
 CUresult impl_cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)

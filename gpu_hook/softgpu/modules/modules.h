@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-#include "launch/builtins.h"
+#include "modules/builtins.h"
 #include "driver/contexts.h"
 #include "modules/images.h"
 

@@ -8,7 +8,7 @@
 
 #include "device/machine.h"
 #include "pools/pools.h"
-#include "memory/ranges.h"
+#include "device/ranges.h"
 #include "queue/streams.h"
 #include "memory/window_state.h"
 

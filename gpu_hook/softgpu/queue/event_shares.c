@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "memory/backing.h"
+#include "device/backing.h"
 #include "driver/driver.h"
 #include "memory/ipc.h"
 #include "device/slots.h"

@@ -7,7 +7,7 @@
 #include "driver/handles.h"
 #include "implemented.h"
 #include "pools/pools.h"
-#include "memory/resources.h"
+#include "driver/resources.h"
 #include "queue/works.h"
 
 static int event_is_captured(struct event *event)

@@ -9,7 +9,7 @@
 #include "driver/handles.h"
 #include "implemented.h"
 #include "pools/pools.h"
-#include "memory/resources.h"
+#include "driver/resources.h"
 #include "queue/streams.h"
 
 /* A thread's own default streams: the latest context's is enough, others are found again by their handle. */

@@ -3,7 +3,7 @@
 
 #include "capture/capture.h"
 #include "driver/driver.h"
-#include "graph_memory/graph_memory.h"
+#include "graphs/graph_memory.h"
 #include "driver/handles.h"
 #include "implemented.h"
 #include "managed/managed.h"

@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "driver/driver.h"
-#include "graph_memory/graph_memory_state.h"
+#include "graphs/graph_memory_state.h"
 #include "implemented.h"
 #include "managed/managed.h"
 #include "device/slots.h"

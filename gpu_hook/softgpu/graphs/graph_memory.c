@@ -1,13 +1,13 @@
 /* Allocations of graphs: their nodes, their addresses, and frees from outside. An allocation lives twice: by the order of
  * calls (who may free it, whether its graph may be launched again) and by the order of work (whether its memory is there). */
-#include "graph_memory/graph_memory.h"
+#include "graphs/graph_memory.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "driver/driver.h"
-#include "graph_memory/graph_memory_state.h"
+#include "graphs/graph_memory_state.h"
 #include "implemented.h"
 #include "memory/window_state.h"
 #include "queue/works.h"

@@ -1,7 +1,7 @@
 /* The process's sparse file, and files that are shared. A process's file has its pieces by offset; what is given back
  * becomes a hole. Neither `ulimit -n` nor, while pieces that follow each other are mapped so, vm.max_map_count bounds
  * the number of handles; files that are shared take a descriptor each. */
-#include "memory/backing.h"
+#include "device/backing.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "device/machine.h"
-#include "memory/ranges.h"
+#include "device/ranges.h"
 
 #define FILE_BYTES (1ull << 46)
 #define SHARED_MAGIC 0x31455241485351ull /* "QSHARE1" */

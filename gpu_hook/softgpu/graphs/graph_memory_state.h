@@ -2,7 +2,7 @@
 #ifndef SOFTGPU_GRAPH_MEMORY_STATE_H
 #define SOFTGPU_GRAPH_MEMORY_STATE_H
 
-#include "graph_memory/graph_memory.h"
+#include "graphs/graph_memory.h"
 
 /* What an allocation node makes, again at each launch, always at the same address. */
 struct graph_allocation {

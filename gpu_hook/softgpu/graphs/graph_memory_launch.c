@@ -2,7 +2,7 @@
  * a launch that cannot have it fails as a whole. */
 #include "driver/driver.h"
 #include "graphs/graph_execs.h"
-#include "graph_memory/graph_memory_state.h"
+#include "graphs/graph_memory_state.h"
 #include "pools/pools.h"
 #include "queue/works.h"
 

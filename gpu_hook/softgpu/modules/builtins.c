@@ -1,5 +1,5 @@
 /* The C twins of builtins.ptx: the same results for any grid. Memory is reached through the checks of a copy. */
-#include "launch/builtins.h"
+#include "modules/builtins.h"
 
 #include <string.h>
 

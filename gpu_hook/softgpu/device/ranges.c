@@ -1,5 +1,5 @@
 /* The treap behind ranges.h. */
-#include "memory/ranges.h"
+#include "device/ranges.h"
 
 #include <stdlib.h>
 

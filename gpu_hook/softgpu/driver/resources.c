@@ -1,4 +1,4 @@
-#include "memory/resources.h"
+#include "driver/resources.h"
 
 #include "driver/driver.h"
 #include "device/slots.h"
