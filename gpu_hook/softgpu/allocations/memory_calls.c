@@ -1,7 +1,7 @@
 /* Linear device memory: allocate and free, at once. */
 #include <stdlib.h>
 
-#include "capture/capture.h"
+#include "queue/captures.h"
 #include "driver/driver.h"
 #include "graphs/graph_memory.h"
 #include "driver/handles.h"
@@ -18,7 +18,7 @@ static CUresult allocate(struct context *context, size_t bytes, uint64_t *addres
 {
     CUresult result = window_allocate(context, bytes, address);
     if (result == CUDA_ERROR_OUT_OF_MEMORY &&
-        (pools_wait_for_frees(context->physical) | pools_release_unused(context->physical)))
+        pools_make_room(context->physical))
         result = window_allocate(context, bytes, address);
     return result;
 }

@@ -1,12 +1,12 @@
 /* Allocation and free in the order of a stream. */
 #include <stdlib.h>
 
-#include "capture/capture.h"
+#include "queue/captures.h"
 #include "driver/driver.h"
 #include "graphs/graph_memory.h"
 #include "driver/handles.h"
 #include "implemented.h"
-#include "pools/pool_state.h"
+#include "pools/pools_state.h"
 
 static CUresult pass(struct work *work, uint64_t *clock)
 {
@@ -52,7 +52,7 @@ CUresult impl_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemo
     if (dptr == NULL || bytesize == 0 || !handles_has(HANDLE_POOL, pool) || ((struct pool *)pool)->is_imported)
         return CUDA_ERROR_INVALID_VALUE;
     if (capture_takes(stream, &result))
-        return capture_allocation(stream, ((struct pool *)pool)->device, bytesize, dptr);
+        return captures->allocation(stream, ((struct pool *)pool)->device, bytesize, dptr);
     if (result)
         return result;
     unsigned physical = ((struct pool *)pool)->physical;
@@ -138,7 +138,7 @@ CUresult impl_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     if (result || dptr == 0)
         return result;
     if (capture_takes(stream, &result))
-        return capture_free(stream, dptr);
+        return captures->free(stream, dptr);
     struct allocation found;
     if (result)
         return result;
@@ -165,35 +165,4 @@ CUresult impl_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     }
     work_drop(work);
     return result;
-}
-
-int pool_free_now(uint64_t address)
-{
-    pthread_mutex_lock(&pools.mutex);
-    struct part *part = pool_begin_free(address, 1);
-    if (part)
-        pool_reach_free(part, 1);
-    int failed = part ? 0 : pool_give_import(address);
-    pthread_mutex_unlock(&pools.mutex);
-    return failed;
-}
-
-int pools_wait_for_frees(unsigned physical)
-{
-    int waited = 0;
-    for (;;) {
-        pthread_mutex_lock(&pools.mutex);
-        struct pending_free *pending = pools.pending;
-        while (pending && pending->physical != physical)
-            pending = pending->next;
-        struct work *work = pending ? pending->work : NULL;
-        if (work)
-            work_hold(work);
-        pthread_mutex_unlock(&pools.mutex);
-        if (work == NULL)
-            return waited;
-        work_wait(work);
-        work_drop(work);
-        waited = 1;
-    }
 }

@@ -1,6 +1,6 @@
 /* The array functions of the driver API. */
 #include "arrays/arrays.h"
-#include "capture/capture.h"
+#include "queue/captures.h"
 
 #include <string.h>
 

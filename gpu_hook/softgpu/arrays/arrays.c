@@ -124,7 +124,7 @@ static CUresult take_memory(struct storage *storage)
 {
     unsigned physical = storage->context->physical;
     CUresult result = window_allocate(storage->context, storage->bytes, &storage->address);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && (pools_wait_for_frees(physical) | pools_release_unused(physical)))
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && pools_make_room(physical))
         result = window_allocate(storage->context, storage->bytes, &storage->address);
     return result;
 }

@@ -5,7 +5,7 @@
 
 #include "arrays/array_formats.h"
 #include "driver/contexts.h"
-#include "copies/copies.h"
+#include "memory/places.h"
 
 /* A CUarray is a pointer to this. */
 struct array {

@@ -10,13 +10,12 @@
 #include "driver/handles.h"
 #include "implemented.h"
 
-atomic_int capture_open;
 pthread_mutex_t capture_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static struct {
     struct capture *all; /* under the mutex */
     unsigned long long next_id;
-} captures;
+} open_captures;
 
 static __thread struct {
     CUstreamCaptureMode mode; /* 0 is GLOBAL, the default */
@@ -70,7 +69,7 @@ int front_set(struct front *front, const CUgraphNode *nodes, const CUgraphEdgeDa
 
 struct capture *capture_find(unsigned long long id)
 {
-    struct capture *capture = captures.all;
+    struct capture *capture = open_captures.all;
     while (capture && capture->id != id)
         capture = capture->next;
     return capture;
@@ -94,21 +93,21 @@ struct capture *capture_begin(struct stream *stream, struct graph *graph, CUstre
         free(capture);
         return NULL;
     }
-    capture->id = ++captures.next_id;
+    capture->id = ++open_captures.next_id;
     capture->mode = mode;
     capture->thread = capture_thread();
     capture->origin = stream;
     capture->graph = graph;
-    capture->next = captures.all;
-    captures.all = capture;
+    capture->next = open_captures.all;
+    open_captures.all = capture;
     graph->captures++;
-    atomic_fetch_add(&capture_open, 1);
+    atomic_fetch_add(&captures_open, 1);
     return capture;
 }
 
 void capture_end(struct capture *capture)
 {
-    struct capture **link = &captures.all;
+    struct capture **link = &open_captures.all;
     while (*link != capture)
         link = &(*link)->next;
     *link = capture->next;
@@ -122,13 +121,13 @@ void capture_end(struct capture *capture)
     front_free(&capture->forgotten);
     capture->graph->captures--;
     free(capture);
-    atomic_fetch_sub(&capture_open, 1);
+    atomic_fetch_sub(&captures_open, 1);
 }
 
 int capture_break_blocking(struct context *context, int invalidate)
 {
     int found = 0;
-    for (struct capture *capture = captures.all; capture; capture = capture->next)
+    for (struct capture *capture = open_captures.all; capture; capture = capture->next)
         for (const struct captured *part = capture->members; part; part = part->next)
             if (part->stream->context == context && part->stream->kind == STREAM_BLOCKING) {
                 found = 1;
@@ -175,7 +174,7 @@ int capture_is_unjoined(struct capture *capture)
     return !is_marked(&capture->forgotten);
 }
 
-int capture_takes_slowly(struct stream *stream, CUresult *result)
+int capture_takes_part(struct stream *stream, CUresult *result)
 {
     int takes = 0;
     *result = CUDA_SUCCESS;
@@ -212,14 +211,14 @@ CUresult capture_refuse(struct stream *stream)
 CUresult capture_check_stream(struct stream *stream)
 {
     CUresult result;
-    return capture_takes_slowly(stream, &result) ? capture_refuse(stream) : result;
+    return capture_takes_part(stream, &result) ? capture_refuse(stream) : result;
 }
 
 CUresult capture_check_context(struct context *context)
 {
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&capture_mutex);
-    for (struct capture *capture = captures.all; capture; capture = capture->next)
+    for (struct capture *capture = open_captures.all; capture; capture = capture->next)
         for (const struct captured *part = capture->members; part; part = part->next)
             if (part->stream->context == context) {
                 capture->is_invalid = 1;
@@ -244,13 +243,13 @@ CUresult capture_check_event(struct event *event)
     return result ? result : capture_check_unsafe();
 }
 
-CUresult capture_check_unsafe_slowly(void)
+CUresult capture_check_by_mode(void)
 {
     CUresult result = CUDA_SUCCESS;
     if (thread.mode == CU_STREAM_CAPTURE_MODE_RELAXED)
         return result;
     pthread_mutex_lock(&capture_mutex);
-    for (struct capture *capture = captures.all; capture; capture = capture->next) {
+    for (struct capture *capture = open_captures.all; capture; capture = capture->next) {
         int is_own = capture->thread == capture_thread() && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
         int is_global = thread.mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
                         capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -305,7 +304,7 @@ void capture_forget_stream(struct stream *stream)
 void capture_forget_context(struct context *context)
 {
     pthread_mutex_lock(&capture_mutex);
-    for (struct capture *capture = captures.all, *next; capture; capture = next) {
+    for (struct capture *capture = open_captures.all, *next; capture; capture = next) {
         int has_any = 0;
         next = capture->next;
         for (const struct captured *part = capture->members; part; part = part->next)
@@ -318,3 +317,25 @@ void capture_forget_context(struct context *context)
     }
     pthread_mutex_unlock(&capture_mutex);
 }
+
+const struct captures capture_answers = {
+    .takes = capture_takes_part,
+    .launch = capture_launch,
+    .copy = capture_copy,
+    .fill = capture_fill,
+    .host_call = capture_host_call,
+    .allocation = capture_allocation,
+    .free = capture_free,
+    .graph = capture_graph,
+    .external_event = capture_external_event,
+    .event = capture_event,
+    .wait = capture_wait,
+    .refuse = capture_refuse,
+    .check_stream = capture_check_stream,
+    .check_context = capture_check_context,
+    .check_event = capture_check_event,
+    .check_unsafe = capture_check_by_mode,
+    .forget_stream = capture_forget_stream,
+    .forget_context = capture_forget_context,
+    .forget_event = capture_forget_event,
+};

@@ -1,5 +1,4 @@
 /* The calls that begin, end, and look into a capture. */
-#include "capture/capture.h"
 #include "capture/capture_state.h"
 #include "driver/handles.h"
 #include "implemented.h"

@@ -215,7 +215,7 @@ static CUresult follow(struct stream *stream, const struct captured_event *mark)
 
 int capture_wait(struct stream *stream, struct event *event, unsigned flags, CUresult *result)
 {
-    int takes = capture_takes_slowly(stream, result);
+    int takes = capture_takes_part(stream, result);
     if (takes && flags & CU_EVENT_WAIT_EXTERNAL) {
         *result = capture_external_event(stream, (CUevent)event, 1);
         return 1;

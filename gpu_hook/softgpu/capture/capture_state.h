@@ -2,8 +2,9 @@
 #ifndef SOFTGPU_CAPTURE_STATE_H
 #define SOFTGPU_CAPTURE_STATE_H
 
-#include "capture/capture.h"
+#include "copies/copies.h"
 #include "graphs/graph_state.h"
+#include "queue/captures.h"
 
 /* What the next captured node comes after. */
 struct front {
@@ -56,5 +57,35 @@ const void *capture_thread(void);
 int front_set(struct front *front, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count);
 int front_add(struct front *front, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count);
 void front_free(struct front *front);
+
+/* The answers, as struct captures names them. */
+int capture_takes_part(struct stream *stream, CUresult *result);
+/* The nodes that calls become. */
+CUresult capture_launch(struct stream *stream, const CUlaunchConfig *config, CUfunction function, void **parameters,
+                        void **extra, int is_cooperative);
+CUresult capture_copy(struct stream *stream, struct place to, struct place from, struct shape shape);
+CUresult capture_fill(struct stream *stream, struct place to, uint32_t value, unsigned element_bytes,
+                      struct shape shape);
+CUresult capture_host_call(struct stream *stream, CUhostFn function, void *data);
+CUresult capture_allocation(struct stream *stream, CUdevice device, size_t bytes, CUdeviceptr *address);
+CUresult capture_free(struct stream *stream, CUdeviceptr address);
+CUresult capture_graph(struct stream *stream, struct graph *graph);
+CUresult capture_external_event(struct stream *stream, CUevent event, int is_wait);
+/* Marks the event with what the stream has captured so far. */
+CUresult capture_event(struct stream *stream, struct event *event);
+/* For a wait while captures are open: 1 when it was dealt with, *result says how. */
+int capture_wait(struct stream *stream, struct event *event, unsigned flags, CUresult *result);
+
+/* Forbidden calls: each invalidates the captures that it would disturb. */
+CUresult capture_refuse(struct stream *stream);         /* what a captured stream cannot take */
+CUresult capture_check_stream(struct stream *stream);   /* waiting for a stream, or asking it */
+CUresult capture_check_context(struct context *context); /* the same for all that a context has */
+CUresult capture_check_event(struct event *event);      /* asking an event */
+/* What a capture cannot see, such as cuMemAlloc: by the thread's mode (cuThreadExchangeStreamCaptureMode). */
+CUresult capture_check_by_mode(void);
+
+void capture_forget_stream(struct stream *stream);
+void capture_forget_context(struct context *context);
+void capture_forget_event(struct event *event);
 
 #endif

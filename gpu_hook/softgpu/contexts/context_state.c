@@ -1,11 +1,10 @@
 /* What a program can ask of a context, and the settings that it may change. */
 #include "driver/contexts.h"
 
-#include "capture/capture.h"
+#include "queue/captures.h"
 #include "driver/driver.h"
 #include "driver/handles.h"
 #include "implemented.h"
-#include "pools/pools.h"
 #include "queue/streams.h"
 
 /* NULL asks for the calling thread's context. */
@@ -40,11 +39,11 @@ CUresult impl_cuCtxSynchronize_v2(CUcontext ctx)
     struct context *context;
     CUresult result = resolve(ctx, &context);
     if (result == CUDA_SUCCESS && capture_is_on())
-        result = capture_check_context(context);
+        result = captures->check_context(context);
     if (result)
         return result;
     result = streams_drain(context);
-    pools_synchronised();
+    streams_tell_wait();
     return result;
 }
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "capture/capture.h"
+#include "queue/captures.h"
 #include "driver/driver.h"
 #include "device/engine.h"
 #include "memory/host_memory.h"
@@ -156,9 +156,9 @@ static CUresult submit(const struct copy *copy, CUstream handle, int is_async)
         return result;
     if (capture_takes(stream, &result)) {
         if (!is_async)
-            return capture_refuse(stream);
-        return copy->is_fill ? capture_fill(stream, copy->to, copy->value, copy->element_bytes, copy->shape)
-                             : capture_copy(stream, copy->to, copy->from, copy->shape);
+            return captures->refuse(stream);
+        return copy->is_fill ? captures->fill(stream, copy->to, copy->value, copy->element_bytes, copy->shape)
+                             : captures->copy(stream, copy->to, copy->from, copy->shape);
     }
     if (result == CUDA_SUCCESS && !is_async && capture_is_on())
         result = capture_check_unsafe();

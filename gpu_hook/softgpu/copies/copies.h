@@ -1,5 +1,5 @@
-/* Copies and fills of any shape, as work for streams. A place is an address with a pitch and a height; whether it is on the
- * device is seen from the address. */
+/* Copies and fills of any shape, as work for streams. Whether a place is on the device is seen from
+ * its address. */
 #ifndef SOFTGPU_COPIES_H
 #define SOFTGPU_COPIES_H
 
@@ -7,19 +7,10 @@
 
 #include <cuda.h>
 
+#include "memory/places.h"
 #include "memory/window.h"
 
 struct work;
-
-struct place {
-    uint64_t address;
-    uint64_t pitch;  /* bytes from row to row */
-    uint64_t height; /* rows from slice to slice */
-};
-
-struct shape {
-    uint64_t width, height, depth; /* bytes, rows, slices */
-};
 
 /* `is_async`: may return before it is done, when no pageable host memory takes part. */
 CUresult copy_shape(struct place to, struct place from, struct shape shape, CUstream stream, int is_async);
@@ -35,5 +26,7 @@ int place_reach(uint64_t address, uint64_t bytes, unsigned device, enum rights r
 CUresult copy_work(struct place to, struct place from, struct shape shape, unsigned device, struct work **work);
 CUresult fill_work(struct place to, uint32_t value, unsigned element_bytes, struct shape shape, unsigned device,
                    struct work **work);
+/* The same of a descriptor; a copy of nothing is a NULL work. */
+CUresult work_of_copy(const CUDA_MEMCPY3D *copy, unsigned device, struct work **work);
 
 #endif

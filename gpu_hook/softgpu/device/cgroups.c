@@ -1,6 +1,7 @@
 /* Where a process is among the control groups, told by inode numbers: a container sees its own cgroup as the root of
  * all, and its path there means nothing outside. */
 #include "device/cgroups.h"
+#include "device/layout.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -85,4 +86,31 @@ int cgroups_contain(const struct cgroup chain[MACHINE_CGROUPS], const struct cgr
         if (chain[i].inode == wanted->inode && chain[i].device == wanted->device)
             return 1;
     return 0;
+}
+
+uint64_t cgroups_used_bytes(const struct machine *machine, const struct cgroup *cgroup, unsigned device)
+{
+    uint64_t used = 0;
+    for (int i = 0; i < MACHINE_SLOTS; i++) {
+        const struct slot *slot = &machine->slots[i];
+        if (atomic_load_explicit(&slot->pid, memory_order_acquire) && cgroups_contain(slot->cgroups, cgroup))
+            used += atomic_load_explicit(&slot->devices[device].bytes, memory_order_relaxed);
+    }
+    return used;
+}
+
+int cgroups_allow(const struct machine *machine, const struct slot *slot, unsigned device, uint64_t bytes)
+{
+    if (atomic_load_explicit(&machine->limit_count, memory_order_relaxed) == 0)
+        return 1;
+    for (int i = 0; i < MACHINE_LIMITS; i++) {
+        const struct limit *limit = &machine->limits[i];
+        uint64_t hard = limit->cgroup.inode ? limit->hard[device] : MACHINE_NO_LIMIT;
+        if (hard == MACHINE_NO_LIMIT || !cgroups_contain(slot->cgroups, &limit->cgroup))
+            continue;
+        uint64_t used = cgroups_used_bytes(machine, &limit->cgroup, device);
+        if (bytes > hard || used > hard - bytes)
+            return 0;
+    }
+    return 1;
 }

@@ -14,17 +14,6 @@ static bool is_same(const struct cgroup *left, const struct cgroup *right)
     return left->inode == right->inode && left->device == right->device;
 }
 
-static uint64_t used_by(const struct machine *machine, const struct cgroup *cgroup, unsigned device)
-{
-    uint64_t used = 0;
-    for (int i = 0; i < MACHINE_SLOTS; i++) {
-        const struct slot *slot = &machine->slots[i];
-        if (atomic_load_explicit(&slot->pid, memory_order_acquire) && cgroups_contain(slot->cgroups, cgroup))
-            used += atomic_load_explicit(&slot->devices[device].bytes, memory_order_relaxed);
-    }
-    return used;
-}
-
 static struct limit *find(struct machine *machine, const struct cgroup *cgroup)
 {
     if (atomic_load_explicit(&machine->limit_count, memory_order_acquire) == 0 || cgroup->inode == 0)
@@ -120,25 +109,9 @@ int limits_get(struct seat *seat, unsigned device, const char *path, struct limi
     const struct limit *limit = find(seat->machine, &chain[0]);
     reading->soft = limit ? limit->soft[device] : 0;
     reading->hard = limit ? limit->hard[device] : MACHINE_NO_LIMIT;
-    reading->used = used_by(seat->machine, &chain[0], device);
+    reading->used = cgroups_used_bytes(seat->machine, &chain[0], device);
     machine_unlock(seat->machine);
     return 0;
-}
-
-int limits_allow(const struct machine *machine, const struct slot *slot, unsigned device, uint64_t bytes)
-{
-    if (atomic_load_explicit(&machine->limit_count, memory_order_relaxed) == 0)
-        return 1;
-    for (int i = 0; i < MACHINE_LIMITS; i++) {
-        const struct limit *limit = &machine->limits[i];
-        uint64_t hard = limit->cgroup.inode ? limit->hard[device] : MACHINE_NO_LIMIT;
-        if (hard == MACHINE_NO_LIMIT || !cgroups_contain(slot->cgroups, &limit->cgroup))
-            continue;
-        uint64_t used = used_by(machine, &limit->cgroup, device);
-        if (bytes > hard || used > hard - bytes)
-            return 0;
-    }
-    return 1;
 }
 
 /* Without the lock, which a stopped process may hold: what is shown may be a moment old. */
@@ -152,7 +125,7 @@ struct limits_view limits_view(struct seat *seat, unsigned device)
     if (hard >= view.total_bytes)
         return view;
     view.total_bytes = hard;
-    view.used_bytes = used_by(machine, &seat->cgroups[0], device);
+    view.used_bytes = cgroups_used_bytes(machine, &seat->cgroups[0], device);
     if (view.used_bytes > hard) /* the limit was lowered */
         view.used_bytes = hard;
     uint64_t left = hard - view.used_bytes;

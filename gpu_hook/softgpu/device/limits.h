@@ -15,9 +15,6 @@ int limits_set(struct seat *seat, unsigned device, const char *path, uint64_t so
 /* 0, or an errno as above. `used` is true where no limit is set, too. */
 int limits_get(struct seat *seat, unsigned device, const char *path, struct limits_reading *reading);
 
-/* Under the machine's lock: whether a process may have so much more. */
-int limits_allow(const struct machine *machine, const struct slot *slot, unsigned device, uint64_t bytes);
-
 /* What this process is shown of a device: the limit on its own cgroup, or all. One on a cgroup above holds unseen. */
 struct limits_view {
     uint64_t total_bytes, used_bytes, free_bytes;

@@ -2,7 +2,7 @@
 #ifndef SOFTGPU_REQUESTS_H
 #define SOFTGPU_REQUESTS_H
 
-#include "device/machine.h"
+#include "device/layout.h"
 
 #define REQUESTS_NOBODY MACHINE_SLOTS /* no slot */
 #define EACH_QUEUED(engine, i) (int i = requests_from(engine, 0); i >= 0; i = requests_from(engine, i + 1))

@@ -9,7 +9,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "device/machine.h"
+#include "device/layout.h"
 
 #define PREFIX "ALIQUOT_SOFTGPU_"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "device/limits.h"
+#include "device/cgroups.h"
 #include "device/log.h"
 #include "device/pids.h"
 #include "device/requests.h"
@@ -158,7 +158,7 @@ static int fits(const struct seat *seat, unsigned device, uint64_t bytes)
 {
     const struct machine *machine = seat->machine;
     return bytes <= machine->memory_bytes - machine->devices[device].used_bytes &&
-           limits_allow(machine, &machine->slots[seat->slot], device, bytes);
+           cgroups_allow(machine, &machine->slots[seat->slot], device, bytes);
 }
 
 int slots_charge(struct seat *seat, unsigned device, uint64_t bytes)

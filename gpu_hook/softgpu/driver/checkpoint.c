@@ -10,7 +10,7 @@
 #include "driver/driver.h"
 #include "driver/enter.h"
 #include "implemented.h"
-#include "device/limits.h"
+#include "device/cgroups.h"
 #include "device/log.h"
 #include "device/pids.h"
 
@@ -139,7 +139,7 @@ static int has_room(const struct machine *machine, const struct slot *target)
 {
     for (unsigned d = 0; d < machine->device_count; d++) {
         uint64_t bytes = target->devices[d].saved_bytes;
-        if (bytes > machine->memory_bytes - machine->devices[d].used_bytes || !limits_allow(machine, target, d, bytes))
+        if (bytes > machine->memory_bytes - machine->devices[d].used_bytes || !cgroups_allow(machine, target, d, bytes))
             return 0;
     }
     return 1;

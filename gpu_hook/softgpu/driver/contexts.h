@@ -1,4 +1,4 @@
-/* Contexts: the primary one of each device and created ones, and each thread's stack of current contexts. */
+/* Contexts, and each thread's stack of current ones. */
 #ifndef SOFTGPU_CONTEXTS_H
 #define SOFTGPU_CONTEXTS_H
 
@@ -39,15 +39,11 @@ CUresult context_check(struct context *context);
 /* Whether the handle is that of a context that has not ended. */
 int context_is_live(const struct context *context);
 void context_fail(struct context *context, CUresult error);
-/* A new context of a device; frees with context_close. */
-CUresult context_open(CUdevice device, unsigned flags, int is_primary, struct context **context);
-/* What each context takes of its device from then on, beside what programs allocate in it. */
-void contexts_set_footprint(uint64_t bytes);
-/* Drains the context's streams, then frees what it owns. The struct of a primary context stays. */
-void context_close(struct context *context);
-struct context *context_primary_if_active(CUdevice device);
 /* Makes `face` a name of the primary context, for a green context. */
 void context_put_before(struct context *face, struct context *primary, struct green *green);
-CUresult context_retain_primary(CUdevice device, struct context **context);
+unsigned long long context_new_id(void);
+int contexts_is_stack_full(void); /* the calling thread's */
+CUresult context_push(struct context *context); /* OUT_OF_MEMORY on a full stack */
+void context_pop_if_current(const struct context *context);
 
 #endif

@@ -13,7 +13,6 @@
 
 #include "device/log.h"
 #include "device/settings.h"
-#include "driver/strict.h"
 
 #define FAULTS_MAX 64
 #define THREAD_NAME 16 /* of the kernel's */
@@ -30,6 +29,7 @@ static struct {
     pthread_once_t once;
     struct fault faults[FAULTS_MAX]; /* written before WATCH_FAULTS is set */
     int fault_count;
+    CUresult (*after_teardown)(const char *function); /* written before WATCH_TORN_DOWN is set */
 } door = {.once = PTHREAD_ONCE_INIT};
 
 static _Atomic uint32_t runs; /* 0: nobody can stop it */
@@ -134,6 +134,12 @@ void enter_forked(void)
     atomic_fetch_or(&enter_watch, WATCH_FORKED);
 }
 
+void enter_torn_down(CUresult (*answer)(const char *function))
+{
+    door.after_teardown = answer;
+    atomic_fetch_or(&enter_watch, WATCH_TORN_DOWN);
+}
+
 /* Answers before cuInit, and in a forked child. */
 static int is_always_open(const char *name)
 {
@@ -180,7 +186,7 @@ CUresult enter_slow(int index)
     if (watch & WATCH_LOG)
         log_line("event=call function=%s", enter_points[index].name);
     if (watch & WATCH_TORN_DOWN)
-        return strict_after_teardown(enter_points[index].name);
+        return door.after_teardown(enter_points[index].name);
     int fault = injected(index, watch);
     if (fault)
         return (CUresult)fault;

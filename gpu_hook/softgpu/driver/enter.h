@@ -12,7 +12,7 @@ enum enter_watch {
     WATCH_BEFORE_INIT = 1, /* calls are refused, and the environment may not have been read */
     WATCH_LOG = 2,
     WATCH_FAULTS = 4,
-    WATCH_TORN_DOWN = 16, /* the process exits (strict.h) */
+    WATCH_TORN_DOWN = 16, /* the process exits */
     WATCH_FORKED = 8, /* as with CUDA, a child of an initialised process cannot use the driver */
 };
 
@@ -35,6 +35,8 @@ void enter_read_environment(void); /* once; log and fault list */
 void enter_initialised(void);
 void enter_pause_on(_Atomic uint32_t *word);
 void enter_forked(void);
+/* From now on `answer` decides what a call returns: the driver's teardown began. */
+void enter_torn_down(CUresult (*answer)(const char *function));
 /* Any point with NAME:NTH=CODE, comma separated; 0, or -1 for a list that cannot be read. */
 int enter_set_faults(const char *list);
 

@@ -29,8 +29,4 @@ CUdevResource green_whole_device(CUdevice device);
 struct green *green_of_context(const struct context *context);
 /* CONTEXT_IS_DESTROYED for a stream whose green context ended, else CUDA_SUCCESS. */
 CUresult green_check(const struct green *green);
-/* What `nanoseconds` on the whole device become for that many blocks of so many threads: more waves take longer. */
-uint64_t green_nanoseconds(const struct green *green, uint64_t nanoseconds, uint64_t blocks, unsigned block_threads,
-                           size_t shared_bytes);
-
 #endif

@@ -11,7 +11,4 @@ void strict_begin(void);
 /* A handle of a context that has ended, or never was, is named in a call. */
 void strict_on_dead_context(const void *context);
 
-/* A call after the driver's teardown began, which is at exit(): the exiting thread is answered, any other is the end. */
-CUresult strict_after_teardown(const char *function);
-
 #endif

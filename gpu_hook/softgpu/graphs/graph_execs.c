@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "capture/capture.h"
+#include "queue/captures.h"
 #include "driver/handles.h"
 #include "implemented.h"
 
@@ -168,7 +168,7 @@ CUresult impl_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
     if (result)
         return result;
     if (capture_takes(stream, &result))
-        return capture_graph(stream, exec->graph);
+        return captures->graph(stream, exec->graph);
     result = result ? result : stream_await_room(stream);
     return result ? result : exec_launch(exec, stream);
 }
@@ -182,7 +182,7 @@ CUresult impl_cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
     if (result)
         return result;
     if (capture_takes(stream, &result))
-        return capture_refuse(stream);
+        return captures->refuse(stream);
     return result ? result : exec_upload(exec, stream);
 }
 

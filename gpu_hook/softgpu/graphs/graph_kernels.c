@@ -7,6 +7,7 @@
 #include "implemented.h"
 #include "modules/modules_state.h"
 #include "queue/works.h"
+#include "launch/launch.h"
 
 /* Points the node's parameters at the copied arguments, in the form in which they came. */
 static CUresult point_at_arguments(struct node *node, const struct function *function, int is_packed)

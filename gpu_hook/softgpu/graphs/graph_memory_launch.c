@@ -105,7 +105,7 @@ static int make_room(const struct graph_exec *exec)
             is_used |= made && made->physical == d;
         }
         if (is_used)
-            has_more |= pools_wait_for_frees(d) | pools_release_unused(d);
+            has_more |= pools_make_room(d);
     }
     return has_more;
 }

@@ -3,7 +3,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "capture/capture.h"
+#include "queue/captures.h"
 #include "driver/driver.h"
 #include "device/engine.h"
 #include "driver/green.h"
@@ -16,6 +16,7 @@
 #include "queue/streams.h"
 #include "memory/uses.h"
 #include "queue/works.h"
+#include "launch/launch.h"
 
 struct launch {
     const struct builtin *builtin;
@@ -45,7 +46,7 @@ static CUresult run_launch(struct work *work, uint64_t *clock)
     uses_begin();
     int failed = launch->builtin && launch->builtin->run(launch->arguments, device) != 0;
     uses_end();
-    uint64_t nanoseconds = green_nanoseconds(work->stream->green, launch->nanoseconds, launch->blocks,
+    uint64_t nanoseconds = occupancy_nanoseconds(work->stream->green, launch->nanoseconds, launch->blocks,
                                              launch->block_threads, launch->shared_bytes);
     struct demand demand = {*clock, nanoseconds, launch->has_priority ? launch->priority : work->stream->priority,
                             sms_of(launch, work->stream->green), &work->is_expected};
@@ -180,7 +181,7 @@ static CUresult launch(const CUlaunchConfig *config, CUfunction handle, void **p
     if (function == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     if (capture_takes(stream, &result))
-        return capture_launch(stream, config, handle, parameters, extra, is_cooperative);
+        return captures->launch(stream, config, handle, parameters, extra, is_cooperative);
     result = result ? result : stream_await_room(stream);
     result = result ? result : work_of_launch(config, function, parameters, extra, is_cooperative, context->physical,
                                                  &work);

@@ -2,6 +2,7 @@
 #include "launch/occupancy.h"
 
 #include "driver/driver.h"
+#include "driver/green.h"
 #include "implemented.h"
 #include "driver/launch_limits.h"
 #include "modules/modules.h"
@@ -78,4 +79,17 @@ CUresult impl_cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, C
     size_t bytes = LIMIT_SHARED_BYTES_SM / (size_t)numBlocks - LIMIT_SHARED_BYTES_RESERVED;
     *dynamicSmemSize = bytes < LIMIT_SHARED_BYTES_OPTIN ? bytes : LIMIT_SHARED_BYTES_OPTIN;
     return CUDA_SUCCESS;
+}
+
+/* Its first block of a wave waits for none; the whole device's time is that of its own waves. */
+uint64_t occupancy_nanoseconds(const struct green *green, uint64_t nanoseconds, uint64_t blocks, unsigned block_threads,
+                           size_t shared_bytes)
+{
+    int on_each = green ? occupancy_blocks((int)block_threads, shared_bytes) : 0;
+    if (on_each <= 0 || blocks == 0)
+        return nanoseconds;
+    uint64_t at_once = (uint64_t)on_each * green->resource.sm.smCount;
+    uint64_t whole = (uint64_t)on_each * driver.seat.machine->sm_count;
+    uint64_t waves = (blocks + at_once - 1) / at_once, whole_waves = (blocks + whole - 1) / whole;
+    return nanoseconds * waves / whole_waves;
 }

@@ -1,7 +1,7 @@
 /* Managed memory: allocation, prefetches, discards, streams that it is attached to. */
 #include <string.h>
 
-#include "capture/capture.h"
+#include "queue/captures.h"
 #include "driver/checkpoint.h"
 #include "driver/driver.h"
 #include "device/engine.h"
@@ -50,7 +50,7 @@ static CUresult enqueue(CUstream handle, struct prefetch prefetch)
     struct context *context;
     CUresult result = stream_resolve(handle, &stream, &context);
     if (result == CUDA_SUCCESS && capture_is_on())
-        result = capture_check_stream(stream); /* no node can do it */
+        result = captures->check_stream(stream); /* no node can do it */
     if (result)
         return result;
     struct work *work = work_new(run_prefetch, sizeof prefetch);
@@ -181,7 +181,7 @@ CUresult impl_cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t 
     if (result)
         return result;
     if (capture_takes(stream, &result))
-        return capture_refuse(stream);
+        return captures->refuse(stream);
     if (result)
         return result;
     if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && flags != CU_MEM_ATTACH_SINGLE)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "capture/capture.h"
+#include "queue/captures.h"
 #include "driver/handles.h"
 #include "implemented.h"
 #include "device/ranges.h"

@@ -10,9 +10,8 @@
 #include "driver/checkpoint.h"
 #include "driver/driver.h"
 #include "implemented.h"
-#include "memory/ipc.h"
-#include "device/log.h"
-#include "device/pids.h"
+#include "driver/process_files.h"
+#include "memory/ipc_memory.h"
 #include "device/ranges.h"
 #include "memory/shares.h"
 #include "device/slots.h"
@@ -64,23 +63,11 @@ CUresult impl_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     return CUDA_SUCCESS;
 }
 
-int ipc_open_descriptor(uint64_t joined, int descriptor)
-{
-    char path[64];
-    int slot = slots_find(&driver.seat, joined), process = slot < 0 ? 0 : pids_of_slot(driver.seat.machine, slot);
-    if (process == 0) {
-        log_line("event=exporter_not_seen reason=\"%s\"", slot < 0 ? "it ended" : "it is in another pid namespace");
-        return -1;
-    }
-    snprintf(path, sizeof path, "/proc/%d/fd/%d", process, descriptor);
-    return open(path, O_RDWR | O_CLOEXEC);
-}
-
 /* The file that the handle names, if it still is the one. */
 static int adopt(const struct memory_handle *handle, struct backing *backing)
 {
     unsigned char note[BACKING_NOTE_BYTES];
-    int descriptor = ipc_open_descriptor(handle->joined, handle->descriptor);
+    int descriptor = process_file_open(handle->joined, handle->descriptor);
     int failed = descriptor < 0 ? -1 : backing_adopt(descriptor, note, backing);
     if (descriptor >= 0)
         close(descriptor);

@@ -9,7 +9,6 @@
 #include "driver/driver.h"
 #include "driver/handles.h"
 #include "managed/managed.h"
-#include "pools/pools.h"
 #include "device/slots.h"
 #include "memory/window_state.h"
 
@@ -24,7 +23,13 @@ _Static_assert(sizeof(struct note) <= BACKING_NOTE_BYTES, "the note fits behind 
 
 static struct {
     struct physical *shared; /* under the window's lock */
+    int (*make_room)(unsigned device); /* written at cuInit alone */
 } handles;
+
+void physical_on_full_device(int (*make_room)(unsigned device))
+{
+    handles.make_room = make_room;
+}
 
 static int open_backing(struct physical *physical)
 {
@@ -57,7 +62,7 @@ static CUresult charge(unsigned device, uint64_t bytes)
     if (device == MACHINE_DEVICES)
         return CUDA_SUCCESS;
     int failed = managed_charge(device, bytes);
-    if (failed == ENOMEM && (pools_wait_for_frees(device) | pools_release_unused(device)))
+    if (failed == ENOMEM && handles.make_room(device))
         failed = managed_charge(device, bytes);
     if (failed)
         return failed == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_SYSTEM_NOT_READY;

@@ -28,6 +28,9 @@ struct physical *physical_of(CUmemGenericAllocationHandle handle);
  * outside the lock. Under the window's lock. */
 int physical_let_go(struct physical *physical, int references, int mappings);
 void physical_free(struct physical *physical);
+/* Called by cuInit, once: `make_room` is asked where a device is full, and says whether room may have
+ * come. */
+void physical_on_full_device(int (*make_room)(unsigned device));
 /* In a forked child, under the window's lock: lets go of the parent's memory. */
 void physical_forget(void);
 

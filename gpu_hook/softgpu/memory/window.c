@@ -12,9 +12,7 @@
 #include "driver/driver.h"
 #include "device/log.h"
 #include "managed/managed.h"
-#include "memory/mappings.h"
 #include "device/ranges.h"
-#include "memory/shares.h"
 #include "device/slots.h"
 #include "memory/window_state.h"
 
@@ -31,6 +29,7 @@ static struct {
     uint64_t base;
     struct ranges small, large; /* owners are struct allocation */
     uint64_t next_id;
+    window_release_listener release_listener; /* written at cuInit alone */
 } window = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* A child gets neither a copy of device memory nor its cost; core files hold none of it. */
@@ -159,6 +158,16 @@ struct allocation *window_look_up(uint64_t address)
     return look_up(address);
 }
 
+struct allocation *window_look_up_whole(uint64_t address)
+{
+    return look_up_whole(address);
+}
+
+void window_on_release(window_release_listener listener)
+{
+    window.release_listener = listener;
+}
+
 uint64_t window_new_id(void)
 {
     return ++window.next_id;
@@ -177,7 +186,7 @@ static void release(struct allocation *allocation)
     if (start >= end)
         return;
     madvise(window_bytes(start), end - start, MADV_DONTNEED);
-    shares_release(start, end, free_start, free_end);
+    window.release_listener(start, end, free_start, free_end);
 }
 
 /* What starts at `address`: a reservation, or else an allocation that is none's part. */
@@ -229,46 +238,6 @@ void window_free_context(struct context *context)
                 window_free(address);
             from = start + 1;
         }
-}
-
-int window_find(uint64_t address, struct allocation *found)
-{
-    int failed = -1;
-    pthread_mutex_lock(&window.mutex);
-    struct allocation *allocation = look_up(address);
-    if (allocation && allocation->kind == ALLOCATION_RESERVED) {
-        failed = mappings_find(address, found);
-    } else if (allocation) {
-        *found = *allocation;
-        failed = 0;
-    }
-    pthread_mutex_unlock(&window.mutex);
-    return failed;
-}
-
-/* Under the mutex, for what `found` says of the address. */
-static int allows(const struct allocation *found, uint64_t address, uint64_t bytes, unsigned device, enum rights rights)
-{
-    if (found && found->kind == ALLOCATION_RESERVED)
-        return mappings_allow(address, bytes, device, rights);
-    return found && bytes <= found->bytes - (address - found->start);
-}
-
-int window_allows(uint64_t address, uint64_t bytes, unsigned device, enum rights rights)
-{
-    pthread_mutex_lock(&window.mutex);
-    int allowed = allows(look_up(address), address, bytes, device, rights);
-    pthread_mutex_unlock(&window.mutex);
-    return allowed;
-}
-
-int window_backs(uint64_t address, uint64_t bytes, unsigned device, enum rights rights)
-{
-    pthread_mutex_lock(&window.mutex);
-    const struct allocation *found = look_up_whole(address);
-    int allowed = !(found && found->is_absent) && allows(found, address, bytes, device, rights);
-    pthread_mutex_unlock(&window.mutex);
-    return allowed;
 }
 
 int window_mark_dying(uint64_t address)

@@ -5,6 +5,12 @@
 #include "device/backing.h"
 #include "memory/window.h"
 
+/* An allocation, or a pool's reservation; NULL. */
+struct allocation *window_look_up_whole(uint64_t address);
+/* Called by cuInit, once: the listener is told, under the lock, which range was given back, and in
+ * which free range it lies. */
+typedef void (*window_release_listener)(uint64_t start, uint64_t end, uint64_t free_start, uint64_t free_end);
+void window_on_release(window_release_listener listener);
 struct ranges *window_addresses(void); /* what is taken and free; owners are struct allocation */
 /* An address range that holds no memory of its own: at `hint` if that is free, else at a multiple of `alignment`. Whole
  * units of 2 MiB. The start, or 0 without room. */

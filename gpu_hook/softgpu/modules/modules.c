@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "capture/capture.h"
+#include "queue/captures.h"
 #include "driver/handles.h"
 #include "implemented.h"
 #include "modules/modules_state.h"

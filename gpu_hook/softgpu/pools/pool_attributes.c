@@ -4,7 +4,7 @@
 #include "driver/driver.h"
 #include "driver/handles.h"
 #include "implemented.h"
-#include "pools/pool_state.h"
+#include "pools/pools_state.h"
 
 /* Under the mutex: where a pool's attribute lives; *bytes is its size. */
 static void *find_attribute(struct pool *pool, CUmemPool_attribute attribute, size_t *bytes)

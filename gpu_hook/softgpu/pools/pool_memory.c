@@ -2,7 +2,7 @@
  * same stream, free for all, new from the device, and at last what another stream will free. */
 #include <stdlib.h>
 
-#include "pools/pool_state.h"
+#include "pools/pools_state.h"
 
 #define PART_UNIT 512ull
 

@@ -7,7 +7,7 @@
 #include "driver/driver.h"
 #include "driver/handles.h"
 #include "implemented.h"
-#include "pools/pool_state.h"
+#include "pools/pools_state.h"
 
 #define FILE_BYTES (1ull << 46)
 

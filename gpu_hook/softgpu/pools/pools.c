@@ -4,7 +4,7 @@
 #include "driver/driver.h"
 #include "driver/handles.h"
 #include "implemented.h"
-#include "pools/pool_state.h"
+#include "pools/pools_state.h"
 
 struct pools pools = {.mutex = PTHREAD_MUTEX_INITIALIZER, .chunk_bytes = MACHINE_LARGE_UNIT};
 
@@ -188,7 +188,7 @@ void pools_synchronised(void)
     pthread_mutex_unlock(&pools.mutex);
 }
 
-int pools_release_unused(unsigned physical)
+static int release_unused(unsigned physical)
 {
     int has_released = 0;
     pthread_mutex_lock(&pools.mutex);
@@ -227,4 +227,40 @@ void pools_close_device(unsigned physical)
         pool_end_if_empty(pool);
     }
     pthread_mutex_unlock(&pools.mutex);
+}
+
+int pool_free_now(uint64_t address)
+{
+    pthread_mutex_lock(&pools.mutex);
+    struct part *part = pool_begin_free(address, 1);
+    if (part)
+        pool_reach_free(part, 1);
+    int failed = part ? 0 : pool_give_import(address);
+    pthread_mutex_unlock(&pools.mutex);
+    return failed;
+}
+
+int pools_wait_for_frees(unsigned physical)
+{
+    int waited = 0;
+    for (;;) {
+        pthread_mutex_lock(&pools.mutex);
+        struct pending_free *pending = pools.pending;
+        while (pending && pending->physical != physical)
+            pending = pending->next;
+        struct work *work = pending ? pending->work : NULL;
+        if (work)
+            work_hold(work);
+        pthread_mutex_unlock(&pools.mutex);
+        if (work == NULL)
+            return waited;
+        work_wait(work);
+        work_drop(work);
+        waited = 1;
+    }
+}
+
+int pools_make_room(unsigned physical)
+{
+    return pools_wait_for_frees(physical) | release_unused(physical);
 }

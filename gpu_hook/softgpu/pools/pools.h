@@ -7,8 +7,8 @@
 
 /* 1 if frees were pending on the device and are done now: room may have come. */
 int pools_wait_for_frees(unsigned physical);
-/* Gives the device back all that its pools hold unused; 1 if that was something. */
-int pools_release_unused(unsigned physical);
+/* The same, and gives the device back all that its pools hold unused; 1 if room may have come. */
+int pools_make_room(unsigned physical);
 /* The host has waited for a stream, an event or a context: what pools hold beyond their thresholds goes back. */
 void pools_synchronised(void);
 /* The primary context of the device is gone, and with it all that the device holds in this process. */

@@ -11,7 +11,7 @@
 
 #include "device/backing.h"
 #include "driver/driver.h"
-#include "memory/ipc.h"
+#include "driver/process_files.h"
 #include "device/slots.h"
 
 #define PAGE 4096u
@@ -73,7 +73,7 @@ struct event_share *event_share_open(uint64_t joined, const struct event_place *
 {
     unsigned char note[BACKING_NOTE_BYTES];
     struct backing backing;
-    int descriptor = ipc_open_descriptor(joined, place->descriptor);
+    int descriptor = process_file_open(joined, place->descriptor);
     int failed = descriptor < 0 ? -1 : backing_adopt(descriptor, note, &backing);
     if (descriptor >= 0)
         close(descriptor);

@@ -3,10 +3,9 @@
 
 #include <stdlib.h>
 
-#include "capture/capture.h"
+#include "queue/captures.h"
 #include "driver/handles.h"
 #include "implemented.h"
-#include "pools/pools.h"
 #include "driver/resources.h"
 #include "queue/works.h"
 
@@ -137,7 +136,7 @@ CUresult impl_cuEventDestroy_v2(CUevent hEvent)
     if (!handles_remove(HANDLE_EVENT, hEvent))
         return CUDA_ERROR_INVALID_HANDLE;
     struct event *event = (struct event *)hEvent;
-    capture_forget_event(event);
+    captures->forget_event(event);
     work_drop(event->mark);
     event_share_drop(event->share);
     resource_give(event->context);
@@ -160,11 +159,11 @@ CUresult impl_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned 
     if (event->context != context)
         return CUDA_ERROR_INVALID_HANDLE;
     if (capture_takes(stream, &result))
-        return flags ? capture_external_event(stream, hEvent, 0) : capture_event(stream, event);
+        return flags ? captures->external_event(stream, hEvent, 0) : captures->event(stream, event);
     if (result || flags) /* external records are for captures alone */
         return result ? result : CUDA_ERROR_INVALID_VALUE;
     if (event_is_captured(event))
-        capture_forget_event(event);
+        captures->forget_event(event);
     result = stream_await_room(stream);
     return result ? result : event_record(event, stream);
 }
@@ -181,7 +180,7 @@ static CUresult check(CUevent handle)
     struct event *event = (struct event *)handle;
     CUresult result = context_check(event->context);
     if (result == CUDA_SUCCESS && (capture_is_on() || event_is_captured(event)))
-        result = capture_check_event(event);
+        result = captures->check_event(event);
     return result;
 }
 
@@ -213,7 +212,7 @@ CUresult impl_cuEventSynchronize(CUevent hEvent)
     if (mark)
         work_wait(mark);
     work_drop(mark);
-    pools_synchronised();
+    streams_tell_wait();
     return context_check(((struct event *)hEvent)->context);
 }
 
@@ -252,7 +251,7 @@ CUresult impl_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int F
     if (Flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL)
         return CUDA_ERROR_INVALID_VALUE;
     struct event *event = (struct event *)hEvent;
-    if ((capture_is_on() || event_is_captured(event)) && capture_wait(stream, event, Flags, &result))
+    if ((capture_is_on() || event_is_captured(event)) && captures->wait(stream, event, Flags, &result))
         return result;
     if (Flags) /* external waits are for captures alone */
         return CUDA_ERROR_INVALID_VALUE;

@@ -1,7 +1,7 @@
 /* Host functions and callbacks: the user's code, run by a stream's worker in the order of the stream. */
 #include "implemented.h"
 #include "device/machine.h"
-#include "capture/capture.h"
+#include "queue/captures.h"
 #include "queue/streams.h"
 #include "queue/works.h"
 
@@ -46,7 +46,7 @@ static CUresult enqueue(CUstream handle, struct host_call call)
     if (result)
         return result;
     if (capture_takes(stream, &result))
-        return call.function ? capture_host_call(stream, call.function, call.data) : capture_refuse(stream);
+        return call.function ? captures->host_call(stream, call.function, call.data) : captures->refuse(stream);
     result = result ? result : stream_await_room(stream);
     if (result)
         return result;

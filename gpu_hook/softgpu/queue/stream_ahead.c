@@ -2,7 +2,7 @@
  * of it, or the processes behind would get what is this one's. */
 #include "driver/driver.h"
 #include "device/engine.h"
-#include "queue/stream_state.h"
+#include "queue/streams_state.h"
 
 int work_is_ready(const struct work *work)
 {

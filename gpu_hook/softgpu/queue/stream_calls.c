@@ -2,13 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "capture/capture.h"
+#include "queue/captures.h"
 #include "driver/driver.h"
 #include "driver/enter.h"
 #include "driver/green.h"
 #include "driver/handles.h"
 #include "implemented.h"
-#include "pools/pools.h"
 #include "driver/resources.h"
 #include "queue/streams.h"
 
@@ -123,12 +122,12 @@ CUresult impl_cuStreamSynchronize(CUstream hStream)
     struct context *context;
     CUresult result = stream_resolve(hStream, &stream, &context);
     if (result == CUDA_SUCCESS && capture_is_on())
-        result = capture_check_stream(stream);
+        result = captures->check_stream(stream);
     if (result)
         return result;
     /* The legacy stream's end is after all blocking streams' work, as an operation on it would be. */
     result = stream->kind == STREAM_LEGACY ? streams_drain_blocking(context) : stream_drain(stream);
-    pools_synchronised();
+    streams_tell_wait();
     return result;
 }
 
@@ -138,7 +137,7 @@ CUresult impl_cuStreamQuery(CUstream hStream)
     struct context *context;
     CUresult result = stream_resolve(hStream, &stream, &context);
     if (result == CUDA_SUCCESS && capture_is_on())
-        result = capture_check_stream(stream);
+        result = captures->check_stream(stream);
     if (result)
         return result;
     struct work *last = stream_last(stream);

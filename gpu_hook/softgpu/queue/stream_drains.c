@@ -1,7 +1,19 @@
 /* Waiting for all that a stream, or the streams of a context, have been given. */
 #include <stdlib.h>
 
-#include "queue/stream_state.h"
+#include "queue/streams_state.h"
+
+static void (*wait_listener)(void); /* written at cuInit alone */
+
+void streams_on_wait(void (*listener)(void))
+{
+    wait_listener = listener;
+}
+
+void streams_tell_wait(void)
+{
+    wait_listener();
+}
 
 CUresult stream_drain(struct stream *stream)
 {

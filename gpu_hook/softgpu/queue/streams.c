@@ -1,13 +1,13 @@
 /* Queues and workers. One mutex guards every queue of the process: the sections are short, and dependencies cross streams.
  * A worker starts with the first work of its stream, blocks all signals, and ends with the stream. */
-#include "queue/stream_state.h"
+#include "queue/streams_state.h"
 
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "driver/handles.h"
-#include "capture/capture.h"
+#include "queue/captures.h"
 #include "driver/checkpoint.h"
 #include "device/machine.h"
 
@@ -326,7 +326,7 @@ static void begin_closing(struct stream *stream)
 void stream_close(struct stream *stream)
 {
     if (capture_is_on())
-        capture_forget_stream(stream);
+        captures->forget_stream(stream);
     pthread_mutex_lock(&queues.mutex);
     begin_closing(stream);
     pthread_mutex_unlock(&queues.mutex);
@@ -355,7 +355,7 @@ void stream_close_kept(stream_note *note)
 void streams_close_all(struct context *context)
 {
     if (capture_is_on())
-        capture_forget_context(context);
+        captures->forget_context(context);
     streams_drain(context);
     pthread_mutex_lock(&queues.mutex);
     for (struct stream *stream = context->streams, *next; stream; stream = next) {

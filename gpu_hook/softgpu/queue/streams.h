@@ -98,6 +98,9 @@ CUresult work_wait(struct work *work);
 int work_is_done(struct work *work, uint64_t *clock);
 /* The latest work of a stream, held; NULL when there was none. */
 struct work *stream_last(struct stream *stream);
+/* Called by cuInit, once: what is told that the host has waited for a stream, an event or a context. */
+void streams_on_wait(void (*listener)(void));
+void streams_tell_wait(void);
 /* Waits for all that the stream, or every stream of a context, has been given. */
 CUresult stream_drain(struct stream *stream);
 CUresult streams_drain(struct context *context);

@@ -1,7 +1,7 @@
 /* The inside of pools, for the files that make them up. Everything here is guarded by pools.mutex; what lies in `parts`
  * is also under the window's lock, taken second. */
-#ifndef SOFTGPU_POOL_STATE_H
-#define SOFTGPU_POOL_STATE_H
+#ifndef SOFTGPU_POOLS_STATE_H
+#define SOFTGPU_POOLS_STATE_H
 
 #include <pthread.h>
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
 /* What the files about streams share: the mutex of all queues, and what is known of the works in them. */
-#ifndef SOFTGPU_STREAM_STATE_H
-#define SOFTGPU_STREAM_STATE_H
+#ifndef SOFTGPU_STREAMS_STATE_H
+#define SOFTGPU_STREAMS_STATE_H
 
 #include "queue/streams.h"
 
