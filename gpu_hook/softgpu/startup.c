@@ -1,4 +1,4 @@
-/* cuInit: joins the parts of the driver. No other file includes this one's parts all at once. */
+/* cuInit joins the parts of the driver: it gives lower ones the functions of higher ones. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -47,12 +47,13 @@ static CUresult translate(enum machine_failure failure)
     return CUDA_ERROR_SYSTEM_NOT_READY;
 }
 
-/* An OFD lock belongs to the open file, which a forked child shares, by descriptor and by mapping (see take_seat): kept
- * there, it would keep a killed parent's memory charged until the child ended. */
-static void leave_seat_in_child(void)
+/* An OFD lock belongs to the open file, which a forked child shares, by descriptor and by
+ * mapping (see attach): kept there, it would keep a killed parent's memory charged until the
+ * child ended. */
+static void detach_in_child(void)
 {
-    close(driver.seat.descriptor);
-    driver.seat.descriptor = -1;
+    close(driver.attachment.descriptor);
+    driver.attachment.descriptor = -1;
     physical_forget();
     shares_forget();
     pools_forget();
@@ -60,7 +61,7 @@ static void leave_seat_in_child(void)
     enter_forked();
 }
 
-static CUresult take_seat(void)
+static CUresult attach(void)
 {
     struct settings settings;
     char problem[256];
@@ -68,16 +69,16 @@ static CUresult take_seat(void)
         log_failure("%s", problem);
         return translate(MACHINE_BAD_SETTINGS);
     }
-    enum machine_failure failure = machine_open(&driver.seat, &settings);
+    enum machine_failure failure = machine_open(&driver.attachment, &settings);
     if (failure != MACHINE_OK)
         return translate(failure);
-    madvise(driver.seat.machine, sizeof *driver.seat.machine, MADV_DONTFORK);
-    if (slots_join(&driver.seat) != 0) {
-        machine_close(&driver.seat);
+    madvise(driver.attachment.machine, sizeof *driver.attachment.machine, MADV_DONTFORK);
+    if (slots_join(&driver.attachment) != 0) {
+        machine_close(&driver.attachment);
         return translate(MACHINE_NO_SLOT);
     }
     if (window_open() != 0) {
-        machine_close(&driver.seat);
+        machine_close(&driver.attachment);
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
     checkpoint_attend();
@@ -88,7 +89,7 @@ static CUresult take_seat(void)
     pools_set_chunk(settings.pool_chunk_bytes);
     contexts_set_footprint(settings.context_bytes);
     resources_set_bytes(settings.resource_bytes);
-    streams_set_queue(settings.queue_works);
+    streams_set_queue(settings.queue_items);
     if (settings.is_strict)
         strict_begin();
     return CUDA_SUCCESS;
@@ -104,15 +105,16 @@ CUresult impl_cuInit(unsigned int Flags)
     pthread_mutex_lock(&start.mutex);
     CUresult result = CUDA_SUCCESS;
     if (!start.is_ready) {
-        result = take_seat();
+        result = attach();
         if (result == CUDA_SUCCESS) {
-            driver.device_count = visible_parse(driver.seat.machine, getenv("CUDA_VISIBLE_DEVICES"), driver.physical);
+            driver.device_count =
+                visible_parse(driver.attachment.machine, getenv("CUDA_VISIBLE_DEVICES"), driver.physical);
             if (!start.watches_forks)
-                pthread_atfork(window_lock, window_unlock, leave_seat_in_child);
+                pthread_atfork(window_lock, window_unlock, detach_in_child);
             start.watches_forks = start.is_ready = 1;
             if (driver.device_count)
                 enter_initialised();
-            log_line("event=init devices=%d slot=%d", driver.device_count, driver.seat.slot);
+            log_line("event=init devices=%d slot=%d", driver.device_count, driver.attachment.slot);
         }
     }
     if (result == CUDA_SUCCESS && driver.device_count == 0)

@@ -53,8 +53,8 @@ CUresult impl_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Width
     return result;
 }
 
-/* As on hardware, freeing waits for the work that may still use the memory; but not where it came from a pool. What
- * belongs to a context that an error has broken goes with the context. */
+/* As on hardware, a free waits for the work that may still use the memory, unless a pool owns it.
+ * Memory of a context that an error has broken goes with the context. */
 CUresult impl_cuMemFree_v2(CUdeviceptr dptr)
 {
     struct context *context;

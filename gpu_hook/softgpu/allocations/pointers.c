@@ -1,5 +1,5 @@
-/* What a pointer is: device memory, a reserved address with or without memory, page-locked host memory, or nothing known
- * to the driver. */
+/* The kind of a pointer: device memory, a reserved address with or without memory, page-locked host
+ * memory, or nothing known to the driver. */
 #include <string.h>
 
 #include "driver/driver.h"
@@ -12,7 +12,7 @@
 
 enum pointer_kind { POINTER_UNKNOWN, POINTER_DEVICE, POINTER_MAPPED, POINTER_RESERVED, POINTER_MANAGED, POINTER_HOST };
 
-/* What the attributes say; an attribute of another kind of memory reads as none. */
+/* The attributes of a pointer; an attribute of another kind of memory reads as none. */
 struct pointer {
     enum pointer_kind kind;
     struct context *context; /* NULL: of no context */
@@ -78,7 +78,7 @@ static void put_flag(void *data, int flag)
     *(unsigned *)data = (unsigned)flag; /* the header says bool; the driver writes four bytes */
 }
 
-/* What even addresses without memory have. */
+/* Attributes that addresses without memory have, too. */
 static CUresult write_range(void *data, CUpointer_attribute attribute, const struct pointer *pointer)
 {
     switch ((int)attribute) {
@@ -177,7 +177,7 @@ CUresult impl_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, C
     return write_attribute(data, attribute, ptr, &pointer);
 }
 
-/* The plural form never fails for an unknown pointer: what is not known reads 0, a device of -2. */
+/* The plural form never fails for an unknown pointer: unknown values read 0, a device -2. */
 CUresult impl_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes, void **data,
                                      CUdeviceptr ptr)
 {

@@ -8,15 +8,15 @@
 #include "implemented.h"
 #include "pools/pools_state.h"
 
-static CUresult pass(struct work *work, uint64_t *clock)
+static CUresult pass(struct work_item *work, uint64_t *clock)
 {
     return CUDA_SUCCESS;
 }
 
-/* What `stream` is given from now on waits for `earlier`. */
-static CUresult add_wait(struct stream *stream, struct work *earlier)
+/* Makes later work of `stream` wait for `earlier`. */
+static CUresult add_wait(struct stream *stream, struct work_item *earlier)
 {
-    struct work *wait = work_new(pass, 0);
+    struct work_item *wait = work_new(pass, 0);
     if (wait == NULL || work_needs(wait, earlier) != 0) {
         work_drop(wait);
         work_wait(earlier); /* without memory for the dependency, the caller waits */
@@ -28,7 +28,7 @@ static CUresult add_wait(struct stream *stream, struct work *earlier)
 static CUresult take(struct pool *pool, struct context *context, size_t bytes, struct stream *stream,
                      uint64_t *address)
 {
-    struct work *wait;
+    struct work_item *wait;
     pthread_mutex_lock(&pools.mutex);
     CUresult result = handles_has(HANDLE_POOL, pool)
                           ? pool_take(pool, context, bytes, stream, address, &wait)
@@ -84,7 +84,7 @@ static void forget(const struct pending_free *own)
         *link = own->next;
 }
 
-static CUresult run_free(struct work *work, uint64_t *clock)
+static CUresult run_free(struct work_item *work, uint64_t *clock)
 {
     struct pending_free *own = (struct pending_free *)work->payload;
     pthread_mutex_lock(&pools.mutex);
@@ -110,7 +110,7 @@ static int mark_import(uint64_t address)
     return is_first ? 0 : -1;
 }
 
-/* Under the mutex: notes what is to be freed. INVALID_VALUE when nothing starts there. */
+/* Called under the mutex: records the free. INVALID_VALUE when nothing starts there. */
 static CUresult begin_free(uint64_t address, struct stream *stream, struct pending_free *own)
 {
     struct allocation found;
@@ -144,7 +144,7 @@ CUresult impl_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
         return result;
     if (window_find(dptr, &found) == 0 && found.kind == ALLOCATION_GRAPH)
         return graph_memory_free_async(dptr, stream);
-    struct work *work = work_new(run_free, sizeof(struct pending_free));
+    struct work_item *work = work_new(run_free, sizeof(struct pending_free));
     if (work == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct pending_free *own = (struct pending_free *)work->payload;

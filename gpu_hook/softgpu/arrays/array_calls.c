@@ -67,7 +67,7 @@ CUresult impl_cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, C
     return result;
 }
 
-/* Known for what is to be mapped later; other arrays have their memory. */
+/* Arrays whose mapping is deferred have requirements; other arrays have their memory. */
 static CUresult tell_requirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *wanted, const struct storage *storage, CUdevice device)
 {
     if (wanted == NULL || driver_check_device(device) ||

@@ -93,7 +93,7 @@ static uint64_t shrink(uint64_t extent, unsigned level)
     return extent && smaller == 0 ? 1 : smaller;
 }
 
-/* Lays a level out behind what is before it. */
+/* Lays a level out behind the levels before it. */
 static void lay_out(struct array *level, const CUDA_ARRAY3D_DESCRIPTOR *whole, struct element element, unsigned index,
                     uint64_t *bytes)
 {

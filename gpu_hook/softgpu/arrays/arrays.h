@@ -1,5 +1,6 @@
-/* Arrays and mipmapped arrays: device memory that is reached by coordinates only. Their bytes lie row by row, each row and
- * slice rounded as the tiles of a GPU's arrays are; no program sees the layout. */
+/* Arrays and mipmapped arrays: device memory that is reached by coordinates only. Their bytes lie
+ * row by row, each row and slice rounded as the tiles of a GPU's arrays are. No program sees the
+ * layout. */
 #ifndef SOFTGPU_ARRAYS_H
 #define SOFTGPU_ARRAYS_H
 
@@ -32,12 +33,13 @@ struct storage {
 /* A storage for one array, or for the levels of a mipmapped one. */
 CUresult storage_open(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned level_count, int is_mipmapped,
                       struct storage **made);
-/* Waits for the work of its context, and frees. The handles are gone already. */
+/* Waits for the work of its context, and frees the storage. The caller removed the handles. */
 void storage_close(struct storage *storage);
 void arrays_close_all(struct context *context);
 struct array *array_of(CUarray handle); /* NULL when there is none */
 
-/* Where the corner of a copy lies in an array. INVALID_HANDLE, or INVALID_VALUE when the copy does not fit. */
+/* Sets the place of the corner of a copy in an array. INVALID_HANDLE, or INVALID_VALUE when the
+ * copy does not fit. */
 CUresult array_place(CUarray handle, uint64_t x_bytes, uint64_t y, uint64_t z, const struct shape *shape,
                      struct place *place);
 

@@ -1,5 +1,5 @@
-/* The rules of capture. Who may do what is asked here, and what is not allowed invalidates the captures that it would
- * have disturbed, as the driver does: they end with an error, never with a wrong graph. */
+/* The rules of capture. A call that is not allowed invalidates the captures that it would have
+ * disturbed, as the driver does: they end with an error, never with a wrong graph. */
 #include "capture/capture.h"
 
 #include <stdlib.h>
@@ -136,8 +136,8 @@ int capture_break_blocking(struct context *context, int invalidate)
     return found;
 }
 
-/* Marks all that lies before marked nodes. A captured node comes after older ones, save where the program drew an edge
- * of its own: one pass from the end is nearly always enough. */
+/* Marks all that lies before marked nodes. A captured node comes after older ones, save where the
+ * program drew an edge of its own: one pass from the end is nearly always enough. */
 static void mark_before(struct graph *graph)
 {
     for (int again = 1; again;) {

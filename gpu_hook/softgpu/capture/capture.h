@@ -1,4 +1,4 @@
-/* Stream capture, for cuInit: what captures answer to the functions that put work into streams. */
+/* Stream capture, for cuInit: the answers to the functions that put work into streams. */
 #ifndef SOFTGPU_CAPTURE_H
 #define SOFTGPU_CAPTURE_H
 

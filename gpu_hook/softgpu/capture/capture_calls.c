@@ -59,7 +59,8 @@ CUresult impl_cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, cons
     return result ? result : begin(hStream, mode, graph, &front);
 }
 
-/* Under the mutex. An error that leaves the capture as it is comes first; the rest end it without a graph. */
+/* Under the mutex. An error that leaves the capture as it is comes first; the rest end it without a
+ * graph. */
 static CUresult end(struct stream *stream, CUgraph *out)
 {
     struct captured *part = stream->captured;

@@ -1,5 +1,5 @@
-/* What captured calls become: nodes behind the front of their stream. And events, which carry a front to other streams:
- * so a capture forks and joins. */
+/* Captured calls become nodes behind the front of their stream. Events carry a front to other
+ * streams: so a capture forks and joins. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,8 @@
 #include "implemented.h"
 #include "memory/window.h"
 
-/* Under the mutex: the node goes behind all that its stream has captured, and is the stream's front from then on. */
+/* Under the mutex: the node goes behind all that its stream has captured, and is the stream's front
+ * from then on. */
 static CUresult put(struct stream *stream, struct node *node)
 {
     struct captured *part = stream->captured;
@@ -136,7 +137,7 @@ CUresult capture_free(struct stream *stream, CUdeviceptr address)
     return add(stream, &params);
 }
 
-/* A graph launched into a captured stream is a child graph of what is captured. */
+/* A graph that is launched into a captured stream becomes a child graph. */
 CUresult capture_graph(struct stream *stream, struct graph *graph)
 {
     struct node *node = calloc(1, sizeof *node);
@@ -191,7 +192,8 @@ static CUresult follow(struct stream *stream, const struct captured_event *mark)
     struct capture *capture = capture_find(mark->capture_id);
     struct captured *part = stream->captured;
     if (capture == NULL)
-        return CUDA_ERROR_CAPTURED_EVENT; /* of a capture that has ended: it stands for nothing that runs */
+        /* of a capture that has ended: it stands for nothing that runs */
+        return CUDA_ERROR_CAPTURED_EVENT;
     if (part && part->capture->is_invalid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (part && part->capture != capture) {

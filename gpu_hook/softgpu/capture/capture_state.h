@@ -1,4 +1,4 @@
-/* Captures from the inside; all of it under the captures' mutex. */
+/* The inside of captures. The captures' mutex guards all of it. */
 #ifndef SOFTGPU_CAPTURE_STATE_H
 #define SOFTGPU_CAPTURE_STATE_H
 
@@ -6,7 +6,7 @@
 #include "graphs/graph_state.h"
 #include "queue/captures.h"
 
-/* What the next captured node comes after. */
+/* The nodes that the next captured node comes after. */
 struct front {
     CUgraphNode *nodes;
     CUgraphEdgeData *data;
@@ -17,7 +17,7 @@ struct front {
 struct capture {
     unsigned long long id;
     CUstreamCaptureMode mode;
-    const void *thread; /* that began it: the address of something of its own */
+    const void *thread; /* the thread that began it, by the address of a variable of its own */
     struct stream *origin;
     struct graph *graph;
     int is_given;   /* the graph was there before: cuStreamBeginCaptureToGraph */
@@ -44,13 +44,15 @@ struct captured_event {
 extern pthread_mutex_t capture_mutex;
 
 struct capture *capture_begin(struct stream *stream, struct graph *graph, CUstreamCaptureMode mode);
-/* Takes all streams out of it and frees it; its graph is the caller's. */
+/* Removes all streams from a capture and frees it. Its graph is the caller's. */
 void capture_end(struct capture *capture);
 struct capture *capture_find(unsigned long long id); /* NULL: it has ended */
-struct captured *capture_join(struct capture *capture, struct stream *stream); /* NULL without memory */
-/* The legacy stream stands for every blocking stream of its context: invalidates their captures; 1 if there were any. */
+/* NULL without memory */
+struct captured *capture_join(struct capture *capture, struct stream *stream);
+/* The legacy stream stands for every blocking stream of its context: with `invalidate`, invalidates
+ * their captures. 1 if there were any. */
 int capture_break_blocking(struct context *context, int invalidate);
-/* A fork that the origin never waited for. */
+/* Whether the origin never waited for a fork. */
 int capture_is_unjoined(struct capture *capture);
 const void *capture_thread(void);
 /* 0, or -1 without memory. */
@@ -73,15 +75,17 @@ CUresult capture_graph(struct stream *stream, struct graph *graph);
 CUresult capture_external_event(struct stream *stream, CUevent event, int is_wait);
 /* Marks the event with what the stream has captured so far. */
 CUresult capture_event(struct stream *stream, struct event *event);
-/* For a wait while captures are open: 1 when it was dealt with, *result says how. */
+/* For a wait while captures are open. 1: the capture dealt with it, *result says how. */
 int capture_wait(struct stream *stream, struct event *event, unsigned flags, CUresult *result);
 
 /* Forbidden calls: each invalidates the captures that it would disturb. */
-CUresult capture_refuse(struct stream *stream);         /* what a captured stream cannot take */
+/* a call that a captured stream cannot take */
+CUresult capture_refuse(struct stream *stream);
 CUresult capture_check_stream(struct stream *stream);   /* waiting for a stream, or asking it */
 CUresult capture_check_context(struct context *context); /* the same for all that a context has */
 CUresult capture_check_event(struct event *event);      /* asking an event */
-/* What a capture cannot see, such as cuMemAlloc: by the thread's mode (cuThreadExchangeStreamCaptureMode). */
+/* A call that a capture cannot see, such as cuMemAlloc: by the thread's mode
+ * (cuThreadExchangeStreamCaptureMode). */
 CUresult capture_check_by_mode(void);
 
 void capture_forget_stream(struct stream *stream);

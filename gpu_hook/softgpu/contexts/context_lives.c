@@ -33,13 +33,13 @@ void contexts_set_footprint(uint64_t bytes)
 
 static int charge_footprint(unsigned physical)
 {
-    return contexts.footprint_bytes ? slots_charge(&driver.seat, physical, contexts.footprint_bytes) : 0;
+    return contexts.footprint_bytes ? slots_charge(&driver.attachment, physical, contexts.footprint_bytes) : 0;
 }
 
 static void refund_footprint(unsigned physical)
 {
     if (contexts.footprint_bytes)
-        slots_refund(&driver.seat, physical, contexts.footprint_bytes);
+        slots_refund(&driver.attachment, physical, contexts.footprint_bytes);
 }
 
 static CUresult context_open(CUdevice device, unsigned flags, int is_primary, struct context **made)
@@ -67,7 +67,7 @@ static CUresult context_open(CUdevice device, unsigned flags, int is_primary, st
         free(context);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    struct slot *slot = &driver.seat.machine->slots[driver.seat.slot];
+    struct slot *slot = &driver.attachment.machine->slots[driver.attachment.slot];
     atomic_fetch_add(&slot->devices[context->physical].contexts, 1);
     *made = context;
     return CUDA_SUCCESS;
@@ -85,13 +85,15 @@ static void context_close(struct context *context)
     managed_free_context(context);
     refund_footprint(context->physical);
     resources_give_all(context);
-    struct slot *slot = &driver.seat.machine->slots[driver.seat.slot];
+    struct slot *slot = &driver.attachment.machine->slots[driver.attachment.slot];
     atomic_fetch_sub(&slot->devices[context->physical].contexts, 1);
-    if (context->is_primary) { /* these belong to no context, but to what a device holds in this process */
+    /* these belong to no context, but to what a device holds in this process */
+    if (context->is_primary) {
         pools_close_device(context->physical);
         graph_memory_close_device(context->physical);
     }
-    /* The struct stays: other threads may have it on their stacks, and compare it. It is a few hundred bytes. */
+    /* The struct stays: other threads may have it on their stacks, and compare it. It is a few
+     * hundred bytes. */
 }
 
 CUresult context_retain_primary(CUdevice device, struct context **context)

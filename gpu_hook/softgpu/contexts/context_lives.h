@@ -1,10 +1,10 @@
-/* What the rest of the library does with the life of contexts. */
+/* The life of contexts, for the rest of the library. */
 #ifndef SOFTGPU_CONTEXT_LIVES_H
 #define SOFTGPU_CONTEXT_LIVES_H
 
 #include "driver/contexts.h"
 
-/* What each context takes of its device from then on, apart from what programs allocate in it. */
+/* Sets what each later context takes of its device, in addition to what programs allocate in it. */
 void contexts_set_footprint(uint64_t bytes);
 CUresult context_retain_primary(CUdevice device, struct context **context);
 

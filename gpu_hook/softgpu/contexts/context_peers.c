@@ -1,4 +1,5 @@
-/* Which peers a context has let in. Copies between devices need no leave: this is what the driver says of it. */
+/* Which peers a context has let in. Copies between devices need no leave: this is what the driver
+ * says of it. */
 #include "driver/contexts.h"
 #include "driver/driver.h"
 #include "driver/handles.h"
@@ -19,7 +20,8 @@ CUresult impl_cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice p
     return CUDA_SUCCESS;
 }
 
-/* Under the mutex: where `peer` is in the list, or with NULL a free place; NULL when there is none. */
+/* Under the mutex: where `peer` is in the list, or with NULL a free place; NULL when there is
+ * none. */
 static struct context **find(struct context *context, const struct context *peer)
 {
     for (int i = 0; i < CONTEXT_PEERS_MAX; i++)

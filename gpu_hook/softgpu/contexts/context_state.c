@@ -1,4 +1,4 @@
-/* What a program can ask of a context, and the settings that it may change. */
+/* The properties of a context that a program can ask for or change. */
 #include "driver/contexts.h"
 
 #include "queue/captures.h"
@@ -148,7 +148,8 @@ CUresult impl_cuCtxResetPersistingL2Cache(void)
     return context_current(&context);
 }
 
-/* As on every GPU that still runs: banks are four bytes wide, and a wish for others changes nothing. */
+/* As on every GPU that still runs: banks are four bytes wide, and a wish for others changes
+ * nothing. */
 CUresult impl_cuCtxGetSharedMemConfig(CUsharedconfig *pConfig)
 {
     struct context *context;

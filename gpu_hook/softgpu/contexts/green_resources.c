@@ -17,7 +17,8 @@
 struct origin {
     uint32_t magic;
     CUdevice device;
-    unsigned long long split; /* number of the split that it came from; 0: none, so that it can be split */
+    /* number of the split that it came from; 0: none, so that it can be split */
+    unsigned long long split;
 };
 
 static _Atomic unsigned long long next_split = 1;
@@ -38,7 +39,7 @@ static CUdevResource resource_of(struct origin origin, unsigned sm_count)
 
 CUdevResource green_whole_device(CUdevice device)
 {
-    return resource_of((struct origin){ORIGIN_MAGIC, device, 0}, driver.seat.machine->sm_count);
+    return resource_of((struct origin){ORIGIN_MAGIC, device, 0}, driver.attachment.machine->sm_count);
 }
 
 static CUresult check_type(const void *resource, CUdevResourceType type)
@@ -130,7 +131,7 @@ CUresult impl_cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource
             return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
         sm_count += resources[i].sm.smCount;
     }
-    if (sm_count > driver.seat.machine->sm_count)
+    if (sm_count > driver.attachment.machine->sm_count)
         return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     struct resource_desc *desc = calloc(1, sizeof *desc);
     if (desc == NULL || handles_add(HANDLE_RESOURCES, desc) != 0) {

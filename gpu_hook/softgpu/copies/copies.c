@@ -1,5 +1,5 @@
-/* The one copier and the one filler. Addresses are checked twice: at the call (INVALID_VALUE), and when the work's turn
- * comes (ILLEGAL_ADDRESS, which the context does not survive). */
+/* The one copier and the one filler. Both check addresses twice: at the call (INVALID_VALUE), and
+ * when the turn of the work comes (ILLEGAL_ADDRESS, which the context does not survive). */
 #include "copies/copies.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "memory/host_memory.h"
 #include "managed/managed.h"
 #include "queue/streams.h"
-#include "memory/uses.h"
+#include "memory/accesses.h"
 #include "memory/window.h"
 
 struct copy {
@@ -19,7 +19,8 @@ struct copy {
     uint32_t value; /* of a fill */
     unsigned element_bytes;
     int is_fill;
-    int to_is_managed, from_is_managed; /* at the call: it may be freed before its turn, as in a graph */
+    /* at the call: it may be freed before its turn, as in a graph */
+    int to_is_managed, from_is_managed;
 };
 
 int place_reach(uint64_t address, uint64_t bytes, unsigned device, enum rights rights, void **view)
@@ -96,17 +97,17 @@ static CUresult move_now(const struct copy *copy, unsigned device)
     return CUDA_SUCCESS;
 }
 
-static CUresult run_copy(struct work *work, uint64_t *clock)
+static CUresult run_copy(struct work_item *work, uint64_t *clock)
 {
     const struct copy *copy = (const struct copy *)work->payload;
     unsigned device = work->stream->context->physical;
-    uses_begin();
+    accesses_begin();
     CUresult result = move_now(copy, device);
-    uses_end();
+    accesses_end();
     int to_device = window_is_device(copy->to.address);
     int from_device = !copy->is_fill && window_is_device(copy->from.address);
     if (result == CUDA_SUCCESS && !copy->is_fill && to_device != from_device)
-        *clock = engine_copy(&driver.seat, device, to_device ? COPY_TO_DEVICE : COPY_TO_HOST, *clock,
+        *clock = engine_copy(&driver.attachment, device, to_device ? COPY_TO_DEVICE : COPY_TO_HOST, *clock,
                              copy->shape.width * copy->shape.height * copy->shape.depth);
     return result;
 }
@@ -128,7 +129,7 @@ static int check_place(const struct place *place, const struct shape *shape, uns
     return !managed_holds(place->address, 1) || managed_holds(place->address, bytes) ? 0 : -1;
 }
 
-static CUresult prepare(const struct copy *copy, unsigned device, struct work **work)
+static CUresult prepare(const struct copy *copy, unsigned device, struct work_item **work)
 {
     *work = NULL;
     if (copy->shape.width == 0 || copy->shape.height == 0 || copy->shape.depth == 0)
@@ -150,7 +151,7 @@ static CUresult submit(const struct copy *copy, CUstream handle, int is_async)
 {
     struct stream *stream;
     struct context *context;
-    struct work *work;
+    struct work_item *work;
     CUresult result = stream_resolve(handle, &stream, &context);
     if (result)
         return result;
@@ -180,7 +181,7 @@ CUresult copy_check(struct place to, struct place from, struct shape shape, unsi
     return is_possible ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult copy_work(struct place to, struct place from, struct shape shape, unsigned device, struct work **work)
+CUresult copy_work(struct place to, struct place from, struct shape shape, unsigned device, struct work_item **work)
 {
     struct copy copy = {.to = to, .from = from, .shape = shape};
     return prepare(&copy, device, work);
@@ -205,7 +206,7 @@ static int describe_fill(struct place to, uint32_t value, unsigned element_bytes
 }
 
 CUresult fill_work(struct place to, uint32_t value, unsigned element_bytes, struct shape shape, unsigned device,
-                   struct work **work)
+                   struct work_item **work)
 {
     struct copy fill;
     if (describe_fill(to, value, element_bytes, shape, &fill) != 0)

@@ -1,4 +1,5 @@
-/* Batches of copies. Each copy of a batch runs in the order of the stream, which is one of the orders that are allowed. */
+/* Batches of copies. Each copy of a batch runs in the order of the stream, which is one of the
+ * orders that are allowed. */
 #include "arrays/arrays.h"
 #include "copies/copies.h"
 #include "implemented.h"
@@ -78,7 +79,8 @@ CUresult impl_cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *s
     return result;
 }
 
-/* An operand's elements are the array's; of a pointer, those of the array at the other end, or bytes. */
+/* An operand's elements are the array's; of a pointer, those of the array at the other end, or
+ * bytes. */
 static CUresult find_place(const CUmemcpy3DOperand *operand, const struct shape *shape, unsigned element,
                            struct place *place)
 {

@@ -1,5 +1,5 @@
-/* One-dimensional copies and the fills of the driver API. Fills of device memory do not wait for the device, as the
- * driver's do not; copies to and from pageable memory do. */
+/* One-dimensional copies and the fills of the driver API. Fills of device memory do not wait for
+ * the device, as the driver's do not; copies to and from pageable memory do. */
 #include "copies/copies.h"
 #include "driver/handles.h"
 #include "implemented.h"

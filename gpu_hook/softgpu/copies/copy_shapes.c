@@ -4,7 +4,7 @@
 #include "driver/driver.h"
 #include "implemented.h"
 #include "queue/streams.h"
-#include "queue/works.h"
+#include "queue/work_items.h"
 
 /* One end of a copy, as both parameter structs describe it. */
 struct end {
@@ -99,7 +99,7 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *copy, CUstream stream, int is_async
     return result ? result : copy_shape(to, from, shape, stream, is_async);
 }
 
-CUresult work_of_copy(const CUDA_MEMCPY3D *copy, unsigned device, struct work **work)
+CUresult work_of_copy(const CUDA_MEMCPY3D *copy, unsigned device, struct work_item **work)
 {
     struct place to, from;
     struct shape shape;

@@ -1,6 +1,6 @@
-/* The process's sparse file, and files that are shared. A process's file has its pieces by offset; what is given back
- * becomes a hole. Neither `ulimit -n` nor, while pieces that follow each other are mapped so, vm.max_map_count bounds
- * the number of handles; files that are shared take a descriptor each. */
+/* The process's sparse file, and files that are shared. Pieces of the sparse file lie at offsets; a
+ * freed piece becomes a hole. So neither `ulimit -n` nor, while successive pieces are mapped in
+ * order, vm.max_map_count bounds the number of handles. A shared file takes a descriptor. */
 #include "device/backing.h"
 
 #include <errno.h>

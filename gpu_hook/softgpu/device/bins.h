@@ -4,9 +4,10 @@
 
 #include "device/machine.h"
 
-/* Under the machine's lock; who reads needs none. */
+/* Called under the machine's lock; reading needs none. */
 void bins_add(struct bin bins[MACHINE_BINS], uint64_t start, uint64_t end);
-/* Busy nanoseconds of a device or of a slot's device in [since, until]; the bins reach back 6.4 s. */
+/* Busy nanoseconds of a device or of a slot's device in [since, until]; the bins reach back 6.4
+ * s. */
 uint64_t bins_busy(const struct bin bins[MACHINE_BINS], uint64_t since, uint64_t until);
 
 #endif

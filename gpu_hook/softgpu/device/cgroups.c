@@ -1,5 +1,5 @@
-/* Where a process is among the control groups, told by inode numbers: a container sees its own cgroup as the root of
- * all, and its path there means nothing outside. */
+/* The cgroups of a process, by inode numbers: a container sees its own cgroup as the root, and its
+ * path there means nothing outside. */
 #include "device/cgroups.h"
 #include "device/layout.h"
 
@@ -35,7 +35,8 @@ int cgroups_of(const char *path, struct cgroup chain[MACHINE_CGROUPS])
     return 0;
 }
 
-/* The path in the line of /proc/self/cgroup that has this controller; "" is version 2. Cuts `text` at its end. */
+/* The path in the line of /proc/self/cgroup that has this controller; "" is version 2. Cuts `text`
+ * at its end. */
 static char *find_path(char *text, const char *controller)
 {
     char *rest = NULL;

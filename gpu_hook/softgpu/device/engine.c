@@ -1,9 +1,9 @@
-/* Launches at the compute engine. Who waits for a launch of its own gives out the engine's time for all (turns.c or
- * beside.c), and sleeps between. What ends within LEAD_NANOSECONDS runs ahead of the wall clock: a thread cannot sleep for 5
- * microseconds, and events read the simulated time, not the wall's.
- *
- * A launch that is known to follow another, but whose thread has not woken, is waited for by the processes behind it: the
- * simulated time stands, and is made up for. A process that is stopped is waited for once, for GRACE_NANOSECONDS. */
+/* Launches at the compute engine. A thread that waits for a launch of its own gives out the
+ * engine's time for all (turns.c or concurrent.c), and sleeps between. A launch that ends within
+ * LEAD_NANOSECONDS runs ahead of the wall clock: a thread cannot sleep for 5 microseconds, and
+ * events read simulated time. When a launch is known to follow another but its thread has not
+ * woken, the processes behind it wait: simulated time stands still, and is made up for later. They
+ * wait for a stopped process once, for GRACE_NANOSECONDS. */
 #include "device/engine.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "device/beside.h"
+#include "device/concurrent.h"
 #include "device/slots.h"
 #include "device/turns.h"
 
@@ -36,36 +36,36 @@ static void pace(uint64_t end)
 }
 
 /* Under the lock: processes that were killed leave the engine. */
-static void sweep(struct seat *seat, struct engine *engine, uint64_t now)
+static void sweep(struct attachment *attachment, struct engine *engine, uint64_t now)
 {
     if (now - engine->swept < SWEEP_NANOSECONDS)
         return;
     engine->swept = now;
     for (int i = 0; i < MACHINE_REQUESTS; i++)
-        if (engine->requests[i].state != REQUEST_FREE && slots_is_dead(seat, (int)engine->requests[i].slot)) {
-            slots_reap_locked(seat);
+        if (engine->requests[i].state != REQUEST_FREE && slots_is_dead(attachment, (int)engine->requests[i].slot)) {
+            slots_reap_locked(attachment);
             return;
         }
 }
 
 static uint32_t give_out(struct machine *machine, unsigned device, uint64_t until)
 {
-    return machine->is_side_by_side ? beside_advance(machine, device, until) : turns_advance(machine, device, until);
+    return machine->is_concurrent ? concurrent_advance(machine, device, until) : turns_advance(machine, device, until);
 }
 
 static uint64_t earliest_end(const struct machine *machine, const struct engine *engine, int index)
 {
-    return machine->is_side_by_side ? beside_earliest_end(machine, engine, index)
+    return machine->is_concurrent ? concurrent_earliest_end(machine, engine, index)
                                     : turns_earliest_end(machine, engine, index);
 }
 
 /* Under the lock. The slot that must be waited for, or REQUESTS_NOBODY. */
-static uint32_t advance(struct seat *seat, unsigned device, uint64_t now)
+static uint32_t advance(struct attachment *attachment, unsigned device, uint64_t now)
 {
-    struct engine *engine = &seat->machine->devices[device].engine;
-    sweep(seat, engine, now);
+    struct engine *engine = &attachment->machine->devices[device].engine;
+    sweep(attachment, engine, now);
     for (;;) {
-        uint32_t awaited = give_out(seat->machine, device, now + LEAD_NANOSECONDS);
+        uint32_t awaited = give_out(attachment->machine, device, now + LEAD_NANOSECONDS);
         if (awaited == REQUESTS_NOBODY) {
             engine->awaited_since = 0;
             return awaited;
@@ -74,8 +74,8 @@ static uint32_t advance(struct seat *seat, unsigned device, uint64_t now)
             engine->awaited = awaited;
             engine->awaited_since = now;
         }
-        if (slots_is_dead(seat, (int)awaited))
-            slots_reap_locked(seat);
+        if (slots_is_dead(attachment, (int)awaited))
+            slots_reap_locked(attachment);
         else if (now - engine->awaited_since < GRACE_NANOSECONDS)
             return awaited;
         else
@@ -83,7 +83,7 @@ static uint32_t advance(struct seat *seat, unsigned device, uint64_t now)
     }
 }
 
-/* The awaited process has put its launch here: who waits for that goes on. */
+/* The awaited process has posted its launch: threads that wait for that go on. */
 static void wake(struct engine *engine)
 {
     atomic_fetch_add(&engine->posts, 1);
@@ -96,106 +96,108 @@ static void sleep_on_posts(struct engine *engine, uint32_t posts, uint64_t nanos
     syscall(SYS_futex, &engine->posts, FUTEX_WAIT, posts, &pause, NULL, 0);
 }
 
-void engine_expect(struct seat *seat, unsigned device)
+void engine_expect(struct attachment *attachment, unsigned device)
 {
-    struct engine *engine = &seat->machine->devices[device].engine;
+    struct engine *engine = &attachment->machine->devices[device].engine;
     atomic_fetch_add_explicit(&engine->expecting, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&engine->expected[seat->slot], 1, memory_order_release);
+    atomic_fetch_add_explicit(&engine->expected[attachment->slot], 1, memory_order_release);
 }
 
-void engine_unexpect(struct seat *seat, unsigned device)
+void engine_unexpect(struct attachment *attachment, unsigned device)
 {
-    struct engine *engine = &seat->machine->devices[device].engine;
-    atomic_fetch_sub_explicit(&engine->expected[seat->slot], 1, memory_order_relaxed);
+    struct engine *engine = &attachment->machine->devices[device].engine;
+    atomic_fetch_sub_explicit(&engine->expected[attachment->slot], 1, memory_order_relaxed);
     atomic_fetch_sub_explicit(&engine->expecting, 1, memory_order_release);
 }
 
-void engine_settle(struct seat *seat, unsigned device)
+void engine_settle(struct attachment *attachment, unsigned device)
 {
-    if (machine_try_lock(seat->machine))
+    if (machine_try_lock(attachment->machine))
         return;
-    advance(seat, device, machine_now());
-    machine_unlock(seat->machine);
+    advance(attachment, device, machine_now());
+    machine_unlock(attachment->machine);
 }
 
-/* Under the lock, which is free while it waits for a place. The launch's index, or -1 when the lock cannot be had. */
-static int post(struct seat *seat, unsigned device, const struct demand *demand)
+/* Under the lock, which is free while it waits for a place. The launch's index, or -1 when the lock
+ * cannot be had. */
+static int post(struct attachment *attachment, unsigned device, const struct demand *demand)
 {
-    struct engine *engine = &seat->machine->devices[device].engine;
-    struct request request = {.ready = demand->ready, .left = demand->nanoseconds, .slot = (uint32_t)seat->slot,
-                              .priority = demand->priority, .sms = demand->sms, .most_sms = seat->most_sms};
+    struct engine *engine = &attachment->machine->devices[device].engine;
+    struct request request = {.ready = demand->ready, .left = demand->nanoseconds, .slot = (uint32_t)attachment->slot,
+                              .priority = demand->priority, .sms = demand->sms, .most_sms = attachment->most_sms};
     int index;
     while ((index = requests_post(engine, &request)) < 0) {
-        machine_unlock(seat->machine);
+        machine_unlock(attachment->machine);
         sleep_until(machine_now() + SWEEP_NANOSECONDS);
-        if (machine_lock(seat->machine))
+        if (machine_lock(attachment->machine))
             return -1;
-        advance(seat, device, machine_now());
+        advance(attachment, device, machine_now());
     }
     return index;
 }
 
-/* Under the lock, which is free while it sleeps. 0 when the launch is done, -1 when the lock cannot be had. */
-static int wait_for_end(struct seat *seat, unsigned device, int index)
+/* Under the lock, which is free while it sleeps. 0 when the launch is done, -1 when the lock cannot
+ * be had. */
+static int wait_for_end(struct attachment *attachment, unsigned device, int index)
 {
-    struct engine *engine = &seat->machine->devices[device].engine;
+    struct engine *engine = &attachment->machine->devices[device].engine;
     for (;;) {
         uint64_t now = machine_now();
-        uint32_t posts = atomic_load(&engine->posts), awaited = advance(seat, device, now);
+        uint32_t posts = atomic_load(&engine->posts), awaited = advance(attachment, device, now);
         if (engine->requests[index].state == REQUEST_DONE)
             return 0;
-        uint64_t end = earliest_end(seat->machine, engine, index);
+        uint64_t end = earliest_end(attachment->machine, engine, index);
         uint64_t grace = engine->awaited_since + GRACE_NANOSECONDS - now;
-        machine_unlock(seat->machine);
+        machine_unlock(attachment->machine);
         if (awaited != REQUESTS_NOBODY)
             sleep_on_posts(engine, posts, grace);
         else
             sleep_until(end < now + SHORTEST_SLEEP ? now + SHORTEST_SLEEP
                                                    : end < now + LONGEST_SLEEP ? end : now + LONGEST_SLEEP);
-        if (machine_lock(seat->machine))
+        if (machine_lock(attachment->machine))
             return -1;
     }
 }
 
-static void clear_expectation(struct seat *seat, unsigned device, const struct demand *demand)
+static void clear_expectation(struct attachment *attachment, unsigned device, const struct demand *demand)
 {
     if (*demand->is_expected)
-        engine_unexpect(seat, device);
+        engine_unexpect(attachment, device);
     *demand->is_expected = 0;
 }
 
-uint64_t engine_run(struct seat *seat, unsigned device_index, const struct demand *demand)
+uint64_t engine_run(struct attachment *attachment, unsigned device_index, const struct demand *demand)
 {
-    struct device *device = &seat->machine->devices[device_index];
+    struct device *device = &attachment->machine->devices[device_index];
     struct engine *engine = &device->engine;
     uint64_t end = demand->ready + demand->nanoseconds;
     atomic_fetch_add_explicit(&device->launches, 1, memory_order_relaxed);
-    if (machine_lock(seat->machine)) {
-        clear_expectation(seat, device_index, demand);
+    if (machine_lock(attachment->machine)) {
+        clear_expectation(attachment, device_index, demand);
         return end; /* the lock's holder is stopped: go on without the engine */
     }
-    int index = post(seat, device_index, demand);
-    clear_expectation(seat, device_index, demand);
+    int index = post(attachment, device_index, demand);
+    clear_expectation(attachment, device_index, demand);
     if (index < 0)
         return end;
-    if (engine->awaited_since && engine->awaited == (uint32_t)seat->slot) {
+    if (engine->awaited_since && engine->awaited == (uint32_t)attachment->slot) {
         engine->awaited_since = 0;
         wake(engine);
     }
-    if (wait_for_end(seat, device_index, index) != 0) {
+    if (wait_for_end(attachment, device_index, index) != 0) {
         atomic_store_explicit(&engine->requests[index].is_given_up, 1, memory_order_relaxed);
         return end;
     }
     end = engine->requests[index].end;
     requests_collect(engine, index);
-    machine_unlock(seat->machine);
+    machine_unlock(attachment->machine);
     return end;
 }
 
-uint64_t engine_copy(struct seat *seat, unsigned device_index, enum copy_direction direction, uint64_t ready,
+uint64_t engine_copy(struct attachment *attachment, unsigned device_index, enum copy_direction direction, uint64_t ready,
                      uint64_t bytes)
 {
-    struct machine *machine = seat->machine;
+    struct machine *machine = attachment->machine;
     uint64_t nanoseconds = (uint64_t)((double)bytes * 1e9 / (double)machine->link_bytes_per_second);
     pace(ready);
     if (machine_lock(machine))

@@ -1,6 +1,7 @@
-/* The machine: one file under /dev/shm that every process of the node maps. Its devices, their memory and engines,
- * and a slot for each process. A slot's bytes are the truth; a device's `used` is a cache of their sum, guarded by
- * the lock and rebuilt when a holder of the lock died. Change the layout: bump MACHINE_VERSION. */
+/* The layout of the machine: one file under /dev/shm that every process of the node maps, with the
+ * devices, their memory and engines, and a slot for each process. The bytes of the slots are the
+ * truth. `used_bytes` of a device caches their sum; the lock guards it, and a process rebuilds it
+ * when a holder of the lock died. A change of the layout needs a new MACHINE_VERSION. */
 #ifndef SOFTGPU_LAYOUT_H
 #define SOFTGPU_LAYOUT_H
 
@@ -39,26 +40,31 @@ enum request_state { REQUEST_FREE, REQUEST_QUEUED, REQUEST_DONE };
 struct request {
     uint64_t ready, left, end; /* when it may begin, nanoseconds to go, when it was done */
     uint32_t state;            /* enum request_state */
-    uint32_t slot;             /* whose it is */
+    uint32_t slot;             /* the slot of its process */
     int32_t priority;          /* a stream's: less goes first */
     uint32_t sms, most_sms;    /* that it can fill; that its process may have */
-    _Atomic uint32_t is_given_up; /* its process goes on without it: nobody will collect it */
+    _Atomic uint32_t is_given_up; /* its process goes on without it and will not collect it */
 };
 
-/* The compute engine of a device; under the lock, but for the atomics. Times are CLOCK_MONOTONIC. */
+/* The compute engine of a device; under the lock, but for the atomics. Times are
+ * CLOCK_MONOTONIC. */
 struct engine {
-    uint64_t clock;         /* until when the engine's time is given out */
-    uint64_t slice_left;    /* of the slot that has its turn */
-    uint32_t turn, ran;     /* the slot that has its turn; the one whose state the engine holds */
+    uint64_t clock;         /* up to here the engine's time is given out */
+    uint64_t slice_left;    /* the rest of the time slice of the slot `turn` */
+    /* the slot that has the time slice; the slot whose state the engine holds */
+    uint32_t turn, ran;
     uint32_t last;          /* the request that ran last */
-    uint32_t awaited;       /* the slot whose next launch is waited for */
-    uint64_t awaited_since; /* 0: none is */
-    uint64_t swept;         /* when somebody last looked whether the owners of requests live */
-    _Atomic uint32_t posts; /* of the awaited: who waits for one sleeps on this word */
+    uint32_t awaited;       /* the slot whose next launch the engine waits for */
+    uint64_t awaited_since; /* since when; 0: the engine waits for none */
+    uint64_t swept;         /* when a process last checked that the owners of requests live */
+    /* posts of the awaited slot: a thread that waits for one sleeps on this word */
+    _Atomic uint32_t posts;
     _Atomic uint32_t expecting; /* the sum of `expected` */
     uint64_t queued[MACHINE_REQUESTS / 64];   /* a bit for each request in REQUEST_QUEUED */
-    _Atomic uint32_t expected[MACHINE_SLOTS]; /* launches that follow right behind a running one in its stream */
-    uint8_t is_absent[MACHINE_SLOTS];         /* was waited for in vain: not again before it posts */
+    /* launches that follow a running one in its stream */
+    _Atomic uint32_t expected[MACHINE_SLOTS];
+    /* the engine waited for it in vain, and does not wait again before it posts */
+    uint8_t is_absent[MACHINE_SLOTS];
     struct request requests[MACHINE_REQUESTS];
 };
 
@@ -80,7 +86,8 @@ struct cgroup {
 
 struct limit { /* written under the lock */
     struct cgroup cgroup; /* inode 0: free */
-    char path[MACHINE_LIMIT_PATH]; /* as it was given: tells whether the cgroup is still there */
+    /* as the caller gave it; tells whether the cgroup still exists */
+    char path[MACHINE_LIMIT_PATH];
     uint64_t soft[MACHINE_DEVICES];
     uint64_t hard[MACHINE_DEVICES]; /* MACHINE_NO_LIMIT: none */
 };
@@ -99,14 +106,19 @@ enum slot_unsaveable { SLOT_HAS_MANAGED = 1, SLOT_HAS_IPC = 2 };
 struct slot {
     _Atomic int32_t pid; /* as the process sees itself; 0: free */
     uint32_t reserved;
-    _Atomic uint64_t died; /* when its death was first seen; 0: it was not. Its memory is torn down from then on */
-    _Atomic uint64_t joined; /* which joining it was: names a process in all namespaces, and forever */
+    /* when a process first saw that this one is dead; 0: alive. Its memory is torn down from then
+     * on */
+    _Atomic uint64_t died;
+    /* the number of its joining: it names the process in all namespaces and is never reused */
+    _Atomic uint64_t joined;
     uint64_t pid_namespace;  /* inode; 0: not known */
     uint64_t start_ticks;
     char name[32];
-    struct cgroup cgroups[MACHINE_CGROUPS]; /* its own first; inode 0: no more. Where it was when it joined */
-    _Atomic uint32_t process_state; /* CUprocessState: written under the lock; not 0: its calls wait on this word */
-    _Atomic uint32_t works;         /* queued and not yet done */
+    /* its own first, as of its joining; inode 0: no more */
+    struct cgroup cgroups[MACHINE_CGROUPS];
+    /* CUprocessState: written under the lock; not 0: its calls wait on this word */
+    _Atomic uint32_t process_state;
+    _Atomic uint32_t work_items;    /* queued and not yet done */
     _Atomic uint32_t unsaveable;    /* bits of enum slot_unsaveable: what a checkpoint refuses */
     uint32_t reserved_word;
     struct slot_device devices[MACHINE_DEVICES];
@@ -121,24 +133,24 @@ struct machine {
     uint64_t memory_bytes;
     uint64_t link_bytes_per_second;
     uint64_t launch_nanoseconds;
-    uint64_t slice_nanoseconds;  /* how long a process has the engine while others want it */
+    uint64_t slice_nanoseconds;  /* the time slice of a process while others want the engine */
     uint64_t switch_nanoseconds; /* from one process to another */
-    uint64_t teardown_nanoseconds; /* how long the memory of a process that died is in use yet */
-    uint32_t is_side_by_side;    /* no slices: all processes run at once */
+    uint64_t teardown_nanoseconds; /* how long the memory of a dead process stays in use */
+    uint32_t is_concurrent;    /* no time slices: the launches of all processes run concurrently */
     uint32_t reserved_shape;
     pthread_mutex_t lock; /* robust, shared between processes */
-    _Atomic uint32_t releases; /* of the lock: who waits for it sleeps on this word */
+    _Atomic uint32_t releases; /* releases of the lock: a waiting thread sleeps on this word */
     _Atomic uint32_t has_waiters;
     uint64_t joinings; /* under the lock */
-    _Atomic uint32_t limit_count; /* 0: nobody has to look */
+    _Atomic uint32_t limit_count; /* 0: a charge need not look at the limits */
     uint32_t reserved;
     struct limit limits[MACHINE_LIMITS];
     struct device devices[MACHINE_DEVICES];
     struct slot slots[MACHINE_SLOTS];
 };
 
-/* This process's view of the machine. */
-struct seat {
+/* The attachment of this process to the machine: the mapped file, and its slot. */
+struct attachment {
     struct machine *machine;
     int descriptor; /* of the state file; holds the slot's liveness lock */
     int slot;       /* -1: an observer */

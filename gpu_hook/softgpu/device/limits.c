@@ -73,10 +73,10 @@ static void drop_if_empty(struct machine *machine, struct limit *limit)
     forget(machine, limit);
 }
 
-int limits_set(struct seat *seat, unsigned device, const char *path, uint64_t soft, uint64_t hard)
+int limits_set(struct attachment *attachment, unsigned device, const char *path, uint64_t soft, uint64_t hard)
 {
     struct cgroup chain[MACHINE_CGROUPS];
-    struct machine *machine = seat->machine;
+    struct machine *machine = attachment->machine;
     int failed = strlen(path) < MACHINE_LIMIT_PATH ? cgroups_of(path, chain) : ENAMETOOLONG;
     if (!failed)
         failed = machine_lock(machine);
@@ -96,36 +96,36 @@ int limits_set(struct seat *seat, unsigned device, const char *path, uint64_t so
     return limit ? 0 : ENOSPC;
 }
 
-int limits_get(struct seat *seat, unsigned device, const char *path, struct limits_reading *reading)
+int limits_get(struct attachment *attachment, unsigned device, const char *path, struct limits_reading *reading)
 {
     struct cgroup chain[MACHINE_CGROUPS];
     int failed = cgroups_of(path, chain);
     if (failed)
         return failed;
-    slots_reap(seat);
-    failed = machine_lock(seat->machine);
+    slots_reap(attachment);
+    failed = machine_lock(attachment->machine);
     if (failed)
         return failed;
-    const struct limit *limit = find(seat->machine, &chain[0]);
+    const struct limit *limit = find(attachment->machine, &chain[0]);
     reading->soft = limit ? limit->soft[device] : 0;
     reading->hard = limit ? limit->hard[device] : MACHINE_NO_LIMIT;
-    reading->used = cgroups_used_bytes(seat->machine, &chain[0], device);
-    machine_unlock(seat->machine);
+    reading->used = cgroups_used_bytes(attachment->machine, &chain[0], device);
+    machine_unlock(attachment->machine);
     return 0;
 }
 
-/* Without the lock, which a stopped process may hold: what is shown may be a moment old. */
-struct limits_view limits_view(struct seat *seat, unsigned device)
+/* Reads without the lock, which a stopped process may hold: the view may be a moment old. */
+struct limits_view limits_view(struct attachment *attachment, unsigned device)
 {
-    struct machine *machine = seat->machine;
+    struct machine *machine = attachment->machine;
     struct limits_view view = {machine->memory_bytes, slots_used(machine, device), 0};
     view.free_bytes = view.total_bytes - view.used_bytes;
-    const struct limit *limit = find(machine, &seat->cgroups[0]);
+    const struct limit *limit = find(machine, &attachment->cgroups[0]);
     uint64_t hard = limit ? limit->hard[device] : MACHINE_NO_LIMIT;
     if (hard >= view.total_bytes)
         return view;
     view.total_bytes = hard;
-    view.used_bytes = cgroups_used_bytes(machine, &seat->cgroups[0], device);
+    view.used_bytes = cgroups_used_bytes(machine, &attachment->cgroups[0], device);
     if (view.used_bytes > hard) /* the limit was lowered */
         view.used_bytes = hard;
     uint64_t left = hard - view.used_bytes;

@@ -1,5 +1,6 @@
-/* Memory limits of the driver: soft and hard bytes of a cgroup on a device. The hard one holds for all processes in
- * the cgroup and below it together; the soft one is kept and told, for nothing here is evicted. */
+/* Memory limits of the driver: soft and hard bytes of a cgroup on a device. The hard one holds for
+ * all processes in the cgroup and below it together; the soft one is kept and told, for nothing
+ * here is evicted. */
 #ifndef SOFTGPU_LIMITS_H
 #define SOFTGPU_LIMITS_H
 
@@ -11,14 +12,15 @@ struct limits_reading {
 
 /* 0; an errno when the cgroup's folder cannot be opened; ENOSPC: the table is full; ETIMEDOUT.
  * Soft 0 and hard MACHINE_NO_LIMIT clear. */
-int limits_set(struct seat *seat, unsigned device, const char *path, uint64_t soft, uint64_t hard);
+int limits_set(struct attachment *attachment, unsigned device, const char *path, uint64_t soft, uint64_t hard);
 /* 0, or an errno as above. `used` is true where no limit is set, too. */
-int limits_get(struct seat *seat, unsigned device, const char *path, struct limits_reading *reading);
+int limits_get(struct attachment *attachment, unsigned device, const char *path, struct limits_reading *reading);
 
-/* What this process is shown of a device: the limit on its own cgroup, or all. One on a cgroup above holds unseen. */
+/* The view that this process has of a device: the limit on its own cgroup, or the whole device. A
+ * limit on a cgroup above is enforced, not shown. */
 struct limits_view {
     uint64_t total_bytes, used_bytes, free_bytes;
 };
-struct limits_view limits_view(struct seat *seat, unsigned device);
+struct limits_view limits_view(struct attachment *attachment, unsigned device);
 
 #endif

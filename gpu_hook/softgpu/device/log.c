@@ -1,4 +1,4 @@
-/* Where the log's lines go. One write per line, so that lines of several processes do not mix. */
+/* Writes each line of the log with one write, so that lines of several processes do not mix. */
 #include "device/log.h"
 
 #include <fcntl.h>

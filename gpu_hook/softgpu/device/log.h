@@ -1,5 +1,5 @@
-/* One line per event, to the file that ALIQUOT_SOFTGPU_LOG names ("-" or "stderr": stderr). Never stdout: the
- * libraries are guests in somebody's process. */
+/* Writes one line per event to the file that ALIQUOT_SOFTGPU_LOG names ("-" or "stderr": stderr).
+ * Never writes to stdout, which belongs to the program. */
 #ifndef SOFTGPU_LOG_H
 #define SOFTGPU_LOG_H
 

@@ -1,5 +1,6 @@
-/* Opening and creating the state file, and its lock. Refuses files of another version, and file systems without
- * room: its blocks are reserved here, so that a full /dev/shm is an error and not a SIGBUS later. */
+/* Opening and creating the state file, and its lock. Refuses files of another version, and file
+ * systems without room: its blocks are reserved here, so that a full /dev/shm is an error and not a
+ * SIGBUS later. */
 #include "device/machine.h"
 
 #include <errno.h>
@@ -28,7 +29,8 @@ uint64_t machine_now(void)
     return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
-/* "aliquot", a zero, four bytes of the node's identity, the index: evidently ours, stable across restarts. */
+/* "aliquot", a zero, four bytes of the node's identity, the index: evidently ours, stable across
+ * restarts. */
 static void name_device(uint8_t uuid[16], unsigned index)
 {
     char identity[256] = "";
@@ -61,7 +63,7 @@ static int build_machine(struct machine *machine, const struct settings *setting
     machine->slice_nanoseconds = settings->slice_nanoseconds;
     machine->switch_nanoseconds = settings->switch_nanoseconds;
     machine->teardown_nanoseconds = settings->teardown_nanoseconds;
-    machine->is_side_by_side = settings->is_side_by_side;
+    machine->is_concurrent = settings->is_concurrent;
     for (unsigned i = 0; i < machine->device_count; i++)
         name_device(machine->devices[i].uuid, i);
     pthread_mutexattr_init(&attributes);
@@ -87,8 +89,9 @@ static int take_file_lock(int descriptor)
     return -1;
 }
 
-/* Magic 0 is a file whose creator died half-way: it is built anew. Called with the file lock held. */
-static enum machine_failure map_machine(struct seat *seat, const struct settings *settings, off_t found_bytes)
+/* Magic 0 is a file whose creator died half-way: it is built anew. Called with the file lock
+ * held. */
+static enum machine_failure map_machine(struct attachment *attachment, const struct settings *settings, off_t found_bytes)
 {
     const char *path = settings->state_path;
     if (found_bytes != 0 && found_bytes != (off_t)sizeof(struct machine)) {
@@ -96,74 +99,74 @@ static enum machine_failure map_machine(struct seat *seat, const struct settings
                     "processes that use it and remove it", path, (long long)found_bytes, sizeof(struct machine));
         return MACHINE_OTHER_VERSION;
     }
-    int failed = posix_fallocate(seat->descriptor, 0, sizeof(struct machine));
+    int failed = posix_fallocate(attachment->descriptor, 0, sizeof(struct machine));
     if (failed) {
-        if (found_bytes == 0 && ftruncate(seat->descriptor, 0) == 0)
+        if (found_bytes == 0 && ftruncate(attachment->descriptor, 0) == 0)
             unlink(path);
         log_failure("state file %s needs %zu bytes: %s; make room, or set ALIQUOT_SOFTGPU_STATE to another file system",
                     path, sizeof(struct machine), strerror(failed));
         return MACHINE_NO_SPACE;
     }
-    void *memory = mmap(NULL, sizeof(struct machine), PROT_READ | PROT_WRITE, MAP_SHARED, seat->descriptor, 0);
+    void *memory = mmap(NULL, sizeof(struct machine), PROT_READ | PROT_WRITE, MAP_SHARED, attachment->descriptor, 0);
     if (memory == MAP_FAILED) {
         log_failure("state file %s cannot be mapped: %s", path, strerror(errno));
         return MACHINE_NO_ACCESS;
     }
-    seat->machine = memory;
-    uint64_t magic = atomic_load_explicit(&seat->machine->magic, memory_order_acquire);
-    if (magic == 0 && build_machine(seat->machine, settings) == 0)
+    attachment->machine = memory;
+    uint64_t magic = atomic_load_explicit(&attachment->machine->magic, memory_order_acquire);
+    if (magic == 0 && build_machine(attachment->machine, settings) == 0)
         return MACHINE_OK;
-    if (magic == MACHINE_MAGIC && seat->machine->version == MACHINE_VERSION &&
-        seat->machine->bytes == sizeof(struct machine))
+    if (magic == MACHINE_MAGIC && attachment->machine->version == MACHINE_VERSION &&
+        attachment->machine->bytes == sizeof(struct machine))
         return MACHINE_OK;
     log_failure("state file %s is of version %u, this library speaks version %u; end the processes that use it and "
-                "remove it", path, magic == MACHINE_MAGIC ? seat->machine->version : 0, MACHINE_VERSION);
+                "remove it", path, magic == MACHINE_MAGIC ? attachment->machine->version : 0, MACHINE_VERSION);
     return MACHINE_OTHER_VERSION;
 }
 
-enum machine_failure machine_open(struct seat *seat, const struct settings *settings)
+enum machine_failure machine_open(struct attachment *attachment, const struct settings *settings)
 {
     struct stat found;
-    seat->machine = NULL;
-    seat->slot = -1;
-    if (cgroups_of_self(settings->cgroup, seat->cgroups) != 0) {
-        seat->descriptor = -1;
+    attachment->machine = NULL;
+    attachment->slot = -1;
+    if (cgroups_of_self(settings->cgroup, attachment->cgroups) != 0) {
+        attachment->descriptor = -1;
         log_failure("ALIQUOT_SOFTGPU_CGROUP=%s: expected the path of a folder", settings->cgroup);
         return MACHINE_BAD_SETTINGS;
     }
-    seat->descriptor = open(settings->state_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (seat->descriptor < 0) {
+    attachment->descriptor = open(settings->state_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (attachment->descriptor < 0) {
         int problem = errno;
         log_failure("state file %s cannot be opened: %s", settings->state_path, strerror(problem));
         return problem == ENOSPC ? MACHINE_NO_SPACE : MACHINE_NO_ACCESS;
     }
     enum machine_failure failure;
-    if (take_file_lock(seat->descriptor) != 0) {
+    if (take_file_lock(attachment->descriptor) != 0) {
         log_failure("state file %s is locked by another process for %d s", settings->state_path, LOCK_SECONDS);
         failure = MACHINE_STUCK;
-    } else if (fstat(seat->descriptor, &found) != 0 || !S_ISREG(found.st_mode)) {
+    } else if (fstat(attachment->descriptor, &found) != 0 || !S_ISREG(found.st_mode)) {
         log_failure("state file %s is not a plain file", settings->state_path);
         failure = MACHINE_NO_ACCESS;
     } else {
-        failure = map_machine(seat, settings, found.st_size);
+        failure = map_machine(attachment, settings, found.st_size);
     }
     if (failure == MACHINE_OK) {
-        seat->most_sms = (seat->machine->sm_count * settings->active_percent + 99) / 100;
-        flock(seat->descriptor, LOCK_UN);
+        attachment->most_sms = (attachment->machine->sm_count * settings->active_percent + 99) / 100;
+        flock(attachment->descriptor, LOCK_UN);
     } else {
-        machine_close(seat);
+        machine_close(attachment);
     }
     return failure;
 }
 
-void machine_close(struct seat *seat)
+void machine_close(struct attachment *attachment)
 {
-    if (seat->machine)
-        munmap(seat->machine, sizeof *seat->machine);
-    if (seat->descriptor >= 0)
-        close(seat->descriptor);
-    seat->machine = NULL;
-    seat->descriptor = -1;
+    if (attachment->machine)
+        munmap(attachment->machine, sizeof *attachment->machine);
+    if (attachment->descriptor >= 0)
+        close(attachment->descriptor);
+    attachment->machine = NULL;
+    attachment->descriptor = -1;
 }
 
 void machine_recount(struct machine *machine)
@@ -177,11 +180,12 @@ void machine_recount(struct machine *machine)
     }
 }
 
-/* Waits on a word of ours and not in the mutex: the mutex knows threads by their ids, which in two pid namespaces may be
- * the same, and one that was killed while it waits there would be taken for the holder that has its id. */
+/* Waits on a word of ours and not in the mutex: the mutex knows threads by their ids, which in two
+ * pid namespaces may be the same, and one that was killed while it waits there would be taken for
+ * the holder that has its id. */
 static int wait_for_lock(struct machine *machine)
 {
-    const struct timespec look = {0, LOOK_NANOSECONDS}; /* a holder that dies wakes nobody */
+    const struct timespec look = {0, LOOK_NANOSECONDS}; /* a holder that dies wakes no waiter */
     uint64_t start = machine_now();
     for (;;) {
         uint32_t releases = atomic_load(&machine->releases);
@@ -195,7 +199,7 @@ static int wait_for_lock(struct machine *machine)
     }
 }
 
-/* What became of trying to lock: a lock whose holder died is repaired and had. */
+/* Judges an attempt to lock: a lock whose holder died is repaired and taken. */
 static int settle_lock(struct machine *machine, int failed)
 {
     if (failed != EOWNERDEAD)

@@ -12,12 +12,13 @@ enum machine_failure {
     MACHINE_NO_SPACE,
     MACHINE_OTHER_VERSION,
     MACHINE_NO_SLOT,
-    MACHINE_STUCK, /* somebody holds a lock for too long */
+    MACHINE_STUCK, /* a process holds the lock for too long */
 };
 
-/* Opens the state file, or creates it with the shape in `settings`. Says what failed once, by log_failure. */
-enum machine_failure machine_open(struct seat *seat, const struct settings *settings);
-void machine_close(struct seat *seat);
+/* Opens the state file, or creates it with the shape in `settings`. Logs the reason of a failure
+ * once (log_failure). */
+enum machine_failure machine_open(struct attachment *attachment, const struct settings *settings);
+void machine_close(struct attachment *attachment);
 /* 0, or ETIMEDOUT when the holder is stopped. */
 int machine_lock(struct machine *machine);
 int machine_try_lock(struct machine *machine); /* 0, or EBUSY at once */

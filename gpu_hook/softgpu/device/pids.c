@@ -1,5 +1,5 @@
-/* Finding a process of another pid namespace: /proc tells the ids that it has in each namespace from ours down to its
- * own. The last of them, the namespace and the start time together are it. */
+/* Finding a process of another pid namespace: /proc tells the ids that it has in each namespace
+ * from ours down to its own. The last of them, the namespace and the start time together are it. */
 #include "device/pids.h"
 
 #include <ctype.h>
@@ -88,7 +88,8 @@ static int32_t innermost_id(const char *process)
     return count > 1 ? last : 0;
 }
 
-/* A namespace that may not be looked at is let pass: two processes that share both numbers started in one tick. */
+/* A namespace that may not be looked at is let pass: two processes that share both numbers started
+ * in one tick. */
 static int is_same(const struct slot *slot, const char *process)
 {
     uint64_t namespace = namespace_of(process);

@@ -135,7 +135,8 @@ uint64_t ranges_take(struct ranges *ranges, uint64_t bytes, void *owner)
     return node->start;
 }
 
-/* Cuts [start, start + bytes) out of a free node, which is in no tree: its ends become free ranges of their own. */
+/* Cuts [start, start + bytes) out of a free node, which is in no tree: its ends become free ranges
+ * of their own. */
 static int cut(struct ranges *ranges, struct range *node, uint64_t start, uint64_t bytes)
 {
     uint64_t before = start - node->start, after = node->bytes - before - bytes;

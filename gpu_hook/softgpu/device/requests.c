@@ -1,4 +1,5 @@
-/* The places of launches at an engine, and what is known of those to come. Decides nothing about their order. */
+/* The table of launches at an engine, and the launches announced to it. Does not decide their
+ * order. */
 #include "device/requests.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* The one reader of ALIQUOT_SOFTGPU_*. A value that cannot be read is an error, never a silent default. */
+/* The one reader of ALIQUOT_SOFTGPU_*. A value that cannot be read is an error, never a silent
+ * default. */
 #include "device/settings.h"
 
 #include <ctype.h>
@@ -91,14 +92,15 @@ static int read_sharing(struct settings *settings, char *problem, size_t problem
     settings->switch_nanoseconds *= 1000;
     settings->teardown_nanoseconds *= 1000000;
     settings->active_percent = read_active_percent();
-    settings->is_side_by_side = text && strcmp(text, "side-by-side") == 0;
-    if (text == NULL || *text == '\0' || settings->is_side_by_side || strcmp(text, "time-slice") == 0)
+    settings->is_concurrent = text && strcmp(text, "side-by-side") == 0;
+    if (text == NULL || *text == '\0' || settings->is_concurrent || strcmp(text, "time-slice") == 0)
         return 0;
     snprintf(problem, problem_bytes, PREFIX "SHARING=%s: expected time-slice or side-by-side", text);
     return -1;
 }
 
-/* As much as on a card by default; a card of less than 8 GiB, which is made up, loses the same part of its memory. */
+/* As much as on a card by default; a card of less than 8 GiB, which is made up, loses the same part
+ * of its memory. */
 static int read_context(struct settings *settings, char *problem, size_t problem_bytes)
 {
     uint64_t share = settings->memory_bytes / 27, most = 300ull << 20;
@@ -117,7 +119,7 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
     static const struct number chunk = {PREFIX "POOL_CHUNK", "bytes (2MiB, 32MiB)", MACHINE_LARGE_UNIT, 1, 1ull << 40, 1};
     static const struct number strict = {PREFIX "STRICT", "a number", 0, 0, 1, 0};
     static const struct number resource = {PREFIX "RESOURCE", "bytes (64KiB)", 0, 0, 1ull << 30, 1};
-    static const struct number queue = {PREFIX "QUEUE", "a number of works", 0, 0, 1u << 20, 0};
+    static const struct number queue = {PREFIX "QUEUE", "a number of work items", 0, 0, 1u << 20, 0};
     uint64_t value;
 
     if (read_number(&devices, &value, problem, problem_bytes))
@@ -145,7 +147,7 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
         read_number(&resource, &settings->resource_bytes, problem, problem_bytes) ||
         read_number(&queue, &value, problem, problem_bytes))
         return -1;
-    settings->queue_works = (uint32_t)value;
+    settings->queue_items = (uint32_t)value;
     if (read_number(&strict, &value, problem, problem_bytes))
         return -1;
     settings->is_strict = (uint32_t)value;

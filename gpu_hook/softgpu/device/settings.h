@@ -1,5 +1,5 @@
-/* What the environment says about the software GPU. Read in one function; nothing else here calls getenv
- * but device visibility, which is CUDA's own variable; so is the percentage of MPS, which is read here. */
+/* The settings of the software GPU, read from the environment in one function. Nothing else calls
+ * getenv, except for CUDA_VISIBLE_DEVICES. The thread percentage of MPS is read here, too. */
 #ifndef SOFTGPU_SETTINGS_H
 #define SOFTGPU_SETTINGS_H
 
@@ -16,12 +16,14 @@ struct settings {
     uint64_t slice_nanoseconds;  /* of a process while others want the engine */
     uint64_t switch_nanoseconds; /* from one process to another */
     uint64_t teardown_nanoseconds; /* of the memory of a process that died */
-    uint32_t is_side_by_side; /* processes run at once and not in turns */
-    uint32_t active_percent;  /* of the multiprocessors, that this process may have where they run side by side */
+    uint32_t is_concurrent; /* processes run at once and not in turns */
+    /* of the multiprocessors, that this process may have where they run side by side */
+    uint32_t active_percent;
     uint64_t pool_chunk_bytes; /* pools reserve in multiples of this */
     uint64_t context_bytes; /* that each context takes of its device */
     uint64_t resource_bytes; /* that each stream, event and registration takes of its device */
-    uint32_t queue_works; /* that one stream may have outstanding before calls into it wait; 0: any number */
+    /* that one stream may have outstanding before calls into it wait; 0: any number */
+    uint32_t queue_items;
     uint32_t is_strict; /* ends the process where a real driver is free to crash */
     const char *faults;
     const char *log;

@@ -1,5 +1,6 @@
-/* Slots and charges. A slot is alive while its owner holds an OFD write lock on the slot's byte of the state file: the
- * kernel drops that lock with the process, whatever killed it and in whichever pid namespace it lived. */
+/* Slots and charges. A slot is alive while its owner holds an OFD write lock on the slot's byte of
+ * the state file: the kernel drops that lock with the process, whatever killed it and in whichever
+ * pid namespace it lived. */
 #include "device/slots.h"
 
 #include <errno.h>
@@ -18,30 +19,30 @@ static struct flock slot_byte(int slot)
     return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = slot, .l_len = 1};
 }
 
-int slots_is_dead(const struct seat *seat, int slot)
+int slots_is_dead(const struct attachment *attachment, int slot)
 {
-    if (slot == seat->slot)
+    if (slot == attachment->slot)
         return 0;
     struct flock query = slot_byte(slot);
-    return fcntl(seat->descriptor, F_OFD_GETLK, &query) == 0 && query.l_type == F_UNLCK;
+    return fcntl(attachment->descriptor, F_OFD_GETLK, &query) == 0 && query.l_type == F_UNLCK;
 }
 
-int slots_find(const struct seat *seat, uint64_t joined)
+int slots_find(const struct attachment *attachment, uint64_t joined)
 {
     for (int i = 0; joined && i < MACHINE_SLOTS; i++)
-        if (atomic_load_explicit(&seat->machine->slots[i].joined, memory_order_acquire) == joined &&
-            atomic_load_explicit(&seat->machine->slots[i].pid, memory_order_acquire))
-            return slots_is_dead(seat, i) ? -1 : i;
+        if (atomic_load_explicit(&attachment->machine->slots[i].joined, memory_order_acquire) == joined &&
+            atomic_load_explicit(&attachment->machine->slots[i].pid, memory_order_acquire))
+            return slots_is_dead(attachment, i) ? -1 : i;
     return -1;
 }
 
-uint64_t slots_joined(const struct seat *seat)
+uint64_t slots_joined(const struct attachment *attachment)
 {
-    return atomic_load_explicit(&seat->machine->slots[seat->slot].joined, memory_order_relaxed);
+    return atomic_load_explicit(&attachment->machine->slots[attachment->slot].joined, memory_order_relaxed);
 }
 
-/* Under the machine's lock. The pid goes first: a slot without a pid counts for nothing, so a kill between any two of
- * these stores leaves totals that machine_recount gets right. */
+/* Under the machine's lock. The pid goes first: a slot without a pid counts for nothing, so a kill
+ * between any two of these stores leaves totals that machine_recount gets right. */
 static void clear_slot(struct machine *machine, int index)
 {
     struct slot *slot = &machine->slots[index];
@@ -55,46 +56,47 @@ static void clear_slot(struct machine *machine, int index)
     memset(slot->devices, 0, sizeof slot->devices);
     atomic_store_explicit(&slot->died, 0, memory_order_relaxed);
     atomic_store_explicit(&slot->process_state, 0, memory_order_relaxed);
-    atomic_store_explicit(&slot->works, 0, memory_order_relaxed);
+    atomic_store_explicit(&slot->work_items, 0, memory_order_relaxed);
     atomic_store_explicit(&slot->unsaveable, 0, memory_order_relaxed);
     if (pid)
         log_line("event=reaped process=%d slot=%d", pid, index);
 }
 
-/* A driver takes memory back after its process has ended, and some time after. Any that looks first says when that was. */
-static int is_torn_down(const struct seat *seat, int index)
+/* A driver takes memory back after its process has ended, and some time after. Any that looks first
+ * says when that was. */
+static int is_torn_down(const struct attachment *attachment, int index)
 {
-    struct slot *slot = &seat->machine->slots[index];
-    if (!atomic_load_explicit(&slot->pid, memory_order_relaxed) || !slots_is_dead(seat, index))
+    struct slot *slot = &attachment->machine->slots[index];
+    if (!atomic_load_explicit(&slot->pid, memory_order_relaxed) || !slots_is_dead(attachment, index))
         return 0;
-    if (!seat->machine->teardown_nanoseconds)
+    if (!attachment->machine->teardown_nanoseconds)
         return 1;
     uint64_t now = machine_now(), died = 0;
     if (atomic_compare_exchange_strong(&slot->died, &died, now))
         return 0;
-    return now - died >= seat->machine->teardown_nanoseconds;
+    return now - died >= attachment->machine->teardown_nanoseconds;
 }
 
-int slots_reap_locked(struct seat *seat)
+int slots_reap_locked(struct attachment *attachment)
 {
     int reaped = 0;
     for (int i = 0; i < MACHINE_SLOTS; i++)
-        if (is_torn_down(seat, i)) {
-            clear_slot(seat->machine, i);
+        if (is_torn_down(attachment, i)) {
+            clear_slot(attachment->machine, i);
             reaped++;
         }
     return reaped;
 }
 
-void slots_reap(struct seat *seat)
+void slots_reap(struct attachment *attachment)
 {
     int dead = 0;
     for (int i = 0; i < MACHINE_SLOTS && !dead; i++)
-        dead = is_torn_down(seat, i);
-    if (!dead || machine_lock(seat->machine))
+        dead = is_torn_down(attachment, i);
+    if (!dead || machine_lock(attachment->machine))
         return;
-    slots_reap_locked(seat);
-    machine_unlock(seat->machine);
+    slots_reap_locked(attachment);
+    machine_unlock(attachment->machine);
 }
 
 uint64_t slots_used(const struct machine *machine, unsigned device)
@@ -119,74 +121,77 @@ static void describe_self(struct slot *slot)
     slot->pid_namespace = pids_own_namespace();
 }
 
-int slots_join(struct seat *seat)
+int slots_join(struct attachment *attachment)
 {
-    if (machine_lock(seat->machine))
+    if (machine_lock(attachment->machine))
         return -1;
     int others = 0, free_slot = -1;
-    slots_reap_locked(seat);
+    slots_reap_locked(attachment);
     for (int i = 0; i < MACHINE_SLOTS; i++) {
-        struct slot *slot = &seat->machine->slots[i];
+        struct slot *slot = &attachment->machine->slots[i];
         if (atomic_load_explicit(&slot->pid, memory_order_relaxed)) {
             others++;
             continue;
         }
         struct flock claim = slot_byte(i);
-        if (free_slot < 0 && fcntl(seat->descriptor, F_OFD_SETLK, &claim) == 0)
+        if (free_slot < 0 && fcntl(attachment->descriptor, F_OFD_SETLK, &claim) == 0)
             free_slot = i;
     }
-    if (others == 0) /* a state file that outlived a reboot must not book engines into the far future */
-        for (unsigned d = 0; d < seat->machine->device_count; d++)
-            requests_reset(&seat->machine->devices[d].engine);
+    /* a state file that outlived a reboot must not book engines into the far future */
+    if (others == 0)
+        for (unsigned d = 0; d < attachment->machine->device_count; d++)
+            requests_reset(&attachment->machine->devices[d].engine);
     if (free_slot >= 0) {
-        struct slot *slot = &seat->machine->slots[free_slot];
-        seat->slot = free_slot;
-        clear_slot(seat->machine, free_slot);
+        struct slot *slot = &attachment->machine->slots[free_slot];
+        attachment->slot = free_slot;
+        clear_slot(attachment->machine, free_slot);
         describe_self(slot);
-        atomic_store_explicit(&slot->joined, ++seat->machine->joinings, memory_order_release);
-        memcpy(slot->cgroups, seat->cgroups, sizeof slot->cgroups);
+        atomic_store_explicit(&slot->joined, ++attachment->machine->joinings, memory_order_release);
+        memcpy(slot->cgroups, attachment->cgroups, sizeof slot->cgroups);
         atomic_store_explicit(&slot->pid, (int32_t)getpid(), memory_order_release);
     }
-    machine_unlock(seat->machine);
+    machine_unlock(attachment->machine);
     if (free_slot < 0)
         log_failure("all %d process slots of the software GPU are taken", MACHINE_SLOTS);
     return free_slot < 0 ? -1 : 0;
 }
 
 /* Under the machine's lock. */
-static int fits(const struct seat *seat, unsigned device, uint64_t bytes)
+static int fits(const struct attachment *attachment, unsigned device, uint64_t bytes)
 {
-    const struct machine *machine = seat->machine;
+    const struct machine *machine = attachment->machine;
     return bytes <= machine->memory_bytes - machine->devices[device].used_bytes &&
-           cgroups_allow(machine, &machine->slots[seat->slot], device, bytes);
+           cgroups_allow(machine, &machine->slots[attachment->slot], device, bytes);
 }
 
-int slots_charge(struct seat *seat, unsigned device, uint64_t bytes)
+int slots_charge(struct attachment *attachment, unsigned device, uint64_t bytes)
 {
-    struct machine *machine = seat->machine;
+    struct machine *machine = attachment->machine;
     int failed = machine_lock(machine);
     if (failed)
         return failed;
-    if (!fits(seat, device, bytes)) {
-        slots_reap_locked(seat);
-        machine_recount(machine); /* a refund that met a stopped holder of the lock left the total too high */
+    if (!fits(attachment, device, bytes)) {
+        slots_reap_locked(attachment);
+        /* a refund that met a stopped holder of the lock left the total too high */
+        machine_recount(machine);
     }
-    if (!fits(seat, device, bytes)) {
+    if (!fits(attachment, device, bytes)) {
         machine_unlock(machine);
         return ENOMEM;
     }
-    atomic_fetch_add_explicit(&machine->slots[seat->slot].devices[device].bytes, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&machine->slots[attachment->slot].devices[device].bytes, bytes, memory_order_relaxed);
     machine->devices[device].used_bytes += bytes;
     machine_unlock(machine);
     return 0;
 }
 
-void slots_refund(struct seat *seat, unsigned device, uint64_t bytes)
+void slots_refund(struct attachment *attachment, unsigned device, uint64_t bytes)
 {
-    struct machine *machine = seat->machine;
+    struct machine *machine = attachment->machine;
     int failed = machine_lock(machine);
-    atomic_fetch_sub_explicit(&machine->slots[seat->slot].devices[device].bytes, bytes, memory_order_relaxed);
-    if (failed) /* the slot holds the truth; the total follows when the lock's holder goes on or dies */
+    atomic_fetch_sub_explicit(&machine->slots[attachment->slot].devices[device].bytes, bytes, memory_order_relaxed);
+    /* the slot holds the truth; the total follows when the lock's holder goes on or dies */
+    if (failed)
         return;
     machine->devices[device].used_bytes -= bytes;
     machine_unlock(machine);

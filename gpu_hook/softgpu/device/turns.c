@@ -1,11 +1,13 @@
-/* The order of launches on an engine. Time is given out piece by piece: a piece ends with a launch, a slice, or what is
- * asked for. An engine that nobody wants keeps its clock, so that a launch which comes late to it may still begin when it
- * was ready: threads wake late, and simulated time shall not show it. */
+/* The order of launches on an engine. Time is given out in pieces: a piece ends with a launch, a
+ * time slice, or the time asked for. An engine without launches keeps its clock, so that a late
+ * launch may still begin when it was ready: threads wake late, and simulated time must not show
+ * it. */
 #include "device/turns.h"
 
 #include "device/bins.h"
 
-/* How many steps round the circle `next` comes behind `last`: from 0, and the same one at the end. */
+/* How many steps round the circle `next` comes behind `last`: from 0, and the same one at the
+ * end. */
 static uint32_t steps_behind(uint32_t last, uint32_t next, uint32_t circle)
 {
     return (next - last - 1) & (circle - 1);
@@ -27,7 +29,7 @@ static int choose_launch(const struct engine *engine, uint32_t slot)
     return best;
 }
 
-/* The slot that is next in the circle among those with a launch that is ready by `time`, or NOBODY. */
+/* The next slot in the circle with a launch that is ready by `time`, or REQUESTS_NOBODY. */
 static uint32_t next_slot(const struct engine *engine, uint64_t time)
 {
     uint32_t best = REQUESTS_NOBODY;
@@ -41,8 +43,9 @@ static uint32_t next_slot(const struct engine *engine, uint64_t time)
     return best;
 }
 
-/* Somebody to wait for before `slot` gets what would not be its: who still has its slice, or comes before it. NOBODY if
- * it is its own. `all`: the engine was idle, and any launch before this one could have used it. */
+/* The slot that the engine must wait for before `slot` takes time that is not its own: a slot that
+ * still has its slice, or that comes before it. REQUESTS_NOBODY where the time is its own. `all`:
+ * the engine was idle, and any launch before this one could have used it. */
 static uint32_t wait_before(const struct engine *engine, uint32_t slot, int all)
 {
     uint32_t total = atomic_load_explicit(&engine->expecting, memory_order_acquire);
@@ -113,7 +116,7 @@ uint32_t turns_advance(struct machine *machine, unsigned device, uint64_t until)
     }
 }
 
-/* What another slot will take of the engine while this launch waits, at most. */
+/* The most that another slot takes of the engine while this launch waits. */
 static uint64_t share_of(const struct machine *machine, const struct engine *engine, const struct request *other,
                          const struct request *own)
 {

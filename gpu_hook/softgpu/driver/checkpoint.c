@@ -18,7 +18,7 @@
 
 static struct slot *own_slot(void)
 {
-    return &driver.seat.machine->slots[driver.seat.slot];
+    return &driver.attachment.machine->slots[driver.attachment.slot];
 }
 
 void checkpoint_attend(void)
@@ -28,8 +28,8 @@ void checkpoint_attend(void)
 
 void checkpoint_count_work(int change)
 {
-    if (driver.seat.machine)
-        atomic_fetch_add_explicit(&own_slot()->works, (uint32_t)change, memory_order_release);
+    if (driver.attachment.machine)
+        atomic_fetch_add_explicit(&own_slot()->work_items, (uint32_t)change, memory_order_release);
 }
 
 void checkpoint_forbid(enum slot_unsaveable why)
@@ -37,12 +37,13 @@ void checkpoint_forbid(enum slot_unsaveable why)
     atomic_fetch_or_explicit(&own_slot()->unsaveable, why, memory_order_relaxed);
 }
 
-/* A process cannot act on itself here: its own call would wait. NULL: nobody of that id is on the machine. */
+/* The slot of another process by its id; NULL: the machine has none. A process cannot act on itself
+ * here: its own call would wait. */
 static struct slot *find_target(int pid)
 {
-    struct machine *machine = driver.seat.machine;
+    struct machine *machine = driver.attachment.machine;
     for (int i = 0; pid > 0 && i < MACHINE_SLOTS; i++)
-        if (i != driver.seat.slot && pids_of_slot(machine, i) == pid)
+        if (i != driver.attachment.slot && pids_of_slot(machine, i) == pid)
             return &machine->slots[i];
     return NULL;
 }
@@ -64,11 +65,11 @@ static CUresult begin(int pid, CUprocessState wanted, struct slot **target)
     *target = find_target(pid);
     if (*target == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (machine_lock(driver.seat.machine) != 0)
+    if (machine_lock(driver.attachment.machine) != 0)
         return CUDA_ERROR_SYSTEM_NOT_READY;
     if (state_of(*target) == wanted)
         return CUDA_SUCCESS;
-    machine_unlock(driver.seat.machine);
+    machine_unlock(driver.attachment.machine);
     return CUDA_ERROR_ILLEGAL_STATE;
 }
 
@@ -81,12 +82,13 @@ static int is_zero(const void *bytes, size_t count)
     return 1;
 }
 
-/* What was queued before the lock still runs; the calls that are inside queue no more than they were about to. */
+/* Work queued before the lock still runs; calls that are in progress queue no more than they were
+ * about to. */
 static int drain(const struct slot *target, unsigned int timeout_milliseconds)
 {
     const struct timespec look = {0, LOOK_NANOSECONDS};
     uint64_t start = machine_now();
-    while (atomic_load_explicit(&target->works, memory_order_acquire)) {
+    while (atomic_load_explicit(&target->work_items, memory_order_acquire)) {
         if (timeout_milliseconds && machine_now() - start > timeout_milliseconds * 1000000ull)
             return -1;
         if (!atomic_load_explicit(&target->pid, memory_order_relaxed))
@@ -105,7 +107,7 @@ CUresult impl_cuCheckpointProcessLock(int pid, CUcheckpointLockArgs *args)
     if (result != CUDA_SUCCESS)
         return result;
     set_state(target, CU_PROCESS_STATE_LOCKED);
-    machine_unlock(driver.seat.machine);
+    machine_unlock(driver.attachment.machine);
     if (drain(target, args ? args->timeoutMs : 0) == 0)
         return CUDA_SUCCESS;
     set_state(target, CU_PROCESS_STATE_RUNNING);
@@ -115,7 +117,7 @@ CUresult impl_cuCheckpointProcessLock(int pid, CUcheckpointLockArgs *args)
 CUresult impl_cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs *args)
 {
     struct slot *target;
-    struct machine *machine = driver.seat.machine;
+    struct machine *machine = driver.attachment.machine;
     if (args && !is_zero(args, sizeof *args))
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = begin(pid, CU_PROCESS_STATE_LOCKED, &target);
@@ -149,7 +151,7 @@ static int has_room(const struct machine *machine, const struct slot *target)
 CUresult impl_cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *args)
 {
     struct slot *target;
-    struct machine *machine = driver.seat.machine;
+    struct machine *machine = driver.attachment.machine;
     if (args && args->gpuPairsCount)
         return CUDA_ERROR_NOT_SUPPORTED; /* every kernel stays on its devices here */
     CUresult result = begin(pid, CU_PROCESS_STATE_CHECKPOINTED, &target);
@@ -178,7 +180,7 @@ CUresult impl_cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs *args)
     if (result != CUDA_SUCCESS)
         return result;
     set_state(target, CU_PROCESS_STATE_RUNNING);
-    machine_unlock(driver.seat.machine);
+    machine_unlock(driver.attachment.machine);
     return CUDA_SUCCESS;
 }
 
@@ -191,7 +193,8 @@ CUresult impl_cuCheckpointProcessGetState(int pid, CUprocessState *state)
     return CUDA_SUCCESS;
 }
 
-/* The thread that a debugger must let run for a restore: there is none here, the process's first stands for it. */
+/* The thread that a debugger must let run for a restore: there is none here, the process's first
+ * stands for it. */
 CUresult impl_cuCheckpointProcessGetRestoreThreadId(int pid, int *tid)
 {
     if (find_target(pid) == NULL || tid == NULL)

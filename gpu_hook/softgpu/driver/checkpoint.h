@@ -1,6 +1,7 @@
-/* Checkpoints of processes, as drivers have them since 12.8: another process locks one, takes its memory off the devices,
- * and brings it back. What is saved stays where it is, in the process's own memory, as with a real driver; the devices
- * forget it. Contents, addresses and handles are untouched by all of this. */
+/* Checkpoints of processes, as drivers have them since 12.8. Another process locks one, takes its
+ * memory off the devices, and brings it back. As with a real driver, the saved bytes stay in the
+ * memory of the process itself, and the devices forget them. Contents, addresses and handles do not
+ * change. */
 #ifndef SOFTGPU_CHECKPOINT_H
 #define SOFTGPU_CHECKPOINT_H
 
@@ -8,11 +9,11 @@
 
 #include "device/machine.h"
 
-/* At cuInit: from now on this process can be locked. */
+/* Called by cuInit: other processes can lock this one from now on. */
 void checkpoint_attend(void);
-/* A work was queued (+1), or is done (-1). */
+/* Counts a work item that was queued (+1) or is done (-1). */
 void checkpoint_count_work(int change);
-/* From now on no checkpoint of this process succeeds. */
+/* Makes every later checkpoint of this process fail. */
 void checkpoint_forbid(enum slot_unsaveable why);
 
 #endif

@@ -17,29 +17,31 @@ struct context {
     unsigned physical; /* index in the machine */
     unsigned flags;
     int is_primary;
-    atomic_uint attachments; /* uses beside the first; only cuCtxAttach makes some */
+    atomic_uint attachments; /* references after the first; only cuCtxAttach makes some */
     unsigned long long id;
-    atomic_int is_closed;    /* while threads still have it on their stacks */
-    atomic_int sticky;       /* a CUresult: the error after which the context is of no use */
+    atomic_int is_closed;    /* set while threads still have it on their stacks */
+    atomic_int sticky;       /* a CUresult: the error that made the context unusable; 0: none */
     struct stream *streams;  /* all of them; under the streams' mutex */
     struct stream *legacy;   /* the legacy default stream */
     size_t limits[CU_LIMIT_MAX];
-    struct context *peers[CONTEXT_PEERS_MAX]; /* whose memory was let in; NULL: a free place. Under the peers' mutex */
-    struct context *behind; /* of a green context's face: the primary context, whose all the rest is; else NULL */
+    /* contexts whose memory this one may use; NULL: a free place. Guarded by the peers' mutex */
+    struct context *peers[CONTEXT_PEERS_MAX];
+    /* for the handle of a green context: the primary context that it stands for; else NULL */
+    struct context *behind;
     struct green *green;
     atomic_uint resources; /* that it was charged for (resources.h) */
 };
 
-/* The calling thread's context, if it can be used: CUDA_SUCCESS, INVALID_CONTEXT, a sticky error, or
- * DEVICE_UNAVAILABLE when the device was lost. */
+/* The calling thread's context, if it can be used: CUDA_SUCCESS, INVALID_CONTEXT, a sticky error,
+ * or DEVICE_UNAVAILABLE when the device was lost. */
 CUresult context_current(struct context **context);
 struct context *context_current_or_null(void);
-/* As context_current, for a context that came as an argument. */
+/* The same checks for a context that came as an argument. */
 CUresult context_check(struct context *context);
-/* Whether the handle is that of a context that has not ended. */
+/* Whether the handle names a context that has not ended. */
 int context_is_live(const struct context *context);
 void context_fail(struct context *context, CUresult error);
-/* Makes `face` a name of the primary context, for a green context. */
+/* Makes `face` stand for the primary context, for a green context. */
 void context_put_before(struct context *face, struct context *primary, struct green *green);
 unsigned long long context_new_id(void);
 int contexts_is_stack_full(void); /* the calling thread's */

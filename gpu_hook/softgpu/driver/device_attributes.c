@@ -93,7 +93,8 @@ static const int attributes[CU_DEVICE_ATTRIBUTE_MAX] = {
     A(MAXIMUM_SURFACECUBEMAP_LAYERED_WIDTH) = 32768,
     A(MAXIMUM_SURFACECUBEMAP_LAYERED_LAYERS) = 2046,
     A(SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO) = 2,
-    /* Served from the machine, or absent: external memory, graphs' memory, multicast, sparse arrays. */
+    /* Served from the machine, or absent: external memory, graphs' memory, multicast, sparse
+     * arrays. */
 };
 
 #undef A
@@ -107,7 +108,7 @@ CUresult impl_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice 
         return result;
     switch ((int)attrib) {
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-        *pi = (int)driver.seat.machine->sm_count;
+        *pi = (int)driver.attachment.machine->sm_count;
         break;
     case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
         *pi = MACHINE_PCI_DOMAIN;

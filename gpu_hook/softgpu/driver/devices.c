@@ -1,4 +1,4 @@
-/* What the driver says about devices: names, sizes, ids. */
+/* The driver's answers about devices: names, sizes, ids. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +45,7 @@ CUresult impl_cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
     if (uuid == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
-        memcpy(uuid->bytes, driver.seat.machine->devices[driver.physical[dev]].uuid, sizeof uuid->bytes);
+        memcpy(uuid->bytes, driver.attachment.machine->devices[driver.physical[dev]].uuid, sizeof uuid->bytes);
     return result;
 }
 
@@ -55,7 +55,7 @@ CUresult impl_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
     if (bytes == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
-        *bytes = driver.seat.machine->memory_bytes;
+        *bytes = driver.attachment.machine->memory_bytes;
     return result;
 }
 
@@ -107,15 +107,16 @@ CUresult impl_cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
     return result;
 }
 
-/* Free is what is left of the whole device, or of the limit on this process's cgroup, whoever holds the rest. */
+/* Free memory is the rest of the whole device, or of the limit on this process's cgroup; memory of
+ * other processes counts as used. */
 CUresult impl_cuMemGetInfo_v2(size_t *free, size_t *total)
 {
     struct context *context;
     CUresult result = context_current(&context);
     if (result)
         return result;
-    slots_reap(&driver.seat);
-    struct limits_view view = limits_view(&driver.seat, context->physical);
+    slots_reap(&driver.attachment);
+    struct limits_view view = limits_view(&driver.attachment, context->physical);
     if (free)
         *free = view.free_bytes;
     if (total)

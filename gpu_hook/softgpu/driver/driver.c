@@ -31,11 +31,11 @@ CUdevice driver_ordinal(unsigned physical)
 uint64_t driver_machine_identity(void)
 {
     struct stat found;
-    return fstat(driver.seat.descriptor, &found) == 0 ? (uint64_t)found.st_ino : 0;
+    return fstat(driver.attachment.descriptor, &found) == 0 ? (uint64_t)found.st_ino : 0;
 }
 
 int driver_is_lost(CUdevice device)
 {
-    struct device *found = &driver.seat.machine->devices[driver.physical[device]];
+    struct device *found = &driver.attachment.machine->devices[driver.physical[device]];
     return atomic_load_explicit(&found->is_lost, memory_order_relaxed) != 0;
 }

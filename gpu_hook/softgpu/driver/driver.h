@@ -1,4 +1,5 @@
-/* The driver in this process: its seat at the machine, and the devices that CUDA_VISIBLE_DEVICES leaves visible. */
+/* The driver in this process: its attachment to the machine, and the devices that
+ * CUDA_VISIBLE_DEVICES leaves visible. */
 #ifndef SOFTGPU_DRIVER_H
 #define SOFTGPU_DRIVER_H
 
@@ -7,7 +8,7 @@
 #include "device/machine.h"
 
 struct driver {
-    struct seat seat;
+    struct attachment attachment;
     int device_count;                   /* visible */
     unsigned physical[MACHINE_DEVICES]; /* visible ordinal to index in the machine */
 };
@@ -19,7 +20,7 @@ extern struct driver driver;
 CUresult driver_check_device(CUdevice device);
 /* The visible ordinal of a device of the machine. */
 CUdevice driver_ordinal(unsigned physical);
-/* The same in every process of the machine, and in no other's. */
+/* An identity of the machine, the same in all of its processes and in no others. */
 uint64_t driver_machine_identity(void);
 int driver_is_lost(CUdevice device);
 

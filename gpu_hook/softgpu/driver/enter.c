@@ -32,7 +32,7 @@ static struct {
     CUresult (*after_teardown)(const char *function); /* written before WATCH_TORN_DOWN is set */
 } door = {.once = PTHREAD_ONCE_INIT};
 
-static _Atomic uint32_t runs; /* 0: nobody can stop it */
+static _Atomic uint32_t runs; /* stays 0: no other process can pause this one */
 
 atomic_int enter_watch = WATCH_BEFORE_INIT;
 _Atomic uint32_t *_Atomic enter_pause = &runs;
@@ -46,7 +46,8 @@ static int find_point(const char *name, size_t length)
     return -1;
 }
 
-/* function:nth=code, or function=code for every call; function@thread for calls by threads of that name only. */
+/* function:nth=code, or function=code for every call; function@thread for calls by threads of that
+ * name only. */
 static int parse_fault(const char *text, const char **end, struct fault *fault)
 {
     size_t name = strcspn(text, "@:=,");
@@ -119,7 +120,8 @@ void enter_pause_on(_Atomic uint32_t *word)
     atomic_store(&enter_pause, word);
 }
 
-/* While the process is locked or checkpointed. Whoever dies meanwhile wakes nobody: look again from time to time. */
+/* Waits while another process has locked or checkpointed this one. Looks again from time to time,
+ * for that process may die without waking this thread. */
 static void wait_while_paused(void)
 {
     const struct timespec look = {0, 100000000};

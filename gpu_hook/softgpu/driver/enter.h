@@ -1,5 +1,5 @@
-/* The door of the library: every exported function passes enter() first. Off the fast path it checks that the driver is
- * initialised, writes the call log, and injects faults. */
+/* The entry of the library: every exported function calls enter() first. Off the fast path it
+ * checks that the driver is initialised, writes the call log, and injects faults. */
 #ifndef SOFTGPU_ENTER_H
 #define SOFTGPU_ENTER_H
 
@@ -24,7 +24,7 @@ struct enter_point {
 extern struct enter_point enter_points[];
 extern const int enter_point_count;
 extern atomic_int enter_watch;
-/* This process's state as its checkpointer wrote it; not 0: calls wait. */
+/* The state that a checkpointing process wrote for this one; while it is not 0, calls wait. */
 extern _Atomic uint32_t *_Atomic enter_pause;
 /* Set while a _ptsz or _ptds variant runs: stream 0 means the thread's own. */
 extern __thread int enter_per_thread __attribute__((tls_model("initial-exec")));
@@ -37,7 +37,8 @@ void enter_pause_on(_Atomic uint32_t *word);
 void enter_forked(void);
 /* From now on `answer` decides what a call returns: the driver's teardown began. */
 void enter_torn_down(CUresult (*answer)(const char *function));
-/* Any point with NAME:NTH=CODE, comma separated; 0, or -1 for a list that cannot be read. */
+/* Sets the list of faults: NAME:NTH=CODE, comma separated. 0, or -1 for a list that cannot be
+ * read. */
 int enter_set_faults(const char *list);
 
 static inline CUresult enter(int index)

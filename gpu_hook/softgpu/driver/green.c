@@ -1,4 +1,4 @@
-/* What streams and launches ask of green contexts. */
+/* Green contexts, as streams see them. */
 #include "driver/green.h"
 
 CUresult green_check(const struct green *green)

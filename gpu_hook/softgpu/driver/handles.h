@@ -1,5 +1,5 @@
-/* Which opaque handles are live. Handles are addresses of our objects; a stale or foreign one is an error to its
- * caller, not a crash. */
+/* The set of live handles. A handle is the address of one of our objects; a stale or foreign one
+ * makes a call fail instead of crash. */
 #ifndef SOFTGPU_HANDLES_H
 #define SOFTGPU_HANDLES_H
 

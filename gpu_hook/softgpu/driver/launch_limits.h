@@ -1,4 +1,4 @@
-/* What a launch may ask for, on every device: the numbers of the attribute table that launches are checked against. */
+/* The limits of a launch on every device; the attribute table shows the same numbers. */
 #ifndef SOFTGPU_LAUNCH_LIMITS_H
 #define SOFTGPU_LAUNCH_LIMITS_H
 

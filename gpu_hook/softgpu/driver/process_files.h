@@ -4,7 +4,8 @@
 
 #include <stdint.h>
 
-/* A descriptor of this process for one of that whose joining it was; -1 when it is gone, or may not be had. */
+/* Opens the file that the process that joined with this number has under `descriptor`. A new
+ * descriptor, or -1 when the process is gone or access is denied. */
 int process_file_open(uint64_t joined, int descriptor);
 
 #endif

@@ -6,7 +6,8 @@
 #include "implemented.h"
 #include "device/log.h"
 
-/* The highest version not above `version`; -1 is the newest. *known tells whether the name exists at all. */
+/* The highest version not above `version`; -1 is the newest. *known tells whether the name exists
+ * at all. */
 static void *find(const char *name, int version, int per_thread, int *known)
 {
     int low = 0, high = query_count;
@@ -46,7 +47,7 @@ CUresult impl_cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersio
     return CUDA_SUCCESS;
 }
 
-/* The first version has no status: what is not found is an error, and the pointer stays as it was. */
+/* The first version has no status: an unknown name is an error, and the pointer stays unchanged. */
 CUresult impl_cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
 {
     void *found = NULL;
@@ -58,8 +59,9 @@ CUresult impl_cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, 
     return result ? result : found ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
-/* There are no export tables, and none is imitated. For the runtime's interface the code is the one whose text is true
- * and findable, "CUDA driver is a stub library": it is what the runtime's user reads. */
+/* There are no export tables, and none is imitated. For the runtime's interface the code is the one
+ * whose text is true and findable, "CUDA driver is a stub library": it is what the runtime's user
+ * reads. */
 CUresult impl_cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
 {
     static const unsigned char runtime_interface[16] = {0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a,

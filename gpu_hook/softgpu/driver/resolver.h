@@ -1,4 +1,4 @@
-/* What cuGetProcAddress serves: one row per function and API version. */
+/* The table behind cuGetProcAddress: one row per function and API version. */
 #ifndef SOFTGPU_RESOLVER_H
 #define SOFTGPU_RESOLVER_H
 

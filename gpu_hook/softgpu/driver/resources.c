@@ -16,7 +16,7 @@ int resource_take(struct context *context)
 {
     if (resources.bytes == 0)
         return 0;
-    if (slots_charge(&driver.seat, context->physical, resources.bytes) != 0)
+    if (slots_charge(&driver.attachment, context->physical, resources.bytes) != 0)
         return -1;
     atomic_fetch_add(&context->resources, 1);
     return 0;
@@ -28,12 +28,12 @@ void resource_give(struct context *context)
     while (count && !atomic_compare_exchange_weak(&context->resources, &count, count - 1))
         ;
     if (count)
-        slots_refund(&driver.seat, context->physical, resources.bytes);
+        slots_refund(&driver.attachment, context->physical, resources.bytes);
 }
 
 void resources_give_all(struct context *context)
 {
     unsigned count = atomic_exchange(&context->resources, 0);
     if (count)
-        slots_refund(&driver.seat, context->physical, count * resources.bytes);
+        slots_refund(&driver.attachment, context->physical, count * resources.bytes);
 }

@@ -1,5 +1,5 @@
-/* Device memory that a card spends on streams, events and registrations of host memory. Each takes the same, as
- * ALIQUOT_SOFTGPU_RESOURCE says: 0 by default. */
+/* Device memory that a card spends on streams, events and registrations of host memory. Each costs
+ * the bytes that ALIQUOT_SOFTGPU_RESOURCE says, 0 by default. */
 #ifndef SOFTGPU_RESOURCES_H
 #define SOFTGPU_RESOURCES_H
 

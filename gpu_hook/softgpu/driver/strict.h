@@ -1,14 +1,14 @@
-/* ALIQUOT_SOFTGPU_STRICT: the software GPU ends the process by abort(), with a line on stderr, where it otherwise forgives
- * what a real driver is free to crash at. */
+/* ALIQUOT_SOFTGPU_STRICT: the software GPU aborts the process, with a line on stderr, at calls that
+ * it otherwise forgives and at which a real driver may crash. */
 #ifndef SOFTGPU_STRICT_H
 #define SOFTGPU_STRICT_H
 
 #include <cuda.h>
 
-/* At cuInit, where the setting is on. */
+/* Called by cuInit where the setting is on. */
 void strict_begin(void);
 
-/* A handle of a context that has ended, or never was, is named in a call. */
+/* Called when a call names a context that has ended or never was. */
 void strict_on_dead_context(const void *context);
 
 #endif

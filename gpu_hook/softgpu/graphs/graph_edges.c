@@ -1,5 +1,6 @@
-/* Dependencies: the edges of a graph, in every form that the API asks for them. Edges with data (programmatic launch) are
- * kept and given back; here they mean full completion, as a driver may take them. */
+/* Dependencies: the edges of a graph, in every form that the API asks for them. Edges with data
+ * (programmatic launch) are kept and given back; here they mean full completion, as a driver may
+ * take them. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -48,8 +48,8 @@ void exec_drop(struct graph_exec *exec)
         exec_free(exec);
 }
 
-/* Who may be instantiated: not a graph that a capture still writes, nor one that moved into another; with memory
- * nodes, only when no exec of it exists. */
+/* A graph may be instantiated unless a capture still writes it or it moved into another graph. With
+ * memory nodes it may have one exec. */
 static CUresult check_source(const struct graph *graph, unsigned long long flags)
 {
     const unsigned long long known = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |

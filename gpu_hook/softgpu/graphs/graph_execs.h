@@ -1,5 +1,6 @@
-/* Executable graphs: a private copy of a graph, laid out as steps in lanes. A lane is a stream; the first is the one that
- * the graph is launched into, so that a chain of nodes costs no thread of its own. */
+/* Executable graphs: a private copy of a graph, laid out as steps in lanes. A lane is a stream; the
+ * first is the one that the graph is launched into, so that a chain of nodes costs no thread of its
+ * own. */
 #ifndef SOFTGPU_GRAPH_EXECS_H
 #define SOFTGPU_GRAPH_EXECS_H
 
@@ -36,7 +37,7 @@ struct graph_exec {
     size_t need_count, need_room;
     struct lane *lanes;
     unsigned lane_count;
-    struct work *last; /* the end of the latest launch */
+    struct work_item *last; /* the end of the latest launch */
     struct graph_lease lease;
 };
 

@@ -1,4 +1,5 @@
-/* Kernel nodes: their arguments, which lie in the work's own copy, and whether they are cooperative. */
+/* Kernel nodes: their arguments, which lie in the work item's own copy, and whether they are
+ * cooperative. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +7,7 @@
 #include "driver/handles.h"
 #include "implemented.h"
 #include "modules/modules_state.h"
-#include "queue/works.h"
+#include "queue/work_items.h"
 #include "launch/launch.h"
 
 /* Points the node's parameters at the copied arguments, in the form in which they came. */
@@ -60,7 +61,7 @@ CUresult kernel_fill(struct node *node, const CUDA_KERNEL_NODE_PARAMS_v3 *given,
     if (kernel == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     kernel->is_cooperative = is_cooperative;
-    struct work *work = NULL;
+    struct work_item *work = NULL;
     node->params.kernel = *given;
     CUresult result = find_context(node, function);
     result = result ? result
@@ -81,7 +82,7 @@ CUresult kernel_fill(struct node *node, const CUDA_KERNEL_NODE_PARAMS_v3 *given,
     return result;
 }
 
-/* The copy shares the work, and so the arguments; the pointers to them are its own. */
+/* The copy shares the work item, and so the arguments; the pointers to them are its own. */
 CUresult kernel_copy(struct node *to, const struct node *from)
 {
     const struct kernel_state *source = from->kernel;

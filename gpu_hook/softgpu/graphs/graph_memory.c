@@ -1,5 +1,6 @@
-/* Allocations of graphs: their nodes, their addresses, and frees from outside. An allocation lives twice: by the order of
- * calls (who may free it, whether its graph may be launched again) and by the order of work (whether its memory is there). */
+/* Allocations of graphs: their nodes, their addresses, and frees from outside. An allocation has
+ * two states. One follows the order of calls: which calls may free it, whether its graph may be
+ * launched again. The other follows the order of work: whether its memory is there. */
 #include "graphs/graph_memory.h"
 
 #include <stdlib.h>
@@ -10,16 +11,16 @@
 #include "graphs/graph_memory_state.h"
 #include "implemented.h"
 #include "memory/window_state.h"
-#include "queue/works.h"
+#include "queue/work_items.h"
 
 static struct {
     struct graph_allocation *all;
 } allocations;
 
-/* What the works of memory nodes and of frees carry. */
+/* The payload of the work items of memory nodes and of frees. */
 struct change {
     struct graph_allocation *allocation;
-    int is_last; /* the work holds a reference of its own */
+    int is_last; /* the work item holds a reference of its own */
 };
 
 /* Under the mutex. The addresses go with the last that names them. */
@@ -63,7 +64,7 @@ void graph_memory_forget_pages(unsigned physical)
     }
 }
 
-static CUresult run_allocation(struct work *work, uint64_t *clock)
+static CUresult run_allocation(struct work_item *work, uint64_t *clock)
 {
     const struct change *change = (const struct change *)work->payload;
     pthread_mutex_lock(&graph_memory_mutex);
@@ -80,7 +81,7 @@ static void let_go(struct graph_allocation *allocation)
         graph_reserve_count(allocation->physical, -(int64_t)graph_memory_round(allocation->bytes));
 }
 
-static CUresult run_free(struct work *work, uint64_t *clock)
+static CUresult run_free(struct work_item *work, uint64_t *clock)
 {
     const struct change *change = (const struct change *)work->payload;
     pthread_mutex_lock(&graph_memory_mutex);
@@ -91,9 +92,9 @@ static CUresult run_free(struct work *work, uint64_t *clock)
     return CUDA_SUCCESS;
 }
 
-static struct work *make_change(struct graph_allocation *allocation, int is_free, int is_last)
+static struct work_item *make_change(struct graph_allocation *allocation, int is_free, int is_last)
 {
-    struct work *work = work_new(is_free ? run_free : run_allocation, sizeof(struct change));
+    struct work_item *work = work_new(is_free ? run_free : run_allocation, sizeof(struct change));
     if (work) {
         *(struct change *)work->payload = (struct change){allocation, is_last};
         work->runs_after_failure = is_free;
@@ -223,7 +224,8 @@ void graph_memory_free(struct node *node)
     pthread_mutex_unlock(&graph_memory_mutex);
 }
 
-/* Under the mutex: by the order of calls it is no more. The reference of being live passes to the caller. */
+/* Under the mutex: by the order of calls it is no more. The reference of being live passes to the
+ * caller. */
 static struct graph_allocation *take_live(CUdeviceptr address)
 {
     struct graph_allocation *allocation = find(address);
@@ -249,7 +251,7 @@ CUresult graph_memory_free_async(CUdeviceptr address, struct stream *stream)
 {
     pthread_mutex_lock(&graph_memory_mutex);
     struct graph_allocation *allocation = take_live(address);
-    struct work *work = allocation ? make_change(allocation, 1, 1) : NULL;
+    struct work_item *work = allocation ? make_change(allocation, 1, 1) : NULL;
     if (allocation && work == NULL)
         allocation->is_live = 1;
     pthread_mutex_unlock(&graph_memory_mutex);

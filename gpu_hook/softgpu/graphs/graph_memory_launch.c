@@ -1,18 +1,18 @@
-/* What a launch does to the allocations of its graph. Memory for all of them is there before any work is queued, so that
- * a launch that cannot have it fails as a whole. */
+/* The allocations of a graph during a launch. The memory for all of them is reserved before any
+ * work is queued, so that a launch that cannot have it fails as a whole. */
 #include "driver/driver.h"
 #include "graphs/graph_execs.h"
 #include "graphs/graph_memory_state.h"
 #include "pools/pools.h"
-#include "queue/works.h"
+#include "queue/work_items.h"
 
 static struct graph_allocation *allocation_of(const struct step *step, CUgraphNodeType type)
 {
     return step->node && step->node->params.type == type ? step->node->allocation : NULL;
 }
 
-/* The most that the graph's own allocations take at once. In a chain, what was freed serves again; where branches may
- * run side by side, each has memory of its own. */
+/* The most that the graph's own allocations take at once. In a chain, what was freed serves again;
+ * where branches may run side by side, each has memory of its own. */
 static void measure(struct graph_exec *exec)
 {
     uint64_t now[MACHINE_DEVICES] = {0};
@@ -31,7 +31,8 @@ static void measure(struct graph_exec *exec)
     }
 }
 
-/* Under the mutex: what outlives the launch must not be left over from the one before; what it frees must be there. */
+/* Under the mutex: what outlives the launch must not be left over from the one before; what it
+ * frees must be there. */
 static CUresult check(const struct graph_exec *exec)
 {
     for (size_t i = 0; i < exec->step_count; i++) {
@@ -43,7 +44,8 @@ static CUresult check(const struct graph_exec *exec)
     return CUDA_SUCCESS;
 }
 
-/* Under the mutex: from now on the launch's allocations are live, and what it frees is not; or the reverse. */
+/* Under the mutex: from now on the launch's allocations are live, and what it frees is not; or the
+ * reverse. */
 static void apply(struct graph_exec *exec, int direction)
 {
     for (size_t i = 0; i < exec->step_count; i++) {
@@ -57,7 +59,8 @@ static void apply(struct graph_exec *exec, int direction)
         }
         if (freed && !freed->is_freed_inside) {
             freed->is_live = direction < 0;
-            freed->references -= direction; /* the exec's node names it until the launch has ended */
+            /* the exec's node names it until the launch has ended */
+            freed->references -= direction;
         }
     }
 }
@@ -67,7 +70,7 @@ static CUresult grow(struct graph_exec *exec, struct stream *stream)
 {
     graph_lease_map(&exec->lease, stream->id);
     CUresult result = CUDA_SUCCESS;
-    for (unsigned d = 0; result == CUDA_SUCCESS && d < driver.seat.machine->device_count; d++)
+    for (unsigned d = 0; result == CUDA_SUCCESS && d < driver.attachment.machine->device_count; d++)
         result = graph_reserve_grow(d);
     if (result)
         exec->lease.is_mapped = 0;
@@ -137,7 +140,7 @@ CUresult graph_memory_free_unfreed(struct graph_exec *exec, struct stream *strea
 {
     if (!(exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) || exec->graph->memory_nodes == 0)
         return CUDA_SUCCESS;
-    struct work *behind = exec->last ? work_of_nothing() : NULL;
+    struct work_item *behind = exec->last ? work_of_nothing() : NULL;
     CUresult result = CUDA_SUCCESS;
     if (behind && work_needs(behind, exec->last) == 0)
         result = stream_enqueue_short(stream, behind);

@@ -1,5 +1,5 @@
-/* What a node of each type holds: taken from parameters, copied, given back. Every way to make or change a node ends
- * here, with the parameters in the one tagged form of cuGraphAddNode. */
+/* The contents of a node of each type: taken from parameters, copied, freed. Every way to make or
+ * change a node ends here, with the parameters in the one tagged form, CUgraphNodeParams. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "graphs/graph_state.h"
 #include "driver/handles.h"
 #include "implemented.h"
-#include "queue/works.h"
+#include "queue/work_items.h"
 
 /* The context in which a node is to run; NULL asks for the current one. */
 static CUresult resolve_context(CUcontext *handle, struct context **context)
@@ -128,7 +128,7 @@ CUresult node_new(CUgraphNodeParams *params, struct node **made)
         return CUDA_ERROR_OUT_OF_MEMORY;
     node->params = *params;
     CUresult result = fill(node);
-    if (result) { /* what params point to is still the caller's */
+    if (result) { /* the caller keeps what params point to */
         free(node);
         return result;
     }

@@ -1,5 +1,6 @@
-/* Laying out a graph: nodes in an order that respects their dependencies, child graphs in place, and each in a lane.
- * Branches that could run side by side get lanes of their own, up to LANES_MAX; more share them and so wait for each other. */
+/* Laying out a graph: nodes in an order that respects their dependencies, child graphs in place,
+ * and each in a lane. Branches that could run side by side get lanes of their own, up to LANES_MAX;
+ * more share them and so wait for each other. */
 #include <stdlib.h>
 
 #include "graphs/graph_execs.h"
@@ -33,7 +34,8 @@ static int add_lane(struct graph_exec *exec, struct context *context)
     return 0;
 }
 
-/* The lane whose latest step is one that this one needs; else a new one; else one in turn, of the same context. */
+/* The lane whose latest step is one that this one needs; else a new one; else one in turn, of the
+ * same context. */
 static int choose_lane(struct graph_exec *exec, size_t index)
 {
     struct step *step = &exec->steps[index];

@@ -1,5 +1,6 @@
-/* How much memory of a device graphs have reserved, and how much of it they use. Launches of one stream follow each other
- * and use the same memory; those of other streams need memory of their own, until they have ended. */
+/* How much memory of a device graphs have reserved, and how much of it they use. Launches of one
+ * stream follow each other and use the same memory; those of other streams need memory of their
+ * own, until they have ended. */
 #include <errno.h>
 
 #include "driver/driver.h"
@@ -74,7 +75,7 @@ void graph_reserve_count(unsigned physical, int64_t bytes)
 CUresult graph_reserve_grow(unsigned physical)
 {
     struct reserve *reserve = &reserves.devices[physical];
-    /* What graphs that have ended still hold is the first to be used again. */
+    /* Memory that ended graphs still hold is used again first. */
     for (struct graph_lease *lease = reserves.leases; lease && count_used(physical) > reserve->reserved;
          lease = lease->next)
         if (lease->is_mapped && lease->end && !is_busy(lease))
@@ -103,7 +104,7 @@ void graph_lease_map(struct graph_lease *lease, unsigned long long stream_id)
     lease->end = NULL;
 }
 
-void graph_lease_set_end(struct graph_lease *lease, struct work *end)
+void graph_lease_set_end(struct graph_lease *lease, struct work_item *end)
 {
     work_hold(end);
     work_drop(lease->end);
@@ -131,7 +132,7 @@ int graph_reserve_trim(unsigned physical)
     if (surplus == 0)
         return 0;
     graph_memory_forget_pages(physical);
-    slots_refund(&driver.seat, physical, surplus);
+    slots_refund(&driver.attachment, physical, surplus);
     reserve->reserved = used;
     return 1;
 }
@@ -142,7 +143,7 @@ void graph_reserve_reset(unsigned physical)
     for (struct graph_lease *lease = reserves.leases; lease; lease = lease->next)
         lease->within[physical] = lease->beyond[physical] = 0;
     if (reserve->reserved)
-        slots_refund(&driver.seat, physical, reserve->reserved);
+        slots_refund(&driver.attachment, physical, reserve->reserved);
     *reserve = (struct reserve){0};
 }
 
@@ -174,7 +175,7 @@ CUresult impl_cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute
     return CUDA_SUCCESS;
 }
 
-/* Only the high marks can be set, and only back to what is current, which is written as 0. */
+/* A program can set only the high marks, and only to the current values, written as 0. */
 CUresult impl_cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
 {
     if (driver_check_device(device))

@@ -1,5 +1,6 @@
-/* Graphs from the inside. A node keeps what it was given (`params`, whose pointers are the node's own) and the work that
- * this makes, of which each launch takes copies. CUDA's rule holds: a CUgraph is used by one thread at a time. */
+/* The inside of graphs. A node keeps what it was given (`params`, whose pointers are the node's
+ * own) and the work item that this makes, of which each launch takes copies. CUDA's rule holds: one
+ * thread at a time uses a CUgraph. */
 #ifndef SOFTGPU_GRAPH_STATE_H
 #define SOFTGPU_GRAPH_STATE_H
 
@@ -23,7 +24,7 @@ struct edges {
     size_t count, room;
 };
 
-/* What a kernel node has beside its work. */
+/* The state of a kernel node in addition to its work item. */
 struct kernel_state {
     int is_cooperative;
     void **pointers; /* one for each argument */
@@ -36,13 +37,13 @@ struct node {
     struct graph *graph;
     CUgraphNodeParams params;
     struct kernel_state *kernel;
-    struct work *work;       /* a template; NULL: nothing to run */
-    struct context *context; /* where it runs; NULL: in the launch's own */
+    struct work_item *work;       /* a template; NULL: nothing to run */
+    struct context *context; /* the context where it runs; NULL: the launch's own */
     struct graph_allocation *allocation; /* of a memory node */
     unsigned long long id, origin;       /* origin: the id of the node that this is a copy of */
     struct edges needs, serves;
     size_t index; /* in its graph */
-    size_t mark;  /* scratch of whoever walks the graph */
+    size_t mark;  /* scratch for walks through the graph */
     int is_disabled;
 };
 
@@ -67,19 +68,21 @@ struct graph {
 
 struct graph *graph_new(void);
 void graph_free(struct graph *graph);
-/* A copy of all but memory nodes' rights; child graphs too. `is_exec`: memory nodes may be copied. */
+/* A copy of all, with its child graphs, apart from the rights of memory nodes. With `is_exec`,
+ * memory nodes may be copied. */
 CUresult graph_copy(const struct graph *from, int is_exec, struct graph **to);
 struct graph *graph_of(CUgraph handle);    /* NULL: no such graph */
 struct node *node_of(CUgraphNode handle);  /* NULL: no such node */
 struct node *graph_find_copy(const struct graph *graph, unsigned long long origin);
-/* An order in which every node comes after what it needs, in `order` (count entries); -1: there is a cycle, and
- * order[0] lies on it or behind it. */
+/* Writes to `order` (count entries) an order in which every node comes after what it needs. -1:
+ * there is a cycle, and order[0] lies on it or behind it. */
 int graph_sort(struct graph *graph, struct node **order);
 
 /* Checks the nodes that are to come before a new one: CUDA_SUCCESS or INVALID_VALUE. */
 CUresult graph_check_needs(const struct graph *graph, const CUgraphNode *needs, const CUgraphEdgeData *data,
                            size_t count);
-int edges_add(struct edges *edges, struct node *node, const CUgraphEdgeData *data); /* 0, or -1 without memory */
+/* 0, or -1 without memory */
+int edges_add(struct edges *edges, struct node *node, const CUgraphEdgeData *data);
 int edges_find(const struct edges *edges, const struct node *node); /* index or -1 */
 void edges_remove(struct edges *edges, size_t index);
 /* 0, or -1 without memory */
@@ -91,7 +94,7 @@ CUresult node_new(CUgraphNodeParams *params, struct node **made);
 CUresult node_set(struct node *node, CUgraphNodeParams *params);
 CUresult node_copy(const struct node *from, int is_exec, struct node **to);
 void node_free(struct node *node);
-/* Puts a new node into a graph, behind `needs`; takes it, also when that fails. */
+/* Puts a new node into a graph, behind `needs`. Owns the node from then on, also when it fails. */
 CUresult graph_attach(struct graph *graph, struct node *node, const CUgraphNode *needs, const CUgraphEdgeData *data,
                       size_t count);
 /* node_new and graph_attach. */

@@ -1,5 +1,6 @@
-/* Changing an executable graph: one node's parameters, or all of them from a graph of the same shape. A change is made to
- * the exec's own copy, so launches that are under way keep what they were made of. */
+/* Changing an executable graph: one node's parameters, or all of them from a graph of the same
+ * shape. A change is made to the exec's own copy, so launches that are under way keep what they
+ * were made of. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,7 +51,8 @@ static CUgraphExecUpdateResult compare_nodes(const struct node *own, const struc
     }
 }
 
-/* Nodes are paired in the order of their creation, dependencies in the order in which they were given. */
+/* Nodes are paired in the order of their creation, dependencies in the order in which they were
+ * given. */
 static int compare_graphs(const struct graph *own, const struct graph *fresh, CUgraphExecUpdateResultInfo *info)
 {
     *info = (CUgraphExecUpdateResultInfo){.result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED};
@@ -142,7 +144,8 @@ CUresult impl_cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphN
     return result;
 }
 
-/* One node. Its new parameters are checked as those of a new node, then as an update of the whole would. */
+/* One node. Its new parameters are checked as those of a new node, then as an update of the whole
+ * would. */
 static CUresult set(CUgraphExec handle, CUgraphNode which, CUgraphNodeParams *params)
 {
     struct graph_exec *exec = exec_of(handle);

@@ -9,7 +9,8 @@
 #include "implemented.h"
 
 static struct {
-    _Atomic unsigned long long next_id; /* of graphs and nodes: never the same twice, as addresses may be */
+    /* of graphs and nodes: never the same twice, as addresses may be */
+    _Atomic unsigned long long next_id;
 } ids;
 
 struct graph *graph_of(CUgraph handle)
@@ -251,7 +252,8 @@ CUresult impl_cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
     return CUDA_SUCCESS;
 }
 
-/* The rest of the graph must not change once memory nodes fixed who may use which addresses. */
+/* The rest of the graph must not change once memory nodes fixed which nodes may use which
+ * addresses. */
 CUresult impl_cuGraphDestroyNode(CUgraphNode hNode)
 {
     struct node *node = node_of(hNode);

@@ -1,5 +1,6 @@
-/* User objects: what a program wants to keep as long as graphs use it. Its destructor runs in a thread of ours, as the
- * driver's does, so that it may take locks which the releasing thread holds. */
+/* User objects: what a program wants to keep as long as graphs use it. Its destructor runs in a
+ * thread of ours, as the driver's does, so that it may take locks which the releasing thread
+ * holds. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Launches. The arguments are copied at the call; then the launch waits for its turn and takes device time. A built-in
- * computes, any other CUDA kernel is timed and computes nothing. */
+/* Launches. The arguments are copied at the call; then the launch waits for its turn and takes
+ * device time. A built-in computes, any other CUDA kernel is timed and computes nothing. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -14,8 +14,8 @@
 #include "modules/modules.h"
 #include "launch/occupancy.h"
 #include "queue/streams.h"
-#include "memory/uses.h"
-#include "queue/works.h"
+#include "memory/accesses.h"
+#include "queue/work_items.h"
 #include "launch/launch.h"
 
 struct launch {
@@ -29,28 +29,29 @@ struct launch {
     _Alignas(16) unsigned char arguments[];
 };
 
-/* One block fills an SM: a grid of fewer blocks leaves SMs to others, where these run beside it. */
+/* One block fills an SM: a grid of fewer blocks leaves SMs to others, where these run
+ * concurrently. */
 static uint32_t sms_of(const struct launch *launch, const struct green *green)
 {
-    uint32_t sms = green ? green->resource.sm.smCount : driver.seat.machine->sm_count;
+    uint32_t sms = green ? green->resource.sm.smCount : driver.attachment.machine->sm_count;
     return launch->blocks < sms ? (uint32_t)launch->blocks : sms;
 }
 
-static CUresult run_launch(struct work *work, uint64_t *clock)
+static CUresult run_launch(struct work_item *work, uint64_t *clock)
 {
     const struct launch *launch = (const struct launch *)work->payload;
     unsigned device = work->stream->context->physical;
     uint64_t moved = managed_use_arguments(launch->arguments, launch->argument_bytes, device);
     if (moved)
-        *clock = engine_copy(&driver.seat, device, COPY_TO_DEVICE, *clock, moved);
-    uses_begin();
+        *clock = engine_copy(&driver.attachment, device, COPY_TO_DEVICE, *clock, moved);
+    accesses_begin();
     int failed = launch->builtin && launch->builtin->run(launch->arguments, device) != 0;
-    uses_end();
+    accesses_end();
     uint64_t nanoseconds = occupancy_nanoseconds(work->stream->green, launch->nanoseconds, launch->blocks,
                                              launch->block_threads, launch->shared_bytes);
     struct demand demand = {*clock, nanoseconds, launch->has_priority ? launch->priority : work->stream->priority,
                             sms_of(launch, work->stream->green), &work->is_expected};
-    *clock = engine_run(&driver.seat, device, &demand);
+    *clock = engine_run(&driver.attachment, device, &demand);
     return failed ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 
@@ -67,7 +68,7 @@ static CUresult check_geometry(const CUlaunchConfig *config, const struct functi
     if (is_cooperative) {
         uint64_t blocks = (uint64_t)config->gridDimX * config->gridDimY * config->gridDimZ;
         uint64_t room = (uint64_t)occupancy_blocks((int)threads, config->sharedMemBytes) *
-                        driver.seat.machine->sm_count;
+                        driver.attachment.machine->sm_count;
         if (blocks > room)
             return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
     }
@@ -120,7 +121,7 @@ static void say_once(const struct function *function)
                  function->name);
 }
 
-unsigned char *work_launch_arguments(struct work *work)
+unsigned char *work_launch_arguments(struct work_item *work)
 {
     return ((struct launch *)work->payload)->arguments;
 }
@@ -135,12 +136,12 @@ static void read_priority(const CUlaunchConfig *config, struct launch *own)
 }
 
 CUresult work_of_launch(const CUlaunchConfig *config, struct function *function, void **parameters, void **extra,
-                        int is_cooperative, unsigned device, struct work **made)
+                        int is_cooperative, unsigned device, struct work_item **made)
 {
     CUresult result = check_geometry(config, function, is_cooperative);
     if (result)
         return result;
-    struct work *work = work_new(run_launch, sizeof(struct launch) + function->parameter_bytes);
+    struct work_item *work = work_new(run_launch, sizeof(struct launch) + function->parameter_bytes);
     if (work == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct launch *own = (struct launch *)work->payload;
@@ -148,7 +149,7 @@ CUresult work_of_launch(const CUlaunchConfig *config, struct function *function,
     work->pace = WORK_ON_ENGINE;
     own->builtin = function->builtin;
     own->argument_bytes = function->parameter_bytes;
-    own->nanoseconds = driver.seat.machine->launch_nanoseconds;
+    own->nanoseconds = driver.attachment.machine->launch_nanoseconds;
     own->blocks = (uint64_t)config->gridDimX * config->gridDimY * config->gridDimZ;
     own->block_threads = config->blockDimX * config->blockDimY * config->blockDimZ;
     own->shared_bytes = config->sharedMemBytes;
@@ -173,7 +174,7 @@ static CUresult launch(const CUlaunchConfig *config, CUfunction handle, void **p
 {
     struct stream *stream;
     struct context *context;
-    struct work *work;
+    struct work_item *work;
     CUresult result = stream_resolve(config->hStream, &stream, &context);
     if (result)
         return result;

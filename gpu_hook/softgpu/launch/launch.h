@@ -5,12 +5,12 @@
 #include <cuda.h>
 
 struct function;
-struct work;
+struct work_item;
 
 /* Checks as the call does; the stream of `config` says nothing here. */
 CUresult work_of_launch(const CUlaunchConfig *config, struct function *function, void **parameters,
-                        void **extra, int is_cooperative, unsigned device, struct work **work);
+                        void **extra, int is_cooperative, unsigned device, struct work_item **work);
 /* The copied arguments, as the function's parameters lie. */
-unsigned char *work_launch_arguments(struct work *work);
+unsigned char *work_launch_arguments(struct work_item *work);
 
 #endif

@@ -1,5 +1,6 @@
-/* The launch of CUDA's first releases: block shape, shared memory and arguments are set on the function, call by call,
- * and stay for the next launch. PyCUDA sets the shape before every launch, whichever way it launches. */
+/* The launch of CUDA's first releases: block shape, shared memory and arguments are set on the
+ * function, call by call, and stay for the next launch. PyCUDA sets the shape before every launch,
+ * whichever way it launches. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +15,8 @@ struct prepared_launch {
     unsigned char arguments[ARGUMENT_BYTES_MAX];
 };
 
-/* What was set on the function so far. Setting it in two threads at once is the program's race, as on a GPU; that it is
- * made once is ours. NULL without memory. */
+/* The launch that was prepared on the function so far; NULL without memory. As on a GPU, two
+ * threads that prepare it at once race with each other; only its creation is safe. */
 static struct prepared_launch *prepared(struct function *function)
 {
     struct prepared_launch *found = atomic_load_explicit(&function->prepared, memory_order_acquire);

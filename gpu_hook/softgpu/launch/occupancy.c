@@ -57,7 +57,7 @@ CUresult impl_cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *b
         }
     }
     *blockSize = best_size;
-    *minGridSize = best_blocks * (int)driver.seat.machine->sm_count;
+    *minGridSize = best_blocks * (int)driver.attachment.machine->sm_count;
     return best_size ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -89,7 +89,7 @@ uint64_t occupancy_nanoseconds(const struct green *green, uint64_t nanoseconds, 
     if (on_each <= 0 || blocks == 0)
         return nanoseconds;
     uint64_t at_once = (uint64_t)on_each * green->resource.sm.smCount;
-    uint64_t whole = (uint64_t)on_each * driver.seat.machine->sm_count;
+    uint64_t whole = (uint64_t)on_each * driver.attachment.machine->sm_count;
     uint64_t waves = (blocks + at_once - 1) / at_once, whole_waves = (blocks + whole - 1) / whole;
     return nanoseconds * waves / whole_waves;
 }

@@ -1,4 +1,5 @@
-/* Managed allocations, block by block. The host's pages are the memory; residency is what is counted on devices. */
+/* Managed allocations, block by block. The bytes lie in host pages; only their residency is counted
+ * on devices. */
 #include "managed/managed.h"
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 #include "device/ranges.h"
 #include "device/slots.h"
 
-#define SMALL_CHARGE 65536ull /* what a block at the end of an allocation is rounded to */
+#define SMALL_CHARGE 65536ull /* the unit of a block at the end of an allocation */
 
 struct block {
     struct managed *owner;
@@ -80,12 +81,12 @@ static void put_newest(struct block *block, int device)
 static void send_home(struct block *block)
 {
     take_out(block);
-    slots_refund(&driver.seat, (unsigned)block->device, charge_of(block));
+    slots_refund(&driver.attachment, (unsigned)block->device, charge_of(block));
     block->device = MANAGED_HOST;
 }
 
-/* Under the mutex: 1 when the block is on the device afterwards. Makes room by what was not used since `first`, so that
- * a range larger than the device does not drive its own beginning out. */
+/* Under the mutex: 1 when the block is on the device afterwards. Makes room by what was not used
+ * since `first`, so that a range larger than the device does not drive its own beginning out. */
 static int bring(struct block *block, unsigned device, const struct block *first)
 {
     if (block->device == (int)device) {
@@ -93,7 +94,7 @@ static int bring(struct block *block, unsigned device, const struct block *first
         put_newest(block, (int)device);
         return 1;
     }
-    while (slots_charge(&driver.seat, device, charge_of(block)) != 0) {
+    while (slots_charge(&driver.attachment, device, charge_of(block)) != 0) {
         struct block *oldest = managed.resident[device].oldest;
         if (oldest == NULL || oldest == first)
             return 0;
@@ -162,19 +163,20 @@ uint64_t managed_use_arguments(const void *arguments, uint64_t bytes, unsigned d
 
 int managed_charge(unsigned device, uint64_t bytes)
 {
-    int failed = slots_charge(&driver.seat, device, bytes);
-    if (failed != ENOMEM || !is_any() || bytes > driver.seat.machine->memory_bytes)
+    int failed = slots_charge(&driver.attachment, device, bytes);
+    if (failed != ENOMEM || !is_any() || bytes > driver.attachment.machine->memory_bytes)
         return failed;
     pthread_mutex_lock(&managed.mutex);
     while (failed == ENOMEM && managed.resident[device].oldest) {
         send_home(managed.resident[device].oldest);
-        failed = slots_charge(&driver.seat, device, bytes);
+        failed = slots_charge(&driver.attachment, device, bytes);
     }
     pthread_mutex_unlock(&managed.mutex);
     return failed;
 }
 
-/* No more than the machine's own memory: a promise of pages that cannot be kept would end the process. */
+/* No more than the machine's own memory: a promise of pages that cannot be kept would end the
+ * process. */
 static int fits_host(uint64_t bytes)
 {
     struct sysinfo host;

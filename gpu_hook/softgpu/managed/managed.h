@@ -1,5 +1,6 @@
-/* Managed memory: host memory that devices use too. A block of it is charged to a device while it is resident there:
- * after a prefetch, a copy, a fill, or a launch that was given a pointer to it. What the host does with it is not seen. */
+/* Managed memory: host memory that devices use too. A block of it is charged to a device while it
+ * is resident there: after a prefetch, a copy, a fill, or a launch that was given a pointer to it.
+ * The software GPU does not see what the host does with it. */
 #ifndef SOFTGPU_MANAGED_H
 #define SOFTGPU_MANAGED_H
 
@@ -16,7 +17,7 @@ struct managed_range {
     unsigned attached; /* CUmemAttach_flags */
 };
 
-/* What the program said of a block. */
+/* The program's advice for a block. */
 struct managed_advice {
     CUmemLocation preferred, prefetched; /* type 0: none */
     uint32_t accessed_by;                /* bit i: visible device i; bit 31: the host */
@@ -30,16 +31,21 @@ void managed_free_context(struct context *context);
 int managed_find(uint64_t address, struct managed_range *found); /* 0, or -1 */
 int managed_holds(uint64_t address, uint64_t bytes);
 void managed_attach(uint64_t address, unsigned flags);
-/* Makes a range resident on a device (by its index in the machine), as far as there is room; MANAGED_HOST takes it home.
- * Bytes that moved. What is not managed does not move. */
+/* Makes a range resident on a device (by its index in the machine), as far as there is room;
+ * MANAGED_HOST moves it to the host. Returns the bytes that moved. Memory that is not managed does
+ * not move. */
 uint64_t managed_move(uint64_t address, uint64_t bytes, int device);
-/* As managed_move, for a device that uses it: what prefers the host is used from there. */
+/* The same for a device that uses the range: a block whose preferred location is the host is used
+ * from there. */
 uint64_t managed_use(uint64_t address, uint64_t bytes, unsigned device);
-/* The same for every managed allocation that a word of these arguments points into, from there to its end. */
+/* The same for every managed allocation that a word of these arguments points into, from that
+ * address to its end. */
 uint64_t managed_use_arguments(const void *arguments, uint64_t bytes, unsigned device);
-/* As slots_charge; where that does not fit, blocks of this process are sent home, the longest unused first. */
+/* Charges as slots_charge does. Where that does not fit, moves blocks of this process to the host,
+ * the longest unused first. */
 int managed_charge(unsigned device, uint64_t bytes);
-/* Calls `visit` with the advice of each block of a range; -1 when the range is not within one managed allocation. */
+/* Calls `visit` with the advice of each block of a range; -1 when the range is not within one
+ * managed allocation. */
 int managed_visit(uint64_t address, uint64_t bytes, void (*visit)(struct managed_advice *, void *), void *argument);
 
 #endif

@@ -1,5 +1,5 @@
-/* Managed memory: advice, and what is known of ranges. Advice is kept for blocks of 2 MiB; all of it is told again, and
- * the preferred location decides where a device uses a block. */
+/* Managed memory: advice, and attributes of ranges. Advice is kept for blocks of 2 MiB and can be
+ * read back; only the preferred location acts: it decides where a device uses a block. */
 #include <stdint.h>
 
 #include "driver/driver.h"
@@ -80,7 +80,7 @@ CUresult impl_cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
     return impl_cuMemAdvise_v2(devPtr, count, advice, managed_location_of(device));
 }
 
-/* What all blocks of a range agree on. */
+/* The value that all blocks of a range agree on. */
 struct agreement {
     struct managed_advice common;
     int is_started, is_preferred_common, is_prefetched_common;

@@ -32,7 +32,7 @@ struct prefetch {
     int is_discard;
 };
 
-static CUresult run_prefetch(struct work *work, uint64_t *clock)
+static CUresult run_prefetch(struct work_item *work, uint64_t *clock)
 {
     const struct prefetch *own = (const struct prefetch *)work->payload;
     uint64_t moved = managed_move(own->address, own->bytes, own->device);
@@ -40,7 +40,7 @@ static CUresult run_prefetch(struct work *work, uint64_t *clock)
         return CUDA_SUCCESS;
     int to_device = own->device != MANAGED_HOST;
     unsigned engine = to_device ? (unsigned)own->device : work->stream->context->physical;
-    *clock = engine_copy(&driver.seat, engine, to_device ? COPY_TO_DEVICE : COPY_TO_HOST, *clock, moved);
+    *clock = engine_copy(&driver.attachment, engine, to_device ? COPY_TO_DEVICE : COPY_TO_HOST, *clock, moved);
     return CUDA_SUCCESS;
 }
 
@@ -53,7 +53,7 @@ static CUresult enqueue(CUstream handle, struct prefetch prefetch)
         result = captures->check_stream(stream); /* no node can do it */
     if (result)
         return result;
-    struct work *work = work_new(run_prefetch, sizeof prefetch);
+    struct work_item *work = work_new(run_prefetch, sizeof prefetch);
     if (work == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *(struct prefetch *)work->payload = prefetch;
@@ -137,7 +137,7 @@ CUresult impl_cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t 
     return result;
 }
 
-/* What is discarded leaves its device without being copied. */
+/* A discarded block leaves its device without a copy. */
 CUresult impl_cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags,
                                      CUstream hStream)
 {
@@ -159,19 +159,20 @@ CUresult impl_cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *size
                                                  flags, hStream);
 }
 
-struct attachment {
+struct stream_attachment {
     uint64_t address;
     unsigned flags;
 };
 
-static CUresult run_attach(struct work *work, uint64_t *clock)
+static CUresult run_attach(struct work_item *work, uint64_t *clock)
 {
-    const struct attachment *own = (const struct attachment *)work->payload;
+    const struct stream_attachment *own = (const struct stream_attachment *)work->payload;
     managed_attach(own->address, own->flags);
     return CUDA_SUCCESS;
 }
 
-/* Devices here use managed memory beside the host, so an attachment changes nothing but what it is. */
+/* Devices here use managed memory as the host does, so an attachment changes nothing but what it
+ * is. */
 CUresult impl_cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
 {
     struct stream *stream;
@@ -189,9 +190,9 @@ CUresult impl_cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t 
     if (managed_find(dptr, &found) != 0 || (length && (length != found.bytes || dptr != found.start)) ||
         (flags == CU_MEM_ATTACH_SINGLE && stream->kind == STREAM_LEGACY))
         return CUDA_ERROR_INVALID_VALUE;
-    struct work *work = work_new(run_attach, sizeof(struct attachment));
+    struct work_item *work = work_new(run_attach, sizeof(struct stream_attachment));
     if (work == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *(struct attachment *)work->payload = (struct attachment){found.start, flags};
+    *(struct stream_attachment *)work->payload = (struct stream_attachment){found.start, flags};
     return stream_enqueue_short(stream, work);
 }

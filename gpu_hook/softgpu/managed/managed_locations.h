@@ -1,4 +1,4 @@
-/* Where managed memory may be told to be. */
+/* The locations that managed memory may have. */
 #ifndef SOFTGPU_MANAGED_LOCATIONS_H
 #define SOFTGPU_MANAGED_LOCATIONS_H
 

@@ -1,5 +1,5 @@
-/* Host memory is memory: "page-locked" means that copies from it may be asynchronous. It is not locked, so that a
- * laptop's ulimit -l does not matter. */
+/* Host memory is memory: "page-locked" means that copies from it may be asynchronous. It is not
+ * locked, so that a laptop's ulimit -l does not matter. */
 #include "memory/host_memory.h"
 
 #include <stdlib.h>

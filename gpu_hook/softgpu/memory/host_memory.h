@@ -1,4 +1,4 @@
-/* Page-locked host memory: what cuMemHostAlloc made and cuMemHostRegister named. */
+/* Page-locked host memory: what cuMemHostAlloc allocated and cuMemHostRegister registered. */
 #ifndef SOFTGPU_HOST_MEMORY_H
 #define SOFTGPU_HOST_MEMORY_H
 

@@ -1,6 +1,6 @@
-/* Legacy IPC of memory. A handle names a file of the exporting process, which the importer opens through /proc: the
- * exporter must live then, be of the same user, and be in the importer's pid namespace or below it. Only the exporter is
- * charged. */
+/* Legacy IPC of memory. A handle names a file of the exporting process, which the importer opens
+ * through /proc: the exporter must live then, be of the same user, and be in the importer's pid
+ * namespace or below it. Only the exporter is charged. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ CUresult impl_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     if (shares_make(found.start, found.charged, &place) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct memory_handle handle = {driver_machine_identity(), place.identity, place.offset, place.bytes, found.bytes,
-                                   found.start - place.start, (uint32_t)slots_joined(&driver.seat), place.descriptor, found.device,
+                                   found.start - place.start, (uint32_t)slots_joined(&driver.attachment), place.descriptor, found.device,
                                    (uint32_t)found.id};
     memset(pHandle, 0, sizeof *pHandle);
     memcpy(pHandle, &handle, sizeof handle);
@@ -126,7 +126,7 @@ CUresult impl_cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, u
     memcpy(&own, &handle, sizeof own);
     if (own.machine != driver_machine_identity() || driver.physical[driver_ordinal(own.device)] != own.device)
         return CUDA_ERROR_INVALID_VALUE;
-    if (own.joined == (uint32_t)slots_joined(&driver.seat))
+    if (own.joined == (uint32_t)slots_joined(&driver.attachment))
         return CUDA_ERROR_INVALID_CONTEXT;
     pthread_mutex_lock(&imports.mutex);
     struct opened *opened = *find(&own, context);

@@ -4,7 +4,7 @@
 
 #include "driver/contexts.h"
 
-/* The context's imports are no more; their memory goes with its other addresses. */
+/* Forgets the imports of a context that ends; their memory goes with its other addresses. */
 void ipc_forget_context(const struct context *context);
 
 #endif

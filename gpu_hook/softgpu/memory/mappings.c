@@ -54,7 +54,7 @@ int mappings_fill(uint64_t start, uint64_t bytes)
     return 0;
 }
 
-/* Where the host could reach the memory, its address faults again. */
+/* An address that the host could access faults again. */
 static void close_to_host(const struct mapping *mapping)
 {
     if (mapping->physical->device == MACHINE_DEVICES)

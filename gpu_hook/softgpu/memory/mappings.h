@@ -1,4 +1,5 @@
-/* What is mapped into reservations, and which device may use it how. All under the window's lock. */
+/* The mappings in reservations, and which device has which rights to them. All functions are called
+ * under the window's lock. */
 #ifndef SOFTGPU_MAPPINGS_H
 #define SOFTGPU_MAPPINGS_H
 
@@ -30,9 +31,9 @@ int mappings_add(struct physical *physical, uint64_t start, uint64_t bytes);
 int mappings_fill(uint64_t start, uint64_t bytes);
 /* 1 when nothing is mapped in it. */
 int mappings_are_none(uint64_t start, uint64_t bytes);
-/* Takes out the mappings that fill [start, start + bytes); a list, whose handles are the caller's to let go. */
+/* Removes the mappings that fill [start, start + bytes). A list; the caller drops its handles. */
 struct mapping *mappings_remove(uint64_t start, uint64_t bytes);
-/* What is known of an address in a reservation: 0, or -1 when it is in none. */
+/* What is known of an address in a reservation: 0, or -1 outside of all. */
 int mappings_describe(uint64_t address, struct mapping_view *view);
 /* The memory as an allocation: 0, or -1 when nothing is mapped there. */
 int mappings_find(uint64_t address, struct allocation *found);

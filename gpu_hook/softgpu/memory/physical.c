@@ -12,7 +12,7 @@
 #include "device/slots.h"
 #include "memory/window_state.h"
 
-/* What an importer must know of shared memory. */
+/* The facts about shared memory that an importer needs. */
 struct note {
     uint64_t machine; /* the state file's inode: another machine's memory cannot be imported */
     uint32_t device;
@@ -77,7 +77,8 @@ CUresult physical_create(uint64_t bytes, const CUmemAllocationProp *properties, 
     int is_device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     physical->bytes = bytes;
     physical->properties = *properties;
-    physical->properties.allocFlags.compressionType = 0; /* a request that is not granted reads as such */
+    /* a request that is not granted reads as such */
+    physical->properties.allocFlags.compressionType = 0;
     physical->device = is_device ? driver.physical[properties->location.id] : MACHINE_DEVICES;
     CUresult result = charge(physical->device, bytes);
     if (result) {
@@ -90,7 +91,7 @@ CUresult physical_create(uint64_t bytes, const CUmemAllocationProp *properties, 
         if (has_backing)
             backing_close(&physical->backing);
         if (is_device)
-            slots_refund(&driver.seat, physical->device, bytes);
+            slots_refund(&driver.attachment, physical->device, bytes);
         free(physical);
         return result;
     }
@@ -98,7 +99,8 @@ CUresult physical_create(uint64_t bytes, const CUmemAllocationProp *properties, 
     return CUDA_SUCCESS;
 }
 
-/* One struct for a memory, however often it is imported: its references say when this process lets go. */
+/* One struct for a memory, however often it is imported: its references say when this process lets
+ * go. */
 static struct physical *find_shared(uint64_t identity)
 {
     window_lock();
@@ -169,7 +171,7 @@ void physical_free(struct physical *physical)
 {
     backing_close(&physical->backing);
     if (!physical->is_imported && physical->device != MACHINE_DEVICES)
-        slots_refund(&driver.seat, physical->device, physical->bytes);
+        slots_refund(&driver.attachment, physical->device, physical->bytes);
     free(physical);
 }
 

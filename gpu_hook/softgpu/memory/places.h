@@ -1,4 +1,4 @@
-/* Where the bytes of a copy or a fill lie. A place is an address with a pitch and a height. */
+/* The place of the bytes of a copy or a fill: an address with a pitch and a height. */
 #ifndef SOFTGPU_PLACES_H
 #define SOFTGPU_PLACES_H
 

@@ -9,7 +9,7 @@
 
 #include "device/machine.h"
 #include "device/ranges.h"
-#include "memory/uses.h"
+#include "memory/accesses.h"
 #include "memory/window_state.h"
 
 #define PAGE 4096ull
@@ -106,7 +106,7 @@ int shares_make(uint64_t start, uint64_t bytes, struct share_place *place)
 {
     const uint64_t unit = MACHINE_LARGE_UNIT;
     uint64_t first = start & ~(unit - 1), end = (start + bytes + unit - 1) & ~(unit - 1);
-    uses_stop();
+    accesses_stop();
     window_lock();
     int is_small = window_is_small(start);
     struct share *share = NULL;
@@ -122,7 +122,7 @@ int shares_make(uint64_t start, uint64_t bytes, struct share_place *place)
         *place = (struct share_place){share->backing.descriptor, share->backing.identity, share->backing.offset, first,
                                       end - first};
     window_unlock();
-    uses_resume();
+    accesses_resume();
     return share ? 0 : -1;
 }
 

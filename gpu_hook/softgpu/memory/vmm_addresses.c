@@ -1,4 +1,4 @@
-/* Virtual memory management: addresses, what is mapped to them, and who may use it. None of it needs a context. */
+/* Virtual memory management: addresses, mappings, and access rights. None of it needs a context. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -107,7 +107,8 @@ static CUresult check_access(const CUmemAccessDesc *desc)
     return is_host(&desc->location) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Under the lock. The host reaches host memory at its device address: there the address must not fault. */
+/* Under the lock. The host reaches host memory at its device address: there the address must not
+ * fault. */
 static CUresult open_to_host(struct mapping *mapping, unsigned rights)
 {
     static const int protections[] = {[RIGHTS_NONE] = PROT_NONE, [RIGHTS_READ] = PROT_READ,

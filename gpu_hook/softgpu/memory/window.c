@@ -1,6 +1,7 @@
-/* The address window and the table of what lies in it. The alias window is one private mapping without reserved swap:
- * pages exist when touched, return with madvise, and die with the process; no descriptor and no mapping per
- * allocation, so neither ulimit -n nor vm.max_map_count bounds their number. Mapped handles lie over it (mappings.c). */
+/* The address window and the table of what lies in it. The alias window is one private mapping
+ * without reserved swap: pages exist when touched, return with madvise, and die with the process;
+ * no descriptor and no mapping per allocation, so neither ulimit -n nor vm.max_map_count bounds
+ * their number. Mapped handles lie over it (mappings.c). */
 #include "memory/window.h"
 
 #include <errno.h>
@@ -128,7 +129,7 @@ static CUresult obtain(const struct allocation *wanted, uint64_t *address)
     pthread_mutex_unlock(&window.mutex);
     if (*address)
         return CUDA_SUCCESS;
-    slots_refund(&driver.seat, wanted->device, charged);
+    slots_refund(&driver.attachment, wanted->device, charged);
     free(allocation);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -189,7 +190,7 @@ static void release(struct allocation *allocation)
     window.release_listener(start, end, free_start, free_end);
 }
 
-/* What starts at `address`: a reservation, or else an allocation that is none's part. */
+/* Gives back what starts at `address`: a reservation, or an allocation that lies in none. */
 static int give_back(uint64_t address, int is_reservation)
 {
     pthread_mutex_lock(&window.mutex);
@@ -202,7 +203,7 @@ static int give_back(uint64_t address, int is_reservation)
     pthread_mutex_unlock(&window.mutex);
     if (allocation == NULL)
         return -1;
-    slots_refund(&driver.seat, allocation->device, allocation->charged);
+    slots_refund(&driver.attachment, allocation->device, allocation->charged);
     free(allocation);
     return 0;
 }

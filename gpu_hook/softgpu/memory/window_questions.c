@@ -1,4 +1,4 @@
-/* What lies at an address, and which device may use it. */
+/* Questions about addresses: which allocation lies there, and which device has access. */
 #include "memory/mappings.h"
 #include "memory/window_state.h"
 

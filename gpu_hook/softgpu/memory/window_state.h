@@ -1,4 +1,5 @@
-/* The inside of the address window, for the files that reserve addresses and map memory to them. All under its lock. */
+/* The inside of the address window, for the files that reserve addresses and map memory to them.
+ * All functions are called under its lock. */
 #ifndef SOFTGPU_WINDOW_STATE_H
 #define SOFTGPU_WINDOW_STATE_H
 
@@ -11,9 +12,9 @@ struct allocation *window_look_up_whole(uint64_t address);
  * which free range it lies. */
 typedef void (*window_release_listener)(uint64_t start, uint64_t end, uint64_t free_start, uint64_t free_end);
 void window_on_release(window_release_listener listener);
-struct ranges *window_addresses(void); /* what is taken and free; owners are struct allocation */
-/* An address range that holds no memory of its own: at `hint` if that is free, else at a multiple of `alignment`. Whole
- * units of 2 MiB. The start, or 0 without room. */
+struct ranges *window_addresses(void); /* the taken and free ranges; owners are struct allocation */
+/* Takes an address range without memory, in whole units of 2 MiB: at `hint` if that is free, else
+ * at a multiple of `alignment`. The start, or 0 without room. */
 uint64_t window_take_addresses(uint64_t bytes, uint64_t alignment, uint64_t hint);
 /* The range, taken so, that holds `address`: 0, or -1. */
 int window_find_addresses(uint64_t address, uint64_t *start, uint64_t *bytes);
@@ -22,12 +23,12 @@ void window_give_addresses(uint64_t start);
 int window_is_small(uint64_t address);
 uint64_t window_small_bytes(void);
 uint64_t window_small_offset(uint64_t address);
-/* Puts another process's memory, of which `backing` says file and place, at addresses of this one. The allocation that it
- * is of begins `inset` bytes into it; *address is where. 0, or -1 without room. */
+/* Maps another process's memory at addresses of this one; `backing` names file and place. The
+ * allocation begins `inset` bytes into it; *address is where. 0, or -1 without room. */
 int window_import(const struct allocation *imported, const struct backing *backing, uint64_t inset, uint64_t *address);
-/* Takes it out again: 0, or -1 when none starts there. Without the lock. */
+/* Unmaps it again: 0, or -1 when none starts there. Called without the lock. */
 int window_give_import(uint64_t address);
-/* Makes the alias of a range forget what was mapped there. */
+/* Makes the alias of a range empty again. */
 void window_clear(uint64_t start, uint64_t bytes);
 
 #endif

@@ -1,4 +1,5 @@
-/* The C twins of builtins.ptx: the same results for any grid. Memory is reached through the checks of a copy. */
+/* The C twins of builtins.ptx: the same results for any grid. Memory is reached through the checks
+ * of a copy. */
 #include "modules/builtins.h"
 
 #include <string.h>
@@ -46,7 +47,8 @@ struct chase {
     uint64_t head, steps, result;
 };
 
-/* A view of `count` elements, or NULL: allocated device memory or page-locked host memory, naturally aligned. */
+/* A view of `count` elements, or NULL: allocated device memory or page-locked host memory,
+ * naturally aligned. */
 static void *reach(uint64_t address, uint64_t count, uint64_t element_bytes, unsigned device, enum rights rights)
 {
     uint64_t bytes;

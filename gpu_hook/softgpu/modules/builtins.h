@@ -1,5 +1,5 @@
-/* Built-in kernels: the entries of builtins.ptx, computed for real. Their names carry a prefix of ours, so that no user's
- * kernel is taken for one. */
+/* Built-in kernels: the entries of builtins.ptx, which run for real. Their names have a prefix of
+ * ours, so that no program's kernel is taken for one. */
 #ifndef SOFTGPU_BUILTINS_H
 #define SOFTGPU_BUILTINS_H
 
@@ -11,7 +11,8 @@ struct builtin {
     const char *name;
     uint32_t parameter_count;
     uint8_t parameter_bytes[4]; /* each at its natural alignment */
-    /* 0, or -1 when an address is not allocated, or the device (by its index in the machine) may not use it so. */
+    /* 0, or -1 when an address is not allocated, or the device (by its index in the machine) may
+     * not use it so. */
     int (*check)(const void *arguments, unsigned device);
     int (*run)(const void *arguments, unsigned device);
     /* Device time that the arguments ask for, or 0. */

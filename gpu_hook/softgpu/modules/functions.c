@@ -1,4 +1,5 @@
-/* What can be asked of a CUDA kernel, and set on it. Registers and code sizes are nominal: code is not compiled. */
+/* The properties of a CUDA kernel that a program can ask for or set. Registers and code sizes are
+ * nominal, for code is not compiled. */
 #include "driver/driver.h"
 #include "driver/handles.h"
 #include "implemented.h"

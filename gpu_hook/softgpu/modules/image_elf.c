@@ -1,4 +1,5 @@
-/* Compiled code in ELF: one section .text.NAME for each entry, and its parameters in the records of .nv.info.NAME. */
+/* Compiled code in ELF: one section .text.NAME for each entry, and its parameters in the records of
+ * .nv.info.NAME. */
 #include <elf.h>
 #include <string.h>
 

@@ -17,7 +17,8 @@ CUresult image_read_file(const char *path, char **data, size_t *bytes)
             close(descriptor);
         return CUDA_ERROR_FILE_NOT_FOUND;
     }
-    *data = calloc(1, (size_t)status.st_size + sizeof(uint64_t)); /* ends in zeros, as PTX text must */
+    /* ends in zeros, as PTX text must */
+    *data = calloc(1, (size_t)status.st_size + sizeof(uint64_t));
     ssize_t length = *data ? read(descriptor, *data, (size_t)status.st_size) : -1;
     close(descriptor);
     if (length < 0)

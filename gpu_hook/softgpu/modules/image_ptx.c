@@ -1,5 +1,5 @@
-/* PTX text: the .entry directives with their .param lists, and the sizes of .global variables. What is between braces
- * is skipped. */
+/* PTX text: the .entry directives with their .param lists, and the sizes of .global variables. The
+ * reader skips text between braces. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +63,7 @@ static int is(const struct reader *reader, const char *text)
     return strlen(text) == reader->length && memcmp(reader->token, text, reader->length) == 0;
 }
 
-/* Bytes of a type such as .u32, .b64, .f16x2, .pred; 0 for what is no type. */
+/* Bytes of a type such as .u32, .b64, .f16x2, .pred; 0 for an unknown type. */
 static uint32_t type_bytes(const struct reader *reader)
 {
     if (reader->length < 3 || reader->token[0] != '.' || !strchr("busf", reader->token[1]) ||
@@ -160,7 +160,7 @@ int image_read_ptx(const char *text, size_t length, struct image *image)
         struct declaration global;
         if (is(&reader, ".version"))
             has_version = 1;
-        else if (is(&reader, ".extern")) /* what another module defines */
+        else if (is(&reader, ".extern")) /* defined by another module */
             while (!is(&reader, ";") && next(&reader))
                 continue;
         else if (is(&reader, ".entry") && read_entry(&reader, image) != 0)

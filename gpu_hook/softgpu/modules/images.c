@@ -86,7 +86,8 @@ void image_close(struct image *image)
     memset(image, 0, sizeof *image);
 }
 
-/* The first entry that can be read gives the names: the others are the same code for other devices. */
+/* The first entry that can be read gives the names: the others are the same code for other
+ * devices. */
 static CUresult open_fat(const unsigned char *data, size_t bytes, struct image *image)
 {
     struct fat_header header;
@@ -121,14 +122,16 @@ static CUresult open_any(const unsigned char *data, size_t bytes, struct image *
         const char *text = (const char *)data;
         return image_read_ptx(text, strlen(text), image) ? CUDA_ERROR_INVALID_PTX : CUDA_SUCCESS;
     }
-    if (memchr(data, '\0', 4)) /* every binary format here begins with four bytes that are not zero */
+    /* every binary format here begins with four bytes that are not zero */
+    if (memchr(data, '\0', 4))
         return CUDA_ERROR_INVALID_IMAGE;
     memcpy(&magic, data, sizeof magic);
     if (memcmp(data, "\177ELF", 4) == 0)
         return image_read_elf(data, bytes, image) ? CUDA_ERROR_INVALID_IMAGE : CUDA_SUCCESS;
     if (magic == FAT_MAGIC)
         return open_fat(data, bytes, image);
-    if (magic == FAT_WRAPPER_MAGIC && bytes == IMAGE_BYTES_UNKNOWN) { /* an address in a file leads nowhere */
+    /* an address in a file leads nowhere */
+    if (magic == FAT_WRAPPER_MAGIC && bytes == IMAGE_BYTES_UNKNOWN) {
         struct fat_wrapper wrapper;
         memcpy(&wrapper, data, sizeof wrapper);
         return wrapper.data ? open_fat(wrapper.data, IMAGE_BYTES_UNKNOWN, image) : CUDA_ERROR_INVALID_IMAGE;

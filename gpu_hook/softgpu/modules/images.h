@@ -1,5 +1,5 @@
-/* Code images, opened for names and parameter sizes only. Instructions are never read: compiled GPU code is timed, not
- * executed. */
+/* Code images, read for names and parameter sizes only. Instructions are never read: compiled GPU
+ * code is timed, not executed. */
 #ifndef SOFTGPU_IMAGES_H
 #define SOFTGPU_IMAGES_H
 
@@ -37,14 +37,16 @@ struct image {
 
 #define IMAGE_BYTES_UNKNOWN SIZE_MAX /* of an image in memory: it says itself where it ends, and is believed */
 
-/* CUDA_SUCCESS, INVALID_IMAGE, INVALID_PTX or OUT_OF_MEMORY; `image` is empty but for success. Eight zeroes follow
- * what is in a file. */
+/* CUDA_SUCCESS, INVALID_IMAGE, INVALID_PTX or OUT_OF_MEMORY; after an error `image` is empty. The
+ * bytes of a file are followed by eight zeroes. */
 CUresult image_open(const void *data, size_t bytes, struct image *image);
 void image_close(struct image *image);
-/* A file's bytes with eight zeroes behind them, to be freed. CUDA_SUCCESS, FILE_NOT_FOUND or OUT_OF_MEMORY. */
+/* A file's bytes with eight zeroes behind them, to be freed. CUDA_SUCCESS, FILE_NOT_FOUND or
+ * OUT_OF_MEMORY. */
 CUresult image_read_file(const char *path, char **data, size_t *bytes);
 
-/* For the readers of one format each. They return 0, or -1 without memory or for a malformed image. */
+/* For the readers of one format each. They return 0, or -1 without memory or for a malformed
+ * image. */
 int image_read_ptx(const char *text, size_t length, struct image *image);
 int image_read_elf(const unsigned char *data, size_t bytes, struct image *image);
 struct entry *image_add_entry(struct image *image, const char *name, size_t name_length);

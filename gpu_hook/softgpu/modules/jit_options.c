@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Where a log's buffer is and how large; the size is an answer too: how much of it was filled. */
+/* Empties the buffer of a log. Its size is an output, too: the bytes that were filled. */
 static void empty_log(unsigned count, const CUjit_option *options, void **values, CUjit_option buffer_option,
                       CUjit_option size_option)
 {

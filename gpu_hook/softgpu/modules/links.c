@@ -1,5 +1,6 @@
-/* The linker: joins the names and parameters of its inputs into one PTX text of declarations. Nothing is compiled, so
- * unresolved symbols are not found here, and of two definitions of a name the first holds. */
+/* The linker: joins the names and parameters of its inputs into one PTX text of declarations.
+ * Nothing is compiled, so unresolved symbols are not found here, and of two definitions of a name
+ * the first holds. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

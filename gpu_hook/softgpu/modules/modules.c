@@ -53,7 +53,8 @@ static void free_module(struct module *module)
         free(function);
     }
     for (size_t i = 0; i < module->image.global_count && module->globals; i++) {
-        /* A library's globals go with the context that made them, and their address may be somebody else's by now. */
+        /* A library's globals go with the context that made them; their address may belong to
+         * another allocation now. */
         struct allocation found;
         struct global_place *place = &module->globals[i];
         if (place->address && window_find(place->address, &found) == 0 && found.id == place->allocation_id)

@@ -1,4 +1,5 @@
-/* Modules and libraries: loaded images, and the functions in them. A CUmodule belongs to a context, a CUlibrary does not. */
+/* Modules and libraries: loaded images, and the functions in them. A CUmodule belongs to a context,
+ * a CUlibrary does not. */
 #ifndef SOFTGPU_MODULES_H
 #define SOFTGPU_MODULES_H
 

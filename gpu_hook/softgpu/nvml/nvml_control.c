@@ -7,39 +7,43 @@ EXPORT int aliquot_softgpu_set_lost(int device, int lost);
 EXPORT int aliquot_softgpu_process_busy(int pid, int device, unsigned long long *nanoseconds);
 EXPORT int aliquot_softgpu_hold_lock(int hold);
 
-/* Makes a device vanish from every process's sight, or come back. 0, or -1 for a device that does not exist. */
+/* Makes a device vanish from every process's sight, or come back. 0, or -1 for a device that does
+ * not exist. */
 EXPORT int aliquot_softgpu_set_lost(int device, int lost)
 {
-    struct seat *seat;
-    if (observer_seat(&seat) != NVML_SUCCESS || device < 0 || (unsigned)device >= seat->machine->device_count)
+    struct attachment *attachment;
+    if (observer_attachment(&attachment) != NVML_SUCCESS || device < 0 ||
+        (unsigned)device >= attachment->machine->device_count)
         return -1;
-    atomic_store(&seat->machine->devices[device].is_lost, lost != 0);
+    atomic_store(&attachment->machine->devices[device].is_lost, lost != 0);
     return 0;
 }
 
 /* Exact busy time of a live process on a device since it joined. 0, or -1 when it is not there. */
 EXPORT int aliquot_softgpu_process_busy(int pid, int device, unsigned long long *nanoseconds)
 {
-    struct seat *seat;
-    if (observer_seat(&seat) != NVML_SUCCESS || device < 0 || (unsigned)device >= seat->machine->device_count)
+    struct attachment *attachment;
+    if (observer_attachment(&attachment) != NVML_SUCCESS || device < 0 ||
+        (unsigned)device >= attachment->machine->device_count)
         return -1;
-    engine_settle(seat, (unsigned)device);
+    engine_settle(attachment, (unsigned)device);
     for (int i = 0; pid > 0 && i < MACHINE_SLOTS; i++)
-        if (pids_of_slot(seat->machine, i) == pid) {
-            *nanoseconds = atomic_load(&seat->machine->slots[i].devices[device].busy_nanoseconds);
+        if (pids_of_slot(attachment->machine, i) == pid) {
+            *nanoseconds = atomic_load(&attachment->machine->slots[i].devices[device].busy_nanoseconds);
             return 0;
         }
     return -1;
 }
 
-/* Takes or gives back the machine's lock, as a process does that is about to be stopped or killed. */
+/* Takes or gives back the machine's lock, as a process does that is about to be stopped or
+ * killed. */
 EXPORT int aliquot_softgpu_hold_lock(int hold)
 {
-    struct seat *seat;
-    if (observer_seat(&seat) != NVML_SUCCESS)
+    struct attachment *attachment;
+    if (observer_attachment(&attachment) != NVML_SUCCESS)
         return -1;
     if (hold)
-        return machine_lock(seat->machine);
-    machine_unlock(seat->machine);
+        return machine_lock(attachment->machine);
+    machine_unlock(attachment->machine);
     return 0;
 }

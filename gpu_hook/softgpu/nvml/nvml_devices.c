@@ -1,4 +1,5 @@
-/* Which devices there are, and what identifies them. NVML shows all of them; CUDA_VISIBLE_DEVICES is CUDA's. */
+/* Which devices there are, and what identifies them. NVML shows all of them; CUDA_VISIBLE_DEVICES
+ * is CUDA's. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -8,11 +9,11 @@
 
 EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *deviceCount)
 {
-    struct seat *seat;
-    nvmlReturn_t result = observer_seat(&seat);
+    struct attachment *attachment;
+    nvmlReturn_t result = observer_attachment(&attachment);
     if (result || deviceCount == NULL)
         return result ? result : NVML_ERROR_INVALID_ARGUMENT;
-    *deviceCount = seat->machine->device_count;
+    *deviceCount = attachment->machine->device_count;
     return NVML_SUCCESS;
 }
 
@@ -23,14 +24,14 @@ EXPORT nvmlReturn_t nvmlDeviceGetCount(unsigned int *deviceCount)
 
 EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
 {
-    struct seat *seat;
-    nvmlReturn_t result = observer_seat(&seat);
+    struct attachment *attachment;
+    nvmlReturn_t result = observer_attachment(&attachment);
     if (result)
         return result;
-    if (device == NULL || index >= seat->machine->device_count)
+    if (device == NULL || index >= attachment->machine->device_count)
         return NVML_ERROR_INVALID_ARGUMENT;
     *device = observer_handle(index);
-    return atomic_load(&seat->machine->devices[index].is_lost) ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
+    return atomic_load(&attachment->machine->devices[index].is_lost) ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device)
@@ -40,13 +41,13 @@ EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t 
 
 EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 {
-    struct seat *seat;
+    struct attachment *attachment;
     char text[41];
-    nvmlReturn_t result = observer_seat(&seat);
+    nvmlReturn_t result = observer_attachment(&attachment);
     if (result || uuid == NULL || device == NULL)
         return result ? result : NVML_ERROR_INVALID_ARGUMENT;
-    for (unsigned i = 0; i < seat->machine->device_count; i++) {
-        visible_format_uuid(seat->machine->devices[i].uuid, text);
+    for (unsigned i = 0; i < attachment->machine->device_count; i++) {
+        visible_format_uuid(attachment->machine->devices[i].uuid, text);
         if (strcasecmp(text, uuid) == 0)
             return nvmlDeviceGetHandleByIndex_v2(i, device);
     }
@@ -55,9 +56,9 @@ EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *de
 
 EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvmlDevice_t *device)
 {
-    struct seat *seat;
+    struct attachment *attachment;
     char text[41];
-    nvmlReturn_t result = observer_seat(&seat);
+    nvmlReturn_t result = observer_attachment(&attachment);
     if (result || uuid == NULL || device == NULL)
         return result ? result : NVML_ERROR_INVALID_ARGUMENT;
     if (uuid->version != nvmlUUID_v1)
@@ -73,14 +74,14 @@ EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvmlDevic
 
 EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *pciBusId, nvmlDevice_t *device)
 {
-    struct seat *seat;
+    struct attachment *attachment;
     unsigned domain, bus, slot;
-    nvmlReturn_t result = observer_seat(&seat);
+    nvmlReturn_t result = observer_attachment(&attachment);
     if (result || pciBusId == NULL || device == NULL)
         return result ? result : NVML_ERROR_INVALID_ARGUMENT;
     if (sscanf(pciBusId, "%x:%x:%x", &domain, &bus, &slot) != 3)
         return NVML_ERROR_INVALID_ARGUMENT;
-    if (domain != MACHINE_PCI_DOMAIN || slot != 0 || bus >= seat->machine->device_count)
+    if (domain != MACHINE_PCI_DOMAIN || slot != 0 || bus >= attachment->machine->device_count)
         return NVML_ERROR_NOT_FOUND;
     return nvmlDeviceGetHandleByIndex_v2(bus, device);
 }
@@ -92,28 +93,28 @@ EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *pciBusId, nvmlDevi
 
 EXPORT nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length)
 {
-    struct seat *seat;
+    struct attachment *attachment;
     unsigned index;
-    nvmlReturn_t result = observer_device(device, &seat, &index);
+    nvmlReturn_t result = observer_device(device, &attachment, &index);
     return result ? result : observer_text(name, length, MACHINE_NAME);
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
 {
-    struct seat *seat;
+    struct attachment *attachment;
     unsigned index;
     char text[41];
-    nvmlReturn_t result = observer_device(device, &seat, &index);
+    nvmlReturn_t result = observer_device(device, &attachment, &index);
     if (result)
         return result;
-    visible_format_uuid(seat->machine->devices[index].uuid, text);
+    visible_format_uuid(attachment->machine->devices[index].uuid, text);
     return observer_text(uuid, length, text);
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
 {
-    struct seat *seat;
-    return index ? observer_device(device, &seat, index) : NVML_ERROR_INVALID_ARGUMENT;
+    struct attachment *attachment;
+    return index ? observer_device(device, &attachment, index) : NVML_ERROR_INVALID_ARGUMENT;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minorNumber)
@@ -124,9 +125,9 @@ EXPORT nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *
 /* The vendor and device ids are zero: no such part exists on any bus. */
 EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
-    struct seat *seat;
+    struct attachment *attachment;
     unsigned index;
-    nvmlReturn_t result = observer_device(device, &seat, &index);
+    nvmlReturn_t result = observer_device(device, &attachment, &index);
     if (result || pci == NULL)
         return result ? result : NVML_ERROR_INVALID_ARGUMENT;
     memset(pci, 0, sizeof *pci);

@@ -1,5 +1,5 @@
-/* Heat, power, clocks and link. The software GPU has none to measure; what it answers is stable, plausible for
- * dashboards, and follows the utilisation. */
+/* Heat, power, clocks and link. The software GPU has none to measure; what it answers is stable,
+ * plausible for dashboards, and follows the utilisation. */
 #include "device/engine.h"
 #include "nvml/nvml_observer.h"
 
@@ -23,9 +23,9 @@ static nvmlReturn_t scaled(nvmlDevice_t device, unsigned *value, unsigned idle, 
 
 static nvmlReturn_t constant(nvmlDevice_t device, unsigned *value, unsigned answer)
 {
-    struct seat *seat;
+    struct attachment *attachment;
     unsigned index;
-    nvmlReturn_t result = observer_device(device, &seat, &index);
+    nvmlReturn_t result = observer_device(device, &attachment, &index);
     if (result || value == NULL)
         return result ? result : NVML_ERROR_INVALID_ARGUMENT;
     *value = answer;
@@ -97,9 +97,9 @@ EXPORT nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device, unsigned 
 /* The call succeeds and marks each field unsupported: a dashboard polls it twice a second. */
 EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int valuesCount, nvmlFieldValue_t *values)
 {
-    struct seat *seat;
+    struct attachment *attachment;
     unsigned index;
-    nvmlReturn_t result = observer_device(device, &seat, &index);
+    nvmlReturn_t result = observer_device(device, &attachment, &index);
     if (result || values == NULL || valuesCount < 0)
         return result ? result : NVML_ERROR_INVALID_ARGUMENT;
     for (int i = 0; i < valuesCount; i++) {

@@ -29,34 +29,34 @@ static nvmlReturn_t translate(int failure)
 
 EXPORT nvmlReturn_t nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *limits)
 {
-    struct seat *seat;
+    struct attachment *attachment;
     unsigned index;
-    nvmlReturn_t result = observer_device(device, &seat, &index);
+    nvmlReturn_t result = observer_device(device, &attachment, &index);
     if (result)
         return result;
     if (limits == NULL || limits->nameSpace == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
-    uint64_t most = seat->machine->memory_bytes;
+    uint64_t most = attachment->machine->memory_bytes;
     bool has_limit = limits->hardLimit != NVML_DEVICE_MEMORY_LIMIT_MAX;
     if (limits->softLimit > limits->hardLimit || limits->softLimit > most || (has_limit && limits->hardLimit > most))
         return NVML_ERROR_INVALID_ARGUMENT;
     if (geteuid() != 0)
         return NVML_ERROR_NO_PERMISSION;
-    return translate(limits_set(seat, index, limits->nameSpace, limits->softLimit, limits->hardLimit));
+    return translate(limits_set(attachment, index, limits->nameSpace, limits->softLimit, limits->hardLimit));
 }
 
 /* A cgroup without limits answers with none, and with its use. */
 EXPORT nvmlReturn_t nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t device, nvmlGetMemoryLimits_v1_t *limits)
 {
-    struct seat *seat;
+    struct attachment *attachment;
     struct limits_reading reading;
     unsigned index;
-    nvmlReturn_t result = observer_device(device, &seat, &index);
+    nvmlReturn_t result = observer_device(device, &attachment, &index);
     if (result)
         return result;
     if (limits == NULL || limits->nameSpace == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
-    result = translate(limits_get(seat, index, limits->nameSpace, &reading));
+    result = translate(limits_get(attachment, index, limits->nameSpace, &reading));
     if (result)
         return result;
     limits->softLimit = reading.soft;

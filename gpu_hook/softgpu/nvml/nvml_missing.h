@@ -1,5 +1,5 @@
-/* An NVML function that this GPU does not have. The header is not included: its prototypes differ from name to name, the
- * answer does not. */
+/* An NVML function that this GPU does not have. The header is not included: its prototypes differ
+ * from name to name, the answer does not. */
 #ifndef SOFTGPU_NVML_MISSING_H
 #define SOFTGPU_NVML_MISSING_H
 

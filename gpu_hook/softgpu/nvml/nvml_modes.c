@@ -1,12 +1,12 @@
-/* What never changes: capability and modes. Modes that this GPU lacks (MIG, ECC, driver models) have no code here, and
- * answer NOT_SUPPORTED as on a GPU without them. */
+/* Constant answers: capability and modes. Modes that this GPU lacks (MIG, ECC, driver models) have
+ * no code here, and answer NOT_SUPPORTED as on a GPU without them. */
 #include "nvml/nvml_observer.h"
 
 EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)
 {
-    struct seat *seat;
+    struct attachment *attachment;
     unsigned index;
-    nvmlReturn_t result = observer_device(device, &seat, &index);
+    nvmlReturn_t result = observer_device(device, &attachment, &index);
     if (result || major == NULL || minor == NULL)
         return result ? result : NVML_ERROR_INVALID_ARGUMENT;
     *major = MACHINE_CAPABILITY_MAJOR;
@@ -16,9 +16,9 @@ EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int 
 
 static nvmlReturn_t constant(nvmlDevice_t device, unsigned *out, unsigned value)
 {
-    struct seat *seat;
+    struct attachment *attachment;
     unsigned index;
-    nvmlReturn_t result = observer_device(device, &seat, &index);
+    nvmlReturn_t result = observer_device(device, &attachment, &index);
     if (result || out == NULL)
         return result ? result : NVML_ERROR_INVALID_ARGUMENT;
     *out = value;
@@ -52,10 +52,10 @@ EXPORT nvmlReturn_t nvmlDeviceGetDisplayMode(nvmlDevice_t device, nvmlEnableStat
 
 EXPORT nvmlReturn_t nvmlDeviceGetNumGpuCores(nvmlDevice_t device, unsigned int *numCores)
 {
-    struct seat *seat;
+    struct attachment *attachment;
     unsigned index;
-    nvmlReturn_t result = observer_device(device, &seat, &index);
-    return result ? result : constant(device, numCores, seat->machine->sm_count);
+    nvmlReturn_t result = observer_device(device, &attachment, &index);
+    return result ? result : constant(device, numCores, attachment->machine->sm_count);
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetMultiGpuBoard(nvmlDevice_t device, unsigned int *multiGpuBool)

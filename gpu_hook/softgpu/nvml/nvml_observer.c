@@ -12,13 +12,13 @@
 static struct {
     pthread_mutex_t mutex; /* guards the count and the opening */
     unsigned users;
-    struct seat seat;
+    struct attachment attachment;
     char handles[MACHINE_DEVICES]; /* their addresses are the handles */
-} observer = {.mutex = PTHREAD_MUTEX_INITIALIZER, .seat = {.descriptor = -1, .slot = -1}};
+} observer = {.mutex = PTHREAD_MUTEX_INITIALIZER, .attachment = {.descriptor = -1, .slot = -1}};
 
-nvmlReturn_t observer_seat(struct seat **seat)
+nvmlReturn_t observer_attachment(struct attachment **attachment)
 {
-    *seat = &observer.seat;
+    *attachment = &observer.attachment;
     return __atomic_load_n(&observer.users, __ATOMIC_ACQUIRE) ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED;
 }
 
@@ -33,16 +33,16 @@ nvmlDevice_t observer_handle(unsigned index)
     return (nvmlDevice_t)&observer.handles[index];
 }
 
-nvmlReturn_t observer_device(nvmlDevice_t handle, struct seat **seat, unsigned *index)
+nvmlReturn_t observer_device(nvmlDevice_t handle, struct attachment **attachment, unsigned *index)
 {
-    nvmlReturn_t result = observer_seat(seat);
+    nvmlReturn_t result = observer_attachment(attachment);
     if (result != NVML_SUCCESS)
         return result;
     const char *at = (const char *)handle;
-    if (at < observer.handles || at >= observer.handles + (*seat)->machine->device_count)
+    if (at < observer.handles || at >= observer.handles + (*attachment)->machine->device_count)
         return NVML_ERROR_INVALID_ARGUMENT;
     *index = (unsigned)(at - observer.handles);
-    return atomic_load(&(*seat)->machine->devices[*index].is_lost) ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
+    return atomic_load(&(*attachment)->machine->devices[*index].is_lost) ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
 }
 
 nvmlReturn_t observer_text(char *buffer, unsigned length, const char *text)
@@ -87,7 +87,7 @@ EXPORT nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
             result = translate(MACHINE_BAD_SETTINGS);
         } else {
             log_open(settings.log);
-            result = translate(machine_open(&observer.seat, &settings));
+            result = translate(machine_open(&observer.attachment, &settings));
         }
     }
     if (result == NVML_SUCCESS)
@@ -114,7 +114,7 @@ EXPORT nvmlReturn_t nvmlShutdown(void)
     if (observer.users) {
         result = NVML_SUCCESS;
         if (__atomic_sub_fetch(&observer.users, 1, __ATOMIC_RELEASE) == 0)
-            machine_close(&observer.seat);
+            machine_close(&observer.attachment);
     }
     pthread_mutex_unlock(&observer.mutex);
     return result;
@@ -160,8 +160,8 @@ EXPORT const char *nvmlErrorString(nvmlReturn_t result)
 
 EXPORT nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
 {
-    struct seat *seat;
-    nvmlReturn_t result = observer_seat(&seat);
+    struct attachment *attachment;
+    nvmlReturn_t result = observer_attachment(&attachment);
     return result ? result : observer_text(version, length, MACHINE_DRIVER);
 }
 
@@ -186,12 +186,12 @@ EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *cudaDriverVersion)
 /* The program's name, of a process that is on the machine; the host's /proc for others. */
 EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int length)
 {
-    struct seat *seat;
-    nvmlReturn_t result = observer_seat(&seat);
+    struct attachment *attachment;
+    nvmlReturn_t result = observer_attachment(&attachment);
     if (result)
         return result;
     for (int i = 0; i < MACHINE_SLOTS; i++)
-        if (pid && (unsigned)pids_of_slot(seat->machine, i) == pid)
-            return observer_text(name, length, seat->machine->slots[i].name);
+        if (pid && (unsigned)pids_of_slot(attachment->machine, i) == pid)
+            return observer_text(name, length, attachment->machine->slots[i].name);
     return NVML_ERROR_NOT_FOUND;
 }

@@ -10,9 +10,10 @@
 #define EXPORT __attribute__((visibility("default")))
 
 /* NVML_SUCCESS and the machine, or UNINITIALIZED. */
-nvmlReturn_t observer_seat(struct seat **seat);
-/* Checks a handle: SUCCESS with the device's index, INVALID_ARGUMENT, GPU_IS_LOST or UNINITIALIZED. */
-nvmlReturn_t observer_device(nvmlDevice_t handle, struct seat **seat, unsigned *index);
+nvmlReturn_t observer_attachment(struct attachment **attachment);
+/* Checks a handle: SUCCESS with the device's index, INVALID_ARGUMENT, GPU_IS_LOST or
+ * UNINITIALIZED. */
+nvmlReturn_t observer_device(nvmlDevice_t handle, struct attachment **attachment, unsigned *index);
 nvmlDevice_t observer_handle(unsigned index);
 /* Copies a string into a caller's buffer: SUCCESS or INSUFFICIENT_SIZE. */
 nvmlReturn_t observer_text(char *buffer, unsigned length, const char *text);

@@ -1,5 +1,6 @@
-/* Lists of processes, from the slots: who is alive is asked at every reading. Ids are those of the caller's pid
- * namespace, and processes that have none there are left out, as drivers of today do; their bytes count all the same. */
+/* Lists of processes, from the slots. Each reading checks which processes are alive. Ids are those
+ * of the caller's pid namespace. As with today's drivers, a process without an id there is left
+ * out, though its bytes count. */
 #include "nvml/nvml_observer.h"
 #include "device/pids.h"
 #include "device/slots.h"
@@ -14,15 +15,15 @@ struct process {
 };
 
 /* Live processes with a context or memory on the device; how many. */
-static unsigned list_processes(struct seat *seat, unsigned index, struct process list[MACHINE_SLOTS])
+static unsigned list_processes(struct attachment *attachment, unsigned index, struct process list[MACHINE_SLOTS])
 {
     unsigned count = 0;
-    slots_reap(seat);
+    slots_reap(attachment);
     for (int i = 0; i < MACHINE_SLOTS; i++) {
-        struct slot *slot = &seat->machine->slots[i];
+        struct slot *slot = &attachment->machine->slots[i];
         unsigned long long bytes = atomic_load(&slot->devices[index].bytes);
         int is_there = bytes || atomic_load(&slot->devices[index].contexts);
-        unsigned pid = is_there ? (unsigned)pids_of_slot(seat->machine, i) : 0;
+        unsigned pid = is_there ? (unsigned)pids_of_slot(attachment->machine, i) : 0;
         if (pid)
             list[count++] = (struct process){pid, bytes};
     }
@@ -33,12 +34,12 @@ static unsigned list_processes(struct seat *seat, unsigned index, struct process
 static nvmlReturn_t answer_list(nvmlDevice_t device, unsigned *count, const void *infos, struct process *list,
                                 unsigned *found)
 {
-    struct seat *seat;
+    struct attachment *attachment;
     unsigned index;
-    nvmlReturn_t result = observer_device(device, &seat, &index);
+    nvmlReturn_t result = observer_device(device, &attachment, &index);
     if (result || count == NULL)
         return result ? result : NVML_ERROR_INVALID_ARGUMENT;
-    *found = list_processes(seat, index, list);
+    *found = list_processes(attachment, index, list);
     unsigned room = *count;
     *count = *found;
     if (*found > room)
@@ -82,9 +83,9 @@ EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, un
 /* There is no graphics engine, and no MPS. */
 static nvmlReturn_t answer_none(nvmlDevice_t device, unsigned *count)
 {
-    struct seat *seat;
+    struct attachment *attachment;
     unsigned index;
-    nvmlReturn_t result = observer_device(device, &seat, &index);
+    nvmlReturn_t result = observer_device(device, &attachment, &index);
     if (result || count == NULL)
         return result ? result : NVML_ERROR_INVALID_ARGUMENT;
     *count = 0;

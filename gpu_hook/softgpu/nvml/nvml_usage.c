@@ -15,13 +15,13 @@
 
 EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
-    struct seat *seat;
+    struct attachment *attachment;
     unsigned index;
-    nvmlReturn_t result = observer_device(device, &seat, &index);
+    nvmlReturn_t result = observer_device(device, &attachment, &index);
     if (result || memory == NULL)
         return result ? result : NVML_ERROR_INVALID_ARGUMENT;
-    slots_reap(seat);
-    struct limits_view view = limits_view(seat, index);
+    slots_reap(attachment);
+    struct limits_view view = limits_view(attachment, index);
     memory->total = view.total_bytes;
     memory->used = view.used_bytes;
     memory->free = view.free_bytes;
@@ -53,14 +53,14 @@ static unsigned percent(uint64_t part, uint64_t whole)
 /* Over the last second. Memory bandwidth is not simulated: its utilisation is 0. */
 EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
-    struct seat *seat;
+    struct attachment *attachment;
     unsigned index;
-    nvmlReturn_t result = observer_device(device, &seat, &index);
+    nvmlReturn_t result = observer_device(device, &attachment, &index);
     if (result || utilization == NULL)
         return result ? result : NVML_ERROR_INVALID_ARGUMENT;
-    engine_settle(seat, index);
+    engine_settle(attachment, index);
     uint64_t now = machine_now(), since = now > RECENT_NANOSECONDS ? now - RECENT_NANOSECONDS : 0;
-    utilization->gpu = percent(bins_busy(seat->machine->devices[index].bins, since, now), now - since);
+    utilization->gpu = percent(bins_busy(attachment->machine->devices[index].bins, since, now), now - since);
     utilization->memory = 0;
     return NVML_SUCCESS;
 }
@@ -83,16 +83,16 @@ static bool find_window(unsigned long long last_seen_microseconds, struct window
     return last_seen_microseconds < (window->now + window->offset) / 1000;
 }
 
-/* One sample for each process that was busy in the window, over all of it: a reader that adds up percent times interval
- * gets the busy time. */
-static unsigned sample_processes(struct seat *seat, unsigned index, const struct window *window,
+/* One sample for each process that was busy in the window, over all of it: a reader that adds up
+ * percent times interval gets the busy time. */
+static unsigned sample_processes(struct attachment *attachment, unsigned index, const struct window *window,
                                  nvmlProcessUtilizationSample_t samples[MACHINE_SLOTS])
 {
     unsigned found = 0;
     for (int i = 0; i < MACHINE_SLOTS; i++) {
-        struct slot *slot = &seat->machine->slots[i];
+        struct slot *slot = &attachment->machine->slots[i];
         uint64_t busy = bins_busy(slot->devices[index].bins, window->since, window->now);
-        unsigned pid = busy ? (unsigned)pids_of_slot(seat->machine, i) : 0;
+        unsigned pid = busy ? (unsigned)pids_of_slot(attachment->machine, i) : 0;
         if (pid)
             samples[found++] = (nvmlProcessUtilizationSample_t){
                 .pid = pid, .timeStamp = (window->now + window->offset) / 1000,
@@ -105,17 +105,18 @@ EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlPro
                                                     unsigned int *processSamplesCount,
                                                     unsigned long long lastSeenTimeStamp)
 {
-    struct seat *seat;
+    struct attachment *attachment;
     unsigned index;
     struct window window;
     nvmlProcessUtilizationSample_t samples[MACHINE_SLOTS];
-    nvmlReturn_t result = observer_device(device, &seat, &index);
+    nvmlReturn_t result = observer_device(device, &attachment, &index);
     if (result || processSamplesCount == NULL)
         return result ? result : NVML_ERROR_INVALID_ARGUMENT;
-    engine_settle(seat, index);
+    engine_settle(attachment, index);
     if (!find_window(lastSeenTimeStamp, &window))
         return NVML_ERROR_NOT_FOUND;
-    unsigned room = utilization ? *processSamplesCount : 0, found = sample_processes(seat, index, &window, samples);
+    unsigned room = utilization ? *processSamplesCount : 0;
+    unsigned found = sample_processes(attachment, index, &window, samples);
     *processSamplesCount = found;
     if (found == 0)
         return NVML_ERROR_NOT_FOUND;

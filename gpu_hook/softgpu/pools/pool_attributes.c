@@ -1,4 +1,4 @@
-/* What a program can ask of a pool, and set on it. */
+/* The attributes of a pool. */
 #include <string.h>
 
 #include "driver/driver.h"
@@ -44,7 +44,8 @@ CUresult impl_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr,
     return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Under the mutex. A high watermark may only be reset, to what is there now; the current values are read-only. */
+/* Called under the mutex. A high watermark may only be reset to the current value; current values
+ * are read-only. */
 static CUresult set_attribute(struct pool *pool, CUmemPool_attribute attribute, const void *value)
 {
     size_t bytes;

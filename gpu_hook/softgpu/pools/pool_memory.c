@@ -1,5 +1,6 @@
-/* How a pool divides what it reserves. The order in which memory is looked for is the driver's: freed earlier in the
- * same stream, free for all, new from the device, and at last what another stream will free. */
+/* How a pool divides what it reserves. The order in which memory is looked for is the driver's:
+ * freed earlier in the same stream, free for all, new from the device, and at last what another
+ * stream will free. */
 #include <stdlib.h>
 
 #include "pools/pools_state.h"
@@ -102,7 +103,8 @@ static CUresult reserve(struct pool *pool, uint64_t bytes)
     return CUDA_SUCCESS;
 }
 
-/* More memory for an allocation of `bytes`: a whole number of chunks, or only what is needed where that is too much. */
+/* Reserves more memory for an allocation of `bytes`: a whole number of chunks, or only the bytes
+ * themselves where that is too much. */
 static CUresult grow(struct pool *pool, uint64_t bytes)
 {
     uint64_t least = round_up(bytes, MACHINE_LARGE_UNIT);
@@ -118,7 +120,7 @@ static CUresult grow(struct pool *pool, uint64_t bytes)
     return result;
 }
 
-/* From what is free for all. */
+/* Takes a part that is free for every stream. */
 static int place_free(struct pool *pool, struct part *part, uint64_t bytes)
 {
     for (struct chunk *chunk = pool->chunks; chunk; chunk = chunk->next) {
@@ -146,8 +148,8 @@ static struct part *find_freed(struct pool *pool, uint64_t bytes, uint64_t strea
     return best;
 }
 
-/* From a freed part; what is left of it stays freed. */
-static int place_freed(struct pool *pool, struct part *part, uint64_t bytes, uint64_t stream_id, struct work **wait)
+/* Takes from a freed part; the rest of it stays freed. */
+static int place_freed(struct pool *pool, struct part *part, uint64_t bytes, uint64_t stream_id, struct work_item **wait)
 {
     struct part *freed = find_freed(pool, bytes, stream_id);
     if (freed == NULL)
@@ -178,7 +180,7 @@ static int place_freed(struct pool *pool, struct part *part, uint64_t bytes, uin
 }
 
 CUresult pool_take(struct pool *pool, struct context *context, uint64_t bytes, const struct stream *stream,
-                   uint64_t *address, struct work **wait)
+                   uint64_t *address, struct work_item **wait)
 {
     *wait = NULL;
     struct part *part = bytes > 1ull << 48 ? NULL : calloc(1, sizeof *part);

@@ -1,5 +1,6 @@
-/* Pools between processes. A pool that may be exported has its memory in one file; a descriptor of it is the pool's
- * handle, and a place in it an allocation's. Importers are charged nothing, and map what they are told of. */
+/* Pools between processes. A pool that may be exported has its memory in one file; a descriptor of
+ * it is the pool's handle, and a place in it an allocation's. Importers are charged nothing, and
+ * map what they are told of. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 
 #define FILE_BYTES (1ull << 46)
 
-/* What an importer must know of a pool. */
+/* The facts about a pool that an importer needs. */
 struct note {
     uint64_t magic, machine;
     uint32_t device;
@@ -19,7 +20,7 @@ struct note {
 
 #define NOTE_MAGIC 0x4c4f4f50515541ull /* "AUQPOOL" */
 
-/* What it must know of an allocation. */
+/* The facts about an allocation that an importer needs. */
 struct pointer_data {
     uint64_t identity; /* of the pool's file */
     uint64_t offset, bytes;

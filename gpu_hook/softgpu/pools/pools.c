@@ -1,4 +1,5 @@
-/* The life of pools: the default one of each device, created ones, and which is a device's current one. */
+/* The life of pools: the default one of each device, created ones, and which is a device's current
+ * one. */
 #include <stdlib.h>
 
 #include "driver/driver.h"
@@ -147,7 +148,7 @@ CUresult impl_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProp
     return made ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* What was allocated from it lives on: the pool goes with the last of it. */
+/* Allocations live on: the pool is freed with the last of them. */
 CUresult impl_cuMemPoolDestroy(CUmemoryPool pool)
 {
     struct pool *gone = (struct pool *)pool;
@@ -248,7 +249,7 @@ int pools_wait_for_frees(unsigned physical)
         struct pending_free *pending = pools.pending;
         while (pending && pending->physical != physical)
             pending = pending->next;
-        struct work *work = pending ? pending->work : NULL;
+        struct work_item *work = pending ? pending->work : NULL;
         if (work)
             work_hold(work);
         pthread_mutex_unlock(&pools.mutex);

@@ -1,5 +1,5 @@
-/* The inside of pools, for the files that make them up. Everything here is guarded by pools.mutex; what lies in `parts`
- * is also under the window's lock, taken second. */
+/* The inside of pools, for the files that make them up. pools.mutex guards all of it. `parts` is
+ * also under the window's lock, which is taken second. */
 #ifndef SOFTGPU_POOLS_STATE_H
 #define SOFTGPU_POOLS_STATE_H
 
@@ -42,7 +42,7 @@ struct chunk {
     struct chunk *next;
 };
 
-/* An allocation, or one whose free waits for its stream. */
+/* An allocation, or one whose free is queued in a stream. */
 struct part {
     struct allocation allocation; /* first: the window sees this */
     struct chunk *chunk;
@@ -51,11 +51,11 @@ struct part {
     struct part *next_freed;
 };
 
-/* A free in a stream's queue: the payload of a work. */
+/* A free in a stream's queue: the payload of a work item. */
 struct pending_free {
     uint64_t address;  /* of memory that is no pool's */
-    struct part *part; /* NULL: not a pool's, or somebody has the memory already */
-    struct work *work;
+    struct part *part; /* NULL: not a pool's, or the memory has a new owner already */
+    struct work_item *work;
     unsigned physical;
     struct pending_free *next;
 };
@@ -73,12 +73,13 @@ extern struct pools pools;
 /* All below: under the mutex. */
 
 struct pool *pool_new(CUdevice device, int is_default); /* or NULL */
-/* Memory for an allocation that `stream` may use from now on. When it is still in use elsewhere, *wait is the work that
- * the stream must wait for, held. */
+/* Memory for an allocation that `stream` may use from now on. When it is still in use elsewhere,
+ * *wait is the work item that the stream must wait for, held. */
 CUresult pool_take(struct pool *pool, struct context *context, uint64_t bytes, const struct stream *stream,
-                   uint64_t *address, struct work **wait);
+                   uint64_t *address, struct work_item **wait);
 struct part *pool_part(uint64_t address); /* the allocation that starts there, or NULL */
-/* The allocation that starts at `address` becomes a freed part of the stream; NULL when there is none. */
+/* The allocation that starts at `address` becomes a freed part of the stream; NULL when there is
+ * none. */
 struct part *pool_begin_free(uint64_t address, uint64_t stream_id);
 /* The stream has reached the free; with `is_known`, the host knows it. */
 void pool_reach_free(struct part *part, int is_known);

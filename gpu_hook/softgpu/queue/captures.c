@@ -1,4 +1,4 @@
-/* Where the answers of captures are found. */
+/* The place of the answers. */
 #include "queue/captures.h"
 
 const struct captures *captures;

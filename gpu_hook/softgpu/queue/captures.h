@@ -1,6 +1,6 @@
-/* What a capture makes of a call. While a stream is captured, what is put into it becomes nodes of a
- * graph. Every function that puts work into a stream asks capture_takes first; without a capture in
- * the process that is one predictable branch. The answers are those of capture/, which knows graphs. */
+/* What a call becomes while its stream is captured. Every function that puts work into a stream
+ * asks capture_takes first; without a capture in the process that is one predictable branch.
+ * capture/, which knows graphs, gives the answers. */
 #ifndef SOFTGPU_CAPTURES_H
 #define SOFTGPU_CAPTURES_H
 
@@ -32,15 +32,16 @@ struct captures {
     CUresult (*external_event)(struct stream *stream, CUevent event, int is_wait);
     /* Marks the event with what the stream has captured so far. */
     CUresult (*event)(struct stream *stream, struct event *event);
-    /* For a wait while captures are open: 1 when it was dealt with, *result says how. */
+    /* For a wait while captures are open. 1: the capture dealt with it, *result says how. */
     int (*wait)(struct stream *stream, struct event *event, unsigned flags, CUresult *result);
 
     /* Forbidden calls: each invalidates the captures that it would disturb. */
-    CUresult (*refuse)(struct stream *stream);         /* what a captured stream cannot take */
+    /* a call that a captured stream cannot take */
+    CUresult (*refuse)(struct stream *stream);
     CUresult (*check_stream)(struct stream *stream);   /* waiting for a stream, or asking it */
     CUresult (*check_context)(struct context *context); /* the same for all that a context has */
     CUresult (*check_event)(struct event *event);      /* asking an event */
-    /* What a capture cannot see, such as cuMemAlloc: by the thread's mode
+    /* A call that a capture cannot see, such as cuMemAlloc: by the thread's mode
      * (cuThreadExchangeStreamCaptureMode). */
     CUresult (*check_unsafe)(void);
 
@@ -60,7 +61,8 @@ static inline int capture_is_on(void)
     return __builtin_expect(atomic_load_explicit(&captures_open, memory_order_relaxed) != 0, 0);
 }
 
-/* 1: the stream is captured, the call becomes a node. 0: the call goes on, unless *result is an error. */
+/* 1: the stream is captured, the call becomes a node. 0: the call goes on, unless *result is an
+ * error. */
 static inline int capture_takes(struct stream *stream, CUresult *result)
 {
     *result = CUDA_SUCCESS;

@@ -1,5 +1,6 @@
-/* The page that processes share for an event. Records have numbers; the latest 64 each say whether they are done, who
- * made them, and when they ended. Waiting processes sleep on a futex, and look from time to time who is still alive. */
+/* The page that processes share for an event. Records have numbers. For the latest 64, the page
+ * says whether they are done, which process made them, and when they ended. Waiting processes sleep
+ * on a futex, and check from time to time which processes are still alive. */
 #include "queue/event_shares.h"
 
 #include <linux/futex.h>
@@ -17,12 +18,13 @@
 #define PAGE 4096u
 #define RECORDS 64u
 #define LOOK_NANOSECONDS 50000000
-#define LOOKS_UNSIGNED 40 /* after so many, who took a number and did not sign it is dead */
+/* after so many looks, a process that took a number and did not sign it is dead */
+#define LOOKS_UNSIGNED 40
 
 struct record {
     _Atomic uint64_t begun, done; /* numbers */
     _Atomic uint64_t clock;
-    _Atomic uint64_t joined; /* who made it */
+    _Atomic uint64_t joined; /* the joining of the process that made it */
 };
 
 struct page {
@@ -99,7 +101,7 @@ uint64_t event_share_record(struct event_share *share)
 {
     uint64_t number = 1 + atomic_fetch_add(&share->page->latest, 1);
     struct record *record = &share->page->records[number % RECORDS];
-    atomic_store(&record->joined, slots_joined(&driver.seat));
+    atomic_store(&record->joined, slots_joined(&driver.attachment));
     atomic_store(&record->begun, number);
     return number;
 }
@@ -129,7 +131,7 @@ static int is_abandoned(const struct record *record, uint64_t number, int looks)
 {
     if (atomic_load(&record->begun) != number)
         return looks > LOOKS_UNSIGNED;
-    return slots_find(&driver.seat, atomic_load(&record->joined)) < 0;
+    return slots_find(&driver.attachment, atomic_load(&record->joined)) < 0;
 }
 
 uint64_t event_share_wait(struct event_share *share, uint64_t number)
@@ -149,7 +151,7 @@ struct mark {
     uint64_t number;
 };
 
-static CUresult run_end(struct work *work, uint64_t *clock)
+static CUresult run_end(struct work_item *work, uint64_t *clock)
 {
     const struct mark *mark = (const struct mark *)work->payload;
     finish(mark->share, mark->number, *clock);
@@ -157,7 +159,7 @@ static CUresult run_end(struct work *work, uint64_t *clock)
     return CUDA_SUCCESS;
 }
 
-static CUresult run_await(struct work *work, uint64_t *clock)
+static CUresult run_await(struct work_item *work, uint64_t *clock)
 {
     const struct mark *mark = (const struct mark *)work->payload;
     uint64_t ended = event_share_wait(mark->share, mark->number);
@@ -168,9 +170,10 @@ static CUresult run_await(struct work *work, uint64_t *clock)
 }
 
 /* Runs whatever became of the context: others wait for it, and it holds a reference. */
-static struct work *work_of(struct event_share *share, uint64_t number, CUresult (*run)(struct work *, uint64_t *))
+static struct work_item *work_of(struct event_share *share, uint64_t number,
+                                 CUresult (*run)(struct work_item *, uint64_t *))
 {
-    struct work *work = work_new(run, sizeof(struct mark));
+    struct work_item *work = work_new(run, sizeof(struct mark));
     if (work == NULL)
         return NULL;
     atomic_fetch_add_explicit(&share->references, 1, memory_order_relaxed);
@@ -179,12 +182,12 @@ static struct work *work_of(struct event_share *share, uint64_t number, CUresult
     return work;
 }
 
-struct work *event_share_end(struct event_share *share, uint64_t number)
+struct work_item *event_share_end(struct event_share *share, uint64_t number)
 {
     return work_of(share, number, run_end);
 }
 
-struct work *event_share_await(struct event_share *share, uint64_t number)
+struct work_item *event_share_await(struct event_share *share, uint64_t number)
 {
     return work_of(share, number, run_await);
 }

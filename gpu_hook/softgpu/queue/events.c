@@ -7,7 +7,7 @@
 #include "driver/handles.h"
 #include "implemented.h"
 #include "driver/resources.h"
-#include "queue/works.h"
+#include "queue/work_items.h"
 
 static int event_is_captured(struct event *event)
 {
@@ -18,9 +18,9 @@ static struct {
     pthread_mutex_t mutex; /* guards every event's mark */
 } events = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* A work in a stream of its own, which goes with it: another process's record holds up who waits for it, and no one
- * else. Held; NULL without memory. */
-static struct work *run_apart(struct context *context, struct work *work)
+/* A work item in a stream of its own, which goes with it: a record of another process holds up only
+ * the streams that wait for it. Held; NULL without memory. */
+static struct work_item *run_apart(struct context *context, struct work_item *work)
 {
     struct stream *stream = work ? stream_open(context, STREAM_NON_BLOCKING, 0, 0) : NULL;
     if (stream == NULL) {
@@ -36,11 +36,11 @@ static struct work *run_apart(struct context *context, struct work *work)
 }
 
 /* The latest mark, held; NULL when never recorded. */
-struct work *event_hold_mark(struct event *event)
+struct work_item *event_hold_mark(struct event *event)
 {
     uint64_t latest = event->share ? event_share_latest(event->share) : 0;
     pthread_mutex_lock(&events.mutex);
-    struct work *mark = event->mark_number == latest ? event->mark : NULL;
+    struct work_item *mark = event->mark_number == latest ? event->mark : NULL;
     if (mark)
         work_hold(mark);
     pthread_mutex_unlock(&events.mutex);
@@ -49,22 +49,22 @@ struct work *event_hold_mark(struct event *event)
     return run_apart(event->context, event_share_await(event->share, latest));
 }
 
-static void set_mark(struct event *event, struct work *mark, uint64_t number)
+static void set_mark(struct event *event, struct work_item *mark, uint64_t number)
 {
     work_hold(mark);
     pthread_mutex_lock(&events.mutex);
-    struct work *before = event->mark;
+    struct work_item *before = event->mark;
     event->mark = mark;
     event->mark_number = number;
     pthread_mutex_unlock(&events.mutex);
     work_drop(before);
 }
 
-void event_set_mark(struct event *event, struct work *mark)
+void event_set_mark(struct event *event, struct work_item *mark)
 {
     uint64_t number = event->share ? event_share_record(event->share) : 0;
     set_mark(event, mark, number);
-    struct work *end = number ? event_share_end(event->share, number) : NULL;
+    struct work_item *end = number ? event_share_end(event->share, number) : NULL;
     if (end && work_needs(end, mark) == 0)
         work_drop(run_apart(event->context, end));
 }
@@ -72,7 +72,7 @@ void event_set_mark(struct event *event, struct work *mark)
 CUresult event_record(struct event *event, struct stream *stream)
 {
     uint64_t number = event->share ? event_share_record(event->share) : 0;
-    struct work *mark = number ? event_share_end(event->share, number) : work_of_nothing();
+    struct work_item *mark = number ? event_share_end(event->share, number) : work_of_nothing();
     CUresult result = mark ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     if (mark) {
         work_hold(mark);
@@ -194,7 +194,7 @@ CUresult impl_cuEventQuery(CUevent hEvent)
         uint64_t latest = event_share_latest(event->share);
         return event_share_is_done(event->share, latest) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     }
-    struct work *mark = event_hold_mark(event);
+    struct work_item *mark = event_hold_mark(event);
     int is_done = mark == NULL || work_is_done(mark, NULL);
     work_drop(mark);
     return is_done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -208,7 +208,7 @@ CUresult impl_cuEventSynchronize(CUevent hEvent)
     struct event *event = (struct event *)hEvent;
     if (event->share)
         event_share_wait(event->share, event_share_latest(event->share));
-    struct work *mark = event->share ? NULL : event_hold_mark(event);
+    struct work_item *mark = event->share ? NULL : event_hold_mark(event);
     if (mark)
         work_wait(mark);
     work_drop(mark);
@@ -227,7 +227,7 @@ CUresult impl_cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUeven
         if (result)
             return result;
         struct event *event = (struct event *)handles[i];
-        struct work *mark = event_hold_mark(event);
+        struct work_item *mark = event_hold_mark(event);
         int is_done = mark && work_is_done(mark, &clocks[i]);
         work_drop(mark);
         if (mark == NULL || event->flags & CU_EVENT_DISABLE_TIMING)
@@ -258,10 +258,10 @@ CUresult impl_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int F
     result = stream_await_room(stream);
     if (result)
         return result;
-    struct work *mark = event_hold_mark(event);
+    struct work_item *mark = event_hold_mark(event);
     if (mark == NULL)
         return CUDA_SUCCESS;
-    struct work *wait = work_of_nothing();
+    struct work_item *wait = work_of_nothing();
     int failed = wait == NULL || work_needs(wait, mark) != 0;
     work_drop(mark);
     if (failed) {

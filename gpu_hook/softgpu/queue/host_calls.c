@@ -1,9 +1,10 @@
-/* Host functions and callbacks: the user's code, run by a stream's worker in the order of the stream. */
+/* Host functions and callbacks: the user's code, run by a stream's worker in the order of the
+ * stream. */
 #include "implemented.h"
 #include "device/machine.h"
 #include "queue/captures.h"
 #include "queue/streams.h"
-#include "queue/works.h"
+#include "queue/work_items.h"
 
 struct host_call {
     CUhostFn function;
@@ -12,7 +13,7 @@ struct host_call {
     CUstream handle;
 };
 
-static CUresult run_host_call(struct work *work, uint64_t *clock)
+static CUresult run_host_call(struct work_item *work, uint64_t *clock)
 {
     struct host_call *call = (struct host_call *)work->payload;
     if (call->function)
@@ -25,15 +26,15 @@ static CUresult run_host_call(struct work *work, uint64_t *clock)
     return CUDA_SUCCESS;
 }
 
-static struct work *work_of(struct host_call call)
+static struct work_item *work_of(struct host_call call)
 {
-    struct work *work = work_new(run_host_call, sizeof call);
+    struct work_item *work = work_new(run_host_call, sizeof call);
     if (work)
         *(struct host_call *)work->payload = call;
     return work;
 }
 
-struct work *work_of_host_call(CUhostFn function, void *data)
+struct work_item *work_of_host_call(CUhostFn function, void *data)
 {
     return work_of((struct host_call){.function = function, .data = data});
 }
@@ -50,7 +51,7 @@ static CUresult enqueue(CUstream handle, struct host_call call)
     result = result ? result : stream_await_room(stream);
     if (result)
         return result;
-    struct work *work = work_of(call);
+    struct work_item *work = work_of(call);
     return work ? stream_enqueue(stream, work) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

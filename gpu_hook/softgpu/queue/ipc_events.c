@@ -22,7 +22,7 @@ CUresult impl_cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
         return CUDA_ERROR_INVALID_HANDLE;
     if (pHandle == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    struct event_handle handle = {driver_machine_identity(), own->place.identity, slots_joined(&driver.seat),
+    struct event_handle handle = {driver_machine_identity(), own->place.identity, slots_joined(&driver.attachment),
                                   own->place.descriptor};
     memset(pHandle, 0, sizeof *pHandle);
     memcpy(pHandle, &handle, sizeof handle);
@@ -39,7 +39,7 @@ CUresult impl_cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
     memcpy(&own, &handle, sizeof own);
     if (own.machine != driver_machine_identity())
         return CUDA_ERROR_INVALID_VALUE;
-    if (own.joined == slots_joined(&driver.seat))
+    if (own.joined == slots_joined(&driver.attachment))
         return CUDA_ERROR_INVALID_CONTEXT;
     struct event_place place = {own.identity, own.descriptor};
     struct event_share *share = event_share_open(own.joined, &place);

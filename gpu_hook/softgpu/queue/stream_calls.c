@@ -11,7 +11,8 @@
 #include "driver/resources.h"
 #include "queue/streams.h"
 
-/* A thread's own default streams: the latest context's is enough, others are found again by their handle. */
+/* A thread's own default streams: the latest context's is enough, others are found again by their
+ * handle. */
 static __thread struct {
     struct context *context;
     unsigned long long context_id;
@@ -125,7 +126,8 @@ CUresult impl_cuStreamSynchronize(CUstream hStream)
         result = captures->check_stream(stream);
     if (result)
         return result;
-    /* The legacy stream's end is after all blocking streams' work, as an operation on it would be. */
+    /* The end of the legacy stream comes after the work of all blocking streams, as an operation on
+     * it would. */
     result = stream->kind == STREAM_LEGACY ? streams_drain_blocking(context) : stream_drain(stream);
     streams_tell_wait();
     return result;
@@ -140,7 +142,7 @@ CUresult impl_cuStreamQuery(CUstream hStream)
         result = captures->check_stream(stream);
     if (result)
         return result;
-    struct work *last = stream_last(stream);
+    struct work_item *last = stream_last(stream);
     int is_done = last == NULL || work_is_done(last, NULL);
     work_drop(last);
     return is_done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;

@@ -18,7 +18,7 @@ void streams_tell_wait(void)
 CUresult stream_drain(struct stream *stream)
 {
     struct context *context = stream->context;
-    struct work *last = stream_last(stream);
+    struct work_item *last = stream_last(stream);
     if (last) {
         work_wait(last);
         work_drop(last);
@@ -31,20 +31,22 @@ static int is_busy(const struct stream *stream, enum stream_kind last_kind)
     return stream->kind <= last_kind && stream->last && !stream->last->is_done;
 }
 
-/* Under the streams' mutex: the latest unfinished work of each stream, of all kinds up to `last_kind`, held. */
-static CUresult collect_last(struct context *context, enum stream_kind last_kind, struct work ***works, size_t *count)
+/* Called under the streams' mutex: the latest unfinished work item of each stream, of all kinds up
+ * to `last_kind`, held. */
+static CUresult collect_last(struct context *context, enum stream_kind last_kind, struct work_item ***items,
+                             size_t *count)
 {
     size_t busy = 0;
     *count = 0;
-    *works = NULL;
+    *items = NULL;
     for (struct stream *stream = context->streams; stream; stream = stream->next)
         busy += (size_t)is_busy(stream, last_kind);
-    if (busy && (*works = calloc(busy, sizeof **works)) == NULL)
+    if (busy && (*items = calloc(busy, sizeof **items)) == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     for (struct stream *stream = context->streams; busy && stream; stream = stream->next)
         if (is_busy(stream, last_kind)) {
             work_hold(stream->last);
-            (*works)[(*count)++] = stream->last;
+            (*items)[(*count)++] = stream->last;
         }
     return CUDA_SUCCESS;
 }
@@ -52,17 +54,17 @@ static CUresult collect_last(struct context *context, enum stream_kind last_kind
 static CUresult drain(struct context *context, enum stream_kind last_kind)
 {
     size_t count;
-    struct work **works;
+    struct work_item **items;
     streams_lock();
-    CUresult result = collect_last(context, last_kind, &works, &count);
+    CUresult result = collect_last(context, last_kind, &items, &count);
     streams_unlock();
     if (result)
         return result;
     for (size_t i = 0; i < count; i++) {
-        work_wait(works[i]);
-        work_drop(works[i]);
+        work_wait(items[i]);
+        work_drop(items[i]);
     }
-    free(works);
+    free(items);
     return (CUresult)atomic_load(&context->sticky);
 }
 

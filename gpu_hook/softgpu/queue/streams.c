@@ -1,5 +1,6 @@
-/* Queues and workers. One mutex guards every queue of the process: the sections are short, and dependencies cross streams.
- * A worker starts with the first work of its stream, blocks all signals, and ends with the stream. */
+/* Queues and workers. One mutex guards every queue of the process: its sections are short, and
+ * dependencies cross streams. A worker starts with the first work item of its stream, blocks all
+ * signals, and ends with the stream. */
 #include "queue/streams_state.h"
 
 #include <signal.h>
@@ -13,9 +14,10 @@
 
 static struct {
     pthread_mutex_t mutex;
-    pthread_cond_t done; /* some work ended, or a stream did */
+    pthread_cond_t done; /* a work item ended, or a stream did */
     unsigned long long next_id;
-    uint32_t most; /* works that a stream may have outstanding; 0: any number. Written at cuInit alone */
+    /* work items that a stream may have outstanding; 0: any number. Written at cuInit alone */
+    uint32_t most;
 } queues = {.mutex = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
 void streams_lock(void)
@@ -28,8 +30,9 @@ void streams_unlock(void)
     pthread_mutex_unlock(&queues.mutex);
 }
 
-/* Under the mutex, which it gives up while the work runs. The work is its stream's head. */
-static void execute(struct stream *stream, struct work *work)
+/* Called under the mutex, which it releases while the work item runs. The item is the head of its
+ * stream. */
+static void execute(struct stream *stream, struct work_item *work)
 {
     uint64_t clock = work->enqueued > stream->clock ? work->enqueued : stream->clock;
     for (const struct dependency *d = work->dependencies; d; d = d->next)
@@ -65,7 +68,7 @@ static void *serve(void *argument)
     struct stream *stream = argument;
     pthread_mutex_lock(&queues.mutex);
     for (;;) {
-        struct work *work = stream->head;
+        struct work_item *work = stream->head;
         if (work && work->is_started)
             pthread_cond_wait(&queues.done, &queues.mutex); /* a caller runs it */
         else if (work && work_is_ready(work))
@@ -105,8 +108,9 @@ static int start_worker(struct stream *stream)
     return failed ? -1 : 0;
 }
 
-/* Under the mutex: the legacy stream waits for all blocking streams of its context, and they for it. */
-static int add_implicit_needs(struct stream *stream, struct work *work)
+/* Under the mutex: the legacy stream waits for all blocking streams of its context, and they for
+ * it. */
+static int add_implicit_needs(struct stream *stream, struct work_item *work)
 {
     struct stream *legacy = stream->context->legacy;
     if (stream->kind == STREAM_BLOCKING && legacy->last && !legacy->last->is_done)
@@ -120,7 +124,7 @@ static int add_implicit_needs(struct stream *stream, struct work *work)
 }
 
 /* Under the mutex. */
-static CUresult append_plainly(struct stream *stream, struct work *work)
+static CUresult append_plainly(struct stream *stream, struct work_item *work)
 {
     work->stream = stream;
     work->enqueued = machine_now();
@@ -139,14 +143,14 @@ static CUresult append_plainly(struct stream *stream, struct work *work)
 }
 
 /* Under the mutex. */
-static CUresult append(struct stream *stream, struct work *work)
+static CUresult append(struct stream *stream, struct work_item *work)
 {
     return add_implicit_needs(stream, work) ? CUDA_ERROR_OUT_OF_MEMORY : append_plainly(stream, work);
 }
 
-void streams_set_queue(uint32_t works)
+void streams_set_queue(uint32_t items)
 {
-    queues.most = works;
+    queues.most = items;
 }
 
 CUresult stream_await_room(struct stream *stream)
@@ -165,7 +169,7 @@ CUresult stream_await_room(struct stream *stream)
     return is_closing ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
-CUresult stream_enqueue(struct stream *stream, struct work *work)
+CUresult stream_enqueue(struct stream *stream, struct work_item *work)
 {
     pthread_mutex_lock(&queues.mutex);
     CUresult result = start_worker(stream) ? CUDA_ERROR_OUT_OF_MEMORY : append(stream, work);
@@ -177,30 +181,32 @@ CUresult stream_enqueue(struct stream *stream, struct work *work)
     return result;
 }
 
-CUresult streams_enqueue(struct stream *const *streams, struct work *const *works, size_t count)
+CUresult streams_enqueue(struct stream *const *streams, struct work_item *const *items, size_t count)
 {
     size_t queued = 0;
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&queues.mutex);
     for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++)
         result = start_worker(streams[i]) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
-    /* Only the first can fail after that: the implicit needs of its stream are those of all that follow there. */
+    /* Only the first can fail after that: the implicit needs of its stream are those of all that
+     * follow there. */
     while (queued < count && result == CUDA_SUCCESS) {
-        result = append(streams[queued], works[queued]);
+        result = append(streams[queued], items[queued]);
         if (result && queued)
-            result = append_plainly(streams[queued], works[queued]);
-        if (result == CUDA_SUCCESS && streams[queued]->head == works[queued])
+            result = append_plainly(streams[queued], items[queued]);
+        if (result == CUDA_SUCCESS && streams[queued]->head == items[queued])
             pthread_cond_signal(&streams[queued]->has_work);
         queued += result == CUDA_SUCCESS;
     }
     pthread_mutex_unlock(&queues.mutex);
     for (; queued < count; queued++)
-        work_drop(works[queued]);
+        work_drop(items[queued]);
     return result;
 }
 
-/* Under the mutex: runs the work as soon as it is first and free to start, unless the worker was quicker. */
-static void execute_or_wait(struct stream *stream, struct work *work)
+/* Called under the mutex: runs the item as soon as it is first and may start, unless the worker was
+ * quicker. */
+static void execute_or_wait(struct stream *stream, struct work_item *work)
 {
     while (!work->is_done) {
         if (stream->head == work && !work->is_started && work_is_ready(work))
@@ -212,7 +218,7 @@ static void execute_or_wait(struct stream *stream, struct work *work)
         pthread_cond_signal(&stream->has_work);
 }
 
-CUresult stream_run(struct stream *stream, struct work *work)
+CUresult stream_run(struct stream *stream, struct work_item *work)
 {
     pthread_mutex_lock(&queues.mutex);
     CUresult result = append(stream, work);
@@ -226,7 +232,7 @@ CUresult stream_run(struct stream *stream, struct work *work)
     return result;
 }
 
-CUresult stream_enqueue_short(struct stream *stream, struct work *work)
+CUresult stream_enqueue_short(struct stream *stream, struct work_item *work)
 {
     pthread_mutex_lock(&queues.mutex);
     int is_first = stream->head == NULL;
@@ -246,7 +252,7 @@ CUresult stream_enqueue_short(struct stream *stream, struct work *work)
     return result;
 }
 
-CUresult work_wait(struct work *work)
+CUresult work_wait(struct work_item *work)
 {
     pthread_mutex_lock(&queues.mutex);
     while (!work->is_done)
@@ -256,7 +262,7 @@ CUresult work_wait(struct work *work)
     return result;
 }
 
-int work_is_done(struct work *work, uint64_t *clock)
+int work_is_done(struct work_item *work, uint64_t *clock)
 {
     pthread_mutex_lock(&queues.mutex);
     int is_done = work->is_done;
@@ -266,10 +272,10 @@ int work_is_done(struct work *work, uint64_t *clock)
     return is_done;
 }
 
-struct work *stream_last(struct stream *stream)
+struct work_item *stream_last(struct stream *stream)
 {
     pthread_mutex_lock(&queues.mutex);
-    struct work *last = stream->last;
+    struct work_item *last = stream->last;
     if (last)
         work_hold(last);
     pthread_mutex_unlock(&queues.mutex);

@@ -50,7 +50,7 @@ PREPARE = """
 
 @pytest.mark.parametrize("kind", WORKS)
 def test_a_call_into_a_full_queue_waits_for_room(make_machine, kind):
-    """A graph of one node is three works: its begin, its node and its end."""
+    """A graph of one node is three work items: its begin, its node and its end."""
     works, calls = (3, 5) if kind == "graph" else (1, 15)
     said = make_machine(QUEUE=str(1 + works * calls)).run(
         BEGIN

@@ -1,7 +1,8 @@
-/* The model: a launch wants as many multiprocessors as its grid can fill, and no more than its process may have. The highest
- * priority is served first; within one, all are cut by the same factor when they want more than is left. A launch that gets a
- * part of what its grid can fill takes longer by that. */
-#include "device/beside.h"
+/* The model: a launch wants as many multiprocessors as its grid can fill, and no more than its
+ * process may have. The highest priority is served first; within one, all are cut by the same
+ * factor when they want more than is left. A launch that gets a part of what its grid can fill
+ * takes longer by that. */
+#include "device/concurrent.h"
 
 #include "device/bins.h"
 
@@ -15,7 +16,7 @@ static int is_running(const struct engine *engine, int index)
     return engine->requests[index].ready <= engine->clock;
 }
 
-/* What all launches of a slot want is cut to what its process may have. */
+/* Cuts the wants of a slot's launches to what its process may have. */
 static double wanted_sms(const struct engine *engine, int index)
 {
     const struct request *own = &engine->requests[index];
@@ -26,7 +27,7 @@ static double wanted_sms(const struct engine *engine, int index)
     return sum > own->most_sms ? own->sms * (own->most_sms / sum) : own->sms;
 }
 
-/* Serves all of one priority out of `left` multiprocessors; what is left then. */
+/* Serves all launches of one priority out of `left` multiprocessors. Returns the rest. */
 static double serve_priority(const struct engine *engine, int32_t priority, double left, struct shares *shares)
 {
     double sum = 0;
@@ -86,7 +87,8 @@ static uint64_t end_of_piece(const struct engine *engine, const struct shares *s
     return end;
 }
 
-/* Own time is what the work would have taken alone: a slot's fastest launch says how much of the piece that is. */
+/* The own time of a slot is what the work would have taken alone: its fastest launch says which
+ * part of the piece that is. */
 static void account(struct machine *machine, unsigned device_index, const struct shares *shares, uint64_t end)
 {
     struct device *device = &machine->devices[device_index];
@@ -118,7 +120,7 @@ static void run(struct machine *machine, unsigned device, uint64_t until)
             requests_finish(engine, i);
 }
 
-/* A slot whose next launch would run beside the others now. */
+/* A slot whose next launch would run concurrently with the others now. */
 static uint32_t find_awaited(const struct engine *engine)
 {
     if (atomic_load_explicit(&engine->expecting, memory_order_acquire) == 0)
@@ -129,7 +131,7 @@ static uint32_t find_awaited(const struct engine *engine)
     return REQUESTS_NOBODY;
 }
 
-uint32_t beside_advance(struct machine *machine, unsigned device, uint64_t until)
+uint32_t concurrent_advance(struct machine *machine, unsigned device, uint64_t until)
 {
     struct engine *engine = &machine->devices[device].engine;
     for (;;) {
@@ -144,7 +146,7 @@ uint32_t beside_advance(struct machine *machine, unsigned device, uint64_t until
     }
 }
 
-uint64_t beside_earliest_end(const struct machine *machine, const struct engine *engine, int index)
+uint64_t concurrent_earliest_end(const struct machine *machine, const struct engine *engine, int index)
 {
     const struct request *own = &engine->requests[index];
     uint64_t start = own->ready > engine->clock ? own->ready : engine->clock;

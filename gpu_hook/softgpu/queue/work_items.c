@@ -1,12 +1,12 @@
-/* The life of a work outside of queues. */
-#include "queue/works.h"
+/* The life of work items outside of queues. */
+#include "queue/work_items.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct work *work_new(CUresult (*run)(struct work *, uint64_t *), size_t payload_bytes)
+struct work_item *work_new(CUresult (*run)(struct work_item *, uint64_t *), size_t payload_bytes)
 {
-    struct work *work = calloc(1, sizeof *work + payload_bytes);
+    struct work_item *work = calloc(1, sizeof *work + payload_bytes);
     if (work) {
         work->run = run;
         work->payload_bytes = (uint32_t)payload_bytes;
@@ -15,9 +15,9 @@ struct work *work_new(CUresult (*run)(struct work *, uint64_t *), size_t payload
     return work;
 }
 
-struct work *work_again(const struct work *work)
+struct work_item *work_again(const struct work_item *work)
 {
-    struct work *again = work_new(work->run, work->payload_bytes);
+    struct work_item *again = work_new(work->run, work->payload_bytes);
     if (again) {
         memcpy(again->payload, work->payload, work->payload_bytes);
         again->runs_after_failure = work->runs_after_failure;
@@ -26,25 +26,25 @@ struct work *work_again(const struct work *work)
     return again;
 }
 
-static CUresult pass(struct work *work, uint64_t *clock)
+static CUresult pass(struct work_item *work, uint64_t *clock)
 {
     return CUDA_SUCCESS;
 }
 
-struct work *work_of_nothing(void)
+struct work_item *work_of_nothing(void)
 {
-    struct work *work = work_new(pass, 0);
+    struct work_item *work = work_new(pass, 0);
     if (work)
         work->pace = WORK_AT_ONCE;
     return work;
 }
 
-void work_hold(struct work *work)
+void work_hold(struct work_item *work)
 {
     atomic_fetch_add_explicit(&work->references, 1, memory_order_relaxed);
 }
 
-void work_forget_needs(struct work *work)
+void work_forget_needs(struct work_item *work)
 {
     while (work->dependencies) {
         struct dependency *dependency = work->dependencies;
@@ -54,7 +54,7 @@ void work_forget_needs(struct work *work)
     }
 }
 
-void work_drop(struct work *work)
+void work_drop(struct work_item *work)
 {
     if (work && atomic_fetch_sub_explicit(&work->references, 1, memory_order_acq_rel) == 1) {
         work_forget_needs(work);
@@ -62,7 +62,7 @@ void work_drop(struct work *work)
     }
 }
 
-int work_needs(struct work *work, struct work *earlier)
+int work_needs(struct work_item *work, struct work_item *earlier)
 {
     struct dependency *dependency = malloc(sizeof *dependency);
     if (dependency == NULL)
