@@ -1,5 +1,5 @@
 /* Launches at the compute engine. A thread that waits for a launch of its own gives out the
- * engine's time for all (turns.c or concurrent.c), and sleeps between. A launch that ends within
+ * engine's time for all (turns.c), and sleeps between. A launch that ends within
  * LEAD_NANOSECONDS runs ahead of the wall clock: a thread cannot sleep for 5 microseconds, and
  * events read simulated time. When a launch is known to follow another but its thread has not
  * woken, the processes behind it wait: simulated time stands still, and is made up for later. They
@@ -12,7 +12,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "device/concurrent.h"
 #include "device/slots.h"
 #include "device/turns.h"
 
@@ -48,24 +47,13 @@ static void sweep(struct attachment *attachment, struct engine *engine, uint64_t
         }
 }
 
-static uint32_t give_out(struct machine *machine, unsigned device, uint64_t until)
-{
-    return machine->is_concurrent ? concurrent_advance(machine, device, until) : turns_advance(machine, device, until);
-}
-
-static uint64_t earliest_end(const struct machine *machine, const struct engine *engine, int index)
-{
-    return machine->is_concurrent ? concurrent_earliest_end(machine, engine, index)
-                                    : turns_earliest_end(machine, engine, index);
-}
-
 /* Under the lock. The slot that must be waited for, or REQUESTS_NOBODY. */
 static uint32_t advance(struct attachment *attachment, unsigned device, uint64_t now)
 {
     struct engine *engine = &attachment->machine->devices[device].engine;
     sweep(attachment, engine, now);
     for (;;) {
-        uint32_t awaited = give_out(attachment->machine, device, now + LEAD_NANOSECONDS);
+        uint32_t awaited = turns_advance(attachment->machine, device, now + LEAD_NANOSECONDS);
         if (awaited == REQUESTS_NOBODY) {
             engine->awaited_since = 0;
             return awaited;
@@ -124,7 +112,7 @@ static int post(struct attachment *attachment, unsigned device, const struct dem
 {
     struct engine *engine = &attachment->machine->devices[device].engine;
     struct request request = {.ready = demand->ready, .left = demand->nanoseconds, .slot = (uint32_t)attachment->slot,
-                              .priority = demand->priority, .sms = demand->sms, .most_sms = attachment->most_sms};
+                              .priority = demand->priority};
     int index;
     while ((index = requests_post(engine, &request)) < 0) {
         machine_unlock(attachment->machine);
@@ -146,7 +134,7 @@ static int wait_for_end(struct attachment *attachment, unsigned device, int inde
         uint32_t posts = atomic_load(&engine->posts), awaited = advance(attachment, device, now);
         if (engine->requests[index].state == REQUEST_DONE)
             return 0;
-        uint64_t end = earliest_end(attachment->machine, engine, index);
+        uint64_t end = turns_earliest_end(attachment->machine, engine, index);
         uint64_t grace = engine->awaited_since + GRACE_NANOSECONDS - now;
         machine_unlock(attachment->machine);
         if (awaited != REQUESTS_NOBODY)

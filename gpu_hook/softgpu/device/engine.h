@@ -12,7 +12,6 @@ enum copy_direction { COPY_TO_DEVICE = 0, COPY_TO_HOST = 1 };
 struct demand {
     uint64_t ready, nanoseconds;
     int32_t priority; /* a stream's: less goes first */
-    uint32_t sms;     /* that it can fill */
     int *is_expected; /* the flag of its announcement, which is cleared */
 };
 

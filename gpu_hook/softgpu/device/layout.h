@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define MACHINE_MAGIC 0x31465541514c4141ull
-#define MACHINE_VERSION 7u
+#define MACHINE_VERSION 8u
 #define MACHINE_DEVICES 8
 #define MACHINE_SLOTS 256
 #define MACHINE_BINS 64
@@ -42,7 +42,6 @@ struct request {
     uint32_t state;            /* enum request_state */
     uint32_t slot;             /* the slot of its process */
     int32_t priority;          /* a stream's: less goes first */
-    uint32_t sms, most_sms;    /* that it can fill; that its process may have */
     _Atomic uint32_t is_given_up; /* its process goes on without it and will not collect it */
 };
 
@@ -136,8 +135,6 @@ struct machine {
     uint64_t slice_nanoseconds;  /* the time slice of a process while others want the engine */
     uint64_t switch_nanoseconds; /* from one process to another */
     uint64_t teardown_nanoseconds; /* how long the memory of a dead process stays in use */
-    uint32_t is_concurrent;    /* no time slices: the launches of all processes run concurrently */
-    uint32_t reserved_shape;
     pthread_mutex_t lock; /* robust, shared between processes */
     _Atomic uint32_t releases; /* releases of the lock: a waiting thread sleeps on this word */
     _Atomic uint32_t has_waiters;
@@ -154,7 +151,6 @@ struct attachment {
     struct machine *machine;
     int descriptor; /* of the state file; holds the slot's liveness lock */
     int slot;       /* -1: an observer */
-    uint32_t most_sms; /* that this process may have of a device */
     struct cgroup cgroups[MACHINE_CGROUPS]; /* as in a slot */
 };
 

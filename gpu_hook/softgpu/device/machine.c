@@ -63,7 +63,6 @@ static int build_machine(struct machine *machine, const struct settings *setting
     machine->slice_nanoseconds = settings->slice_nanoseconds;
     machine->switch_nanoseconds = settings->switch_nanoseconds;
     machine->teardown_nanoseconds = settings->teardown_nanoseconds;
-    machine->is_concurrent = settings->is_concurrent;
     for (unsigned i = 0; i < machine->device_count; i++)
         name_device(machine->devices[i].uuid, i);
     pthread_mutexattr_init(&attributes);
@@ -151,7 +150,6 @@ enum machine_failure machine_open(struct attachment *attachment, const struct se
         failure = map_machine(attachment, settings, found.st_size);
     }
     if (failure == MACHINE_OK) {
-        attachment->most_sms = (attachment->machine->sm_count * settings->active_percent + 99) / 100;
         flock(attachment->descriptor, LOCK_UN);
     } else {
         machine_close(attachment);

@@ -69,21 +69,12 @@ static int read_number(const struct number *number, uint64_t *value, char *probl
     return -1;
 }
 
-/* As an MPS client does, which takes what cannot be read as no limit. */
-static uint32_t read_active_percent(void)
-{
-    const char *text = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
-    double percent = text ? strtod(text, NULL) : 100;
-    return percent > 0 && percent < 100 ? (uint32_t)(percent + 0.5 < 1 ? 1 : percent + 0.5) : 100;
-}
-
 /* How processes contend for an engine, and how long one takes to leave. */
 static int read_sharing(struct settings *settings, char *problem, size_t problem_bytes)
 {
     static const struct number slice = {PREFIX "SLICE_US", "microseconds", 2000, 10, 1000000, 0};
     static const struct number teardown = {PREFIX "TEARDOWN_MS", "milliseconds", 0, 0, 60000, 0};
     static const struct number switching = {PREFIX "SWITCH_US", "microseconds", 50, 0, 1000000, 0};
-    const char *text = getenv(PREFIX "SHARING");
     if (read_number(&slice, &settings->slice_nanoseconds, problem, problem_bytes) ||
         read_number(&switching, &settings->switch_nanoseconds, problem, problem_bytes) ||
         read_number(&teardown, &settings->teardown_nanoseconds, problem, problem_bytes))
@@ -91,12 +82,7 @@ static int read_sharing(struct settings *settings, char *problem, size_t problem
     settings->slice_nanoseconds *= 1000;
     settings->switch_nanoseconds *= 1000;
     settings->teardown_nanoseconds *= 1000000;
-    settings->active_percent = read_active_percent();
-    settings->is_concurrent = text && strcmp(text, "side-by-side") == 0;
-    if (text == NULL || *text == '\0' || settings->is_concurrent || strcmp(text, "time-slice") == 0)
-        return 0;
-    snprintf(problem, problem_bytes, PREFIX "SHARING=%s: expected time-slice or side-by-side", text);
-    return -1;
+    return 0;
 }
 
 /* As much as on a card by default; a card of less than 8 GiB, which is made up, loses the same part

@@ -1,5 +1,5 @@
 /* The settings of the software GPU, read from the environment in one function. Nothing else calls
- * getenv, except for CUDA_VISIBLE_DEVICES. The thread percentage of MPS is read here, too. */
+ * getenv, except for CUDA_VISIBLE_DEVICES. */
 #ifndef SOFTGPU_SETTINGS_H
 #define SOFTGPU_SETTINGS_H
 
@@ -16,9 +16,6 @@ struct settings {
     uint64_t slice_nanoseconds;  /* of a process while others want the engine */
     uint64_t switch_nanoseconds; /* from one process to another */
     uint64_t teardown_nanoseconds; /* of the memory of a process that died */
-    uint32_t is_concurrent; /* processes run at once and not in turns */
-    /* of the multiprocessors, that this process may have where they run side by side */
-    uint32_t active_percent;
     uint64_t pool_chunk_bytes; /* pools reserve in multiples of this */
     uint64_t context_bytes; /* that each context takes of its device */
     uint64_t resource_bytes; /* that each stream, event and registration takes of its device */

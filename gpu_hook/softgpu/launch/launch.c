@@ -29,14 +29,6 @@ struct launch {
     _Alignas(16) unsigned char arguments[];
 };
 
-/* One block fills an SM: a grid of fewer blocks leaves SMs to others, where these run
- * concurrently. */
-static uint32_t sms_of(const struct launch *launch, const struct green *green)
-{
-    uint32_t sms = green ? green->resource.sm.smCount : driver.attachment.machine->sm_count;
-    return launch->blocks < sms ? (uint32_t)launch->blocks : sms;
-}
-
 static CUresult run_launch(struct work_item *work, uint64_t *clock)
 {
     const struct launch *launch = (const struct launch *)work->payload;
@@ -50,7 +42,7 @@ static CUresult run_launch(struct work_item *work, uint64_t *clock)
     uint64_t nanoseconds = occupancy_nanoseconds(work->stream->green, launch->nanoseconds, launch->blocks,
                                              launch->block_threads, launch->shared_bytes);
     struct demand demand = {*clock, nanoseconds, launch->has_priority ? launch->priority : work->stream->priority,
-                            sms_of(launch, work->stream->green), &work->is_expected};
+                            &work->is_expected};
     *clock = engine_run(&driver.attachment, device, &demand);
     return failed ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
