@@ -1,4 +1,4 @@
-/* Memory nodes: addresses fixed at creation, memory at launch, reserved until trimmed; who may free what, and when. */
+/* Memory nodes: addresses fixed at creation, memory at launch, reserved until trimmed; which calls may free it, and when. */
 #include "graphs.h"
 
 #define BIG (64 * MIB)

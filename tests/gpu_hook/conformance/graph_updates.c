@@ -1,4 +1,4 @@
-/* Changes of executable graphs, instantiation's forms, attributes of kernel nodes, user objects, and graphs as text. */
+/* Changes of executable graphs, forms of instantiation, and user objects. */
 #include <unistd.h>
 
 #include "graphs.h"

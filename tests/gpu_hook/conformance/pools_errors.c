@@ -1,4 +1,4 @@
-/* Memory pools: who may reach their memory, what a pointer says of its pool, and bad arguments. */
+/* Memory pools: access to their memory, the pool of a pointer, and bad arguments. */
 #include "check.h"
 
 static CUmemoryPool new_pool(void)

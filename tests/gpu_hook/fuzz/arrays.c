@@ -1,4 +1,4 @@
-/* Arrays, mipmapped arrays, and their copies. */
+/* Arrays, mipmapped arrays, their copies, textures and surfaces. */
 #include <string.h>
 
 #include "fuzz.h"
@@ -63,7 +63,7 @@ static void ask(void)
     note("bytes", needs.size);
 }
 
-static void copy_row(void)
+static void copy(void)
 {
     struct object *at;
     uint64_t most;
@@ -72,28 +72,21 @@ static void copy_row(void)
     size_t bytes = 1 + draw(600), offset = chance(70) ? 0 : draw(64);
     memset(buffer, 0x55, bytes);
     settle();
-    bool is_to_array = chance(50), is_host = chance(50);
-    CUDA_MEMCPY2D copy;
-    memset(&copy, 0, sizeof copy);
-    copy.WidthInBytes = bytes;
-    copy.Height = 1;
-    copy.srcMemoryType = copy.dstMemoryType = is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-    copy.srcHost = copy.dstHost = buffer;
-    copy.srcDevice = copy.dstDevice = pointer;
-    if (is_to_array) {
-        copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
-        copy.dstArray = array;
-        copy.dstXInBytes = offset;
-    } else {
-        copy.srcMemoryType = CU_MEMORYTYPE_ARRAY;
-        copy.srcArray = array;
-        copy.srcXInBytes = offset;
-    }
-    if (is_to_array && is_host)
+    switch (draw(4)) {
+    case 0:
         fill_buffer(bytes);
-    CALL(cuMemcpy2D_v2(&copy));
-    if (!is_to_array && is_host)
+        CALL(cuMemcpyHtoA_v2(array, offset, buffer, bytes));
+        break;
+    case 1:
+        CALL(cuMemcpyAtoH_v2(buffer, array, offset, bytes));
         note_bytes("content", buffer, bytes);
+        break;
+    case 2:
+        CALL(cuMemcpyAtoD_v2(pointer, array, offset, bytes));
+        break;
+    default:
+        CALL(cuMemcpyDtoA_v2(array, offset, pointer, bytes));
+    }
 }
 
 static void mipmap_create(void)
@@ -131,9 +124,40 @@ static void mipmap_level(void)
         note_untouched("level", (uint64_t)level);
 }
 
+static void bind(void)
+{
+    struct object *at, *slot = room(chance(60) ? TEXTURE : SURFACE);
+    CUDA_RESOURCE_DESC resource;
+    CUDA_TEXTURE_DESC texture;
+    CUtexObject object = UNTOUCHED;
+    memset(&resource, 0, sizeof resource);
+    memset(&texture, 0, sizeof texture);
+    resource.resType = chance(5) ? (CUresourcetype)draw(9) : CU_RESOURCE_TYPE_ARRAY;
+    resource.res.array.hArray = (CUarray)pick(ARRAY, &at);
+    texture.filterMode = (CUfilter_mode)draw(chance(4) ? 4 : 2);
+    if (!slot)
+        return;
+    bool is_texture = slot >= objects[TEXTURE] && slot < objects[TEXTURE] + SLOTS;
+    CUresult code = is_texture ? CALL(cuTexObjectCreate(&object, &resource, &texture, NULL))
+                               : CALL(cuSurfObjectCreate(&object, &resource));
+    if (code == CUDA_SUCCESS)
+        keep_owned(slot, object, 0);
+    else
+        note_untouched("object", object);
+}
+
+static void unbind(void)
+{
+    struct object *at;
+    CUresult code = chance(60) ? CALL(cuTexObjectDestroy(pick(TEXTURE, &at)))
+                               : CALL(cuSurfObjectDestroy(pick(SURFACE, &at)));
+    if (code == CUDA_SUCCESS && at)
+        drop(at);
+}
+
 static const struct operation operations[] = {
     {"array_create", 6, create},         {"array_destroy", 4, destroy},         {"array_ask", 2, ask},
-    {"array_copy", 5, copy_row},         {"mipmap_create", 2, mipmap_create},   {"mipmap_destroy", 2, mipmap_destroy},
-    {"mipmap_level", 1, mipmap_level},
+    {"array_copy", 5, copy},             {"mipmap_create", 2, mipmap_create},   {"mipmap_destroy", 2, mipmap_destroy},
+    {"mipmap_level", 1, mipmap_level},   {"bind", 2, bind},                     {"unbind", 2, unbind},
 };
 const struct family array_family = FAMILY(operations);

@@ -16,6 +16,10 @@ static CUresult give_back(enum kind kind, struct object *one)
         return cuGraphDestroy((CUgraph)one->value);
     case USER_OBJECT:
         return cuUserObjectRelease((CUuserObject)one->value, 1);
+    case TEXTURE:
+        return cuTexObjectDestroy(one->value);
+    case SURFACE:
+        return cuSurfObjectDestroy(one->value);
     case ARRAY:
         return cuArrayDestroy((CUarray)one->value);
     case MIPMAP:
@@ -123,9 +127,9 @@ static void measure(void)
 
 void clean_up(void)
 {
-    static const enum kind order[] = {EXEC,       GRAPH,      USER_OBJECT, ARRAY,   MIPMAP,
-                                      POINTER,    HOST,       REGISTERED,  MAPPING, HANDLE,
-                                      RESERVATION, EVENT,     POOL,        LIBRARY, MODULE};
+    static const enum kind order[] = {EXEC,       GRAPH,   USER_OBJECT, TEXTURE,     SURFACE, ARRAY,
+                                      MIPMAP,     POINTER, HOST,        REGISTERED,  MAPPING, HANDLE,
+                                      RESERVATION, EVENT,  POOL,        LIBRARY,     MODULE};
     end_captures();
     if (cuCtxSynchronize() != CUDA_SUCCESS) { /* a graph wrote to memory that was freed: nothing works in the context */
         for (int i = 0; i < SLOTS; i++)

@@ -14,7 +14,8 @@ struct object objects[KINDS][SLOTS];
 
 static const char *const kind_names[KINDS] = {
     "context", "pointer", "host",    "registered", "stream",   "event",   "pool",  "handle", "reservation", "mapping",
-    "array",   "mipmap",  "module",  "function",   "library",  "graph",   "node",  "exec",   "user_object"};
+    "array",   "mipmap",  "texture", "surface",    "module",   "function", "library", "graph", "node",      "exec",
+    "user_object"};
 
 static struct {
     uint64_t hash;

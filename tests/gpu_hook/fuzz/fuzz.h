@@ -31,6 +31,8 @@ enum kind {
     MAPPING,
     ARRAY,
     MIPMAP,
+    TEXTURE,
+    SURFACE,
     MODULE,
     FUNCTION,
     LIBRARY,

@@ -1,4 +1,4 @@
-"""Checkpoints of processes on the software GPU: who may do what to whom, and what the devices see of it."""
+"""Checkpoints of processes on the software GPU: which process may act on which, and the effect on the devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments beyond all bounds: each is an error, and what lies beside stays as it was."""
+"""Arguments beyond all bounds: each is an error, and memory next to them stays unchanged."""
 
 from __future__ import annotations
 
