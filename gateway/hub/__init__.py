@@ -1,6 +1,6 @@
-"""What a JupyterHub's configuration file calls: the gateway as a service, and the GPU size on the spawn page.
+"""The gateway in a JupyterHub's configuration: as a service, and as the GPU size on the spawn page.
 
-Runs in the Hub's process, so it imports nothing of a Jupyter server; it starts nothing itself.
+This package runs in the Hub's process, so it imports no Jupyter server. It starts nothing itself.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""Adding to a traitlets configuration what is missing, beside what an administrator set. It replaces nothing.
+"""Adding to a traitlets configuration what is missing, beside what an administrator set.
 
-A section of a spawner's own class comes before `c.Spawner`: what is there is added to, too, or ours would be lost.
+It replaces nothing.
+
+A section of a spawner's own class comes before `c.Spawner`: what is there is added to, too, or ours
+would be lost.
 """
 
 from __future__ import annotations
@@ -15,44 +18,51 @@ from .settings import HubConfigError
 
 
 def sections_of(c: Config, base: str, knob: str) -> list[str]:
-    """``base``, and each section of a class named like it (`DockerSpawner` for `Spawner`) that has this knob."""
+    """``base``, and each section of a class named like it (`DockerSpawner` for `Spawner`) that has
+    this knob.
+    """
     own = [name for name in c if name.endswith(base) and name != base and knob in c[name]]
     return [base, *sorted(own)]
 
 
 def found_in(c: Config, section: str, knob: str) -> Any:
-    """What is set there; None for nothing. To ask a Config for what it lacks would set it."""
+    """Return the value of a setting, None where it is not set.
+
+    Reading it from the Config would set it.
+    """
     return c[section][knob] if section in c and knob in c[section] else None
 
 
 def add_to_list(c: Config, section: str, knob: str, items: Iterable[Any], before: Iterable[Any] = ()) -> None:
-    """``before``: what stands in a list that nobody set, where that has a default."""
+    """Add items to a list setting. *before* is the default of a list that is not set."""
     found = found_in(c, section, knob)
     if isinstance(found, LazyConfigValue):
         found.extend(list(items))
         return
     if found is not None and not isinstance(found, (list, tuple)):
-        raise HubConfigError(f"c.{section}.{knob}: found {type(found).__name__}, to which nothing can be added")
+        raise HubConfigError(
+            f"c.{section}.{knob}: a value of type {type(found).__name__} cannot be extended. Use a list"
+        )
     known = [*before] if found is None else [*found]
     c[section][knob] = [*known, *(item for item in items if item not in known)]
 
 
 def dict_in(c: Config, section: str, knob: str) -> Mapping[str, Any]:
-    """What is set or appended there."""
+    """Return the items of a table setting, set or appended."""
     found = found_in(c, section, knob)
     known: Any = (found._update if isinstance(found, LazyConfigValue) else found) or {}
     if not isinstance(known, Mapping):
-        raise HubConfigError(f"c.{section}.{knob}: found {type(known).__name__}; wanted a table")
+        raise HubConfigError(f"c.{section}.{knob}: a value of type {type(known).__name__} is not valid. Use a table")
     return known
 
 
 def add_to_dict(c: Config, section: str, knob: str, items: Mapping[str, Any]) -> None:
-    """Raises HubConfigError where a key is there already with another value."""
+    """Add items to a table setting. Raises HubConfigError where a key has another value."""
     found, known = found_in(c, section, knob), dict_in(c, section, knob)
     for key, value in items.items():
         if key in known and known[key] != value:
             raise HubConfigError(
-                f"c.{section}.{knob} has {key!r} already, which configure() sets; take one of the two away"
+                f"c.{section}.{knob} has {key!r} already, which configure() sets. Remove one of the two"
             )
     if isinstance(found, LazyConfigValue):
         found.update(dict(items))
@@ -65,13 +75,15 @@ def compose(c: Config, base: str, knob: str, make: Callable[[Any], Any]) -> None
     for section in sections_of(c, base, knob):
         found = found_in(c, section, knob)
         if isinstance(found, LazyConfigValue):
-            # Appended to what nobody set, or only looked at.
+            # Appended to a setting without a value, or only read.
             found = found.get_value([]) if found.to_dict() else None
         c[section][knob] = make(found)
 
 
 def add_role(c: Config, name: str, scopes: Iterable[str], before: Iterable[str] = (), **members: list[str]) -> None:
-    """Scopes, and members (`users`, `groups`, `services`), for a role, which may stand there already."""
+    """Scopes, and members (`users`, `groups`, `services`), for a role, which may stand there
+    already.
+    """
     found = found_in(c, "JupyterHub", "load_roles")
     if isinstance(found, LazyConfigValue):
         found = c.JupyterHub.load_roles = [*found._prepend, *found._extend]

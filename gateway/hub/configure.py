@@ -1,4 +1,4 @@
-"""The one line of jupyterhub_config.py: adds the gateway to a Hub's configuration, beside what stands there."""
+"""The one line of jupyterhub_config.py: `configure` adds the gateway to the Hub's configuration."""
 
 from __future__ import annotations
 
@@ -25,10 +25,13 @@ from .settings import HubConfigError, HubSettings
 
 
 def configure(c: Config, **settings: Any) -> HubSettings:
-    """To be called at the end of the file, with the fields of HubSettings. Raises HubConfigError."""
+    """Add the gateway.
+
+    Call it at the end of the file, with the fields of HubSettings. Raises HubConfigError.
+    """
     known = [field.name for field in fields(HubSettings)]
     if unknown := sorted(settings.keys() - set(known)):
-        raise HubConfigError(f"configure({unknown[0]}=…): found no such argument; there are {', '.join(known)}")
+        raise HubConfigError(f"configure({unknown[0]}=…): no such argument. Use one of {', '.join(known)}")
     wanted = HubSettings(**settings)
     spawner = _spawner_name(c)
     check_reach(wanted, spawner)
@@ -40,12 +43,12 @@ def configure(c: Config, **settings: Any) -> HubSettings:
     for section in sections.sections_of(c, "Spawner", "environment"):
         if wanted.has_choice and spawn.VARIABLE in sections.dict_in(c, section, "environment"):
             raise HubConfigError(
-                f"c.{section}.environment sets {spawn.VARIABLE}, which the spawn page chooses; take it away, or call "
+                f"c.{section}.environment sets {spawn.VARIABLE}, which the spawn page chooses. Remove it, or call "
                 "configure(sizes=())"
             )
         sections.add_to_dict(c, section, "environment", server_environment(wanted))
     for section in sections.sections_of(c, "Spawner", "args"):
-        # A server without Aliquot passes over it.
+        # A server without Aliquot ignores it.
         sections.add_to_list(c, section, "args", [f"--Aliquot.keep_kernels={wanted.keep_kernels}"])
     sections.compose(c, "Spawner", "server_token_scopes", server_token_scopes(wanted))
     sections.compose(c, "Spawner", "apply_user_options", spawn.apply_user_options(wanted))
@@ -59,7 +62,7 @@ def _add_service(c: Config, wanted: HubSettings) -> None:
     known = [*found._prepend, *found._extend] if isinstance(found, LazyConfigValue) else found or ()
     if any(service.get("name") == wanted.name for service in known):
         raise HubConfigError(
-            f"c.JupyterHub.services has a service {wanted.name!r} already; take it away, or give the gateway another "
+            f"c.JupyterHub.services has a service {wanted.name!r} already. Remove it, or give the gateway another "
             "name: configure(name=…)"
         )
     sections.add_to_list(c, "JupyterHub", "services", [service_entry(wanted)])

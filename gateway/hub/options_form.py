@@ -1,7 +1,9 @@
-"""The choice of a GPU size as part of the Hub's spawn page: HTML, and what a form that was sent says. Checks no size.
+"""The choice of a GPU size on the Hub's spawn page: its HTML, and the reading of a submitted form.
 
-Works without a script and with a keyboard: radio buttons in a fieldset, and below them a text field for another size,
-which is empty until somebody writes there; so what is written counts before what is marked.
+It checks no size.
+
+The form works without a script and with a keyboard: radio buttons in a fieldset, and below them a
+text field for another size. A text in the field counts before a marked button.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ CUSTOM_PATTERN = r"[0-9]+(\.[0-9][0-9]?)?(-[0-9]+[gG])?(-[lL][oO][wW])?"
 
 
 def size_form(offered: Sequence[str], chosen: str, limit: str, has_custom: bool) -> str:
-    """``chosen``: what stands selected, one of the offered or, with ``has_custom``, any size: that is listed, too."""
+    """``chosen``: what stands selected, one of the offered or, with ``has_custom``, any size: that
+    is listed, too.
+    """
     listed = list(dict.fromkeys([*offered, chosen]))
     rows = [_radio(size, choice_label(size), size == chosen) for size in listed]
     help_text = (
@@ -35,16 +39,16 @@ def size_form(offered: Sequence[str], chosen: str, limit: str, has_custom: bool)
 
 
 def read_form(form: Mapping[str, Sequence[str]]) -> str | None:
-    """What is asked for, unchecked: a size that is written, else the one that is marked; None where there is neither.
+    """Return the requested size, unchecked: the text, else the marked button; None for neither.
 
-    Raises SizeChoiceError for a field that was sent twice: which of them is meant nobody knows.
+    Raises SizeChoiceError for a field that was sent twice.
     """
     marked, written = _only(form, FIELD), _only(form, CUSTOM_FIELD)
     return (written or "").strip() or marked
 
 
 def rest_of(form: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that are not ours."""
+    """Return the fields of other parts of the form."""
     return {name: values for name, values in form.items() if name not in (FIELD, CUSTOM_FIELD)}
 
 
@@ -56,9 +60,7 @@ def _only(form: Mapping[str, Sequence[str]], name: str) -> str | None:
         return values
     if len(values) > 1:
         shown = ", ".join(repr(value[:LONGEST_SIZE]) for value in values[:2])
-        raise SizeChoiceError(
-            f"asked {len(values)} GPU sizes in the field {name!r} ({shown}); wanted one. Choose again"
-        )
+        raise SizeChoiceError(f"Requested {len(values)} GPU sizes in the field {name!r} ({shown}). Choose one")
     return values[0]
 
 

@@ -1,4 +1,7 @@
-"""The choice of a GPU size as an option of KubeSpawner's profiles. Values; KubeSpawner draws the page and reads it."""
+"""The choice of a GPU size as an option of KubeSpawner's profiles.
+
+Values; KubeSpawner draws the page and reads it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ _ONLY_PROFILE = {"display_name": "JupyterLab", "slug": "jupyterlab", "default": 
 
 
 def profile_list(choice: SizeChoice, found: Any) -> Callable[[Any], Any]:
-    """Made of what is set: a list of profiles, a function of the spawner, or None for one profile of ours.
+    """Made of what is set: a list of profiles, a function of the spawner, or None for one profile
+    of ours.
 
     A function of the spawner: each user is offered what their caps allow.
     """
@@ -36,7 +40,7 @@ def profile_list(choice: SizeChoice, found: Any) -> Callable[[Any], Any]:
 
 
 def size_option(choice: SizeChoice, name: str, teams: Iterable[str]) -> dict[str, Any]:
-    """One of a profile's `profile_options`, for this user."""
+    """Return the entry for a profile's `profile_options`, for this user."""
     known = list(teams)
     default = choice.default_for(name, known)
     option: dict[str, Any] = {
@@ -63,7 +67,10 @@ def size_option(choice: SizeChoice, name: str, teams: Iterable[str]) -> dict[str
 
 
 def with_option(profiles: Iterable[dict[str, Any]], option: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each profile with ours beside its own options. Raises HubConfigError where one has that name already."""
+    """Each profile with ours beside its own options.
+
+    Raises HubConfigError where one has that name already.
+    """
     made = []
     for profile in profiles:
         known = profile.get("profile_options", {})

@@ -1,4 +1,6 @@
-"""The gateway as the Hub knows it: one service, the scopes it gives, and what a user's server is told of it. Values."""
+"""The gateway as a service of the Hub: its entry, its scopes, and the environment of users'
+servers. Values.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ _LOOPBACK = ("localhost", "127.", "::1")
 def service_entry(settings: HubSettings) -> dict[str, Any]:
     """An entry of `c.JupyterHub.services`."""
     entry: dict[str, Any] = {"name": settings.name, "url": settings.url, "display": False}
-    # Whom a browser's login makes an administrator; the Hub leaves it out for all others.
+    # A browser's login with it makes an administrator; the Hub drops it for all other users.
     entry["oauth_client_allowed_scopes"] = [ADMIN_SCOPE]
     if settings.is_managed:
         entry |= {"command": settings.command(), "environment": dict(settings.gateway_environment)}
@@ -29,16 +31,21 @@ def service_entry(settings: HubSettings) -> dict[str, Any]:
 
 
 def _patience() -> dict[str, int]:
-    """A Hub that cannot reach a service it started ends; one on a busy machine takes a while. Known since Hub 6."""
+    """A Hub that cannot reach a service it started ends; one on a busy machine takes a while.
+
+    Known since Hub 6.
+    """
     from jupyterhub.services.service import Service  # type: ignore[import-untyped]  # it carries no types
 
     return {"timeout": _START_SECONDS} if Service.class_traits().get("timeout") else {}
 
 
 def server_environment(settings: HubSettings) -> dict[str, Any]:
-    """What Jupyter Server's gateway mode reads in the user's server; the functions are called by the Hub at each start.
+    """Return the environment for Jupyter Server's gateway mode; the Hub calls the functions in it
+    at each start.
 
-    The token is that of the server: it ends with it, and the gateway asks the Hub whose it is.
+    The token is the server's: it expires with the server, and the gateway asks the Hub for its
+    user.
     """
     origin = (settings.connect_url or settings.url).rstrip("/")
     prefix = f"services/{settings.name}"
@@ -78,49 +85,55 @@ def server_token_scopes(settings: HubSettings) -> Callable[[Any], Any]:
 
 
 def check_account(settings: HubSettings, user_id: int) -> None:
-    """Raises HubConfigError where the gateway, and with it every kernel, would be root's: it would not start."""
+    """Refuse a gateway that would run as root, with every kernel, and would not start.
+
+    Raises HubConfigError.
+    """
     is_roots = user_id == 0 and not settings.gateway_user
     if settings.is_managed and is_roots and "--allow-root" not in settings.gateway_options:
         raise HubConfigError(
-            "this Hub runs as root, and would start the gateway and all kernels as root: name an account for them "
-            "(configure(gateway_user='aliquot')), start the gateway yourself (api_token=…), or, to try it, take "
+            "This Hub runs as root, and would start the gateway and all kernels as root. Name an account for them "
+            "(configure(gateway_user='aliquot')), start the gateway yourself (api_token=…), or, to try it, use "
             "gateway_options=['--allow-root']"
         )
 
 
 def check_command(settings: HubSettings, spawner: str, has_command: bool) -> None:
-    """Raises HubConfigError where KubeSpawner would drop the argument that ends kernels with their server.
+    """Refuse a KubeSpawner that would drop the argument that ends kernels with their server.
 
-    Without it a pod that is deleted leaves its kernels, as is the default.
+    Raises HubConfigError. Without the argument a deleted pod leaves its kernels, as is the default.
     """
     if "kube" in spawner.lower() and settings.keep_kernels == "never" and not has_command:
         raise HubConfigError(
-            "configure(keep_kernels='never'): KubeSpawner gives a server arguments only where its command is set: "
+            "configure(keep_kernels='never'): KubeSpawner passes arguments to a server only with a command. Set "
             "c.KubeSpawner.cmd = ['jupyterhub-singleuser']"
         )
 
 
 def check_internal_tls(settings: HubSettings, is_on: bool) -> None:
-    """Raises HubConfigError for TLS by the Hub's own authorities on a way where they do not trust each other."""
+    """Refuse TLS by the Hub's own authorities where they do not trust each other.
+
+    Raises HubConfigError.
+    """
     if is_on and settings.url.startswith("https:"):
         raise HubConfigError(
             f"c.JupyterHub.internal_ssl, and configure(url={settings.url!r}): the Hub's proxy then trusts its own "
             "authorities alone, and those of servers and services not each other. Let the gateway listen at an http:// "
-            "address that does not leave the machine, or take certificates of your own in the place of internal_ssl"
+            "address that does not leave the machine, or use certificates of your own instead of internal_ssl"
         )
 
 
 def check_reach(settings: HubSettings, spawner: str) -> None:
-    """Raises HubConfigError where servers run elsewhere, and would look for the gateway on their own loopback."""
+    """Refuse a loopback address for servers that run in containers. Raises HubConfigError."""
     host = urlsplit(settings.connect_url or settings.url).hostname or ""
     if any(word in spawner.lower() for word in ("docker", "kube", "swarm")) and host.startswith(_LOOPBACK):
         raise HubConfigError(
-            f"users' servers run in containers ({spawner}), where {settings.connect_url or settings.url} is the "
+            f"Users' servers run in containers ({spawner}), where {settings.connect_url or settings.url} is the "
             "container itself. Let the gateway listen where they reach it (configure(url='http://0.0.0.0:8890')) and "
-            "say how they do (connect_url='http://the-hubs-name:8890')"
+            "give its address (connect_url='http://the-hubs-name:8890')"
         )
     if host in ("0.0.0.0", "::"):
         raise HubConfigError(
-            f"{settings.connect_url or settings.url} is where the gateway listens, and no address to connect to: "
-            "say how users' servers reach it (configure(connect_url='http://the-hubs-name:8890'))"
+            f"{settings.connect_url or settings.url} is an address to listen at, not to connect to. "
+            "Give the address at which users' servers reach the gateway (configure(connect_url='http://the-hubs-name:8890'))"
         )

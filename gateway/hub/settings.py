@@ -1,4 +1,7 @@
-"""What an administrator says of the gateway in a Hub's configuration, checked once. It changes no configuration."""
+"""The settings of the gateway in a Hub's configuration, checked once.
+
+This module changes no configuration.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,18 @@ _SERVICE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 
 class HubConfigError(Exception):
-    """What is asked in jupyterhub_config.py cannot be, or clashes with what stands there already."""
+    """The arguments of `configure` are not valid, or clash with the rest of jupyterhub_config.py."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HubSettings:
     """The arguments of `configure`; docs/how-to/jupyterhub.md tells what each is for.
 
-    ``url``: where the gateway listens; ``connect_url``: how users' servers reach it, if not by that. ``api_token``:
-    of a gateway that the administrator starts; without one the Hub starts it, as ``gateway_user``. Limits are in
-    GPUs; a ``user_limit_gpus`` of 0 is none. ``keep_kernels``: whether they outlive their user's server (always), end
-    with it (never), or as the server's own signal has it (auto); ``minutes_without_server``: for how long, 0 for ever.
+    ``url``: where the gateway listens; ``connect_url``: how users' servers reach it, if not by
+    that. ``api_token``: of a gateway that the administrator starts; without one the Hub starts it,
+    as ``gateway_user``. Limits are in GPUs; a ``user_limit_gpus`` of 0 is none. ``keep_kernels``:
+    whether they outlive their user's server (always), end with it (never), or as the server's own
+    signal has it (auto); ``minutes_without_server``: for how long, 0 for ever.
     """
 
     sizes: Sequence[str] = ("0.25", "0.5", "1", "0.25-low")
@@ -53,17 +57,21 @@ class HubSettings:
     def __post_init__(self) -> None:
         self._check_kinds()
         if not _SERVICE_NAME.fullmatch(self.name):
-            raise HubConfigError(f"configure(name=…): asked {self.name!r}; wanted lower-case letters, digits, '-._'")
+            raise HubConfigError(
+                f"configure(name=…): {self.name!r} is not valid. Use lower-case letters, digits and '-._'"
+            )
         if self.keep_kernels not in KEEP_KERNELS:
             wanted = ", ".join(KEEP_KERNELS)
-            raise HubConfigError(f"configure(keep_kernels=…): asked {self.keep_kernels!r}; wanted one of {wanted}")
+            raise HubConfigError(f"configure(keep_kernels=…): {self.keep_kernels!r} is not valid. Use one of {wanted}")
         if not (isinstance(self.minutes_without_server, (int, float)) and 0 <= self.minutes_without_server < math.inf):
             found = self.minutes_without_server
-            raise HubConfigError(f"configure(minutes_without_server=…): asked {found!r}; wanted a number, 0 or more")
+            raise HubConfigError(
+                f"configure(minutes_without_server=…): {found!r} is not valid. Use a number, 0 or more"
+            )
         if self.api_token and (self.gateway_user or self.gateway_environment):
             raise HubConfigError(
                 "configure(api_token=…) is for a gateway that you start yourself; gateway_user and gateway_environment "
-                "are of one that the Hub starts. Take them away, or the token"
+                "are for one that the Hub starts. Remove them, or the token"
             )
         _check_url("url", self.url)
         if self.connect_url:
@@ -75,12 +83,14 @@ class HubSettings:
     def _check_kinds(self) -> None:
         for knob in ("name", "url", "connect_url", "api_token", "gateway_user", "default_size", "keep_kernels"):
             if not isinstance(found := getattr(self, knob), str):
-                # Not what it says: it may be a token.
-                raise HubConfigError(f"configure({knob}=…): found {type(found).__name__}; wanted a text")
+                # The message leaves the value out: it may be a token.
+                raise HubConfigError(
+                    f"configure({knob}=…): a value of type {type(found).__name__} is not valid. Use a string"
+                )
         for knob in ("sizes", "admin_groups", "gateway_options"):
             found = getattr(self, knob)
             is_list = isinstance(found, Collection) and not isinstance(found, str)
-            _check_kind(knob, found, is_list and all(isinstance(one, str) for one in found), "a list of texts")
+            _check_kind(knob, found, is_list and all(isinstance(one, str) for one in found), "a list of strings")
         for knob in ("user_limits", "team_limits", "gateway_environment"):
             found = getattr(self, knob)
             is_table = isinstance(found, Mapping) and all(isinstance(name, str) for name in found)
@@ -88,7 +98,7 @@ class HubSettings:
 
     @property
     def has_choice(self) -> bool:
-        """Whether a size is asked for on the spawn page; else sizes are in the kernel picker only."""
+        """Whether the spawn page offers sizes; else only the kernel picker does."""
         return bool(self.sizes)
 
     @property
@@ -97,7 +107,7 @@ class HubSettings:
         return not self.api_token
 
     def choice(self) -> SizeChoice:
-        """What may be chosen on the spawn page. Raises HubConfigError."""
+        """Return the sizes that the spawn page offers. Raises HubConfigError."""
         try:
             return SizeChoice.of(
                 self.sizes, self.default_size, self.custom_sizes, _share("largest_gpus", self.largest_gpus), self.caps()
@@ -106,7 +116,10 @@ class HubSettings:
             raise HubConfigError(f"configure(sizes=…): {error}") from None
 
     def caps(self) -> GpuCaps:
-        """What users and teams may have, as the gateway counts it. Raises HubConfigError."""
+        """Return the GPU limits of users and teams, as the gateway counts them.
+
+        Raises HubConfigError.
+        """
         everybody = _share("user_limit_gpus", self.user_limit_gpus)
         return GpuCaps(
             everybody if everybody.hundredths else None,
@@ -118,8 +131,8 @@ class HubSettings:
         )
 
     def command(self) -> list[str]:
-        """What starts the gateway: the Hub's own command where it is managed, else the administrator's."""
-        # A Hub that restarts stops its services as Ctrl-C does, which is nobody's wish to lose kernels.
+        """Return the command that starts the gateway, run by the Hub where it manages the gateway."""
+        # A Hub that restarts stops its services as Ctrl-C does; kernels must survive that.
         options = ["--Aliquot.keep_kernels=always", f"--Aliquot.largest_gpus={self.largest_gpus:g}"]
         if self.user_limit_gpus:
             options.append(f"--Aliquot.user_limit_gpus={self.user_limit_gpus:g}")
@@ -131,7 +144,7 @@ class HubSettings:
             options += [f"--Aliquot.presets={size}" for size in self.choice().sizes if size != NO_GPU]
         if self.minutes_without_server:
             options.append(f"--Culling.server_gone_seconds={60 * self.minutes_without_server:g}")
-        # An option that is there twice is an error: the administrator's own counts.
+        # An option that is given twice is an error: the administrator's own counts.
         theirs = {option.partition("=")[0] for option in self.gateway_options}
         ours = [option for option in options if option.partition("=")[0] not in theirs]
         return [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", "serve", "--hub", *ours, *self.gateway_options]
@@ -140,15 +153,15 @@ class HubSettings:
 def _share(knob: str, gpus: float) -> GpuShare:
     wanted = "a number of GPUs from 0 to 9999 in steps of 0.01"
     if isinstance(gpus, bool) or not isinstance(gpus, (int, float)) or not 0 <= gpus <= 9999:
-        raise HubConfigError(f"configure({knob}=…): asked {gpus!r}; wanted {wanted}")
+        raise HubConfigError(f"configure({knob}=…): {gpus!r} is not valid. Use {wanted}")
     if abs(gpus * 100 - round(gpus * 100)) > 1e-6:
-        raise HubConfigError(f"configure({knob}=…): asked {gpus!r}; wanted {wanted}")
+        raise HubConfigError(f"configure({knob}=…): {gpus!r} is not valid. Use {wanted}")
     return GpuShare(round(gpus * 100))
 
 
 def _check_kind(knob: str, found: object, is_right: bool, wanted: str) -> None:
     if not is_right:
-        raise HubConfigError(f"configure({knob}=…): asked {found!r}; wanted {wanted}")
+        raise HubConfigError(f"configure({knob}=…): {found!r} is not valid. Use {wanted}")
 
 
 def _check_url(knob: str, url: str) -> None:
@@ -157,8 +170,10 @@ def _check_url(knob: str, url: str) -> None:
         port, is_url = parts.port, parts.scheme in ("http", "https") and bool(parts.hostname)
     except ValueError:
         port, is_url = None, False
-    # What follows the port would get lost: the Hub's proxy and the gateway add the service's prefix themselves.
+    # A path after the port would get lost: the Hub's proxy and the gateway add the service's prefix.
     if not is_url or (knob == "url" and parts.path not in ("", "/")):
-        raise HubConfigError(f"configure({knob}=…): asked {url!r}; wanted one like http://127.0.0.1:8890")
+        raise HubConfigError(f"configure({knob}=…): {url!r} is not valid. Use an address such as http://127.0.0.1:8890")
     if knob == "url" and port is None:
-        raise HubConfigError(f"configure(url=…): asked {url!r}; wanted its port, too: http://127.0.0.1:8890")
+        raise HubConfigError(
+            f"configure(url=…): {url!r} has no port. Use an address with its port, such as http://127.0.0.1:8890"
+        )

@@ -1,6 +1,9 @@
-"""Which GPU sizes a user may choose for a server's kernels, and the check of what was chosen. Pure; it draws no page.
+"""The GPU sizes that a user may choose for a server's kernels, and the check of a choice.
 
-The gateway refuses by the same grammar and caps when a kernel is asked for; here it is said before a server starts.
+Pure; it draws no page.
+
+The gateway has the same grammar and limits when a kernel starts. This check comes before the server
+starts.
 """
 
 from __future__ import annotations
@@ -20,12 +23,14 @@ LONGEST_SIZE = 40  # of a size that somebody sends; the grammar's own longest is
 
 
 class SizeChoiceError(Exception):
-    """What was asked, what is allowed, what to do: for the page and the API."""
+    """A GPU size was refused; the message is for the page and the API."""
 
 
 @dataclass(frozen=True)
 class SizeChoice:
-    """``sizes``: as they are listed, in their normal form; `none` is always one of them, the first if not placed."""
+    """``sizes``: as they are listed, in their normal form; `none` is always one of them, the first
+    if not placed.
+    """
 
     sizes: tuple[str, ...]
     default: str
@@ -35,7 +40,7 @@ class SizeChoice:
 
     @classmethod
     def of(cls, sizes: Sequence[str], default: str, has_custom: bool, largest: GpuShare, caps: GpuCaps) -> SizeChoice:
-        """Read what an administrator wrote. Raises SizeChoiceError."""
+        """Read an administrator's settings. Raises SizeChoiceError."""
         listed = tuple(dict.fromkeys(normal_size(size, largest) for size in sizes))
         if NO_GPU not in listed:
             listed = (NO_GPU, *listed)
@@ -45,29 +50,36 @@ class SizeChoice:
         return choice
 
     def offered(self, name: str, teams: Iterable[str]) -> tuple[str, ...]:
-        """The listed sizes that this user's caps allow."""
+        """Return the listed sizes that this user's limits allow."""
         known = tuple(teams)
         return tuple(size for size in self.sizes if not self._refusal(size, name, known))
 
     def default_for(self, name: str, teams: Iterable[str]) -> str:
-        """The default, or no GPU where it is more than this user may have."""
+        """Return the default size, or no GPU where the default exceeds this user's limits."""
         return self.default if self.default in self.offered(name, teams) else NO_GPU
 
     def limit_of(self, name: str, teams: Iterable[str]) -> GpuShare:
-        """The most that this user may ask for in one kernel."""
+        """Return the largest share that this user may request for one kernel."""
         own = self.caps.of_user(name)
         limits = [self.largest, *([] if own is None else [own])]
         return min([*limits, *(self.caps.teams[team] for team in self.caps.teams_of(teams))])
 
     def check(self, asked: object, name: str, teams: Iterable[str]) -> str:
-        """The size in its normal form: `KERNEL_GPU` of the user's server. Raises SizeChoiceError."""
+        """Return the size in its normal form, for `KERNEL_GPU` of the user's server.
+
+        Raises SizeChoiceError.
+        """
         if asked is None or asked == "":
             return self.default_for(name, teams)
         if not isinstance(asked, str) or len(asked) > LONGEST_SIZE:
-            raise SizeChoiceError(f"asked {str(asked)[:LONGEST_SIZE]!r} as a GPU size; wanted a text such as 0.25")
+            raise SizeChoiceError(
+                f"Requested {str(asked)[:LONGEST_SIZE]!r}, which is not a GPU size. Use one such as 0.25"
+            )
         size = normal_size(asked.strip(), self.largest)
         if size not in self.sizes and not self.has_custom:
-            raise SizeChoiceError(f"asked the GPU size {size}; this Hub has {', '.join(self.sizes)}")
+            raise SizeChoiceError(
+                f"Requested the GPU size {size}, which this Hub does not offer. Use one of {', '.join(self.sizes)}"
+            )
         if refusal := self._refusal(size, name, tuple(teams)):
             raise SizeChoiceError(refusal)
         return size
@@ -80,7 +92,7 @@ class SizeChoice:
         if use is None:
             return ""
         whose = f"the team {use.team} may have {use.limit} together" if use.team else f"{name} may have {use.limit}"
-        return f"asked {asked} GPU; {whose}. Choose a smaller size, or no GPU"
+        return f"Requested {asked} GPU, but {whose}. Choose a smaller size, or no GPU"
 
 
 def normal_size(size: str, largest: GpuShare | None = None) -> str:
@@ -95,5 +107,5 @@ def normal_size(size: str, largest: GpuShare | None = None) -> str:
 
 
 def choice_label(size: str) -> str:
-    """What a person reads: ``0.25 GPU · 8 GiB · low``."""
+    """Return the label of a size: ``0.25 GPU · 8 GiB · low``."""
     return NO_GPU_LABEL if size == NO_GPU else size_label(parse_size(size))

@@ -1,6 +1,7 @@
-"""What the Hub calls when a server is started: the form, what was sent, and the checked size for the server.
+"""The hooks that the Hub calls when a server starts: the form, the submitted options, and the
+checked size.
 
-An administrator's own form and hooks go on: theirs is asked first, and ours adds to it.
+An administrator's own form and hooks stay: they run first, and these add to their result.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ def teams_of(spawner: Any) -> list[str]:
 
 
 def asked_size(options: Mapping[str, Any]) -> Any:
-    """What spawn options ask for, of a form, of KubeSpawner's profile, or of the API; unchecked."""
+    """Return the requested size, unchecked, from a form, KubeSpawner's profile, or the API."""
     return options.get(UNLISTED) or options.get(FIELD)
 
 
 def options_form(choice: SizeChoice) -> Callable[[Any], Any]:
-    """Made of what is set, a text or a function of the spawner; or of the spawner class's own where nothing is."""
+    """Made of what is set, a text or a function of the spawner; or of the spawner class's own where
+    nothing is.
+    """
 
     def make(found: Any) -> Any:
         async def form(spawner: Any) -> str:
@@ -99,7 +102,7 @@ def apply_user_options(settings: HubSettings) -> Callable[[Any], Any]:
 
 
 class _Proposal:
-    """What traitlets gives to a validator."""
+    """The proposal that traitlets passes to a validator."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -116,7 +119,7 @@ def _size_form(choice: SizeChoice, spawner: Any) -> str:
 
 
 def last_options(spawner: Any) -> Mapping[str, Any]:
-    """What the user chose last; the Hub's database has it after a restart of the Hub."""
+    """Return the user's last choice; the Hub's database keeps it over a restart."""
     stored = getattr(spawner, "orm_spawner", None)
     return spawner.user_options or getattr(stored, "user_options", None) or {}
 
@@ -133,7 +136,9 @@ def _set_size(choice: SizeChoice, spawner: Any, options: dict[str, Any]) -> None
 
 
 def _choose_in_profile(options: dict[str, Any], size: str, offered: Sequence[str]) -> None:
-    """KubeSpawner takes a listed choice by one name, any other by another, and knows no second way to write a size."""
+    """KubeSpawner takes a listed choice by one name, any other by another, and knows no second way
+    to write a size.
+    """
     options.pop(UNLISTED, None)
     options.pop(FIELD, None)
     options[FIELD if size in offered else UNLISTED] = size

@@ -1,6 +1,7 @@
-"""What JupyterHub tells a service by its environment: read here, in one function, and nowhere else.
+"""The environment of a service of JupyterHub, read in one function.
 
-Holds the service's secret; so it takes that out of the environment, which kernels of this account inherit.
+It holds the service's secret. Reading removes that from the environment, which kernels of this
+account inherit.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ _SECRETS = ("JUPYTERHUB_API_TOKEN", "JPY_API_TOKEN")
 
 @dataclass(frozen=True)
 class HubService:
-    """This gateway as its Hub knows it. ``scopes``: one of them must be had by whoever wants to reach it.
+    """This gateway as its Hub knows it.
 
-    ``is_secure``: whether the Hub's proxy and users' servers come by TLS. The files are for asking a Hub that has its
-    internal TLS on, too, where the gateway listens without it.
+    ``scopes``: one of them must be had by whoever wants to reach it.
+
+    ``is_secure``: whether the Hub's proxy and users' servers come by TLS. The files are for asking
+    a Hub that has its internal TLS on, too, where the gateway listens without it.
     """
 
     name: str
@@ -49,11 +52,14 @@ class HubService:
 
 
 def read_hub_service(environment: MutableMapping[str, str]) -> HubService:
-    """The service that the Hub's variables describe. UsageError says which are missing, or wrong."""
+    """The service that the Hub's variables describe.
+
+    UsageError says which are missing, or wrong.
+    """
     missing = [name for name in _NEEDED if not environment.get(name)]
     if missing:
         raise UsageError(
-            f"--hub: asked to be a service of JupyterHub; found no {', '.join(missing)} in the environment. A Hub sets "
+            f"--hub needs the environment of a service of JupyterHub, but it has no {', '.join(missing)}. A Hub sets "
             "them for the services that it starts itself; for one that you start, set them as the Hub has the service "
             "(docs/reference/hub-identity.md)"
         )
@@ -84,7 +90,10 @@ def read_hub_service(environment: MutableMapping[str, str]) -> HubService:
 
 
 def _address(url: str) -> tuple[str, int]:
-    """Where to listen. A URL without a port is the Hub's way to say the scheme's own."""
+    """Return the address to listen at.
+
+    In a URL without a port the Hub means the scheme's own port.
+    """
     parts = urlsplit(url)
     try:
         port = parts.port
@@ -92,7 +101,7 @@ def _address(url: str) -> tuple[str, int]:
         port = 0
     if parts.scheme not in ("http", "https") or port == 0:
         raise UsageError(
-            f"--hub: found JUPYTERHUB_SERVICE_URL={url!r}; wanted the address to listen at, such as http://127.0.0.1:8890"
+            f"--hub: JUPYTERHUB_SERVICE_URL={url!r} is not valid. Use the address to listen at, such as http://127.0.0.1:8890"
         )
     return parts.hostname or "", port or (443 if parts.scheme == "https" else 80)
 
@@ -100,13 +109,16 @@ def _address(url: str) -> tuple[str, int]:
 def _api_url(url: str) -> str:
     if urlsplit(url).scheme not in ("http", "https", "http+unix"):
         raise UsageError(
-            f"--hub: found JUPYTERHUB_API_URL={url!r}; wanted the Hub's API, such as http://127.0.0.1:8081/hub/api"
+            f"--hub: JUPYTERHUB_API_URL={url!r} is not valid. Use the Hub's API, such as http://127.0.0.1:8081/hub/api"
         )
     return url.rstrip("/")
 
 
 def _scopes(environment: Mapping[str, str], name: str) -> frozenset[str]:
-    """One rule whatever is set: without a scope that must be had, every token of the Hub would do."""
+    """Read the required scopes; at least one is always required.
+
+    Without one every token of the Hub would be accepted.
+    """
     told = environment.get("JUPYTERHUB_OAUTH_ACCESS_SCOPES")
     if not told:
         return frozenset({access_scope(name)})
@@ -115,5 +127,5 @@ def _scopes(environment: Mapping[str, str], name: str) -> frozenset[str]:
     except ValueError:
         scopes = None
     if not isinstance(scopes, list) or not scopes or not all(isinstance(scope, str) and scope for scope in scopes):
-        raise UsageError(f"--hub: found JUPYTERHUB_OAUTH_ACCESS_SCOPES={told!r}; wanted a list of scopes, as JSON")
+        raise UsageError(f"--hub: JUPYTERHUB_OAUTH_ACCESS_SCOPES={told!r} is not valid. Use a list of scopes, as JSON")
     return frozenset(scopes)

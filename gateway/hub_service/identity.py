@@ -1,7 +1,9 @@
-"""Who asks, where JupyterHub knows everybody: the Hub's user of the request's token. Loaded by `aliquot serve --hub`.
+"""The identity provider of a gateway in a JupyterHub: the Hub's user of the request's token.
 
-JupyterHub's own classes read tokens from requests, log browsers in and guard against forged ones; ours bound how often
-the Hub is asked. What a client says of itself is never believed.
+`aliquot serve --hub` loads it.
+
+JupyterHub's own classes read tokens from requests, log browsers in and guard against forged ones;
+ours bound how often the Hub is asked. What a client says of itself is never believed.
 """
 
 # mypy: disable-error-code="no-untyped-call, misc, import-untyped"
@@ -44,12 +46,14 @@ UNKNOWN_TOKEN = (
     "from the Hub's control panel"
 )
 NO_ACCESS = "%s may not use the service %r: this token has no scope %s. Ask the Hub's administrator"
-# Logins that somebody has begun, and letters of the page that he wanted; without one he comes to the first.
+# Logins that have begun, and the length of the page that each leads to; without it, the first page.
 _MOST_LOGINS, _LONGEST_PAGE = 20_000, 2048
 
 
 class HubTokens(HubOAuth):
-    """JupyterHub's part, with our memory of tokens in the place of its own, and never a call that blocks the loop."""
+    """JupyterHub's part, with our memory of tokens in the place of its own, and never a call that
+    blocks the loop.
+    """
 
     checks = Instance(TokenChecks)
     # How long one question may take.
@@ -78,7 +82,10 @@ class HubTokens(HubOAuth):
         return super().get_user(handler, sync=False)
 
     def generate_state(self, next_url: str | None = None, **more: Any) -> str:
-        """Called for each browser that is sent to the Hub's login, whoever it is; all are kept for long."""
+        """Make the state of a login.
+
+        Called for each browser on its way to the Hub's login; each state is kept for long.
+        """
         states = self._oauth_states
         while len(states) >= _MOST_LOGINS:
             del states[next(iter(states.timestamps))]
@@ -110,7 +117,10 @@ class HubTokens(HubOAuth):
 
 
 class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
-    """The Hub's users, with its groups as their teams. The server's own token, password and users count for nothing."""
+    """The Hub's users, with its groups as their teams.
+
+    The server's own token, password and users count for nothing.
+    """
 
     recheck_seconds = Float(
         30.0,
@@ -193,7 +203,10 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
         )
 
     async def get_user(self, handler: RequestHandler) -> AliquotUser | None:
-        """Who asks. Called by JupyterHandler.prepare for every request: the place of the outer gate, too."""
+        """Return the user of a request, after the limits.
+
+        Called by JupyterHandler.prepare for every request.
+        """
         await until_recovered(handler)
         handler = cast(JupyterHandler, handler)
         try:
@@ -201,7 +214,7 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
         except TooManyTokensError as error:
             refuse_for(handler, error.wait_seconds, str(error))
         except HubError as error:
-            # Set as prepare does when it refuses a host: the page of the error asks who is logged in.
+            # Set as prepare does when it refuses a host: the error page reads the user from it.
             handler.current_user = handler._jupyter_current_user = None
             _answer_in_words(handler)
             raise http_error(error) from error
@@ -216,7 +229,10 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
         return user
 
     def _tell_refused(self, handler: JupyterHandler) -> None:
-        """Jupyter answers a bare 403 to who comes with a token that is nobody's. Who brings none may log in."""
+        """Answer an unknown token with the reason, where Jupyter answers a bare 403.
+
+        Without a token a user may log in.
+        """
         method = getattr(handler, str(handler.request.method).lower(), None)
         if getattr(method, "__allow_unauthenticated", False) or not self.hub_auth.get_token(handler, in_cookie=False):
             return
@@ -229,7 +245,7 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
         raise HTTPError(403, NO_ACCESS % (who, self.hub.name, wanted))
 
     async def user_with(self, token: str, within_seconds: float) -> User | None:
-        """Whose token this is, if they may come here. Raises HubError."""
+        """Return the user of this token, if the user may use the gateway. Raises HubError."""
         model = await self.hub_auth.checks.model_of(token, within_seconds=within_seconds)
         if model is None or not self.hub_auth.check_scopes(self.hub_auth.access_scopes, model):
             return None
@@ -251,7 +267,10 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
         return AliquotUser(user.name, role=user.role, teams=tuple(sorted(user.teams)))
 
     def user_of_model(self, model: Model) -> User:
-        """What the Hub says of a token, in our words. Services have a name that no user of a Hub can have."""
+        """Convert the Hub's model of a token.
+
+        Services get a name that no user of a Hub can have.
+        """
         is_user = model.get("kind", "user") == "user"
         name = model["name"] if is_user else service_name(model["name"])
         role = "admin" if self.hub_auth.check_scopes({ADMIN_SCOPE}, model) else "user"
@@ -262,7 +281,7 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
         self.people.keep_in(folder / "hub_users.json")
 
     def user_named(self, name: str) -> User:
-        """A user who is not asking just now, as the Hub told of them last."""
+        """Return a user without a request, as the Hub reported the user last."""
         return self.people.named(name)
 
     def get_handlers(self) -> list[tuple[Any, ...]]:
@@ -275,7 +294,7 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
         for proxy in proxies:
             if not is_valid_ip(proxy):
                 raise TraitError(
-                    f"c.HubIdentityProvider.trusted_proxies: found {proxy!r}; wanted addresses, such as '10.0.0.1'"
+                    f"c.HubIdentityProvider.trusted_proxies: {proxy!r} is not an address. Use one such as '10.0.0.1'"
                 )
         return proxies
 
@@ -291,16 +310,18 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
         value, name = proposal["value"], proposal["trait"].name
         least = 0 if name == "hub_away_seconds" else 1
         if not least <= value < math.inf:
-            raise TraitError(f"c.HubIdentityProvider.{name}: asked {value!r}; wanted a number, {least} or more")
+            raise TraitError(f"c.HubIdentityProvider.{name}: {value!r} is not valid. Use a number, {least} or more")
         return value  # type: ignore[no-any-return]  # int or float, as the trait is
 
 
 def _answer_in_words(handler: JupyterHandler) -> None:
-    """So that the program behind a websocket can read why it is refused: Jupyter would answer with a page."""
+    """So that the program behind a websocket can read why it is refused: Jupyter would answer with
+    a page.
+    """
     if isinstance(handler, WebSocketHandler):
         handler.write_error = MethodType(APIHandler.write_error, handler)  # type: ignore[method-assign]
 
 
 def _refuse_to_block(sync: bool) -> None:
     if sync:
-        raise RuntimeError("the Hub is asked without blocking the loop: wanted sync=False")
+        raise RuntimeError("The Hub is asked without blocking the loop. Use sync=False")

@@ -1,4 +1,7 @@
-"""Login, callback and logout of a browser, by the Hub's OAuth. JupyterHub's handlers do it; none blocks the loop."""
+"""Login, callback and logout of a browser, by the Hub's OAuth.
+
+JupyterHub's handlers do it; none blocks the loop.
+"""
 
 # mypy: disable-error-code="no-untyped-call, misc, import-untyped, override"
 # Neither JupyterHub's handlers nor Jupyter Server's carry types.
@@ -39,7 +42,7 @@ class HubLoginHandler(JupyterHandler):
         self.redirect(self.get_login_url())
 
     def _page(self) -> str:
-        """Where to go; a link of somebody else leads nowhere but here."""
+        """Return the page after the login; a link to another site leads to the first page."""
         wanted = self.get_argument("next", default="")
         parts = urlsplit(wanted)
         is_ours = not parts.scheme and not parts.netloc and wanted.startswith(self.base_url)
@@ -54,7 +57,8 @@ class HubCallbackHandler(JupyterHubOAuthCallbackHandler):
     async def prepare(self) -> None:
         """Called by tornado. JupyterHub's handler would ask the Hub later on, and block the loop.
 
-        It is none of Jupyter Server's, which are counted, and known to whoever wants to know where a token came from.
+        It is none of Jupyter Server's, which are counted, and known to whoever wants to know where
+        a token came from.
         """
         CallContext.set(CallContext.JUPYTER_HANDLER, self)
         self._hub_auth_user_cache = None
@@ -67,7 +71,7 @@ class HubCallbackHandler(JupyterHubOAuthCallbackHandler):
 
     @allow_unauthenticated
     async def get(self) -> None:
-        """The end of a login, whose token is a new one to us."""
+        """End a login, with a token that is new to the gateway."""
         try:
             await super().get()
         except HubError as error:

@@ -1,4 +1,4 @@
-"""Where a request comes from, behind a Hub's proxy: what that proxy says, and not what it hands on from clients."""
+"""The address of a client behind a Hub's proxy, by the proxy's headers and not by the client's own."""
 
 # mypy: disable-error-code="no-untyped-call"
 # tornado's delegates are typed, their context is not.
@@ -15,7 +15,9 @@ _CLIENTS_OWN = "X-Real-Ip"
 
 
 def believe_the_proxy(server: HTTPServer, trusted_proxies: Iterable[str]) -> None:
-    """``trusted_proxies``: addresses of those in front of the Hub's own, whose word before it counts, too."""
+    """Believe the headers of the Hub's proxy, and of ``trusted_proxies``: addresses of proxies in
+    front of it.
+    """
     server.trusted_downstream = list(trusted_proxies)
     start = server.start_request
 
@@ -26,7 +28,7 @@ def believe_the_proxy(server: HTTPServer, trusted_proxies: Iterable[str]) -> Non
 
 
 class _WithoutClientsOwn(HTTPMessageDelegate):
-    """In front of tornado's reading of such headers."""
+    """Filter the headers before tornado reads them."""
 
     def __init__(self, then: HTTPMessageDelegate) -> None:
         self._then = then

@@ -1,6 +1,6 @@
-"""Which user the Hub says a token has: remembered for a while, asked once for many requests, bounded in every way.
+"""The cache of the Hub's answers about tokens: one question for many requests, with bounds.
 
-Knows no HTTP and no Hub: it is handed the question. A token is kept as its digest alone.
+It knows no HTTP and no Hub: a function asks. It keeps only the digest of a token.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _MOST_ADDRESSES = 10_000
 
 @dataclass(frozen=True)
 class CheckLimits:
-    """How old an answer may be, how long the last good one counts while the Hub is away, and how much is asked."""
+    """The age of an answer, the time that the last good one counts while the Hub is away, and the
+    rate of questions.
+    """
 
     recheck_seconds: float = 30.0
     hub_away_seconds: float = 300.0
@@ -47,7 +49,10 @@ class _Answer:
 
 
 class TokenChecks:
-    """The Hub's answers by token. One event loop; the Hub is never asked twice at once for the same token."""
+    """The Hub's answers by token.
+
+    One event loop; the Hub is never asked twice at once for the same token.
+    """
 
     def __init__(self, ask: AskHub, clock: Clock, limits: CheckLimits) -> None:
         self._ask = ask
@@ -65,7 +70,10 @@ class TokenChecks:
         self._wrong_counts = WrongCounts(limits, clock)
 
     async def model_of(self, token: str, address: str = "", *, within_seconds: float | None = None) -> Model | None:
-        """The Hub's user of this token, None for a token of nobody. Raises HubAwayError and TooManyTokensError."""
+        """Return the Hub's user of this token, None for an unknown token.
+
+        Raises HubAwayError and TooManyTokensError.
+        """
         if not _TOKEN.fullmatch(token):
             return None
         key = hashlib.sha256(token.encode()).hexdigest()
@@ -75,16 +83,16 @@ class TokenChecks:
             return last.model
         asking = self._begin(key, token, address)
         if self._is_away and key in self._known:
-            # Nobody waits for a Hub that hangs: its answer, if one comes, is for the next request.
+            # No request waits for a Hub that hangs: its answer, if one comes, serves the next request.
             return self._while_away(key)
         try:
-            # A request that goes away takes nobody's answer with it.
+            # A canceled request leaves the question to the others.
             return await asyncio.shield(asking)
         except HubAwayError:
             return self._while_away(key)
 
     def _begin(self, key: str, token: str, address: str) -> asyncio.Task[Model | None]:
-        """The question on its way; those who ask meanwhile get the same answer."""
+        """Start a question, or join the one on its way, and get the same answer."""
         if key not in self._asking:
             if key not in self._known:
                 self._refuse_too_many(address)
@@ -146,7 +154,10 @@ class TokenChecks:
 
 
 class WrongCounts:
-    """How many unknown tokens turned out wrong, by address and in all: past a bound nobody new is asked about."""
+    """The counts of wrong tokens, by address and in all.
+
+    Past a bound the Hub is not asked about new tokens.
+    """
 
     def __init__(self, limits: CheckLimits, clock: Clock) -> None:
         self._limits = limits
@@ -171,7 +182,7 @@ class WrongCounts:
             )
 
     def add(self, address: str) -> None:
-        """One was wrong."""
+        """Count a wrong token."""
         self._turn()
         self._all += 1
         if address in self._by_address or len(self._by_address) < _MOST_ADDRESSES:

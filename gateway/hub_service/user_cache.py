@@ -1,6 +1,9 @@
-"""What the Hub said last of each of its users, for those who are not asking just now. Decides nothing.
+"""The last answers of the Hub about its users, for owners of kernels without a request.
 
-Kept in the gateway's folder, so that a restarted gateway knows the teams of those whose kernels it finds again.
+It decides nothing.
+
+A file in the gateway's folder keeps them, so that a restarted gateway knows the teams of the
+kernels' owners.
 """
 
 from __future__ import annotations
@@ -20,17 +23,17 @@ _SERVICES = "service/"
 
 
 def service_name(name: str) -> str:
-    """What a service of the Hub is called as the owner of kernels."""
+    """Return the name of a service of the Hub as an owner of kernels."""
     return _SERVICES + name
 
 
 def is_service(owner: str) -> bool:
-    """Whether this owner is none of the Hub's users."""
+    """Return whether this owner is a service, not a user of the Hub."""
     return owner.startswith(_SERVICES)
 
 
 class HubPeople:
-    """Users by name. Who was met longest ago is forgotten first."""
+    """Users by name. The user with the oldest answer is forgotten first."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
@@ -52,7 +55,7 @@ class HubPeople:
         self._users = OrderedDict({**earlier, **self._users})
 
     def meet(self, user: User) -> None:
-        """The Hub told this of who asks."""
+        """Remember the Hub's answer about the user of a request."""
         known = self._users.get(user.name)
         self._users[user.name] = user
         self._users.move_to_end(user.name)
@@ -61,11 +64,11 @@ class HubPeople:
         self._is_unsaved |= known is None or known.teams != user.teams
 
     def named(self, name: str) -> User:
-        """Somebody whom the Hub never told of has no teams."""
+        """Return a user; one without an answer has no teams."""
         return self._users.get(name, User(name, "user"))
 
     async def save(self) -> None:
-        """Write what changed since it was called last. Names and teams alone: who is an administrator is asked anew."""
+        """Write the changes since the last call: names and teams. The role is asked anew."""
         if self._file is None or not self._is_unsaved:
             return
         # What changes while the file is written is written next time.

@@ -1,7 +1,7 @@
-"""Which of the Hub's users have a server, asked from time to time: for kernels that are to end after it has gone.
+"""The servers of the Hub's users, polled, for kernels that are to end after their user's server.
 
-It ends nothing. While the Hub does not answer nobody's server counts as gone; and what never had one, as a service of
-the Hub and a user who comes with a token alone, has lost none.
+It ends nothing. While the Hub does not answer no server counts as gone. An owner that never had a
+server, such as a service of the Hub or a user with only a token, has lost none.
 """
 
 from __future__ import annotations
@@ -26,17 +26,20 @@ _LISTED = {"Accept": "application/jupyterhub-pagination+json"}
 
 
 class Questions(Protocol):
-    """What is asked of the Hub. Raises whatever its absence raises."""
+    """The questions to the Hub. They raise the errors of its client."""
 
     async def present(self) -> frozenset[str]:
-        """Names of the users who have a server that runs, starts or stops."""
+        """Return the names of users with a server that runs, starts or stops."""
 
     async def had_server(self, user: str) -> bool:
-        """Whether this user ever started one."""
+        """Return whether this user ever started a server."""
 
 
 class HubQuestions:
-    """Asked with the service's own token: no user has to be there. Needs the scopes of hub/scopes.py."""
+    """Asked with the service's own token: no user has to be there.
+
+    Needs the scopes of hub/scopes.py.
+    """
 
     def __init__(self, hub: Any) -> None:
         self._hub = hub
@@ -53,7 +56,7 @@ class HubQuestions:
 
     async def had_server(self, user: str) -> bool:
         answer = await self._ask(f"users/{quote(user, safe='')}?include_stopped_servers=1")
-        # Who only looked at the spawn page has a server that never did anything.
+        # A visit of the spawn page makes a server that never did anything.
         return any(server.get("last_activity") for server in answer["servers"].values())
 
     async def _ask(self, path: str, **headers: str) -> Any:
@@ -61,7 +64,10 @@ class HubQuestions:
 
 
 class HubServers:
-    """Made by the extension. Times are of when it was first seen, so a restart of the gateway begins them anew."""
+    """Made by the extension.
+
+    Times are of when it was first seen, so a restart of the gateway begins them anew.
+    """
 
     def __init__(self, hub: Questions, clock: Clock, log: logging.Logger, look_seconds: float = LOOK_SECONDS) -> None:
         self._hub = hub
@@ -124,7 +130,10 @@ class HubServers:
 
 
 def hub_servers(provider: Any, policy: Policy, clock: Clock, log: logging.Logger) -> HubServers | None:
-    """What the culler needs for the policy; None where it needs nothing of a Hub. Raises TraitError without a Hub."""
+    """What the culler needs for the policy; None where it needs nothing of a Hub.
+
+    Raises TraitError without a Hub.
+    """
     if not policy.server_gone:
         return None
     hub = getattr(provider, "hub_auth", None)

@@ -1,4 +1,6 @@
-"""Websockets that a Hub's token opened, and their end when it may open them no more. Asks through the same memory.
+"""Websockets that a Hub's token opened, and their end when it may open them no more.
+
+Asks through the same memory.
 
 A request is checked when it comes; a socket would live on for days after its token was revoked.
 """
@@ -42,7 +44,7 @@ class Revocable(Protocol):
 
 
 class HubSockets:
-    """One loop of looks at all that are open, each token once a look."""
+    """One loop that checks all open websockets, each token once a turn."""
 
     def __init__(
         self, ask: AskUser, recheck_seconds: float, people: HubPeople, clock: Clock, log: logging.Logger
@@ -55,7 +57,7 @@ class HubSockets:
         self._looks = Recurring("hub-sockets", self._look_and_save, recheck_seconds * _LOOK, clock, log)
 
     def watch(self, socket: WebSocketHandler, token: str, user: User) -> None:
-        """This token, then this user's, asks to open a socket."""
+        """Add a websocket with this token and user."""
         self._sockets[socket] = (token, user)
 
     def start(self) -> None:
@@ -70,7 +72,7 @@ class HubSockets:
         await self._people.save()
 
     async def look(self) -> None:
-        """Close those whose token may open them no more."""
+        """Close the websockets that their token may not open any more."""
         by_token: dict[str, list[tuple[WebSocketHandler, User]]] = {}
         for socket, (token, user) in list(self._sockets.items()):
             # One whose handshake goes on, or that is closed, has none.
@@ -103,5 +105,5 @@ class HubSockets:
 
 
 def may_less(was: User, now: User) -> bool:
-    """Whether somebody lost a role or a team."""
+    """Return whether the user lost a role or a team."""
     return (was.is_admin and not now.is_admin) or bool(was.teams - now.teams)

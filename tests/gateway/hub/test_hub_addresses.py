@@ -93,5 +93,5 @@ def test_wrong_tokens_at_the_end_of_a_login_are_counted_for_who_sends_them_alone
 
 
 def test_a_trusted_proxy_is_an_address() -> None:
-    with pytest.raises(TraitError, match=r"c\.HubIdentityProvider\.trusted_proxies: found 'nginx'"):
+    with pytest.raises(TraitError, match=r"c\.HubIdentityProvider\.trusted_proxies: 'nginx' is not an address"):
         provider(HubIdentityProvider={"trusted_proxies": ["nginx"]})
