@@ -14,7 +14,7 @@
 #define MIB ((uint64_t)1 << 20)
 #define SMALL_GRAIN 512u
 #define LARGE_GRAIN (2 * MIB)
-#define CHUNK (64 * MIB)          /* asked for at once, so that most allocations ask nobody */
+#define CHUNK (64 * MIB)          /* requested at once, so that most allocations need no request */
 #define SPARE_BOUND (2 * CHUNK)   /* spare credit above this goes back, down to one chunk */
 
 struct account { /* guarded by its mutex */
@@ -48,8 +48,8 @@ static struct account *lock_device(int device)
     return locked;
 }
 
-/* A driver carves small allocations out of blocks in steps of 512 B, and maps large ones in pages of 2 MiB: the
- * quota counts what is gone from the device, not what was asked. */
+/* A driver carves small allocations out of blocks in steps of 512 B, and maps large ones in pages
+ * of 2 MiB: the quota counts what is gone from the device, not what was asked. */
 uint64_t quota_rounded(uint64_t bytes)
 {
     uint64_t grain = bytes < MIB ? SMALL_GRAIN : LARGE_GRAIN;
@@ -68,8 +68,8 @@ static void read_limit(int index, uint64_t *quota, uint64_t *elsewhere)
     const struct aliquot_agent_page *page = page_agent();
     bool is_host = index == (int)ALIQUOT_HOST_MEMORY;
     *quota = page_read(is_host ? &page->host_quota_bytes : &page->devices[index].quota_bytes);
-    *elsewhere =
-        page_read(is_host ? &page->host_charged_elsewhere_bytes : &page->devices[index].charged_elsewhere_bytes);
+    *elsewhere = page_read(is_host ? &page->host_charged_elsewhere_bytes
+                                   : &page->devices[index].charged_elsewhere_bytes);
 }
 
 /* While no agent has written the quota of host memory, this process lends it to itself. */
@@ -86,7 +86,8 @@ static void publish_host(struct aliquot_hook_page *page, const struct account *l
     page_write(&page->host_refusals, locked->refusals);
 }
 
-static void publish_device(int device, struct aliquot_hook_device *words, const struct account *locked)
+static void publish_device(int device, struct aliquot_hook_device *words,
+                           const struct account *locked)
 {
     page_write(&words->charged_bytes, locked->lent - locked->spare);
     page_write(&words->peak_bytes, locked->peak);
@@ -110,7 +111,8 @@ static void publish(int device, const struct account *locked)
         publish_device(device, &page->devices[index], locked);
 }
 
-/* The same for what a call of the process changed. What the agent lends and takes back is no sign of life. */
+/* The same for what a call of the process changed. What the agent lends and takes back is no sign
+ * of life. */
 static void publish_call(int device, const struct account *locked)
 {
     struct aliquot_hook_page *page = page_hook();
@@ -119,11 +121,13 @@ static void publish_call(int device, const struct account *locked)
         return;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    page_write(&page->last_call_nanoseconds, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
+    page_write(&page->last_call_nanoseconds,
+               (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
 }
 
 /* With the device locked, so that a HELLO never counts what is on its way back. */
-static void give_up_spare(int device, struct account *locked, uint64_t bytes, uint32_t sequence, bool is_answer)
+static void give_up_spare(int device, struct account *locked, uint64_t bytes, uint32_t sequence,
+                          bool is_answer)
 {
     locked->spare -= bytes;
     locked->lent -= bytes;
@@ -150,7 +154,8 @@ static uint64_t asked_bytes(int index, const struct account *locked, uint64_t mi
     return wanted > missing ? wanted : missing;
 }
 
-/* By what this process alone holds; then nobody else's credit is recalled in vain. With the device locked. */
+/* Return whether the request exceeds the quota by what this process alone holds. Then no other
+ * process's credit is recalled in vain. The device is locked. */
 static bool exceeds_quota(int index, const struct account *locked, uint64_t bytes)
 {
     uint64_t quota, elsewhere, charged = locked->lent - locked->spare;
@@ -177,9 +182,9 @@ static bool borrow(int device, uint64_t missing, uint64_t asked)
     uint64_t granted = 0;
     if (device != QUOTA_HOST && !devices_uuid(device, uuid))
         return false;
-    bool may_wait = asked <= missing; /* nobody is to be swapped out for credit to spare */
-    int failure =
-        session_request_credit(device == QUOTA_HOST ? SESSION_HOST_MEMORY : uuid, asked, may_wait, &granted);
+    bool may_wait = asked <= missing; /* spare credit is no reason to swap a kernel out */
+    int failure = session_request_credit(device == QUOTA_HOST ? SESSION_HOST_MEMORY : uuid, asked,
+                                         may_wait, &granted);
     if (failure) {
         LOG("event=no_credit device=%d asked=%llu reason=\"%s\"", device, (unsigned long long)asked,
             strerror(failure));
@@ -208,7 +213,8 @@ bool quota_charge(int device, uint64_t bytes)
     if (device < 0 || device > QUOTA_HOST)
         return false;
     interrupts_forget();
-    session_await(); /* before what can never fit, too: its refusal is counted in a page that is there then */
+    /* before what can never fit, too: its refusal is counted in a page that is there then */
+    session_await();
     if (bytes > INT64_MAX)
         return false;
     bool is_first = true;
@@ -216,7 +222,8 @@ bool quota_charge(int device, uint64_t bytes)
         struct account *locked = lock_device(device);
         int index = page_index(device);
         /* Also with credit in hand: the quota may have become smaller since it was lent. */
-        bool never_fits = index >= 0 && is_lent_by_agent(device) && exceeds_quota(index, locked, bytes);
+        bool never_fits =
+            index >= 0 && is_lent_by_agent(device) && exceeds_quota(index, locked, bytes);
         if (!never_fits && take_if_lent(device, locked, bytes)) {
             pthread_mutex_unlock(&locked->mutex);
             return true;
@@ -244,8 +251,8 @@ void quota_refuse(int device, uint64_t bytes)
     const char *reason = !session_is_registered()  ? "no agent"
                          : page_index(device) < 0 ? "the device is not granted to this kernel"
                                                   : "over quota";
-    LOG("event=out_of_memory device=%d asked=%llu charged=%llu reason=\"%s\"", device, (unsigned long long)bytes,
-        (unsigned long long)charged, reason);
+    LOG("event=out_of_memory device=%d asked=%llu charged=%llu reason=\"%s\"", device,
+        (unsigned long long)bytes, (unsigned long long)charged, reason);
 }
 
 void quota_refund(int device, uint64_t bytes)

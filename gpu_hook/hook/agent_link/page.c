@@ -23,16 +23,19 @@ static size_t mapped_bytes(void)
     return page_mapped_bytes(ALIQUOT_PAGE_BYTES);
 }
 
-/* Several threads may come at once, for symbols are asked for before cuInit and beside it: the first one's pages count. */
+/* Several threads may come at once, for symbols are asked for before cuInit and beside it: the
+ * first one's pages count. */
 bool page_prepare(void)
 {
     struct aliquot_agent_page *first = NULL;
     if (page_hook())
         return true;
-    void *both = mmap(NULL, 2 * mapped_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *both =
+        mmap(NULL, 2 * mapped_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (both == MAP_FAILED)
         return false;
-    if (__atomic_compare_exchange_n(&state.agent, &first, both, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    if (__atomic_compare_exchange_n(&state.agent, &first, both, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE))
         first = both;
     else
         munmap(both, 2 * mapped_bytes());
@@ -69,16 +72,18 @@ int page_install(int agent_descriptor, int hook_descriptor)
         return EPROTO;
     uint64_t unknown_symbols = page_read(&state.hook->unknown_symbols);
     uint64_t unaccounted_calls = page_read(&state.hook->unaccounted_calls);
-    if (mmap(state.hook, mapped_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, hook_descriptor, 0) ==
-        MAP_FAILED)
+    if (mmap(state.hook, mapped_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+             hook_descriptor, 0) == MAP_FAILED)
         return errno;
-    if (mmap(state.agent, mapped_bytes(), PROT_READ, MAP_SHARED | MAP_FIXED, agent_descriptor, 0) == MAP_FAILED)
+    if (mmap(state.agent, mapped_bytes(), PROT_READ, MAP_SHARED | MAP_FIXED, agent_descriptor, 0) ==
+        MAP_FAILED)
         return errno;
     struct aliquot_hook_page *hook = state.hook;
     hook->version = ALIQUOT_PROTOCOL_VERSION;
     hook->pid = (int32_t)getpid();
     hook->tells = ALIQUOT_TELLS_NEEDS | ALIQUOT_TELLS_COPIES;
-    /* Counters that nobody else keeps go on; all other words have their owner, who writes them again. */
+    /* Counters that nobody else keeps go on; all other words have their owner, who writes them
+     * again. */
     page_add(&hook->unknown_symbols, unknown_symbols);
     page_add(&hook->unaccounted_calls, unaccounted_calls);
     __atomic_store_n(&hook->magic, ALIQUOT_PAGE_MAGIC, __ATOMIC_RELEASE);
@@ -89,7 +94,8 @@ void page_forget(void)
 {
     if (!state.hook)
         return;
-    mmap(state.agent, 2 * mapped_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    mmap(state.agent, 2 * mapped_bytes(), PROT_READ | PROT_WRITE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
 const struct aliquot_agent_page *page_agent(void)

@@ -1,5 +1,6 @@
-/* The two shared pages: the agent's, mapped read-only, and the hook's own. Their addresses never change, so readers
- * need no lock: before the agent is known, and after a fork, private pages of zeroes stand there. */
+/* The two shared pages: the agent's, mapped read-only, and the hook's own. Their addresses never
+ * change, so readers need no lock: before the agent is known, and after a fork, private pages of
+ * zeroes are mapped there. */
 #ifndef ALIQUOT_PAGE_H
 #define ALIQUOT_PAGE_H
 
@@ -7,27 +8,28 @@
 
 #include <stdbool.h>
 
-/* Makes the private pages; called before any other function here. False: no memory. */
+/* Make the private pages. Called before any other function here. False: no memory. */
 bool page_prepare(void);
 
-/* Maps what the agent sent over the private pages. Returns 0 or an errno; closes nothing. */
+/* Map what the agent sent over the private pages. Returns 0 or an errno; closes nothing. */
 int page_install(int agent_descriptor, int hook_descriptor);
 
-/* Whether a shared page may be mapped from it: large enough, and for good, for one that could shrink would turn a read
- * into SIGBUS in the user's kernel. Returns 0 or an errno. */
+/* Check that a shared page may be mapped from the descriptor: it must be large enough, and its size
+ * sealed, because a file that shrinks would turn a read into SIGBUS in the user's kernel. Returns 0
+ * or an errno. */
 int page_check_descriptor(int descriptor, size_t bytes);
 
-/* What to map for so many bytes: whole pages of the machine. */
+/* Return what to map for so many bytes: whole pages of the machine. */
 size_t page_mapped_bytes(size_t bytes);
 
-/* Puts private pages back. Safe in a fork handler. */
+/* Put private pages back. Safe in a fork handler. */
 void page_forget(void);
 
 /* NULL before page_prepare. */
 const struct aliquot_agent_page *page_agent(void);
 struct aliquot_hook_page *page_hook(void);
 
-/* Index of the device in the agent's page; -1: not granted. */
+/* Return the index of the device in the agent's page; -1: not granted. */
 int page_device_index(const uint8_t uuid[16]);
 
 static inline uint64_t page_read(const uint64_t *word)
@@ -40,7 +42,8 @@ static inline void page_write(uint64_t *word, uint64_t value)
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
-/* For counters that several threads raise and that need not be exact before the next message. */
+/* Add to a counter that several threads raise and that need not be exact before the next
+ * message. */
 static inline void page_add(uint64_t *word, uint64_t value)
 {
     __atomic_fetch_add(word, value, __ATOMIC_RELEASE);

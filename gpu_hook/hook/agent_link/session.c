@@ -32,14 +32,16 @@ static struct {
     const struct session_owner *owner;
     struct waiter *waiters;
     struct socket_owned connection; /* none unless registered */
-    struct socket_owned candidate;  /* a connection that is not registered yet; kept for session_leave */
+    /* a connection that is not registered yet; kept for session_leave */
+    struct socket_owned candidate;
     struct wake_pipe wake;
     uint32_t sequence;
     uint32_t connections; /* number of registrations so far; read without the mutex too */
     bool is_running;
     bool has_attempted; /* read without the mutex too */
     bool has_waited; /* the one long wait of a process that never registered is over */
-    uint32_t has_lost; /* the agent was there, and did not answer when it was looked for; read without the mutex too */
+    /* the agent was there, and did not answer when it was looked for; read without the mutex too */
+    uint32_t has_lost;
     int last_failure;
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER,
            .connection = {.descriptor = -1},
@@ -52,14 +54,15 @@ static void note_failure(int failure)
     bool is_news = failure != state.last_failure;
     state.last_failure = failure;
     __atomic_store_n(&state.has_attempted, true, __ATOMIC_RELEASE);
-    bool is_lost = state.connections > 0 && !__atomic_exchange_n(&state.has_lost, 1, __ATOMIC_SEQ_CST);
+    bool is_lost =
+        state.connections > 0 && !__atomic_exchange_n(&state.has_lost, 1, __ATOMIC_SEQ_CST);
     interrupts_ring();
     pthread_mutex_unlock(&state.mutex);
     if (is_lost)
         state.owner->lost();
     if (is_news)
-        LOG("event=not_registered socket=%s/%s reason=\"%s\"", settings()->kernel_dir, ALIQUOT_SOCKET_NAME,
-            strerror(failure));
+        LOG("event=not_registered socket=%s/%s reason=\"%s\"", settings()->kernel_dir,
+            ALIQUOT_SOCKET_NAME, strerror(failure));
 }
 
 /* Returns 0 or an errno. */
@@ -133,10 +136,12 @@ static void handle_message(struct socket_received *received)
 {
     const union socket_message *message = &received->message;
     const struct aliquot_header *header = &message->header;
-    bool is_credit = header->bytes == sizeof message->credit && message->credit.device <= ALIQUOT_HOST_MEMORY;
+    bool is_credit =
+        header->bytes == sizeof message->credit && message->credit.device <= ALIQUOT_HOST_MEMORY;
     bool is_swap = header->bytes == sizeof message->swap;
-    if (is_credit && (header->type == ALIQUOT_CREDIT_GRANT || header->type == ALIQUOT_CREDIT_RECALL ||
-                      header->type == ALIQUOT_CREDIT_WAIT)) {
+    if (is_credit &&
+        (header->type == ALIQUOT_CREDIT_GRANT || header->type == ALIQUOT_CREDIT_RECALL ||
+         header->type == ALIQUOT_CREDIT_WAIT)) {
         handle_credit(&message->credit);
     } else if (is_swap && (header->type == ALIQUOT_SWAP_OUT || header->type == ALIQUOT_SWAP_IN)) {
         state.owner->swap(&message->swap);
@@ -209,7 +214,8 @@ static void *run(void *unused)
     while (!guest_threads_are_over()) {
         if (!register_process()) {
             pause_before_retry(backoff);
-            backoff = backoff * 2 < LAST_BACKOFF_MILLISECONDS ? backoff * 2 : LAST_BACKOFF_MILLISECONDS;
+            backoff =
+                backoff * 2 < LAST_BACKOFF_MILLISECONDS ? backoff * 2 : LAST_BACKOFF_MILLISECONDS;
             continue;
         }
         backoff = FIRST_BACKOFF_MILLISECONDS;
@@ -242,7 +248,8 @@ void session_start(const struct session_owner *owner)
     pthread_mutex_unlock(&state.mutex);
 }
 
-/* With the mutex held, which it lets go meanwhile. True: an interrupt ended the wait; never without `wait`. */
+/* With the mutex held, which it lets go meanwhile. True: an interrupt ended the wait; never without
+ * `wait`. */
 static bool await_news(const struct timespec *deadline, struct interruptible *wait)
 {
     struct timespec left = times_until(deadline);
@@ -265,8 +272,10 @@ void session_await(void)
     pthread_mutex_unlock(&state.mutex);
 }
 
-/* With the mutex held: sends the request on the present connection. Returns its number, 0 if there is none. */
-static uint32_t send_request(struct waiter *waiter, const uint8_t uuid[16], uint64_t bytes, bool may_wait)
+/* With the mutex held: sends the request on the present connection. Returns its number, 0 if there
+ * is none. */
+static uint32_t send_request(struct waiter *waiter, const uint8_t uuid[16], uint64_t bytes,
+                             bool may_wait)
 {
     int device = uuid == SESSION_HOST_MEMORY ? (int)ALIQUOT_HOST_MEMORY : page_device_index(uuid);
     if (!socket_is_ours(&state.connection) || device < 0)
@@ -279,15 +288,19 @@ static uint32_t send_request(struct waiter *waiter, const uint8_t uuid[16], uint
     return failure ? 0 : state.connections;
 }
 
-/* With the mutex held: the agent need not look for room any more. What it grants meanwhile is credit to spare. */
+/* With the mutex held: the agent need not look for room any more. What it grants meanwhile is
+ * credit to spare. */
 static void withdraw_request(const struct waiter *waiter, const uint8_t uuid[16])
 {
     int device = uuid == SESSION_HOST_MEMORY ? (int)ALIQUOT_HOST_MEMORY : page_device_index(uuid);
-    if (!waiter->asked_on || waiter->asked_on != state.connections || device < 0 || !socket_is_ours(&state.connection))
+    if (!waiter->asked_on || waiter->asked_on != state.connections || device < 0 ||
+        !socket_is_ours(&state.connection))
         return;
-    union socket_message message = {.credit = {.device = (uint32_t)device, .deadline_milliseconds = 1}};
+    union socket_message message = {
+        .credit = {.device = (uint32_t)device, .deadline_milliseconds = 1}};
     message.header.sequence = waiter->sequence;
-    socket_send(state.connection.descriptor, &message, ALIQUOT_CREDIT_RETURN, sizeof message.credit);
+    socket_send(state.connection.descriptor, &message, ALIQUOT_CREDIT_RETURN,
+                sizeof message.credit);
 }
 
 int session_request_credit(const uint8_t uuid[16], uint64_t bytes, bool may_wait, uint64_t *granted)
@@ -299,11 +312,13 @@ int session_request_credit(const uint8_t uuid[16], uint64_t bytes, bool may_wait
     interrupts_begin(&wait);
     pthread_mutex_lock(&state.mutex);
     bool was_registered = state.connections > 0;
-    waiter.deadline =
-        times_after(was_registered ? AWAY_MILLISECONDS : state.has_waited ? 0 : FIRST_REQUEST_MILLISECONDS);
+    waiter.deadline = times_after(was_registered     ? AWAY_MILLISECONDS
+                                  : state.has_waited ? 0
+                                                     : FIRST_REQUEST_MILLISECONDS);
     waiter.next = state.waiters;
     state.waiters = &waiter;
-    while (state.is_running && !waiter.is_answered && !is_late && !is_given_up && !guest_threads_are_over()) {
+    while (state.is_running && !waiter.is_answered && !is_late && !is_given_up &&
+           !guest_threads_are_over()) {
         /* A new connection knows nothing of a request that was sent on the old one. */
         bool is_connected = state.connection.descriptor >= 0;
         if (waiter.asked_on && (!is_connected || waiter.asked_on != state.connections))
@@ -322,7 +337,10 @@ int session_request_credit(const uint8_t uuid[16], uint64_t bytes, bool may_wait
         }
     if (state.connections == 0)
         state.has_waited = true;
-    int failure = waiter.is_answered ? 0 : is_given_up ? EINTR : state.last_failure ? state.last_failure : ETIMEDOUT;
+    int failure = waiter.is_answered   ? 0
+                  : is_given_up        ? EINTR
+                  : state.last_failure ? state.last_failure
+                                       : ETIMEDOUT;
     *granted = waiter.granted;
     pthread_mutex_unlock(&state.mutex);
     interrupts_end();

@@ -15,7 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A program that closed its standard descriptors and then opens a file for them must not find our socket there. */
+/* A program that closed its standard descriptors and then opens a file for them must not find our
+ * socket there. */
 int socket_move_away(int descriptor)
 {
     if (descriptor < 0 || descriptor > 2)
@@ -33,7 +34,8 @@ struct socket_owned socket_own(int descriptor)
     struct statx found;
     if (descriptor < 0 || statx(descriptor, "", AT_EMPTY_PATH, STATX_INO, &found) != 0)
         return SOCKET_NONE;
-    return (struct socket_owned){descriptor, (uint64_t)found.stx_dev_major << 32 | found.stx_dev_minor, found.stx_ino};
+    return (struct socket_owned){
+        descriptor, (uint64_t)found.stx_dev_major << 32 | found.stx_dev_minor, found.stx_ino};
 }
 
 bool socket_is_ours(const struct socket_owned *owned)
@@ -52,10 +54,12 @@ void socket_close(struct socket_owned *owned)
 int socket_connect(const char *kernel_dir)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int length = snprintf(address.sun_path, sizeof address.sun_path, "%s/%s", kernel_dir, ALIQUOT_SOCKET_NAME);
+    int length = snprintf(address.sun_path, sizeof address.sun_path, "%s/%s", kernel_dir,
+                          ALIQUOT_SOCKET_NAME);
     if (length < 0 || (size_t)length >= sizeof address.sun_path)
         return -ENAMETOOLONG;
-    int descriptor = socket_move_away(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    int descriptor =
+        socket_move_away(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (descriptor < 0)
         return -errno;
     if (connect(descriptor, (struct sockaddr *)&address, sizeof address) != 0) {
@@ -66,7 +70,8 @@ int socket_connect(const char *kernel_dir)
     return descriptor;
 }
 
-int socket_send(int descriptor, union socket_message *message, enum aliquot_message_type type, uint32_t bytes)
+int socket_send(int descriptor, union socket_message *message, enum aliquot_message_type type,
+                uint32_t bytes)
 {
     message->header.magic = ALIQUOT_MESSAGE_MAGIC;
     message->header.version = ALIQUOT_PROTOCOL_VERSION;
@@ -104,8 +109,10 @@ int socket_receive(int descriptor, struct socket_received *received)
         struct cmsghdr align;
     } control;
     struct iovec vector = {&received->message, sizeof received->message};
-    struct msghdr header = {
-        .msg_iov = &vector, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    struct msghdr header = {.msg_iov = &vector,
+                            .msg_iovlen = 1,
+                            .msg_control = control.bytes,
+                            .msg_controllen = sizeof control.bytes};
     received->descriptors[0] = received->descriptors[1] = -1;
     ssize_t got;
     do
@@ -138,7 +145,8 @@ static uint64_t read_start_time(void)
     if (got <= 0)
         return 0;
     text[got] = '\0';
-    /* Field 2 is the name in parentheses, which may hold blanks and parentheses; field 3 follows the last one. */
+    /* Field 2 is the name in parentheses, which may hold blanks and parentheses; field 3 follows
+     * the last one. */
     char *cursor = strrchr(text, ')');
     for (int field = 2; cursor && field < 22; field++)
         cursor = strchr(cursor + 1, ' ');
@@ -181,12 +189,12 @@ static int accept_answer(struct socket_received *received)
 {
     const union socket_message *message = &received->message;
     if (message->header.type == ALIQUOT_REFUSE && message->header.bytes == sizeof message->refuse) {
-        LOG("event=refused reason=%u text=\"%.*s\"", message->refuse.reason, (int)ALIQUOT_TEXT_BYTES - 1,
-            message->refuse.text);
+        LOG("event=refused reason=%u text=\"%.*s\"", message->refuse.reason,
+            (int)ALIQUOT_TEXT_BYTES - 1, message->refuse.text);
         return ECONNREFUSED;
     }
-    if (message->header.type != ALIQUOT_WELCOME || message->header.bytes != sizeof message->welcome ||
-        received->descriptors[1] < 0)
+    if (message->header.type != ALIQUOT_WELCOME ||
+        message->header.bytes != sizeof message->welcome || received->descriptors[1] < 0)
         return EPROTO;
     return page_install(received->descriptors[0], received->descriptors[1]);
 }

@@ -1,5 +1,6 @@
-/* Messages to and from the node agent, one SEQPACKET connection. Owns no state: callers hold the descriptor.
- * Nothing here blocks, raises SIGPIPE, or leaves a descriptor in 0-2 or open across exec. */
+/* Messages to and from the node agent, over one SEQPACKET connection. This module owns no state:
+ * callers hold the descriptor. Nothing here blocks, raises SIGPIPE, or leaves a descriptor in 0-2
+ * or open across exec. */
 #ifndef ALIQUOT_SOCKET_H
 #define ALIQUOT_SOCKET_H
 
@@ -26,29 +27,33 @@ struct socket_received {
     int descriptors[2]; /* -1 where none came; the caller closes them */
 };
 
-/* Returns a descriptor, or a negative errno. */
+/* Connect. Returns a descriptor, or a negative errno. */
 int socket_connect(const char *kernel_dir);
 
-/* Completes the header and sends. Returns 0 or an errno. */
-int socket_send(int descriptor, union socket_message *message, enum aliquot_message_type type, uint32_t bytes);
+/* Complete the header and send. Returns 0 or an errno. */
+int socket_send(int descriptor, union socket_message *message, enum aliquot_message_type type,
+                uint32_t bytes);
 
-/* Returns 0; EAGAIN when nothing is there; EPIPE when the agent closed; EPROTO when it sent what we cannot read. */
+/* Receive a message. Returns 0; EAGAIN when nothing is there; EPIPE when the agent closed; EPROTO
+ * when the message is malformed. */
 int socket_receive(int descriptor, struct socket_received *received);
 
-/* Fills a HELLO without devices. */
+/* Fill a HELLO without devices. */
 void socket_fill_hello(struct aliquot_hello *hello, enum aliquot_role role);
 
-/* Waits for readability. Returns 0, ETIMEDOUT or an errno. */
+/* Wait for readability. Returns 0, ETIMEDOUT or an errno. */
 int socket_wait(int descriptor, int timeout_milliseconds);
 
-/* Sends HELLO and receives the pages. Returns 0 or an errno; a refusal is ECONNREFUSED and is logged. */
+/* Send HELLO and receive the pages. Returns 0 or an errno; a refusal is ECONNREFUSED and is
+ * logged. */
 int socket_register(int descriptor, union socket_message *hello, int timeout_milliseconds);
 
-/* Returns the descriptor moved to 3 or above, close-on-exec. */
+/* Return the descriptor moved to 3 or above, close-on-exec. */
 int socket_move_away(int descriptor);
 
-/* A descriptor, and what it was opened for. A program may close every descriptor that it did not open; the next file
- * that it opens then has our number, and is not ours to read, write or close. */
+/* A descriptor, and the file that it was opened for. A program may close every descriptor that it
+ * did not open; the next file that it opens then has the hook's number, and is not the hook's to
+ * read, write or close. */
 struct socket_owned {
     int descriptor; /* -1: none */
     uint64_t device, inode;
@@ -58,7 +63,8 @@ struct socket_owned {
 struct socket_owned socket_own(int descriptor);
 bool socket_is_ours(const struct socket_owned *owned);
 
-/* Closes it if it still is ours; then it is SOCKET_NONE. Safe in a fork handler. */
+/* Close the descriptor if it still is the hook's; then it is SOCKET_NONE. Safe in a fork
+ * handler. */
 void socket_close(struct socket_owned *owned);
 
 #endif

@@ -1,5 +1,5 @@
-/* A pipe that ends a thread's poll. A pipe, for an eventfd has no identity of its own: a program
- * may close descriptors that it did not open. Guarded by its owner. */
+/* A pipe that ends a thread's poll. It is a pipe because an eventfd has no identity of its own, and
+ * a program may close descriptors that it did not open. Guarded by its owner. */
 #ifndef ALIQUOT_WAKE_PIPE_H
 #define ALIQUOT_WAKE_PIPE_H
 
@@ -10,13 +10,13 @@ struct wake_pipe {
 };
 #define WAKE_PIPE_NONE {{{.descriptor = -1}, {.descriptor = -1}}}
 
-/* Makes the pipe, if it is not there (any more), and returns its end to poll. */
+/* Make the pipe, if it is missing, and return its end to poll. */
 struct socket_owned wake_pipe_keep(struct wake_pipe *pipe);
 
-/* Makes it readable. Never waits. */
+/* Make the pipe readable. Never waits. */
 void wake_pipe_ring(const struct wake_pipe *pipe);
 
-/* True: it was readable, and is not any more. */
+/* Empty the pipe. True: it was readable. */
 bool wake_pipe_drain(const struct socket_owned *end);
 
 /* Safe in a fork handler. */

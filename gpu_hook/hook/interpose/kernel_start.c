@@ -1,6 +1,6 @@
-/* aliquot-kernel-start [--] program [argument…]: a kernel's first program. Checks in the kernel's own environment
- * that interception holds, tells the node agent, and becomes the kernel: same pid, environment and descriptors.
- * Whatever the check finds, the kernel starts. */
+/* aliquot-kernel-start [--] program [argument…]: a kernel's first program. Checks in the kernel's
+ * own environment that interception holds, tells the node agent, and becomes the kernel: same pid,
+ * environment and descriptors. Whatever the check finds, the kernel starts. */
 #include "interpose/self_check.h"
 #include "base/settings.h"
 #include "agent_link/socket.h"
@@ -14,8 +14,9 @@
 #define ANSWER_MILLISECONDS 2000
 #define EXIT_NOT_STARTED 127
 
-/* The answer to HELLO is read first, although nothing in it matters: a socket that is closed with something unread
- * throws away what it has sent. A stuck agent delays the kernel by no more than that wait. */
+/* The answer to HELLO is read first, although nothing in it matters: a socket that is closed with
+ * something unread throws away what it has sent. A stuck agent delays the kernel by no more than
+ * that wait. */
 static void report(const struct self_check *check)
 {
     int descriptor = socket_connect(settings()->kernel_dir);
@@ -25,7 +26,8 @@ static void report(const struct self_check *check)
     socket_fill_hello(&message.hello, ALIQUOT_ROLE_CHECK);
     if (socket_send(descriptor, &message, ALIQUOT_HELLO, sizeof message.hello) == 0) {
         struct socket_received answer;
-        if (socket_wait(descriptor, ANSWER_MILLISECONDS) == 0 && socket_receive(descriptor, &answer) == 0)
+        if (socket_wait(descriptor, ANSWER_MILLISECONDS) == 0 &&
+            socket_receive(descriptor, &answer) == 0)
             for (int i = 0; i < 2; i++)
                 if (answer.descriptors[i] >= 0)
                     close(answer.descriptors[i]);
@@ -43,8 +45,10 @@ int main(int count, char **arguments)
     if (count > 1 && strcmp(*program, "--") == 0)
         program++;
     if (!*program) {
-        fprintf(stderr, "aliquot-kernel-start: no program was named; usage: aliquot-kernel-start [--] program "
-                        "[argument...]\n");
+        fprintf(
+            stderr,
+            "aliquot-kernel-start: no program was named; usage: aliquot-kernel-start [--] program "
+            "[argument...]\n");
         return EXIT_NOT_STARTED;
     }
     if (settings()->kernel_dir) {

@@ -6,20 +6,25 @@
 #define SLACK 32
 #define LOOKS 4
 
-/* Memory traffic is told for the device alone; of it the kernel has the share that it has of the work. */
+/* Memory traffic is told for the device alone; of it the kernel has the share that it has of the
+ * work. */
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
     struct observer_view view;
     nvmlReturn_t result = nvml_driver()->nvmlDeviceGetUtilizationRates(device, utilization);
     if (result != NVML_SUCCESS || !nvml_view(device, &view))
         return result;
-    unsigned all = utilization->gpu, own = view.utilization_percent < 100 ? view.utilization_percent : 100;
-    utilization->memory = all > own ? utilization->memory * own / all : own ? utilization->memory : 0;
+    unsigned all = utilization->gpu,
+             own = view.utilization_percent < 100 ? view.utilization_percent : 100;
+    utilization->memory = all > own ? utilization->memory * own / all
+                          : own     ? utilization->memory
+                                    : 0;
     utilization->gpu = own;
     return result;
 }
 
-/* Keeps the kernel's samples, under the pids that its processes know themselves by; returns how many. */
+/* Keeps the kernel's samples, under the pids that its processes know themselves by; returns how
+ * many. */
 static unsigned keep_own(nvmlProcessUtilizationSample_t *samples, unsigned count)
 {
     struct aliquot_agent_process known[ALIQUOT_MAX_PROCESSES];
@@ -39,7 +44,8 @@ static nvmlReturn_t sample_own(nvmlDevice_t device, unsigned long long last_seen
                                nvmlProcessUtilizationSample_t **samples, unsigned *count)
 {
     unsigned int room = 0;
-    nvmlReturn_t result = nvml_driver()->nvmlDeviceGetProcessUtilization(device, NULL, &room, last_seen);
+    nvmlReturn_t result =
+        nvml_driver()->nvmlDeviceGetProcessUtilization(device, NULL, &room, last_seen);
     *samples = NULL;
     for (int look = 0; look < LOOKS && result == NVML_ERROR_INSUFFICIENT_SIZE; look++) {
         room += SLACK;
@@ -53,13 +59,15 @@ static nvmlReturn_t sample_own(nvmlDevice_t device, unsigned long long last_seen
     return result == NVML_SUCCESS && *count == 0 ? NVML_ERROR_NOT_FOUND : result;
 }
 
-nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *utilization,
-                                             unsigned int *processSamplesCount, unsigned long long lastSeenTimeStamp)
+nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
+                                             nvmlProcessUtilizationSample_t *utilization,
+                                             unsigned int *processSamplesCount,
+                                             unsigned long long lastSeenTimeStamp)
 {
     struct observer_view view;
     if (!processSamplesCount || !nvml_view(device, &view))
-        return nvml_driver()->nvmlDeviceGetProcessUtilization(device, utilization, processSamplesCount,
-                                                              lastSeenTimeStamp);
+        return nvml_driver()->nvmlDeviceGetProcessUtilization(
+            device, utilization, processSamplesCount, lastSeenTimeStamp);
     nvmlProcessUtilizationSample_t *samples;
     unsigned count = 0, room = utilization ? *processSamplesCount : 0;
     nvmlReturn_t result = sample_own(device, lastSeenTimeStamp, &samples, &count);
@@ -72,7 +80,8 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUti
     return result;
 }
 
-/* A version that we do not know is refused: passed on, it would show everybody's processes. */
+/* A version that the hook does not know is refused: passed on, it would show the processes of other
+ * kernels. */
 nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
                                                    nvmlProcessesUtilizationInfo_t *procesesUtilInfo)
 {
@@ -89,9 +98,13 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
     if (result == NVML_SUCCESS && count > room)
         result = NVML_ERROR_INSUFFICIENT_SIZE;
     for (unsigned i = 0; result == NVML_SUCCESS && i < count; i++)
-        asked->procUtilArray[i] = (nvmlProcessUtilizationInfo_v1_t){
-            .timeStamp = samples[i].timeStamp, .pid = samples[i].pid, .smUtil = samples[i].smUtil,
-            .memUtil = samples[i].memUtil, .encUtil = samples[i].encUtil, .decUtil = samples[i].decUtil};
+        asked->procUtilArray[i] =
+            (nvmlProcessUtilizationInfo_v1_t){.timeStamp = samples[i].timeStamp,
+                                              .pid = samples[i].pid,
+                                              .smUtil = samples[i].smUtil,
+                                              .memUtil = samples[i].memUtil,
+                                              .encUtil = samples[i].encUtil,
+                                              .decUtil = samples[i].decUtil};
     free(samples);
     return result;
 }

@@ -1,5 +1,6 @@
-/* Who is on the device, as the kernel may know it: its own processes, under the numbers that they know themselves by, with
- * the bytes that are charged to them. Those of other kernels are nobody's business here. */
+/* Who is on the device, as the kernel may know it: its own processes, under the numbers that they
+ * know themselves by, with the bytes that are charged to them. Those of other kernels are nobody's
+ * business here. */
 #include "nvml/nvml_view.h"
 
 #include <stdlib.h>
@@ -20,16 +21,19 @@ struct own_list {
     unsigned count;
 };
 
-static nvmlReturn_t ask_driver(nvmlDevice_t device, enum list list, unsigned int *count, nvmlProcessInfo_t *infos)
+static nvmlReturn_t ask_driver(nvmlDevice_t device, enum list list, unsigned int *count,
+                               nvmlProcessInfo_t *infos)
 {
     const struct nvml_driver *real = nvml_driver();
-    return list == COMPUTE    ? real->nvmlDeviceGetComputeRunningProcesses_v3(device, count, infos)
-           : list == GRAPHICS ? real->nvmlDeviceGetGraphicsRunningProcesses_v3(device, count, infos)
-                              : real->nvmlDeviceGetMPSComputeRunningProcesses_v3(device, count, infos);
+    return list == COMPUTE ? real->nvmlDeviceGetComputeRunningProcesses_v3(device, count, infos)
+           : list == GRAPHICS
+               ? real->nvmlDeviceGetGraphicsRunningProcesses_v3(device, count, infos)
+               : real->nvmlDeviceGetMPSComputeRunningProcesses_v3(device, count, infos);
 }
 
 /* What of the driver's list is the kernel's: for what the agent does not know, such as graphics. */
-static nvmlReturn_t take_from_driver(nvmlDevice_t device, enum list list, unsigned int room, struct own_list *own)
+static nvmlReturn_t take_from_driver(nvmlDevice_t device, enum list list, unsigned int room,
+                                     struct own_list *own)
 {
     struct aliquot_agent_process known[ALIQUOT_MAX_PROCESSES];
     unsigned known_count = observer_processes(known);
@@ -59,10 +63,12 @@ static void take_from_agent(uint32_t device_index, struct own_list *own)
     unsigned known_count = observer_processes(known);
     for (unsigned i = 0; i < known_count; i++)
         if (known[i].device == device_index)
-            own->entries[own->count++] = (struct process){(unsigned int)known[i].own_pid, known[i].charged_bytes};
+            own->entries[own->count++] =
+                (struct process){(unsigned int)known[i].own_pid, known[i].charged_bytes};
 }
 
-/* The driver is asked in any case: whether the handle is good, the device there and the list supported is its to say. */
+/* The driver is asked in any case: whether the handle is good, the device there and the list
+ * supported is its to say. */
 static nvmlReturn_t list_own(nvmlDevice_t device, enum list list, const struct observer_view *view,
                              struct own_list *own)
 {
@@ -112,17 +118,24 @@ static bool has_own_list(nvmlDevice_t device, const unsigned int *count, struct 
     }
 
 LIST(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t, COMPUTE, )
-LIST(nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_v2_t, COMPUTE, NO_INSTANCE, NO_INSTANCE)
+LIST(nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_v2_t, COMPUTE, NO_INSTANCE,
+     NO_INSTANCE)
 LIST(nvmlDeviceGetComputeRunningProcesses_v3, nvmlProcessInfo_t, COMPUTE, NO_INSTANCE, NO_INSTANCE)
 LIST(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t, GRAPHICS, )
-LIST(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t, GRAPHICS, NO_INSTANCE, NO_INSTANCE)
-LIST(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_t, GRAPHICS, NO_INSTANCE, NO_INSTANCE)
+LIST(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t, GRAPHICS, NO_INSTANCE,
+     NO_INSTANCE)
+LIST(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_t, GRAPHICS, NO_INSTANCE,
+     NO_INSTANCE)
 LIST(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t, MPS_COMPUTE, )
-LIST(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_t, MPS_COMPUTE, NO_INSTANCE, NO_INSTANCE)
-LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_t, MPS_COMPUTE, NO_INSTANCE, NO_INSTANCE)
+LIST(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_t, MPS_COMPUTE, NO_INSTANCE,
+     NO_INSTANCE)
+LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_t, MPS_COMPUTE, NO_INSTANCE,
+     NO_INSTANCE)
 
-/* A version that we do not know is refused: passed on, it would show everybody's processes. */
-nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_t *plist)
+/* A version that the hook does not know is refused: passed on, it would show the processes of other
+ * kernels. */
+nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
+                                                   nvmlProcessDetailList_t *plist)
 {
     struct observer_view view;
     struct own_list own;
@@ -137,7 +150,7 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProc
     if (result == NVML_SUCCESS)
         result = answer_length(&own, &plist->numProcArrayEntries, plist->procArray != NULL);
     for (unsigned i = 0; result == NVML_SUCCESS && i < own.count; i++)
-        plist->procArray[i] =
-            (nvmlProcessDetail_v1_t){own.entries[i].pid, own.entries[i].bytes, NO_INSTANCE, NO_INSTANCE, 0};
+        plist->procArray[i] = (nvmlProcessDetail_v1_t){own.entries[i].pid, own.entries[i].bytes,
+                                                       NO_INSTANCE, NO_INSTANCE, 0};
     return result;
 }

@@ -75,10 +75,12 @@ static time_t now_seconds(void)
     return now.tv_sec;
 }
 
-/* With the mutex. An agent that does not listen refuses at once; one that is stopped costs the whole wait. */
+/* With the mutex. An agent that does not listen refuses at once; one that is stopped costs the
+ * whole wait. */
 static void plan_next_attempt(int failure)
 {
-    time_t longer = state.pause_seconds < SLOW_PAUSE_SECONDS ? SLOW_PAUSE_SECONDS : state.pause_seconds * 4;
+    time_t longer =
+        state.pause_seconds < SLOW_PAUSE_SECONDS ? SLOW_PAUSE_SECONDS : state.pause_seconds * 4;
     state.pause_seconds = failure != ETIMEDOUT            ? FIRST_PAUSE_SECONDS
                           : longer < LONGEST_PAUSE_SECONDS ? longer
                                                            : LONGEST_PAUSE_SECONDS;
@@ -142,7 +144,8 @@ bool observer_view(const uint8_t uuid[16], struct observer_view *view)
 }
 
 /* False: the agent changed the table meanwhile. */
-static bool read_table(const struct aliquot_agent_page *page, struct aliquot_agent_process *processes, unsigned *count)
+static bool read_table(const struct aliquot_agent_page *page,
+                       struct aliquot_agent_process *processes, unsigned *count)
 {
     uint32_t before = __atomic_load_n(&page->process_sequence, __ATOMIC_ACQUIRE);
     uint32_t entries = __atomic_load_n(&page->process_count, __ATOMIC_RELAXED);

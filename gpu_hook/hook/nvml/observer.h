@@ -1,6 +1,6 @@
-/* NVML's connection to the node agent: it only reads the agent's page. Owns one connection and no thread; a lost
- * one is made again at a later question: at most once a second, and ever more rarely beside an agent that is stopped,
- * for there each attempt costs a wait. */
+/* NVML's connection to the node agent, which only reads the agent's page. It owns one connection
+ * and no thread. A lost connection is made again at a later question: at most once a second, and
+ * ever more rarely while an agent is stopped, because each attempt costs a wait there. */
 #ifndef ALIQUOT_OBSERVER_H
 #define ALIQUOT_OBSERVER_H
 
@@ -9,9 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What the agent last said of a device. */
+/* The agent's last words about a device. */
 struct observer_view {
-    bool is_granted;     /* false: nothing of the device is this kernel's, and all below is 0 */
+    bool is_granted;     /* false: the device is not this kernel's, and all below is 0 */
     uint32_t index;      /* in the agent's page */
     uint32_t enforcer;   /* enum aliquot_enforcer */
     uint32_t utilization_percent;
@@ -19,13 +19,14 @@ struct observer_view {
     uint64_t charged_bytes; /* by all processes of the kernel */
 };
 
-/* Connects if that is due. */
+/* Connect if that is due. */
 void observer_begin(void);
 
-/* False: no agent was ever met; then the real numbers are the answer. */
+/* Read the words about a device. False: no agent was ever met; then the real numbers are the
+ * answer. */
 bool observer_view(const uint8_t uuid[16], struct observer_view *view);
 
-/* The kernel's processes on all its devices; returns how many. */
+/* Read the kernel's processes on all its devices; returns how many. */
 unsigned observer_processes(struct aliquot_agent_process processes[ALIQUOT_MAX_PROCESSES]);
 
 #endif
