@@ -4,7 +4,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 # Where the environment forbids it to keep what it compiled, Python compiles all of us again in each process of a run.
 export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help demo lab hub test check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house soak test-torch bench-gateway bench-runtime bench-density bench-compute bench-hook bench-swap bench-lab bench-load bench-gpu test-gpu screenshot labextension clean
+.PHONY: help demo lab hub test check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house check-releases soak test-torch bench-gateway bench-runtime bench-density bench-compute bench-hook bench-swap bench-lab bench-load bench-gpu test-gpu screenshot labextension clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -58,7 +58,11 @@ check-labextension:
 check-house: check-labextension # which writes what this reads
 	$(BIN)/pytest -q $(CHECKED)
 
-soak: ## Long fuzzing, kill -9 by the hundreds, Jupyter's own test suites; ALIQUOT_SOAK is the factor (minutes)
+check-releases: ## The gateway with the oldest and the newest releases of Jupyter that it allows (needs the package index; minutes)
+	@$(PYTHON) tools/setup.py test
+	@$(BIN)/python tools/check-jupyter-releases
+
+soak: check-releases ## Long fuzzing, kill -9 by the hundreds, Jupyter's own test suites; ALIQUOT_SOAK is the factor (minutes)
 	@$(PYTHON) tools/setup.py test --upstream
 	ALIQUOT_SOAK=$(or $(ALIQUOT_SOAK),20) $(BIN)/pytest -m soak -rA tests
 

@@ -354,18 +354,10 @@ def plain_kernel_spec(base: KernelSpec, base_name: str) -> KernelSpec:
 
 
 def _copy(base: KernelSpec, name: str, label: str, metadata: dict[str, Any]) -> KernelSpec:
-    return type(base)(
-        name=name,
-        argv=list(base.argv),
-        mimetype=base.mimetype,
-        display_name=f"{base.display_name} · {label}",
-        language=base.language,
-        kernel_protocol_version=base.kernel_protocol_version,
-        env=dict(base.env),
-        resource_dir=base.resource_dir,
-        interrupt_mode=base.interrupt_mode,
-        metadata=metadata,
-    )
+    ours = {"name": name, "display_name": f"{base.display_name} · {label}", "metadata": metadata}
+    # Releases of jupyter_client differ in what else a kernelspec has.
+    others = {trait: copy.deepcopy(getattr(base, trait)) for trait in base.trait_names() if trait not in ours}
+    return type(base)(**others, **ours)
 
 
 def is_plain(name: str, folder: str) -> bool:
