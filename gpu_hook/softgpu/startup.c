@@ -1,4 +1,4 @@
-/* cuInit joins the parts of the driver: it gives lower ones the functions of higher ones. */
+/* Joins the parts of the driver at cuInit: gives lower parts the functions of higher ones. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-/* Linear device memory: allocate and free, at once. */
+/* Linear device memory: calls that allocate and free at once. */
 #include <stdlib.h>
 
 #include "queue/captures.h"

@@ -1,4 +1,4 @@
-/* The life of arrays: which shapes there are, how large they may be, and the memory behind them. */
+/* The life of arrays: the shapes that exist, their limits, and the memory behind them. */
 #include "arrays/arrays.h"
 
 #include <stdlib.h>

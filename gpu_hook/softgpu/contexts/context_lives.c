@@ -1,4 +1,5 @@
-/* The life of contexts: the primary one of each device and created ones; what goes with them. */
+/* The life of contexts: the primary one of each device, and created ones. A context that ends takes
+ * what it owns with it. */
 #include "contexts/context_lives.h"
 
 #include <stdlib.h>

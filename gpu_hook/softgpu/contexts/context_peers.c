@@ -1,5 +1,5 @@
-/* Which peers a context has let in. Copies between devices need no leave: this is what the driver
- * says of it. */
+/* The peers whose access a context allowed. Copies between devices need no permission here: this
+ * only answers as the driver does. */
 #include "driver/contexts.h"
 #include "driver/driver.h"
 #include "driver/handles.h"

@@ -1,4 +1,5 @@
-/* Multiprocessors as a resource: asked of a device, split, and described for a green context. */
+/* Multiprocessors as a resource: a program asks a device for them, splits them, and describes them
+ * for a green context. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Adding to and reading the bins of busy time. A bin is used again after 6.4 s: its epoch says for
- * which time it stands. */
+/* The bins of busy time. A bin is used again after 6.4 s: its epoch says which time it stands
+ * for. */
 #include "device/bins.h"
 
 void bins_add(struct bin bins[MACHINE_BINS], uint64_t start, uint64_t end)

@@ -1,4 +1,4 @@
-/* Opening and creating the state file, and its lock. Refuses files of another version, and file
+/* Opens and creates the state file, and has its lock. Refuses files of another version, and file
  * systems without room: its blocks are reserved here, so that a full /dev/shm is an error and not a
  * SIGBUS later. */
 #include "device/machine.h"

@@ -1,5 +1,5 @@
-/* Finding a process of another pid namespace: /proc tells the ids that it has in each namespace
- * from ours down to its own. The last of them, the namespace and the start time together are it. */
+/* Finds a process of another pid namespace. /proc tells the ids that it has in each namespace from
+ * ours down to its own. The last id, the namespace and the start time together identify it. */
 #include "device/pids.h"
 
 #include <ctype.h>

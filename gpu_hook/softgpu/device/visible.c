@@ -1,6 +1,6 @@
-/* The list ends at its first entry that names no device, or names one twice: as on the real driver,
- * what comes before stays visible. An entry is an index, or a UUID ("GPU-…") or a prefix of it that
- * fits one device only. */
+/* Reads CUDA_VISIBLE_DEVICES. The list ends at its first entry that names no device, or names one
+ * twice: as on the real driver, the devices before it stay visible. An entry is an index, or a UUID
+ * ("GPU-…") or a prefix of it that fits one device only. */
 #include "device/visible.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* Symbol queries, as the genuine driver answers them, and export tables, of which we have none. */
+/* Symbol queries, answered as by the genuine driver, and export tables, of which there are none. */
 #include "driver/resolver.h"
 
 #include <string.h>

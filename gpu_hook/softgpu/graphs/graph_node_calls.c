@@ -1,5 +1,5 @@
-/* The calls that make, ask and change nodes of one type, and those that do so for any type. Each
- * brings its parameters into the tagged form and hands them on. */
+/* The calls that make, read and change nodes of one type. Each brings its parameters into the
+ * tagged form and passes them on. */
 #include <string.h>
 
 #include "graphs/graph_state.h"

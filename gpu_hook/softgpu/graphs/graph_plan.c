@@ -1,6 +1,6 @@
-/* Laying out a graph: nodes in an order that respects their dependencies, child graphs in place,
- * and each in a lane. Branches that could run side by side get lanes of their own, up to LANES_MAX;
- * more share them and so wait for each other. */
+/* The layout of a graph: nodes in an order that respects their dependencies, child graphs in place,
+ * each node in a lane. Branches that could run at the same time get lanes of their own, up to
+ * LANES_MAX; further ones share lanes and so wait for each other. */
 #include <stdlib.h>
 
 #include "graphs/graph_execs.h"

@@ -1,5 +1,5 @@
-/* How much memory of a device graphs have reserved, and how much of it they use. Launches of one
- * stream follow each other and use the same memory; those of other streams need memory of their
+/* The memory of a device that graphs have reserved, and how much of it they use. Launches of one
+ * stream follow each other and use the same memory. Launches of other streams need memory of their
  * own, until they have ended. */
 #include <errno.h>
 

@@ -1,6 +1,6 @@
-/* Changing an executable graph: one node's parameters, or all of them from a graph of the same
- * shape. A change is made to the exec's own copy, so launches that are under way keep what they
- * were made of. */
+/* Changes of an executable graph: one node's parameters, or all of them from a graph of the same
+ * shape. A change is made to the exec's own copy, so launches in progress keep what they were made
+ * of. */
 #include <stdlib.h>
 #include <string.h>
 

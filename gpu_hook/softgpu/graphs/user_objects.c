@@ -1,6 +1,5 @@
-/* User objects: what a program wants to keep as long as graphs use it. Its destructor runs in a
- * thread of ours, as the driver's does, so that it may take locks which the releasing thread
- * holds. */
+/* User objects: data that a program keeps as long as graphs use it. As with the driver, the
+ * destructor runs in a thread of ours, so it may take locks that the releasing thread holds. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Managed memory: allocation, prefetches, discards, streams that it is attached to. */
+/* Managed memory: allocation, prefetches, discards, and attachment to streams. */
 #include <string.h>
 
 #include "queue/captures.h"

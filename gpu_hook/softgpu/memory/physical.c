@@ -1,4 +1,4 @@
-/* The life of handles. */
+/* The life of memory handles. */
 #include "memory/physical.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Turning private pages into shared ones, block by block of what was touched. */
+/* Turns private pages into shared ones, block by block of what was touched. */
 #include "memory/shares.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* Telling formats apart: PTX text, an ELF, or a fat binary that holds either. */
+/* Tells formats apart: PTX text, an ELF, or a fat binary that holds either. */
 #include "modules/images.h"
 
 #include <ctype.h>

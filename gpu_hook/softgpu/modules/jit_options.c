@@ -1,4 +1,4 @@
-/* Empty answers. */
+/* Answers without content. */
 #include "modules/jit_options.h"
 
 #include <stddef.h>

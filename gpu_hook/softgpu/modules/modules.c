@@ -1,4 +1,4 @@
-/* Loading and unloading, and looking functions up by name. */
+/* The life of modules, and look-ups of functions by name. */
 #include "modules/modules.h"
 
 #include <stdlib.h>

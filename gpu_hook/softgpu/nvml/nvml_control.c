@@ -1,4 +1,4 @@
-/* Control symbols of our own, for tests and tools; NVML has none like them. */
+/* Control symbols of our own, for tests and tools; NVML has no such functions. */
 #include "device/engine.h"
 #include "nvml/nvml_observer.h"
 #include "device/pids.h"

@@ -1,5 +1,5 @@
-/* Which devices there are, and what identifies them. NVML shows all of them; CUDA_VISIBLE_DEVICES
- * is CUDA's. */
+/* The devices and what identifies them. NVML shows all of them, whatever CUDA_VISIBLE_DEVICES
+ * says. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>

@@ -1,5 +1,5 @@
-/* Heat, power, clocks and link. The software GPU has none to measure; what it answers is stable,
- * plausible for dashboards, and follows the utilisation. */
+/* Heat, power, clocks and link. The software GPU has none to measure: its answers are stable,
+ * plausible for dashboards, and follow the utilisation. */
 #include "device/engine.h"
 #include "nvml/nvml_observer.h"
 

@@ -1,5 +1,5 @@
-/* How a pool divides what it reserves. The order in which memory is looked for is the driver's:
- * freed earlier in the same stream, free for all, new from the device, and at last what another
+/* The division of what a pool reserves. A pool looks for memory in the driver's order: freed
+ * earlier in the same stream, free for every stream, new from the device, and at last what another
  * stream will free. */
 #include <stdlib.h>
 

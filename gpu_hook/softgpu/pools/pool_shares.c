@@ -1,6 +1,6 @@
-/* Pools between processes. A pool that may be exported has its memory in one file; a descriptor of
- * it is the pool's handle, and a place in it an allocation's. Importers are charged nothing, and
- * map what they are told of. */
+/* Pools between processes. A pool that may be exported has its memory in one file: a descriptor of
+ * it is the pool's handle, and a place in it is an allocation's. Importers are charged nothing, and
+ * map the places that they are given. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

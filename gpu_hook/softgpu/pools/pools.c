@@ -1,5 +1,5 @@
-/* The life of pools: the default one of each device, created ones, and which is a device's current
- * one. */
+/* The life of pools: the default one of each device, created ones, and the current one of a
+ * device. */
 #include <stdlib.h>
 
 #include "driver/driver.h"

@@ -1,4 +1,4 @@
-/* The place of the answers. */
+/* The answers of captures, as capture/ registers them. */
 #include "queue/captures.h"
 
 const struct captures *captures;

@@ -1,4 +1,4 @@
-/* Recording, waiting, and virtual time between two marks. */
+/* Calls about events: records, waits, and the simulated time between two marks. */
 #include "queue/events.h"
 
 #include <stdlib.h>

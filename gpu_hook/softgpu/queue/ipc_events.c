@@ -1,4 +1,4 @@
-/* Legacy IPC of events, by handles as ipc_memory.c's. */
+/* Legacy IPC of events. Its handles work as those of ipc_memory.c. */
 #include <string.h>
 
 #include "driver/driver.h"

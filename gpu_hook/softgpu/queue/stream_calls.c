@@ -1,4 +1,4 @@
-/* The stream functions of the driver API, and what a stream handle means. */
+/* The stream functions of the driver API, and the meaning of a stream handle. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Waiting for all that a stream, or the streams of a context, have been given. */
+/* Waits for all work of a stream, or of the streams of a context. */
 #include <stdlib.h>
 
 #include "queue/streams_state.h"
