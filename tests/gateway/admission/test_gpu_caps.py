@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from jupyter_aliquot.gateway.scheduling.admission import Admission
 from jupyter_aliquot.gateway.scheduling.ledger import Holding, KernelRef, LedgerSnapshot
 from jupyter_aliquot.gateway.scheduling.planner import Pending
-from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps, claims_of, quota_report
+from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps, claims_of, gpu_limit_report
 from jupyter_aliquot.provisioner import errors
 from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request
 
@@ -120,12 +120,12 @@ def test_kernels_count_for_the_teams_that_their_owner_was_in_when_they_were_aske
             admission.submit(KernelRef("c", "bob", teams=frozenset({"vision"})), Request(GpuShare(20)))
         snapshot = admission.snapshot()
         caps = GpuCaps(GpuShare(200), teams={"vision": GpuShare(100)})
-        assert quota_report(caps, snapshot.ledger, snapshot.pending, "bob", {"vision", "hikers"}) == {
+        assert gpu_limit_report(caps, snapshot.ledger, snapshot.pending, "bob", {"vision", "hikers"}) == {
             "gpus": 2.0,
             "held_gpus": 0.0,
-            "waiting_gpus": 0.0,
+            "queued_gpus": 0.0,
             "left_gpus": 2.0,
-            "teams": [{"name": "vision", "gpus": 1.0, "held_gpus": 0.9, "waiting_gpus": 0.0, "left_gpus": 0.1}],
+            "teams": [{"name": "vision", "gpus": 1.0, "held_gpus": 0.9, "queued_gpus": 0.0, "left_gpus": 0.1}],
         }
 
     play(scene, devices=2, caps=GpuCaps(teams={"vision": GpuShare(100)}))
