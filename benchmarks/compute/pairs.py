@@ -15,7 +15,7 @@ from compute.opportunistic import OPPORTUNISTIC
 from compute.plant import OnlyMeasured, Outcome, Plant, Process, Step
 from compute.production import PRODUCTION
 from compute.programs import SECOND
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import DeviceLook, Interval, Verdict
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import DeviceSample, Interval, Verdict
 
 SPAN = 60 * SECOND  # judged after the controller has settled
 LEAST_IDLE = 0.05  # of the time: below that production has no idle time to speak of
@@ -27,7 +27,7 @@ class Recorder(OnlyMeasured):
     def __init__(self) -> None:
         self.intervals: list[Interval] = []
 
-    def step(self, look: DeviceLook) -> Verdict:
+    def step(self, look: DeviceSample) -> Verdict:
         for process in look.processes:
             self.intervals += process.intervals
         return super().step(look)

@@ -16,9 +16,9 @@ from compute.programs import Workload
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
     MILLISECOND,
     Controller,
-    DeviceLook,
+    DeviceSample,
     Interval,
-    ProcessLook,
+    ProcessSample,
     Verdict,
 )
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import MEASURED, OPEN, Order
@@ -141,7 +141,7 @@ class Plant:
         assert self._controller
         here = [number for number, process in enumerate(self._processes) if process.begins <= now < process.ends]
         looks = tuple(self._view(number) for number in here)
-        verdict = self._controller.step(DeviceLook(self._clock(now), looks, self._device.slowdown is None))
+        verdict = self._controller.step(DeviceSample(self._clock(now), looks, self._device.slowdown is None))
         if self._keeps_verdicts:
             outcome.verdicts.append((now, verdict))
         self._advance(now + self._random.randrange(50_000, 300_000))  # what the step itself takes
@@ -159,12 +159,12 @@ class Plant:
     def _kernel_id(self, number: int) -> str:
         return self._processes[number].kernel_id or str(number)
 
-    def _view(self, number: int) -> ProcessLook:
+    def _view(self, number: int) -> ProcessSample:
         process, look = self._processes[number], self._look
         self._core.plant_look(self._handle, number, ctypes.byref(look))
         pieces = look.pieces
         clock = self._clock
-        return ProcessLook(
+        return ProcessSample(
             key=number, kernel_id=self._kernel_id(number), is_production=process.is_production,
             hundredths=process.hundredths, is_capped=process.is_capped,
             intervals=tuple(
@@ -207,5 +207,5 @@ class Plant:
 class OnlyMeasured:
     """Lets everything pass and measures it: what a process looks like alone."""
 
-    def step(self, look: DeviceLook) -> Verdict:
+    def step(self, look: DeviceSample) -> Verdict:
         return Verdict({process.key: MEASURED for process in look.processes}, look_after=50 * MILLISECOND)

@@ -117,7 +117,7 @@ class Agent:
         make = partial(controller, compute)
         self._compute = ComputeKeeper(compute, time.monotonic_ns, self._leases, self._actuation, make)
         self._reservations = Reservations(
-            self._ledger, settings, self._tell_change, self._hurry, swap, self._leases, self._compute
+            self._ledger, settings, self._tell_change, self._processes_changed, swap, self._leases, self._compute
         )
         self._enforcement = Enforcement(chosen.limits, self._kernels)
         self._auditor = Auditor(Audit(settings.context_slack_bytes))
@@ -137,7 +137,7 @@ class Agent:
             lambda connection: self._control.subscribe(connection),
             self._end.set,
             lambda asked: {**enforcer.environment(asked.parts), **self._actuation.environment(asked)},
-            lambda kernel: self._actuation.misfits(kernel.reservation, kernel.pids),
+            lambda kernel: self._actuation.needs_restart(kernel.reservation, kernel.pids),
             FirstLook(self._devices_known, self._why_unknown),
         )
 
@@ -314,14 +314,14 @@ class Agent:
         """Lend from now on the memory that the driver took back, and look again soon at the rest."""
         departures, now = self._leases.room.departures, time.monotonic()
         if departures.look(readings, self._monitor.began, now, self._reservations.on_devices()):
-            self._leases.hurry()
+            self._leases.notify()
         if (pause := departures.next_look(now)) is not None:
             self._monitor.look_within(pause)
 
-    def _hurry(self) -> None:
+    def _processes_changed(self) -> None:
         """Processes of a kernel came or went: their last GPU time is still to be had, their limits are to be set."""
-        self._monitor.hurry()
-        self._enforcement.hurry()
+        self._monitor.notify()
+        self._enforcement.notify()
         self._notices.tell()
 
     def _host_room(self) -> int | None:

@@ -18,7 +18,7 @@ from compute.plant import OnlyMeasured, Outcome, Plant, Process
 from compute.production import PRODUCTION
 from compute.programs import SECOND
 
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import DeviceLook, Verdict
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import DeviceSample, Verdict
 from jupyter_aliquot.gpu_hook.agent.compute.policy.controller import MeasuredController
 
 HOG = Process(OPPORTUNISTIC["gpt2"], hundredths=25)
@@ -101,9 +101,9 @@ class Recording(MeasuredController):
 
     def __init__(self) -> None:
         super().__init__()
-        self.all: list[tuple[DeviceLook, Verdict]] = []
+        self.all: list[tuple[DeviceSample, Verdict]] = []
 
-    def step(self, look: DeviceLook) -> Verdict:
+    def step(self, look: DeviceSample) -> Verdict:
         verdict = super().step(look)
         self.all.append((look, verdict))
         return verdict

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
     MILLISECOND,
     SECOND,
-    DeviceLook,
-    ProcessLook,
+    DeviceSample,
+    ProcessSample,
     Verdict,
 )
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import MEASURED, Order
@@ -56,7 +56,7 @@ class _Bucket:
     used: deque[tuple[int, int]] = field(default_factory=deque)  # when, GPU time so far
 
 
-def _used(process: ProcessLook) -> int:
+def _used(process: ProcessSample) -> int:
     return process.occupied if process.own is None else process.own
 
 
@@ -67,13 +67,13 @@ class HamiLike:
         self._part = part or Part()
         self._buckets: dict[int, _Bucket] = {}
 
-    def step(self, look: DeviceLook) -> Verdict:
+    def step(self, look: DeviceSample) -> Verdict:
         present = {process.key for process in look.processes}
         self._buckets = {key: bucket for key, bucket in self._buckets.items() if key in present}
         orders = {process.key: self._order(process, look.now) for process in look.processes}
         return Verdict(orders, look_after=REFILL)
 
-    def _order(self, process: ProcessLook, now: int) -> Order:
+    def _order(self, process: ProcessSample, now: int) -> Order:
         if process.hundredths >= 100 or (process.is_production and not process.is_capped):
             return MEASURED
         bucket = self._buckets.setdefault(process.key, _Bucket(self._part.bucket, 0, process.blocks, now))

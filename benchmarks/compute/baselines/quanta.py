@@ -10,8 +10,8 @@ from dataclasses import replace
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
     MILLISECOND,
     SECOND,
-    DeviceLook,
-    ProcessLook,
+    DeviceSample,
+    ProcessSample,
     Verdict,
 )
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import MEASURED
@@ -23,7 +23,7 @@ LOOK, DRAIN_LOOK = 10 * MILLISECOND, 2 * MILLISECOND
 SHUT = replace(MEASURED, gate=Gate.CLOSED)
 
 
-def wants(process: ProcessLook) -> bool:
+def wants(process: ProcessSample) -> bool:
     """A closed gate holds every call: one that takes memory must get a turn, too, or its program never launches."""
     return process.waiting_launches > 0 or process.waiting_calls > 0 or process.in_flight > 0 or process.is_active
 
@@ -39,8 +39,8 @@ class Quanta:
         self._turns: deque[tuple[int, int, str]] = deque()  # from, to, who
         self._began = 0
 
-    def step(self, look: DeviceLook) -> Verdict:
-        kernels: dict[str, list[ProcessLook]] = {}
+    def step(self, look: DeviceSample) -> Verdict:
+        kernels: dict[str, list[ProcessSample]] = {}
         for process in look.processes:
             kernels.setdefault(process.kernel_id, []).append(process)
         if self._holder is not None:
@@ -53,7 +53,7 @@ class Quanta:
             orders = {one.key: MEASURED for one in look.processes}
         return Verdict(orders, look_after=DRAIN_LOOK if self._is_draining else LOOK)
 
-    def _hold(self, now: int, kernels: dict[str, list[ProcessLook]]) -> None:
+    def _hold(self, now: int, kernels: dict[str, list[ProcessSample]]) -> None:
         assert self._holder is not None
         mine = kernels.get(self._holder, [])
         if any(wants(process) for process in mine):
@@ -66,7 +66,7 @@ class Quanta:
             self._turns.append((self._began, now, self._holder))
             self._holder, self._is_draining = None, False
 
-    def _choose(self, now: int, kernels: dict[str, list[ProcessLook]]) -> None:
+    def _choose(self, now: int, kernels: dict[str, list[ProcessSample]]) -> None:
         while self._turns and self._turns[0][1] <= now - self._window:
             self._turns.popleft()
 

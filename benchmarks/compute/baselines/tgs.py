@@ -15,8 +15,8 @@ from enum import Enum
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
     MILLISECOND,
     SECOND,
-    DeviceLook,
-    ProcessLook,
+    DeviceSample,
+    ProcessSample,
     Verdict,
 )
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import MEASURED, Order
@@ -154,7 +154,7 @@ class Tgs:
         self._sampled_at: int | None = None
         self._counts: tuple[int, int] = (0, 0)
 
-    def step(self, look: DeviceLook) -> Verdict:
+    def step(self, look: DeviceSample) -> Verdict:
         production = [process for process in look.processes if process.is_production]
         others = [process for process in look.processes if not process.is_production]
         self._connect(bool(production and others))
@@ -178,7 +178,7 @@ class Tgs:
             self.limit.sample(part * (production - self._counts[0]), part * (others - self._counts[1]))
             self._sampled_at, self._counts = now, (production, others)
 
-    def _limited(self, process: ProcessLook) -> Order:
+    def _limited(self, process: ProcessSample) -> Order:
         """A launch waits while more than the limit was counted in this window, so at 0 one still passes."""
         blocks = int(self.limit.blocks)
         burst = SHORT_BURST if blocks < FIRST_LIMIT / 2 else LONG_BURST

@@ -46,8 +46,8 @@ class ChosenActuators:
     def environment(self, kernel: KernelCompute) -> Mapping[str, str]:
         return {name: value for one in self.in_force for name, value in one.environment(kernel).items()}
 
-    def misfits(self, kernel: KernelCompute, pids: Sequence[int]) -> tuple[str, ...]:
-        return tuple(text for actuator in self.in_force for text in actuator.misfits(kernel, pids))
+    def needs_restart(self, kernel: KernelCompute, pids: Sequence[int]) -> tuple[str, ...]:
+        return tuple(text for actuator in self.in_force for text in actuator.needs_restart(kernel, pids))
 
 
 def nobody(reservation: Reservation) -> bool:
@@ -80,9 +80,9 @@ class Actuation:
     def environment(self, reservation: Reservation) -> Mapping[str, str]:
         return self._chosen.environment(self._compute(reservation))
 
-    def misfits(self, reservation: Reservation, pids: Sequence[int]) -> tuple[str, ...]:
+    def needs_restart(self, reservation: Reservation, pids: Sequence[int]) -> tuple[str, ...]:
         """What its running processes have otherwise, until they are restarted. Reads their environment, if anything."""
-        return self._chosen.misfits(self._compute(reservation), pids)
+        return self._chosen.needs_restart(self._compute(reservation), pids)
 
     def _compute(self, reservation: Reservation) -> KernelCompute:
         return KernelCompute(

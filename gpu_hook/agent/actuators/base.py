@@ -46,7 +46,7 @@ class Actuator(Protocol):
         """Return the variables for this kernel's environment."""
         ...
 
-    def misfits(self, kernel: KernelCompute, pids: Sequence[int]) -> tuple[str, ...]:
+    def needs_restart(self, kernel: KernelCompute, pids: Sequence[int]) -> tuple[str, ...]:
         """Return the settings of its running processes that differ and need a restart."""
         ...
 
@@ -67,5 +67,5 @@ class Pacing:
     def environment(self, kernel: KernelCompute) -> Mapping[str, str]:
         return {}
 
-    def misfits(self, kernel: KernelCompute, pids: Sequence[int]) -> tuple[str, ...]:
+    def needs_restart(self, kernel: KernelCompute, pids: Sequence[int]) -> tuple[str, ...]:
         return ()

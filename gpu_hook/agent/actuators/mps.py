@@ -63,12 +63,12 @@ class Mps:
             PRIORITY: _NORMAL if kernel.is_production else _BELOW_NORMAL,
         }
 
-    def misfits(self, kernel: KernelCompute, pids: Sequence[int]) -> tuple[str, ...]:
+    def needs_restart(self, kernel: KernelCompute, pids: Sequence[int]) -> tuple[str, ...]:
         """All three are read when a process connects."""
         want = self.environment(kernel)
-        return tuple(text for pid in pids if (text := self._misfit(pid, want)))
+        return tuple(text for pid in pids if (text := self._difference(pid, want)))
 
-    def _misfit(self, pid: int, want: Mapping[str, str]) -> str:
+    def _difference(self, pid: int, want: Mapping[str, str]) -> str:
         found = environment_of(pid, self._proc)
         if found is None:
             return ""

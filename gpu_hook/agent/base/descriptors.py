@@ -10,7 +10,7 @@ import resource
 from collections import Counter
 
 OF_A_SESSION = 8  # connection, pidfd, mappings of three pages; while it is welcomed, the pages' descriptors instead
-OF_A_VISITOR = 2  # connection, pidfd
+OF_AN_UNREGISTERED = 2  # connection, pidfd
 OF_A_WATCH = 1  # pidfd of a process that left, whose loan or host copy is remembered
 OF_A_SEGMENT = 1  # of a host copy
 _OWN_FRACTION = 8  # an eighth is the agent's own: control connections, its log, its driver's

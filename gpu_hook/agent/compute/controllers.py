@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, Controller, DeviceLook, Verdict
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, Controller, DeviceSample, Verdict
 from jupyter_aliquot.gpu_hook.agent.compute.policy.controller import MeasuredController
 from jupyter_aliquot.gpu_hook.agent.compute.policy.policy import Policy
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import MEASURED
@@ -14,7 +14,7 @@ from jupyter_aliquot.gpu_hook.agent.pages.agent_page import MEASURED
 class NoControl:
     """Leave the device to the driver's time slices: every launch passes, and is measured."""
 
-    def step(self, look: DeviceLook) -> Verdict:
+    def step(self, look: DeviceSample) -> Verdict:
         return Verdict({process.key: MEASURED for process in look.processes}, look_after=50 * MILLISECOND)
 
 

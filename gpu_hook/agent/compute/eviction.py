@@ -1,6 +1,7 @@
-"""Kernels that cannot be held beside production: out through their lease, and back when production has been idle.
+"""Evict kernels that cannot be held back beside production, and let them return when production has been idle.
 
-Decides how long; the lease keeper moves them. A kernel that has to leave again soon after it came back stays longer.
+This module decides for how long; the lease keeper moves the kernels. A kernel that has to leave again soon after its
+return stays away longer.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ log = logging.getLogger(__name__)
 IDLE_BEFORE_RETURN = 2 * SECOND
 LEAST_AWAY = 5 * SECOND
 MOST_AWAY = 300 * SECOND
-SETTLED = 300 * SECOND  # back for so long: it is as one that never left
+SETTLED = 300 * SECOND  # after so long since its return a kernel counts as one that never left
 
 
 class Production(NamedTuple):
-    """Of one device. ``idle_since`` says something while nothing is active."""
+    """The production on one device. ``idle_since`` is valid while none of it is active."""
 
     is_there: bool = False
     is_active: bool = False
@@ -50,20 +51,20 @@ class Evictions:
         return exile is not None and exile.back_at is None
 
     def has_left(self, kernel_id: str) -> bool:
-        """Or is about to."""
+        """Return whether the kernel has left its device, or is about to."""
         return self.is_out(kernel_id) and self._leases.is_kept_out(kernel_id)
 
     def forget(self, kernel_id: str) -> None:
         self._exiles.pop(kernel_id, None)
 
     def pardon(self, kernel_id: str) -> None:
-        """It is production now, and held by nobody."""
+        """Let a kernel return at once: it is production now."""
         if self.is_out(kernel_id):
             self._leases.let_in(kernel_id)
         self.forget(kernel_id)
 
     def look(self, uuid: str, unholdable: Iterable[str], production: Production, now: int) -> None:
-        """What a device's controller said, and what production does there."""
+        """Take the verdict of a device's controller, and the state of production there."""
         for kernel_id in unholdable:
             if not self.is_out(kernel_id):
                 self._put_out(kernel_id, uuid, now)

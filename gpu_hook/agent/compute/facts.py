@@ -1,4 +1,4 @@
-"""What the compute keeper knows of processes and devices, and what it uses of the rest of the agent. No decisions."""
+"""The compute keeper's records of processes, and the parts of the agent that it uses, as Protocols. No decisions."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.boards import NeighbourBook
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.boards import Subscriptions
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.reading import Reader, Who
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
-from jupyter_aliquot.gpu_hook.agent.pages.activity_page import BoardPage
+from jupyter_aliquot.gpu_hook.agent.pages.activity_page import ActivityPage
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import OPEN, AgentSide, Order
 from jupyter_aliquot.gpu_hook.agent.pages.hook_page import HookSide
 from jupyter_aliquot.gpu_hook.protocol.codec import BoardNotice, Role
 
 
 class Session(Protocol):
-    """A process of a kernel, as the keeper uses it."""
+    """A process of a kernel, as far as the keeper uses it."""
 
     number: int
     role: Role
     agent_side: AgentSide | None
     hook_side: HookSide | None
-    board: BoardPage | None
+    board: ActivityPage | None
 
     @property
     def pid(self) -> int: ...
@@ -41,29 +41,29 @@ class Owner(Protocol):
 
 
 class Watch(Protocol):
-    """Is told by kernels of their processes; the keeper is one."""
+    """Hears from kernels about their processes. The keeper implements it."""
 
     def joining(self, kernel: Owner, session: Session) -> None:
-        """Its page is not handed over yet."""
+        """A process registers; its page is not handed over yet."""
         ...
 
     def joined(self, kernel: Owner, session: Session) -> None:
-        """It was welcomed."""
+        """The process was welcomed."""
         ...
 
     def left(self, session: Session) -> None:
-        """Its pages are about to go. Also for a session that never joined."""
+        """The process left, and its pages are about to close. Also called for a session that never joined."""
         ...
 
     def resized(self, kernel: Owner) -> None: ...
 
     def awaits(self, kernel: Owner, is_awaited: bool) -> None:
-        """Whether processes of before this agent are still to come back to it."""
+        """Set whether the kernel has processes that an earlier agent knew, and that have not come back."""
         ...
 
 
 class Unwatched:
-    """Implements Watch, and does nothing: a kernel before anybody keeps its compute."""
+    """A Watch that does nothing, for a kernel before a keeper has it."""
 
     def joining(self, kernel: Owner, session: Session) -> None: ...
 
@@ -77,14 +77,14 @@ class Unwatched:
 
 
 class Leases(Protocol):
-    """Who keeps the leases: a kernel that nothing else holds stays swapped out."""
+    """The lease keeper, as far as a kernel that cannot be held back otherwise has to stay swapped out."""
 
     def keep_out(self, kernel_id: str) -> None: ...
 
     def let_in(self, kernel_id: str) -> None: ...
 
     def is_kept_out(self, kernel_id: str) -> bool:
-        """Not one that cannot be swapped: it stays where it is."""
+        """Return whether the kernel is kept out. One that cannot be swapped stays on its device."""
         ...
 
 
@@ -92,8 +92,8 @@ class Leases(Protocol):
 class Member:
     """One process on one device, which is number ``device`` to it. Written by the keeper alone.
 
-    ``own``: its GPU time as NVML says it, nanoseconds. ``silent_seconds``: how long NVML has seen no work of it, while
-    its board shows some and nothing moves.
+    ``own``: its GPU time by NVML, in nanoseconds. ``silent_seconds``: how long NVML has seen no work of it while its
+    board shows work and does not change.
     """
 
     process: ProcessRecord
@@ -115,10 +115,10 @@ class ProcessRecord:
     session: Session
     owner: Owner
     members: tuple[Member, ...] = ()
-    book: NeighbourBook = field(default_factory=NeighbourBook)
+    subscriptions: Subscriptions = field(default_factory=Subscriptions)
 
     @property
-    def board(self) -> BoardPage:
+    def board(self) -> ActivityPage:
         """The board that the agent made with the process's pages."""
         assert self.session.board is not None  # as long as there is a record
         return self.session.board

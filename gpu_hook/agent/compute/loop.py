@@ -1,7 +1,7 @@
-"""The compute keeper: looks at contended devices every few milliseconds, and carries out what their controllers order.
+"""The compute keeper samples contended devices every few milliseconds, and carries out their controllers' orders.
 
-The only writer of gate and pace, and of who reads whose board. It does nothing while nobody shares a device. What
-protects production holds from a process's welcome on, and does not wait for a look.
+It alone writes gates and paces, and subscribes processes to boards. It does nothing while no device is shared. The
+protection of production holds from a process's welcome on, and does not wait for a sample.
 """
 
 from __future__ import annotations
@@ -14,16 +14,21 @@ from dataclasses import replace
 from typing import Any
 
 from jupyter_aliquot.gpu_hook.agent.actuators.actuation import Actuation
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.boards import CROWD, BoardPlace, CrowdBoard, first_places
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.boards import (
+    CROWD,
+    AggregateActivityPage,
+    BoardPlace,
+    first_places,
+)
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.reading import Reader, Who
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, Controller
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
-from jupyter_aliquot.gpu_hook.agent.pages.activity_page import BoardPage
+from jupyter_aliquot.gpu_hook.agent.pages.activity_page import ActivityPage
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import Order
 from jupyter_aliquot.gpu_hook.protocol.codec import MAX_NEIGHBOURS, NO_LIMIT, Pace, Role
 
 from .controllers import CONTROLLERS
-from .desk import DeviceDesk
+from .device_controller import DeviceController
 from .eviction import Evictions
 from .facts import Leases, Member, Owner, ProcessRecord, Session
 from .orders import combine
@@ -32,18 +37,25 @@ from .status import describe_control, describe_share
 
 log = logging.getLogger(__name__)
 
-_TOGETHER = MILLISECOND  # looks that are due so soon are made at once
-_TELL_AGAIN, _TELL_MOST_RARELY = 5 * MILLISECOND, 500 * MILLISECOND  # one that reads nothing costs little for ever
+_TOGETHER = MILLISECOND  # samples that are due so soon are taken at once
+_TELL_AGAIN, _TELL_MOST_RARELY = (
+    5 * MILLISECOND,
+    500 * MILLISECOND,
+)  # one that reads nothing costs little
 _STALL = SECOND
-MOST_OF_A_CORE = 0.03  # for looking: with many processes there are fewer looks
-LONGEST_STRETCH = 50 * MILLISECOND
+MOST_OF_A_CORE = 0.03  # for sampling: with many processes there are fewer samples
+LONGEST_INTERVAL = 50 * MILLISECOND
 _COST_SMOOTHING = 0.1
 
 
 class ComputeKeeper:
-    """Implements facts.Watch. ``clock``: CLOCK_MONOTONIC in nanoseconds. ``actuation``: what
-    is in force beside pacing, and whether that is. ``make``: a controller for one device (default: by the settings).
-    ``cpu_clock``: what looking costs.
+    """Implements facts.Watch.
+
+    Args:
+        clock: CLOCK_MONOTONIC in nanoseconds.
+        actuation: The actuators in force.
+        make: Makes a controller for one device; by the settings where it is None.
+        cpu_clock: The time that sampling costs, in nanoseconds.
     """
 
     def __init__(
@@ -64,11 +76,11 @@ class ComputeKeeper:
         self._evictions = Evictions(leases)
         self._records: dict[int, ProcessRecord] = {}  # by the session's number
         self._welcomed: set[int] = set()
-        self._unsealed: list[BoardPage] = []
-        self._desks: dict[str, DeviceDesk] = {}
-        self._crowds: dict[str, CrowdBoard] = {}
+        self._unsealed: list[ActivityPage] = []
+        self._devices: dict[str, DeviceController] = {}
+        self._crowds: dict[str, AggregateActivityPage] = {}
         self._is_closed = False
-        self._is_behind = False  # some process is still to be told of a neighbour
+        self._is_behind = False  # some process has not been told of a neighbour yet
         self._tell_at = self._tell_pause = 0
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0
@@ -87,8 +99,8 @@ class ComputeKeeper:
         self._records[session.number] = record
         self._unsealed.append(record.board)
         for member in record.members:
-            self._desk(member.uuid).add(member)
-            self._write_all(self._desk(member.uuid).members.values())
+            self._device(member.uuid).add(member)
+            self._write_all(self._device(member.uuid).members.values())
         self._write(record)
 
     def joined(self, kernel: Owner, session: Session) -> None:
@@ -104,9 +116,9 @@ class ComputeKeeper:
         self._welcomed.discard(session.number)
         self._unsealed = [board for board in self._unsealed if board is not session.board]
         for member in record.members:
-            desk = self._desk(member.uuid)
-            desk.remove(member.who.key)
-            self._write_all(desk.members.values())
+            device = self._device(member.uuid)
+            device.remove(member.who.key)
+            self._write_all(device.members.values())
         self._tell_neighbours()
         self._schedule()
 
@@ -118,7 +130,7 @@ class ComputeKeeper:
             for member in record.members:
                 member.who = self._who(record, member.device)
         for part in kernel.reservation.parts:
-            self._refresh(self._desk(part.uuid))
+            self._refresh(self._device(part.uuid))
         self._tell_neighbours()
         self._schedule()
 
@@ -126,55 +138,55 @@ class ComputeKeeper:
         if self._is_closed:
             return
         for part in kernel.reservation.parts:
-            desk = self._desk(part.uuid)
+            device = self._device(part.uuid)
             if is_awaited:
-                desk.awaited[kernel.kernel_id] = kernel
-            elif desk.awaited.pop(kernel.kernel_id, None) is None:
+                device.awaited[kernel.kernel_id] = kernel
+            elif device.awaited.pop(kernel.kernel_id, None) is None:
                 continue
-            self._refresh(desk)
+            self._refresh(device)
         self._schedule()
 
     # The rest of the agent
 
     def forget(self, kernel_id: str) -> None:
-        """It ended."""
+        """Forget a kernel that ended."""
         self._evictions.forget(kernel_id)
-        for desk in self._desks.values():
-            desk.forget(kernel_id)
-            if desk.awaited.pop(kernel_id, None) is not None:
-                self._refresh(desk)
+        for device in self._devices.values():
+            device.forget(kernel_id)
+            if device.awaited.pop(kernel_id, None) is not None:
+                self._refresh(device)
 
     def saw_devices(self, readings: Iterable[DeviceReading]) -> None:
-        """NVML was asked: whose work it saw, and which devices are lost."""
+        """Take the readings of NVML: the work of each process, and which devices are lost."""
         for reading in readings:
-            desk = self._desks.get(reading.facts.uuid)
-            if desk is None:
+            device = self._devices.get(reading.facts.uuid)
+            if device is None:
                 continue
-            if desk.is_lost != reading.is_lost:
-                desk.is_lost = reading.is_lost
-                desk.end_solo_windows()
-                self._refresh(desk)
+            if device.is_lost != reading.is_lost:
+                device.is_lost = reading.is_lost
+                device.end_solo_windows()
+                self._refresh(device)
                 self._schedule()
-            self._book(desk, reading)
+            self._book(device, reading)
 
     def describe(self, kernel_id: str, uuid: str) -> dict[str, Any] | None:
-        """A kernel's ``compute`` on one device, for the status."""
-        desk = self._desks.get(uuid)
-        if desk is None:
+        """Return a kernel's ``compute`` on one device, for the status."""
+        device = self._devices.get(uuid)
+        if device is None:
             return None
-        return describe_share(desk, kernel_id, self._evictions.is_out(kernel_id), self._evictions.has_left(kernel_id))
+        return describe_share(device, kernel_id, self._evictions.is_out(kernel_id), self._evictions.has_left(kernel_id))
 
     def describe_device(self, uuid: str) -> dict[str, Any]:
-        return describe_control(self._settings, self._desks.get(uuid), self._time_slices)
+        return describe_control(self._settings, self._devices.get(uuid), self._time_slices)
 
     def close(self) -> None:
-        """The agent ends. Orders stay: from here on the hooks go by their own rule, until the next agent's first."""
+        """End with the agent. Orders stay: the hooks follow their own rule until the next agent's first orders."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for desk in self._desks.values():
-            desk.end_solo_windows()
+        for device in self._devices.values():
+            device.end_solo_windows()
         for record in self._records.values():
             self._write(record)
         for crowd in self._crowds.values():
@@ -183,44 +195,44 @@ class ComputeKeeper:
 
     # Looking
 
-    def turn(self) -> None:
-        """Look at the devices that are due. Called by a timer; by tests."""
+    def run_pass(self) -> None:
+        """Sample the devices that are due. Called by a timer, and by tests."""
         now = self._clock()
         if self._due and now - self._due > _STALL:
             log.warning("event=compute_late milliseconds=%d", (now - self._due) // MILLISECOND)
         self._unsealed = [board for board in self._unsealed if not board.seal()]
         is_moved = False
-        for uuid, desk in self._desks.items():
-            if desk.is_contended and desk.next_at <= now + _TOGETHER:
+        for uuid, device in self._devices.items():
+            if device.is_contended and device.next_at <= now + _TOGETHER:
                 began = self._cpu_clock()
-                is_moved |= self._look(uuid, desk, now)
-                desk.cost += _COST_SMOOTHING * (self._cpu_clock() - began - desk.cost)
-                whole = sum(other.cost for other in self._desks.values() if other.is_contended)
-                desk.next_at = max(desk.next_at, now + min(LONGEST_STRETCH, int(whole / MOST_OF_A_CORE)))
+                is_moved |= self._look(uuid, device, now)
+                device.cost += _COST_SMOOTHING * (self._cpu_clock() - began - device.cost)
+                whole = sum(other.cost for other in self._devices.values() if other.is_contended)
+                device.next_at = max(device.next_at, now + min(LONGEST_INTERVAL, int(whole / MOST_OF_A_CORE)))
         if is_moved:
             self._tell_neighbours()
         elif self._is_behind and self._tell_at <= now + _TOGETHER:
             self._tell_neighbours(2 * self._tell_pause)
         self._schedule()
 
-    def _look(self, uuid: str, desk: DeviceDesk, now: int) -> bool:
-        """At one device; tells whether a board counts no longer, or again."""
-        before = [member.withdrawn_since for member in desk.members.values()]
-        desk.step(now, self._time_slices)
-        self._write_all(desk.members.values())
-        self._show_crowd(uuid, desk, now)
-        self._evictions.look(uuid, desk.unholdable, desk.production, now)
-        return before != [member.withdrawn_since for member in desk.members.values()]
+    def _look(self, uuid: str, device: DeviceController, now: int) -> bool:
+        """Sample one device; return whether a board was withdrawn, or counts again."""
+        before = [member.withdrawn_since for member in device.members.values()]
+        device.step(now, self._time_slices)
+        self._write_all(device.members.values())
+        self._show_crowd(uuid, device, now)
+        self._evictions.look(uuid, device.unholdable, device.production, now)
+        return before != [member.withdrawn_since for member in device.members.values()]
 
     def _schedule(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        due = [desk.next_at for desk in self._desks.values() if desk.is_contended]
+        due = [device.next_at for device in self._devices.values() if device.is_contended]
         now = self._clock()
-        for uuid, desk in self._desks.items():
-            if not desk.is_contended:
-                self._evictions.look(uuid, (), desk.production, now)
+        for uuid, device in self._devices.items():
+            if not device.is_contended:
+                self._evictions.look(uuid, (), device.production, now)
         if self._is_behind:
             due.append(self._tell_at)
         if not due:
@@ -228,27 +240,27 @@ class ComputeKeeper:
             return
         self._due = max(now, min(due))
         delay = (self._due - now) / SECOND
-        self._timer = asyncio.get_running_loop().call_later(delay, self._turn_safely)
+        self._timer = asyncio.get_running_loop().call_later(delay, self._run_pass_safely)
 
-    def _turn_safely(self) -> None:
+    def _run_pass_safely(self) -> None:
         try:
-            self.turn()
+            self.run_pass()
         except Exception:
-            log.exception("event=compute_turn_failed")
-            for desk in self._desks.values():
-                desk.next_at = max(desk.next_at, self._clock() + SECOND)
+            log.exception("event=compute_pass_failed")
+            for device in self._devices.values():
+                device.next_at = max(device.next_at, self._clock() + SECOND)
             self._schedule()
 
-    def _refresh(self, desk: DeviceDesk) -> None:
-        desk.refresh()
+    def _refresh(self, device: DeviceController) -> None:
+        device.refresh()
         if not self._is_closed:
-            self._write_all(desk.members.values())
+            self._write_all(device.members.values())
 
-    def _desk(self, uuid: str) -> DeviceDesk:
-        desk = self._desks.get(uuid)
-        if desk is None:
-            desk = self._desks[uuid] = DeviceDesk(self._make, self._settings.caps, self._actuation.paces)
-        return desk
+    def _device(self, uuid: str) -> DeviceController:
+        device = self._devices.get(uuid)
+        if device is None:
+            device = self._devices[uuid] = DeviceController(self._make, self._settings.caps, self._actuation.paces)
+        return device
 
     def _who(self, record: ProcessRecord, device: int) -> Who:
         reservation = record.owner.reservation
@@ -261,20 +273,23 @@ class ComputeKeeper:
         )
 
     @staticmethod
-    def _book(desk: DeviceDesk, reading: DeviceReading) -> None:
-        """GPU time of the device's processes, as the driver tells it. One that it does not tell apart is not silent."""
+    def _book(device: DeviceController, reading: DeviceReading) -> None:
+        """Book the GPU time of the device's processes, as the driver reports it.
+
+        A process that the driver does not report apart does not count as silent.
+        """
         tells = bool(reading.busy) or reading.utilization_percent == 0
         used: dict[str, float] = {}
-        for member in desk.members.values():
+        for member in device.members.values():
             seconds = reading.busy.get(member.process.session.pid, 0.0)
             used[member.who.kernel_id] = used.get(member.who.kernel_id, 0.0) + seconds
             if tells:
                 member.own = (member.own or 0) + int(seconds * 1e9)
                 member.silent_seconds = 0.0 if seconds > 0 else member.silent_seconds + reading.covered_seconds
         for kernel_id, seconds in used.items():
-            tally = desk.tallies[kernel_id]
+            tally = device.tallies[kernel_id]
             tally.used = min(1.0, seconds / reading.covered_seconds) if reading.covered_seconds > 0 else tally.used
-            if not desk.is_contended:
+            if not device.is_contended:
                 tally.own += int(seconds * 1e9)
 
     # Writing
@@ -293,7 +308,11 @@ class ComputeKeeper:
         page.set_gate(gate)
 
     def _tell_neighbours(self, pause: int = _TELL_AGAIN) -> None:
-        """``pause``: until it is tried again with whom a full socket keeps from being told."""
+        """Send each process the changes of its subscriptions.
+
+        Args:
+            pause: Nanoseconds until a process whose socket was full is told again.
+        """
         self._is_behind = False
         self._tell_pause = min(pause, _TELL_MOST_RARELY)
         self._tell_at = self._clock() + self._tell_pause
@@ -303,12 +322,12 @@ class ComputeKeeper:
             kernel_id = record.owner.kernel_id
             if kernel_id not in wanted:
                 wanted[kernel_id] = {} if record.is_production else self._wanted(record)
-            self._is_behind |= not record.book.bring_up_to_date(wanted[kernel_id], record.session.notify)
+            self._is_behind |= not record.subscriptions.bring_up_to_date(wanted[kernel_id], record.session.notify)
 
     def _wanted(self, record: ProcessRecord) -> Mapping[BoardPlace, int]:
         places: dict[BoardPlace, int] = {}
         for member in record.members:
-            for other in self._desk(member.uuid).members.values():
+            for other in self._device(member.uuid).members.values():
                 if not other.who.is_production or other.who.kernel_id == member.who.kernel_id:
                     continue
                 if other.withdrawn_since is None:
@@ -318,19 +337,19 @@ class ComputeKeeper:
         crowds = {BoardPlace(CROWD, member.device, 0): self._crowd(member.uuid).reader for member in crowded}
         return {**first_places(places, MAX_NEIGHBOURS - len(crowds)), **crowds}
 
-    def _crowd(self, uuid: str) -> CrowdBoard:
+    def _crowd(self, uuid: str) -> AggregateActivityPage:
         crowd = self._crowds.get(uuid)
         if crowd is None:
-            crowd = self._crowds[uuid] = CrowdBoard()
+            crowd = self._crowds[uuid] = AggregateActivityPage()
         return crowd
 
-    def _show_crowd(self, uuid: str, desk: DeviceDesk, now: int) -> None:
+    def _show_crowd(self, uuid: str, device: DeviceController, now: int) -> None:
         if uuid in self._crowds:
-            self._crowds[uuid].show(desk.production.is_active, now)
+            self._crowds[uuid].show(device.production.is_active, now)
 
 
 def _in_the_hooks_measure(order: Order, reader: Reader) -> Order:
-    """What is allowed was ordered by our count of its work; a hook has its own."""
+    """Convert allowances from the agent's count of a process's work to its hook's own count."""
     raw = reader.raw_blocks if order.pace is Pace.BLOCKS else reader.raw_allowed
     if order.allowed == order.allowed_beside == NO_LIMIT:
         return order

@@ -1,4 +1,4 @@
-"""What the agent tells of compute in its status: a kernel's ``compute`` on a device, a device's ``compute_control``."""
+"""The compute part of the agent's status: a kernel's ``compute`` on a device, and a device's ``compute_control``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND
 from jupyter_aliquot.gpu_hook.protocol.codec import Gate, Pace
 
-from .desk import DeviceDesk
+from .device_controller import DeviceController
 from .facts import Member
 from .settings import ComputeSettings
 
@@ -16,25 +16,27 @@ _UNHOLDABLE = "swapped out while production works there: nothing less would hold
 _UNSWAPPABLE = "nothing holds it enough while production works there, and it cannot be swapped out"
 
 
-def describe_share(desk: DeviceDesk, kernel_id: str, is_unholdable: bool, is_out: bool) -> dict[str, Any] | None:
-    tally = desk.tallies.get(kernel_id)
+def describe_share(
+    device: DeviceController, kernel_id: str, is_unholdable: bool, is_out: bool
+) -> dict[str, Any] | None:
+    tally = device.tallies.get(kernel_id)
     if tally is None:
         return None
-    share = desk.shares.get(kernel_id)
+    share = device.shares.get(kernel_id)
     used = tally.used if share is None else share.used
     bound = None if share is None else share.bound
-    stretch = None if share is None else share.stretch
+    slowdown = None if share is None else share.slowdown
     reason = "" if share is None else share.reason
     if is_unholdable:
         reason = _UNHOLDABLE if is_out else _UNSWAPPABLE
-    members = [member for member in desk.members.values() if member.who.kernel_id == kernel_id]
-    if desk.is_awaiting and members and not members[0].who.is_production:
+    members = [member for member in device.members.values() if member.who.kernel_id == kernel_id]
+    if device.is_awaiting and members and not members[0].who.is_production:
         reason = _AWAITED
     return {
         "share_entitled": None if share is None else _rounded(share.entitled),
         "share_used": _rounded(used),
         "own_seconds": round(tally.own / SECOND, 6),
-        "stretch": _rounded(stretch),
+        "stretch": _rounded(slowdown),
         "throttled_seconds": round(tally.throttled / SECOND, 6),
         "bound_milliseconds": None if bound is None else round(bound / MILLISECOND, 3),
         "pace": _pace(members),
@@ -44,12 +46,12 @@ def describe_share(desk: DeviceDesk, kernel_id: str, is_unholdable: bool, is_out
     }
 
 
-def describe_control(settings: ComputeSettings, desk: DeviceDesk | None, time_slices: bool) -> dict[str, Any]:
+def describe_control(settings: ComputeSettings, device: DeviceController | None, time_slices: bool) -> dict[str, Any]:
     return {
         "controller": settings.control,
         "sharing": "time slices" if time_slices else "side by side",
         "target_percent": round(100 * settings.slowdown_target, 3),
-        "contended": desk is not None and desk.is_contended,
+        "contended": device is not None and device.is_contended,
     }
 
 
@@ -58,7 +60,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _pace(members: list[Member]) -> str:
-    """Of several processes, what holds the most."""
+    """Return the strictest pace of several processes."""
     orders = [member.order for member in members]
     if any(order.gate is Gate.CLOSED for order in orders):
         return "closed"

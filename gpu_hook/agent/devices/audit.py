@@ -1,6 +1,6 @@
-"""Looks for memory on the devices that no hook charged: processes that escaped, and what contexts take for themselves.
+"""Find memory on the devices that no hook charged: untracked processes, and the memory of contexts.
 
-Compares what the driver sees with what the hooks said. It tells; it ends nobody.
+The audit compares the driver's list with the hooks' charges. It reports, and ends no process.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ PAST_ITS_CHARGE = "past its charge"
 
 
 @dataclass(frozen=True)
-class Sighting:
-    """A process on a device with memory that no hook charged. ``used_bytes`` None: the driver does not tell."""
+class Finding:
+    """A process with memory on a device that no hook charged. ``used_bytes`` None: the driver does not report it."""
 
     pid: int
     name: str
@@ -69,8 +69,8 @@ class Findings:
     ``least_contexts``: those of them that cannot be what its processes freed since the driver was asked.
     """
 
-    unhooked: Mapping[str, tuple[Sighting, ...]] = field(default_factory=dict)
-    foreign: tuple[Sighting, ...] = ()
+    unhooked: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
+    foreign: tuple[Finding, ...] = ()
     contexts: Mapping[tuple[str, str], int] = field(default_factory=dict)
     least_contexts: Mapping[tuple[str, str], int] = field(default_factory=dict)
     context_pids: Mapping[tuple[str, str], frozenset[int]] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Audit:
                     kernel = by_id.get(found.families.kernel_of(pid) or "")
                     self._judge(found, kernel, _Seen(pid, reading.facts, used_bytes), now)
         self._suspected_since = found.suspected_since
-        unhooked = {kernel_id: tuple(sightings) for kernel_id, sightings in found.unhooked.items()}
+        unhooked = {kernel_id: tuple(findings) for kernel_id, findings in found.unhooked.items()}
         self.findings = Findings(
             unhooked, tuple(found.foreign), found.contexts, found.least_contexts, found.context_pids
         )
@@ -132,18 +132,18 @@ class Audit:
 
     def _tell(self) -> None:
         """Log what is new, once."""
-        seen = {(k, s.pid, s.uuid): s for k, sightings in self.findings.unhooked.items() for s in sightings}
-        for key, sighting in seen.items():
+        seen = {(k, s.pid, s.uuid): s for k, findings in self.findings.unhooked.items() for s in findings}
+        for key, finding in seen.items():
             if key not in self._told:
                 log.warning(
                     "event=unhooked_process kernel=%s pid=%d name=%r device=%d used_bytes=%s charged_bytes=%d why=%r",
                     key[0],
-                    sighting.pid,
-                    sighting.name,
-                    sighting.index,
-                    sighting.used_bytes,
-                    sighting.charged_bytes,
-                    sighting.why,
+                    finding.pid,
+                    finding.name,
+                    finding.index,
+                    finding.used_bytes,
+                    finding.charged_bytes,
+                    finding.why,
                 )
         self._told = frozenset(seen)
 
@@ -195,8 +195,8 @@ class _Found:
     """What one look finds, while it looks."""
 
     families: Families
-    unhooked: dict[str, list[Sighting]] = field(default_factory=dict)
-    foreign: list[Sighting] = field(default_factory=list)
+    unhooked: dict[str, list[Finding]] = field(default_factory=dict)
+    foreign: list[Finding] = field(default_factory=list)
     contexts: dict[tuple[str, str], int] = field(default_factory=dict)
     least_contexts: dict[tuple[str, str], int] = field(default_factory=dict)
     context_pids: dict[tuple[str, str], frozenset[int]] = field(default_factory=dict)
@@ -212,9 +212,9 @@ class _Found:
         if described:
             self.unhooked.setdefault(kernel.kernel_id, []).extend(described)
 
-    def describe(self, seen: _Seen, why: str, charged_bytes: int = 0) -> tuple[Sighting, ...]:
+    def describe(self, seen: _Seen, why: str, charged_bytes: int = 0) -> tuple[Finding, ...]:
         """With its name; nothing when it ended since the driver was asked."""
         facts, device = self.families.facts(seen.pid), seen.device
         if facts is None:
             return ()
-        return (Sighting(seen.pid, facts.name, device.uuid, device.index, seen.used_bytes, charged_bytes, why),)
+        return (Finding(seen.pid, facts.name, device.uuid, device.index, seen.used_bytes, charged_bytes, why),)

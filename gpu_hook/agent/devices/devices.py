@@ -121,18 +121,18 @@ class DeviceMonitor:
         self.began = began
         self._saw()
 
-    def hurry(self) -> None:
-        """Look soon: a process left, and its last GPU time is still to be had."""
+    def notify(self) -> None:
+        """Sample the devices soon: a process left, and its last GPU time can still be read."""
         self._wanted.set()
 
     def look_within(self, seconds: float) -> None:
         """Look in so long, instead of when that was asked for last: looks that ask for looks do not multiply."""
         if self._next is not None:
             self._next.cancel()
-        self._next = asyncio.get_running_loop().call_later(seconds, self.hurry)
+        self._next = asyncio.get_running_loop().call_later(seconds, self.notify)
 
     async def run(self, period_seconds: float) -> None:
-        """Look every period, and when hurried, until cancelled."""
+        """Look every period, and when notified, until cancelled."""
         while True:
             with contextlib.suppress(asyncio.TimeoutError):
                 await within(self._wanted.wait(), period_seconds)

@@ -60,12 +60,12 @@ class Enforcement:
         """How often a limit was found other than it was set."""
         return self._drifts.get(kernel_id, 0)
 
-    def hurry(self) -> None:
-        """A kernel was bound, resized or ended."""
+    def notify(self) -> None:
+        """Check the limits soon: a kernel was bound, resized or ended."""
         self._wanted.set()
 
     async def run(self, period_seconds: float) -> None:
-        """Hold every period, and when hurried, until cancelled. The hook needs none of it."""
+        """Hold every period, and when notified, until cancelled. The hook needs none of it."""
         while not self._is_hook:
             with contextlib.suppress(asyncio.TimeoutError):
                 await within(self._wanted.wait(), period_seconds)

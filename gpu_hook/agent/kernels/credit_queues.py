@@ -1,25 +1,26 @@
-"""The credit desks of one kernel, one for each device and one for host memory, and their way to its processes."""
+"""The credit queues of one kernel: one for each device and one for host memory."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
-from jupyter_aliquot.gpu_hook.agent.ledger.credit import CreditDesk, HasRoom, always
+from jupyter_aliquot.gpu_hook.agent.ledger.credit import CreditQueue, HasRoom, always
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
 from jupyter_aliquot.gpu_hook.agent.sessions.session import HookSession
 from jupyter_aliquot.gpu_hook.protocol.codec import HOST_MEMORY, Credit, MalformedError, MessageType
 
-# Requests that wait, over all desks: a hook has one for each of its threads that allocates.
+# Requests that wait in all queues: a hook has one for each of its threads that allocates.
 MOST_OF_A_PROCESS = 1024
 MOST_OF_A_KERNEL = 4096
 _ALWAYS_OF_A_PROCESS = 16  # though its siblings fill what the kernel may have
 
 
-class KernelDesks:
-    """``sessions`` is the kernel's own, by number: read here, changed there. A Courier to its desks.
+class KernelCreditQueues:
+    """The queues of one kernel, and the transport that they send through.
 
-    ``lent`` is called before a process hears that it was lent something.
+    ``sessions`` are the kernel's, by number; the kernel changes them. ``lent`` is called before a process is granted
+    credit.
     """
 
     def __init__(
@@ -36,8 +37,8 @@ class KernelDesks:
         self._lent = lent
         self._recall_seconds = recall_seconds
         call_later = asyncio.get_running_loop().call_later
-        self._desks = {
-            device: CreditDesk(
+        self._queues = {
+            device: CreditQueue(
                 ledger,
                 kernel_id,
                 device,
@@ -51,38 +52,38 @@ class KernelDesks:
 
     @property
     def wanted_bytes(self) -> Mapping[int, int]:
-        """What requests wait for, by device: the kernel may have it, and the device has no room."""
-        return {device: desk.wanted_bytes for device, desk in self._desks.items() if desk.wanted_bytes}
+        """The bytes that requests wait for, by device: the quota allows them, and the device has no room."""
+        return {device: queue.wanted_bytes for device, queue in self._queues.items() if queue.wanted_bytes}
 
     def give_room(self) -> None:
-        """All that requests wait for is there."""
-        for desk in self._desks.values():
-            desk.give_room()
+        """Answer all heads: the room that they wait for is there."""
+        for queue in self._queues.values():
+            queue.give_room()
 
     def refuse_room(self) -> None:
-        """What they wait for will not be there."""
-        for desk in self._desks.values():
-            desk.refuse_room()
+        """Refuse all heads that wait for room."""
+        for queue in self._queues.values():
+            queue.refuse_room()
 
     def take(self, session: HookSession, message: Credit) -> None:
-        """A process asks for credit, or returns some. Raises MalformedError, LedgerError."""
-        desk = self._desks.get(message.device)
-        if desk is None:
-            raise MalformedError(f"got device {message.device}; the kernel has {len(self._desks) - 1}")
+        """Handle a request for credit, or its return, of a process. Raises MalformedError, LedgerError."""
+        queue = self._queues.get(message.device)
+        if queue is None:
+            raise MalformedError(f"got device {message.device}; the kernel has {len(self._queues) - 1}")
         if message.type is MessageType.CREDIT_REQUEST:
             self._check_crowd(session.number)
-            desk.request(session.number, message.bytes, message.sequence, may_wait=not message.deadline_milliseconds)
+            queue.request(session.number, message.bytes, message.sequence, may_wait=not message.deadline_milliseconds)
         elif message.deadline_milliseconds:
-            desk.withdrawn(session.number, message.sequence)
+            queue.withdrawn(session.number, message.sequence)
         else:
-            desk.returned(session.number, message.bytes, message.sequence)
+            queue.returned(session.number, message.bytes, message.sequence)
 
     def _check_crowd(self, process: int) -> None:
         """Raises MalformedError."""
-        own = sum(desk.waiting(process) for desk in self._desks.values())
+        own = sum(queue.waiting(process) for queue in self._queues.values())
         if own < _ALWAYS_OF_A_PROCESS:
             return
-        total = sum(len(desk) for desk in self._desks.values())
+        total = sum(len(queue) for queue in self._queues.values())
         if own >= MOST_OF_A_PROCESS or total >= MOST_OF_A_KERNEL:
             raise MalformedError(
                 f"requested credit while {own} requests of this process and {total} of its kernel wait for an answer; "
@@ -90,31 +91,31 @@ class KernelDesks:
             )
 
     def left(self, process: int) -> None:
-        """A process ended; the ledger has its loans back already."""
-        for desk in self._desks.values():
-            desk.left(process)
+        """Forget a process that ended; the ledger has its loans back already."""
+        for queue in self._queues.values():
+            queue.left(process)
 
     def interrupt(self) -> None:
-        """Tell its processes that their user interrupts it: what waits there gives up."""
+        """Tell the kernel's processes that its user interrupts it, so that their waiting calls give up."""
         for session in self._sessions.values():
             if session.agent_side is not None:
                 session.agent_side.count_interrupt()
 
     def hold(self) -> None:
-        """Lend nothing until the processes of before the agent's restart have told what they have."""
-        for desk in self._desks.values():
-            desk.hold()
+        """Lend nothing until the processes that an earlier agent knew have reported their loans."""
+        for queue in self._queues.values():
+            queue.hold()
 
     def resume(self) -> None:
-        for desk in self._desks.values():
-            desk.resume()
+        for queue in self._queues.values():
+            queue.resume()
 
     def close(self) -> None:
-        """The kernel's grant ends: answer everybody with 0, now and from now on."""
-        for desk in self._desks.values():
-            desk.close()
+        """Answer every request with 0 from now on: the kernel's grant ends."""
+        for queue in self._queues.values():
+            queue.close()
 
-    # Called by the desks (Courier).
+    # Transport, called by the queues.
 
     def grant(self, process: int, device: int, amount: int, sequence: int) -> None:
         if amount:

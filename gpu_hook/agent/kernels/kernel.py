@@ -1,6 +1,6 @@
 """One kernel on this node: its reservation, who holds it, its processes and their credit.
 
-Joins door, sessions, ledger and desks. Knows nothing of other kernels, and does not decide when it ends.
+Joins listener, sessions, ledger and credit queues. Knows nothing of other kernels, and does not decide when it ends.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from jupyter_aliquot.gpu_hook.agent.base.descriptors import OF_A_SESSION, Descri
 from jupyter_aliquot.gpu_hook.agent.base.processes import Process, WatchedProcesses, read_boot_id
 from jupyter_aliquot.gpu_hook.agent.compute.facts import Unwatched, Watch
 from jupyter_aliquot.gpu_hook.agent.devices.audit import KernelProcesses
-from jupyter_aliquot.gpu_hook.agent.kernels.credit_queues import KernelDesks
+from jupyter_aliquot.gpu_hook.agent.kernels.credit_queues import KernelCreditQueues
 from jupyter_aliquot.gpu_hook.agent.kernels.usage import DeviceUse, KernelUsage, processes_in
 from jupyter_aliquot.gpu_hook.agent.ledger.credit import HasRoom, always
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Entry, Record, Reservation, remove_folder
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Account, DeviceAccount, Ledger
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import AgentSide
-from jupyter_aliquot.gpu_hook.agent.sessions.acceptor import Entrance
+from jupyter_aliquot.gpu_hook.agent.sessions.acceptor import Acceptor
 from jupyter_aliquot.gpu_hook.agent.sessions.session import FromHook, HookSession
 from jupyter_aliquot.gpu_hook.agent.swap.facts import swapped_by_device
 from jupyter_aliquot.gpu_hook.agent.swap.residency import KernelResidency, SwapTools
@@ -158,7 +158,7 @@ class Kernel:
         self._claims.restore(entry, self.host_account.quota_bytes)
         self.write_journal()  # for an agent after us, which knows no holder but those named here
         if self._expected:
-            self.desks.hold()
+            self.credit_queues.hold()
             self.compute.awaits(self, True)
 
     def stop_expecting(self) -> None:
@@ -180,8 +180,8 @@ class Kernel:
         self.connections.clear()
         self.stop_expecting()
         self._bound.clear()
-        self._entrance.close()
-        self.desks.close()
+        self._acceptor.close()
+        self.credit_queues.close()
         for session in list(self._sessions.values()):
             if not session.is_alive:
                 session.close()
@@ -202,7 +202,7 @@ class Kernel:
         self._sampling.close()
         self._record.close()
         self.residency.close()
-        self._entrance.close()
+        self._acceptor.close()
         self._bound.clear()
         self._expected.clear()
         for session in list(self._sessions.values()):
@@ -299,11 +299,11 @@ class Kernel:
     # Called by sessions (SessionOwner).
 
     def join(self, session: HookSession, hello: Hello) -> None:
-        self._entrance.discard(session)
+        self._acceptor.discard(session)
         if self.is_ending:
             return session.refuse(RefusalReason.KERNEL, "the kernel's grant ended")
         self._claims.enter(self.reservation, session, hello)
-        if why := self._entrance.why_full(len(self._sessions)):
+        if why := self._acceptor.why_full(len(self._sessions)):
             self._claims.leave(session)
             return session.refuse(RefusalReason.FULL, why)
         is_first = not (self._sessions or self._expected or hello.role is Role.OBSERVER)
@@ -345,13 +345,13 @@ class Kernel:
             return self.residency.woken() if message.waiting_calls else self.residency.given_up()
         if isinstance(message, Moved):
             return self.residency.moved(session, message)
-        self.desks.take(session, message)
+        self.credit_queues.take(session, message)
         if self.is_ending and message.type is MessageType.CREDIT_RETURN:
             return self._drop_without_bytes(session)
         self._sampling.soon()  # not now: a look at all its pages costs more than a message
 
     def leave(self, session: HookSession) -> None:
-        if self._entrance.discard(session):
+        if self._acceptor.discard(session):
             return
         if self._sessions.pop(session.number, None) is None:
             return
@@ -363,7 +363,7 @@ class Kernel:
         log.info("event=left kernel=%s pid=%d returned_bytes=%d", self.kernel_id, session.pid, returned)
         if self._is_closed:
             return
-        self.desks.left(session.number)
+        self.credit_queues.left(session.number)
         self.residency.left(session, is_expecting=self.is_expecting)
         self.sample()
         self._note_member(session)
@@ -375,15 +375,15 @@ class Kernel:
             self._record.write_soon()
 
     def _open(self) -> None:
-        self._entrance = Entrance(self.kernel_id, self.folder, self, self._descriptors)
-        self.desks = KernelDesks(
+        self._acceptor = Acceptor(self.kernel_id, self.folder, self, self._descriptors)
+        self.credit_queues = KernelCreditQueues(
             self._ledger,
             self.kernel_id,
             self._all_accounts,
             self._sessions,
             self._recall_seconds,
             lambda device, amount: self.has_room(device, amount),
-            lambda: self._entrance.charge_journal(self._claims.note_growth()),
+            lambda: self._acceptor.charge_journal(self._claims.note_growth()),
         )
 
     def _drop_without_bytes(self, session: HookSession) -> None:
@@ -400,7 +400,7 @@ class Kernel:
 
     def _resume(self) -> None:
         if not self._expected:
-            self.desks.resume()
+            self.credit_queues.resume()
             self.compute.awaits(self, False)
 
 

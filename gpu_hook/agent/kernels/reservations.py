@@ -226,14 +226,14 @@ class Reservations:
         if kernel is None:
             raise Refused("not_found", f"no kernel {kernel_id} is reserved here")
         kernel.activity = activity
-        self._leases.hurry()
+        self._leases.notify()
 
     def interrupt(self, kernel_id: str) -> None:
         """Tell a kernel's processes that it is interrupted. Raises Refused."""
         kernel = self._kernels.get(kernel_id)
         if kernel is None:
             raise Refused("not_found", f"no kernel {kernel_id} is reserved here")
-        kernel.desks.interrupt()
+        kernel.credit_queues.interrupt()
 
     def drop_connection(self, connection: int) -> None:
         """A control connection closed: it holds nothing any more."""
@@ -365,7 +365,7 @@ class Reservations:
     def _enter_lease(self, kernel: Kernel) -> None:
         """What happens to it is the keeper's business: who waits for room, and for its memory."""
         leases, residency = self._leases, kernel.residency
-        residency.wants_wake = residency.changed = lambda _: leases.hurry()
+        residency.wants_wake = residency.changed = lambda _: leases.notify()
         kernel.has_room = lambda device, amount: leases.has_room(
             kernel.kernel_id, kernel.reservation.parts[device].uuid, amount
         )
@@ -379,7 +379,7 @@ class Reservations:
         """Called by a kernel when one of its processes left."""
         self._departed[pid] = (kernel.kernel_id, 0)
         self._processes_changed()
-        self._leases.hurry()
+        self._leases.notify()
         self._check_holders(kernel)
 
     def _check_holders(self, kernel: Kernel) -> None:

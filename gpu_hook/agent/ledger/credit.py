@@ -1,8 +1,8 @@
-"""Byte credit of one kernel on one device, or of host memory: lend, recall from its other processes, answer.
+"""The credit queue of one kernel on one device, or of host memory: it lends bytes and recalls them from processes.
 
-Knows no sockets: it speaks to its kernel's processes through a ``Courier``. An answer is all of what was asked, or 0:
-a hook asks for a chunk first and, refused, again for exactly what it needs. Requests are answered in their order. What
-the quota allows and the device has no room for waits, until the keeper of the leases gives room or refuses it.
+The queue knows no sockets: it sends through a ``Transport``. It answers with all the bytes of a request, or with 0: a
+hook requests a chunk first and, refused, exactly what it needs. Requests are answered in order. A request that the
+quota allows and the device has no room for waits until the lease keeper gives room or refuses it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Protocol
 
 from .ledger import Ledger
 
-_WAIT_SECONDS = 0.5  # between two words of patience; a hook is told that they come once a second
-_SILENCE_SECONDS = 2.0  # a process that leaves a recall unanswered for so long is stopped, or does not run
+_WAIT_SECONDS = 0.5  # between two CREDIT_WAIT messages; the protocol promises one a second
+_SILENCE_SECONDS = 2.0  # a process that leaves a recall unanswered for so long is stopped, or not scheduled
 
 HasRoom = Callable[[int, int], bool]  # whether this many bytes of this device, by index, are there now
 
 
 def always(device: int, amount: int) -> bool:
-    """Where nobody keeps leases, room is the driver's business."""
+    """Report room everywhere: without leases the driver decides."""
     return True
 
 
@@ -32,8 +32,8 @@ class Timer(Protocol):
     def cancel(self) -> None: ...
 
 
-class Courier(Protocol):
-    """Carries messages to the kernel's processes, by the number of their session."""
+class Transport(Protocol):
+    """Sends messages to the kernel's processes, by the number of their session."""
 
     def grant(self, process: int, device: int, amount: int, sequence: int) -> None: ...
 
@@ -51,35 +51,32 @@ class _Request:
     may_wait: bool  # for room; it asks for more than it needs if not
 
 
-class CreditDesk:
-    """The queue of credit requests for one device, or host memory, of one kernel. One at a time is at the desk.
-
-    That one may be recalling.
-    """
+class CreditQueue:
+    """The requests for credit of one kernel, for one device or host memory. Only the head recalls bytes."""
 
     def __init__(
         self,
         ledger: Ledger,
         kernel_id: str,
         device: int,
-        courier: Courier,
+        transport: Transport,
         call_later: Callable[[float, Callable[[], None]], Timer],
         recall_seconds: float,
         has_room: HasRoom = always,
     ) -> None:
         self._ledger = ledger
         self._has_room = has_room
-        self._room_timer: Timer | None = None  # set while the request at the desk waits for room
+        self._room_timer: Timer | None = None  # set while the head waits for room
         self._kernel_id = kernel_id
         self._device = device
-        self._courier = courier
+        self._transport = transport
         self._call_later = call_later
         self._recall_seconds = recall_seconds
         self._queue: deque[_Request] = deque()
         self._waiting: Counter[int] = Counter()  # process -> its requests in the queue
-        self._awaited: set[int] = set()  # processes whose answer the request at the desk waits for
+        self._awaited: set[int] = set()  # processes whose answer the head waits for
         self._unanswered: dict[int, int] = {}  # process -> sequence of a recall it has not answered, late ones too
-        self._silent: set[int] = set()  # of these, the ones that nobody waits for any more
+        self._silent: set[int] = set()  # of these, the processes that no request waits for any more
         self._deadline: Timer | None = None
         self._next_sequence = 1
         self._is_open = True
@@ -95,11 +92,11 @@ class CreditDesk:
 
     @property
     def wanted_bytes(self) -> int:
-        """What the request at the desk waits for: its kernel may have it, and the device has no room."""
+        """The bytes that the head waits for: the quota allows them, and the device has no room."""
         return self._queue[0].amount if self._room_timer is not None else 0
 
     def give_room(self) -> None:
-        """The room that was waited for is there, and nobody else's."""
+        """Answer the head: the room that it waited for is reserved for it."""
         if self._room_timer is not None:
             self._end_room_wait()
             request = self._queue[0]
@@ -108,21 +105,21 @@ class CreditDesk:
             self._serve()
 
     def refuse_room(self) -> None:
-        """There will be no room: what has it cannot leave."""
+        """Refuse the head: the kernels that have the room cannot leave."""
         if self._room_timer is not None:
             self._end_room_wait()
             self._answer(0)
             self._serve()
 
     def request(self, process: int, amount: int, sequence: int, *, may_wait: bool = True) -> None:
-        """Answer a process that wants ``amount`` bytes: now, after a recall, or when the device has room."""
+        """Answer a request of a process for ``amount`` bytes: now, after a recall, or when the device has room."""
         self._queue.append(_Request(process, amount, sequence, may_wait))
         self._waiting[process] += 1
         if len(self._queue) == 1:
             self._serve()
 
     def returned(self, process: int, amount: int, sequence: int) -> None:
-        """A process returned credit, by itself or as the answer to a recall. Raises LedgerError."""
+        """Take back the credit that a process returned, by itself or after a recall. Raises LedgerError."""
         self._ledger.take_back(self._kernel_id, self._device, process, amount)
         if self._unanswered.get(process) == sequence:
             del self._unanswered[process]
@@ -131,11 +128,11 @@ class CreditDesk:
         self._go_on()
 
     def withdrawn(self, process: int, sequence: int) -> None:
-        """An interrupt ended the wait for a request: no answer is read. One that was answered is no error."""
+        """Drop a request whose wait an interrupt ended. One that was answered already is no error."""
         self._drop(process, lambda request: request.sequence == sequence)
 
     def left(self, process: int) -> None:
-        """A process ended; the ledger has its loans back already."""
+        """Forget a process that ended; the ledger has its loans back already."""
         self._unanswered.pop(process, None)
         self._silent.discard(process)
         self._awaited.discard(process)
@@ -143,35 +140,35 @@ class CreditDesk:
         self._waiting.pop(process, None)
 
     def _drop(self, process: int, is_dropped: Callable[[_Request], bool]) -> None:
-        """Forget requests of a process; the next one in the queue comes to the desk."""
-        at_the_desk = self._queue[0] if self._queue else None
+        """Drop requests of a process, and serve the next one if the head was among them."""
+        head = self._queue[0] if self._queue else None
         if self._waiting[process]:
             self._queue = deque(r for r in self._queue if r.process != process or not is_dropped(r))
             self._waiting[process] = sum(r.process == process for r in self._queue)
-        is_left = at_the_desk is not None and not (self._queue and self._queue[0] is at_the_desk)
+        is_left = head is not None and not (self._queue and self._queue[0] is head)
         if is_left and not self._is_holding:
             self._end_room_wait()
-            self._leave_desk()
+            self._end_recall()
             self._serve()
         else:
             self._go_on()
 
     def hold(self) -> None:
-        """Lend nothing until ``resume``: processes that have loans are still to say so, after the agent came back."""
+        """Lend nothing until ``resume``: after an agent's restart, processes still have to report their loans."""
         self._is_holding = True
 
     def resume(self) -> None:
-        """All known processes said what they have, or had their time."""
+        """Lend again: all known processes reported their loans, or their time is over."""
         if self._is_holding:
             self._is_holding = False
             self._serve()
 
     def close(self) -> None:
-        """The kernel's grant ends: answer everybody with 0, now and from now on."""
+        """Answer every request with 0 from now on: the kernel's grant ends."""
         self._is_open = False
         self._is_holding = False
         self._end_room_wait()
-        self._leave_desk()
+        self._end_recall()
         self._serve()
 
     def _serve(self) -> None:
@@ -196,7 +193,7 @@ class CreditDesk:
     def _wait_for_room(self) -> None:
         """Tell the process to wait on, now and every half second, for as long as it takes."""
         request = self._queue[0]
-        self._courier.ask_patience(request.process, self._device, request.sequence)
+        self._transport.ask_patience(request.process, self._device, request.sequence)
         self._room_timer = self._call_later(_WAIT_SECONDS, self._wait_for_room)
 
     def _end_room_wait(self) -> None:
@@ -209,10 +206,10 @@ class CreditDesk:
         return request.amount == 0 or request.amount > account.lendable_bytes
 
     def _recall(self, request: _Request) -> bool:
-        """Ask the other processes for what is short; return whether there is one to wait for.
+        """Recall the missing bytes from the other processes; return whether there is one to wait for.
 
-        One that has not answered an earlier recall is not asked again, and waited for only until it is silent: else
-        every allocation beside a stopped process would take that long.
+        A process that has not answered an earlier recall is not asked again, and the head waits for it only until it
+        counts as silent. Otherwise every allocation beside a stopped process would take that long.
         """
         account = self._ledger.account(self._kernel_id, self._device)
         short = request.amount - account.room
@@ -220,7 +217,7 @@ class CreditDesk:
         self._awaited.update(p for p in holders if p not in self._silent)
         for process in sorted(self._awaited - self._unanswered.keys()):
             self._unanswered[process] = self._next_sequence
-            self._courier.recall(process, self._device, min(short, account.loans[process].bytes), self._next_sequence)
+            self._transport.recall(process, self._device, min(short, account.loans[process].bytes), self._next_sequence)
             self._call_later(_SILENCE_SECONDS, partial(self._note_silence, process, self._next_sequence))
         self._next_sequence = self._next_sequence % 0xFFFFFFFF + 1
         if self._awaited:
@@ -235,7 +232,7 @@ class CreditDesk:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Something came back: see whether the request at the desk can be answered now."""
+        """Answer the head if the bytes that came back are enough."""
         if self._deadline is None or self._is_holding:
             return
         request = self._queue[0]
@@ -244,17 +241,17 @@ class CreditDesk:
             self._settle()
 
     def _settle(self) -> None:
-        """End the recall where it is enough now, or where nothing more will come; else ask for patience.
+        """End the recall if there are enough bytes, or no more will come; otherwise tell the process to wait on.
 
         A request for more than its process needs is refused at once: a request for what it needs follows.
         """
         request = self._queue[0]
         is_short = request.amount > self._ledger.account(self._kernel_id, self._device).room
         if is_short and self._awaited and request.may_wait:
-            self._courier.ask_patience(request.process, self._device, request.sequence)
+            self._transport.ask_patience(request.process, self._device, request.sequence)
             self._deadline = self._call_later(_WAIT_SECONDS, self._settle)
             return
-        self._leave_desk()
+        self._end_recall()
         if is_short:
             self._answer(0)
         self._serve()
@@ -262,9 +259,9 @@ class CreditDesk:
     def _answer(self, amount: int) -> None:
         request = self._queue.popleft()
         self._waiting[request.process] -= 1
-        self._courier.grant(request.process, self._device, amount, request.sequence)
+        self._transport.grant(request.process, self._device, amount, request.sequence)
 
-    def _leave_desk(self) -> None:
+    def _end_recall(self) -> None:
         self._awaited.clear()
         if self._deadline is not None:
             self._deadline.cancel()

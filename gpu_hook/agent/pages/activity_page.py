@@ -19,7 +19,7 @@ from jupyter_aliquot.gpu_hook.protocol.codec import Board
 from .shared_page import FUTURE_WRITE_SEAL, SIZE_SEALS
 
 
-class BoardWords(NamedTuple):
+class ActivityWords(NamedTuple):
     """What a board says of one device. Untrusted; times in nanoseconds."""
 
     is_active: int
@@ -28,7 +28,7 @@ class BoardWords(NamedTuple):
     lost: int
 
 
-class BoardPage:
+class ActivityPage:
     """One board. ``descriptor`` is for its owner, until ``close_descriptor``; ``reader`` for others, while it lives."""
 
     def __init__(self) -> None:
@@ -49,10 +49,10 @@ class BoardPage:
         self._words = self._bytes.cast("Q")
         self._half_words = self._bytes.cast("I")
 
-    def read(self, device: int) -> BoardWords:
+    def read(self, device: int) -> ActivityWords:
         start = Board.DEVICES + device * Board.DEVICE_BYTES
         words = self._words[start // 8 : start // 8 + 4].tolist()
-        return BoardWords(self._half_words[start // 4], *words[1:])
+        return ActivityWords(self._half_words[start // 4], *words[1:])
 
     def intervals(self, device: int) -> list[int]:
         """The ring: starts and ends, one after the other."""

@@ -65,16 +65,16 @@ class LeaseKeeper:
         patience = Patience(silent_seconds=self._policy.silent_seconds)
         now, answer = self._clock().monotonic, self._policy.answer_seconds
         self._records[kernel.kernel_id] = LeaseRecord(kernel, residency, now, patience, answer)
-        self.hurry()
+        self.notify()
 
     def remove(self, kernel_id: str) -> None:
         """It ended: what it had is free for others."""
         for known in (self._records, self._waits, self._doubts, self._told):
             known.pop(kernel_id, None)
         self._tell(kernel_id)
-        self.hurry()
+        self.notify()
 
-    def hurry(self) -> None:
+    def notify(self) -> None:
         """Something changed: a call waits, a cell came or went, room returned."""
         self._wanted.set()
 
@@ -91,7 +91,7 @@ class LeaseKeeper:
             return
         record.is_kept_out = is_out
         self._tell(kernel_id)
-        self.hurry()
+        self.notify()
 
     def is_kept_out(self, kernel_id: str) -> bool:
         return (record := self._records.get(kernel_id)) is not None and record.stays_out
@@ -110,7 +110,7 @@ class LeaseKeeper:
             return True
         if record.is_resident and not self._waits and self._lent(uuid) + amount <= self.room.present_bytes(uuid):
             return True
-        self.hurry()
+        self.notify()
         return False
 
     async def run(self) -> None:
@@ -123,7 +123,7 @@ class LeaseKeeper:
             self._wanted.clear()
             look_at = NEVER
             try:
-                look_at = self.turn()
+                look_at = self.run_pass()
             except Exception:
                 log.exception("event=lease_turn_failed")
 
@@ -133,7 +133,7 @@ class LeaseKeeper:
             move.cancel()
         await asyncio.gather(*self._moves, return_exceptions=True)
 
-    def turn(self) -> float:
+    def run_pass(self) -> float:
         """Look, decide, begin what was decided; tells when time alone will change something."""
         now = self._clock()
         views = [record.view(now) for record in self._records.values()]
@@ -161,7 +161,7 @@ class LeaseKeeper:
         for kernel_id in decision.ins:
             self._begin(kernel_id, State.SWAPPING_IN, self._bring_in(kernel_id))
         for kernel_id in decision.grown:
-            self._records[kernel_id].kernel.desks.give_room()
+            self._records[kernel_id].kernel.credit_queues.give_room()
 
     def _save_the_quiet(self, now: float) -> None:
         """Whom nobody wants gives up his context, too: that alone is up to half a GiB of each device."""
@@ -180,7 +180,7 @@ class LeaseKeeper:
         if not move.is_done:
             record.not_saved_before = self._clock().monotonic + _CHECKPOINT_RETRY_SECONDS
             log.info("event=not_checkpointed kernel=%s reason=%r", kernel_id, move.text)
-        self.hurry()
+        self.notify()
 
     def _answer_growth(self, views: list[KernelView], waits: dict[str, Wait], now: float) -> None:
         """Where nobody can make room, waiting helps nobody: the driver is asked, or the request refused."""
@@ -193,16 +193,16 @@ class LeaseKeeper:
             if view.state is not State.RESIDENT or not wanted or not is_hopeless:
                 self._doubts.pop(view.kernel_id, None)
                 continue
-            desks = self._records[view.kernel_id].kernel.desks
+            credit_queues = self._records[view.kernel_id].kernel.credit_queues
             held = self._held(views, self.room)
             # What others than kernels have of a device is an estimate: what kernels do not have, its driver may grant.
             if all(held.get(uuid, 0) + amount <= self.room.memory_bytes(uuid) for uuid, amount in wanted.items()):
-                desks.give_room()
+                credit_queues.give_room()
             elif waits[view.kernel_id].reason is Reason.STUCK and self._is_doubtful(view, wanted, views, now):
                 continue
             else:
                 log.info("event=no_room_ever kernel=%s wanted=%s", view.kernel_id, wanted)
-                desks.refuse_room()
+                credit_queues.refuse_room()
             waits.pop(view.kernel_id, None)
 
     def _is_doubtful(self, view: KernelView, wanted: Mapping[str, int], views: list[KernelView], now: float) -> bool:
@@ -292,7 +292,7 @@ class LeaseKeeper:
             self.room.book_move(uuids, is_out, move.moved_bytes, move.copy_seconds)
         else:
             record.not_before = self._clock().monotonic + _RETRY_SECONDS
-        self.hurry()
+        self.notify()
 
     def _tell_changes(self, now: float) -> None:
         for kernel_id, record in self._records.items():

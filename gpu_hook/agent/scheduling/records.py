@@ -61,7 +61,7 @@ class Movable(Protocol):
     async def checkpoint(self) -> Move: ...
 
 
-class Desks(Protocol):
+class CreditQueues(Protocol):
     """Where its processes ask for credit. ``wanted_bytes``: what they wait for, by device."""
 
     @property
@@ -91,7 +91,7 @@ class Leased(Protocol):
     def worked_at(self) -> float | None: ...
 
     @property
-    def desks(self) -> Desks: ...
+    def credit_queues(self) -> CreditQueues: ...
 
 
 class LeaseRecord:
@@ -150,7 +150,7 @@ class LeaseRecord:
             self.turn_since = now.monotonic
         self._was_idle = idleness.since is not None
         self.is_asked_out = self.is_asked_out and self._was_idle
-        wanted = self.kernel.desks.wanted_bytes
+        wanted = self.kernel.credit_queues.wanted_bytes
         want = self._want(state, bool(wanted), now.monotonic)
         self.is_postponed = want is not Want.NONE and state is State.SWAPPED and self.retry_at > now.monotonic
         if want is Want.NONE:

@@ -1,6 +1,6 @@
-"""The control operations about residency: swap_out, wake, hint, watch. They wish; the keeper of the leases decides.
+"""The control operations about residency: swap_out, wake, hint, watch. They request; the lease keeper decides.
 
-Each answers at once: what became of a wish is in the kernel's status, and in the events of who watches it.
+Each answers at once. The kernel's status, and the events for its watchers, show the outcome of a request.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LeaseOperations:
         }
 
     def tell(self, kernel_id: str) -> None:
-        """Its state or wait changed, or it still waits: tell who watches it."""
+        """Send an event to a kernel's watchers: its state or wait changed, or it still waits."""
         for connection in tuple(self._watchers.get(kernel_id, ())):
             self._send(connection, {"event": "lease", **self._describe(kernel_id)})
 
@@ -71,19 +71,19 @@ class LeaseOperations:
         if record.wants_since is not None:
             raise Refused("conflict", f"kernel {kernel_id} is wanted: it waits for room; try again when it is idle")
         record.is_asked_out, record.is_asked_in, record.hinted_until = record.is_resident, False, 0.0
-        self._leases.hurry()
+        self._leases.notify()
         return {"state": facts.state.value}
 
     def _wake(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
         record = self._find(read_kernel_id(request))
         record.is_asked_in, record.is_asked_out = not record.is_resident, False
-        self._leases.hurry()
+        self._leases.notify()
         return {"state": record.residency.state.value}
 
     def _hint(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
         record = self._find(read_kernel_id(request))
         record.hinted_until = read_moment().monotonic + HINT_SECONDS
-        self._leases.hurry()
+        self._leases.notify()
         return {"state": record.residency.state.value}
 
     def _watch(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class LeaseOperations:
         record, wait = self._leases.record(kernel_id), self._leases.wait(kernel_id)
         since = None if record is None or wait is None else record.wants_since
         calls = 0 if record is None else sum(page.waiting_calls for page in record.facts.telemetry)
-        growing = 0 if record is None else len(record.kernel.desks.wanted_bytes)
+        growing = 0 if record is None else len(record.kernel.credit_queues.wanted_bytes)
         return {
             "kernel_id": kernel_id,
             "state": "ended" if record is None else record.residency.state.value,

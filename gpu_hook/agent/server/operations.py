@@ -88,7 +88,7 @@ class Operations:
         subscribe: Callable[[int], None],
         shut_down: Callable[[], None],
         limits_env: Callable[[Reservation], Mapping[str, str]],
-        misfits: Callable[[Kernel], tuple[str, ...]],
+        needs_restart: Callable[[Kernel], tuple[str, ...]],
         devices: FirstLook,
     ) -> None:
         self._node = node
@@ -99,7 +99,7 @@ class Operations:
         self._subscribe = subscribe
         self._shut_down = shut_down
         self._limits_env = limits_env
-        self._misfits = misfits
+        self._needs_restart = needs_restart
         self._table: dict[str, Operation] = {
             "hello": self._hello,
             "status": self._status,
@@ -206,7 +206,7 @@ class Operations:
         node = self._node
         env = {**node.driver_env, **self._limits_env(kernel.reservation)}
         grant = describe_grant(kernel, node.name, node.driver, node.libraries, env)
-        return {"grant": grant, "misfits": list(self._misfits(kernel))}
+        return {"grant": grant, "misfits": list(self._needs_restart(kernel))}
 
     def _take_activity(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
         since, waiting = read_seconds(request, "since"), read_seconds(request, "input")

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from jupyter_aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
-from jupyter_aliquot.gpu_hook.agent.devices.audit import Findings, Sighting
+from jupyter_aliquot.gpu_hook.agent.devices.audit import Finding, Findings
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
 from jupyter_aliquot.gpu_hook.agent.devices.libraries import Libraries, audit_is_cheap
 from jupyter_aliquot.gpu_hook.agent.enforcers.enforcement import Enforcement
@@ -57,9 +57,9 @@ def describe_devices(
     return result
 
 
-def describe_sighting(sighting: Sighting) -> dict[str, Any]:
+def describe_finding(finding: Finding) -> dict[str, Any]:
     """A process with memory that no hook charged."""
-    return asdict(sighting)
+    return asdict(finding)
 
 
 def describe_lost(reservation: Reservation) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def describe_kernel(
         "enforcement": enforcement.state_of(reservation.kernel_id),
         "limit_drifts": enforcement.drifts_of(reservation.kernel_id),
         "host_memory": _describe_host_memory(kernel),
-        "unhooked_processes": [describe_sighting(s) for s in found.unhooked.get(reservation.kernel_id, ())],
+        "unhooked_processes": [describe_finding(s) for s in found.unhooked.get(reservation.kernel_id, ())],
         "devices": _describe_parts(kernel, found, compute),
     }
 

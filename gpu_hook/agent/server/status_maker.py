@@ -27,10 +27,10 @@ from .lease_operations import describe_lease
 from .operations import Node
 from .status import (
     describe_devices,
+    describe_finding,
     describe_kernel,
     describe_lost,
     describe_oversubscription,
-    describe_sighting,
 )
 
 Description = Mapping[str, Any]
@@ -143,7 +143,7 @@ class StatusMaker:
             description = {
                 **describe_kernel(kernel, of.auditor.findings, of.enforcement, of.compute),
                 "residency": describe_lease(of.leases, kernel.kernel_id, has_ages=since is None),
-                "misfits": of.actuation.misfits(kernel.reservation, kernel.pids),
+                "misfits": of.actuation.needs_restart(kernel.reservation, kernel.pids),
                 "trimmed": of.trims.describe(kernel.kernel_id),
             }
         return _Seen(kernel.reservation, kernel.is_ending, *bytes_on_devices(kernel), description)
@@ -172,6 +172,6 @@ class StatusMaker:
             "oversubscription_rule": describe_oversubscription(of.ledger),
             **changes,
             "lost_kernels": [describe_lost(reservation) for reservation in of.reservations.lost],
-            "foreign_processes": [describe_sighting(sighting) for sighting in of.auditor.findings.foreign],
+            "foreign_processes": [describe_finding(finding) for finding in of.auditor.findings.foreign],
             "connections": self._connections(),
         }

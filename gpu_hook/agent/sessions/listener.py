@@ -1,4 +1,4 @@
-"""The listening hook socket of one kernel. Accepts; what comes in is the caller's."""
+"""The listening hook socket of one kernel. It accepts connections and hands them to its caller."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HELLO_SECONDS = 5.0
 _LONGEST_HELLO = 1 << 16
 
 
-class HookDoor:
+class HookListener:
     """Owns the socket file at ``path``."""
 
     def __init__(self, path: Path, accepted: Callable[[socket.socket], None]) -> None:
@@ -72,7 +72,10 @@ class HookDoor:
 
 
 def send_away(connection: socket.socket, refusal: bytes) -> None:
-    """Refuse who has not said a word yet. Closed with its HELLO unread, the socket would throw our answer away."""
+    """Send a refusal to a connection before its HELLO, then close it.
+
+    A socket that is closed with its HELLO unread would discard the refusal.
+    """
     loop = asyncio.get_running_loop()
     connection.send(refusal)
 

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from jupyter_aliquot.gpu_hook.agent.base.processes import Process, ProcessWatch
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import LedgerError
-from jupyter_aliquot.gpu_hook.agent.pages.activity_page import BoardPage
+from jupyter_aliquot.gpu_hook.agent.pages.activity_page import ActivityPage
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import AgentSide
 from jupyter_aliquot.gpu_hook.agent.pages.hook_page import HookSide
 from jupyter_aliquot.gpu_hook.base.pacing import TokenBucket
@@ -73,7 +73,7 @@ class HookSession:
         self.told_residency = Residency.RESIDENT  # in its HELLO
         self.agent_side: AgentSide | None = None
         self.hook_side: HookSide | None = None
-        self.board: BoardPage | None = None  # of a process with a hook that has one
+        self.board: ActivityPage | None = None  # of a process with a hook that has one
         self._connection = connection
         self._owner = owner
         self._bucket = bucket
@@ -113,7 +113,7 @@ class HookSession:
         """Make what this process itself writes, to be handed over with the agent's page. Raises OSError."""
         self.hook_side = HookSide()
         if self.role is Role.PROCESS:
-            self.board = BoardPage()
+            self.board = ActivityPage()
 
     def welcome(self) -> None:
         """Welcome the process, and hand it its pages."""

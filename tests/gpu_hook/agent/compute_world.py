@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jupyter_aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, DeviceLook, Verdict
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, DeviceSample, Verdict
 from jupyter_aliquot.gpu_hook.agent.compute.settings import ComputeSettings
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
-from jupyter_aliquot.gpu_hook.agent.pages.activity_page import BoardPage
+from jupyter_aliquot.gpu_hook.agent.pages.activity_page import ActivityPage
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import MEASURED, AgentSide, Order
 from jupyter_aliquot.gpu_hook.agent.pages.hook_page import HookSide
 from jupyter_aliquot.gpu_hook.placement.placement import Part
@@ -67,7 +67,7 @@ class AProcess:
         workload_class = WorkloadClass.PRODUCTION if kernel.is_production else WorkloadClass.OPPORTUNISTIC
         self.agent_side = AgentSide(kernel.reservation.parts, 1, workload_class)
         self.hook_side = HookSide()
-        self.board: BoardPage | None = BoardPage()
+        self.board: ActivityPage | None = ActivityPage()
         self.page = mmap.mmap(self.agent_side.descriptor, PAGE_BYTES, prot=mmap.PROT_READ)
         self.hook_page = mmap.mmap(self.hook_side.descriptor, PAGE_BYTES)
         self.own_board = mmap.mmap(self.board.descriptor, BOARD_BYTES)
@@ -153,9 +153,9 @@ class Scripted:
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
-        self.looks: list[DeviceLook] = []
+        self.looks: list[DeviceSample] = []
 
-    def step(self, look: DeviceLook) -> Verdict:
+    def step(self, look: DeviceSample) -> Verdict:
         self.looks.append(look)
         verdict: Verdict = self.answer(look)
         return verdict
@@ -214,7 +214,7 @@ class AWorld:
     def run(self, milliseconds: int, each: int = 20) -> None:
         for _ in range(0, milliseconds, each):
             self.now += each * MILLISECOND
-            self.keeper.turn()
+            self.keeper.run_pass()
 
     def ask_nvml(self, seconds: float = 1.0, device: int = 0, is_lost: bool = False, **busy: float) -> None:
         """``busy``: p1=0.5, of process number 1."""
@@ -263,7 +263,7 @@ def in_a_loop(test: Callable[..., None]) -> Callable[[], None]:
     return run
 
 
-def hold_all(look: DeviceLook) -> Verdict:
+def hold_all(look: DeviceSample) -> Verdict:
     return Verdict({one.key: MEASURED if one.is_production else Order(Gate.CLOSED) for one in look.processes})
 
 

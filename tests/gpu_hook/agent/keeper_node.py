@@ -80,7 +80,7 @@ class AResidency:
 
 
 @dataclass
-class TheDesks:
+class TheCreditQueues:
     wanted_bytes: dict[int, int] = field(default_factory=dict)
     answers: list[str] = field(default_factory=list)
     given: Callable[[], None] = lambda: None
@@ -100,7 +100,7 @@ class AKernel:
     kernel_id: str
     reservation: Reservation
     residency: AResidency
-    desks: TheDesks = field(default_factory=TheDesks)
+    credit_queues: TheCreditQueues = field(default_factory=TheCreditQueues)
     activity: Activity | None = None
     is_expecting: bool = False
     worked_at: float | None = None
@@ -109,7 +109,7 @@ class AKernel:
         def given() -> None:
             self.residency.amount += amount
 
-        self.desks.wanted_bytes, self.desks.given = {0: amount}, given
+        self.credit_queues.wanted_bytes, self.credit_queues.given = {0: amount}, given
 
 
 class ANode:
@@ -149,9 +149,9 @@ class ANode:
         self.keeper.add(kernel, kernel.residency)
         return kernel
 
-    async def turn(self, later: float = 0.0) -> None:
+    async def run_pass(self, later: float = 0.0) -> None:
         self.now += later
-        self.keeper.turn()
+        self.keeper.run_pass()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
@@ -161,7 +161,7 @@ class ANode:
         kernel.residency.move.set_result(Move(result, moved_bytes=kernel.residency.amount, copy_seconds=1.0))
         for _ in range(3):
             await asyncio.sleep(0)
-        await self.turn()
+        await self.run_pass()
 
 
 def call(kernel: AKernel, node: ANode) -> None:

@@ -132,12 +132,12 @@ class TestMps:
         with subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == b"\n"  # in the moment of exec there is no environment
-            assert mps.misfits(OPPORTUNISTIC, [process.pid]) == ()
-            (text,) = mps.misfits(PRODUCTION, [process.pid])
+            assert mps.needs_restart(OPPORTUNISTIC, [process.pid]) == ()
+            (text,) = mps.needs_restart(PRODUCTION, [process.pid])
             assert "CUDA_MPS_PIPE_DIRECTORY=" in text
             assert "until the kernel is restarted" in text
             process.communicate(b"\n")
-        assert mps.misfits(PRODUCTION, [process.pid]) == ()
+        assert mps.needs_restart(PRODUCTION, [process.pid]) == ()
 
 
 class TestAgent:
@@ -178,8 +178,8 @@ class TestAgent:
             hook = an_idle_node.a_hook()
             hook.hello()
 
-            def told(misfits: list[str]) -> list[str]:  # of this process; the hook's is the test's own
-                return [text for text in misfits if text.startswith(f"pid {process.pid} ")]
+            def told(needs_restart: list[str]) -> list[str]:  # of this process; the hook's is the test's own
+                return [text for text in needs_restart if text.startswith(f"pid {process.pid} ")]
 
             assert told(an_idle_node.kernel()["misfits"]) == []
             answer = holder.ask("resize", kernel_id="k", hundredths=25, workload_class="production")

@@ -62,7 +62,7 @@ def settled(slack: int = 0) -> Audit:
 
 
 def pids(audit: Audit, kernel_id: str = "k") -> list[tuple[int, str]]:
-    return [(sighting.pid, sighting.why) for sighting in audit.findings.unhooked.get(kernel_id, ())]
+    return [(finding.pid, finding.why) for finding in audit.findings.unhooked.get(kernel_id, ())]
 
 
 def test_a_child_that_no_hook_registered_is_found_at_the_first_look(a_child: Any) -> None:

@@ -9,19 +9,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.boards import BoardPlace, NeighbourBook, first_places
-from jupyter_aliquot.gpu_hook.agent.pages.activity_page import BoardPage
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.boards import BoardPlace, Subscriptions, first_places
+from jupyter_aliquot.gpu_hook.agent.pages.activity_page import ActivityPage
 from jupyter_aliquot.gpu_hook.protocol.codec import BOARD_BYTES, BOARD_MAGIC, MAX_NEIGHBOURS, BoardKind, BoardNotice
 
 
 @pytest.fixture
-def a_board() -> Iterator[BoardPage]:
-    board = BoardPage()
+def a_board() -> Iterator[ActivityPage]:
+    board = ActivityPage()
     yield board
     board.close()
 
 
-def test_others_can_only_read_a_board(a_board: BoardPage) -> None:
+def test_others_can_only_read_a_board(a_board: ActivityPage) -> None:
     with pytest.raises(PermissionError):
         mmap.mmap(a_board.reader, BOARD_BYTES)
     with pytest.raises(OSError, match="not permitted"):
@@ -29,7 +29,7 @@ def test_others_can_only_read_a_board(a_board: BoardPage) -> None:
     assert os.fstat(a_board.reader).st_mode & 0o077 == 0
 
 
-def test_once_mapped_a_board_is_sealed_and_its_owner_writes_on(a_board: BoardPage) -> None:
+def test_once_mapped_a_board_is_sealed_and_its_owner_writes_on(a_board: ActivityPage) -> None:
     owners = mmap.mmap(a_board.descriptor, BOARD_BYTES)
     assert not a_board.seal()
     owners[0:4] = BOARD_MAGIC.to_bytes(4, "little")
@@ -61,7 +61,7 @@ def places(*owners: int) -> dict[BoardPlace, int]:
 
 
 def test_a_number_is_used_again_only_after_its_neighbour_was_told_gone() -> None:
-    book, reader = NeighbourBook(), AReader()
+    book, reader = Subscriptions(), AReader()
     assert book.bring_up_to_date(places(1, 2), reader.notify)
     assert book.bring_up_to_date(places(2, 3), reader.notify)
     new, gone = BoardKind.NEIGHBOUR, BoardKind.GONE
@@ -69,7 +69,7 @@ def test_a_number_is_used_again_only_after_its_neighbour_was_told_gone() -> None
 
 
 def test_a_full_socket_loses_no_notice() -> None:
-    book, reader = NeighbourBook(), AReader(room=2)
+    book, reader = Subscriptions(), AReader(room=2)
     assert not book.bring_up_to_date(places(1, 2, 3), reader.notify)
     reader.room = 1
     assert not book.bring_up_to_date(places(2, 3, 4), reader.notify)  # there is room for the goodbye alone

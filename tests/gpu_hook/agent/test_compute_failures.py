@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from compute_world import HARVEST, PRODUCTION, AWorld, hold_all, in_a_loop, neighbours, uuid_of
 
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, DeviceLook, Verdict
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, DeviceSample, Verdict
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import Order
 from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, AgentPage, Gate, HookPage, Pace
 
@@ -45,7 +45,7 @@ def test_a_long_launch_that_nvml_sees_keeps_its_board(a_world: Callable[..., AWo
 def test_a_controller_that_fails_leaves_production_open_and_others_their_pauses(
     a_world: Callable[..., AWorld],
 ) -> None:
-    def fail(look: DeviceLook) -> Verdict:
+    def fail(look: DeviceSample) -> Verdict:
         raise ZeroDivisionError
 
     world = a_world(fail)

@@ -9,7 +9,7 @@ from compute_world import HARVEST, PRODUCTION, AKernel, AProcess, AWorld, hold_a
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
     MILLISECOND,
     SECOND,
-    DeviceLook,
+    DeviceSample,
     KernelShare,
     Verdict,
 )
@@ -142,7 +142,7 @@ def test_each_device_has_a_controller_of_its_own(a_world: Callable[..., AWorld])
 def test_orders_are_in_the_hooks_own_count_of_its_work(a_world: Callable[..., AWorld]) -> None:
     """An agent that was started again finds counters that run."""
 
-    def allow(look: DeviceLook) -> Verdict:
+    def allow(look: DeviceSample) -> Verdict:
         paced = Order(Gate.PACED, Pace.TIME, allowed_beside=3 * MILLISECOND)
         return Verdict(
             {o.key: Order(Gate.PACED, Pace.TIME, o.occupied + 5, 7) if o.key == 1 else paced for o in look.processes}
@@ -170,9 +170,9 @@ def test_a_cap_holds_who_is_alone_and_no_cap_does_not(a_world: Callable[..., AWo
 
 @in_a_loop
 def test_status_tells_shares_and_adds_up_over_controllers(a_world: Callable[..., AWorld]) -> None:
-    def share(look: DeviceLook) -> Verdict:
+    def share(look: DeviceSample) -> Verdict:
         own = 10 * MILLISECOND * len(world.controllers[-1].looks)
-        found = KernelShare(0.5, 0.25, own, stretch=1.03, bound=2 * MILLISECOND, reason="its turn is over")
+        found = KernelShare(0.5, 0.25, own, slowdown=1.03, bound=2 * MILLISECOND, reason="its turn is over")
         return Verdict({one.key: MEASURED for one in look.processes}, {"h": found})
 
     world = a_world(share)

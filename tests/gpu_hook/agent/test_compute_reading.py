@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings, strategies as some
 
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.reading import LONGEST, MOST_BURSTS, NO_WORK, Reader, Who
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, Interval, ProcessLook
-from jupyter_aliquot.gpu_hook.agent.pages.activity_page import BoardWords
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, Interval, ProcessSample
+from jupyter_aliquot.gpu_hook.agent.pages.activity_page import ActivityWords
 from jupyter_aliquot.gpu_hook.agent.pages.hook_page import ComputeWords
 from jupyter_aliquot.gpu_hook.protocol.codec import BOARD_INTERVALS, NO_LIMIT
 
@@ -17,7 +17,7 @@ ANY_HALF = some.integers(0, 2**32 - 1)
 WORDS = some.builds(
     ComputeWords, ANY, ANY, ANY, ANY, ANY_HALF, ANY_HALF, ANY, ANY, ANY, ANY_HALF, ANY_HALF, waiting_calls=ANY_HALF
 )
-BOARDS = some.builds(BoardWords, ANY_HALF, ANY, ANY, ANY)
+BOARDS = some.builds(ActivityWords, ANY_HALF, ANY, ANY, ANY)
 RINGS = some.lists(ANY, min_size=2 * BOARD_INTERVALS, max_size=2 * BOARD_INTERVALS)
 
 
@@ -34,19 +34,19 @@ class ABoard:
         self.count += 1
         self.occupied += end - start
 
-    def look(self, reader: Reader, now: int, is_active: int = 0, since: int = 0, lost: int = 0) -> ProcessLook:
+    def look(self, reader: Reader, now: int, is_active: int = 0, since: int = 0, lost: int = 0) -> ProcessSample:
         words = NO_WORK._replace(occupied=self.occupied)
         return reader.read(
-            WHO, words, BoardWords(is_active, since, self.count, lost), lambda: (self.ring, self.count), now
+            WHO, words, ActivityWords(is_active, since, self.count, lost), lambda: (self.ring, self.count), now
         )
 
 
 @settings(max_examples=150, deadline=None)
 @given(some.lists(some.tuples(WORDS, BOARDS, RINGS, ANY, some.integers(0, SECOND)), min_size=1, max_size=6))
 def test_garbage_is_bounded_and_never_raises(
-    looks: list[tuple[ComputeWords, BoardWords, list[int], int, int]],
+    looks: list[tuple[ComputeWords, ActivityWords, list[int], int, int]],
 ) -> None:
-    reader, now, until, before = Reader(START), START, START, ProcessLook(1, "k", True, 50)
+    reader, now, until, before = Reader(START), START, START, ProcessSample(1, "k", True, 50)
     for words, board, ring, count_after, pause in looks:
         now += pause
         look = reader.read(WHO, words, board, lambda ring=ring, after=count_after: (ring, after), now)
@@ -91,7 +91,7 @@ def test_a_counter_that_starts_high_counts_from_there_and_is_ordered_in_its_own_
     """The hook of a process that was here before this agent, or one that lies."""
     reader = Reader(START, NO_WORK._replace(occupied=1 << 60))
     words = NO_WORK._replace(occupied=(1 << 60) + 3 * MILLISECOND)
-    look = reader.read(WHO, words, BoardWords(0, 0, 0, 0), lambda: ([], 0), START + SECOND)
+    look = reader.read(WHO, words, ActivityWords(0, 0, 0, 0), lambda: ([], 0), START + SECOND)
     assert look.occupied == 3 * MILLISECOND
     assert reader.raw_allowed(look.occupied + 5) == (1 << 60) + 3 * MILLISECOND + 5
     assert reader.raw_allowed(NO_LIMIT) == NO_LIMIT

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jupyter_aliquot.gpu_hook.agent.compute.controllers import CONTROLLERS
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, DeviceLook, ProcessLook
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, DeviceSample, ProcessSample
 from jupyter_aliquot.gpu_hook.agent.compute.settings import ComputeSettings
 from jupyter_aliquot.gpu_hook.agent.settings import read_arguments
 
@@ -43,9 +43,9 @@ def test_a_bad_value_is_refused_with_what_may_be_asked(
 @pytest.mark.parametrize("name", sorted(CONTROLLERS))
 def test_each_controller_orders_for_whoever_is_there(name: str) -> None:
     controller = CONTROLLERS[name](ComputeSettings(control=name))
-    processes = (ProcessLook(1, "p", True, 50), ProcessLook(2, "h", False, 50))
+    processes = (ProcessSample(1, "p", True, 50), ProcessSample(2, "h", False, 50))
     for step in range(1, 5):
-        verdict = controller.step(DeviceLook(step * 20 * MILLISECOND, processes))
+        verdict = controller.step(DeviceSample(step * 20 * MILLISECOND, processes))
         assert set(verdict.orders) <= {1, 2}
         assert verdict.look_after > 0
 

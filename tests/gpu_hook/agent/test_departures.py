@@ -122,7 +122,7 @@ class TestLooks:
             nonlocal looks
             task = asyncio.create_task(monitor.run(60.0))
             while looks < 10:  # as ten processes that leave
-                monitor.hurry()
+                monitor.notify()
                 await asyncio.sleep(0.005)
             looks, began = 0, time.monotonic()
             await asyncio.sleep(0.5)

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from jupyter_aliquot.gpu_hook.agent.base.descriptors import OF_A_SESSION, Descriptors
-from jupyter_aliquot.gpu_hook.agent.kernels.credit_queues import MOST_OF_A_KERNEL, MOST_OF_A_PROCESS, KernelDesks
+from jupyter_aliquot.gpu_hook.agent.kernels.credit_queues import MOST_OF_A_KERNEL, MOST_OF_A_PROCESS, KernelCreditQueues
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts, Ledger
 from jupyter_aliquot.gpu_hook.agent.sessions.acceptor import MESSAGES_A_SECOND, MESSAGES_AT_ONCE
 from jupyter_aliquot.gpu_hook.placement.placement import Part
@@ -52,21 +52,23 @@ sys.stdin.buffer.raw.read(1)
 
 
 class TestRequestsThatWait:
-    def play(self, scenario: Callable[[KernelDesks], None]) -> None:
-        """With the desks of a kernel that answer nothing for now."""
+    def play(self, scenario: Callable[[KernelCreditQueues], None]) -> None:
+        """With the queues of a kernel that answer nothing for now."""
 
         async def run() -> None:
-            scenario(self.make_desks())
+            scenario(self.make_queues())
 
         asyncio.run(run())
 
-    def make_desks(self) -> KernelDesks:
+    def make_queues(self) -> KernelCreditQueues:
         ledger = Ledger()
         ledger.set_devices([DeviceFacts("GPU-a", 0, "a", 1024 * MIB)])
         ledger.reserve("k", [Part("GPU-a", 0, 50, 512 * MIB)])
-        desks = KernelDesks(ledger, "k", (0, protocol.HOST_MEMORY), self.sessions, 0.2, lambda *_: True, lambda: None)
-        desks.hold()
-        return desks
+        queues = KernelCreditQueues(
+            ledger, "k", (0, protocol.HOST_MEMORY), self.sessions, 0.2, lambda *_: True, lambda: None
+        )
+        queues.hold()
+        return queues
 
     @pytest.fixture(autouse=True)
     def _make_sessions(self) -> None:
@@ -76,43 +78,43 @@ class TestRequestsThatWait:
             for number in range(1, 10)
         }
 
-    def ask(self, desks: KernelDesks, number: int, device: int = 0) -> None:
-        desks.take(self.sessions[number], Credit(MessageType.CREDIT_REQUEST, device, 1, 1))
+    def ask(self, queues: KernelCreditQueues, number: int, device: int = 0) -> None:
+        queues.take(self.sessions[number], Credit(MessageType.CREDIT_REQUEST, device, 1, 1))
 
     def test_those_of_a_process_are_bounded_over_all_its_devices(self) -> None:
-        def scenario(desks: KernelDesks) -> None:
+        def scenario(queues: KernelCreditQueues) -> None:
             for turn in range(MOST_OF_A_PROCESS):
-                self.ask(desks, 1, (0, protocol.HOST_MEMORY)[turn % 2])
+                self.ask(queues, 1, (0, protocol.HOST_MEMORY)[turn % 2])
             with pytest.raises(MalformedError, match="1024 requests of this process and 1024 of its kernel wait"):
-                self.ask(desks, 1)
-            self.ask(desks, 2)
+                self.ask(queues, 1)
+            self.ask(queues, 2)
 
         self.play(scenario)
 
     def test_processes_together_are_bounded_and_each_has_a_few(self) -> None:
-        def scenario(desks: KernelDesks) -> None:
+        def scenario(queues: KernelCreditQueues) -> None:
             for number in range(1, 5):
                 for _ in range(MOST_OF_A_KERNEL // 4):
-                    self.ask(desks, number)
+                    self.ask(queues, number)
             for _ in range(16):
-                self.ask(desks, 5)
+                self.ask(queues, 5)
             with pytest.raises(MalformedError, match="16 requests of this process and 4112 of its kernel wait"):
-                self.ask(desks, 5)
+                self.ask(queues, 5)
 
         self.play(scenario)
 
     def test_what_is_answered_or_left_counts_no_longer(self) -> None:
-        def scenario(desks: KernelDesks) -> None:
+        def scenario(queues: KernelCreditQueues) -> None:
             for _ in range(MOST_OF_A_PROCESS):
-                self.ask(desks, 1)
-                self.ask(desks, 2)
-            desks.left(2)
-            desks.resume()
+                self.ask(queues, 1)
+                self.ask(queues, 2)
+            queues.left(2)
+            queues.resume()
             assert self.answers == {1: MOST_OF_A_PROCESS}
-            desks.hold()
+            queues.hold()
             for number in (1, 2):
                 for _ in range(MOST_OF_A_PROCESS):
-                    self.ask(desks, number)
+                    self.ask(queues, number)
 
         self.play(scenario)
 

@@ -20,7 +20,7 @@ def test_a_wait_that_an_interrupt_ended_is_withdrawn_unless_another_call_waits(a
         for hook in (first, second):
             hook.wait()
         await until(lambda: node.residency.facts().waits_since is not None)
-        node.kernel.desks.interrupt()
+        node.kernel.credit_queues.interrupt()
         assert (first.interrupts, second.interrupts) == (1, 1)
         first.give_up()
         await node.a_hook(0)  # what was said before is heard

@@ -65,7 +65,7 @@ def test_processes_that_come_after_the_first_or_go_together_are_written_once(
         kernel = node.reserve(node.a_connection(), "k", 50)
         before = len(writes)
         processes = [connect(node.folder("k")) for _ in range(10)]
-        await until(lambda: len(kernel._entrance._visitors) == 10)
+        await until(lambda: len(kernel._acceptor._unregistered) == 10)
         for process in processes:
             say_hello(process)
         await until(lambda: len(kernel._sessions) == 10)

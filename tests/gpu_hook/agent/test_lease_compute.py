@@ -46,6 +46,6 @@ def test_a_displaced_kernel_that_cannot_leave_still_gets_its_memory() -> None:
         await node.turn()
         assert kernel.residency.state is KernelState.RESIDENT
         assert not node.keeper.is_kept_out("h")
-        assert kernel.desks.answers == ["given"]
+        assert kernel.credit_queues.answers == ["given"]
 
     asyncio.run(scenario())

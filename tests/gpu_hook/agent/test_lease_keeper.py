@@ -52,9 +52,9 @@ def test_room_that_was_promised_is_nobody_elses(play: Any) -> None:
         assert waker.residency.state is KernelState.SWAPPING_IN
         other.grow(400 * MIB)
         await node.turn()
-        assert other.desks.answers == []
+        assert other.credit_queues.answers == []
         await node.finish(waker)
-        assert other.desks.answers == []
+        assert other.credit_queues.answers == []
 
     play(scenario)
 
@@ -67,9 +67,9 @@ def test_growth_waits_for_an_idle_kernel_to_leave(play: Any) -> None:
         grower.grow(200 * MIB)
         await node.turn(later=10)
         assert idle.residency.state is KernelState.SWAPPING_OUT
-        assert grower.desks.answers == []
+        assert grower.credit_queues.answers == []
         await node.finish(idle)
-        assert grower.desks.answers == ["given"]
+        assert grower.credit_queues.answers == ["given"]
 
     play(scenario)
 
@@ -80,7 +80,7 @@ def test_growth_that_nobody_can_make_room_for_is_refused_at_once(play: Any) -> N
         stays.residency.mode_reason = "its residency mode is off"
         grower.grow(200 * MIB)
         await node.turn(later=10)
-        assert grower.desks.answers == ["refused"]
+        assert grower.credit_queues.answers == ["refused"]
 
     play(scenario)
 
@@ -91,7 +91,7 @@ def test_what_only_others_seem_to_have_is_left_to_the_driver(play: Any) -> None:
         node.look(others=100 * MIB)
         grower.grow(650 * MIB)
         await node.turn(later=10)
-        assert grower.desks.answers == ["given"]
+        assert grower.credit_queues.answers == ["given"]
 
     play(scenario)
 
@@ -105,12 +105,12 @@ def test_what_others_seem_to_have_for_a_moment_refuses_nobody(play: Any) -> None
         grower.grow(300 * MIB)
         await node.turn(later=40)
         await node.turn(later=4)
-        assert grower.desks.answers == []
+        assert grower.credit_queues.answers == []
         node.look()
         await node.turn()
         assert idle.residency.state is KernelState.SWAPPING_OUT
         await node.finish(idle)
-        assert grower.desks.answers == ["given"]
+        assert grower.credit_queues.answers == ["given"]
 
     play(scenario)
 
@@ -123,12 +123,12 @@ def test_credit_that_its_process_has_not_shown_yet_refuses_nobody(play: Any) -> 
         lent.residency.staying = 600 * MIB
         grower.grow(200 * MIB)
         await node.turn(later=10)
-        assert grower.desks.answers == []
+        assert grower.credit_queues.answers == []
         lent.residency.staying = 0
         await node.turn()
         assert lent.residency.state is KernelState.SWAPPING_OUT
         await node.finish(lent)
-        assert grower.desks.answers == ["given"]
+        assert grower.credit_queues.answers == ["given"]
 
     play(scenario)
 
@@ -140,7 +140,7 @@ def test_what_stays_on_the_device_refuses_who_needs_it(play: Any) -> None:
         grower.grow(200 * MIB)
         await node.turn(later=10)
         await node.turn(later=6)
-        assert grower.desks.answers == ["refused"]
+        assert grower.credit_queues.answers == ["refused"]
 
     play(scenario)
 
@@ -151,9 +151,9 @@ def test_what_others_have_refuses_who_needs_it(play: Any) -> None:
         node.look(others=400 * MIB)
         grower.grow(300 * MIB)
         await node.turn(later=40)
-        assert grower.desks.answers == []
+        assert grower.credit_queues.answers == []
         await node.turn(later=6)
-        assert grower.desks.answers == ["refused"]
+        assert grower.credit_queues.answers == ["refused"]
         assert idle.residency.state is KernelState.RESIDENT
 
     play(scenario)
@@ -167,9 +167,9 @@ def test_growth_for_which_the_host_has_no_memory_is_refused_in_the_end(play: Any
         await node.turn(later=10)
         assert node.keeper.wait("grower").reason is Reason.HOST
         await node.turn(later=59)
-        assert grower.desks.answers == []
+        assert grower.credit_queues.answers == []
         await node.turn(later=2)
-        assert grower.desks.answers == ["refused"]
+        assert grower.credit_queues.answers == ["refused"]
         assert idle.residency.state is KernelState.RESIDENT
 
     play(scenario)

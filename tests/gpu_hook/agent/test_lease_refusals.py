@@ -34,7 +34,7 @@ async def wait(node: ANode, wanter: AKernel, busy: AKernel, seconds: float, resu
     """Answer each order to leave in the same way, for so long or until the wanter has its answer: what it heard."""
     heard: list[Reason | None] = []
     until = node.now + seconds
-    while node.now < until and not wanter.desks.answers:
+    while node.now < until and not wanter.credit_queues.answers:
         await node.turn(later=1)
         if busy.residency.state is KernelState.SWAPPING_OUT:
             refusal = MoveRefusal.after(busy.residency.refusal, Move(result, "busy"), node.now)
@@ -55,9 +55,9 @@ def test_growth_behind_one_that_never_leaves_is_told_so_and_refused_after_the_pa
         began = node.now
         heard = await wait(node, grower, busy, 20, result)
         assert Reason.STUCK in heard
-        assert grower.desks.answers == []
+        assert grower.credit_queues.answers == []
         await wait(node, grower, busy, 3 * PATIENCE_SECONDS, result)
-        assert grower.desks.answers == ["refused"]
+        assert grower.credit_queues.answers == ["refused"]
         assert PATIENCE_SECONDS <= node.now - began <= 2 * PATIENCE_SECONDS
         assert busy.residency.refusal is not None
         assert busy.residency.refusal.attempts >= 5
@@ -71,11 +71,11 @@ def test_each_new_call_has_it_told_again_before_it_is_refused(play: Any) -> None
         busy, grower = node.kernel("busy", 900), node.kernel("grower", 50)
         for _ in range(3):
             before = busy.residency.refusal
-            grower.desks.answers = []
+            grower.credit_queues.answers = []
             await node.turn(later=1)  # nothing waits
             grower.grow(300 * MIB)
             await wait(node, grower, busy, 5 * PATIENCE_SECONDS, MoveResult.BUSY)
-            assert grower.desks.answers == ["refused"]
+            assert grower.credit_queues.answers == ["refused"]
             assert busy.residency.refusal is not before
 
     play(scenario)
@@ -90,7 +90,7 @@ def test_one_whose_work_ends_leaves_though_it_was_stuck(play: Any) -> None:
         while busy.residency.state is not KernelState.SWAPPING_OUT:
             await node.turn(later=1)
         await node.finish(busy)
-        assert grower.desks.answers == ["given"]
+        assert grower.credit_queues.answers == ["given"]
 
     play(scenario)
 
@@ -104,7 +104,7 @@ def test_a_swapped_kernel_waits_on_and_keeps_nobody_else_from_room(play: Any) ->
         other.grow(200 * MIB)
         heard = await wait(node, waker, busy, 5 * PATIENCE_SECONDS, MoveResult.BUSY)
         assert heard[-1] is Reason.STUCK
-        assert other.desks.answers == ["given"]
+        assert other.credit_queues.answers == ["given"]
 
     play(scenario)
 
@@ -121,6 +121,6 @@ def test_another_that_can_leave_leaves_instead(play: Any) -> None:
         while idle.residency.state is not KernelState.SWAPPING_OUT:
             await node.turn(later=1)
         await node.finish(idle)
-        assert grower.desks.answers == ["given"]
+        assert grower.credit_queues.answers == ["given"]
 
     play(scenario)

@@ -56,10 +56,10 @@ def test_growth_waits_for_an_answer_until_the_deadline_and_is_then_refused(play:
         grower.grow(300 * MIB)
         await fall_silent(node, stopped)
         await node.turn(later=Policy.answer_seconds - 2)
-        assert grower.desks.answers == []
+        assert grower.credit_queues.answers == []
         assert node.keeper.wait("grower").reason is Reason.STUCK
         await node.turn(later=2)
-        assert grower.desks.answers == ["refused"]
+        assert grower.credit_queues.answers == ["refused"]
 
     play(scenario)
 
@@ -73,7 +73,7 @@ def test_one_that_answers_again_is_told_to_leave_again(play: Any) -> None:
         await node.turn(later=2)
         assert stopped.residency.state is KernelState.SWAPPING_OUT
         await node.finish(stopped)
-        assert grower.desks.answers == ["given"]
+        assert grower.credit_queues.answers == ["given"]
 
     play(scenario)
 

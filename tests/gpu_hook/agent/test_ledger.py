@@ -8,22 +8,22 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from jupyter_aliquot.gpu_hook.agent.ledger.credit import CreditDesk
+from jupyter_aliquot.gpu_hook.agent.ledger.credit import CreditQueue
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import LedgerError
 from jupyter_aliquot.gpu_hook.placement.overcommit import Reserved
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 
 try:
-    from tests.gpu_hook.agent.desk_world import MEMORY, QUOTA, B, FakeClock, FakeProcess, Mail, a_ledger
+    from tests.gpu_hook.agent.credit_world import MEMORY, QUOTA, B, FakeClock, FakeProcess, Mail, a_ledger
 except ImportError:  # imported by its path
-    from desk_world import MEMORY, QUOTA, B, FakeClock, FakeProcess, Mail, a_ledger
+    from credit_world import MEMORY, QUOTA, B, FakeClock, FakeProcess, Mail, a_ledger
 
 
 class CreditMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.ledger, self.mail, self.clock = a_ledger(), Mail(), FakeClock()
-        self.desk = CreditDesk(self.ledger, "k", 0, self.mail, self.clock.call_later, 0.2)
+        self.queue = CreditQueue(self.ledger, "k", 0, self.mail, self.clock.call_later, 0.2)
         self.sequence = 0
         self.born = 0
 
@@ -42,7 +42,7 @@ class CreditMachine(RuleBasedStateMachine):
         number, process = self.pick(data)
         self.sequence += 1
         process.waits.append(self.sequence)
-        self.desk.request(number, amount, self.sequence)
+        self.queue.request(number, amount, self.sequence)
 
     @precondition(lambda self: self.mail.processes)
     @rule(data=st.data())
@@ -63,7 +63,7 @@ class CreditMachine(RuleBasedStateMachine):
         number, process = self.pick(data)
         amount = int(process.spare * part)
         process.spare -= amount
-        self.desk.returned(number, amount, 0)
+        self.queue.returned(number, amount, 0)
 
     @precondition(lambda self: self.mail.processes)
     @rule(data=st.data())
@@ -73,7 +73,7 @@ class CreditMachine(RuleBasedStateMachine):
             wanted, sequence = process.recalls.pop(0)
             amount = min(wanted, process.spare)
             process.spare -= amount
-            self.desk.returned(number, amount, sequence)
+            self.queue.returned(number, amount, sequence)
 
     @precondition(lambda self: self.mail.processes)
     @rule(data=st.data(), stopped=st.booleans())
@@ -86,7 +86,7 @@ class CreditMachine(RuleBasedStateMachine):
         number, process = self.pick(data)
         del self.mail.processes[number]
         assert self.ledger.end_process("k", number) == process.charged + process.spare
-        self.desk.left(number)
+        self.queue.left(number)
 
     @rule(seconds=st.sampled_from([0.01, 0.1, 0.2]))
     def pass_time(self, seconds: float) -> None:
@@ -126,87 +126,87 @@ class TestDesk:
         return FakeClock()
 
     @pytest.fixture
-    def desk(self, mail: Mail, a_clock: FakeClock) -> CreditDesk:
-        return CreditDesk(a_ledger(), "k", 0, mail, a_clock.call_later, 0.2)
+    def queue(self, mail: Mail, a_clock: FakeClock) -> CreditQueue:
+        return CreditQueue(a_ledger(), "k", 0, mail, a_clock.call_later, 0.2)
 
-    def ask(self, desk: CreditDesk, mail: Mail, process: int, amount: int, sequence: int) -> None:
+    def ask(self, queue: CreditQueue, mail: Mail, process: int, amount: int, sequence: int) -> None:
         mail.processes[process].waits.append(sequence)
-        desk.request(process, amount, sequence)
+        queue.request(process, amount, sequence)
 
-    def test_an_answer_is_all_or_nothing(self, desk: CreditDesk, mail: Mail) -> None:
-        self.ask(desk, mail, 1, 700, 1)
-        self.ask(desk, mail, 1, 301, 2)
-        self.ask(desk, mail, 1, 300, 3)
+    def test_an_answer_is_all_or_nothing(self, queue: CreditQueue, mail: Mail) -> None:
+        self.ask(queue, mail, 1, 700, 1)
+        self.ask(queue, mail, 1, 301, 2)
+        self.ask(queue, mail, 1, 300, 3)
         assert mail.answers == [(1, 700), (2, 0), (3, 300)]
 
-    def test_idle_credit_is_recalled_before_anybody_is_refused(self, desk: CreditDesk, mail: Mail) -> None:
-        self.ask(desk, mail, 1, 900, 1)
-        self.ask(desk, mail, 2, 400, 2)
+    def test_idle_credit_is_recalled_before_anybody_is_refused(self, queue: CreditQueue, mail: Mail) -> None:
+        self.ask(queue, mail, 1, 900, 1)
+        self.ask(queue, mail, 2, 400, 2)
         assert mail.processes[1].recalls == [(300, 1)]
-        desk.returned(1, 300, 1)
+        queue.returned(1, 300, 1)
         assert mail.answers == [(1, 900), (2, 400)]
 
     def test_a_process_that_keeps_silent_costs_one_deadline(
-        self, desk: CreditDesk, mail: Mail, a_clock: FakeClock
+        self, queue: CreditQueue, mail: Mail, a_clock: FakeClock
     ) -> None:
-        self.ask(desk, mail, 1, 900, 1)
-        self.ask(desk, mail, 2, 400, 2)
+        self.ask(queue, mail, 1, 900, 1)
+        self.ask(queue, mail, 2, 400, 2)
         for _ in range(4):
             a_clock.advance(0.5)
         assert mail.answers[-1] == (2, 0)
-        self.ask(desk, mail, 2, 400, 3)
+        self.ask(queue, mail, 2, 400, 3)
         assert mail.answers[-1] == (3, 0), "it is not waited for again"
-        desk.returned(1, 300, 1)
-        self.ask(desk, mail, 2, 400, 4)
+        queue.returned(1, 300, 1)
+        self.ask(queue, mail, 2, 400, 4)
         assert mail.answers[-1] == (4, 400)
 
-    def test_a_process_that_is_late_is_waited_for(self, desk: CreditDesk, mail: Mail, a_clock: FakeClock) -> None:
-        self.ask(desk, mail, 1, 900, 1)
+    def test_a_process_that_is_late_is_waited_for(self, queue: CreditQueue, mail: Mail, a_clock: FakeClock) -> None:
+        self.ask(queue, mail, 1, 900, 1)
         mail.processes[2].waits.append(2)
-        desk.request(2, 400, 2, may_wait=False)
+        queue.request(2, 400, 2, may_wait=False)
         a_clock.advance(0.2)
         assert mail.answers[-1] == (2, 0), "more than it needs: it is not to wait"
-        self.ask(desk, mail, 2, 350, 3)
+        self.ask(queue, mail, 2, 350, 3)
         for _ in range(3):
             a_clock.advance(0.5)
         assert mail.answers[-1] == (2, 0)
         assert set(mail.patience) == {3}
         assert mail.processes[1].recalls == [(300, 1)], "it was asked once"
-        desk.returned(1, 300, 1)
+        queue.returned(1, 300, 1)
         assert mail.answers[-1] == (3, 350)
 
-    def test_more_than_the_quota_recalls_nobody(self, desk: CreditDesk, mail: Mail) -> None:
-        self.ask(desk, mail, 1, 900, 1)
-        self.ask(desk, mail, 2, QUOTA + 1, 2)
-        self.ask(desk, mail, 2, 2**64 - 1, 3)
+    def test_more_than_the_quota_recalls_nobody(self, queue: CreditQueue, mail: Mail) -> None:
+        self.ask(queue, mail, 1, 900, 1)
+        self.ask(queue, mail, 2, QUOTA + 1, 2)
+        self.ask(queue, mail, 2, 2**64 - 1, 3)
         assert mail.answers[1:] == [(2, 0), (3, 0)]
         assert not mail.processes[1].recalls
 
-    def test_a_death_serves_those_who_wait(self, desk: CreditDesk, mail: Mail) -> None:
-        self.ask(desk, mail, 1, 900, 1)
-        self.ask(desk, mail, 2, 400, 2)
-        desk._ledger.end_process("k", 1)
-        desk.left(1)
+    def test_a_death_serves_those_who_wait(self, queue: CreditQueue, mail: Mail) -> None:
+        self.ask(queue, mail, 1, 900, 1)
+        self.ask(queue, mail, 2, 400, 2)
+        queue._ledger.end_process("k", 1)
+        queue.left(1)
         assert mail.answers[-1] == (2, 400)
 
     def test_after_a_restart_requests_wait_until_the_kernels_processes_had_their_time(
-        self, desk: CreditDesk, mail: Mail, a_clock: FakeClock
+        self, queue: CreditQueue, mail: Mail, a_clock: FakeClock
     ) -> None:
-        desk.hold()
-        self.ask(desk, mail, 1, 100, 1)
+        queue.hold()
+        self.ask(queue, mail, 1, 100, 1)
         a_clock.advance(60)
-        self.ask(desk, mail, 2, 100, 2)
-        desk._ledger.end_process("k", 2)
-        desk.left(2)
+        self.ask(queue, mail, 2, 100, 2)
+        queue._ledger.end_process("k", 2)
+        queue.left(2)
         assert not mail.answers
-        desk.resume()
+        queue.resume()
         assert mail.answers == [(1, 100)]
 
-    def test_a_closed_desk_answers_nothing_to_everybody(self, desk: CreditDesk, mail: Mail) -> None:
-        self.ask(desk, mail, 1, 900, 1)
-        self.ask(desk, mail, 2, 400, 2)
-        desk.close()
-        self.ask(desk, mail, 3, 1, 3)
+    def test_a_closed_desk_answers_nothing_to_everybody(self, queue: CreditQueue, mail: Mail) -> None:
+        self.ask(queue, mail, 1, 900, 1)
+        self.ask(queue, mail, 2, 400, 2)
+        queue.close()
+        self.ask(queue, mail, 3, 1, 3)
         assert mail.answers[1:] == [(2, 0), (3, 0)]
 
 

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
     MILLISECOND,
     SECOND,
-    DeviceLook,
+    DeviceSample,
     Interval,
-    ProcessLook,
+    ProcessSample,
 )
 
 from .slices import HANDOVER, SLICE, Turns
@@ -190,7 +190,7 @@ class _Process:
     counter: tuple[int, float] | None = None  # NVML's own time and ours when they were last compared
     compared_at: int = 0
 
-    def hear(self, look: ProcessLook, now: int, settled: int) -> float:
+    def hear(self, look: ProcessSample, now: int, settled: int) -> float:
         """Takes in what is new; returns occupied time that no interval will show."""
         late = max(0, look.lost)
         for begin, end in look.intervals:
@@ -218,7 +218,7 @@ class Attribution:
         self._wait = SLICE / 4  # of production's starts that waited, on average
         self._waits = 1.0  # the part of work that began beside others and waited until its interval began
 
-    def update(self, look: DeviceLook) -> Attributed:
+    def update(self, look: DeviceSample) -> Attributed:
         now = look.now
         if self._settled is None or not self._settled <= now < self._settled + 10 * MEMORY:
             self._restart(now)
@@ -254,7 +254,7 @@ class Attribution:
         for process in self._processes.values():
             process.tail, process.known = [], now
 
-    def _hear(self, look: DeviceLook, settled: int) -> dict[int, float]:
+    def _hear(self, look: DeviceSample, settled: int) -> dict[int, float]:
         late = {}
         for one in look.processes:
             if one.key not in self._processes:
@@ -269,7 +269,7 @@ class Attribution:
                 process.known, process.open_since = look.now, None
         return late
 
-    def _watch_waits(self, process: _Process, look: ProcessLook, is_beside: bool) -> None:
+    def _watch_waits(self, process: _Process, look: ProcessSample, is_beside: bool) -> None:
         """Whether intervals begin with the launch or, later, when the work first has the device."""
         if look.is_active and look.active_since > process.known:
             process.begun_at, process.begun_beside = look.active_since, is_beside
@@ -311,7 +311,7 @@ class Attribution:
                 process.lost_to_equals += max(0.0, occupied - swept.own[i] - swept.lost[i])
             process.tail = [i for i in process.tail if i.end > (self._settled or 0)]
 
-    def _correct(self, look: DeviceLook) -> None:
+    def _correct(self, look: DeviceSample) -> None:
         """NVML's counter is right in the long run and late in the short one: it bends ours slowly."""
         for one in look.processes:
             process = self._processes[one.key]
@@ -334,7 +334,7 @@ class Attribution:
             work.append(merged([*process.tail, *still], until, now))
         return sweep(work, [p.is_production for p in of], None).own
 
-    def _forget(self, look: DeviceLook) -> None:
+    def _forget(self, look: DeviceSample) -> None:
         here = {one.key for one in look.processes}
         for key in [key for key, p in self._processes.items() if key not in here and not p.tail]:
             del self._processes[key]

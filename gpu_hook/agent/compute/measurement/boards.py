@@ -1,7 +1,7 @@
-"""Which boards a process reads: the book of what it was told, and what is to be told next. Sends through ``Notify``.
+"""The subscriptions of one process to the boards of its neighbours, sent through ``Notify``.
 
-A number is free again only when the process was told that its neighbour is gone, in the order of the socket. What a
-full socket does not take is told later: the book is behind then, never wrong.
+A number is free again only when the process was told that its neighbour is gone, in the order of the socket. A notice
+that a full socket does not take is sent later: the subscriptions are late then, never wrong.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class BoardPlace:
     board_device: int
 
 
-class NeighbourBook:
-    """What one process was told of its neighbours' boards."""
+class Subscriptions:
+    """The boards that one process was told to read."""
 
     def __init__(self) -> None:
         self._told: dict[BoardPlace, int] = {}
@@ -45,7 +45,7 @@ class NeighbourBook:
         return self._told
 
     def bring_up_to_date(self, wanted: Mapping[BoardPlace, int], notify: Notify) -> bool:
-        """Tell what is new of ``wanted`` (place → descriptor); False: the socket is full, and some is not told yet."""
+        """Send the difference to ``wanted`` (place → descriptor); False: a full socket did not take all of it."""
         for place, number in list(self._told.items()):
             if place not in wanted:
                 if not notify(BoardNotice(BoardKind.GONE, number), None):
@@ -64,10 +64,10 @@ class NeighbourBook:
         return True
 
 
-class CrowdBoard:
-    """A board that the agent writes: for production that has none, or is too much for one process to read.
+class AggregateActivityPage:
+    """A board that the agent writes, for production of more processes than one process can read.
 
-    It shows work where any of them had some at the last look, and so speaks with the looks' delay.
+    It shows work if any of them had work in the last sample, and so is late by the time between samples.
     """
 
     def __init__(self) -> None:
@@ -90,5 +90,5 @@ class CrowdBoard:
 
 
 def first_places(places: Mapping[BoardPlace, int], count: int) -> dict[BoardPlace, int]:
-    """Those of the processes that came first: which ones they are does not change when another comes."""
+    """Return the places of the processes that came first, which do not change when another process comes."""
     return dict(sorted(places.items(), key=lambda item: item[0].owner)[:count])

@@ -1,7 +1,7 @@
-"""Turns the untrusted words of one process on one device into a ProcessLook. Bounds them; never raises, never decides.
+"""Turn the untrusted words of one process on one device into a ProcessSample. It bounds them and never raises.
 
-Counters only grow, and no faster than time does; intervals are in order and over; what is said of the future is said of
-now. A hook's counter may start anywhere: what it had at the first look counts as 0, and ``raw`` finds the way back.
+Counters only grow, and no faster than time does. Intervals are in order and in the past; a time in the future counts
+as now. A hook's counter may start anywhere: its value at the first sample counts as 0, and ``raw`` converts back.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import SECOND, Interval, ProcessLook
-from jupyter_aliquot.gpu_hook.agent.pages.activity_page import BoardWords
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import SECOND, Interval, ProcessSample
+from jupyter_aliquot.gpu_hook.agent.pages.activity_page import ActivityWords
 from jupyter_aliquot.gpu_hook.agent.pages.hook_page import ComputeWords
 from jupyter_aliquot.gpu_hook.protocol.codec import BOARD_INTERVALS, NO_LIMIT
 
@@ -20,12 +20,12 @@ MOST_LAUNCHES_PER_SECOND = 50_000_000
 MOST_BLOCKS_PER_SECOND = 1 << 40
 LONGEST = 24 * 3600 * SECOND
 
-NO_BOARD = BoardWords(0, 0, 0, 0)
+NO_BOARD = ActivityWords(0, 0, 0, 0)
 NO_WORK = ComputeWords(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
 class Who(NamedTuple):
-    """What the agent itself knows of the process; see ProcessLook."""
+    """What the agent itself knows of the process; see ProcessSample."""
 
     key: int
     kernel_id: str
@@ -63,7 +63,7 @@ class Counter:
 class Reader:
     """One process on one device, since ``started``. ``ring`` reads the board's intervals and its count after that."""
 
-    def __init__(self, started: int, words: ComputeWords = NO_WORK, board: BoardWords = NO_BOARD) -> None:
+    def __init__(self, started: int, words: ComputeWords = NO_WORK, board: ActivityWords = NO_BOARD) -> None:
         self._started = started
         self._occupied = Counter(words.occupied)
         self._blocks = Counter(words.blocks, MOST_BLOCKS_PER_SECOND)
@@ -77,7 +77,7 @@ class Reader:
         self._shown_until = started
         self._shown = 0  # by intervals, or as lost
         self._before: tuple[object, ...] = ()
-        self._look: ProcessLook | None = None
+        self._look: ProcessSample | None = None
 
     def raw_allowed(self, value: int) -> int:
         """An amount of occupied time as the hook counts it."""
@@ -90,11 +90,11 @@ class Reader:
         self,
         who: Who,
         words: ComputeWords,
-        board: BoardWords,
+        board: ActivityWords,
         ring: Callable[[], tuple[Sequence[int], int]],
         now: int,
         own: int | None = None,
-    ) -> ProcessLook:
+    ) -> ProcessSample:
         said = (who, words, board, own)
         is_quiet = self._look is not None and not (board.is_active or self._look.intervals or self._look.lost)
         if self._look is not None and is_quiet and said == self._before:
@@ -110,13 +110,13 @@ class Reader:
         self,
         who: Who,
         words: ComputeWords,
-        board: BoardWords,
+        board: ActivityWords,
         intervals: tuple[Interval, ...],
         lost: int,
         now: int,
         own: int | None,
-    ) -> ProcessLook:
-        return ProcessLook(
+    ) -> ProcessSample:
+        return ProcessSample(
             key=who.key,
             kernel_id=who.kernel_id,
             is_production=who.is_production,
@@ -153,7 +153,7 @@ class Reader:
 
     def _read_board(
         self,
-        board: BoardWords,
+        board: ActivityWords,
         ring: Callable[[], tuple[Sequence[int], int]],
         occupied_growth: int,
         now: int,

@@ -1,7 +1,7 @@
-"""How much longer production's sampled launches take beside opportunistic work than without it: the watch for devices
-where contexts run side by side, and for time that no interval shows.
+"""The slowdown of production's sampled launches by opportunistic work.
 
-Launches differ, and baselines are single measurements: what they say while no opportunistic work runs is the yardstick.
+It is used on devices where contexts run side by side, and for time that no interval shows. Launches differ, and
+baselines are single measurements, so the reference is the ratio while no opportunistic work runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Samples:
 
 
 @dataclass
-class StretchWatch:
+class SlowdownWatch:
     _beside: _Samples = field(default_factory=lambda: _Samples(BESIDE_SPAN))
     _quiet: _Samples = field(default_factory=lambda: _Samples(QUIET_SPAN))
 
@@ -46,7 +46,7 @@ class StretchWatch:
             (self._beside if is_beside else self._quiet).add(now, took, alone, count)
 
     def excess(self) -> float | None:
-        """Parts of a launch's time; None: not known."""
+        """Return the slowdown as a part of a launch's time; None: not known."""
         beside, quiet = self._beside.ratio(), self._quiet.ratio()
         if beside is None:
             return None

@@ -1,7 +1,7 @@
-"""What a compute controller sees of one device, what it orders, and the interface of all controllers. Frozen values.
+"""The input and output of a compute controller for one device, as frozen values, and the interface of controllers.
 
-Times are nanoseconds on CLOCK_MONOTONIC, sums of them are cumulative from a process's first measured work on. What
-hooks say is untrusted: who makes these views bounds it (reading.py).
+Times are nanoseconds on CLOCK_MONOTONIC. Sums of times are cumulative from a process's first measured work on. The
+words of hooks are untrusted; reading.py bounds them when it makes these values.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ SECOND = 1_000_000_000
 
 
 class Interval(NamedTuple):
-    """Work of a process was on the device from ``start`` to ``end``, slices of its neighbours included."""
+    """A time in which a process had work on the device, slices of its neighbours included."""
 
     start: int
     end: int
 
 
 @dataclass(frozen=True)
-class ProcessLook:
-    """One process on one device, at one look.
+class ProcessSample:
+    """One process on one device, in one sample.
 
-    ``intervals``: what was added to its board since the look before, in order, without overlaps; ``lost``: occupied
+    ``intervals``: those added to its board since the sample before, in order, without overlaps; ``lost``: occupied
     time since then that no interval shows. ``is_active``: work is on the device; ``active_since``: since when that is
     so, or not so. ``longest``: of one launch or graph in the last seconds. ``sampled`` and ``sampled_solo``: time of
     sampled launches, and what the same take alone. ``own``: its GPU time as NVML says it, None where NVML does not.
@@ -38,7 +38,7 @@ class ProcessLook:
     kernel_id: str
     is_production: bool
     hundredths: int  # of the device, the kernel's
-    is_capped: bool = False  # the share is a limit, too, for whoever is alone
+    is_capped: bool = False  # the share is a limit even while the kernel is alone
     intervals: tuple[Interval, ...] = ()
     lost: int = 0
     occupied: int = 0
@@ -59,20 +59,20 @@ class ProcessLook:
 
 
 @dataclass(frozen=True)
-class DeviceLook:
+class DeviceSample:
     """All processes with a hook on one device. ``time_slices``: False where their work runs side by side (MPS)."""
 
     now: int
-    processes: tuple[ProcessLook, ...] = ()
+    processes: tuple[ProcessSample, ...] = ()
     time_slices: bool = True
 
 
 @dataclass(frozen=True)
 class KernelShare:
-    """What a kernel has of a device, over the last second or so. Shares are parts of the device's time, 0 to 1.
+    """The share of a device that a kernel had over the last second or so. Shares are parts of its time, 0 to 1.
 
     ``entitled``: by weight among those that want the device now; None where it wants nothing. ``own``: GPU time so far
-    in nanoseconds, neighbours' slices taken out. ``stretch``: time of its launches against the same alone, None where
+    in nanoseconds, neighbours' slices taken out. ``slowdown``: time of its launches against the same alone, None where
     that is not known. ``bound``: nanoseconds for which its launches in flight can hold up a production kernel that
     comes back.
     """
@@ -81,14 +81,14 @@ class KernelShare:
     used: float
     own: int
     throttled: int = 0
-    stretch: float | None = None
+    slowdown: float | None = None
     bound: int | None = None
     reason: str = ""  # why it is held back, in words, for people
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Of one step. ``unholdable``: kernels that are to leave the device, for they cannot be held below the target.
+    """The result of one step. ``unholdable``: kernels that must leave the device, for no pace keeps the target.
 
     ``look_after``: when the next step is wanted, nanoseconds.
     """
@@ -100,6 +100,6 @@ class Verdict:
 
 
 class Controller(Protocol):
-    """One for each device; it may remember, but has no clock and does no I/O."""
+    """A controller of one device. It may keep state, but has no clock and does no I/O."""
 
-    def step(self, look: DeviceLook) -> Verdict: ...
+    def step(self, look: DeviceSample) -> Verdict: ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import SECOND, DeviceLook, ProcessLook
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import SECOND, DeviceSample, ProcessSample
 
 MOST_COUNTER = 1 << 62  # 146 years of nanoseconds; sums of some stay below what the pages hold
 MOST_LONGEST = 3600 * SECOND
@@ -14,7 +14,7 @@ def _counter(value: int) -> int:
     return min(MOST_COUNTER, max(0, value))
 
 
-def _is_bounded(look: ProcessLook, now: int) -> bool:
+def _is_bounded(look: ProcessSample, now: int) -> bool:
     """Almost always: who makes looks of pages bounds them already, and a copy of each would be a tenth of a step."""
     counters = (
         look.occupied,
@@ -34,7 +34,7 @@ def _is_bounded(look: ProcessLook, now: int) -> bool:
     return is_in_time and min(counters) >= 0 and max(counters) <= MOST_COUNTER
 
 
-def _bounded(look: ProcessLook, now: int) -> ProcessLook:
+def _bounded(look: ProcessSample, now: int) -> ProcessSample:
     if _is_bounded(look, now):
         return look
     return replace(
@@ -57,7 +57,7 @@ def _bounded(look: ProcessLook, now: int) -> ProcessLook:
     )
 
 
-def bounded(look: DeviceLook) -> DeviceLook:
+def bounded(look: DeviceSample) -> DeviceSample:
     """One look at each process, every number in its range. Intervals are the attribution's to check."""
     unique = {one.key: one for one in look.processes}
     return replace(look, processes=tuple(_bounded(one, look.now) for one in unique.values()))

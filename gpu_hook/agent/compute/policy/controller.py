@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.attribution import Attributed, Attribution
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.forecast import ALWAYS, Gaps, PauseHistory
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.slowdown import StretchWatch
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.slowdown import SlowdownWatch
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
     MILLISECOND,
     SECOND,
-    DeviceLook,
+    DeviceSample,
     KernelShare,
     Verdict,
 )
@@ -21,7 +21,7 @@ from jupyter_aliquot.gpu_hook.agent.pages.agent_page import OPEN, Order
 from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, Gate, Pace
 
 from .bounds import bounded
-from .history import Kernel, Recollection, Trail, kernels_of
+from .history import Kernel, ProcessHistory, RecentUse, kernels_of
 from .policy import Policy
 from .protection import Protection, Room, Seen, beside_interval, room
 from .reasons import Situation, reason
@@ -46,7 +46,7 @@ class MeasuredController:
     def __init__(self, policy: Policy | None = None) -> None:
         self.policy = policy or Policy()
         self._solo = SoloWindows(self.policy)
-        self._trails: dict[str, Trail] = {}
+        self._uses: dict[str, RecentUse] = {}
         self._forget(None)
 
     def _forget(self, now: int | None) -> None:
@@ -55,15 +55,15 @@ class MeasuredController:
         self._queues = {True: FairQueue(), False: FairQueue()}
         self._protection = Protection(self.policy)
         self._pauses = PauseHistory(self.policy.open_after, self.policy.open_after_units)
-        self._recollections: dict[int, Recollection] = {}
+        self._histories: dict[int, ProcessHistory] = {}
         self._plan: _Plan | None = None
         self._production_at: int | None = None
-        self._stretches: dict[str, StretchWatch] = {}
+        self._slowdowns: dict[str, SlowdownWatch] = {}
         self._interval = 0  # since the look before: an agent with much to do looks less often
         self._contenders = 0  # kernels that want the device, in this step
         self._lag = 0.0  # between the end of work and the hook's saying so
 
-    def step(self, look: DeviceLook) -> Verdict:
+    def step(self, look: DeviceSample) -> Verdict:
         if self._now is None or not 0 <= look.now - self._now < JUMP:
             self._forget(look.now)
         self._interval = look.now - (look.now if self._now is None else self._now)
@@ -90,32 +90,32 @@ class MeasuredController:
 
     # What was seen
 
-    def _remember(self, look: DeviceLook, attributed: Attributed) -> dict[str, Kernel]:
+    def _remember(self, look: DeviceSample, attributed: Attributed) -> dict[str, Kernel]:
         here = []
         for one in look.processes:
-            recollection = self._recollections.get(one.key) or Recollection(one, look.now)
-            recollection.update(one, look.now)
-            recollection.account_for(attributed.accounts[one.key], look.now)
-            here.append(recollection)
-        self._recollections = {one.look.key: one for one in here}
+            history = self._histories.get(one.key) or ProcessHistory(one, look.now)
+            history.update(one, look.now)
+            history.account_for(attributed.accounts[one.key], look.now)
+            here.append(history)
+        self._histories = {one.look.key: one for one in here}
         kernels = kernels_of(here)
-        self._stretches = {kernel_id: watch for kernel_id, watch in self._stretches.items() if kernel_id in kernels}
-        self._trails = {kernel_id: self._trails.get(kernel_id) or Trail() for kernel_id in kernels}
+        self._slowdowns = {kernel_id: watch for kernel_id, watch in self._slowdowns.items() if kernel_id in kernels}
+        self._uses = {kernel_id: self._uses.get(kernel_id) or RecentUse() for kernel_id in kernels}
         for kernel in kernels.values():
-            self._trails[kernel.kernel_id].add(kernel, look.now)
+            self._uses[kernel.kernel_id].add(kernel, look.now)
         return kernels
 
-    def _alone(self, kernels: dict[str, Kernel], look: DeviceLook) -> Verdict:
+    def _alone(self, kernels: dict[str, Kernel], look: DeviceSample) -> Verdict:
         """Nobody to share with: nothing is measured, nothing waits."""
         shares = {
-            k.kernel_id: KernelShare(None, 0.0, int(self._trails[k.kernel_id].total), reason="alone on the device")
+            k.kernel_id: KernelShare(None, 0.0, int(self._uses[k.kernel_id].total), reason="alone on the device")
             for k in kernels.values()
         }
         orders = {one.key: OPEN for one in look.processes}
         return Verdict(orders, shares, (), self.policy.quiet_period)
 
     def _observe(
-        self, look: DeviceLook, attributed: Attributed, production: list[Kernel], others: list[Kernel]
+        self, look: DeviceSample, attributed: Attributed, production: list[Kernel], others: list[Kernel]
     ) -> None:
         now, elapsed = look.now, attributed.until - attributed.start
         if any(p.look.lost > 0 for k in production for p in k.processes):
@@ -126,7 +126,7 @@ class MeasuredController:
         self._learn_lag(production, attributed)
         is_working = self._production_at is not None and now - self._production_at <= self.policy.idle_after
         own = sum(p.own for k in others for p in k.processes)
-        losses = [self._stretch_loss(k, own > 0, look.time_slices) for k in production]
+        losses = [self._slowdown_loss(k, own > 0, look.time_slices) for k in production]
         seen = Seen(
             now,
             elapsed,
@@ -138,9 +138,9 @@ class MeasuredController:
         )
         self._protection.step(seen, self._pauses.step, look.time_slices)
 
-    def _stretch_loss(self, kernel: Kernel, is_beside: bool, time_slices: bool) -> float | None:
+    def _slowdown_loss(self, kernel: Kernel, is_beside: bool, time_slices: bool) -> float | None:
         """What production lost by its sampled launches. Under time slices intervals say it better, if all are there."""
-        watch, now = self._stretches.setdefault(kernel.kernel_id, StretchWatch()), kernel.processes[0].seen_at
+        watch, now = self._slowdowns.setdefault(kernel.kernel_id, SlowdownWatch()), kernel.processes[0].seen_at
         for one in kernel.processes:
             watch.add(now, one.sampled, one.sampled_solo, one.samples, is_beside)
         is_blind = not time_slices or any(p.look.lost > 0 for p in kernel.processes)
@@ -172,7 +172,7 @@ class MeasuredController:
             samples=sum(max(0, p.samples) for p in processes),
             is_alone=sum(k.wants(now) for k in production) == 1,
             is_quiet=quiet,
-            harvest=sum(self._trails[k.kernel_id].used(now) for k in others),
+            harvest=sum(self._uses[k.kernel_id].used(now) for k in others),
         )
         self._solo.step(now, need)
 
@@ -218,12 +218,12 @@ class MeasuredController:
     def _working(self, now: int) -> bool:
         return self._production_at is not None and now - self._production_at <= self.policy.idle_after
 
-    def _equals_in_flight(self, process: Recollection) -> int:
+    def _equals_in_flight(self, process: ProcessHistory) -> int:
         unit = max(self.policy.most_burst, process.longest)
         return max(2, min(self.policy.most_in_flight, self.policy.in_flight_time // unit))
 
     def _beneath(
-        self, allowed: int, process: Recollection, production: list[Kernel], kernels: dict[str, Kernel], now: int
+        self, allowed: int, process: ProcessHistory, production: list[Kernel], kernels: dict[str, Kernel], now: int
     ) -> Order:
         """An opportunistic process's: in the pauses of production, and a little beside it."""
         plan = self._planned(production, kernels, now)
@@ -242,7 +242,7 @@ class MeasuredController:
             gap_again=_microseconds(gaps.again - shift if gaps.again else 0),
         )
 
-    def _beside(self, process: Recollection, space: Room, now: int) -> int:
+    def _beside(self, process: ProcessHistory, space: Room, now: int) -> int:
         """The hook lets a burst begin while less than this was used: nothing is given that is less than a burst."""
         unit = max(space.burst, process.longest)
         used = process.look.occupied + process.account.pending
@@ -260,7 +260,7 @@ class MeasuredController:
             return ()
         leaves = {k.kernel_id for k in others if k.wants(now) and self._protection.is_too_long(k.longest)}
         if self._protection.is_lost(now) and others and not leaves:
-            worst = max(others, key=lambda k: (self._trails[k.kernel_id].used(now), k.longest))
+            worst = max(others, key=lambda k: (self._uses[k.kernel_id].used(now), k.longest))
             leaves.add(worst.kernel_id)
         return tuple(sorted(leaves))
 
@@ -270,22 +270,22 @@ class MeasuredController:
     def _share(
         self, kernel: Kernel, allowance: Allowance, production: list[Kernel], orders: dict[int, Order], now: int
     ) -> KernelShare:
-        trail = self._trails[kernel.kernel_id]
+        use = self._uses[kernel.kernel_id]
         entitled, bound = allowance.entitled, None
         if not kernel.is_production and production:
             rooms = self._plan.rooms if self._plan else {}
             bound = sum(rooms[p.look.key].bound for p in kernel.processes if p.look.key in rooms)
             if entitled is not None:
-                entitled *= max(0.0, 1.0 - sum(self._trails[k.kernel_id].used(now) for k in production))
+                entitled *= max(0.0, 1.0 - sum(self._uses[k.kernel_id].used(now) for k in production))
         situation = Situation(
             kernel, allowance, orders[kernel.processes[0].look.key], self._working(now), self._solo.closes
         )
         return KernelShare(
             entitled,
-            trail.used(now),
-            int(trail.total),
+            use.used(now),
+            int(use.total),
             sum(max(0, p.look.throttled) for p in kernel.processes),
-            trail.stretch(),
+            use.slowdown(),
             bound,
             reason(situation, bool(production)),
         )

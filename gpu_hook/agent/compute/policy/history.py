@@ -1,6 +1,7 @@
-"""What the controller remembers of each process from look to look: differences of counters that may lie, and ratios.
+"""The history of each process, and of each kernel's recent use, from which the controller decides.
 
-Owns the reading of one look against the one before. A counter that shrinks began anew: nothing is taken from it.
+A history compares each sample with the one before. Counters are untrusted: one that shrinks started again, and adds
+nothing.
 """
 
 from __future__ import annotations
@@ -9,29 +10,32 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.attribution import Account
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, Interval, ProcessLook
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, Interval, ProcessSample
 
 from .shares import Member
 
 RATIO_SPAN = 100 * MILLISECOND  # of occupied time, over which own / occupied is averaged
 LEAST_RATIO = 1 / 32
 USED_SPAN = 1 * SECOND
-STRETCH_SPAN = 2 * SECOND
+SLOWDOWN_SPAN = 2 * SECOND
 NOTHING = Account(0.0, 0.0, 0.0, 0.0, 0.0)
-LATELY = 10 * MILLISECOND  # who worked so lately wants the device still: launches and looks do not coincide
+LATELY = 10 * MILLISECOND  # a process that worked so lately still wants the device: samples miss short gaps
 LONGEST_SPAN = 600 * SECOND
 HELD_PART = 0.25  # of the time since the last look
 
 
 @dataclass
-class Recollection:
-    """Of one process. ``own``, ``lost`` …: of the last step, by attribution, nanoseconds."""
+class ProcessHistory:
+    """The history of one process on one device.
 
-    look: ProcessLook
+    ``own``, ``lost``, ``occupied``: the times that the attribution gave it in the last step, in nanoseconds.
+    """
+
+    look: ProcessSample
     seen_at: int
     acted_at: int | None = None
     served_at: int = 0  # when it last had own time
-    longest: int = 0  # hooks forget theirs after seconds without work
+    longest: int = 0  # a hook forgets its own after seconds without work
     longest_at: int = 0
     launches: float = 0.0  # of late, and the time they took
     in_launches: float = 0.0
@@ -45,7 +49,7 @@ class Recollection:
     ratio: float | None = None
     account: Account = NOTHING
 
-    def update(self, look: ProcessLook, now: int) -> None:
+    def update(self, look: ProcessSample, now: int) -> None:
         before, elapsed = self.look, now - self.seen_at
         if not before.kernel_id or elapsed < 0:
             before, self.acted_at = look, None
@@ -68,7 +72,7 @@ class Recollection:
 
     @property
     def typical(self) -> int:
-        """Of one launch, where its time goes: more than the mean, for long ones take more of it."""
+        """The typical length of a launch: more than the mean, for long launches take more of the time."""
         mean = self.in_launches / self.launches if self.launches else self.longest
         return int((min(mean, self.longest) * self.longest) ** 0.5)
 
@@ -91,7 +95,7 @@ class Recollection:
         return self.acted_at is not None and 0 <= now - self.acted_at < LATELY
 
     def allowed(self, own: float, contenders: int) -> int:
-        """The own time, in the occupied time of its hook, on top of what it has had."""
+        """Return the limit for its hook's count of occupied time that gives the process ``own`` more own time."""
         ratio = self.ratio if self.ratio is not None else 1 / max(1, contenders)
         return self.look.occupied + self.account.pending + int(own / ratio)
 
@@ -104,7 +108,7 @@ class Kernel:
     is_production: bool
     weight: int
     is_capped: bool
-    processes: list[Recollection] = field(default_factory=list)
+    processes: list[ProcessHistory] = field(default_factory=list)
 
     def wants(self, now: int) -> bool:
         return any(p.wants(now) for p in self.processes)
@@ -121,9 +125,9 @@ class Kernel:
         return max((p.longest for p in self.processes), default=0)
 
 
-def kernels_of(recollections: list[Recollection]) -> dict[str, Kernel]:
+def kernels_of(histories: list[ProcessHistory]) -> dict[str, Kernel]:
     kernels: dict[str, Kernel] = {}
-    for one in recollections:
+    for one in histories:
         look = one.look
         kernel = kernels.get(look.kernel_id)
         if kernel is None:
@@ -134,10 +138,10 @@ def kernels_of(recollections: list[Recollection]) -> dict[str, Kernel]:
 
 
 @dataclass
-class Trail:
-    """What a kernel used over the last second, and how its sampled launches were stretched. Bounded by its spans.
+class RecentUse:
+    """The time that a kernel used over the last second, and the slowdown of its sampled launches.
 
-    Sums are kept along: each step asks for them.
+    Its size is bounded by its spans. It keeps sums, for each step asks for them.
     """
 
     own: deque[tuple[int, float]] = field(default_factory=deque)
@@ -163,7 +167,7 @@ class Trail:
         while len(self.own) > 1 and self.own[1][0] <= now - USED_SPAN:
             self.own.popleft()
             self.recent -= self.own[0][1]
-        while self.sampled and self.sampled[0][0] < now - STRETCH_SPAN:
+        while self.sampled and self.sampled[0][0] < now - SLOWDOWN_SPAN:
             _, took, alone = self.sampled.popleft()
             self.sampled_sum, self.solo_sum = self.sampled_sum - took, self.solo_sum - alone
 
@@ -171,5 +175,5 @@ class Trail:
         span = now - self.own[0][0] if self.own else 0
         return min(1.0, max(0.0, self.recent) / span) if span > 0 else 0.0
 
-    def stretch(self) -> float | None:
+    def slowdown(self) -> float | None:
         return self.sampled_sum / self.solo_sum if self.solo_sum else None

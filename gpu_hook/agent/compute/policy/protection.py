@@ -19,7 +19,7 @@ from .policy import Policy
 class Seen:
     """Of one step, nanoseconds. ``elapsed``: of time settled; ``working``: of it, without pauses that are idleness.
 
-    ``lost``: by the production kernel that lost most; ``stretch_loss``: the same by its sampled launches, None where
+    ``lost``: by the production kernel that lost most; ``slowdown_loss``: the same by its sampled launches, None where
     these say nothing. ``opportunistic``: own time of the opportunistic. ``is_held``: some of these would like more.
     """
 
@@ -27,7 +27,7 @@ class Seen:
     elapsed: int
     working: int
     lost: float
-    stretch_loss: float | None
+    slowdown_loss: float | None
     opportunistic: float
     is_held: bool
 
@@ -54,7 +54,7 @@ class Protection:
         if seen.working <= 0:
             self._over_since = None
             return  # idle: what was safe stays, for the moment production returns
-        lost = max(seen.lost, seen.stretch_loss or 0.0)
+        lost = max(seen.lost, seen.slowdown_loss or 0.0)
         self.slowdown += (lost / seen.working - self.slowdown) * min(1.0, seen.working / policy.slowdown_span)
         limit = policy.slowdown_target / 2 if time_slices else 1.0
         if self.slowdown > policy.slowdown_target:

@@ -16,9 +16,9 @@ from jupyter_aliquot.gpu_hook.agent.compute.measurement.slices import SLICE
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
     MILLISECOND,
     SECOND,
-    DeviceLook,
+    DeviceSample,
     Interval,
-    ProcessLook,
+    ProcessSample,
 )
 
 START = 1000 * SECOND
@@ -28,9 +28,9 @@ def at(*pairs: tuple[float, float]) -> list[Interval]:
     return [Interval(round(a * MILLISECOND), round(b * MILLISECOND)) for a, b in pairs]
 
 
-def look(key: int, *pairs: tuple[float, float], is_production: bool = True, **more: object) -> ProcessLook:
+def look(key: int, *pairs: tuple[float, float], is_production: bool = True, **more: object) -> ProcessSample:
     intervals = tuple(Interval(START + a, START + b) for a, b in at(*pairs))
-    return ProcessLook(key, str(key), is_production, 50, intervals=intervals, **more)  # type: ignore[arg-type]
+    return ProcessSample(key, str(key), is_production, 50, intervals=intervals, **more)  # type: ignore[arg-type]
 
 
 def test_who_is_alone_has_all_and_two_have_halves() -> None:
@@ -97,50 +97,50 @@ def test_own_times_are_together_the_time_that_the_device_had_work(raw: list[list
 def test_intervals_that_come_a_look_later_are_settled_together() -> None:
     """Nothing is settled beyond what is known of the process that is at work."""
     attribution = Attribution()
-    attribution.update(DeviceLook(START))
+    attribution.update(DeviceSample(START))
     active = look(1, is_active=True, active_since=START)
-    first = attribution.update(DeviceLook(START + 20 * MILLISECOND, (active, look(2, (0, 20)))))
+    first = attribution.update(DeviceSample(START + 20 * MILLISECOND, (active, look(2, (0, 20)))))
     assert first.until == START
-    second = attribution.update(DeviceLook(START + 40 * MILLISECOND, (look(1, (0, 40)), look(2))))
+    second = attribution.update(DeviceSample(START + 40 * MILLISECOND, (look(1, (0, 40)), look(2))))
     assert second.accounts[1].own == 30 * MILLISECOND
     assert second.accounts[2].own == 10 * MILLISECOND
 
 
 def test_a_process_that_tells_nothing_is_not_waited_for_beyond_memory() -> None:
     attribution = Attribution()
-    attribution.update(DeviceLook(START))
+    attribution.update(DeviceSample(START))
     silent = look(1, is_active=True, active_since=START)
     for number in range(1, 40):
-        result = attribution.update(DeviceLook(START + number * 20 * MILLISECOND, (silent,)))
+        result = attribution.update(DeviceSample(START + number * 20 * MILLISECOND, (silent,)))
         assert result.until >= START + number * 20 * MILLISECOND - MEMORY
 
 
 def test_lost_time_counts_only_where_the_device_had_room() -> None:
     attribution = Attribution()
-    attribution.update(DeviceLook(START))
+    attribution.update(DeviceSample(START))
     processes = (look(1, (0, 15)), look(2, lost=50 * MILLISECOND))
-    result = attribution.update(DeviceLook(START + 20 * MILLISECOND, processes))
+    result = attribution.update(DeviceSample(START + 20 * MILLISECOND, processes))
     assert result.accounts[2].own == 5 * MILLISECOND
 
 
 def test_a_clock_that_goes_back_is_a_new_beginning() -> None:
     attribution = Attribution()
-    attribution.update(DeviceLook(START + 10 * SECOND, (look(1),)))
-    attribution.update(DeviceLook(START, (look(1),)))
-    result = attribution.update(DeviceLook(START + 20 * MILLISECOND, (look(1, (5, 10)),)))
+    attribution.update(DeviceSample(START + 10 * SECOND, (look(1),)))
+    attribution.update(DeviceSample(START, (look(1),)))
+    result = attribution.update(DeviceSample(START + 20 * MILLISECOND, (look(1, (5, 10)),)))
     assert result.accounts[1].own == 5 * MILLISECOND
 
 
 def test_nvmls_counter_bends_ours_slowly_and_the_sum_stays() -> None:
     attribution = Attribution()
-    attribution.update(DeviceLook(START))
+    attribution.update(DeviceSample(START))
     for number in range(600):
         begin = number * 20
         both = (begin, begin + 20)
         processes = (look(1, both, own=number * 15 * MILLISECOND), look(2, both, own=number * 5 * MILLISECOND))
-        before = attribution.update(DeviceLook(START + (begin + 20) * MILLISECOND, processes))
+        before = attribution.update(DeviceSample(START + (begin + 20) * MILLISECOND, processes))
     last = (12000, 12020)
-    after = attribution.update(DeviceLook(START + 12020 * MILLISECOND, (look(1, last), look(2, last))))
+    after = attribution.update(DeviceSample(START + 12020 * MILLISECOND, (look(1, last), look(2, last))))
     gained = [after.accounts[key].own - before.accounts[key].own for key in (1, 2)]
     assert gained[0] == pytest.approx(15 * MILLISECOND, rel=0.1)
     assert sum(gained) == pytest.approx(20 * MILLISECOND)

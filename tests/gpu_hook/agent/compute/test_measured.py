@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
     MILLISECOND,
     SECOND,
-    DeviceLook,
+    DeviceSample,
     Interval,
-    ProcessLook,
+    ProcessSample,
 )
 from jupyter_aliquot.gpu_hook.agent.compute.policy.controller import MeasuredController
 from jupyter_aliquot.gpu_hook.agent.compute.policy.policy import Policy
@@ -33,8 +33,8 @@ LONG = Workload("long", (launches(4, 20 * MILLISECOND), SYNC_OP, STEP_OP))
 PAUSING = Workload("pausing", (launches(100, 200_000), SYNC_OP, host(20 * MILLISECOND), STEP_OP))
 
 
-def look(key: int, is_production: bool = True, **more: object) -> ProcessLook:
-    return ProcessLook(key, f"kernel-{key}", is_production, 50, **more)  # type: ignore[arg-type]
+def look(key: int, is_production: bool = True, **more: object) -> ProcessSample:
+    return ProcessSample(key, f"kernel-{key}", is_production, 50, **more)  # type: ignore[arg-type]
 
 
 def run(*processes: Process, seconds: int = 6) -> Outcome:
@@ -42,19 +42,19 @@ def run(*processes: Process, seconds: int = 6) -> Outcome:
 
 
 def test_nobody_is_no_work() -> None:
-    verdict = MeasuredController().step(DeviceLook(START))
+    verdict = MeasuredController().step(DeviceSample(START))
     assert (dict(verdict.orders), verdict.unholdable) == ({}, ())
 
 
 def test_a_kernel_alone_is_not_even_measured() -> None:
-    verdict = MeasuredController().step(DeviceLook(START, (look(1),)))
+    verdict = MeasuredController().step(DeviceSample(START, (look(1),)))
     assert verdict.orders == {1: OPEN}
     assert verdict.look_after > Policy().period
 
 
 def test_one_kernel_with_a_limit_is_held() -> None:
     busy = look(1, is_capped=True, waiting_launches=1)
-    order = MeasuredController().step(DeviceLook(START, (busy,))).orders[1]
+    order = MeasuredController().step(DeviceSample(START, (busy,))).orders[1]
     assert (order.gate, order.pace) == (Gate.PACED, Pace.TIME)
     assert order.allowed < NO_LIMIT
 
@@ -63,7 +63,7 @@ def test_production_is_never_held_for_the_opportunistic() -> None:
     controller = MeasuredController()
     for number in range(20):
         both = (look(1, is_active=True, active_since=START, in_flight=1), look(2, False, waiting_launches=1))
-        orders = controller.step(DeviceLook(START + number * 20 * MILLISECOND, both)).orders
+        orders = controller.step(DeviceSample(START + number * 20 * MILLISECOND, both)).orders
         assert orders[1].pace is Pace.MEASURE
         assert orders[2].pace is Pace.TIME
 
@@ -72,14 +72,14 @@ def test_two_devices_have_nothing_in_common() -> None:
     one, other = MeasuredController(), MeasuredController()
     for number in range(50):
         now = START + number * 20 * MILLISECOND
-        one.step(DeviceLook(now, (look(1, waiting_launches=1), look(2, False, waiting_launches=1))))
-    fresh = MeasuredController().step(DeviceLook(START, (look(1), look(2, False))))
-    assert other.step(DeviceLook(START, (look(1), look(2, False)))) == fresh
+        one.step(DeviceSample(now, (look(1, waiting_launches=1), look(2, False, waiting_launches=1))))
+    fresh = MeasuredController().step(DeviceSample(START, (look(1), look(2, False))))
+    assert other.step(DeviceSample(START, (look(1), look(2, False)))) == fresh
 
 
 numbers = st.sampled_from([0, 1, -5, 10**6, 10**9, START, START + 10**7, 2**63, 2**64 - 1])
 looks = st.builds(
-    ProcessLook,
+    ProcessSample,
     key=st.integers(0, 4), kernel_id=st.sampled_from("abc"), is_production=st.booleans(),
     hundredths=st.sampled_from([-1, 0, 1, 25, 100, 900]), is_capped=st.booleans(),
     intervals=st.lists(st.builds(Interval, numbers, numbers), max_size=4).map(tuple),
@@ -96,12 +96,12 @@ steps = st.tuples(
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps, max_size=8), st.booleans())
 def test_garbage_and_jumping_clocks_never_raise_and_orders_fit_the_page(
-    raw: list[tuple[int, list[ProcessLook]]], time_slices: bool
+    raw: list[tuple[int, list[ProcessSample]]], time_slices: bool
 ) -> None:
     controller, now = MeasuredController(), START
     for elapsed, processes in raw:
         now += elapsed
-        verdict = controller.step(DeviceLook(now, tuple(processes), time_slices))
+        verdict = controller.step(DeviceSample(now, tuple(processes), time_slices))
         assert verdict.orders.keys() == {one.key for one in processes}
         assert verdict.look_after > 0
         for order in verdict.orders.values():

@@ -10,9 +10,9 @@ from jupyter_aliquot.gpu_hook.agent.compute.measurement.forecast import PauseHis
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
     MILLISECOND,
     SECOND,
-    DeviceLook,
+    DeviceSample,
     Interval,
-    ProcessLook,
+    ProcessSample,
 )
 from jupyter_aliquot.gpu_hook.agent.compute.policy.controller import MeasuredController
 from jupyter_aliquot.gpu_hook.agent.compute.policy.policy import NEVER, Policy
@@ -67,7 +67,7 @@ def test_nothing_rises_where_nobody_wants_more() -> None:
 
 def test_stretch_counts_where_it_says_more_than_intervals() -> None:
     protection = Protection(POLICY)
-    after(protection, replace(CALM, stretch_loss=0.2 * STEP), 1)
+    after(protection, replace(CALM, slowdown_loss=0.2 * STEP), 1)
     assert protection.rate < POLICY.slowdown_target / 2
 
 
@@ -109,8 +109,8 @@ def test_without_a_floor_nothing_comes_beside_production_that_never_pauses(floor
     controller, opened = MeasuredController(policy), 0
     for now in range(SECOND, 30 * SECOND, 20 * MILLISECOND):
         busy = (Interval(now - 20 * MILLISECOND, now),)
-        production = ProcessLook(1, "p", True, 50, intervals=busy, is_active=True, occupied=now, active_since=SECOND)
+        production = ProcessSample(1, "p", True, 50, intervals=busy, is_active=True, occupied=now, active_since=SECOND)
         looks = (production, replace(production, key=2, kernel_id="h", is_production=False))
-        orders = controller.step(DeviceLook(now, looks)).orders
+        orders = controller.step(DeviceSample(now, looks)).orders
         opened += orders[2].allowed_beside > now and now > 2 * SECOND
     assert opened == 0

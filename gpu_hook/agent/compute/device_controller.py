@@ -1,6 +1,6 @@
-"""One device's compute: its processes, its controller, and what was measured there. Reads pages, writes none.
+"""The compute control of one device: its processes, its controller, and what was measured there.
 
-Nothing here is shared with another device.
+It reads pages and writes none. It shares nothing with another device.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
     MILLISECOND,
     SECOND,
     Controller,
-    DeviceLook,
+    DeviceSample,
     KernelShare,
-    ProcessLook,
+    ProcessSample,
     Verdict,
 )
-from jupyter_aliquot.gpu_hook.agent.pages.activity_page import BoardWords
+from jupyter_aliquot.gpu_hook.agent.pages.activity_page import ActivityWords
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import OPEN
 
 from .eviction import Production
@@ -29,29 +29,29 @@ log = logging.getLogger(__name__)
 
 SHORTEST_PAUSE = 5 * MILLISECOND
 LONGEST_PAUSE = SECOND
-QUIET = SECOND  # nobody used the device for so long: it is looked at less often
+QUIET = SECOND  # after so long without work a device is sampled less often
 QUIET_PAUSE = 150 * MILLISECOND  # and more, the longer it is quiet
 MOST_QUIET_PAUSE = 500 * MILLISECOND
 AFTER_A_FAILURE = SECOND
-SILENT_SECONDS = 2.5  # of a board that shows work while nothing ends and NVML sees none
+SILENT_SECONDS = 2.5  # for a board that shows work while nothing ends and NVML sees none
 
 
 @dataclass
 class Tally:
-    """What a kernel had of the device, under this agent. Nanoseconds."""
+    """The time that a kernel had of the device since this agent started, in nanoseconds."""
 
     own: int = 0
     throttled: int = 0
     used: float | None = None  # by NVML, in its last look
 
 
-class DeviceDesk:
-    """``make`` makes a controller, which lives as long as processes are there."""
+class DeviceController:
+    """``make`` makes a controller, which lives as long as there are processes on the device."""
 
     def __init__(self, make: Callable[[], Controller], is_capping: Callable[[bool], bool], is_on: bool = True) -> None:
         self._make = make
         self._is_capping = is_capping
-        self._is_on = is_on  # False: no order would reach anybody
+        self._is_on = is_on  # False: no order would reach a hook
         self._controller: Controller | None = None
         self._quiet_since: int | None = None
         self._last_look = -1
@@ -62,7 +62,9 @@ class DeviceDesk:
         self.unholdable: tuple[str, ...] = ()
         self.tallies: dict[str, Tally] = {}
         self.production = Production()
-        self.awaited: dict[str, Owner] = {}  # kernels whose processes of before this agent are still to come back
+        self.awaited: dict[
+            str, Owner
+        ] = {}  # kernels with processes of an earlier agent that are not back
         self.is_awaiting = False  # production
         self.is_contended = False
         self.is_lost = False
@@ -87,7 +89,7 @@ class DeviceDesk:
         self._owns.pop(kernel_id, None)
 
     def refresh(self, newcomer: Member | None = None) -> None:
-        """Who is here, or of what class, changed: what holds until the controller has looked."""
+        """Set the orders that hold until the controller's next step, after processes or their classes changed."""
         members = self.members.values()
         has_production = any(member.who.is_production for member in members)
         awaited = {kernel_id for kernel_id, kernel in self.awaited.items() if kernel.reservation.is_production}
@@ -120,13 +122,13 @@ class DeviceDesk:
         return any(self._is_capping(member.who.is_production) for member in self.members.values())
 
     def _wait_for_production(self) -> None:
-        """Nobody can see its work before it is back: what waited for an agent waits on."""
+        """Keep opportunistic processes waiting: production that is not back yet shows no work."""
         for member in self.members.values():
             if self.is_awaiting and not member.who.is_production:
                 member.order = WAITING
 
     def step(self, now: int, time_slices: bool) -> None:
-        """Look, and take the controller's orders."""
+        """Sample the processes, and take the controller's orders."""
         if now <= self._last_look:  # a clock that was set back is waited for
             self.next_at = now + LONGEST_PAUSE
             return
@@ -139,7 +141,7 @@ class DeviceDesk:
         try:
             if self._controller is None:
                 self._controller = self._make()
-            verdict = self._controller.step(DeviceLook(now, looks, time_slices))
+            verdict = self._controller.step(DeviceSample(now, looks, time_slices))
             self._take(verdict, looks, now)
         except Exception:
             log.exception("event=compute_controller_failed")
@@ -153,12 +155,12 @@ class DeviceDesk:
         self._wait_for_production()
 
     def end_solo_windows(self) -> None:
-        """Whoever measures alone is told that it is over: the agent ends, or the device is nobody's business."""
+        """End the solo windows: the agent ends, or the device is lost."""
         for member in self.members.values():
             if member.order.solo_window % 2:
                 member.order = replace(member.order, solo_window=(member.order.solo_window + 1) & 0xFFFFFFFF)
 
-    def _take(self, verdict: Verdict, looks: Sequence[ProcessLook], now: int) -> None:
+    def _take(self, verdict: Verdict, looks: Sequence[ProcessSample], now: int) -> None:
         for key, order in verdict.orders.items():
             if key in self.members:
                 self.members[key].order = order
@@ -181,7 +183,7 @@ class DeviceDesk:
             pause = max(pause, QUIET_PAUSE, min(MOST_QUIET_PAUSE, (now - self._quiet_since) // 20))
         self.next_at = now + pause
 
-    def _read(self, member: Member, now: int) -> ProcessLook:
+    def _read(self, member: Member, now: int) -> ProcessSample:
         session, device = member.process.session, member.device
         assert session.hook_side is not None  # as long as it is a member
         words, board = session.hook_side.compute(device), member.process.board
@@ -196,8 +198,8 @@ class DeviceDesk:
         return member.reader.read(member.who, words, shown, ring, now, member.own)
 
     @staticmethod
-    def _watch(member: Member, shown: BoardWords, occupied: int, now: int) -> None:
-        """A board on which nothing moves counts as long as NVML sees its process work."""
+    def _watch(member: Member, shown: ActivityWords, occupied: int, now: int) -> None:
+        """Withdraw a board that shows work while nothing on it moves and NVML sees its process do none."""
         said = (shown, occupied)
         if said != member.shown or not shown.is_active:
             member.shown, member.silent_seconds, member.withdrawn_since = said, 0.0, None
@@ -206,11 +208,11 @@ class DeviceDesk:
             member.withdrawn_since = now
 
 
-def _is_in_use(look: ProcessLook) -> bool:
+def _is_in_use(look: ProcessSample) -> bool:
     return bool(look.is_active or look.in_flight or look.waiting_launches or look.intervals)
 
 
-def _production(looks: Sequence[ProcessLook]) -> Production:
+def _production(looks: Sequence[ProcessSample]) -> Production:
     ours = [look for look in looks if look.is_production]
     is_active = any(look.is_active or look.in_flight for look in ours)
     return Production(bool(ours), is_active, max((look.active_since for look in ours), default=0))

@@ -1,4 +1,4 @@
-"""Processes that borrow, answer and wait, on a clock that the test moves: what a credit desk has around it."""
+"""Processes that borrow, answer and wait, on a clock that the test moves: what a credit queue has around it."""
 
 from __future__ import annotations
 
