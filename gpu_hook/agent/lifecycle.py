@@ -28,7 +28,7 @@ class StartError(Exception):
 
 
 class AgentLock:
-    """agent.lock: who holds it is the agent of the folder. The kernel lets it go with the process."""
+    """The lock agent.lock: its holder is the agent of the folder. The system releases it with the process."""
 
     def __init__(self, runtime: RuntimeDir) -> None:
         """Raises StartError when another agent holds it."""

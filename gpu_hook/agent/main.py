@@ -82,7 +82,7 @@ Controllers = Mapping[str, MakeController]
 
 @dataclass(frozen=True)
 class Makers:
-    """What an agent makes once its lock is held. Tests and benchmarks pass their own."""
+    """The factories that an agent calls once it holds its lock. Tests and benchmarks pass their own."""
 
     open_source: OpenSource
     enforcers: FindEnforcers
@@ -159,7 +159,7 @@ class Agent:
     async def serve(self) -> None:
         """Raises StartError, DriverError; after that, runs until a signal, ``shutdown``, or the idle time.
 
-        The agent listens before it looks: a driver that hangs keeps nobody from asking why.
+        The agent listens before it reads the devices, so that clients can ask why a driver hangs.
         """
         settings = self._settings
         end_on_signals(self._end)
@@ -291,7 +291,7 @@ class Agent:
         before = self._ledger.device_states()
         self._ledger.set_devices((r.facts for r in readings), (r.facts.uuid for r in readings if r.is_lost))
         if not self._devices_known.is_set():
-            return  # kernels of before are not restored: what they have would be somebody else's
+            return  # no kernel is restored yet: their bytes would count as those of others
         self._auditor.look(readings, self._reservations.processes(), asyncio.get_running_loop().time())
         self._learn_contexts()
         self._reservations.book_looks(readings)
@@ -325,7 +325,7 @@ class Agent:
         self._notices.tell()
 
     def _host_room(self) -> int | None:
-        """What host copies may take yet: warm segments are given up for it. Spill files have their own limit."""
+        """Return the bytes that host copies may still take, warm segments included; None: spill files limit them."""
         use = self._arena.use
         if self._settings.swap.spill_dir is not None:
             return None

@@ -1,4 +1,4 @@
-"""What a node agent can be told at its start. Read once; nothing here changes while it runs."""
+"""The options of the node agent. Read once at its start; nothing here changes while it runs."""
 
 from __future__ import annotations
 

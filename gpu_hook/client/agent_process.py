@@ -29,11 +29,11 @@ class AgentStartError(Exception):
 
 @dataclass(frozen=True)
 class AgentFacts:
-    """What can be seen of an agent without asking it."""
+    """The facts about an agent that are visible without a request to it."""
 
     runtime_dir: Path
     socket: Path
-    pid: int | None  # who holds agent.lock, whether it answers or not
+    pid: int | None  # the holder of agent.lock, whether it answers or not
     answers: bool
     driver: str | None
     log: Path | None
@@ -141,7 +141,7 @@ def _start(runtime: RuntimeDir, command: Sequence[str]) -> Daemon:
 
 
 def _lock_holder(path: Path) -> int | None:
-    """The pid in the lock file, when somebody holds the lock."""
+    """Return the pid in the lock file, if the lock is held."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -4,7 +4,7 @@ One connection, no reconnecting and no retries: that is the caller's matter. Whe
 waiter fails at once. Exceptions:
 
     AgentClientError
-     ├── AgentUnreachable    nobody answers at the socket, or the connection was lost
+     ├── AgentUnreachable    no agent answers at the socket, or the connection was lost
      ├── AgentRefused        the agent answered no; ``code`` is one of docs/reference/agent-protocol.md
      └── AgentUnreadable     the agent answered what this version cannot read
 """
@@ -81,7 +81,7 @@ class AgentClientError(Exception):
 
 
 class AgentUnreachable(AgentClientError):
-    """Nobody answers at the agent's socket, or the connection was lost."""
+    """No agent answers at the socket, or the connection was lost."""
 
 
 class AgentRefused(AgentClientError):
@@ -300,7 +300,7 @@ class AgentClient:
         if not isinstance(message, dict):
             raise ValueError(f"it sent {type(message).__name__} instead of an object")
         if message.get("event") == "lease":
-            with contextlib.suppress(AgentUnreadable):  # who watches is told again in a second
+            with contextlib.suppress(AgentUnreadable):  # a watcher hears again in a second
                 event = _readable(read_lease_event, message)
                 for watcher in self._watchers.get(event.kernel_id, ()):
                     _put_newest(watcher, event)
@@ -353,7 +353,7 @@ def query(
 
 
 def agent_socket_path(runtime_dir: str | os.PathLike[str] | None = None) -> Path:
-    """Where the agent of this folder listens. Raises AgentUnreachable where no agent could listen."""
+    """Return the socket of this folder's agent. Raises AgentUnreachable if no agent could listen there."""
     runtime = find_runtime_dir() if runtime_dir is None else RuntimeDir(Path(runtime_dir).absolute())
     try:
         check_runtime_dir(runtime)

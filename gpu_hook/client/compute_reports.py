@@ -1,6 +1,6 @@
-"""What the node agent says about GPU time, as frozen values: who is entitled to it, who used it, who is held back.
+"""The node agent's reports of GPU time as frozen values: fair shares, use, and kernels that are held back.
 
-Reads JSON objects; talks to nobody. An agent from before says nothing, and that is read, too.
+Reads JSON objects, and does no I/O. An agent from before says nothing, and that is read, too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ComputeStatus:
 
 @dataclass(frozen=True)
 class ComputeControl:
-    """What decides about one device's time. ``contended``: something is controlled there now."""
+    """The control of one device's time. ``contended``: it is in force there now."""
 
     controller: str
     sharing: str = "time slices"

@@ -1,6 +1,6 @@
-"""What the node agent says, as frozen values: grants, and the status of the node.
+"""The node agent's reports as frozen values: grants, and the status of the node.
 
-Reads JSON objects; talks to nobody.
+Reads JSON objects, and does no I/O.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class UnreadableReportError(Exception):
 
 @dataclass(frozen=True)
 class AgentHello:
-    """Who answers."""
+    """The agent that answers."""
 
     version: int
     node: str
@@ -53,7 +53,7 @@ class DeviceGrant:
 
 @dataclass(frozen=True)
 class KernelGrant:
-    """What a kernel was given. ``env`` is all that its process needs in addition to its own environment."""
+    """The grant of a kernel. ``env`` is all that its process needs in addition to its own environment."""
 
     kernel_id: str
     owner: str
@@ -133,7 +133,7 @@ class KernelActivity:
 
 @dataclass(frozen=True)
 class TrimStatus:
-    """What the frameworks in a kernel returned, last: ``at`` in seconds since the epoch."""
+    """The result of a kernel's last trim; ``at`` in seconds since the epoch."""
 
     bytes: int
     at: float

@@ -1,6 +1,6 @@
-"""What the node agent says about residency, as frozen values: where a kernel's memory is, and for what it waits.
+"""The node agent's reports of residency as frozen values: where a kernel's memory is, and why it waits.
 
-Reads JSON objects; talks to nobody. An agent from before residency says nothing, and that is read, too.
+Reads JSON objects, and does no I/O. An agent from before residency says nothing, and that is read, too.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Moving:
 
 @dataclass(frozen=True)
 class ResidencyStatus:
-    """Where one kernel's memory is; ``state`` is a word of the table in docs/reference/kernel-life.md.
+    """The residency of one kernel; ``state`` is a word of the table in docs/reference/kernel-life.md.
 
     ``mode_reason``: why it cannot be swapped at all, empty where it can; ``refusal``: why it was last not swapped.
     ``left_for``: why it was last taken out, a word of docs/reference/agent-protocol.md.
@@ -85,7 +85,7 @@ class HostCopies:
 
 @dataclass(frozen=True)
 class ReservedShare:
-    """What is reserved of a device by one class."""
+    """The part of a device that one class reserved."""
 
     hundredths: int
     bytes: int

@@ -34,7 +34,7 @@ class Oversubscription:
 
 @dataclass(frozen=True)
 class Reserved:
-    """What is reserved of one device: in all, and of that by production."""
+    """The reserved part of one device: in all, and of that by production."""
 
     hundredths: int = 0
     bytes: int = 0

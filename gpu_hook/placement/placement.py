@@ -1,4 +1,4 @@
-"""Where a request goes on one node: whole devices first, then best fit for the part.
+"""Place a request on one node: whole devices first, then best fit for the part.
 
 Pure: the agent calls it before it reserves, the gateway's planner calls it on a snapshot, and both get the same answer.
 """
@@ -81,9 +81,9 @@ class DeviceState:
 
 @dataclass(frozen=True)
 class Part:
-    """What a request gets on one device: ``guarantee_bytes`` are reserved, up to ``quota_bytes`` it may take.
+    """The part of a request on one device: ``guarantee_bytes`` are reserved, up to ``quota_bytes`` it may take.
 
-    What lies between is elastic: used while it is free, given back when somebody's guarantee needs it.
+    What lies between is elastic: used while it is free, given back when another kernel's guarantee needs it.
     """
 
     uuid: str
@@ -120,7 +120,7 @@ class _Asked:
         )
 
     def is_backed(self, device: DeviceState, hundredths: int) -> bool:
-        """Whether the device has what this takes: nobody has to take turns for it."""
+        """Return whether the device has room for this without kernels taking turns."""
         backed = device.backed
         return backed[0] >= hundredths and backed[1] >= self.part(device, hundredths).reserved_bytes
 
@@ -199,7 +199,7 @@ def resize(
     resized = _place_as_planned(devices, _Asked(hundredths, memory_limit, is_elastic), plan)
     if isinstance(resized, Refusal) or host is None:
         return resized
-    # Who shrinks is never refused, though what there is already should be more than the budget.
+    # A kernel that shrinks is never refused, even if the reservations already exceed the budget.
     return _check_host(devices, resized, host, max(host.budget_bytes, host.needs(*_beyond(devices, parts))))
 
 
@@ -302,7 +302,7 @@ def _place_as_planned(
 def _check_host(
     devices: Sequence[DeviceState], parts: Sequence[Part], host: HostRoom, most_bytes: int
 ) -> tuple[Part, ...] | Refusal:
-    """What the devices lack has to have room on the host while others use them."""
+    """Return a refusal if the bytes beyond the devices do not fit on the host."""
     taken, short = _beyond(devices, parts)
     needs = host.needs(taken, short)
     if needs <= most_bytes:
@@ -316,7 +316,7 @@ def _check_host(
 
 
 def _beyond(devices: Sequence[DeviceState], parts: Sequence[Part]) -> tuple[int, int]:
-    """What is reserved by these parts, and how much of it the devices do not have."""
+    """Return the bytes that these parts reserve, and how many of them the devices do not have."""
     backed = {device.uuid: device.backed[1] for device in devices}
     short = sum(max(0, part.reserved_bytes - backed.get(part.uuid, 0)) for part in parts)
     return sum(part.reserved_bytes for part in parts), short

@@ -111,7 +111,7 @@ class MovedDevice:
 
 @dataclass(frozen=True)
 class Moved:
-    """What a process did about a SWAP_OUT or SWAP_IN. Untrusted: the reader bounds it by what was lent."""
+    """A process's answer to SWAP_OUT or SWAP_IN. Untrusted: the reader bounds it by the loan."""
 
     outcome: MoveOutcome
     residency: Residency

@@ -107,7 +107,7 @@ class Lease(IntEnum):
 
 
 class Residency(IntEnum):
-    """Where a process's memory is, as its hook says it."""
+    """The residency of a process's memory, as its hook reports it."""
 
     RESIDENT = 0
     SWAPPING_OUT = 1

@@ -53,7 +53,7 @@ class Patience:
     """How long without a call before a kernel counts as idle."""
 
     recent_seconds: float = 2.0  # nothing is open: more than the hook's tick, and a pause between two training steps
-    silent_seconds: float = 60.0  # a cell runs, or nobody knows: it computes on the CPU, sleeps or downloads
+    silent_seconds: float = 60.0  # a cell runs, or no relay reports: it computes on the CPU, sleeps or downloads
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _latest(pages: Iterable[Telemetry], now: Moment) -> float | None:
 
 
 def _monotonic(wall: float | None, now: Moment) -> float:
-    """A clock that was set back makes nobody idle in the future, nor before now by less than nothing."""
+    """Convert a wall-clock time to the monotonic clock. A time in the future counts as now."""
     return now.monotonic if wall is None else now.monotonic - max(0.0, now.wall - wall)
 
 

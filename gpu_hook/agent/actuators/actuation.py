@@ -50,14 +50,14 @@ class ChosenActuators:
         return tuple(text for actuator in self.in_force for text in actuator.needs_restart(kernel, pids))
 
 
-def nobody(reservation: Reservation) -> bool:
+def _never(reservation: Reservation) -> bool:
     return False
 
 
 class Actuation:
     """``is_capped``: whether a kernel's share is a limit for it when it is alone, too."""
 
-    def __init__(self, chosen: ChosenActuators, is_capped: Callable[[Reservation], bool] = nobody) -> None:
+    def __init__(self, chosen: ChosenActuators, is_capped: Callable[[Reservation], bool] = _never) -> None:
         self._chosen = chosen
         self._is_capped = is_capped
 
@@ -81,7 +81,7 @@ class Actuation:
         return self._chosen.environment(self._compute(reservation))
 
     def needs_restart(self, reservation: Reservation, pids: Sequence[int]) -> tuple[str, ...]:
-        """What its running processes have otherwise, until they are restarted. Reads their environment, if anything."""
+        """Return the settings of its running processes that differ and need a restart. May read their environment."""
         return self._chosen.needs_restart(self._compute(reservation), pids)
 
     def _compute(self, reservation: Reservation) -> KernelCompute:

@@ -1,4 +1,4 @@
-"""What /proc tells of a process that did not introduce itself: its name, and whose kernel it came from.
+"""The facts in /proc about a process that did not register: its name, and the kernel that it came from.
 
 A process that cleared its environment is found by its parents, by its session or process group (which outlive a
 parent), by its cgroup or its pid namespace where that is one kernel's own (a container's), and by the environment
@@ -98,7 +98,7 @@ class Families:
         return self._facts[pid]
 
     def kernel_of(self, pid: int) -> str | None:
-        """The kernel that a process belongs to; None: to nobody's."""
+        """Return the kernel that a process belongs to; None: to none."""
         if pid not in self._kernels:
             self._kernels[pid] = self.kernel_by_descent(pid) or self._by_surroundings(pid) or self._by_environment(pid)
         return self._kernels[pid]

@@ -1,1 +1,1 @@
-"""Compute shares: who may run how much on a device, decided from measured time. Pure, save for loop.py."""
+"""Compute shares: how much each kernel may run on a device, from measured time. Pure, except for loop.py."""

@@ -62,9 +62,7 @@ class DeviceController:
         self.unholdable: tuple[str, ...] = ()
         self.tallies: dict[str, Tally] = {}
         self.production = Production()
-        self.awaited: dict[
-            str, Owner
-        ] = {}  # kernels with processes of an earlier agent that are not back
+        self.awaited: dict[str, Owner] = {}  # kernels with processes of an earlier agent that are not back
         self.is_awaiting = False  # production
         self.is_contended = False
         self.is_lost = False

@@ -27,7 +27,7 @@ def first_order(is_production: bool, is_contended: bool, has_production_beside: 
 
 
 def fallback(is_production: bool) -> Order:
-    """Where a controller failed: production goes on, others have its pauses, by its boards alone."""
+    """Return the order after a controller failed: production goes on, and others have its pauses, by its boards."""
     return MEASURED if is_production else PAUSES_ONLY
 
 

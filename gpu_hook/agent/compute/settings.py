@@ -1,4 +1,4 @@
-"""What a node agent can be told about compute: its options, and their values. Read once, like the other settings."""
+"""The agent's options for compute, and their values. Read once, like the other settings."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Holding:
 
 @dataclass(frozen=True)
 class KernelProcesses:
-    """What the agent knows of one kernel's processes. ``holdings``: by pid and UUID, of those that registered."""
+    """The agent's record of one kernel's processes. ``holdings``: by pid and UUID, of those that registered."""
 
     kernel_id: str
     folder: str
@@ -183,7 +183,7 @@ def _log_failure(look: asyncio.Future[None]) -> None:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What the driver said of one process on one device."""
+    """The driver's report of one process on one device."""
 
     pid: int
     device: DeviceFacts
@@ -192,7 +192,7 @@ class _Seen:
 
 @dataclass
 class _Found:
-    """What one look finds, while it looks."""
+    """The findings of an audit under way."""
 
     families: Families
     unhooked: dict[str, list[Finding]] = field(default_factory=dict)

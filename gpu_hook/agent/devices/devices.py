@@ -48,7 +48,7 @@ class DeviceReading:
 
 
 class DeviceSource(Protocol):
-    """Where readings come from. Called from one thread at a time, and may block."""
+    """A source of readings. It is called from one thread at a time, and may block."""
 
     def read(self) -> tuple[DeviceReading, ...]: ...
 

@@ -1,6 +1,6 @@
 """Page-locked host memory: how much the machine has, and how much of it one kernel may lock.
 
-A limit, not a reservation: what is not locked is anybody's, and floors may add up to more than the machine.
+It is a limit, not a reservation: memory that is not locked is free for all, and floors may exceed the machine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class HostMemoryRule:
-    """``fraction`` of the machine's memory is shared out by GPU share; 0: no limit. Nobody gets less than ``floor``."""
+    """``fraction`` of the machine's memory is shared out by GPU share; 0: no limit. ``floor`` is the least."""
 
     fraction: float = 0.5
     floor_bytes: int = 1 << 30
@@ -31,7 +31,7 @@ class HostMemoryRule:
 
 
 def machine_memory_bytes(cgroups: Path = _CGROUPS) -> int:
-    """What the machine has, or what the container that we run in may use of it."""
+    """Return the memory of the machine, or the part of it that the agent's container may use."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for name in ("memory.max", "memory/memory.limit_in_bytes"):  # cgroup v2, v1
         try:

@@ -108,7 +108,7 @@ def prune(libraries: Libraries, used: Collection[str]) -> None:
 
 
 def _copies(library_dir: Path) -> list[Path]:
-    """What is whole, and ours by its form."""
+    """Return the copies that are whole, and ours by their form."""
     found = (folder for folder in sorted(library_dir.iterdir()) if not folder.name.startswith("."))
     return [folder for folder in found if all((folder / part).is_dir() for part in PARTS)]
 

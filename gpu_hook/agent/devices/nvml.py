@@ -139,7 +139,7 @@ class NvmlSource:
 
 
 def softgpu_environment(state: os.PathLike[str], settings: SoftGpuSettings) -> dict[str, str]:
-    """What tells the software GPU's libraries which machine to be; the agent and its kernels need the same."""
+    """Return the variables that configure the software GPU; the agent and its kernels need the same."""
     knobs: Mapping[str, int | float | None] = {
         "DEVICES": settings.devices,
         "MEMORY": settings.memory_bytes,
@@ -154,7 +154,7 @@ def softgpu_environment(state: os.PathLike[str], settings: SoftGpuSettings) -> d
 
 @contextlib.contextmanager
 def _captured_stderr(words: list[str]) -> Iterator[None]:
-    """What a library says on stderr while it fails is the reason that its error code leaves out."""
+    """Capture stderr while a library fails: it has the reason that the error code leaves out."""
     kept = os.dup(2)
     try:
         with tempfile.TemporaryFile() as caught:
@@ -220,7 +220,7 @@ def _text(value: str | bytes) -> str:
 
 
 def _optional(read: Callable[[], _Result]) -> _Result | None:
-    """What a device may not have; None then."""
+    """Return a value that a device may not have; None then."""
     try:
         return read()
     except pynvml.NVMLError:

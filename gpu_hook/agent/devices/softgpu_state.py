@@ -134,7 +134,7 @@ def _is_abandoned(outer: Path) -> bool:
 
 
 def remove_unused(state: Path) -> None:
-    """Remove the file when nobody uses it, so that the next agent makes one of its own settings."""
+    """Remove the file if no process uses it, so that the next agent makes one of its own settings."""
     try:
         if not is_in_use(state):
             state.unlink()

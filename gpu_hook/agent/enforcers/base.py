@@ -20,7 +20,7 @@ class EnforcerError(Exception):
 
 @dataclass(frozen=True)
 class KernelLimits:
-    """What one kernel may have. ``pids``: its processes so far; none until it was bound."""
+    """The limits of one kernel. ``pids``: its processes so far; none until it was bound."""
 
     kernel_id: str
     parts: tuple[Part, ...]
@@ -34,19 +34,19 @@ class Enforcer(Protocol):
     word: protocol.Enforcer
 
     def unavailable(self) -> str:
-        """Why this node has it not; empty when it has."""
+        """Return why this node does not have it; empty when it does."""
         ...
 
     def environment(self, parts: Sequence[Part]) -> Mapping[str, str]:
-        """What a kernel's process needs in its environment."""
+        """Return the variables that a kernel's process needs."""
         ...
 
     def hold(self, limits: KernelLimits) -> tuple[str, ...]:
-        """See that the limits are in force, set those that are not; tells what had drifted. Raises EnforcerError."""
+        """Set the limits that are not in force, and return those that had drifted. Raises EnforcerError."""
         ...
 
     def release(self, kernel_id: str) -> None:
-        """The kernel ended. Raises EnforcerError."""
+        """Remove the limits of a kernel that ended. Raises EnforcerError."""
         ...
 
 

@@ -33,7 +33,7 @@ class CgroupHierarchy:
         return "" if os.access(here, os.W_OK) else f"{here} cannot be written"
 
     def leaf_of(self, kernel_id: str, pids: Sequence[int]) -> Path:
-        """The cgroup that holds the kernel's processes and nobody else's. Raises EnforcerError.
+        """Return the cgroup that holds the kernel's processes and no others. Raises EnforcerError.
 
         Where they share one with others (kernels as plain processes), they move to a new one below it; what they start
         from then on follows. A process is never moved into or out of a cgroup that a runtime made for it: after a

@@ -1,6 +1,6 @@
 """NVIDIA's Multi-Process Service: limits that each process gets by its environment, when it connects. Experimental.
 
-Whoever asks for it should know that a fatal error of one client ends all clients of that device.
+A fatal error of one client ends all clients of that device.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The arena: all host copies of this node's swapped kernels. Lends segments to processes, within a budget of bytes.
 
 A segment belongs to one process for its whole life, so nothing of it is ever read by another. When its process is back
-on its devices it stays warm for the next time, until somebody else needs the budget. On the event loop; what blocks is
+on its devices it stays warm for the next time, until another kernel needs the budget. On the event loop; what blocks is
 done in threads.
 """
 
@@ -381,7 +381,7 @@ class Arena:
         return future
 
     def _discard(self, job: asyncio.Future[Segment]) -> None:
-        """Nobody waits for it any more."""
+        """Note that no process waits for it any more."""
         if job.cancelled():
             return
         error = job.exception()

@@ -34,7 +34,7 @@ _libc.memset.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t)
 
 
 class NotWantedError(Exception):
-    """Who wanted the segment does not any more."""
+    """The segment is not wanted any more."""
 
 
 @dataclass(frozen=True)

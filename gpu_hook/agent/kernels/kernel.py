@@ -149,7 +149,7 @@ class Kernel:
     def restore(self, entry: Entry) -> None:
         """After a restart of the agent: watch what was bound, expect back what was connected.
 
-        Until those have told what they have, nobody gets credit that may be theirs.
+        Until those have reported their loans, no process gets credit that may be theirs.
         """
         for process in entry.bound:
             self._bound.add(process)
@@ -190,7 +190,7 @@ class Kernel:
         return not self._sessions
 
     def revive(self) -> None:
-        """Somebody asked again for what was ending."""
+        """Revive a kernel that was ending: it was requested again."""
         self.is_ending = False
         self._open()
 
@@ -246,7 +246,7 @@ class Kernel:
         return self.usage.sample(self._sessions.values(), self._all_accounts)
 
     def add_look(self, uuid: str, busy_seconds: float, covered_seconds: float, seen: Mapping[int, int | None]) -> None:
-        """What a look at one device said of its processes: ``seen`` there, with their bytes."""
+        """Take the readings of one device: the GPU time of its processes, and those ``seen`` there with their bytes."""
         if busy_seconds > 0:
             self.worked_at = time.monotonic()
         for device, part in enumerate(self.reservation.parts):
@@ -272,7 +272,7 @@ class Kernel:
                 session.agent_side.set_enforcer(enforcer)
 
     def processes(self, departed: Iterable[int]) -> KernelProcesses:
-        """What the audit asks. ``departed``: pids of ours whose sessions ended a moment ago."""
+        """Return the kernel's processes for the audit. ``departed``: its pids whose sessions ended a moment ago."""
         ours = [session for session in self._sessions.values() if session.role is Role.PROCESS]
         return KernelProcesses(
             kernel_id=self.kernel_id,

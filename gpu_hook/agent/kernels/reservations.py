@@ -1,4 +1,4 @@
-"""All kernels of this node: reserve, bind, release, who holds what, and the end of what nobody holds.
+"""All kernels of this node: reserve, bind and release them, and end those that no connection holds.
 
 The one place that makes and ends kernels, and the only caller of ``Ledger.reserve`` and ``release``.
 """
@@ -88,7 +88,7 @@ class Reservations:
         self._changed = changed
         self._processes_changed = processes_changed
         self._kernels: dict[str, Kernel] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}  # of kernels that nobody holds
+        self._timers: dict[str, asyncio.TimerHandle] = {}  # of kernels that no connection holds
         self._lost: dict[str, Reservation] = {}  # ended with the machine, before this agent
         self._departed: dict[int, tuple[str, int]] = {}  # pid -> kernel id, looks at the devices since it left
 
@@ -296,7 +296,7 @@ class Reservations:
         return total
 
     def processes(self) -> list[KernelProcesses]:
-        """What the audit asks, of all kernels. Before ``book_looks`` forgets who departed."""
+        """Return the processes of all kernels, for the audit. Called before ``book_looks`` forgets departed ones."""
         return [
             kernel.processes(pid for pid, (kernel_id, _) in self._departed.items() if kernel_id == kernel.kernel_id)
             for kernel in self._kernels.values()

@@ -1,6 +1,6 @@
-"""What one kernel uses: bytes as its hooks say (bounded by what they were lent), GPU time as NVML says.
+"""The use of one kernel: bytes by its hooks, bounded by their loans, and GPU time by NVML.
 
-Samples the hooks' pages and writes the sampled words of ours; keeps what ended processes leave behind.
+It samples the hooks' pages, writes the sampled words of the agent's pages, and keeps the tallies of ended processes.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ class KernelUsage:
     def holdings(
         sessions: Iterable[HookSession], accounts: Sequence[DeviceAccount]
     ) -> Mapping[tuple[int, str], Holding]:
-        """What each process holds of each device, by pid and UUID, as far as the quota lets it.
+        """Return the bytes that each process holds of each device, by pid and UUID, bounded by the quota.
 
         A process may have several sessions (a hook in each of its link-map namespaces), and may claim in HELLO
         whatever it likes.
@@ -237,7 +237,7 @@ class KernelUsage:
     def _process_table(
         self, sessions: Sequence[HookSession], charged: Mapping[int, Sequence[int]]
     ) -> Iterator[ProcessEntry]:
-        """Who is on which device: who charged, and whom the driver saw, for a context alone is there too."""
+        """Yield the processes that charged on each device, or that the driver saw there: contexts count too."""
         return (
             ProcessEntry(session.pid, session.own_pid, device, charged[device][position])
             for position, session in enumerate(sessions)
@@ -248,7 +248,7 @@ class KernelUsage:
 
 
 def charged_bytes(session: HookSession, account: Account, device: int) -> int:
-    """What a process says that it charged, as far as it was lent that."""
+    """Return the bytes that a process reports as charged, bounded by its loan."""
     loan = account.loans.get(session.number)
     if loan is None or session.hook_side is None:
         return 0

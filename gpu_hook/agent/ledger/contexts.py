@@ -1,4 +1,4 @@
-"""What a context takes of each device: measured once for a driver, and corrected by what its processes show.
+"""The memory that a context takes of each device, measured once for a driver, and corrected by its processes.
 
 A context's memory is in no allocation: no hook charges it. It counts against the memory of the kernel whose process
 has it, from the process's HELLO on.
@@ -25,7 +25,7 @@ class ContextCosts:
         self._pids: dict[tuple[str, str], frozenset[int]] = {}
 
     def measured(self, uuid: str) -> int:
-        """Return what a context without any work takes of this device; 0: nobody measured."""
+        """Return the bytes that a context without work takes of this device; 0: not measured."""
         return self._measured.get(uuid, 0)
 
     def is_measured(self, uuid: str) -> bool:

@@ -27,7 +27,7 @@ def always(device: int, amount: int) -> bool:
 
 
 class Timer(Protocol):
-    """What ``call_later`` returns."""
+    """A timer, as ``call_later`` returns it."""
 
     def cancel(self) -> None: ...
 

@@ -35,7 +35,7 @@ class JournalError(Exception):
 
 @dataclass(frozen=True)
 class Reservation:
-    """What was asked and what was given. Never changes while its generation is in force."""
+    """A request and its grant. It does not change while its generation is in force."""
 
     kernel_id: str
     owner: str
@@ -54,7 +54,7 @@ class Reservation:
         return self.workload_class == "production"
 
     def is_same_request(self, other: Reservation) -> bool:
-        """Whether somebody asked for the same again; where it was placed, and how it is shown, is not the request."""
+        """Return whether the request is the same. Placement and label are not part of a request."""
         return (self.owner, self.hundredths, self.memory_limit, self.workload_class) == (
             other.owner,
             other.hundredths,
@@ -65,12 +65,12 @@ class Reservation:
 
 @dataclass(frozen=True)
 class Tally:
-    """What ended processes of a kernel leave in its record, for one device or host memory."""
+    """The totals of a kernel's ended processes, for one device or host memory."""
 
     peak_bytes: int = 0
     busy_seconds: float = 0.0
     refusals: int = 0
-    needed_bytes: int = 0  # 0: nothing was refused for want of quota; an agent of before wrote none
+    needed_bytes: int = 0  # 0: nothing was refused for want of quota; older records have none
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,11 @@ class Entry:
     tallies: tuple[Tally, ...] = field(default=())
     host_tally: Tally = field(default=Tally())
     absolute_paths: str = "unknown"
-    libraries: tuple[str, ...] = ()  # that its grants named; an agent of before wrote none
+    libraries: tuple[str, ...] = ()  # that its grants named; older records have none
     boot_id: str = ""  # likewise
     saved_bytes: Mapping[str, int] = field(default_factory=dict)  # what a restore of its contexts takes, by device
     is_swapped: bool = False  # its lease was ended: its processes' memory is, or may be, on the host
-    lent: tuple[LentBefore, ...] | None = None  # to processes; None: an agent of before wrote none
+    lent: tuple[LentBefore, ...] | None = None  # to processes; None: older records have none
 
 
 def write_entry(folder: Path, entry: Entry) -> None:

@@ -1,4 +1,4 @@
-"""The ledger of bytes: who reserved what of each device, and which process was lent how much of it; and of host memory.
+"""The ledger of bytes: the reservations on each device, and the loans of each process; also of host memory.
 
 Pure data: no clock, no socket, no page. Written by the agent's event loop alone. Invariants, after every call:
 
@@ -28,7 +28,7 @@ class LedgerError(Exception):
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """What does not change about a device."""
+    """The facts of a device that do not change."""
 
     uuid: str
     index: int
@@ -38,7 +38,7 @@ class DeviceFacts:
 
 @dataclass
 class Loan:
-    """What one process was lent of one device. ``most`` is its high-water mark, ``recent_most`` that of this look."""
+    """The bytes that one process was lent of one device. ``most``: ever; ``recent_most``: since the last look."""
 
     bytes: int = 0
     most: int = 0
@@ -153,7 +153,7 @@ class Ledger:
         return tuple(state.for_owner(kept[state.uuid]) if state.uuid in kept else state for state in states)
 
     def reserved(self, uuid: str) -> Reserved:
-        """What of the device is reserved."""
+        """Return the reserved part of a device."""
         return self._reserved.get(uuid, Reserved())
 
     def host_room(self, without: str = "") -> HostRoom | None:
@@ -164,7 +164,7 @@ class Ledger:
 
     @property
     def largest_kernel_bytes(self) -> int:
-        """What is reserved by the largest kernel."""
+        """Return the bytes that the largest kernel reserved."""
         kernels = self._kernels.values()
         return max((sum(a.part.reserved_bytes for a in accounts) for accounts in kernels), default=0)
 
@@ -179,7 +179,7 @@ class Ledger:
     ) -> None:
         """Enter a reservation whole, or raise LedgerError and enter nothing. ``None``: all host memory.
 
-        One that is restored was made under a rule that may have been another; but nobody ever had more than MOST_RATIO.
+        A restored one may have been made under another rule, but never beyond MOST_RATIO.
         """
         if kernel_id in self._kernels:
             raise LedgerError(f"kernel {kernel_id} has a reservation already")
@@ -308,7 +308,7 @@ class Ledger:
         return total
 
     def lent(self, uuid: str) -> int:
-        """What all kernels were lent of a device; what is swapped of it, too."""
+        """Return the bytes that all kernels were lent of a device, swapped ones included."""
         return sum(a.lent for accounts in self._kernels.values() for a in accounts if a.part.uuid == uuid)
 
     def begin_look(self) -> None:

@@ -20,7 +20,7 @@ from .shared_page import FUTURE_WRITE_SEAL, SIZE_SEALS
 
 
 class ActivityWords(NamedTuple):
-    """What a board says of one device. Untrusted; times in nanoseconds."""
+    """The words of a board about one device. Untrusted; times in nanoseconds."""
 
     is_active: int
     since: int

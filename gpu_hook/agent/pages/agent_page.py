@@ -1,7 +1,7 @@
-"""The page that the agent writes for one process, which can only read it: what is in force, and what it may do.
+"""The page that the agent writes for one process: its limits and orders. The process can only read it.
 
-It is handed out through a descriptor opened for reading, and sealed against writing by anybody but this mapping, so
-that a process cannot reopen it for writing either. The process's own pages: hook_page.py, activity_page.py.
+The agent hands out a descriptor opened for reading, and seals the file against writing by any but its own mapping, so
+that a process cannot reopen it for writing. The process's own pages: hook_page.py, activity_page.py.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class AgentSide:
         self._page.half_words[(start + AgentPage.UTILIZATION) // 4] = utilization_percent
 
     def set_enforcer(self, enforcer: protocol.Enforcer) -> None:
-        """What holds the limits now, on all of the kernel's devices."""
+        """Write the enforcer that holds the limits, for all of the kernel's devices."""
         for device in range(self.device_count):
             start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
             self._page.half_words[(start + AgentPage.ENFORCER) // 4] = enforcer
@@ -119,7 +119,7 @@ class AgentSide:
     def set_grant(
         self, parts: Sequence[Part], generation: int, workload_class: protocol.WorkloadClass, host_quota_bytes: int
     ) -> None:
-        """The size and class in force, on the same devices. The generation comes last: who sees it sees the rest."""
+        """Write the size and class in force. The generation is written last: a reader that sees it sees the rest."""
         words, half_words = self._page.words, self._page.half_words
         half_words[AgentPage.WORKLOAD_CLASS // 4] = workload_class
         for device, part in enumerate(parts):

@@ -1,4 +1,4 @@
-"""The page that a process's hook writes, as the agent reads it. Untrusted: who reads a word bounds it."""
+"""The page that a process's hook writes, as the agent reads it. Untrusted: the reader bounds each word."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KNOWN_STAYING = (protocol.Staying.MODE << 1) - 1
 
 @dataclass(frozen=True)
 class HookWords:
-    """What a hook says of one device, or of host memory. Untrusted: the reader bounds it by what was lent."""
+    """A hook's words about one device, or host memory. Untrusted: the reader bounds them by the loan."""
 
     charged_bytes: int
     peak_bytes: int
@@ -26,7 +26,7 @@ class HookWords:
 
 @dataclass(frozen=True)
 class NeedWords:
-    """What a hook says that its process would have used of one device. Untrusted, too; ``refused_at`` in seconds.
+    """The bytes that a process would have used of one device, by its hook. Untrusted; ``refused_at`` in seconds.
 
     ``stands_bytes``: of refusals that stand. ``open_bytes``: of the last one, while the process may yet make do.
     ``refused_at``: of that one; of the last that stands, once it is decided.
@@ -39,7 +39,7 @@ class NeedWords:
 
 @dataclass(frozen=True)
 class ResidencyWords:
-    """What a hook says of where its process's memory is. Untrusted, too; ``last_call`` in seconds, 0.0: none yet."""
+    """A hook's words about the residency of its memory. Untrusted; ``last_call`` in seconds, 0.0: none yet."""
 
     staying: protocol.Staying
     waiting_calls: int
@@ -48,7 +48,7 @@ class ResidencyWords:
 
 
 class ComputeWords(NamedTuple):
-    """What a hook says of its process's work on one device. Untrusted, too; times in nanoseconds.
+    """A hook's words about its process's work on one device. Untrusted; times in nanoseconds.
 
     ``waiting_calls``: of the whole process, for a call that waits may have no device yet.
     """
@@ -146,7 +146,7 @@ class HookSide:
         )
 
     def residency(self) -> int:
-        """Where its memory is: a Residency, if it is one."""
+        """Return the residency of its memory as the page has it; it may be no Residency."""
         return self._page.half_words[HookPage.RESIDENCY // 4]
 
     def read_residency(self) -> ResidencyWords:

@@ -1,6 +1,6 @@
 """Keeps the leases: looks at all kernels, lets ``decide`` say who moves, carries it out, and knows who waits for what.
 
-The one caller of swap_out and swap_in. Room that a kernel was promised is nobody else's until it is in.
+The one caller of swap_out and swap_in. Room that was promised to a kernel is reserved until the kernel is in.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .views import NEVER, Decision, KernelView, Out, Policy, Reason, State, Wait
 
 log = logging.getLogger(__name__)
 
-_LONGEST_SLEEP_SECONDS = 1.0  # who waits is told every second; idleness shows by looking
+_LONGEST_SLEEP_SECONDS = 1.0  # waiters hear from it every second, and idleness is found by sampling
 _SHORTEST_SLEEP_SECONDS = 0.02
 _CHECKPOINT_RETRY_SECONDS = 60.0
 _RETRY_SECONDS = 1.0  # after a move that failed and does not say when to try again
@@ -164,7 +164,7 @@ class LeaseKeeper:
             self._records[kernel_id].kernel.credit_queues.give_room()
 
     def _save_the_quiet(self, now: float) -> None:
-        """Whom nobody wants gives up his context, too: that alone is up to half a GiB of each device."""
+        """Checkpoint kernels that stay unwanted: a context alone is up to half a GiB of each device."""
         if self._checkpoint_after is None:
             return
         for kernel_id, record in self._records.items():

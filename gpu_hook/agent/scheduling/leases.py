@@ -1,7 +1,7 @@
-"""Who is resident: a pure decision over frozen views of devices and kernels. No clock, no I/O, no memory of its own.
+"""Decide which kernels are resident: a pure function of frozen views. No clock, no I/O, no state.
 
 The agent's keeper and the density simulation call the same ``decide``; it stays cheap: about 100 µs for 20 kernels on
-8 devices. Who is displaced for whom is in victims.py.
+8 devices. victims.py selects the kernels to displace.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def decide(
     policy: Policy,
     host_room_bytes: int | None = None,
 ) -> Decision:
-    """Who swaps out, who in, who gets more room, and who waits for what.
+    """Return which kernels swap out or in, which get more room, and what the others wait for.
 
     ``host_room_bytes`` is what host copies may still take (None: no limit). Moves of one link and direction follow one
     another; all devices of a kernel move together, or none.
@@ -54,7 +54,7 @@ def has_want(kernel: KernelView) -> bool:
 
 
 class _Round:
-    """One decision. ``free``: room that nobody has now. ``future``: with what leaves, and without what waits for it."""
+    """One decision. ``free``: unused room now. ``future``: with room of leaving kernels, less that of waiters."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class _Round:
         return Decision(tuple(self._outs), tuple(self._ins), tuple(self._grown), tuple(self._waits), self._look_at)
 
     def _enter(self) -> None:
-        """Take what is held and promised, and the moves under way. A device that is gone has no room for anybody."""
+        """Take what is held and promised, and the moves under way. A device that is gone has no room."""
         leaving = {device.uuid: device.leaving_bytes for device in self._devices}
         free = {device.uuid: device.capacity_bytes - device.leaving_bytes for device in self._devices}
         for kernel in self._kernels:

@@ -1,4 +1,4 @@
-"""The links between devices and host during one decision: who may move now, and when the ways will be free.
+"""The links between devices and host during one decision: which moves may begin, and when links will be free.
 
 One move at a time for each link and direction: two at once would only halve each other. Out and in overlap.
 """
@@ -49,13 +49,13 @@ class Links:
         return self._follow(self._way_in(kernel), self._in, ready)
 
     def wake_seconds(self, kernel: KernelView) -> float:
-        """What it takes to bring a resident kernel back, if it leaves."""
+        """Return the time to bring a resident kernel back, if it leaves."""
         return self._seconds(
             [(h.uuid, (h.elastic_bytes + h.away_bytes) / self._link[h.uuid][2]) for h in _known(kernel, self._link)]
         )
 
     def seconds_out(self, kernels: Iterable[KernelView]) -> float:
-        """How long they take to leave, where nobody else moves."""
+        """Return how long they take to leave if no other kernel moves."""
         total: dict[str, float] = {}
         for kernel in kernels:
             for link, seconds in self._way_out(kernel):

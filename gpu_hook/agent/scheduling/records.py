@@ -1,4 +1,4 @@
-"""What the keeper of the leases remembers of one kernel between its decisions, and the view that it makes of it.
+"""The lease keeper's record of one kernel between decisions, and the view that it makes of it.
 
 Reads a kernel's facts; moves nothing and decides nothing.
 """
@@ -32,7 +32,7 @@ _STATES = {
 class LeftFor(str, enum.Enum):
     """Why a kernel's memory was taken out: what its user may want to know."""
 
-    ASKED = "asked"  # by somebody
+    ASKED = "asked"  # by a user or administrator
     IDLE = "idle"  # another kernel needed the room, and it did not
     TURN = "turn"  # it was busy, and its turn was over
     PRODUCTION = "production"  # it was busy, and a kernel of production needed the room
@@ -62,7 +62,7 @@ class Movable(Protocol):
 
 
 class CreditQueues(Protocol):
-    """Where its processes ask for credit. ``wanted_bytes``: what they wait for, by device."""
+    """The kernel's credit queues. ``wanted_bytes``: the bytes that requests wait for, by device."""
 
     @property
     def wanted_bytes(self) -> Mapping[int, int]: ...
@@ -193,7 +193,7 @@ class LeaseRecord:
         return self.is_beginning is None and self.residency.state not in _STATES
 
     def is_for_checkpoint(self, now: float, after_seconds: float) -> bool:
-        """Swapped for so long, and wanted by nobody."""
+        """Return whether the kernel has been swapped out and unwanted for so long."""
         is_out = self.facts.state is KernelState.SWAPPED and self.is_beginning is None
         is_quiet = is_out and self.wants_since is None and not self.kernel.is_expecting
         return is_quiet and now - self.facts.since >= after_seconds and now >= self.not_saved_before

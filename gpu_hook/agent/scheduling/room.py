@@ -1,4 +1,4 @@
-"""Physical room on the devices: what kernels may hold of each, beside contexts and whoever else is there.
+"""Physical room on the devices: the bytes that kernels may hold, without contexts and untracked processes.
 
 From looks at the devices, which are old by up to a second; decides nothing. The rates of the links are kept here, too.
 """
@@ -21,12 +21,12 @@ _LEAST_MEASURED_BYTES = 64 << 20  # smaller moves measure their own overhead
 
 
 class Room:
-    """What each device has for kernels. Written by looks and finished moves."""
+    """The room that each device has for kernels. Written by device readings and finished moves."""
 
     def __init__(self) -> None:
         self.departures = Departures()
         self._memory: dict[str, int] = {}
-        self._others: dict[str, deque[int]] = {}  # what nobody charged, in the last looks
+        self._others: dict[str, deque[int]] = {}  # bytes that no hook charged, in the last readings
         self._accounted: dict[str, int] = {}  # what kernels and departed processes had, in the last look
         self._rates: dict[tuple[str, bool], float] = {}  # device, whether out
 
@@ -43,7 +43,7 @@ class Room:
     def used_bytes(self, reading: DeviceReading, on_device: Mapping[str, int]) -> int:
         """Return the bytes that are taken of a device: of its last look, less what kernels gave back since.
 
-        Else what was swapped out a moment ago would count as somebody else's until the next look.
+        Otherwise bytes that were just swapped out would count as those of others until the next reading.
         """
         uuid = reading.facts.uuid
         given_back = self._accounted.get(uuid, 0) - self._account(uuid, on_device)

@@ -1,4 +1,4 @@
-"""What a node agent can be told about leases: its options, and their values. Read once, like the other settings."""
+"""The agent's options for leases, and their values. Read once, like the other settings."""
 
 from __future__ import annotations
 

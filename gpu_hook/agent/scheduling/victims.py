@@ -1,4 +1,4 @@
-"""Whom a waiting kernel may displace, and whom of these first: the least valuable. Pure, for one decision."""
+"""Select the kernels that a waiting kernel may displace, the least valuable first. Pure, for one decision."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Choice = tuple[float, bool, KernelView]  # when it may go, whether it is busy
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Who has to leave, all of them. ``ripe_at``: when the last of them may; a time that is over: now."""
+    """The kernels that all have to leave. ``ripe_at``: when the last of them may; a time in the past: now."""
 
     victims: tuple[KernelView, ...] = ()
     ripe_at: float = 0.0
@@ -24,7 +24,7 @@ class Plan:
 
 
 class Victims:
-    """Resident kernels that can leave. Whom one want takes is not taken for another."""
+    """The resident kernels that can leave. A kernel is displaced for one waiter only."""
 
     def __init__(
         self, kernels: Sequence[KernelView], now: float, policy: Policy, links: Links, host_room: int | None
@@ -44,7 +44,7 @@ class Victims:
         self._costs: dict[str, float] = {}
 
     def set_order(self, wants: Sequence[KernelView]) -> None:
-        """Who wants something, in the order in which they are served: nobody displaces who comes before."""
+        """Return the waiting kernels in the order in which they are served. None displaces one before it."""
         self._positions = {kernel.kernel_id: position for position, kernel in enumerate(wants)}
 
     def take(self, kernel: KernelView) -> bool:
@@ -168,7 +168,7 @@ def _leaving(kernel: KernelView) -> int:
 
 
 def _without_needless(chosen: list[_Choice], left: Mapping[str, int]) -> list[_Choice]:
-    """Let go of whom the others make needless, the dearest first; ``left`` is 0 or less on each device."""
+    """Spare the kernels that the others make unnecessary, the most expensive first; ``left`` is at most 0."""
     spare = {uuid: -amount for uuid, amount in left.items()}
     kept = []
     for choice in reversed(chosen):

@@ -1,6 +1,6 @@
-"""What a decision about leases is made of: frozen views of devices and kernels, the policy, and the decision.
+"""The values of a decision about leases: frozen views of devices and kernels, the policy, and the decision.
 
-Values only. Who makes the views keeps the promises of their fields; who decides is leases.py.
+The records make the views and keep the invariants of their fields; leases.py decides.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-NEVER = float("inf")  # as a time: not as far as anybody knows
+NEVER = float("inf")  # as a time: unknown
 
 
 class State(enum.IntEnum):
-    """Where a kernel's memory is, of all its processes."""
+    """The residency of a kernel's memory, over all its processes."""
 
     RESIDENT = 0
     SWAPPING_OUT = 1
@@ -24,13 +24,13 @@ class Want(enum.IntEnum):
     """Why a kernel wants to be resident, or more room. The stronger, the more it may displace."""
 
     NONE = 0
-    HINT = 1  # somebody may come soon: displaces who is idle
-    CELL = 2  # a cell arrived: displaces who is idle, and for production whoever is opportunistic
+    HINT = 1  # a user may come soon: displaces idle kernels
+    CELL = 2  # a cell arrived: displaces idle kernels, and for production opportunistic ones
     CALL = 3  # a call waits on the device: takes its turn with busy equals, too
 
 
 class Reason(str, enum.Enum):
-    """What a waiting kernel waits for."""
+    """The reason why a kernel waits."""
 
     COMING = "coming"  # its memory is being copied in
     LINK = "link"  # room is there; another kernel is being copied over the same link
@@ -88,7 +88,7 @@ class KernelView:
     turn_since: float = 0.0  # busy since, as far as it was resident
     moving_since: float = 0.0  # while it is swapping
     movable_at: float = 0.0  # when a swap-out may be tried at the earliest; NEVER: it cannot be swapped
-    is_asked_out: bool = False  # somebody asked to swap it out, whoever needs the room
+    is_asked_out: bool = False  # a user asked to swap it out
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to be done now. Room for ``ins`` and ``grown`` is there; at ``look_at`` time alone changes things."""
+    """The actions of one decision. Room for ``ins`` and ``grown`` is there; ``look_at``: when time alone changes it."""
 
     outs: tuple[Out, ...] = ()
     ins: tuple[str, ...] = ()

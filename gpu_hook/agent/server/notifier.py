@@ -1,6 +1,6 @@
 """Tells those who watch the whole node that its status is another: at once, and not more often than they can look.
 
-Nothing of what changed is said: who hears it asks for the status. While nobody watches nothing is done.
+A notice has no content: its receiver asks for the status. Without watchers nothing is done.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from jupyter_aliquot.gpu_hook.agent.kernels.usage import DeviceUse
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceAccount
 
 _LEAST_SECONDS = 0.1  # between two notices
-_COPY_SECONDS = 0.25  # while memory is copied: who waits sees how far it is
+_COPY_SECONDS = 0.25  # while memory is copied, so that waiters see the progress
 _EVENT = {"event": "status"}
 
 
 class Copying(Protocol):
-    """Where a kernel's memory is."""
+    """The residency of a kernel's memory."""
 
     @property
     def is_copying(self) -> bool: ...

@@ -46,7 +46,7 @@ _WITHOUT_DEVICES = ("hello", "subscribe", "shutdown")
 
 @dataclass(frozen=True)
 class FirstLook:
-    """``is_over``: the devices are known, or their driver let its deadline pass; kernels of before are restored.
+    """``is_over``: the devices are known, or their driver let its deadline pass; earlier kernels are restored.
 
     ``why_unknown`` says why no device is known; it is empty where one is.
     """
@@ -57,7 +57,7 @@ class FirstLook:
 
 @dataclass(frozen=True)
 class Node:
-    """What an agent is, for those who ask."""
+    """The facts about an agent that clients can ask for."""
 
     name: str
     driver: Driver

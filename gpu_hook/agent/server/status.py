@@ -1,4 +1,4 @@
-"""What the agent tells about itself: status and grant, as JSON objects. Reads, changes nothing."""
+"""The agent's status and grants as JSON objects. Reads, changes nothing."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _describe_host_memory(kernel: Kernel) -> dict[str, Any]:
 def describe_grant(
     kernel: Kernel, node: str, driver: Driver, libraries: Libraries, more_env: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What a kernel's process needs, in the order of its devices: that is how CUDA will number them."""
+    """Return the variables of a kernel's process. CUDA numbers the devices in their order."""
     reservation = kernel.reservation
     uuids = ",".join(part.uuid for part in reservation.parts)
     return {

@@ -71,7 +71,7 @@ class StatusChanges:
 
 @dataclass(frozen=True)
 class Subjects:
-    """What a status tells of."""
+    """The parts of the agent that a status describes."""
 
     ledger: Ledger
     reservations: Reservations

@@ -1,6 +1,6 @@
 """One process of a kernel at its hook socket: reads and checks its messages, owns its pages, notices its end.
 
-What it sends is untrusted: anything that the header does not allow is refused and ends the connection, nothing more.
+Its messages are untrusted: one that the header does not allow is refused and ends the connection, nothing more.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class HookSession:
                 self.board.close_descriptor()
 
     def notify(self, notice: protocol.BoardNotice, descriptor: int | None = None) -> bool:
-        """Tell of a neighbour's board, with its descriptor; False: the socket is full, and it is to be told again."""
+        """Send a notice of a neighbour's board with its descriptor; False: the socket is full, so send it again."""
         if self._is_closed:
             return True
         try:
@@ -233,7 +233,7 @@ class HookSession:
             self._take(datagram)
 
     def _pause_reading(self) -> None:
-        """Its kernel sends more than the agent reads of one: the rest waits in its own sockets."""
+        """Stop reading for a while: the kernel sends more than its share, and the rest waits in its sockets."""
         self._loop.remove_reader(self._connection.fileno())
         self._pause = self._loop.call_later(
             self._bucket.seconds_until(time.monotonic(), _MESSAGES_A_TURN), self._go_on_reading
@@ -266,7 +266,7 @@ class HookSession:
         self._owner.take(self, self._check(message))
 
     def _check(self, message: Message) -> FromHook:
-        """Whether a process of its role may say this, now. Raises MalformedError."""
+        """Return the message if a process of this role may send it now. Raises MalformedError."""
         if isinstance(message, Credit):
             if message.type not in (MessageType.CREDIT_REQUEST, MessageType.CREDIT_RETURN):
                 raise MalformedError(f"got {message.type.name}, which only the agent sends")
@@ -286,7 +286,7 @@ class HookSession:
 
 
 def _drop_descriptors(ancillary: list[tuple[int, int, bytes]]) -> None:
-    """Nobody was asked to pass descriptors: close them, or a hostile peer fills our table."""
+    """Close descriptors that a peer passed unasked, or a hostile peer would fill the agent's table."""
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             for descriptor in array.array("i", data[: len(data) - len(data) % 4]):

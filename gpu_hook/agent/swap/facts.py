@@ -1,4 +1,4 @@
-"""Where one kernel's memory is, as frozen values: what those who decide look at, and what a move came to.
+"""The residency of one kernel as frozen values: the input of decisions, and the results of moves.
 
 Made by ``residency``; nothing here acts. Times are seconds of CLOCK_MONOTONIC, which the event loop and hooks share.
 """
@@ -32,7 +32,7 @@ _STAYING_WORDS = {
 
 
 class MoveResult(Enum):
-    """What came of asking a whole kernel to move. Whatever but DONE leaves it as it was."""
+    """The result of a move of a whole kernel. Any but DONE leaves the kernel unchanged."""
 
     DONE = "done"
     IGNORED = "ignored"  # in its state there was nothing to do

@@ -84,11 +84,11 @@ class KernelMoves:
 
     @property
     def is_copying(self) -> bool:
-        """Whether somebody may want to know how far it is."""
+        """Return whether a copy is under way whose progress can be shown."""
         return self._progress is not None
 
     def moving(self) -> Moving | None:
-        """How far the copy under way is; None while there is none, and where nobody tells."""
+        """Return the progress of the copy under way; None while there is none, or its hooks report none."""
         return None if self._progress is None else self._progress.now()
 
     async def prepare(self, processes: Sequence[ProcessResidency], is_held: bool) -> bool:
@@ -112,7 +112,7 @@ class KernelMoves:
         return not failed
 
     def call_off(self) -> None:
-        """Whoever waits for host memory is told that it is not wanted."""
+        """Cancel the waits for host memory that is not wanted any more."""
         self._is_called_off = bool(self._preparing)
         for work in self._preparing:
             work.cancel()
@@ -135,7 +135,7 @@ class KernelMoves:
         return Event.FAILED if is_back else Event.STUCK, failed[0]
 
     async def bring_in(self, processes: Sequence[ProcessResidency]) -> End:
-        """All in, or all out again. Nobody waits for a process that does not answer: its room is its own."""
+        """Bring all processes in, or all out again. A silent process keeps its room, and is not waited for."""
         out = [process for process in processes if process.is_out]
         with self._watching(out, is_out=False):
             moves = await self._bring_all(out)
@@ -203,7 +203,7 @@ class KernelMoves:
         return await self._arena.lend(self._kernel_id, process.session.number, wanted, most)
 
     def _settle(self, process: ProcessResidency) -> None:
-        """What holds no copy, nor may come to hold one, is warm from now on."""
+        """Make the segments warm that hold no copy and will hold none."""
         if not process.is_out and process.order is None:
             self._arena.release(self._kernel_id, process.session.number)
 

@@ -76,7 +76,7 @@ class ProcessResidency:
 
     @property
     def is_silent(self) -> bool:
-        """Whether it was told to move, and whoever told it has stopped waiting."""
+        """Return whether an order to move is unanswered after its deadline."""
         return self.order is not None and self._waiter is None
 
     async def tell(
@@ -113,7 +113,7 @@ class ProcessResidency:
         return page is not None and page.residency() in (Residency.SWAPPING_OUT, Residency.SWAPPING_IN)
 
     def take(self, moved: Moved) -> bool:
-        """It says where it is; tells whether somebody waited for that. Raises MalformedError."""
+        """Take a MOVED message; return whether an order waited for it. Raises MalformedError."""
         is_answer = self.order is not None and moved.sequence == self._sequence
         if not is_answer and moved.sequence != 0:
             raise MalformedError(f"got MOVED {moved.sequence}, which answers nothing")
@@ -146,7 +146,7 @@ class ProcessResidency:
         return min(page.swapped(device), self.lent(account)) if page is not None and self.is_out else 0
 
     def copied(self) -> int | None:
-        """What its hook copied so far, in all its moves; None: it does not tell."""
+        """Return the bytes that its hook copied in all moves; None: the hook does not report them."""
         page = self.session.hook_side
         return None if page is None or self.has_left else page.copied()
 

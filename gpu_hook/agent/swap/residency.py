@@ -33,7 +33,7 @@ SAVED = frozenset({KernelState.CHECKPOINTED, KernelState.RESTORING})
 
 @dataclass(frozen=True)
 class SwapTools:
-    """What all kernels of a node share for moving."""
+    """The tools for moves that all kernels of a node share."""
 
     arena: Arena
     settings: SwapSettings
@@ -117,7 +117,7 @@ class KernelResidency:
 
     @property
     def saved_bytes(self) -> Mapping[str, int]:
-        """What it takes of each device to restore its contexts; empty: they are there. For the journal."""
+        """Return the bytes of each device that its contexts need to be restored; empty: they are there."""
         return self._checkpoint.saved_bytes
 
     async def prepare(self) -> bool:
@@ -238,7 +238,7 @@ class KernelResidency:
         )
 
     def look(self) -> None:
-        """At the hooks' pages: who waits, and who works again."""
+        """Sample the hooks' pages: note calls that wait, and processes that work again."""
         telemetry = self._telemetry()
         if self.is_lease_ended and self._waits_since is None and any(page.waiting_calls for page in telemetry):
             self.woken()
@@ -276,7 +276,7 @@ class KernelResidency:
         return sum(process.lent(account) for account in self._accounts())
 
     async def _start(self, event: Event, reason: str) -> Move:
-        """Begin a move that the table allows, and wait for its end: who waits may be cancelled, the move goes on."""
+        """Begin a move that the table allows, and wait for its end. Cancelling the wait does not end the move."""
         if ACTIONS[self.state][event].action is Action.IGNORE:
             return Move(MoveResult.IGNORED, f"it is {self.state.value}")
         log.info("event=move_began kernel=%s to=%s reason=%r", self.kernel_id, event.value, reason)

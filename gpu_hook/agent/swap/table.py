@@ -28,7 +28,7 @@ class KernelState(Enum):
 class Event(Enum):
     GRANTED = "granted"  # its reservation was made
     JOINED = "joined"  # a process of it reached the agent
-    OUT = "out"  # somebody needs its room, or asked for this
+    OUT = "out"  # another kernel needs its room, or a user asked for it
     IN = "in"  # room was reserved for it
     DONE = "done"  # every process did as it was told, or is gone
     FAILED = "failed"  # one could not, and those that had moved are back
@@ -57,7 +57,7 @@ class Action(Enum):
 
 @dataclass(frozen=True)
 class Cell:
-    """What one event does in one state. ``to``: None, it stays as it is."""
+    """The effect of one event in one state. ``to`` None: the state stays."""
 
     action: Action
     to: KernelState | None = None

@@ -1,6 +1,6 @@
-"""Has idle kernels return what their frameworks keep: the agent asks, each kernel's relay does it and tells how much.
+"""Have idle kernels return the caches of their frameworks: the agent asks, and each kernel's relay trims and reports.
 
-When, is trim_policy's decision.
+policy.py decides when.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Trimmed(Protocol):
 
 
 class Trims:
-    """Asks, once a second, those whose relays said that they can. ``idle_since`` is the keeper of the leases' word."""
+    """Asks relays that can trim, once a second. ``idle_since`` comes from the lease keeper."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Trims:
         self._returned: dict[str, dict[str, float]] = {}
 
     def describe(self, kernel_id: str) -> dict[str, float] | None:
-        """What its latest trim returned, for the status."""
+        """Return the result of a kernel's latest trim, for the status."""
         return self._returned.get(kernel_id)
 
     def drop_connection(self, connection: int) -> None:
@@ -77,7 +77,7 @@ class Trims:
                 log.exception("event=trim_look_failed")
 
     def look(self) -> None:
-        """Ask whoever is due."""
+        """Ask the relays of all kernels that are due."""
         now, kernels = self._clock().monotonic, list(self._kernels())
         here = {kernel.kernel_id for kernel in kernels}
         for known in (self._asked_for, self._returned):

@@ -149,7 +149,7 @@ class ANode:
         self.keeper.add(kernel, kernel.residency)
         return kernel
 
-    async def run_pass(self, later: float = 0.0) -> None:
+    async def turn(self, later: float = 0.0) -> None:
         self.now += later
         self.keeper.run_pass()
         await asyncio.sleep(0)
@@ -161,7 +161,7 @@ class ANode:
         kernel.residency.move.set_result(Move(result, moved_bytes=kernel.residency.amount, copy_seconds=1.0))
         for _ in range(3):
             await asyncio.sleep(0)
-        await self.run_pass()
+        await self.turn()
 
 
 def call(kernel: AKernel, node: ANode) -> None:

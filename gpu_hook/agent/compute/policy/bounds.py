@@ -1,4 +1,4 @@
-"""Values that a look may hold, whoever wrote the page: the controller calculates with nothing else."""
+"""Bound the values of a sample, whatever wrote the page: the controller calculates with nothing else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _counter(value: int) -> int:
 
 
 def _is_bounded(look: ProcessSample, now: int) -> bool:
-    """Almost always: who makes looks of pages bounds them already, and a copy of each would be a tenth of a step."""
+    """Return whether a sample is bounded already. Most are, and a copy of each would cost a tenth of a step."""
     counters = (
         look.occupied,
         look.in_flight,

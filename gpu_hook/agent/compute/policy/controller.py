@@ -106,7 +106,7 @@ class MeasuredController:
         return kernels
 
     def _alone(self, kernels: dict[str, Kernel], look: DeviceSample) -> Verdict:
-        """Nobody to share with: nothing is measured, nothing waits."""
+        """Let a kernel that is alone run free: nothing is measured, nothing waits."""
         shares = {
             k.kernel_id: KernelShare(None, 0.0, int(self._uses[k.kernel_id].total), reason="alone on the device")
             for k in kernels.values()
@@ -139,7 +139,7 @@ class MeasuredController:
         self._protection.step(seen, self._pauses.step, look.time_slices)
 
     def _slowdown_loss(self, kernel: Kernel, is_beside: bool, time_slices: bool) -> float | None:
-        """What production lost by its sampled launches. Under time slices intervals say it better, if all are there."""
+        """Return the time that production lost, by its sampled launches. Under time slices intervals are more exact."""
         watch, now = self._slowdowns.setdefault(kernel.kernel_id, SlowdownWatch()), kernel.processes[0].seen_at
         for one in kernel.processes:
             watch.add(now, one.sampled, one.sampled_solo, one.samples, is_beside)
