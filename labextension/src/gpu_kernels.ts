@@ -5,7 +5,7 @@ import { Token } from '@lumino/coreutils';
 import { AliquotClient } from './client/client';
 import { GpuKernelsModel } from './model/model';
 
-/** What is known of GPUs and kernels, and the way to ask for changes. */
+/** The model of GPUs and kernels, and the client that changes them. */
 export interface IGpuKernels {
   readonly model: GpuKernelsModel;
   readonly client: AliquotClient;

@@ -1,5 +1,5 @@
-// The words that all other modules share: what the server says, and the ids of what we register. Imports nothing of
-// ours but the types that are generated from the server's contract.
+// Types that all other modules share: the server's reports, and the ids of what we register.
+// Imports nothing of ours but the types that are generated from the server's contract.
 
 import type { ISignal } from '@lumino/signaling';
 
@@ -40,7 +40,7 @@ export namespace PluginIDs {
   export const cellWaits = '@jupyter-aliquot/labextension:cell-waits';
   /** What a cell lacks that finds no CUDA device. */
   export const missingSize = '@jupyter-aliquot/labextension:missing-size';
-  /** Tells the node that somebody turns to a kernel whose memory is swapped. */
+  /** Prefetches a swapped-out kernel when its user turns to it. */
   export const prefetch = '@jupyter-aliquot/labextension:prefetch';
   /** Connects kernels again whose gateway was away. */
   export const reviving = '@jupyter-aliquot/labextension:reviving';
@@ -63,7 +63,7 @@ export namespace CommandIDs {
   export const history = 'aliquot:show-history';
 }
 
-/** What is asked of a kernel by a command of its own. */
+/** Actions on a kernel that have a command. */
 export type CommandAction =
   | 'open'
   | 'newNotebook'
@@ -87,7 +87,7 @@ export const ACTION_COMMANDS: Readonly<Record<CommandAction, string>> = {
   shutDown: CommandIDs.shutDown
 };
 
-// What the server says, by the names that we call it. The fields are the contract's (gateway/api/openapi.yaml).
+// Short names of the generated types. gateway/api/openapi.yaml defines the fields.
 export type ICompute = api.Compute;
 export type IComputeControl = api.ComputeControl;
 export type IDevice = api.Device;
@@ -96,7 +96,7 @@ export type IScheduledTermination = api.ScheduledTermination;
 export type IHistory = api.History;
 export type IHistoryFigure = api.HistoryFigure;
 export type IKernel = api.Kernel & { readonly access?: 'own' | 'write' | 'read'; readonly shares?: readonly IShare[] | null };
-/** With whom a kernel is shared. */
+/** A share of a kernel. */
 export interface IShare {
   readonly kind: 'user' | 'team';
   readonly name: string;
@@ -124,7 +124,7 @@ export type IMemoryQueue = NonNullable<api.Residency['queued']>;
 export type KernelState = api.Kernel['state'];
 export type Priority = api.Kernel['priority'];
 
-/** A size that somebody may ask for: of a kernel to start, or, with its id, of one that runs. */
+/** A requested size: of a new kernel or, with its id, of a running one. */
 export interface IWish {
   readonly gpus: number;
   /** Text such as `8GiB`, or bytes; null for the share's part of each device. */
@@ -132,10 +132,10 @@ export interface IWish {
   readonly priority?: Priority;
 }
 
-/** Why there is no status: each kind has its own words and remedy in the panel. */
+/** The kinds of errors; each has its own message and remedy in the panel. */
 export type ProblemKind = 'not-installed' | 'forbidden' | 'too-many' | 'unreachable' | 'server';
 
-/** What modules without a DOM need of Lab's translations. */
+/** The part of Lab's translations that modules without a DOM use. */
 export interface ITranslation {
   __(text: string, ...values: unknown[]): string;
 }
@@ -151,15 +151,15 @@ export class StatusError extends Error {
   }
 }
 
-/** Where a model gets its status from: the client in Lab, a script in tests. */
+/** The source of a model's status: the client in Lab, a script in tests. */
 export interface IStatusSource {
-  /** A status as it is written. Rejects with a StatusError. */
+  /** Return the status as text. Rejects with a StatusError. */
   fetchText(): Promise<string>;
-  /** Asks that a kernel be kept which would be ended. Rejects with a StatusError. */
+  /** Postpone the end of a kernel. Rejects with a StatusError. */
   postponeCulling(kernelId: string): Promise<void>;
 }
 
-/** Where a model hears of changes: the websocket in Lab, a script in tests. */
+/** The source of a model's events: the websocket in Lab, a script in tests. */
 export interface IEventStream {
   readonly isLive: boolean;
   readonly liveChanged: ISignal<IEventStream, boolean>;
@@ -169,7 +169,7 @@ export interface IEventStream {
   reconnect(): void;
 }
 
-/** A text that outlives the page: the browser's storage in Lab, a variable in tests. */
+/** A stored text that survives a reload: local storage in Lab, a variable in tests. */
 export interface IMemory {
   get(): string | null;
   set(text: string): void;

@@ -1,13 +1,15 @@
-// Time and chance, as the modules that wait are given them: the browser's here, a script's in tests.
+// Time and randomness, passed in to modules that wait: the browser's here, scripted in tests.
 
 import { DisposableDelegate, IDisposable } from '@lumino/disposable';
 
 export interface IClock {
   /** Milliseconds of the wall clock, which goes on while a laptop sleeps. */
   now(): number;
-  /** Calls once, after so many milliseconds or when there is time again, unless disposed before. */
+  /**
+   * Call once after so many milliseconds, or when the machine wakes later, unless disposed before.
+   */
   after(milliseconds: number, call: () => void): IDisposable;
-  /** From 0 to 1, so that many pages do not all come at once. */
+  /** A random number from 0 to 1, so that many pages do not act at once. */
   chance(): number;
 }
 

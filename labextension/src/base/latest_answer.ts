@@ -1,25 +1,25 @@
-// Questions that follow each other fast, such as those of a slider: asked after a pause, one at a time, and only the
-// answer to the last one counts. No DOM.
+// Debounces requests that follow each other fast, such as a slider's: sends them after a pause, one
+// at a time, and reports only the answer to the last one. No DOM.
 
-/** How long a hand rests before its question is asked. */
+/** The pause before a request is sent. */
 const PAUSE_MS = 250;
 
 export class LatestAnswer<Q, A> {
-  /** `tell` gets the question and its answer, or the error; never that of a question before the last. */
+  /** `tell` gets the last request with its answer or error, never an earlier one's. */
   constructor(
     private readonly _ask: (question: Q) => Promise<A>,
     private readonly _tell: (question: Q, answer: A | null, error: unknown) => void,
     private readonly _pauseMs = PAUSE_MS
   ) {}
 
-  /** Asks soon; a question that has not been asked yet is forgotten. */
+  /** Send this request soon, in the place of one that was not sent yet. */
   want(question: Q): void {
     this.forget();
     this._wanted = { question };
     this._timer = setTimeout(() => void this._next(), this._pauseMs);
   }
 
-  /** Nothing is wanted any more, and nothing will be told. */
+  /** Drop the pending request and its answer. */
   forget(): void {
     clearTimeout(this._timer);
     this._timer = undefined;

@@ -1,4 +1,4 @@
-// How amounts read: bytes in binary units, shares of GPUs, durations, times. Pure; imports nothing of ours.
+// Formats quantities: bytes in binary units, shares of GPUs, durations, times. Pure.
 
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'] as const;
 
@@ -21,7 +21,10 @@ export function formatBytes(bytes: number): string {
   return `${digits(bytes, unit)} ${UNITS[unit]}`;
 }
 
-/** Part and whole, `3.1` and `16.0 GiB`: in the whole's unit, unless the part would then read as 0.0 though it is not. */
+/**
+ * Part and whole, `3.1` and `16.0 GiB`: in the whole's unit, unless a part above zero would read as
+ * 0.0.
+ */
 export function formatPart(part: number, whole: number): [string, string] {
   const unit = unitOf(whole);
   const inUnit = digits(part, unit);
@@ -29,7 +32,7 @@ export function formatPart(part: number, whole: number): [string, string] {
   return [vanishes ? formatBytes(part) : inUnit, formatBytes(whole)];
 }
 
-/** A part of a whole with the whole's unit: `0.5 GiB` beside `16.0 GiB`, where alone it were `512.0 MiB`. */
+/** A part in the unit of its whole: `0.5 GiB` beside `16.0 GiB`, not `512.0 MiB`. */
 export function formatLike(part: number, whole: number): string {
   const [figure, all] = formatPart(part, whole);
   return figure.includes(' ') ? figure : `${figure} ${all.split(' ')[1]}`;

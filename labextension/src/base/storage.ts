@@ -1,8 +1,8 @@
-// Texts in the browser's storage. Knows no DOM but that.
+// Texts in the browser's local storage.
 
 import { IMemory } from '../tokens';
 
-/** A text in the browser's storage; a browser that has none forgets. */
+/** Return the stored text under a key as `IMemory`; without local storage nothing is kept. */
 export function storage(key: string): IMemory {
   return {
     get: () => {

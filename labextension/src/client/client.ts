@@ -1,4 +1,5 @@
-// The only door to the server: asks it, and turns every failure into a StatusError. Keeps nothing.
+// The only module that makes requests. It turns every failure into a StatusError and keeps no
+// state.
 
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
@@ -17,25 +18,30 @@ import {
   StatusError
 } from '../tokens';
 
-/** An unanswered request is given up after this long, so that a hung server shows as one. */
+/** The timeout of a request without an answer, so that a hung server shows as an error. */
 const PATIENCE_MS = 15000;
-/** One that has begun to come may be long, and the link slow; but it may also never end, as after a sleep. */
+/**
+ * The timeout of an answer's body, which may be long on a slow link, or never end after a sleep.
+ */
 const BODY_PATIENCE_MS = 60000;
 
-/** Every request under /aliquot/api/v1, with the credentials that Lab itself uses. Each rejects with a StatusError. */
+/**
+ * Every request under /aliquot/api/v1, with the credentials that Lab itself uses. Each rejects with
+ * a StatusError.
+ */
 export class AliquotClient implements IStatusSource {
-  /** `_trans`: for what a failure is called where the server has no words for it. */
+  /** `_trans` names failures for which the server has no message. */
   constructor(
     readonly settings: ServerConnection.ISettings,
     private readonly _trans: ITranslation
   ) {}
 
-  /** The status, as it is written: who keeps the last one need not read an equal one again. */
+  /** The status as text, so that a caller can skip an answer equal to the last one. */
   fetchText(): Promise<string> {
     return this._ask('GET', ['status']);
   }
 
-  /** The sizes that are offered, and the grammar of all others. */
+  /** The offered sizes, and the grammar of all others. */
   async sizes(): Promise<ISizes> {
     const found = await this._json('GET', ['sizes']);
     if (!Private.isRecord(found) || !Array.isArray(found.sizes)) {
@@ -45,8 +51,8 @@ export class AliquotClient implements IStatusSource {
   }
 
   /**
-   * What would happen if this size were asked for now; with a kernel's id, if it were that kernel's.
-   * `replacedId`: of a new kernel, the one that ends for it.
+   * Dry run of a size: for a new kernel or, with a kernel's id, for that running one.
+   * `replacedId` names the kernel that ends when the new one starts.
    */
   async dryRun(wish: IWish, kernelId?: string, replacedId?: string): Promise<IDryRun> {
     const query = new URLSearchParams({ gpus: String(wish.gpus) });
@@ -64,7 +70,10 @@ export class AliquotClient implements IStatusSource {
     return (await this._json('GET', ['dry-run'], undefined, `?${query}`)) as IDryRun;
   }
 
-  /** The same of several sizes, each by itself and named as `gpu-0.25`: one answer, in the order of the question. */
+  /**
+   * Dry runs of several sizes, each on its own and named like `gpu-0.25`, in the order of the
+   * request.
+   */
   async dryRuns(suffixes: readonly string[], kernelId?: string, replacedId?: string): Promise<readonly IDryRun[]> {
     const query = new URLSearchParams(suffixes.map(suffix => ['size', suffix]));
     if (kernelId !== undefined) {
@@ -79,27 +88,33 @@ export class AliquotClient implements IStatusSource {
     return found.dry_runs as IDryRun[];
   }
 
-  /** Another size or priority for a kernel that runs. The answer's `resize` is not null where it waits for room. */
+  /**
+   * Change the size or priority of a running kernel. The answer's `resize` is set if the change is
+   * queued.
+   */
   async resize(kernelId: string, wish: Partial<IWish>): Promise<IKernel> {
     return (await this._json('PATCH', ['kernels', kernelId], wish)) as IKernel;
   }
 
-  /** Gives up a change of size that waits for room. */
+  /** Withdraw a queued change of size. */
   async withdrawResize(kernelId: string): Promise<void> {
     await this._ask('DELETE', ['kernels', kernelId, 'resize']);
   }
 
-  /** Its memory is to leave its devices now. */
+  /** Swap the kernel's memory out now. */
   async swapOut(kernelId: string): Promise<IKernel> {
     return (await this._json('POST', ['kernels', kernelId, 'swap-out'])) as IKernel;
   }
 
-  /** Its memory is to come back as soon as there is room. */
+  /** Restore the kernel's memory as soon as there is capacity. */
   async restore(kernelId: string): Promise<IKernel> {
     return (await this._json('POST', ['kernels', kernelId, 'restore'])) as IKernel;
   }
 
-  /** Somebody is about to use it. Nothing is promised; one in a second is enough. */
+  /**
+   * Announce that the kernel will be used soon. Best effort; the gateway accepts one request a
+   * second.
+   */
   async prefetch(kernelId: string): Promise<void> {
     await this._ask('POST', ['kernels', kernelId, 'prefetch']);
   }
@@ -109,7 +124,7 @@ export class AliquotClient implements IStatusSource {
     await this._ask('POST', ['kernels', kernelId, 'postpone-culling']);
   }
 
-  /** With whom one's own kernel is shared. */
+  /** The shares of a kernel. */
   async shares(kernelId: string): Promise<readonly IShare[]> {
     const found = await this._json('GET', ['kernels', kernelId, 'shares']);
     if (!Private.isRecord(found) || !Array.isArray(found.shares)) {
@@ -118,17 +133,17 @@ export class AliquotClient implements IStatusSource {
     return found.shares as readonly IShare[];
   }
 
-  /** Shares it with one more, or changes what they may do. */
+  /** Share a kernel with a user or team, or change their access. */
   async share(kernelId: string, { kind, name, access }: IShare): Promise<void> {
     await this._ask('PUT', ['kernels', kernelId, 'shares', `${kind}s`, name], { access });
   }
 
-  /** Takes it back; what they have open on it closes. */
+  /** Remove a share; the connections of its user or team close. */
   async unshare(kernelId: string, { kind, name }: IShare): Promise<void> {
     await this._ask('DELETE', ['kernels', kernelId, 'shares', `${kind}s`, name]);
   }
 
-  /** All that one may see, and all that ended and are remembered. */
+  /** All kernels that the user may see, live and ended. */
   async kernels(): Promise<readonly IKernel[]> {
     const found = await this._json('GET', ['kernels']);
     if (!Private.isRecord(found) || !Array.isArray(found.kernels)) {
@@ -137,22 +152,25 @@ export class AliquotClient implements IStatusSource {
     return found.kernels as readonly IKernel[];
   }
 
-  /** One kernel, as the server knows it now. */
+  /** The current report of one kernel. */
   async kernel(kernelId: string): Promise<IKernel> {
     return (await this._json('GET', ['kernels', kernelId])) as IKernel;
   }
 
-  /** The cells that run in a kernel or ended a short while ago, each with what it showed. */
+  /** Running and recently ended cells of a kernel, with their outputs. */
   async runningCells(kernelId: string): Promise<IRunningCells> {
     return (await this._json('GET', ['kernels', kernelId, 'outputs'])) as IRunningCells;
   }
 
-  /** The same without their messages. */
+  /** Running and recently ended cells of a kernel, without their outputs. */
   async openCells(kernelId: string): Promise<readonly IRunningCell[]> {
     return ((await this._json('GET', ['kernels', kernelId, 'outputs'], undefined, '?messages=no')) as IRunningCells).cells;
   }
 
-  /** Which of a page's requests the kernel does not have and will not get; null: this cannot be known now. */
+  /**
+   * Return the requests of a page that the kernel did not get and will not get; null if this is
+   * not known now.
+   */
   async notReceived(
     kernelId: string,
     session: string,
@@ -160,16 +178,16 @@ export class AliquotClient implements IStatusSource {
   ): Promise<readonly string[] | null> {
     const sent = msgIds.map(msgId => `&sent=${encodeURIComponent(msgId)}`).join('');
     const query = `?messages=no&session=${encodeURIComponent(session)}${sent}`;
-    return ((await this._json('GET', ['kernels', kernelId, 'cells'], undefined, query)) as IRunningCells).not_received;
+    return ((await this._json('GET', ['kernels', kernelId, 'outputs'], undefined, query)) as IRunningCells).not_received;
   }
 
-  /** Of all that one may see, or of these devices alone. */
+  /** The history of all kernels that the user may see, or of the given devices only. */
   async history(range: IHistory['range'], devices: readonly string[] = []): Promise<IHistory> {
     const named = devices.map(uuid => `&device=${encodeURIComponent(uuid)}`).join('');
     return (await this._json('GET', ['history'], undefined, `?range=${range}&format=json${named}`)) as IHistory;
   }
 
-  /** The same for table programs. */
+  /** The history as CSV. */
   async historyCsv(range: IHistory['range']): Promise<string> {
     return this._ask('GET', ['history'], undefined, `?range=${range}&format=csv`);
   }
@@ -182,12 +200,12 @@ export class AliquotClient implements IStatusSource {
     const text = await this._ask(method, path, body, query);
     const found = Private.parse(text);
     if (found === undefined && text !== '') {
-      throw Private.unreadable(this._trans); // such as the page of a proxy that wants a log-in
+      throw Private.unreadable(this._trans); // such as the log-in page of a proxy
     }
     return found;
   }
 
-  /** The answer's body, read to its end; a StatusError otherwise. */
+  /** Read the answer's body. Rejects with a StatusError. */
   private async _ask(method: string, path: readonly string[], body?: unknown, query = ''): Promise<string> {
     const deadline = new AbortController();
     const giveUp = (): void => deadline.abort();
@@ -231,7 +249,7 @@ namespace Private {
     return new StatusError('server', trans.__('The server gave an answer that cannot be read: reload the page.'));
   }
 
-  /** What a status code other than 2xx means; the server's own words where it has some. */
+  /** The error of a status code other than 2xx, with the server's message if it sent one. */
   export function refusal(response: Response, text: string): StatusError {
     const body = parse(text);
     const said = isRecord(body) && typeof body.message === 'string' ? body.message : '';

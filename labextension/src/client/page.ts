@@ -1,29 +1,30 @@
-// Whether anybody can see this page, and when it is back: shown again, online again, awake after a sleep.
+// Whether the page is visible, and when it returns: shown again, online again, or awake after a
+// sleep.
 
 import { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 
 import { BROWSER_CLOCK, IClock } from '../base/clock';
 
-/** How it is back: shown again, online again, or awake after a sleep of the machine. */
+/** The way in which the page returned. */
 export type ComeBack = 'shown' | 'online' | 'awake';
 
-/** How a page tells of itself; a script in tests. */
+/** The visibility of a page; scripted in tests. */
 export interface IPage {
   readonly isHidden: boolean;
-  /** Emitted when it is hidden. */
+  /** Emitted when the page is hidden. */
   readonly hid: ISignal<IPage, void>;
-  /** Emitted when what was known may be old, and connections may be dead though they do not say so. */
+  /** Emitted when the state may be stale and connections may be dead without a close event. */
   readonly cameBack: ISignal<IPage, ComeBack>;
 }
 
 const LOOK_MS = 5000;
-/** A timer that is so late was not late for the browser's reasons: the machine slept. */
+/** A timer that is later than this means that the machine slept. */
 const SLEPT_MS = 15000;
-/** The machine may have slept meanwhile: nothing says so of timers that are slow because nobody looks. */
+/** Hidden pages have slow timers, so that their delay does not show a sleep. */
 const LONG_HIDDEN_MS = 120000;
 
-/** The browser's page, until it is left. */
+/** The browser's page. */
 export class BrowserPage implements IPage, IDisposable {
   constructor(private readonly _clock: IClock = BROWSER_CLOCK) {
     document.addEventListener('visibilitychange', this._turn);
@@ -60,7 +61,7 @@ export class BrowserPage implements IPage, IDisposable {
   };
   private readonly _return = (): void => this.cameBack.emit('online');
 
-  /** Timers of hidden pages are late without any sleep; those are told when they are shown. */
+  /** Ignore late timers of a hidden page; its return is emitted when it is shown. */
   private _lookAgain(): void {
     const began = this._clock.now();
     this._timer = this._clock.after(LOOK_MS, () => {
@@ -76,7 +77,7 @@ export class BrowserPage implements IPage, IDisposable {
   private _isDisposed = false;
 }
 
-/** A page that is always seen: for who has none. */
+/** A page that is always visible, for programs without one. */
 export class NoPage implements IPage {
   readonly isHidden = false;
   readonly hid: Signal<IPage, void> = new Signal<IPage, void>(this);

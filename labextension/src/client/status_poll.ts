@@ -1,4 +1,5 @@
-// When the status is asked for: one request at a time, as often as somebody needs it, and soon after an event.
+// Schedules requests for the status: one at a time, as often as watchers need it, and soon after an
+// event.
 
 import { IDisposable } from '@lumino/disposable';
 import { IPoll, Poll } from '@lumino/polling';
@@ -6,17 +7,20 @@ import { IPoll, Poll } from '@lumino/polling';
 import { IClock } from '../base/clock';
 import { StatusError } from '../tokens';
 
-/** For whom: who sees figures; who waits for news, and finds them by asking; who hears of them. */
+/** The reason to poll: visible figures, news without a stream of events, or news with one. */
 export type Pace = 'figures' | 'news' | 'live';
 
 const SECONDS: Record<Pace, number> = { figures: 0, news: 15, live: 60 };
 const LONGEST_BACKOFF_MS = 15000;
-/** A server that does not know us will rarely learn it while the page is open. */
+/** A server without the extension rarely gets it while the page is open. */
 const HOPELESS_BACKOFF_MS = 300000;
-/** Several events often come together, and no more than one request a second is due to them. */
+/** Events often come together; they cause at most one request a second. */
 const SOON_MS = 100;
 const BETWEEN_MS = 1000;
-/** Of a wait, this part more or less: pages that ask in step wait for each other's answers, and stay in step. */
+/**
+ * Relative jitter of each wait: pages that poll in step would wait for each other's answers and
+ * stay in step.
+ */
 const SPREAD = 0.1;
 
 export class StatusPoll implements IDisposable {
@@ -45,23 +49,23 @@ export class StatusPoll implements IDisposable {
     this._poll.frequency = this._frequency();
   }
 
-  /** Whether a failure is likely to last. */
+  /** Whether the failure is likely to persist. */
   set isHopeless(isHopeless: boolean) {
     this._isHopeless = isHopeless;
     this._poll.frequency = this._frequency();
   }
 
-  /** At once; what is under way may be older than now, and another request follows it. */
+  /** Request now. If a request is under way, another one follows it. */
   async refresh(): Promise<void> {
     if (this._underWay === null) {
-      // Not the poll's own refresh, which takes one that has just ended for one that is to come.
+      // Not the poll's own refresh, which may return a request that has just ended.
       await this._poll.schedule({ interval: Poll.IMMEDIATE, phase: 'refreshed' });
     } else {
       this._isOld = true;
     }
   }
 
-  /** Within a second. */
+  /** Request within a second. */
   refreshSoon(): void {
     const { clock } = this._options;
     const next = Math.max(SOON_MS, this._began + BETWEEN_MS - clock.now());
@@ -71,7 +75,7 @@ export class StatusPoll implements IDisposable {
     });
   }
 
-  /** By a request that begins after now; waits for its end. Never rejects. */
+  /** Wait for a request that begins after this call. Never rejects. */
   async askAnew(): Promise<void> {
     await this._underWay?.catch(() => undefined);
     await this._ask().catch(() => undefined);
@@ -96,7 +100,7 @@ export class StatusPoll implements IDisposable {
     do {
       this._isOld = false;
       this._began = clock.now();
-      this._poll.frequency = this._frequency(); // the next wait is another one than the last
+      this._poll.frequency = this._frequency(); // a new jitter for each wait
       await ask().catch(error => {
         if (!this._isOld) {
           throw error;
@@ -124,9 +128,9 @@ export class StatusPoll implements IDisposable {
 
 export namespace StatusPoll {
   export interface IOptions {
-    /** One request. Rejects on failure. */
+    /** Send one request. Rejects on failure. */
     ask: () => Promise<void>;
-    /** Whether anybody would see what is answered. */
+    /** Whether a visible widget uses the answer. */
     isNeeded: () => boolean;
     clock: IClock;
   }

@@ -1,4 +1,5 @@
-// The websocket of events, on Lab's own connection settings: opened, opened again, closed. Keeps no event.
+// The websocket of events, with Lab's connection settings: opens, reopens and closes it. Keeps no
+// event.
 
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
@@ -8,17 +9,20 @@ import { ISignal, Signal } from '@lumino/signaling';
 import { BROWSER_CLOCK, IClock } from '../base/clock';
 import { IEventStream, IKernelEvent } from '../tokens';
 
-/** RFC 6455's registry: the server closes, and may be asked anew. Ours says so to who reads too slowly. */
+/**
+ * Close code 1013 "try again later" of RFC 6455's registry: our server sends it to clients that
+ * read too slowly.
+ */
 const TRY_AGAIN = 1013;
 const FIRST_WAIT_MS = 1000;
 const LONGEST_WAIT_MS = 120000;
-/** A connection that held so long was no failure: the next attempt comes soon. */
+/** A connection that lasted this long was no failure: the next attempt comes soon. */
 const HELD_MS = 10000;
 const HANDSHAKE_MS = 15000;
 
 type Settings = Pick<ServerConnection.ISettings, 'wsUrl' | 'token' | 'appendToken' | 'WebSocket'>;
 
-/** One connection at a time, from `open` to `close`, however often it is lost between. */
+/** Keeps one connection from `open` to `close`, and reconnects when it is lost. */
 export class EventStream implements IEventStream {
   constructor(
     private readonly _settings: Settings,
@@ -29,7 +33,7 @@ export class EventStream implements IEventStream {
     return this._isLive;
   }
 
-  /** Emitted when it begins to be live, and when it ends. */
+  /** Emitted when the connection opens and when it closes. */
   get liveChanged(): ISignal<IEventStream, boolean> {
     return this._liveChanged;
   }
@@ -38,7 +42,10 @@ export class EventStream implements IEventStream {
     return this._received;
   }
 
-  /** From now on. `catchUp` reads what events cannot tell any more, and is awaited before a stream that was lost. */
+  /**
+   * Open. `catchUp` reads the current status; it is awaited before each reconnection, for lost
+   * events do not return.
+   */
   open(catchUp: () => Promise<void>): void {
     if (this._catchUp === null) {
       this._catchUp = catchUp;
@@ -52,7 +59,7 @@ export class EventStream implements IEventStream {
     this._drop();
   }
 
-  /** The connection may be dead without having said so: another one, at once. */
+  /** Replace a connection that may be dead without a close event. */
   reconnect(): void {
     if (this._catchUp !== null) {
       this._failures = 0;
@@ -87,7 +94,7 @@ export class EventStream implements IEventStream {
     return appendToken && token !== '' ? `${url}?token=${encodeURIComponent(token)}` : url;
   }
 
-  /** What cannot be read, as from a newer server, is left to the poll. */
+  /** Ignore a message that cannot be parsed, as from a newer server; the poll gets its content. */
   private _read(data: unknown): void {
     try {
       const event: unknown = JSON.parse(String(data));
@@ -118,7 +125,7 @@ export class EventStream implements IEventStream {
     });
   }
 
-  /** Doubles with each failure, and is anywhere in the upper half of that: not all pages come at once. */
+  /** Exponential back-off with jitter in its upper half, so that pages do not reconnect at once. */
   private _wait(): void {
     const longest = Math.min(FIRST_WAIT_MS * 2 ** this._failures, LONGEST_WAIT_MS);
     this._failures += 1;
@@ -153,7 +160,7 @@ export class EventStream implements IEventStream {
   private _isLive = false;
 }
 
-/** Its fields are the server's schema's, which the server checks; here only that it is one of ours. */
+/** Whether this is an event of ours; the server checks its fields against the schema. */
 function isEvent(value: unknown): value is IKernelEvent {
   return typeof value === 'object' && value !== null && 'kernel_id' in value && 'state' in value && 'kind' in value;
 }

@@ -1,4 +1,5 @@
-// What each device did in the last minutes, by its uuid: filled from the states of a model, seeded from the history.
+// The last minutes of each device, by UUID: filled from the model's states, seeded from the
+// gateway's history.
 
 import { ISignal, Signal } from '@lumino/signaling';
 
@@ -12,7 +13,7 @@ export interface IDeviceRecord {
 }
 
 export class DeviceHistory {
-  /** Called with each new state; one that does not come says that nothing changed. */
+  /** Called with each new state; without a call nothing changed. */
   note(state: IState, nowSeconds: number): void {
     const { status, problem } = state;
     if (problem || !status || status.node.agent === 'unavailable') {
@@ -31,7 +32,7 @@ export class DeviceHistory {
     }
   }
 
-  /** Nobody asks for a while: what happens meanwhile is a gap. */
+  /** Pause all lines: the time until the next state is a gap. */
   pause(): void {
     for (const record of this._records.values()) {
       record.utilization.pause();
@@ -52,7 +53,7 @@ export class DeviceHistory {
     this._seeded.emit();
   }
 
-  /** Emitted when lines have grown into the past. */
+  /** Emitted when the gateway's history was added before the first samples. */
   get seeded(): ISignal<this, void> {
     return this._seeded;
   }

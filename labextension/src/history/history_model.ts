@@ -1,4 +1,4 @@
-// What the history page knows: the last answer for the range that is looked at, and what went wrong since. No DOM.
+// The state of the history page: the last answer for the chosen range, and the last error. No DOM.
 
 import { IDisposable } from '@lumino/disposable';
 import { IPoll, Poll } from '@lumino/polling';
@@ -9,9 +9,9 @@ import { IHistory, StatusError } from '../tokens';
 
 export interface IHistoryState {
   readonly range: Range;
-  /** Null while it is being read. Of this range. */
+  /** The answer for this range; null until it arrives. */
   readonly history: IHistory | null;
-  /** Why the last request failed. With a history beside it, that history is old. */
+  /** The error of the last request, if it failed; a history beside it is stale. */
   readonly problem: StatusError | null;
 }
 
@@ -43,7 +43,7 @@ export class HistoryModel implements IDisposable {
     return this._isDisposed;
   }
 
-  /** Whether somebody looks. Nobody looking means no requests. */
+  /** Whether the page is visible; while it is not, the model makes no requests. */
   set isWatched(isWatched: boolean) {
     this._isWatched = isWatched;
     if (isWatched && !this.isDisposed) {
@@ -51,7 +51,7 @@ export class HistoryModel implements IDisposable {
     }
   }
 
-  /** Another range; what is known of the one before is not shown for it. */
+  /** Choose another range and drop the answer for the one before. */
   set range(range: Range) {
     if (range !== this._state.range) {
       this._put({ range, history: null, problem: null });
@@ -66,13 +66,16 @@ export class HistoryModel implements IDisposable {
   dispose(): void {
     if (!this._isDisposed) {
       this._isDisposed = true;
-      // A poll that is disposed keeps its timer; one that is stopped has none.
+      // dispose() alone would leave the poll's timer; stop() ends it.
       void this._poll.stop().finally(() => this._poll.dispose());
       Signal.clearData(this);
     }
   }
 
-  /** Rejects on failure, so that the poll backs off. An answer for a range that was left meanwhile is dropped. */
+  /**
+   * Rejects on failure, so that the poll backs off. Drops an answer for a range that is not chosen
+   * any more.
+   */
   private async _ask(): Promise<void> {
     for (let isDone = false; !isDone && !this.isDisposed; ) {
       const { range } = this._state;
@@ -110,7 +113,7 @@ namespace Private {
     return error instanceof StatusError ? error : new StatusError('server', String(error));
   }
 
-  /** As often as there is a new step, but the last one grows meanwhile. */
+  /** The polling interval: a step's length at most, since the last step grows meanwhile. */
   export function frequency(stepSeconds: number): IPoll.Frequency {
     const interval = 1000 * Math.min(Math.max(stepSeconds, 2), LONGEST_SECONDS);
     return { interval, backoff: true, max: 4 * interval };

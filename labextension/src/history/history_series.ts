@@ -1,27 +1,30 @@
-// What a chart of the history shows, as figures: who used how much when, one upon the other, and each device. Pure.
+// Computes the layers of the history's charts: use by kernel, stacked, and by device. Pure.
 
 import { IHistory } from '../tokens';
 
-/** What of the kernels is shown: GPUs kept busy, GPU memory in use, or host memory that holds what was swapped out. */
+/**
+ * The figure that a chart shows: busy GPUs, GPU memory in use, or host memory of swapped-out
+ * kernels.
+ */
 export type HistoryFigure = 'time' | 'memory' | 'copies';
 
 export type Range = IHistory['range'];
 
 type Column = readonly (number | null)[];
 
-/** One kernel's part of the chart, or that of all which are too small to be told apart. */
+/** The layer of one kernel, or of all kernels that are too small for a layer of their own. */
 export interface ILayer {
   /** The kernel's id and owner; empty for the rest. */
   readonly key: string;
   readonly label: string;
   readonly owner: string;
-  /** How many kernels it stands for. */
+  /** The number of kernels in this layer. */
   readonly count: number;
-  /** GPUs, or bytes, of each step: the mean. */
+  /** The mean of each step, in GPUs or bytes. */
   readonly values: Column;
-  /** GPU seconds in all. */
+  /** The sum of GPU seconds. */
   readonly gpuSeconds: number;
-  /** The most at once, in bytes: GPU memory, or host memory where host copies are shown. */
+  /** The largest value in bytes: of GPU memory, or of host memory if host copies are shown. */
   readonly peakBytes: number;
 }
 
@@ -30,14 +33,17 @@ export interface IDeviceLine {
   readonly uuid: string;
   readonly index: number;
   readonly name: string;
-  /** Per cent, of each step. */
+  /** Per cent in each step. */
   readonly mean: Column;
   readonly most: Column;
   readonly meanPercent: number | null;
   readonly peakBytes: number;
 }
 
-/** The kernels that used the most, the first of them with the most, and all others as one. */
+/**
+ * Return one layer for each of the kernels that used the most, in descending order, and one for all
+ * others.
+ */
 export function layersOf(history: IHistory, figure: HistoryFigure, most: number): ILayer[] {
   const all = history.kernels.map(kernel => Private.layer(kernel, figure));
   const weight = (layer: ILayer): number => (figure === 'time' ? layer.gpuSeconds : layer.peakBytes);
@@ -65,14 +71,16 @@ export function deviceLines(history: IHistory): IDeviceLine[] {
   });
 }
 
-/** Whether anything was known in each step: a gap in all is a gap, and no zero. */
+/** Whether each step has data; a step without any is a gap, not a zero. */
 export function knownSteps(history: IHistory): boolean[] {
   const columns: Column[] = [...history.devices, ...history.kernels].map(subject => subject.known_seconds);
   const steps = columns.reduce((most, column) => Math.max(most, column.length), 0);
   return Array.from({ length: steps }, (_, step) => columns.some(column => (column[step] ?? 0) > 0));
 }
 
-/** The upper edge of each layer in each step, the lower being that of the layer before. */
+/**
+ * The upper edge of each layer in each step; its lower edge is the upper edge of the layer before.
+ */
 export function stack(layers: readonly ILayer[], steps: number): number[][] {
   const edge: number[] = new Array<number>(steps).fill(0);
   return layers.map(layer => {
@@ -83,7 +91,7 @@ export function stack(layers: readonly ILayer[], steps: number): number[][] {
   });
 }
 
-/** Where an axis ends so that its marks are round: `marks` from 0 on, the last of which is the end. */
+/** The end of an axis with `marks` round marks from 0 to that end. */
 export function axis(most: number, unit: number): { end: number; marks: number[] } {
   const wanted = Math.max(most / unit, 1e-9);
   const power = 10 ** Math.floor(Math.log10(wanted));
@@ -91,7 +99,10 @@ export function axis(most: number, unit: number): { end: number; marks: number[]
   return { end: end * unit, marks: [0, 0.5, 1].map(part => part * end * unit) };
 }
 
-/** The area between two edges, as an SVG path in steps by `end`, the origin on top left; gaps are left out. */
+/**
+ * The area between two edges, as an SVG path in steps by `end`, the origin on top left; gaps are
+ * left out.
+ */
 export function areaPath(upper: readonly number[], lower: readonly number[] | null, known: readonly boolean[], end: number): string {
   return Private.runs(known)
     .map(([from, to]) => {
@@ -108,19 +119,19 @@ export function areaPath(upper: readonly number[], lower: readonly number[] | nu
     .join('');
 }
 
-/** When each step begins. */
+/** The start time of each step. */
 export function stepTime(history: IHistory, step: number): Date {
   return new Date(new Date(history.start).getTime() + step * history.step_seconds * 1000);
 }
 
-/** Steps that stand under a time's mark, evenly spread, not at the very edges. */
+/** Indices of the steps that get a label, evenly spread and away from the edges. */
 export function timeMarks(steps: number, count: number): number[] {
   return Array.from({ length: count }, (_, mark) => Math.round(((mark + 0.5) * steps) / count)).filter(
     (step, place, all) => step < steps && all.indexOf(step) === place
   );
 }
 
-/** A colour for each key, of so many; who had one keeps it. */
+/** Assigns one of `count` colors to each key; a key keeps its color. */
 export class Colours {
   constructor(private readonly _count: number) {}
 
@@ -143,7 +154,7 @@ namespace Private {
 
   export function layer(kernel: IHistory['kernels'][number], figure: HistoryFigure): ILayer {
     const { busy_gpus: busy, used_bytes: used, swapped_bytes: swapped } = kernel.figures;
-    // A kernel is charged for what is swapped out, too: that is not on its GPU.
+    // A kernel's charge includes swapped-out memory, which is not on its GPU.
     const values = {
       time: busy.mean,
       memory: onGpu(used.mean, swapped.mean),
@@ -181,7 +192,7 @@ namespace Private {
     return column.reduce<number>((most, value) => Math.max(most, value ?? 0), 0);
   }
 
-  /** Weighted by the seconds that were seen. */
+  /** The mean, weighted by the seconds with data. */
   export function meanOver(column: Column, seconds: Column): number | null {
     let sum = 0;
     let seen = 0;
@@ -194,7 +205,7 @@ namespace Private {
     return seen > 0 ? sum / seen : null;
   }
 
-  /** Stretches of known steps, each from its first to after its last. */
+  /** Runs of steps with data, each as [first, last + 1]. */
   export function runs(known: readonly boolean[]): [number, number][] {
     const found: [number, number][] = [];
     known.forEach((is, step) => {

@@ -1,12 +1,19 @@
-// The last minutes of a figure: what this page saw of it, and before that what the gateway remembers. Bounded. Pure.
+// The last minutes of one figure: the page's own samples, and before them those of the gateway.
+// Bounded. Pure.
 
-/** A figure is kept in this many buckets of this many seconds: ten minutes. */
+/** The number of buckets and the seconds of each: ten minutes in all. */
 export const BUCKETS = 120;
 export const BUCKET_SECONDS = 5;
 
-/** A ring of buckets, each the mean of what was seen in it; null: nothing was. Times are seconds since the epoch. */
+/**
+ * A ring of buckets with the mean of their samples; null if a bucket has none. Times are seconds
+ * since the epoch.
+ */
 export class Recent {
-  /** What is so at this moment, and was so since the last: an equal answer is not told again. */
+  /**
+   * Add a sample that also holds for the time since the last one, for equal answers are not
+   * reported again.
+   */
   add(at: number, value: number | null): void {
     const bucket = Math.floor(at / BUCKET_SECONDS);
     if (bucket < this._last) {
@@ -24,12 +31,12 @@ export class Recent {
     this._value = value;
   }
 
-  /** Nobody looks from now on: what comes is a gap until the next is told. */
+  /** Pause: the time until the next sample is a gap. */
   pause(): void {
     this._value = null;
   }
 
-  /** What somebody else saw earlier. What this page saw itself stays. */
+  /** Fill empty buckets with earlier samples of the gateway; the page's own samples stay. */
   seed(points: readonly { at: number; seconds: number; value: number | null }[]): void {
     for (const { at, seconds, value } of points) {
       const first = Math.floor(at / BUCKET_SECONDS);
@@ -49,7 +56,7 @@ export class Recent {
     return this._last;
   }
 
-  /** The buckets up to the last, the oldest first. */
+  /** The buckets up to the last one, oldest first. */
   get values(): (number | null)[] {
     return Array.from({ length: BUCKETS }, (_, index) => {
       const bucket = this._last - BUCKETS + 1 + index;
@@ -69,7 +76,7 @@ export class Recent {
   private _value: number | null = null;
 }
 
-/** The least time that a line shows: what began a moment ago is drawn as such. */
+/** The shortest time span of a line, so that a figure that began a moment ago looks like it. */
 const LEAST_SHOWN = 12;
 
 /** A line and the area below it, in a box `width` wide and `height` high; gaps stay open. */
@@ -79,7 +86,7 @@ export interface IDrawing {
   readonly width: number;
 }
 
-/** Drawn from the first value that was seen. */
+/** The line starts at the first known value. */
 export function draw(values: readonly (number | null)[], whole: number, height: number): IDrawing {
   const first = values.findIndex(value => value !== null);
   const shown = values.slice(Math.min(first < 0 ? values.length : first, Math.max(0, values.length - LEAST_SHOWN)));
@@ -103,7 +110,7 @@ export function draw(values: readonly (number | null)[], whole: number, height: 
   return { line, area, width };
 }
 
-/** The least and the most; null where nothing was seen. */
+/** The smallest and the largest value; null without samples. */
 export function extent(values: readonly (number | null)[]): { least: number; most: number } | null {
   const seen = values.filter((value): value is number => value !== null);
   return seen.length > 0 ? { least: Math.min(...seen), most: Math.max(...seen) } : null;

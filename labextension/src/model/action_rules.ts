@@ -1,4 +1,5 @@
-// What may be asked of a kernel in which state, as one table, and why not where it may not. Pure; the widgets have the words.
+// The table of actions on a kernel: in which state each is possible, and the reason if it is not.
+// Pure; widgets have the words.
 
 import { Access, isSharedWithMe, suffices } from './kernel_access';
 import { notebookPath } from './model';
@@ -6,7 +7,7 @@ import { CommandAction, IKernel, IStatus, KernelState } from '../tokens';
 
 export type Action = CommandAction | 'resize';
 
-/** Why an action cannot work now. */
+/** The reason why an action is not possible now. */
 export type Obstacle =
   | 'agent-away'
   | 'already-on-gpu'
@@ -28,7 +29,7 @@ export type Obstacle =
   | 'starting'
   | 'wanted';
 
-/** What of somebody else's kernel one needs for it. */
+/** The access that an action needs on a kernel of another user. */
 const NEEDED: Readonly<Record<Action, Access>> = {
   open: 'own',
   newNotebook: 'read',
@@ -48,7 +49,7 @@ const OVER = { ended: 'ended' } as const;
 const NOT_YET = { queued: 'queued', starting: 'starting', ...OVER } as const;
 const RUNNING = { on_gpu: null, swapped_out: null, restoring: null, checkpointed: null } as const;
 
-/** By the kernel's state alone; null: nothing is in the way. */
+/** The reason that the kernel's state gives against an action; null if none. */
 const BY_STATE: Readonly<Record<Action, Row>> = {
   open: { queued: null, starting: null, ...RUNNING, ended: null },
   newNotebook: { ...NOT_YET, ...RUNNING },
@@ -70,10 +71,10 @@ const BY_STATE: Readonly<Record<Action, Row>> = {
 
 const OF_MEMORY: readonly Action[] = ['resize', 'swapOut', 'restore'];
 const OF_THE_PROCESS: readonly Action[] = ['restart', 'shutDown'];
-/** By Jupyter's own ways, which a kernel that another program started has not. */
+/** Actions of Jupyter's own kernel API; a kernel that another program started does not have it. */
 const OF_JUPYTER: readonly Action[] = ['share', 'newNotebook', 'follow'];
 
-/** Why this cannot be asked of the kernel now; null: it can. The server has the last word. */
+/** The reason why the action is not possible now; null if it is. The server decides in the end. */
 export function obstacle(action: Action, kernel: IKernel, status: IStatus): Obstacle | null {
   const byAccess = ofAccess(action, kernel);
   if (byAccess !== null) {
@@ -101,12 +102,12 @@ export function obstacle(action: Action, kernel: IKernel, status: IStatus): Obst
   return notebookPath(kernel, status) === null ? 'no-notebook' : null;
 }
 
-/** Which of the two moves is of use: one is always out of place. */
+/** Whether to offer this one of swap-out and restore: at any time only one of them makes sense. */
 export function move(kernel: IKernel): 'swapOut' | 'restore' {
   return ['swapped_out', 'restoring', 'checkpointed'].includes(kernel.state) ? 'restore' : 'swapOut';
 }
 
-/** Of a kernel that was shared, what does not come with it. */
+/** The reason against an action on a kernel that another user shares; null if none. */
 function ofAccess(action: Action, kernel: IKernel): Obstacle | null {
   if (!isSharedWithMe(kernel) || suffices(kernel, NEEDED[action])) {
     return null;
@@ -127,7 +128,8 @@ function ofMemory(action: Action, kernel: IKernel, status: IStatus): Obstacle | 
   if (kernel.residency?.mode === 'off') {
     return 'never-swapped';
   }
-  // A gateway that does not tell since when a kernel is idle leaves it to the server to refuse.
+  // An older gateway does not report since when a kernel is idle; the server refuses the request if
+  // it must.
   return kernel.idle_since === null || kernel.execution_state === 'busy' ? 'busy' : null;
 }
 

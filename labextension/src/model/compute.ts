@@ -1,4 +1,5 @@
-// What a kernel has of its devices' time, as figures: shares in per cent, stretch. Pure; the widgets have the words.
+// What a kernel has of its devices' time, as figures: shares in per cent, stretch. Pure; the
+// widgets have the words.
 
 import { ICompute, IKernel, IKernelDevice } from '../tokens';
 
@@ -13,12 +14,18 @@ export function timedDevices(kernel: IKernel): Timed[] {
   return kernel.devices.filter(isTimed);
 }
 
-/** Whether any of its devices works for it, or should: the time of a kernel at rest is not worth a line. */
+/**
+ * Whether any of its devices works for it, or should: the time of a kernel at rest is not worth a
+ * line.
+ */
 export function hasTime(kernel: IKernel): boolean {
   return timedDevices(kernel).some(({ compute }) => compute.fair_share !== null || (compute.share_used ?? 0) > 0);
 }
 
-/** How a device's time divides for one kernel, in per cent that add up to 100: used, its own but not used, others'. */
+/**
+ * How a device's time divides for one kernel, in per cent that add up to 100: used, its own but not
+ * used, others'.
+ */
 export function shareParts(compute: ICompute): { used: number; held: number; free: number } {
   const used = within(compute.share_used ?? 0);
   const held = Math.max(0, within(compute.fair_share ?? 0) - used);

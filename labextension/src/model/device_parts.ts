@@ -1,15 +1,18 @@
-// How a device's memory divides: mine and others', each within guarantees, beyond them, and promised but not used. Pure.
+// How a device's memory divides: mine and others', each within guarantees, beyond them, and
+// promised but not used. Pure.
 
 import { IDevice, IKernel } from '../tokens';
 
-/** In bytes. All but the last two add up to the device; those are in host memory, beside it. */
+/**
+ * Bytes. All fields but the last two add up to the device's memory; those two are in host memory.
+ */
 export interface IDeviceParts {
-  /** In use by the asker's kernels, contexts included; within guarantees, and beyond. */
+  /** In use by the user's own kernels, contexts included: within their guarantees, and beyond. */
   readonly mine: number;
   readonly mineBurstable: number;
-  /** Promised to them, and not used. */
+  /** Guaranteed to them, and not in use. */
   readonly mineHeld: number;
-  /** In use by anybody else: other users' kernels, and what is of no kernel. */
+  /** In use by kernels of other users and by other processes. */
   readonly others: number;
   readonly othersBurstable: number;
   readonly othersHeld: number;
@@ -18,7 +21,7 @@ export interface IDeviceParts {
   readonly othersSwapped: number;
 }
 
-/** What the asker's kernels have of one device, as only their own reports tell. */
+/** The use of one device by the user's own kernels, from the reports of these kernels. */
 export interface IMyPart {
   context: number;
   burstable: number;
@@ -27,7 +30,7 @@ export interface IMyPart {
 
 const NOTHING: IMyPart = { context: 0, burstable: 0, held: 0 };
 
-/** By the device's uuid. */
+/** Keyed by the device's UUID. */
 export function myParts(kernels: readonly IKernel[], me: string): Map<string, IMyPart> {
   const parts = new Map<string, IMyPart>();
   for (const kernel of kernels.filter(one => one.owner === me)) {
@@ -53,7 +56,7 @@ export function deviceParts(device: IDevice, my: IMyPart = NOTHING): IDevicePart
   const mineBurstable = within(my.burstable, mineUsed);
   const othersBurstable = within((device.burstable_bytes ?? 0) - my.burstable, othersUsed);
   const othersReserved = Math.max(0, device.reserved_bytes - (device.mine_reserved_bytes ?? 0));
-  // More may be promised than there is: what is not there is not drawn.
+  // Guarantees may exceed the device's memory (overcommit); the bar shows what exists.
   const mineHeld = within(my.held, total - used);
   const othersHeld = within(othersReserved - (othersUsed - othersBurstable), total - used - mineHeld);
   return {
@@ -69,7 +72,10 @@ export function deviceParts(device: IDevice, my: IMyPart = NOTHING): IDevicePart
   };
 }
 
-/** How a kernel's memory divides within its limit: on the device within its guarantee, beyond it, in host memory. */
+/**
+ * How a kernel's memory divides within its limit: on the device within its guarantee, beyond it, in
+ * host memory.
+ */
 export function kernelParts(kernel: IKernel): { resident: number; burstable: number; swapped: number } {
   const swapped = within(kernel.residency?.swapped_bytes ?? 0, kernel.used_bytes);
   const resident = kernel.used_bytes - swapped;

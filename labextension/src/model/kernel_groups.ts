@@ -1,4 +1,4 @@
-// Kernels by their owners, with sums, for who sees those of others. Pure.
+// Groups kernels by owner, with sums, for users who see kernels of others. Pure.
 
 import { kernelTitle } from './kernel_facts';
 import { IKernel } from '../tokens';
@@ -10,11 +10,11 @@ export interface IOwnerGroup {
   readonly gpus: number;
   readonly usedBytes: number;
   readonly swappedBytes: number;
-  /** Kernels that wait for room. */
+  /** The kernels that wait for capacity. */
   readonly waiting: number;
 }
 
-/** One's own first, then by name. */
+/** Groups in order: the user's own first, then by owner's name. */
 export function byOwner(kernels: readonly IKernel[], me: string): IOwnerGroup[] {
   const owners = new Map<string, IKernel[]>();
   for (const kernel of kernels) {
@@ -27,7 +27,9 @@ export function byOwner(kernels: readonly IKernel[], me: string): IOwnerGroup[] 
     .sort((a, b) => Number(b.isMine) - Number(a.isMine) || a.owner.localeCompare(b.owner));
 }
 
-/** The places at which kernels of the asker wait, for room to start or to grow; the first first. */
+/**
+ * The queue positions of the user's own kernels, for a start or a larger size, in ascending order.
+ */
 export function myPlaces(kernels: readonly IKernel[], me: string): number[] {
   return kernels
     .filter(kernel => kernel.owner === me)
@@ -36,7 +38,7 @@ export function myPlaces(kernels: readonly IKernel[], me: string): number[] {
     .sort((a, b) => a - b);
 }
 
-/** The folders of notebooks that share their title with one of another folder, by their kernels' ids. */
+/** Folders to show, by kernel id, for notebooks whose file name also occurs in another folder. */
 export function foldersToTell(kernels: readonly IKernel[]): ReadonlyMap<string, string> {
   const labels = new Map<string, Set<string>>();
   for (const kernel of kernels) {
@@ -47,7 +49,10 @@ export function foldersToTell(kernels: readonly IKernel[]): ReadonlyMap<string, 
   return new Map(alike.map(({ id, label }) => [id, label.split('/').slice(0, -1).join('/') || '/']));
 }
 
-/** The short ids of kernels of one owner that nothing else tells apart, as notebooks of one path on two servers, by their ids. */
+/**
+ * Short ids to show, by kernel id, for kernels of one owner with equal labels, such as one path on
+ * two servers.
+ */
 export function idsToTell(kernels: readonly IKernel[]): ReadonlyMap<string, string> {
   const shown = (kernel: IKernel): string => JSON.stringify([kernel.owner, kernelTitle(kernel), kernel.label]);
   const counts = new Map<string, number>();

@@ -1,4 +1,5 @@
-// What one line says of a notebook's kernel: `0.25 GPU · 3.1 / 20 GiB · on GPU`. Pure: amounts come from the server.
+// What one line says of a notebook's kernel: `0.25 GPU · 3.1 / 20 GiB · on GPU`. Pure: amounts come
+// from the server.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 
@@ -15,7 +16,9 @@ export function kernelSize(gpus: number, trans: TranslationBundle): string {
   return gpus > 1 ? trans.__('%1 GPUs', formatShare(gpus)) : trans.__('%1 GPU', formatShare(gpus));
 }
 
-/** Used and limit without empty decimals: `3.1 / 20 GiB`. Null while it has no memory to speak of. */
+/**
+ * Used and limit without empty decimals: `3.1 / 20 GiB`. Null while it has no memory to speak of.
+ */
 export function kernelMemory(kernel: IKernel): string | null {
   if (!hasMemory(kernel) || kernel.memory_limit_bytes <= 0) {
     return null;
@@ -24,7 +27,7 @@ export function kernelMemory(kernel: IKernel): string | null {
   return `${used} / ${quota}`;
 }
 
-/** Its state in plain words, as short as a line needs it. */
+/** The kernel's state in a few plain words. */
 export function kernelState(kernel: IKernel, trans: TranslationBundle): string {
   switch (kernel.state) {
     case 'queued':
@@ -42,11 +45,11 @@ export function kernelState(kernel: IKernel, trans: TranslationBundle): string {
     case 'ended':
       return trans.__('ended');
     default:
-      return String(kernel.state); // of a server that is newer
+      return String(kernel.state); // a newer server has a state that this page does not know
   }
 }
 
-/** Of somebody else's kernel, whether cells can be run in it; null for one's own. */
+/** What the user may do with a kernel that another user shares; null for the user's own. */
 export function kernelShared(kernel: IKernel, trans: TranslationBundle): string | null {
   if (!isSharedWithMe(kernel)) {
     return null;
@@ -54,7 +57,7 @@ export function kernelShared(kernel: IKernel, trans: TranslationBundle): string 
   return suffices(kernel, 'write') ? trans.__('shared') : trans.__('shared, read-only');
 }
 
-/** The whole line. */
+/** The complete line. */
 export function kernelLine(kernel: IKernel, trans: TranslationBundle): string {
   const memory = kernelMemory(kernel);
   const shared = kernelShared(kernel, trans);
@@ -62,7 +65,7 @@ export function kernelLine(kernel: IKernel, trans: TranslationBundle): string {
   return parts.filter(part => part !== null).join(' · ');
 }
 
-/** The same as a sentence, with the reason where there is one. */
+/** The line as a sentence, with the reason if there is one. */
 export function kernelHint(kernel: IKernel, trans: TranslationBundle): string {
   const said = [trans.__('GPU of this kernel: %1', kernelSize(kernel.gpus, trans))];
   if (hasMemory(kernel) && kernel.memory_limit_bytes > 0) {
@@ -76,7 +79,7 @@ export function kernelHint(kernel: IKernel, trans: TranslationBundle): string {
   return reason ? `${said.join(', ')}. ${reason}` : said.join(', ');
 }
 
-/** How much of what moves has moved, in whole per cent; null while nothing moves, or nobody tells. */
+/** Progress of a copy in whole per cent; null if no copy runs or the server does not report one. */
 export function movedPercent(kernel: IKernel): number | null {
   const moving = kernel.residency?.moving;
   if (!moving || moving.total_bytes <= 0) {
@@ -96,7 +99,10 @@ function onGpu(kernel: IKernel, trans: TranslationBundle): string {
   return leaves(kernel, trans) ?? (awaitsRoom(kernel) ? forMemory(kernel.residency.queued, trans) : trans.__('on GPU'));
 }
 
-/** Null for one that stays. An event may tell its state before the figures of a move are new: they alone say nothing. */
+/**
+ * The copy's direction and progress; null if none runs. An event may change the state before its
+ * figures arrive.
+ */
 function leaves(kernel: IKernel, trans: TranslationBundle): string | null {
   if (kernel.residency?.state !== 'swapping_out') {
     return null;
@@ -121,7 +127,7 @@ function forMemory({ ahead }: IMemoryQueue, trans: TranslationBundle): string {
   return ahead > 0 ? waitsBehind(ahead, trans) : trans.__('queued for memory');
 }
 
-/** Of a queue, whichever it is: how many are served first. */
+/** The number of requests ahead, in either queue. */
 function waitsBehind(ahead: number | null, trans: TranslationBundle): string {
   if (ahead === null) {
     return trans.__('queued');

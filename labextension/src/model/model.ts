@@ -1,5 +1,5 @@
-// What this page knows: the last status, what events have changed in it since, and what went wrong. Asks for figures
-// while somebody watches, and rarely while somebody waits for news. No DOM.
+// The state of this page: the last status with later events applied, and the last error. Requests
+// the status often while a widget watches, rarely while only notifications wait for news. No DOM.
 
 import { DisposableDelegate, IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
@@ -15,14 +15,14 @@ import { IEventStream, IKernel, IKernelEvent, IMemory, IStatus, IStatusSource, I
 
 export * from './kernel_facts';
 
-/** A snapshot: replaced as a whole, never changed. Both null: nothing was answered yet. */
+/** An immutable snapshot. Both fields are null until the first answer. */
 export interface IState {
   readonly status: IStatus | null;
-  /** Why the last request failed. With a status beside it, that status is stale. */
+  /** The error of the last request, if it failed; a status beside it is stale. */
   readonly problem: StatusError | null;
 }
 
-/** A kernel that is another than before; null where it is not known any more. */
+/** A kernel whose report changed; null if the server does not list it any more. */
 export interface IKernelChange {
   readonly id: string;
   readonly kernel: IKernel | null;
@@ -51,32 +51,37 @@ export class GpuKernelsModel implements IDisposable {
     this._page.cameBack.connect((_, why) => this._comeBack(why));
   }
 
-  /** Between two states, the kernels and devices that are equal are the same objects. */
+  /**
+   * The current state. Kernels and devices that did not change keep their identity from state to
+   * state.
+   */
   get state(): IState {
     return this._state;
   }
 
-  /** Emitted when the state was replaced by a different one; an equal answer is silent. */
+  /** Emitted when the state changed; an equal answer emits nothing. */
   get changed(): ISignal<this, IState> {
     return this._changed;
   }
 
-  /** After `changed`, once for each kernel that is another than before. */
+  /** Emitted after `changed`, once for each kernel whose report changed. */
   get kernelChanged(): ISignal<this, IKernelChange> {
     return this._kernelChanged;
   }
 
-  /** After `changed`, each event as it was told: for what the status does not say. */
+  /**
+   * Emitted after `changed` with each event of the server, for facts that the status does not hold.
+   */
   get happened(): ISignal<this, IKernelEvent> {
     return this._happened;
   }
 
-  /** Emitted when changes begin, or cease, to be told at once. */
+  /** Emitted when the stream of events opens or closes. */
   get liveChanged(): ISignal<this, boolean> {
     return this._liveChanged;
   }
 
-  /** Whether changes are told at once; while they are not, they are found by asking. */
+  /** Whether the stream of events is open; while it is not, polling finds changes. */
   get isLive(): boolean {
     return this._stream?.isLive ?? false;
   }
@@ -85,49 +90,54 @@ export class GpuKernelsModel implements IDisposable {
     return this._isDisposed;
   }
 
-  /** A kernel as it was last told of: the same object until it is another. */
+  /** Return the last report of a kernel; its identity changes only if its content does. */
   kernel(id: string): IKernel | null {
     return this._state.status?.kernels.find(kernel => kernel.id === id) ?? null;
   }
 
-  /** Seconds between two requests. */
+  /** Seconds between two requests for the status. */
   set intervalSeconds(seconds: number) {
     this._poll.intervalSeconds = seconds;
   }
 
-  /** Keeps the state live until the result is disposed. Nobody watching means no requests. */
+  /**
+   * Keep the state live until the result is disposed. Without watchers the model makes no requests.
+   */
   watch(): IDisposable {
     return this._join('watchers');
   }
 
-  /** Keeps the state no older than a quarter of a minute, for who is told of what happens. */
+  /** Keep the state at most 15 s old until the result is disposed, for notifications. */
   waitForNews(): IDisposable {
     return this._join('waiters');
   }
 
-  /** Whether the user has put this ended kernel away. */
+  /** Whether the user dismissed this ended kernel. */
   isDismissed(kernel: IKernel): boolean {
     return kernel.termination !== null && this._dismissed.has(Private.endKey(kernel));
   }
 
-  /** Puts an ended kernel away, in this browser. */
+  /** Dismiss an ended kernel, in this browser only. */
   dismiss(kernel: IKernel): void {
     this._dismissed.add([Private.endKey(kernel)]);
     this._changed.emit(this._state);
   }
 
-  /** Asks the server to keep a kernel that would be ended. Rejects with a StatusError. */
+  /** Ask the server to postpone the end of a kernel. Rejects with a StatusError. */
   async postponeCulling(kernelId: string): Promise<void> {
     await this._source.postponeCulling(kernelId);
     await this.refresh();
   }
 
-  /** Asks without waiting for the interval to end. Never rejects: a failure is part of the state. */
+  /** Request the status now. Never rejects: a failure is part of the state. */
   async refresh(): Promise<void> {
     await this._poll.refresh();
   }
 
-  /** The same, awaited until a request that began after now is answered, or failed. Whether anybody watches or not. */
+  /**
+   * Request the status now, also without watchers, and wait for an answer to a request that began
+   * after this call.
+   */
   async readAnew(): Promise<void> {
     await this._poll.askAnew();
   }
@@ -157,7 +167,10 @@ export class GpuKernelsModel implements IDisposable {
     });
   }
 
-  /** How often is asked, and whether events are heard: they are, from the first answer, while somebody is here. */
+  /**
+   * Set the polling rate, and open the stream of events after the first answer while the page is
+   * visible.
+   */
   private _arrange(): void {
     if (this._isDisposed) {
       return;
@@ -171,7 +184,7 @@ export class GpuKernelsModel implements IDisposable {
     }
   }
 
-  /** Called by the poll, one at a time. Rejects on failure, so that it backs off. */
+  /** Called by the poll, never twice at once. Rejects on failure, so that the poll backs off. */
   private async _ask(): Promise<void> {
     this._heardMeanwhile = [];
     try {
@@ -179,19 +192,19 @@ export class GpuKernelsModel implements IDisposable {
       this._take(text);
     } catch (error) {
       const problem = error instanceof StatusError ? error : new StatusError('server', String(error));
-      // A server without the extension has no kernels of ours: what was shown before is not stale but gone.
+      // A server without the extension has no kernels of ours: the last status is void, not stale.
       const status = problem.kind === 'not-installed' ? null : this._state.status;
       this._replace({ status, problem });
       throw problem;
     }
   }
 
-  /** An answer that is written as the last one says nothing new, and is not read. */
+  /** Skip an answer whose text equals the last one. */
   private _take(text: string): void {
     const { status: before } = this._state;
     if (before === null || text !== this._text) {
       const events = this._heardMeanwhile;
-      // An answer may be older than what was heard while it was on its way.
+      // An event may have arrived while this answer was on its way, and be newer.
       const status = events.reduce((all, event) => patch(all, event, this._now), readStatus(text, this._trans));
       this._text = events.length > 0 ? '' : text;
       this._replace({ status: share(before, status), problem: null });
@@ -209,7 +222,7 @@ export class GpuKernelsModel implements IDisposable {
     this._text = '';
     this._replace({ status: share(status, patch(status, event, this._now)), problem });
     this._happened.emit(event);
-    // Who waits is told of once in a second, with all that there is to know.
+    // Reports of waiting kernels change each second with their figures.
     if (event.kind !== 'queued') {
       this._poll.refreshSoon();
     }
@@ -271,7 +284,7 @@ export class GpuKernelsModel implements IDisposable {
   private readonly _dismissed: Remembered;
   private readonly _here = { watchers: 0, waiters: 0 };
   private _state: IState = { status: null, problem: null };
-  /** The last answer; empty where events have changed the state since. */
+  /** The text of the last answer; empty if events changed the state since. */
   private _text = '';
   private _heardMeanwhile: IKernelEvent[] = [];
   private _hiding: IDisposable | null = null;
@@ -281,18 +294,18 @@ export class GpuKernelsModel implements IDisposable {
 
 export namespace GpuKernelsModel {
   export const DEFAULT_INTERVAL_SECONDS = 2;
-  /** Who is hidden for longer hears of nothing until they are back. */
+  /** A page that is hidden for longer than this closes its stream of events. */
   export const AWAY_SECONDS = 60;
 
   export interface IOptions {
     source: IStatusSource;
-    /** Where changes are heard of; if not given, they are found by asking. */
+    /** The stream of events; without one the model polls. */
     stream?: IEventStream;
     page?: IPage;
     clock?: IClock;
     trans?: ITranslation;
     intervalSeconds?: number;
-    /** Where it is kept which ended kernels were put away; if not given, until the page is left. */
+    /** Storage for the dismissed kernels; without one they are kept as long as the page. */
     dismissed?: IMemory;
   }
 }

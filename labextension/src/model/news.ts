@@ -1,26 +1,26 @@
-// What a user is told of their kernels without having asked: each thing once, also over reloads of the page. No DOM.
+// Decides which events a user is notified of: each once, also across reloads of the page. No DOM.
 
 import { ShareNews, ShareReader } from './share_news';
 import { IKernel, IMemory, IScheduledTermination, IStatus, ITermination } from '../tokens';
 
-/** Something that happened, or will, to a kernel of this user. */
+/** An event, past or scheduled, of a kernel of this user. */
 export type News =
   | { readonly kind: 'ended'; readonly key: string; readonly kernel: IKernel; readonly termination: ITermination }
   | { readonly kind: 'restarted'; readonly key: string; readonly kernel: IKernel; readonly termination: ITermination }
   | { readonly kind: 'soon'; readonly key: string; readonly kernel: IKernel; readonly soon: IScheduledTermination }
-  /** It runs, and was refused memory that it needed. */
+  /** The kernel runs, and an allocation failed. */
   | { readonly kind: 'short'; readonly key: string; readonly kernel: IKernel; readonly needed: number }
-  /** It has what it waited long for. */
+  /** The kernel got its GPU after a long wait. */
   | { readonly kind: 'served'; readonly key: string; readonly kernel: IKernel }
   | ShareNews;
 
-/** Who waited for less has seen it happen. */
+/** A user who waited for less time is still looking, and needs no notification. */
 const LONG_MS = 30000;
 
-/** As many as a browser remembers; the server lists far fewer. */
+/** The most keys that a browser stores; the server lists far fewer. */
 const REMEMBERED = 500;
 
-/** A list of texts in a memory, the oldest of which are forgotten. */
+/** A bounded list of texts in the browser's storage; the oldest are dropped. */
 export class Remembered {
   constructor(private readonly _memory: IMemory) {
     const kept = Private.parse(_memory.get());
@@ -28,7 +28,9 @@ export class Remembered {
     this.isNew = kept === null;
   }
 
-  /** Whether nothing was remembered yet, as in a browser that sees the server for the first time. */
+  /**
+   * Whether the storage held nothing, as in a browser that opens this server for the first time.
+   */
   readonly isNew: boolean;
 
   has(text: string): boolean {
@@ -38,7 +40,7 @@ export class Remembered {
   add(texts: readonly string[]): void {
     const fresh = texts.filter(text => !this._texts.has(text));
     if (fresh.length > 0 || this._memory.get() === null) {
-      // Another tab may have remembered something since.
+      // Another tab may have stored keys since.
       const others = Private.parse(this._memory.get()) ?? [];
       this._texts = new Set([...new Set([...others, ...this._texts, ...fresh])].slice(-REMEMBERED));
       this._memory.set(JSON.stringify([...this._texts]));
@@ -48,7 +50,10 @@ export class Remembered {
   private _texts: Set<string>;
 }
 
-/** Tells what is new in each status. In a browser that never saw this server, what ended before is not news. */
+/**
+ * Finds the news in each status. In a browser that is new to this server, past terminations are not
+ * news.
+ */
 export class NewsReader {
   constructor(memory: IMemory) {
     this._told = new Remembered(memory);
@@ -66,7 +71,10 @@ export class NewsReader {
     return [...fresh, ...shares.map(({ news }) => news)];
   }
 
-  /** Those that waited when last looked at, and do not now. A page that was loaded meanwhile counts from then. */
+  /**
+   * Kernels that waited in the last status and do not wait now. A page that loaded meanwhile counts
+   * from its load.
+   */
   private _served(status: IStatus, now: number): News[] {
     const served: News[] = [];
     const waiting = new Map<string, number>();
@@ -89,12 +97,12 @@ export class NewsReader {
   private _waiting: ReadonlyMap<string, number> = new Map();
 }
 
-/** All that a status tells of this user's own kernels, said before or not. */
+/** Return all news in a status about this user's own kernels, shown before or not. */
 export function newsOf(status: IStatus): News[] {
   const news: News[] = [];
   for (const kernel of mine(status)) {
     const { termination, last_crash, scheduled_termination: soon } = kernel;
-    // Who may stop the server knows that kernels ended with it.
+    // An administrator, who may stop the server, knows that kernels ended with it.
     if (termination && termination.by !== status.user.name && !(termination.reason === 'stopped' && status.user.role === 'admin')) {
       news.push({ kind: 'ended', key: `ended ${kernel.id} ${termination.at}`, kernel, termination });
     }
@@ -117,7 +125,7 @@ function mine(status: IStatus): readonly IKernel[] {
   return status.kernels.filter(kernel => kernel.owner === status.user.name);
 }
 
-/** For room, to start or to come back; a copy that is under way is no wait. */
+/** Whether a kernel waits for capacity, to start or to be restored; a running copy is no wait. */
 function isWaiting(kernel: IKernel): boolean {
   return kernel.state === 'queued' || (kernel.state === 'restoring' && (kernel.residency?.queued ?? null) !== null);
 }

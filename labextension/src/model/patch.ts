@@ -1,8 +1,11 @@
-// What an event changes in the last status, before the next one is asked for. Pure.
+// Applies an event to the last status, until the next one arrives. Pure.
 
 import { IKernel, IKernelEvent, IResidency, IResize, IStatus, KernelState } from '../tokens';
 
-/** The status with this event in it; the same one where it has no such kernel. What events do not tell stays. */
+/**
+ * Return the status with this event applied; the same object if it lists no such kernel. Other
+ * fields stay.
+ */
 export function patch(status: IStatus, event: IKernelEvent, now: Date): IStatus {
   const kernels = status.kernels.map(kernel => (kernel.id === event.kernel_id ? patched(kernel, event, now) : kernel));
   return { ...status, kernels };
@@ -23,7 +26,7 @@ function patched(kernel: IKernel, event: IKernelEvent, now: Date): IKernel {
   return {
     ...kernel,
     state: event.state as KernelState,
-    // The reason of these is the event's own: why it is held out, the status tells of each device.
+    // Events of these states carry their reason; the status has the reason of each device.
     reason: event.kind === 'paused' || event.kind === 'evicted' ? kernel.reason : reason,
     ...(event.state === 'queued' ? null : NOT_QUEUED),
     ...{ gpus, memory_limit_bytes, used_bytes, over_limit_bytes },
@@ -38,7 +41,10 @@ function residency(before: IResidency | null, event: IKernelEvent): IResidency |
   return before && { ...before, swapped_bytes: event.swapped_bytes, queued: event.queued };
 }
 
-/** Events tell no more of its wait than the reason: the rest stays as it was, or is not known before the next status. */
+/**
+ * Update the wait from an event, which carries its reason alone; other fields stay, or are null
+ * until the next status.
+ */
 function resize(kernel: IKernel, event: IKernelEvent, now: Date): IResize | null {
   const wish = event.resize;
   if (wish === null || wish.state !== 'queued') {

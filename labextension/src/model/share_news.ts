@@ -1,16 +1,22 @@
-// Which kernels others have given to this user, or taken back, since it was last told. No DOM.
+// Finds the kernels that others shared with this user, or stopped sharing, since the last status.
+// No DOM.
 
 import { accessTo, isSharedWithMe } from './kernel_access';
 import { IKernel, IStatus } from '../tokens';
 
 export type ShareNews =
   | { readonly kind: 'shared'; readonly key: string; readonly kernel: IKernel }
-  /** As it was last seen: it was taken back, or it is no more. */
+  /** The last report of a kernel that is not shared any more, or has ended. */
   | { readonly kind: 'unshared'; readonly key: string; readonly kernel: IKernel };
 
-/** Tells of what was shared while the page was away only if its key was not told before: that is for its caller. */
+/**
+ * Compares each status with the one before. The caller drops news whose key it has shown already.
+ */
 export class ShareReader {
-  /** News of this status against the one before. `isAgain`: it was taken back and given again, whatever was told. */
+  /**
+   * Return the changes since the last status. `isAgain`: the share ended and began again, so the
+   * caller shows it anew.
+   */
   read(status: IStatus): { readonly news: ShareNews; readonly isAgain: boolean }[] {
     const shared = new Map(status.kernels.filter(isLiveShare).map(kernel => [kernel.id, kernel]));
     const known = new Set(status.kernels.map(kernel => kernel.id));

@@ -1,6 +1,10 @@
-// Equal parts of two answers become the same objects, so that "is it another?" is a comparison of identities. Pure.
+// Reuses the objects of the last answer for equal parts of the next, so that a changed part has a
+// new identity. Pure.
 
-/** `after`, with every part that is equal in `before` taken from there; `before` itself if all is equal. */
+/**
+ * Return `after` with each part that equals one of `before` replaced by that one; `before` itself
+ * if all are equal.
+ */
 export function share<T>(before: unknown, after: T): T {
   if (Object.is(before, after)) {
     return after;
@@ -24,7 +28,10 @@ function shareRecord(before: Fields, after: Fields): Fields {
   return isSame ? before : shared;
 }
 
-/** Entries that have an id are found by it, others by their place: one that is new does not change all after it. */
+/**
+ * Match list entries by their id if they have one, else by index, so that a new entry does not
+ * change all after it.
+ */
 function shareList(before: readonly unknown[], after: readonly unknown[]): readonly unknown[] {
   const named = new Map(before.map(entry => [identity(entry), entry]));
   const shared = after.map((entry, place) => {

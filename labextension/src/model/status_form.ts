@@ -1,8 +1,9 @@
-// What an answer must look like to be a status: an older or newer server must not break what shows it. Pure.
+// Checks the shape of a status answer, so that an older or newer server does not break the widgets.
+// Pure.
 
 import { IStatus, ITranslation, StatusError } from '../tokens';
 
-/** Refuses what is no status, with a StatusError. */
+/** Return the answer as a status. Throws a StatusError if it is none. */
 export function readStatus(text: string, trans: ITranslation): IStatus {
   const body = parse(text);
   const holds =

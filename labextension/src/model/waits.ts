@@ -1,24 +1,28 @@
-// Whether a cell that runs has to wait for its kernel's GPU, for what and how long; and what of that is said aloud. Pure.
+// Decides whether a running cell waits for its kernel's GPU, for what and how long, and what screen
+// readers say. Pure.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 
 import { formatPart, formatSeconds, formatTime } from '../base/quantities';
 import { IKernel, IMemoryQueue } from '../tokens';
 
-/** What a cell's badge shows. */
+/** The content of a cell's badge. */
 export interface IWait {
-  /** queue: for a grant; memory: for room; copy: its bytes move; stopping: an interrupt is on its way; asleep: swapped, and nothing asked for it yet. */
+  /**
+   * queue: waits for a grant; memory: for GPU memory; copy: a copy runs; stopping: interrupted;
+   * asleep: swapped out, no GPU call yet.
+   */
   readonly kind: 'queue' | 'memory' | 'copy' | 'stopping' | 'asleep';
   /** `waits for GPU memory: 2 ahead, about 3 s` */
   readonly text: string;
-  /** The server's reason; null where the text says it all. */
+  /** The server's reason; null if the text holds it already. */
   readonly why: string | null;
-  /** How many are served first; null where there is no order. */
+  /** The number of kernels ahead; null if there is no order. */
   readonly ahead: number | null;
   readonly progress: { readonly done: number; readonly total: number } | null;
 }
 
-/** Null for a kernel whose cells do not wait. */
+/** Return the badge of a kernel's running cells; null if they do not wait. */
 export function waitOf(kernel: IKernel | null, trans: TranslationBundle): IWait | null {
   if (kernel === null || kernel.gpus === 0) {
     return null;
@@ -41,19 +45,24 @@ export function waitOf(kernel: IKernel | null, trans: TranslationBundle): IWait 
   }
 }
 
-/** Whether an output holds nothing but what the relay writes of a wait, for clients that show no badge. */
+/**
+ * Whether an output holds only the relay's notice of a wait, which is for clients without badges.
+ */
 export function isNotice(text: string): boolean {
   return text.trim() !== '' && text.split('\n').every(line => line === '' || NOTICE.test(line));
 }
 
-/** docs/reference/relay.md has the words. */
+/** The relay's notices; docs/reference/relay.md lists them. */
 const NOTICE = /^\[Aliquot: .*waiting for GPU memory.*\]$/;
 
-/** What a screen reader is told of a wait: its beginning, a change of place, its end. Not its seconds. */
+/**
+ * Announces a wait to screen readers: its start, each change of position, its end; never its
+ * seconds.
+ */
 export class WaitTeller {
   constructor(private readonly _trans: TranslationBundle) {}
 
-  /** The next sentence, or null for nothing new. `nowMs` never goes back. */
+  /** Return the next sentence, or null if nothing is new. `nowMs` is monotonic. */
   next(wait: IWait | null, nowMs: number): string | null {
     if (wait === null) {
       return this._over();
@@ -82,9 +91,9 @@ export class WaitTeller {
 }
 
 export namespace WaitTeller {
-  /** A wait that is over sooner is not worth an interruption. */
+  /** Shorter waits are not announced. */
   export const QUIET_MS = 1000;
-  /** Between two sentences about one wait. */
+  /** The least time between two sentences about one wait. */
   export const BETWEEN_MS = 10000;
 }
 
@@ -98,7 +107,7 @@ function queued(kernel: IKernel, trans: TranslationBundle): IWait {
   return { kind: 'queue', text: expected(text, kernel, trans), why: kernel.reason, ahead, progress: null };
 }
 
-/** With the moment that announced ends of other kernels let the gateway expect. */
+/** The text of a queued start, with the time at which the gateway expects it. */
 function expected(what: string, kernel: IKernel, trans: TranslationBundle): string {
   const at = kernel.expected_start === null ? '' : formatTime(kernel.expected_start, new Date());
   return at ? trans.__('%1; expected to start at %2', what, at) : what;
@@ -128,7 +137,7 @@ function forMemory(waits: IMemoryQueue, trans: TranslationBundle): IWait {
   return { kind: 'memory', text: inTime(what, seconds, trans), why: waits.reason || null, ahead, progress: null };
 }
 
-/** Whether its memory is on the GPU, and an allocation finds no room beside it. */
+/** Whether the kernel's memory is on the GPU and one of its allocations waits for free memory. */
 export function awaitsRoom(kernel: IKernel): kernel is IKernel & { residency: { queued: IMemoryQueue } } {
   return kernel.state === 'on_gpu' && Boolean(kernel.residency?.queued);
 }
@@ -137,12 +146,12 @@ function isAway(kernel: IKernel): boolean {
   return ['restoring', 'swapped_out', 'checkpointed'].includes(kernel.state);
 }
 
-/** The cell that waits ends as soon as the interrupt reaches it. */
+/** The badge of a cell that was interrupted while it waits. */
 function stopping(trans: TranslationBundle): IWait {
   return { kind: 'stopping', text: trans.__('is stopping'), why: null, ahead: null, progress: null };
 }
 
-/** A cell runs and nothing of it has touched the GPU: it does not wait, and would at its next call. */
+/** The badge of a cell that has not used the GPU yet, in a kernel that is swapped out. */
 function asleep(trans: TranslationBundle): IWait {
   const text = trans.__('GPU memory is swapped out; it comes back when the cell uses the GPU');
   return { kind: 'asleep', text, why: null, ahead: null, progress: null };

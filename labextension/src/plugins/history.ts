@@ -1,4 +1,5 @@
-// The history page: a command, a place in the palette and the View menu, and its return after a reload.
+// The history page: a command, a place in the palette and the View menu, and its return after a
+// reload.
 
 import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
@@ -52,7 +53,7 @@ export const history: JupyterFrontEndPlugin<void> = {
 function page(client: AliquotClient, trans: TranslationBundle): MainAreaWidget<HistoryPage> {
   const content = new HistoryPage(new HistoryModel(client), trans, range => download(client, range));
   const widget = new MainAreaWidget({ content });
-  // The area names its content for all alike.
+  // The area has one accessible name for all content.
   content.node.setAttribute('aria-label', trans.__('GPU history'));
   widget.id = NAMESPACE;
   widget.title.label = trans.__('GPU History');
@@ -62,7 +63,7 @@ function page(client: AliquotClient, trans: TranslationBundle): MainAreaWidget<H
   return widget;
 }
 
-/** By Lab's own credentials, which a link would not carry. Rejects with a StatusError. */
+/** Download with Lab's credentials, which a link would not send. Rejects with a StatusError. */
 async function download(client: AliquotClient, range: Range): Promise<void> {
   const url = URL.createObjectURL(new Blob([await client.historyCsv(range)], { type: 'text/csv' }));
   const link = document.createElement('a');

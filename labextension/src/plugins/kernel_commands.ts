@@ -1,4 +1,4 @@
-// Commands about one kernel, by its id: what the buttons ask by, and menus, shortcuts and other extensions can.
+// Commands about one kernel, by its id, for our buttons, menus, shortcuts and other extensions.
 
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Dialog, ISessionContext, ISessionContextDialogs, SessionContextDialogs, showDialog } from '@jupyterlab/apputils';
@@ -77,7 +77,7 @@ const ARGUMENTS = {
   required: ['kernelId']
 } as const;
 
-/** A console on it that shows what others run in it, too, as far as Lab has consoles. */
+/** Open a console on the kernel that also shows cells that others run, if Lab has consoles. */
 async function follow({ commands }: JupyterFrontEnd, kernel: IKernel): Promise<void> {
   const kernelPreference = { id: kernel.id, name: kernel.name };
   await commands.execute('console:create', { kernelPreference, name: kernelTitle(kernel), activate: true });
@@ -86,7 +86,10 @@ async function follow({ commands }: JupyterFrontEnd, kernel: IKernel): Promise<v
   }
 }
 
-/** By Lab's own dialog where the kernel's document is open here, and by one of the same words where it is not. */
+/**
+ * Restart with Lab's own dialog if the kernel's document is open here, else with one of the same
+ * text.
+ */
 async function restart(
   app: JupyterFrontEnd,
   dialogs: ISessionContext.IDialogs,
@@ -104,7 +107,7 @@ async function restart(
   }
 }
 
-/** Its session goes with it, so that documents that show it know. */
+/** End the kernel with its session, so that its documents notice. */
 async function shutDown(app: JupyterFrontEnd, kernel: IKernel, trans: TranslationBundle): Promise<void> {
   const title = kernelTitle(kernel);
   const isQueued = kernel.state === 'queued';

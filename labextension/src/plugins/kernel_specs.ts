@@ -1,5 +1,6 @@
-// Makes every size known to Lab by its name: custom ones, too, have a display name, a logo and a language.
-// A service of Lab's, made before the application is: it may need no plugin that needs the application.
+// Resolves the name of every size in Lab, so that custom sizes have a display name, a logo and a
+// language. Lab makes this service before the application, so that it must not require plugins that
+// need the application.
 
 import {
   IConnectionStatus,
@@ -32,7 +33,7 @@ export const kernelSpecs: ServiceManagerPlugin<KernelSpec.IManager> = {
       serverSettings,
       standby: () => (connection !== null && !connection.isConnected) || 'when-hidden'
     });
-    // Its failures are shown to nobody, and translations are the application's.
+    // Its failures are not shown, and translations need the application.
     const client = new AliquotClient(serverSettings, nullTranslator.load(TRANSLATION_DOMAIN));
     return new KnownSpecs(listed, () => client.sizes());
   }

@@ -1,4 +1,5 @@
-// The model and the client, which all our other plugins need: one of each a page, on Lab's own connection settings.
+// The model and the client, one of each per page, with Lab's connection settings. All our other
+// plugins need them.
 
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';

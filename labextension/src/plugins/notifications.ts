@@ -1,4 +1,4 @@
-// Notifications of what happens to one's kernels, joined to Lab's settings, documents and sessions.
+// Notifications about the user's kernels, connected to Lab's settings, documents and sessions.
 
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
@@ -67,7 +67,7 @@ export const notifications: JupyterFrontEndPlugin<void> = {
   }
 };
 
-/** Of widgets that move on in the page, and whose kernel does not hear of it. */
+/** Notify the user when a widget's message does not reach its kernel. */
 function followComms(notebooks: INotebookTracker, announcer: Announcer, trans: TranslationBundle): void {
   const refused = new RefusedComms();
   const follow = (_: unknown, { sessionContext }: NotebookPanel): void => {
@@ -82,7 +82,7 @@ function followComms(notebooks: INotebookTracker, announcer: Announcer, trans: T
   notebooks.widgetAdded.connect(follow);
 }
 
-/** Lab shows 140 letters; its log console has the numbers. */
+/** Lab shows 140 letters of a notification; its log console has the figures. */
 function describeRefusal(name: string, trans: TranslationBundle): string {
   return trans.__(
     '%1: what a widget sent was refused, for the kernel does not read. Repeat it later, or interrupt the kernel.',
@@ -90,7 +90,10 @@ function describeRefusal(name: string, trans: TranslationBundle): string {
   );
 }
 
-/** In the notebook's own session where it is open here; else the notebook is opened with this kernel. */
+/**
+ * Start the kernel in the notebook's session if it is open here; else open the notebook with this
+ * kernel.
+ */
 async function restartAs(app: JupyterFrontEnd, path: string, name: string): Promise<void> {
   const context = contextAt(app.shell.widgets('main'), path);
   if (context) {
@@ -99,7 +102,7 @@ async function restartAs(app: JupyterFrontEnd, path: string, name: string): Prom
   await app.commands.execute('docmanager:open', context ? { path } : { path, kernel: { name } });
 }
 
-/** Takes refresh interval and notifications from Lab's settings, now and whenever they change. */
+/** Take the refresh interval and the notifications from Lab's settings, now and at each change. */
 async function followSettings(
   registry: ISettingRegistry | null,
   model: GpuKernelsModel,

@@ -1,4 +1,4 @@
-// The dialog in which a kernel is picked, with its size: in the place of Lab's own, which is disabled in package.json.
+// The dialog that picks a kernel and its size. It replaces Lab's own, which package.json disables.
 
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ISessionContext, ISessionContextDialogs } from '@jupyterlab/apputils';
@@ -10,7 +10,7 @@ import { KnownSpecs } from '../sizes/known_specs';
 import { PluginIDs } from '../tokens';
 import { SizedDialogs } from '../widgets/notebook/kernel_dialogs';
 
-/** Its settings are the restart dialog's, and stay in force. */
+/** The id of Lab's disabled plugin, whose settings still hold for its restart dialog. */
 const STOCK_PLUGIN_ID = '@jupyterlab/apputils-extension:sessionDialogs';
 
 export const picker: JupyterFrontEndPlugin<ISessionContext.IDialogs> = {
@@ -28,7 +28,7 @@ export const picker: JupyterFrontEndPlugin<ISessionContext.IDialogs> = {
   ): ISessionContext.IDialogs => {
     const { kernelspecs } = app.serviceManager;
     const known = kernelspecs instanceof KnownSpecs ? kernelspecs : new KnownSpecs(kernelspecs, () => client.sizes());
-    // The settings editor shows what was loaded, and nobody else loads a disabled plugin's.
+    // The settings editor shows loaded settings only, and a disabled plugin does not load its own.
     void settingRegistry?.load(STOCK_PLUGIN_ID).catch(() => undefined);
     return new SizedDialogs({ known, client, model, translator: translator ?? nullTranslator, settingRegistry });
   }

@@ -1,4 +1,4 @@
-// The line of a kernel's GPU in the status bar: of the notebook or console that is in front.
+// The GPU item of the status bar, for the notebook or console in front.
 
 import { ILabShell, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ISessionContext, ISessionContextDialogs } from '@jupyterlab/apputils';
@@ -52,7 +52,7 @@ export const statusBar: JupyterFrontEndPlugin<void> = {
   }
 };
 
-/** Follows what is in front, and keeps one item with its kernel. */
+/** Follows the current widget, and shows its kernel in one item. */
 class KernelInFront {
   constructor(
     private readonly _model: GpuKernelsModel,
@@ -94,7 +94,7 @@ class KernelInFront {
   private _isTold = false;
 }
 
-/** Notebooks and consoles have one, by this name. */
+/** The property under which notebooks and consoles have their session context. */
 function sessionOf(widget: Widget | null): ISessionContext | null {
   const found = (widget as { sessionContext?: ISessionContext } | null)?.sessionContext;
   return found?.kernelChanged ? found : null;

@@ -1,4 +1,4 @@
-// Which kernel of the status is a notebook's or console's own, now and after each change of either. No DOM.
+// Follows the status report of the kernel of one notebook or console. No DOM.
 
 import { ISessionContext } from '@jupyterlab/apputils';
 import { IDisposable } from '@lumino/disposable';
@@ -8,12 +8,15 @@ import { GpuKernelsModel } from '../model/model';
 import { IKernel } from '../tokens';
 
 /**
- * unknown: nobody has told yet, or nothing runs; none: it runs and has no part of a GPU; elsewhere: this server has no
- * Aliquot; ours: `kernel` tells.
+ * unknown: no kernel runs, or no status arrived yet; none: the kernel has no GPU; elsewhere: the server has no
+ * Aliquot; ours: `kernel` has the report.
  */
 export type Attachment = 'unknown' | 'none' | 'elsewhere' | 'ours';
 
-/** Asks once for each new kernel; else it follows what the model learns for those who watch. */
+/**
+ * Requests the status once for each new kernel; otherwise follows what the model learns for its
+ * watchers.
+ */
 export class AttachedKernel implements IDisposable {
   constructor(
     private readonly _model: GpuKernelsModel,
@@ -25,7 +28,10 @@ export class AttachedKernel implements IDisposable {
     this._onKernelChanged();
   }
 
-  /** The kernel with its part of a GPU; null in every attachment but `ours`. Of one that ended, until another starts. */
+  /**
+   * The kernel's report; null unless the attachment is `ours`. An ended kernel's stays until
+   * another starts.
+   */
   get kernel(): IKernel | null {
     return this._kernel;
   }
@@ -34,12 +40,12 @@ export class AttachedKernel implements IDisposable {
     return this._attachment;
   }
 
-  /** Whose kernels may be acted on; empty while nobody told. */
+  /** The user's name; empty until the first status. */
   get user(): string {
     return this._model.state.status?.user.name ?? '';
   }
 
-  /** Emitted when kernel or attachment is a different one, or its figures are. */
+  /** Emitted when the kernel, the attachment or the kernel's report changed. */
   get changed(): ISignal<this, void> {
     return this._changed;
   }
@@ -60,7 +66,8 @@ export class AttachedKernel implements IDisposable {
     if (id !== null && id !== this._id) {
       this._id = id;
       this._isTold = this._isAsked = false;
-      // A status of before does not know it: until the next one, it is not said to be without a GPU.
+      // A status from before the kernel's start does not list it; wait for the next one before
+      // saying "no GPU".
       void this._model.readAnew().then(() => {
         this._isAsked = this._isAsked || this._id === id;
         this._look();
@@ -75,7 +82,7 @@ export class AttachedKernel implements IDisposable {
     }
     const { status, problem } = this._model.state;
     if (this._isAsked && problem === null) {
-      this._isTold = true; // what failed was asked again since, whoever asked
+      this._isTold = true; // another request has succeeded since the failed one
     }
     const kernel = this._id === null ? null : this._model.kernel(this._id);
     const isSized = kernel !== null && kernel.gpus > 0;
@@ -91,7 +98,7 @@ export class AttachedKernel implements IDisposable {
   }
 
   private _replace(attachment: Attachment, kernel: IKernel | null): void {
-    // The model keeps a kernel's object until something of it is different.
+    // The model keeps a report's identity until its content changes.
     if (attachment !== this._attachment || kernel !== this._kernel) {
       this._attachment = attachment;
       this._kernel = kernel;
@@ -101,9 +108,9 @@ export class AttachedKernel implements IDisposable {
 
   private readonly _changed = new Signal<this, void>(this);
   private _id: string | null = null;
-  /** Whether a status tells of this kernel, or would. */
+  /** Whether a status that lists this kernel, or could, was received. */
   private _isTold = false;
-  /** Whether that question has ended, by an answer or not. */
+  /** Whether that request has ended, with an answer or an error. */
   private _isAsked = false;
   private _kernel: IKernel | null = null;
   private _attachment: Attachment = 'unknown';

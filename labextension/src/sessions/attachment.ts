@@ -1,11 +1,11 @@
-// Whether a notebook's kernel is there, is coming, or will not come; and waiting for it. No DOM.
+// Tells whether a notebook's kernel is connected, starting or absent, and waits for it. No DOM.
 
 import { ISessionContext } from '@jupyterlab/apputils';
 
-/** `here`: what is sent arrives. `coming`: it would be lost. `none`: nobody has begun to bring one. */
+/** `here`: messages arrive. `coming`: messages would be lost. `none`: no kernel was requested. */
 export type Attachment = 'here' | 'coming' | 'none';
 
-/** What `attachment` asks of a session context. */
+/** The part of a session context that `attachment` reads. */
 export interface IAttaching {
   readonly isTerminating: boolean;
   readonly isRestarting: boolean;
@@ -19,17 +19,21 @@ export function attachment(context: IAttaching): Attachment {
     return 'none';
   }
   if (context.isRestarting) {
-    return 'coming'; // a restart forgets what was sent before it
+    return 'coming'; // a restart drops messages sent before it
   }
   if (kernel) {
-    // Its connection keeps what is sent before it is up. Another one takes its place where the two do not agree.
+    // The connection queues messages until it is up, unless the session context has chosen another
+    // kernel.
     const isLeaving = kernel.connectionStatus === 'connected' && kernel.status !== 'starting';
     return isLeaving && context.kernelDisplayStatus === 'starting' ? 'coming' : 'here';
   }
   return ['initializing', 'starting'].includes(context.kernelDisplayStatus) ? 'coming' : 'none';
 }
 
-/** Resolves with true once the kernel is here, with false once none will come. Those who wait go on in their order. */
+/**
+ * Resolves with true once the kernel is here, with false if none will come. Waiters resume in their
+ * order.
+ */
 export function attached(context: ISessionContext): Promise<boolean> {
   return new Promise(resolve => {
     const signals = [context.kernelChanged, context.sessionChanged, context.statusChanged];

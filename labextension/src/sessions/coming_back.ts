@@ -1,9 +1,9 @@
-// What a page that comes back does with what the gateway kept: which cell gets which output, in which order, and when
-// a run is over. Pure: the stage, a notebook in Lab, shows it.
+// Replays the outputs that the gateway kept to a page that reconnects: which cell gets which
+// output, in which order, and when a run is over. Pure: the stage, a notebook in Lab, shows them.
 
 import { IRunningCell, IRunningCells, ISeenMessages } from '../tokens';
 
-/** A message of iopub, as far as it matters here: kept by the gateway, or heard on the websocket. */
+/** The used part of an iopub message, which the gateway kept or the websocket delivered. */
 export interface IPublished {
   readonly header: { readonly msg_id: string; readonly msg_type: string };
   readonly parent_header: object;
@@ -20,18 +20,21 @@ export interface IOpenedCell {
 
 export interface IOpenedNotebook {
   readonly cells: readonly IOpenedCell[];
-  /** When the file was last written, in milliseconds since the epoch. */
+  /** The time at which the file was last written, in milliseconds since the epoch. */
   readonly savedAt: number;
-  /** Whether cells keep their ids in the file; others get new ones each time that they are opened. */
+  /** Whether the file stores cell ids; otherwise cells get new ids each time the file is opened. */
   readonly hasLastingIds: boolean;
 }
 
-/** What is said in a cell's output that the kernel did not say. */
+/** Notices that the page adds to a cell's output. */
 export type Remark = { readonly kind: 'omitted'; readonly messages: number } | { readonly kind: 'other-code' };
 
-/** Where it is shown. Cells are named by their ids in the notebook. */
+/** The stage that shows outputs. Cells are named by their ids in the notebook. */
 export interface IStage {
-  /** Takes the cell for this run: its outputs go, it is shown as running. False: it runs something newer. */
+  /**
+   * Claim the cell for this run: clear its outputs, show it as running. False if it runs something
+   * newer.
+   */
   take(cellId: string, run: IRunningCell, isTrusted: boolean): boolean;
   show(cellId: string, message: IPublished): void;
   remark(cellId: string, remark: Remark): void;
@@ -43,33 +46,36 @@ interface IRun {
   readonly cellId: string;
   readonly code: string;
   executionCount: number | null;
-  /** How many messages are missing before what comes next, if they are. */
+  /** The number of messages that may be missing before the next one. */
   mayLack: number;
   isOpen: boolean;
   isAsking: boolean;
-  /** Whether its code was seen: a cell that waits for its kernel tells it, and again when it begins. */
+  /** Whether the run's `execute_input` was seen; a waiting cell sends it twice. */
   hasCode: boolean;
-  /** Of the question that was shown last. */
+  /** The id of the last input request shown. */
   askedId: string | undefined;
-  /** The moment at which the gateway said that it is over; what the kernel said before may still be on its way. */
+  /**
+   * The time at which the gateway reported the run's end; earlier messages of the kernel may still
+   * arrive.
+   */
   overAt: number | undefined;
 }
 
-/** The runs of one kernel that a notebook's cells show again. Hears each message of the kernel, in their order. */
+/** The replayed runs of one kernel. Takes each message of the kernel, in order. */
 export class ComingBack {
   constructor(private readonly _stage: IStage) {}
 
-  /** Whether a cell that was taken still runs. */
+  /** Whether a claimed cell still runs. */
   get isWaiting(): boolean {
     return [...this._runs.values()].some(run => run.isOpen);
   }
 
-  /** Whether no cell was taken: nobody needs to listen. */
+  /** Whether no cell was claimed, so that there is nothing to follow. */
   get isEmpty(): boolean {
     return this._runs.size === 0;
   }
 
-  /** What the kernel said now. Before `begin` it waits for it. */
+  /** Take a message of the kernel; before `begin` it is queued. */
   hear(message: IPublished): void {
     if (this._heard !== null) {
       this._heard.push(message);
@@ -78,7 +84,7 @@ export class ComingBack {
     }
   }
 
-  /** Shows what was kept, then what came meanwhile. */
+  /** Show the kept outputs, then the messages that were queued meanwhile. */
   begin(answer: IRunningCells, notebook: IOpenedNotebook): void {
     const taken: [IRunningCell, IRun][] = [];
     for (const [cell, opened] of match(answer.cells, notebook)) {
@@ -101,14 +107,15 @@ export class ComingBack {
     heard.forEach(message => this.hear(message));
   }
 
-  /** Changes with each message of a cell that was taken. */
+  /** Changes with each message of a claimed cell. */
   get moment(): number {
     return this._moment;
   }
 
   /**
-   * What the gateway says of the runs now: a later question comes to the page that asked alone, an end may be missed. The
-   * gateway hears of an end before this page does: only one of which nothing came until it was told again was missed.
+   * Update the runs from a later answer of the gateway, for input requests go only to the page that ran the cell, and the
+   * end of a run may be lost. The gateway learns of an end before this page: an end counts as lost only if no message of
+   * the run arrived between two answers.
    */
   look(cells: readonly IRunningCell[]): void {
     this._runs.forEach((run, msgId) => {
@@ -123,12 +130,12 @@ export class ComingBack {
     });
   }
 
-  /** The cell runs something newer, or is no more. */
+  /** Drop a run whose cell runs something newer or was deleted. */
   leave(msgId: string): void {
     this._runs.delete(msgId);
   }
 
-  /** The kernel ends none of them any more. */
+  /** End all runs: the kernel is gone. */
   end(): void {
     [...this._runs.values()].forEach(run => this._settle(run));
     this._runs.clear();
@@ -166,7 +173,7 @@ export class ComingBack {
     const type = message.header.msg_type;
     const displays = type === 'update_display_data' || (type === 'display_data' && displayId(message) !== undefined);
     if (displays) {
-      // A display is updated wherever it is shown, as Lab does.
+      // An update of a display changes it in each cell that shows it, as in Lab.
       const update = { ...message, header: { ...message.header, msg_type: 'update_display_data' } };
       this._runs.forEach(other => other !== run && this._stage.show(other.cellId, update));
     }
@@ -213,7 +220,7 @@ export class ComingBack {
   private _seen = new Seen({ ranges: {}, ids: [] });
 }
 
-/** The messages that an answer takes into account. */
+/** The messages that an answer of the gateway covers. */
 export class Seen {
   constructor(told: ISeenMessages) {
     this._ranges = told.ranges;
@@ -231,7 +238,7 @@ export class Seen {
   private readonly _ids: ReadonlySet<string>;
 }
 
-/** The notebook's cell for each run that it does not show yet, in the order of the runs. */
+/** Match each run that the notebook does not show yet with its cell, in the order of the runs. */
 export function match(
   runs: readonly IRunningCell[],
   notebook: IOpenedNotebook
@@ -244,11 +251,11 @@ export function match(
       pairs.push([run, cell]);
     }
   }
-  // Of one cell the last run counts.
+  // A cell shows its last run.
   return pairs.filter(([, cell], place) => !pairs.slice(place + 1).some(([, later]) => later.id === cell.id));
 }
 
-/** The one cell that has the code which runs. */
+/** The only cell with the code of this run; null if there are several. */
 function byCode(run: IRunningCell, cells: readonly IOpenedCell[]): IOpenedCell | undefined {
   const code = run.cell_id === null ? undefined : codeOf(run);
   const found = cells.filter(cell => cell.code === code);

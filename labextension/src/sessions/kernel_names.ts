@@ -1,13 +1,13 @@
-// Another name for a kernel that an open document is connected to. Lab has no such change: a connection's name is what it
-// was when it was made, and the one signal by which notebooks, toolbars and status bars read it is that of another kernel.
-// A console clears all its cells on that signal, so only notebooks are sent it.
+// Renames the kernel of an open document. Lab has no such change: a connection keeps its first
+// name, and notebooks, toolbars and status bars read the name only on the signal of another kernel.
+// A console clears all its cells on that signal, so that only notebooks get it.
 
 import { ISessionContext } from '@jupyterlab/apputils';
 import { Kernel, KernelSpec } from '@jupyterlab/services';
 import { ISignal, Signal } from '@lumino/signaling';
 
 /**
- * The kernel of this context is called so from now on, in its notebook's metadata, too; tells whether it was not.
+ * Rename the kernel of this context, also in its notebook's metadata. Return whether the name changed.
  * `isNotebook`: whether the context is a notebook's.
  */
 export function renamed(
@@ -39,7 +39,10 @@ function rename(kernel: Kernel.IKernelConnection, name: string, known: Pick<Kern
   });
 }
 
-/** A signal is emitted by its owner alone, says its type; this speaks for the context, which has no cause to. */
+/**
+ * A signal is emitted by its owner alone, says its type; this speaks for the context, which has no
+ * cause to.
+ */
 function emit<T, U>(signal: ISignal<T, U>, args: U): void {
   (signal as Signal<T, U>).emit(args);
 }

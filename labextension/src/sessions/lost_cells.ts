@@ -1,9 +1,13 @@
-// Which of a page's cells may have been lost with its connection to a kernel. Pure: it is told what passes.
+// Which of a page's cells may have been lost with its connection to a kernel. Pure: it is told what
+// passes.
 
 /** A request in the order of sending. */
 interface ISent {
   readonly isCell: boolean;
-  /** The connection that it went over, the first is 1; EARLIER: one before the present; null: it may not have left yet. */
+  /**
+   * The connection that it went over, the first is 1; EARLIER: one before the present; null: it may
+   * not have left yet.
+   */
   connection: number | null;
 }
 
@@ -16,13 +20,19 @@ const EARLIER = 0;
  * sent once a later one of the page is answered, or where the connection was up and kept nothing when it was handed over.
  */
 export class SentCells {
-  /** The page hands a request to its connection. `isUp`: the connection is open, and the kernel's state is known. */
+  /**
+   * The page hands a request to its connection. `isUp`: the connection is open, and the kernel's
+   * state is known.
+   */
   send(msgId: string, isCell: boolean, isUp: boolean): void {
     const isKept = [...this._sent.values()].some(({ connection }) => connection === null);
     this._sent.set(msgId, { isCell, connection: isUp && !isKept ? this._connection : null });
   }
 
-  /** The kernel says something of a request: it arrived, and those before it have left the page. False: of another's. */
+  /**
+   * The kernel says something of a request: it arrived, and those before it have left the page.
+   * False: of another's.
+   */
   hear(parentId: string): boolean {
     if (!this._sent.has(parentId)) {
       return false;

@@ -1,11 +1,12 @@
-// When somebody's turning to a notebook is told to its kernel's node: only where it may spare a wait, and not too often.
+// Decides when to ask the node to prefetch a kernel that its user turns to: if it may save a wait,
+// and not too often.
 
 import { isSharedWithMe, suffices } from '../model/kernel_access';
 import { IKernel } from '../tokens';
 
-/** One for all notebooks of a page. Times are in milliseconds of a clock that never goes back. */
+/** One object for all notebooks of a page. Times are milliseconds of a monotonic clock. */
 export class PrefetchRule {
-  /** Whether to prefetch now; a yes counts as sent. */
+  /** Whether to send a request now; true counts it as sent. */
   mayPrefetch(kernel: IKernel | null, user: string, nowMs: number): boolean {
     const mayUse = kernel !== null && (kernel.owner === user || (isSharedWithMe(kernel) && suffices(kernel, 'write')));
     if (kernel === null || !mayUse || !['swapped_out', 'checkpointed'].includes(kernel.state)) {
@@ -20,7 +21,7 @@ export class PrefetchRule {
     return true;
   }
 
-  /** Kernels come and go while a page stays. */
+  /** The most kernels to remember, for kernels come and go while a page stays. */
   private _forget(nowMs: number): void {
     for (const [kernelId, last] of [...this._last]) {
       if (nowMs - last >= PrefetchRule.BETWEEN_MS) {
@@ -33,6 +34,6 @@ export class PrefetchRule {
 }
 
 export namespace PrefetchRule {
-  /** The gateway passes on one in a second. */
+  /** The gateway accepts one request a second. */
   export const BETWEEN_MS = 1000;
 }

@@ -1,6 +1,6 @@
-// When a page says that a kernel was not given what a widget sent: its cell has ended, and shows nothing of it. No DOM.
+// Decides when to notify the user that the kernel did not get a widget's message. No DOM.
 
-/** As much of a message on iopub as is looked at. */
+/** The used part of an iopub message. */
 export interface IHeard {
   readonly header: { readonly msg_type: string };
   readonly parent_header: object;
@@ -9,11 +9,14 @@ export interface IHeard {
 
 /** The error with which relays refuse what a kernel does not read. */
 const REFUSAL = 'KernelNotResponding';
-/** Several pages of a kernel, and several senders in it, may be refused at once. */
+/** Limits notifications: several pages and several widgets may be refused at once. */
 const PAUSE_MS = 60000;
 
 export class RefusedComms {
-  /** Whether it is to be said that something did not arrive: not again soon after another like it of the kernel. */
+  /**
+   * Whether it is to be said that something did not arrive: not again soon after another like it of
+   * the kernel.
+   */
   hear(kernelId: string, message: IHeard, now: number): boolean {
     const { ename } = message.content as { ename?: unknown };
     const { msg_type: asked } = message.parent_header as { msg_type?: unknown };

@@ -1,15 +1,18 @@
-// When the connections of kernels that Lab has given up, or waits long to try, are tried again. Pure.
+// Decides when to reconnect kernels whose connection Lab gave up or retries slowly. Pure.
 
-/** What is asked of a kernel's connection. */
+/** The part of a kernel's connection that this module uses. */
 export interface IConnection {
   readonly connectionStatus: string;
   readonly isDisposed: boolean;
   reconnect(): Promise<void>;
 }
 
-/** Tells the moment at which the server, or the gateway behind it, answers again. */
+/** Detects that the server, or the gateway behind it, answers again. */
 export class Revival {
-  /** To be told how each question for the status ended, and whether changes are heard. True: it was away, and is back. */
+  /**
+   * Take the result of each status request and the state of the event stream. True if the server
+   * was away and is back.
+   */
   isBack(isAnswered: boolean, isLive: boolean): boolean {
     const isBack = (isAnswered && this._wasAway) || (isLive && !this._wasLive);
     this._wasAway = !isAnswered;

@@ -1,11 +1,12 @@
-// Which notebook gets no kernel when its page comes back: one whose GPU kernel was shut down on purpose. Pure.
+// Finds notebooks that get no new kernel after a reload because their GPU kernel was shut down on
+// purpose. Pure.
 
 import { IKernel } from '../tokens';
 
-/** Ends after which the GPU is free by intent: its user's, an administrator's, or a rule's. */
+/** Termination codes that are intended: by the user, an administrator or a policy. */
 const INTENDED: readonly string[] = ['user', 'withdrawn', 'culled'];
 
-/** The last of a user's kernels for this notebook, where it had a GPU and was shut down; else null. */
+/** The user's last kernel for this notebook, if it had a GPU and was shut down; else null. */
 export function shutDownKernel(kernels: readonly IKernel[], user: string, path: string): IKernel | null {
   const endOf = (kernel: IKernel): number => Date.parse(kernel.termination?.at ?? '');
   const ended = kernels.filter(kernel => kernel.termination !== null && kernel.owner === user && kernel.label === path);

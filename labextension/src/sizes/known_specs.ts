@@ -1,6 +1,6 @@
-// The kernelspecs as a page knows them: those that the server lists, and by its name every valid size of one of them,
-// as the server itself resolves sizes that it does not list. Sizes are found by name and never enumerated, so that
-// launchers and menus show what the server lists, and no more. Forgets nothing, for it keeps nothing of its own.
+// The kernelspecs of a page: those that the server lists and, by name, every valid size of each, as
+// the server resolves them. Sizes are found by name and never enumerated, so that launchers and
+// menus show only what the server lists.
 
 import { KernelSpec, ServerConnection } from '@jupyterlab/services';
 import { ISignal, Signal } from '@lumino/signaling';
@@ -19,7 +19,8 @@ export class KnownSpecs implements KernelSpec.IManager {
     private readonly _listed: KernelSpec.IManager,
     private readonly _askSizes: () => Promise<ISizes>
   ) {
-    // Both requests run side by side: a notebook that attaches to its kernel finds the names of sizes known.
+    // Both requests run side by side: a notebook that attaches to its kernel finds the names of
+    // sizes known.
     this.ready = Promise.all([_listed.ready, this.refreshSizes()]).then(() => {
       this._isReady = true;
     });
@@ -35,7 +36,7 @@ export class KnownSpecs implements KernelSpec.IManager {
 
   readonly ready: Promise<void>;
 
-  /** The last told sizes; null without Aliquot on the server. */
+  /** The last answer with sizes; null without Aliquot on the server. */
   get sizes(): ISizes | null {
     return this._sizes;
   }
@@ -49,7 +50,7 @@ export class KnownSpecs implements KernelSpec.IManager {
     return listed === null || this._sizes === null ? listed : (this._withListed ?? this._known);
   }
 
-  /** Asks for the sizes again; null where nobody tells. Names stay known while a server with Aliquot is away. */
+  /** Request the sizes; null without an answer. Known names stay while the server is away. */
   async refreshSizes(): Promise<ISizes | null> {
     try {
       this._sizes = await this._askSizes();
@@ -62,7 +63,10 @@ export class KnownSpecs implements KernelSpec.IManager {
     }
   }
 
-  /** The same, or the last told ones where the answer takes longer than a moment: somebody waits for a dialog. */
+  /**
+   * Request the sizes, or return the last ones if the answer takes long, for the user waits for a
+   * dialog.
+   */
   latestSizes(patienceMs = PATIENCE_MS): Promise<ISizes | null> {
     const anew = this.refreshSizes();
     const known = this._sizes;
@@ -76,17 +80,19 @@ export class KnownSpecs implements KernelSpec.IManager {
     return this._listed.specs?.kernelspecs[name] !== undefined;
   }
 
-  /** The size that a kernelspec's name asks for; null for an installed kernelspec of whatever name. */
+  /**
+   * The size that a kernelspec's name asks for; null for an installed kernelspec of whatever name.
+   */
   sized(name: string): ISizedName | null {
     return readName(name, this._sizes);
   }
 
-  /** What a kernelspec's name stands on: itself, where it asks for no size and not for none. */
+  /** The kernelspec without a size; the name itself if it requests none. */
   base(name: string): string {
     return baseOf(name, this._sizes);
   }
 
-  /** Why the rules here refuse this name; null where they do not. */
+  /** The rule of this server that refuses the name; null if none does. */
   refusal(name: string): Refusal | null {
     if (this._sizes === null || this.lists(name)) {
       return null;
@@ -94,7 +100,10 @@ export class KnownSpecs implements KernelSpec.IManager {
     return refusalOf(name, this._sizes, base => this.lists(base.toLowerCase()) || this.lists(base));
   }
 
-  /** Does something, with nothing awaited, for which this name is among the listed: Lab starts only what it lists. */
+  /**
+   * Run a synchronous function with this name among the listed kernelspecs, for Lab starts only
+   * listed ones.
+   */
   listing<T>(name: string, act: () => T): T {
     const known = this.specs;
     const spec = known?.kernelspecs[name];
@@ -170,7 +179,7 @@ function withSizes(listed: Specs, sizes: ISizes): Specs['kernelspecs'] {
   });
 }
 
-/** What the server would answer for this name, as far as a browser needs it. */
+/** The kernelspec that the server would return for this name, as far as the browser needs it. */
 function sizedSpec(name: string, listed: Specs, sizes: ISizes): KernelSpec.ISpecModel | undefined {
   const on = baseOf(name, sizes);
   const base = on === name ? undefined : (listed.kernelspecs[on] ?? listed.kernelspecs[on.toLowerCase()]);

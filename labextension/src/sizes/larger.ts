@@ -1,36 +1,36 @@
-// A larger size for a kernel that ran out of its GPU memory: which one, and what it would mean. Pure but for two
-// questions to the server.
+// Finds a larger size for a kernel whose allocation failed, and its dry run. Pure but for two
+// requests to the server.
 
 import { IDryRun, IKernel, ISizes, IStatus, IWish } from '../tokens';
 
 const GIB = 2 ** 30;
 
-/** A size that holds what was needed, as the server sees it. */
+/** A size that is large enough, with the server's dry run. */
 export interface ILarger {
   readonly wish: IWish;
   readonly dryRun: IDryRun;
 }
 
-/** The part of the client that is asked. */
+/** The used part of the client. */
 export interface ISizeSource {
   sizes(): Promise<ISizes>;
   dryRun(wish: IWish, kernelId?: string): Promise<IDryRun>;
 }
 
-/** Why it ended: for want of memory, as far as anybody can tell. */
+/** Whether the kernel ended for lack of memory, as far as the server knows. */
 export function endedForMemory(kernel: IKernel): boolean {
   const code = kernel.termination?.reason;
   return code === 'memory_limit' || code === 'oom' || (code !== undefined && isShort(kernel));
 }
 
-/** Whether it was refused memory that it needed. */
+/** Whether one of the kernel's allocations failed. */
 export function isShort(kernel: IKernel): boolean {
   return (kernel.required_bytes ?? 0) > kernel.memory_limit_bytes;
 }
 
 /**
- * The smallest size that holds what this kernel needed; null where none does, or nobody knows.
- * Of a running kernel its own devices limit it, for it stays on them; one that is started again may have others.
+ * Return the smallest size that is large enough for this kernel; null if there is none or the need is unknown.
+ * A running kernel stays on its devices, whose memory limits the size; a restarted one may get others.
  */
 export async function findLarger(kernel: IKernel, status: IStatus, source: ISizeSource): Promise<ILarger | null> {
   const sizes = await source.sizes();
@@ -56,7 +56,7 @@ export function largerWish(kernel: IKernel, status: IStatus, sizes: ISizes): IWi
   }
   const most = kernel.state === 'ended' ? sizes.largest_gpus : Math.max(1, kernel.devices.length);
   const least = Math.max(Math.ceil(needed / device / sizes.step - 1e-6) * sizes.step, kernel.gpus + sizes.step);
-  // A size that the administrator offers, where one is not much larger; else the next step.
+  // Prefer a preset that is not much larger; else take the next step.
   const offered = sizes.sizes
     .filter(size => size.requested_memory_bytes === null && size.gpus >= least - 1e-6)
     .map(size => size.gpus)
@@ -65,7 +65,7 @@ export function largerWish(kernel: IKernel, status: IStatus, sizes: ISizes): IWi
   return gpus <= most ? { gpus, memory: null, priority } : null;
 }
 
-/** Of the smallest device that it has, or could have. */
+/** The memory of the smallest device that the kernel has, or could get. */
 function deviceBytes(kernel: IKernel, status: IStatus, sizes: ISizes): number | null {
   const its = new Set(kernel.devices.map(device => device.uuid));
   const devices = status.devices.filter(device => !device.lost && (its.size === 0 || its.has(device.uuid)));

@@ -1,4 +1,4 @@
-// What is said of a kernel that ran out of its GPU memory, or ended, within what Lab shows. Pure.
+// Texts about failed allocations and terminations, within the length that Lab shows. Pure.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 
@@ -10,12 +10,14 @@ import { IKernel } from '../tokens';
 
 export type MemoryNews = News & { readonly kind: 'ended' | 'short' };
 
-/** Lab cuts what is longer; the button says the rest when it is pointed at. */
+/** Lab truncates longer texts; the button's tooltip has the rest. */
 const LAB_SHOWS = 140;
-/** Of a name that is cut in its middle, at least so much stays. */
+/** The least length of a name that is shortened in its middle. */
 const LEAST_TITLE = 12;
 
-/** One or two sentences. What a larger size would mean now has precedence over amounts, and over a long name. */
+/**
+ * Return one or two sentences. The dry run of a larger size comes before amounts and long names.
+ */
 export function memoryText(news: MemoryNews, larger: ILarger | null, trans: TranslationBundle): string {
   const { kernel } = news;
   const said = news.kind === 'ended' ? ended(news, trans) : shortage(kernel, news.needed, trans);

@@ -1,12 +1,16 @@
-// When a cell fails since its kernel has no GPU size: CUDA's own words name the driver, which is not what lacks. No DOM.
+// Detects cells that fail because their kernel has no GPU size; CUDA's message blames the driver
+// instead. No DOM.
 
-/** As much of a message on iopub as is looked at. */
+/** The used part of an iopub message. */
 export interface IHeard {
   readonly header: { readonly msg_type: string };
   readonly content: object;
 }
 
-/** How the driver's library and those above it (CUDA runtime, PyTorch, CuPy, Numba, JAX, cuda-python) say it. */
+/**
+ * The messages of the driver's library and those above it (CUDA runtime, PyTorch, CuPy, Numba, JAX,
+ * cuda-python).
+ */
 const NO_DEVICE = new RegExp(
   [
     'CUDA_ERROR_NO_DEVICE',
@@ -23,7 +27,7 @@ const NO_DEVICE = new RegExp(
 );
 
 export class MissingSizes {
-  /** Whether to tell it of this message, in a kernel that has no part of a GPU: once a kernel. */
+  /** Whether to notify about this message of a kernel without a GPU; true once per kernel. */
   hear(kernelId: string, message: IHeard): boolean {
     if (message.header.msg_type !== 'error' || this._told.has(kernelId)) {
       return false;

@@ -1,4 +1,5 @@
-// Whether the size that a document names can be had here: by the rules, and by what the server would say to it now.
+// Whether the size that a document names is available here, by the rules and by the server's dry
+// run.
 
 import { KnownSpecs } from './known_specs';
 import { ISizeDraft, wishOf } from './resize_wish';
@@ -10,8 +11,8 @@ interface ITeller {
 }
 
 /**
- * Why it cannot be had; null where it can, where it names no size, and where nobody tells. The server knows what its
- * GPUs can hold, which may be less than its rules allow.
+ * Return the reason why the size is not available; null if it is, if the name has no size, or without an answer. The
+ * server knows the capacity of its GPUs, which may be less than its rules allow.
  */
 export async function refusalNow(
   name: string,
@@ -31,7 +32,10 @@ export async function refusalNow(
   }
 }
 
-/** The nearest size that can be had, now or after a wait; null where none can. By the rules alone where nobody tells. */
+/**
+ * The nearest size that starts now or after a wait; null if there is none. Without a dry run only
+ * rules decide.
+ */
 export async function nearestNow(asked: ISizeDraft, sizes: ISizes, client: ITeller): Promise<ISizeDraft | null> {
   for (const draft of candidates(asked, sizes)) {
     try {

@@ -1,9 +1,13 @@
-// Another size for a kernel that runs: what may be asked of it, and what of it differs from what it has. Pure.
+// A request for another size of a running kernel: the allowed range, and the difference from the
+// current size. Pure.
 
 import { IDevice, IKernel, IWish, Priority } from '../tokens';
 
 const GIB = 2 ** 30;
-/** Limits in names of sizes are whole, so that a kernel can be started again at the size that it was given. */
+/**
+ * Limits in names of sizes are whole, so that a kernel can be started again at the size that it was
+ * given.
+ */
 export const MEMORY_STEP_GIB = 1;
 
 /** A size as a form holds it. */
@@ -14,7 +18,7 @@ export interface ISizeDraft {
   readonly priority: Priority;
 }
 
-/** The size that a kernel has, or, where it waits for another, had before. */
+/** The size that a kernel has; while a change is queued, the size before it. */
 export function sizeOf(kernel: IKernel): ISizeDraft {
   const limit = kernel.requested_memory_bytes;
   return { gpus: kernel.gpus, memoryGib: limit === null ? null : limit / GIB, priority: kernel.priority };
@@ -26,14 +30,14 @@ export function shareRange(kernel: IKernel): { min: number; max: number } {
   return { min: hundredths(devices - 1 + 0.01), max: devices };
 }
 
-/** Up to all the memory of its devices, as far as that is known. */
+/** The largest memory limit: all memory of the kernel's devices, as far as it is known. */
 export function memoryRange(kernel: IKernel, devices: readonly IDevice[]): { min: number; max: number } {
   const mine = new Set(kernel.devices.map(device => device.uuid));
   const total = devices.filter(device => mine.has(device.uuid)).reduce((sum, device) => sum + device.memory_bytes, 0);
   return { min: MEMORY_STEP_GIB, max: Math.max(MEMORY_STEP_GIB, Math.floor(Math.max(total, kernel.memory_limit_bytes) / GIB)) };
 }
 
-/** What a memory limit begins with when somebody wants one: no less than the kernel may use now. */
+/** The initial value of a memory limit: at least what the kernel may use now. */
 export function firstMemoryGib(kernel: IKernel): number {
   return Math.max(MEMORY_STEP_GIB, Math.ceil(kernel.memory_limit_bytes / GIB));
 }
@@ -54,13 +58,13 @@ export function change(kernel: IKernel, draft: ISizeDraft): Partial<IWish> | nul
   return Object.keys(wish).length > 0 ? wish : null;
 }
 
-/** The whole of it, for a look at what it would mean. */
+/** Return the complete request, for a dry run. */
 export function wishOf(draft: ISizeDraft): IWish {
   const memory = bytes(draft.memoryGib);
   return { gpus: hundredths(draft.gpus), memory, priority: draft.priority };
 }
 
-/** Why a text is no number of these steps within this range; null where it is one. */
+/** Return the reason why a text is no number in this range and step; null if it is one. */
 export function problemOf(text: string, step: number, range: { min: number; max: number }): NumberProblem | null {
   const value = numberOf(text);
   if (value === null) {
@@ -75,7 +79,7 @@ export function problemOf(text: string, step: number, range: { min: number; max:
 
 export type NumberProblem = 'no-number' | 'too-small' | 'too-large' | 'off-step';
 
-/** The number of a text, in steps, within a range; null where it is none. */
+/** Parse a number in this range, rounded to steps; null if the text is none. */
 export function stepped(text: string, step: number, range: { min: number; max: number }): number | null {
   const value = numberOf(text);
   if (value === null) {

@@ -1,4 +1,4 @@
-// What is picked for a kernel that is to start, or for the one that runs, and what it would mean now. State and a signal,
+// The chosen size of a new or running kernel, with its dry run. State and a signal,
 // no DOM.
 
 import { ISignal, Signal } from '@lumino/signaling';
@@ -10,7 +10,7 @@ import { IDryRun, ISize, ISizes, IWish } from '../tokens';
 
 const PAUSE_MS = 150;
 
-/** What the size is of: a kernelspec to start, or a kernel that runs and has a size already. */
+/** The target of the choice: a kernelspec to start, or a running kernel with a size. */
 export interface ITarget {
   readonly base: string;
   readonly running: { readonly id: string; readonly has: ISizeDraft } | null;
@@ -30,7 +30,7 @@ export class SizeChoice {
     );
   }
 
-  /** null for what has no sizes. */
+  /** The target; null if it has no sizes. */
   get target(): ITarget | null {
     return this._target;
   }
@@ -43,17 +43,17 @@ export class SizeChoice {
     return this._choice;
   }
 
-  /** What "Custom" asks for, or would. */
+  /** The custom size, chosen or not. */
   get custom(): ISizeDraft {
     return this._custom;
   }
 
-  /** What the chosen size would mean; null while nobody has answered, and where the server does not tell. */
+  /** The dry run of the chosen size; null until the answer, and without server support. */
   get dryRun(): IDryRun | null {
     return this._dryRun;
   }
 
-  /** Why nobody could tell; null where somebody did, or was not asked yet. */
+  /** The error of the dry run; null if it succeeded or was not requested yet. */
   get failure(): unknown {
     return this._failure;
   }
@@ -62,7 +62,7 @@ export class SizeChoice {
     return this._changed;
   }
 
-  /** To something else, or null for what has no sizes. What somebody chose stays chosen. */
+  /** Change the target, or null if it has no sizes. The user's choice stays. */
   moveTo(target: ITarget | null): void {
     this._target = target;
     if (target === null) {
@@ -75,14 +75,14 @@ export class SizeChoice {
     }
   }
 
-  /** As a document has it that names this kernelspec. */
+  /** Choose the size of a document that names this kernelspec. */
   begin(base: string, name: string | null): void {
     this._target = { base, running: null };
     this._isTouched = name !== null;
     this._take(choiceFor(name, base, this.sizes));
   }
 
-  /** In the place of a size that cannot be had: this one, or none. */
+  /** Choose this size, or none, in the place of one that is not available. */
   propose(base: string, asked: ISizeDraft | null): void {
     this._target = { base, running: null };
     this._isTouched = true;
@@ -94,19 +94,22 @@ export class SizeChoice {
     this._take(choice);
   }
 
-  /** A part of the custom size. */
+  /** Change a part of the custom size. */
   draft(part: Partial<ISizeDraft>): void {
     this.choose({ kind: 'custom', asked: { ...this._custom, ...part } });
   }
 
-  /** The same question again, for others come and go; the answer that is known stays until then. */
+  /** Repeat the dry run, for the queue changes; the last answer stays until the next. */
   askAgain(): void {
     if (this._wanted !== null && this._isAnswered) {
       this._asker.want(this._wanted);
     }
   }
 
-  /** The kernelspec to start. A custom size is named by the server, which may have to be asked first. */
+  /**
+   * Return the name of the kernelspec to start. The server names a custom size, which may need a
+   * request.
+   */
   async kernelName(): Promise<string> {
     const base = this._target?.base ?? '';
     const { _choice: choice } = this;
@@ -123,7 +126,7 @@ export class SizeChoice {
     return `${base}.${dryRun.suffix}`;
   }
 
-  /** What the running kernel is to become; null where it stays as it is. */
+  /** Return the request for the running kernel; null if its size does not change. */
   get change(): IWish | null {
     const asked = sizeOf(this._choice, this.sizes);
     const running = this._target?.running ?? null;
@@ -139,7 +142,7 @@ export class SizeChoice {
     this._choice = choice;
     const asked = sizeOf(choice, this.sizes);
     if (asked !== null) {
-      this._custom = asked; // "Custom" begins where the hand was.
+      this._custom = asked; // the custom form starts at the last choice
     }
     this._look();
   }
@@ -174,7 +177,7 @@ export class SizeChoice {
   private _wanted: IQuestion | null = null;
   private _dryRun: IDryRun | null = null;
   private _failure: unknown = null;
-  /** By a dry run, or by a failure. */
+  /** Whether the dry run has an answer or an error. */
   private _isAnswered = false;
   private readonly _asker: LatestAnswer<IQuestion, IDryRun>;
   private readonly _changed = new Signal<this, void>(this);

@@ -1,4 +1,4 @@
-// What each size card would mean now, asked of the server in one request. State and a signal, no DOM.
+// The dry runs of all presets, in one request. State and a signal, no DOM.
 
 import { ISignal, Signal } from '@lumino/signaling';
 
@@ -8,7 +8,7 @@ import { presetsOf, suffixOf } from './sizes';
 import { IDryRun, ISizes, StatusError } from '../tokens';
 
 const PAUSE_MS = 50;
-/** The most sizes that the server reads in one question. */
+/** The most sizes that the server accepts in one request. */
 const MOST_SIZES = 64;
 
 interface IQuestion {
@@ -16,7 +16,10 @@ interface IQuestion {
   readonly kernelId: string | undefined;
 }
 
-/** The dry runs of all cards that a target has. Cards are shown without them, and get their words with the answer. */
+/**
+ * The dry runs of all cards that a target has. Cards are shown without them, and get their words
+ * with the answer.
+ */
 export class SizeDryRuns {
   constructor(
     private readonly _sizes: ISizes,
@@ -92,7 +95,7 @@ export class SizeDryRuns {
   private _wanted: IQuestion | null = null;
   private _found: ReadonlyMap<string, IDryRun> = new Map();
   private _isAnswered = false;
-  /** Whether the server, an older gateway, does not know the question. */
+  /** Whether the server is an older gateway without this request. */
   private _hasNone = false;
   private readonly _asker: LatestAnswer<IQuestion, readonly IDryRun[]>;
   private readonly _changed = new Signal<this, void>(this);

@@ -1,23 +1,24 @@
-// Sizes, read and compared: which kernelspec asks for which, which are offered on a base, which is nearest. Pure.
-// It builds no names: a preset's is the server's, and a custom size's is its dry run's suffix.
+// Parses and compares sizes: the size in a kernelspec's name, the presets of a kernelspec, the
+// nearest size. Pure. It builds no names: the server names presets, and custom sizes by the suffix
+// of their dry run.
 
 import { formatShare } from '../base/quantities';
 import { ISizeDraft } from './resize_wish';
 import { ISize, ISizes, IStatus } from '../tokens';
 
 const GIB = 1024 ** 3;
-/** Of whole GPUs below a size that does not fit: more than a machine has are not tried one by one. */
+/** The most whole-GPU sizes to try below one that does not fit. */
 const MOST_TRIED = 16;
 
-/** A kernelspec's name that is a request, read. */
+/** A parsed kernelspec name with a size. */
 export interface ISizedName {
   readonly base: string;
   readonly asked: ISizeDraft;
 }
 
 /**
- * What is picked for a base: the kernelspec itself, which is what the server makes of it (no GPU, or its default), no GPU
- * whatever that default is, one of its presets, or a size of one's own.
+ * The choice for a kernelspec: the kernelspec itself (no GPU, or the server's default size), explicitly no GPU, a
+ * preset, or a custom size.
  */
 export type Choice =
   | { readonly kind: 'plain' }
@@ -25,7 +26,7 @@ export type Choice =
   | { readonly kind: 'preset'; readonly size: ISize }
   | { readonly kind: 'custom'; readonly asked: ISizeDraft };
 
-/** Why a size that a document names cannot be had here. */
+/** The reason why a document's size is not available here. */
 export type Refusal =
   | { readonly kind: 'unreadable'; readonly base: string }
   | { readonly kind: 'no-base'; readonly base: string; readonly asked: ISizeDraft | null }
@@ -33,7 +34,7 @@ export type Refusal =
   | { readonly kind: 'priority'; readonly base: string; readonly asked: ISizeDraft }
   | { readonly kind: 'never'; readonly base: string; readonly asked: ISizeDraft; readonly message: string };
 
-/** The base and the size that a kernelspec's name asks for; null for a name that is none, or where no pattern is told. */
+/** Return kernelspec and size of a name; null if it has no size, or the server sent no pattern. */
 export function readName(name: string, sizes: ISizes | null): ISizedName | null {
   const preset = sizes?.sizes.find(size => size.name.toLowerCase() === name.toLowerCase());
   if (preset !== undefined) {
@@ -54,33 +55,33 @@ export function readName(name: string, sizes: ISizes | null): ISizedName | null 
   };
 }
 
-/** The base of a name that asks for no GPU in so many words; null for every other name. */
+/** Return the kernelspec of a name that explicitly requests no GPU; null for other names. */
 export function readPlain(name: string): string | null {
   return /^((?:(?!\.gpu-).)+)\.gpu-none$/i.exec(name)?.[1] ?? null;
 }
 
-/** What a name stands on: itself, where it asks for nothing. */
+/** Return the kernelspec of a name; the name itself if it has no size. */
 export function baseOf(name: string, sizes: ISizes | null): string {
   return readName(name, sizes)?.base ?? readPlain(name) ?? name;
 }
 
-/** The size that the user's own server asks for where a name has none; null where that is no GPU. */
+/** The server's default size for names without one; null if the default is no GPU. */
 export function defaultOf(sizes: ISizes): ISizeDraft | null {
   const suffix = sizes.default_size ?? null;
   return suffix === null ? null : (readName(`base.gpu-${suffix}`, sizes)?.asked ?? null);
 }
 
-/** No GPU, where a server's default would give one. */
+/** The explicit request for no GPU, for servers with a default size. */
 export function noGpu(sizes: ISizes): Choice {
   return { kind: defaultOf(sizes) === null ? 'plain' : 'none' };
 }
 
-/** Whether a name looks like a size's though it may not be a valid one: it then stands for nothing else. */
+/** Whether a name looks like a size, valid or not; then it is no kernelspec of its own. */
 export function looksSized(name: string): boolean {
   return /.\.gpu-/i.test(name);
 }
 
-/** What comes after the base and a dot in a preset's name: `gpu-0.25-4g-low`. */
+/** The part of a preset's name after the kernelspec and a dot: `gpu-0.25-4g-low`. */
 export function suffixOf(size: ISize): string {
   return size.name.slice(size.kernelspec.length + 1);
 }
@@ -98,7 +99,7 @@ export function isSame(one: ISizeDraft, other: ISizeDraft): boolean {
   );
 }
 
-/** `0.37 GPU · 6 GiB · low`: what the server writes behind the base's name. */
+/** `0.37 GPU · 6 GiB · low`, as the server adds it to the kernelspec's display name. */
 export function label(asked: ISizeDraft): string {
   const parts = [`${formatShare(asked.gpus)} ${asked.gpus > 1 ? 'GPUs' : 'GPU'}`];
   if (asked.memoryGib !== null) {
@@ -110,7 +111,7 @@ export function label(asked: ISizeDraft): string {
   return parts.join(' · ');
 }
 
-/** The presets on a base, in the server's order; of two that ask for the same the first. */
+/** The presets of a kernelspec, in the server's order, without duplicates. */
 export function presetsOf(base: string, sizes: ISizes): ISize[] {
   const presets: ISize[] = [];
   for (const size of sizes.sizes) {
@@ -122,7 +123,7 @@ export function presetsOf(base: string, sizes: ISizes): ISize[] {
   return presets;
 }
 
-/** What is picked at first on a base for a document that names this kernelspec; null where it names none. */
+/** The initial choice for a document that names this kernelspec; null if it names none. */
 export function choiceFor(name: string | null, base: string, sizes: ISizes): Choice {
   const presets = presetsOf(base, sizes);
   if (name === null) {
@@ -148,7 +149,7 @@ export function onBase(choice: Choice, base: string, sizes: ISizes): Choice {
   return isSize ? choiceOf(sizeOf(choice, sizes)!, presetsOf(base, sizes)) : choice;
 }
 
-/** What a choice asks for; null for no GPU. */
+/** The size of a choice; null for no GPU. */
 export function sizeOf(choice: Choice, sizes: ISizes): ISizeDraft | null {
   switch (choice.kind) {
     case 'plain':
@@ -162,21 +163,26 @@ export function sizeOf(choice: Choice, sizes: ISizes): ISizeDraft | null {
   }
 }
 
-/** A share as it may be asked for: in whole steps, within what is allowed. */
+/** Round a share to whole steps within the allowed range. */
 export function snapShare(gpus: number, sizes: ISizes): number {
   const steps = Math.round(gpus / sizes.step);
   const last = Math.floor(sizes.largest_gpus / sizes.step + 1e-6);
   return Math.round(Math.min(Math.max(steps, 1), last) * sizes.step * 100) / 100;
 }
 
-/** Where a hand ends that looks for a share: at what there is, and one may have. Rules alone often allow far more. */
+/**
+ * The end of the slider: the least of the devices' capacity and the user's limit. Rules often allow
+ * far more.
+ */
 export function mostAtHand(sizes: ISizes, status: IStatus | null): number {
   const devices = status?.devices.length ?? 0;
   const mine = status?.user.gpu_limit?.gpus ?? Infinity;
   return snapShare(Math.min(sizes.largest_gpus, devices || Infinity, mine), sizes);
 }
 
-/** The most whole GiB that a size of this share can be limited to; null while no device is known. */
+/**
+ * The most whole GiB that a size of this share can be limited to; null while no device is known.
+ */
 export function mostGib(gpus: number, sizes: ISizes): number | null {
   const device = sizes.device_memory_bytes ?? null;
   return device === null ? null : Math.max(Math.floor((Math.ceil(gpus) * device) / GIB), 1);
@@ -188,7 +194,7 @@ export function partBytes(gpus: number, sizes: ISizes): number | null {
   return device === null ? null : gpus * device;
 }
 
-/** The size nearest to this one that the rules allow here. */
+/** Return the nearest size that the rules of this server allow. */
 export function nearest(asked: ISizeDraft, sizes: ISizes): ISizeDraft {
   const gpus = snapShare(asked.gpus, sizes);
   const most = mostGib(gpus, sizes);
@@ -197,7 +203,10 @@ export function nearest(asked: ISizeDraft, sizes: ISizes): ISizeDraft {
   return { gpus, memoryGib, priority };
 }
 
-/** Sizes to try in the place of one, nearest first: its share as is, then whole GPUs, then the shares of presets. */
+/**
+ * Sizes to try in the place of one, nearest first: its share as is, then whole GPUs, then the
+ * shares of presets.
+ */
 export function candidates(asked: ISizeDraft, sizes: ISizes): ISizeDraft[] {
   const first = nearest(asked, sizes);
   const shares = new Set(sizes.sizes.map(size => size.gpus));
@@ -209,7 +218,7 @@ export function candidates(asked: ISizeDraft, sizes: ISizes): ISizeDraft[] {
   return [...plain, ...smaller.map(gpus => ({ ...first, gpus, memoryGib: null }))];
 }
 
-/** Why the rules of this server refuse a name; null for one that they do not, and for a kernelspec that is no size. */
+/** Return the rule that refuses a name; null if none does, or the name has no size. */
 export function refusalOf(name: string, sizes: ISizes, hasBase: (base: string) => boolean): Refusal | null {
   const named = readName(name, sizes);
   const plain = readPlain(name);
@@ -217,7 +226,7 @@ export function refusalOf(name: string, sizes: ISizes, hasBase: (base: string) =
     return hasBase(plain) ? null : { kind: 'no-base', base: plain, asked: null };
   }
   if (named === null) {
-    // Without the pattern nothing is known to be unreadable.
+    // Without the pattern no name can be called invalid.
     const isUnreadable = sizes.pattern !== undefined && looksSized(name);
     return isUnreadable ? { kind: 'unreadable', base: name.slice(0, name.toLowerCase().indexOf('.gpu-')) } : null;
   }
@@ -233,7 +242,7 @@ export function refusalOf(name: string, sizes: ISizes, hasBase: (base: string) =
   return null;
 }
 
-/** A name against the server's pattern; null also where that is not one that this browser reads. */
+/** Match a name with the server's pattern; null also if the browser cannot compile the pattern. */
 function match(name: string, pattern: string): RegExpExecArray | null {
   try {
     // Python writes a named group with a P.

@@ -1,5 +1,5 @@
-// The ways out of a wait: a smaller size that starts now, and the user's own idle kernels that hold the room. Pure but
-// for the questions to the server, which alone decides what starts.
+// Remedies of a wait: a smaller size that starts now, and the user's own idle kernels that hold
+// capacity. Pure but for the dry runs, by which the server decides what starts.
 
 import { obstacle } from '../model/action_rules';
 import { isSharedWithMe } from '../model/kernel_access';
@@ -8,23 +8,23 @@ import { baseOf, candidates, noGpu, partBytes } from './sizes';
 import { IDevice, IDryRun, IKernel, ISizes, IStatus, IWish } from '../tokens';
 
 const GIB = 2 ** 30;
-/** Rounding of shares that are added up. */
+/** Tolerance for rounding errors in sums of shares. */
 const EPSILON = 1e-6;
 
 /** A size that would start now in the place of a waiting kernel. */
 export interface ISmaller {
   readonly asked: ISizeDraft;
-  /** Behind the base's name: `gpu-0.25`. */
+  /** The size's part of the kernelspec's name: `gpu-0.25`. */
   readonly suffix: string;
 }
 
-/** A kernel of the user's own that makes room when it leaves, and how it does. */
+/** One of the user's own kernels that would free capacity, and the way to free it. */
 export interface IHelper {
   readonly kernel: IKernel;
   readonly way: 'swapOut' | 'shutDown';
 }
 
-/** Whether this kernel waits to start, and the asker may decide about it. */
+/** Whether this kernel waits to start and the user may act on it. */
 export function isQueuedOfMine(kernel: IKernel): boolean {
   return kernel.state === 'queued' && !isSharedWithMe(kernel);
 }
@@ -35,7 +35,10 @@ export function plainName(name: string, sizes: ISizes): string {
   return noGpu(sizes).kind === 'plain' ? base : `${base}.gpu-none`;
 }
 
-/** Return the next smaller size that would start now, or null. `ask` answers for a kernel that replaces this one. */
+/**
+ * Return the next smaller size that would start now, or null. `ask` answers for a kernel that
+ * replaces this one.
+ */
 export async function smallerNow(
   kernel: IKernel,
   sizes: ISizes,
@@ -92,7 +95,7 @@ function ofQueue(kernel: IKernel, idle: readonly IKernel[], status: IStatus): IH
     return idle.map(one => ({ kernel: one, way: 'shutDown' })); // copies of all of them count
   }
   if (code !== 'gpu' && code !== 'gpu_memory') {
-    return []; // what it waits for is not room
+    return []; // it does not wait for capacity
   }
   const needs = needOf(kernel);
   const near = status.devices.filter(device => !device.lost && fits(device, idle, needs, kernel, status));
@@ -108,9 +111,9 @@ function ofQueue(kernel: IKernel, idle: readonly IKernel[], status: IStatus): IH
 }
 
 interface INeed {
-  /** How many devices it is spread over. */
+  /** The number of devices of the size. */
   readonly devices: number;
-  /** Of each of them. */
+  /** The share of each device. */
   readonly gpus: number;
   readonly bytes: number;
 }
@@ -121,7 +124,7 @@ function needOf(kernel: IKernel): INeed {
   return { devices, gpus: Math.min(gpus, 1), bytes: (bytes ?? 0) / devices };
 }
 
-/** Whether this device has room for a part of the waiting kernel once these have left it. */
+/** Whether this device has capacity for a part of the waiting kernel without these kernels. */
 function fits(device: IDevice, leaving: readonly IKernel[], need: INeed, kernel: IKernel, status: IStatus): boolean {
   const given = leaving.flatMap(one => one.devices).filter(part => part.uuid === device.uuid);
   const gpus = given.reduce((sum, part) => sum + part.gpus, freeGpus(device, kernel, status));
@@ -129,7 +132,10 @@ function fits(device: IDevice, leaving: readonly IKernel[], need: INeed, kernel:
   return gpus + EPSILON >= need.gpus && bytes >= need.bytes;
 }
 
-/** The gateway tells it of the device with the most room; of another one, what nothing is reserved of. */
+/**
+ * The free share: the gateway reports it of the device with the most; of others it follows from
+ * reservations.
+ */
 function freeGpus(device: IDevice, kernel: IKernel, status: IStatus): number {
   const { free } = kernel.wait_reason!;
   return free.device === device.index ? (free.gpus ?? 0) : status.node.overcommit - device.reserved_gpus;
@@ -149,7 +155,7 @@ function isSmaller(asked: ISizeDraft, has: ISizeDraft, sizes: ISizes): boolean {
   return asked.memoryGib === null && has.memoryGib !== null && part !== null && part < has.memoryGib * GIB;
 }
 
-/** Whether the share that is free allows it, as far as the reason tells: the server is not asked in vain. */
+/** Whether the free share may suffice, so that a dry run is worth a request. */
 function mayFit(asked: ISizeDraft, kernel: IKernel): boolean {
   const reason = kernel.wait_reason;
   const isOfOne = reason?.code === 'gpu' && reason.free.device !== null && reason.free.gpus !== null;

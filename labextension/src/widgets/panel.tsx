@@ -1,4 +1,5 @@
-// The sidebar panel: notices on top, then devices and kernels in Lab's own accordion. Watches the model while shown.
+// The sidebar panel: notices on top, then devices and kernels in Lab's own accordion. Watches the
+// model while shown.
 
 import { ITranslator, TranslationBundle } from '@jupyterlab/translation';
 import {
@@ -101,7 +102,7 @@ export class GpuKernelsPanel extends SidePanel {
     }
   }
 
-  /** Connected first, so that lines are drawn with the state that they belong to. */
+  /** Connected first, so that sparklines render with the state that they belong to. */
   private _note(_: GpuKernelsModel, state: IState): void {
     this._history.note(state, Date.now() / 1000);
     if (this._wantsSeed && state.status) {
@@ -109,16 +110,16 @@ export class GpuKernelsPanel extends SidePanel {
     }
   }
 
-  /** What the gateway remembers of the last minutes; a gateway that keeps no history has none. */
+  /** Seed the sparklines from the gateway's history, if it keeps one. */
   private async _seed(): Promise<void> {
     const devices = this._model.state.status?.devices ?? [];
     this._wantsSeed = devices.length === 0;
-    // Of many devices no line is in sight, and their history is long.
+    // With many devices no sparkline is visible, and their history is long.
     if (devices.length > 0 && devices.length < COMPACT_FROM) {
       try {
         this._history.seed(await this._client.history('hour', devices.map(device => device.uuid)));
       } catch {
-        // The lines begin now.
+        // Without a history the sparklines start now.
       }
     }
   }
@@ -133,10 +134,13 @@ export class GpuKernelsPanel extends SidePanel {
     return this.content as AccordionPanel;
   }
 
-  /** Gives the devices the height they need, up to a half, until the user has chosen another division. */
+  /**
+   * Give the devices the height that they need, up to a half, until the user resizes the sections.
+   */
   private _fitSections(): void {
     const isOpen = this.isVisible && this._accordion.widgets.every(section => section.isVisible);
-    // A notice changes the accordion's height through CSS alone: Lumino still divides the former one.
+    // A notice changes the accordion's height through CSS alone: Lumino still divides the former
+    // one.
     MessageLoop.sendMessage(this._accordion, Widget.ResizeMessage.UnknownSize);
     const height = this._accordion.widgets.reduce((sum, section) => sum + section.node.clientHeight, 0);
     if (isOpen && !this._isSizedByHand && height > 0) {

@@ -51,7 +51,7 @@ def runs(page: RestlessPage) -> dict[str, int]:
 def cells(page: RestlessPage, *sent: str) -> dict[str, Any]:
     """What the page's server tells of the kernel's cells, and of requests that the page sent."""
     query = "".join(f"&sent={msg_id}" for msg_id in sent)
-    path = f"aliquot/api/v1/kernels/{page.kernel_id}/cells?messages=no&session={page.session}{query}"
+    path = f"aliquot/api/v1/kernels/{page.kernel_id}/outputs?messages=no&session={page.session}{query}"
     answer = page.server.ask("GET", path)
     assert answer.status == 200, answer
     found: dict[str, Any] = answer.body
@@ -97,4 +97,4 @@ def test_a_cell_that_the_relay_had_not_read_runs_once_and_is_not_named(
 
 def test_nothing_is_named_as_lost_of_a_kernel_that_is_there(a_page: RestlessPage) -> None:
     assert cells(a_page)["not_received"] == []
-    assert a_page.server.ask("GET", f"aliquot/api/v1/kernels/{a_page.kernel_id}/cells?sent={'x' * 300}").status == 400
+    assert a_page.server.ask("GET", f"aliquot/api/v1/kernels/{a_page.kernel_id}/outputs?sent={'x' * 300}").status == 400

@@ -1,5 +1,6 @@
-// Runs cells as Lab does, save that a cell waits for a kernel that is on its way, where Lab's own would drop it; and that
-// one of a kernel that is shared read-only says so instead of asking the server, which would refuse.
+// Runs cells as Lab does, with two differences: a cell waits for a starting kernel, where Lab would
+// drop it, and a cell of a kernel that is shared read-only shows that, for the server would refuse
+// it.
 
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
@@ -54,13 +55,16 @@ class PatientExecutor implements INotebookCellExecutor {
     return runCell(options);
   }
 
-  /** Why nothing runs in this kernel for who is here; null where it does, or nobody told otherwise. */
+  /**
+   * The reason why this user may not run cells in this kernel; null if they may, or it is not
+   * known.
+   */
   private _refusal(id: string | undefined): string | null {
     const kernel = id === undefined ? null : (this._kernels?.kernel(id) ?? null);
     return kernel === null || suffices(kernel, 'write') ? null : sharedHint(kernel, this._trans);
   }
 
-  /** Says once, for all the cells of one turn, why they were not run. */
+  /** Show the reason once for all cells of one request. */
   private _drop(model: ICodeCellModel): void {
     if (!model.isDisposed) {
       model.executionState = 'idle';

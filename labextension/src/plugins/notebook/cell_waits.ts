@@ -1,4 +1,5 @@
-// Cells that wait for their kernel's GPU say so, why, and what can be done about it, in every notebook.
+// Badges in every notebook on cells that wait for their kernel's GPU, with the reason and the
+// remedies.
 
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
@@ -21,7 +22,7 @@ export const cellWaits: JupyterFrontEndPlugin<void> = {
     translator: ITranslator | null
   ): void => {
     const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
-    // Each disposes of itself with its notebook.
+    // Each set of badges is disposed of with its notebook.
     const mark = (panel: NotebookPanel): CellBadges => 
       new CellBadges(panel, { model, client, commands, trans });
     notebooks.forEach(mark);

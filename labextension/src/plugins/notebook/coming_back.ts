@@ -1,4 +1,5 @@
-// Joins notebooks to their kernels' cells that run already: after a reload, in another browser, after a lost page.
+// Connects notebooks to cells that already run: after a reload, in another browser, after a crash
+// of the page.
 
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ISessionContext } from '@jupyterlab/apputils';
@@ -14,15 +15,15 @@ import { IGpuKernels } from '../../gpu_kernels';
 import { IRunningCells, PluginIDs, StatusError, TRANSLATION_DOMAIN } from '../../tokens';
 import { CellOutputs } from '../../widgets/notebook/cell_outputs';
 
-/** A server that is away is asked again so many times, each time after twice as long. */
+/** The number of retries for a server that is away, and the first delay, which doubles. */
 const TRIES = 5;
 const FIRST_WAIT_MS = 500;
 
-/** How often it is asked whether a cell that runs has a question. */
+/** The interval at which a running cell is checked for an input request. */
 const LOOK_MS = 2000;
 const LONGEST_LOOK_MS = 30000;
 
-/** After these the kernel finishes nothing that it began. */
+/** States of a kernel after which none of its cells finishes. */
 const ENDS: readonly Kernel.Status[] = ['restarting', 'autorestarting', 'terminating', 'dead'];
 
 export const comingBack: JupyterFrontEndPlugin<void> = {
@@ -44,7 +45,7 @@ export const comingBack: JupyterFrontEndPlugin<void> = {
   }
 };
 
-/** One notebook. Comes back to each kernel that its session gets. */
+/** Replays the kept outputs of each kernel that one notebook's session gets. */
 class Follower {
   constructor(
     private readonly _panel: NotebookPanel,
@@ -65,7 +66,7 @@ class Follower {
     { oldValue, newValue }: IChangedArgs<Kernel.IKernelConnection | null, Kernel.IKernelConnection | null, 'kernel'>
   ): void {
     if (newValue !== null && newValue === oldValue) {
-      return; // another name for the same kernel: what runs there goes on
+      return; // a new name of the same kernel: its cells go on
     }
     this._leave();
     this._come(newValue);
@@ -75,7 +76,7 @@ class Follower {
     if (kernel === null || kernel.isDisposed) {
       return;
     }
-    // A notebook leaves its kernel by this; what it showed then stays as it is.
+    // The notebook disconnects from its kernel; the outputs shown stay.
     const outputs = new CellOutputs(this._panel, kernel, this._trans, msgId => story.leave(msgId));
     const story = new ComingBack(outputs);
     const hear = (_: unknown, message: KernelMessage.IIOPubMessage): void => story.hear(message);
@@ -115,7 +116,10 @@ class Follower {
     return !story.isEmpty;
   }
 
-  /** While a cell runs: a question that it asks later goes to the page that asked for the cell, and comes here by this. */
+  /**
+   * Poll while a cell runs: its input requests go only to the page that ran the cell, so that this
+   * page must fetch them.
+   */
   private _look(kernel: Kernel.IKernelConnection, story: ComingBack, isHere: () => boolean): void {
     const poll = new Poll({
       factory: async () => {
@@ -149,7 +153,7 @@ class Follower {
   private _leave: () => void = () => undefined;
 }
 
-/** Once what the kernel says arrives here, or never will. */
+/** Wait until the kernel's messages arrive here, or never will. */
 function connected(kernel: Kernel.IKernelConnection): Promise<void> {
   return new Promise(resolve => {
     const look = (): void => {

@@ -1,6 +1,6 @@
-// A size is part of a kernel's name, and a resize changes both. Jupyter's pages read a kernel's name once, when they connect
-// to it: this plugin has Lab ask for its lists of running kernels and sessions when a size was changed, by anybody, and
-// gives the new names to what is open on those kernels.
+// A size is part of a kernel's name, so that a resize changes both. Jupyter's pages read a kernel's
+// name once, when they connect. This plugin refreshes Lab's lists of kernels and sessions after a
+// change of size, and passes the new names to the documents that are open on these kernels.
 
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { NotebookPanel } from '@jupyterlab/notebook';
@@ -19,7 +19,7 @@ export const kernelNames: JupyterFrontEndPlugin<void> = {
   activate: ({ serviceManager, shell }: JupyterFrontEnd, { model }: IGpuKernels): void => {
     const { kernels, sessions, kernelspecs } = serviceManager;
     const readNames = (): void => {
-      // A failure is the connection's, which Lab shows; its lists are read again every ten seconds.
+      // Lab shows a lost connection itself, and reads its lists again every ten seconds.
       void Promise.allSettled([kernels.refreshRunning(), sessions.refreshRunning()]);
     };
     const giveNames = (models: Iterable<Kernel.IModel>): void => {
@@ -36,7 +36,7 @@ export const kernelNames: JupyterFrontEndPlugin<void> = {
         readNames();
       }
     });
-    // While no events come, a size that was changed is found in the status.
+    // Without the stream of events, a changed size is found in the status.
     model.kernelChanged.connect((_, { id, kernel }) => {
       const known = Array.from(kernels.running()).find(one => one.id === id);
       if (kernel !== null && known !== undefined && kernel.name !== known.name) {

@@ -1,4 +1,5 @@
-// Marks the cells of a notebook that were lost with its connection: the kernel never got them, and they are not run.
+// Marks the cells of a notebook that were lost with its connection: the kernel never got them, and
+// they are not run.
 
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ISessionContext } from '@jupyterlab/apputils';
@@ -15,7 +16,10 @@ import { markLost } from '../../widgets/notebook/lost_cell';
 
 /** So many cells are asked about at once. */
 const MOST_ASKED = 50;
-/** A server that cannot tell is asked again so many times, after twice as long each time, up to a bound. */
+/**
+ * A server that cannot tell is asked again so many times, after twice as long each time, up to a
+ * bound.
+ */
 const TRIES = 10;
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 8000;

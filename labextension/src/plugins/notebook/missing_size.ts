@@ -1,4 +1,4 @@
-// Says in a notebook whose kernel has no GPU size that a size is what lacks, when its cell finds no CUDA device.
+// Offers a GPU size when a cell finds no CUDA device in a kernel that has none.
 
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ISessionContextDialogs, Notification } from '@jupyterlab/apputils';

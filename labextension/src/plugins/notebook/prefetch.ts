@@ -1,4 +1,5 @@
-// Somebody who turns to a cell of a swapped kernel will run it soon: its node is told, so that the memory comes back earlier.
+// Asks the node to prefetch a swapped-out kernel when the user selects one of its cells, for a run
+// is likely to follow.
 
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
@@ -22,7 +23,7 @@ export const prefetch: JupyterFrontEndPlugin<void> = {
       const id = panel.sessionContext.session?.kernel?.id;
       const kernel = id === undefined ? null : model.kernel(id);
       if (kernel && status && rule.mayPrefetch(kernel, status.user.name, performance.now())) {
-        // Without it the restore begins with the cell.
+        // Best effort: without it the kernel is restored when the cell runs.
         client.prefetch(kernel.id).catch(() => undefined);
       }
     };
@@ -32,7 +33,7 @@ export const prefetch: JupyterFrontEndPlugin<void> = {
           turnTo(panel);
         }
       };
-      // They end with the node that they are on.
+      // The listeners end with their node.
       panel.content.node.addEventListener('focusin', onTouch);
       panel.content.node.addEventListener('keydown', onTouch);
     };

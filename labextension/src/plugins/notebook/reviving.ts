@@ -1,4 +1,4 @@
-// Joins the connections of this page's kernels to what the model hears of the server and its gateway.
+// Reconnects this page's kernels when the model finds that the server or its gateway is back.
 
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 

@@ -1,5 +1,5 @@
-// A notebook starts at the size that it names, custom ones included, and its metadata says that size in full. Where it
-// cannot be had, nothing else is started in its place: Lab is told to ask, and the picker says why.
+// Starts a notebook at the size that its metadata names, custom sizes included. If the size is not
+// available, no other kernel starts: Lab opens the picker, which shows the reason.
 
 import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ISessionContext } from '@jupyterlab/apputils';
@@ -41,7 +41,7 @@ export const sizedNotebooks: JupyterFrontEndPlugin<void> = {
   }
 };
 
-/** Lab starts what it lists, or else a kernelspec of the same language: neither is what a custom size asks for. */
+/** Start a custom size, for which Lab would start a listed kernelspec of the same language. */
 function startAsNamed(
   context: ISessionContext,
   known: KnownSpecs,
@@ -59,7 +59,7 @@ function startAsNamed(
   };
 }
 
-/** Lab knows the display name and the language of listed kernelspecs; a custom size's are as its base's. */
+/** Write the display name and the language of a custom size, which are those of its kernelspec. */
 function completeMetadata(model: INotebookModel, known: KnownSpecs): void {
   const written = model.getMetadata('kernelspec') as { name?: string; display_name?: string; language?: string } | undefined;
   const name = written?.name;

@@ -1,4 +1,4 @@
-// The line of a kernel's GPU in the toolbar of its notebook or console, in Lab and in Notebook 7.
+// The GPU item in the toolbar of a notebook or console, in Lab and in Notebook 7.
 
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ISessionContext, ISessionContextDialogs, IToolbarWidgetRegistry } from '@jupyterlab/apputils';
@@ -15,7 +15,7 @@ import { KernelPopovers } from '../../widgets/notebook/kernel_popover';
 /** The name in schema/toolbar.json. */
 const ITEM = 'aliquotKernel';
 
-/** What has toolbars and kernels. */
+/** The widgets that have a toolbar and a kernel. */
 interface IWithSession extends Widget {
   readonly sessionContext: ISessionContext;
 }

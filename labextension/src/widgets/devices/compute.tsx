@@ -63,7 +63,7 @@ function share(compute: ICompute, trans: TranslationBundle): string {
     : trans.__('%1 of GPU time, fair share %2', formatPercent(used), formatPercent(fair));
 }
 
-/** What is done to it now. */
+/** The action that the controller takes on this kernel now. */
 function controlled(compute: ICompute, trans: TranslationBundle): string[] {
   const said: string[] = [];
   if (compute.has_hard_limit) {
@@ -92,12 +92,12 @@ export function computeDetails(kernel: IKernel, trans: TranslationBundle): strin
   });
 }
 
-/** What decides about a device's time, while there is something to decide. */
+/** The controller of a device's time, while kernels share it. */
 export function controlFacts(control: IComputeControl | null, trans: TranslationBundle): string[] {
   if (!control?.contended) {
     return [];
   }
   const how = control.sharing === 'time slices' ? trans.__('kernels take turns') : trans.__('kernels run side by side');
-  // One that an administrator chose instead of the usual one is worth a word.
+  // Name the controller if an administrator chose one other than the default.
   return [control.controller === 'measured' ? how : `${how} (${control.controller})`];
 }

@@ -1,4 +1,4 @@
-// A device's memory as one bar, and beside it what of its kernels is in host memory.
+// A device's memory as one bar, and a second one for its kernels' swapped-out memory.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
@@ -33,7 +33,7 @@ export function DeviceBar({ device, parts, trans }: IDeviceBarProps): JSX.Elemen
   );
 }
 
-/** Nothing where nothing is swapped. */
+/** Renders nothing if no memory is swapped out. */
 export function SwappedBar({ device, parts, trans }: IDeviceBarProps): JSX.Element | null {
   const swapped = parts.mineSwapped + parts.othersSwapped;
   if (swapped === 0) {
@@ -58,7 +58,7 @@ export function usedText(device: IDevice, trans: TranslationBundle): string {
   return trans.__('%1 of %2 used', ...formatPart(device.used_bytes, device.memory_bytes));
 }
 
-/** What the bar shows, in words; what there is nothing of is not named. */
+/** The bar as text, without parts of zero bytes. */
 export function memoryFacts(device: IDevice, parts: IDeviceParts, trans: TranslationBundle): string[] {
   const say = (bytes: number): string => formatLike(bytes, device.memory_bytes);
   const burstable = parts.mineBurstable + parts.othersBurstable;

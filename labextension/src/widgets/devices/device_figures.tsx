@@ -1,4 +1,4 @@
-// All that is told of one device: its bar, its figures in words, and its last minutes.
+// Everything about one device: its bar, its figures as text, and its last minutes.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
@@ -18,7 +18,7 @@ interface IDeviceFiguresProps {
   parts: IDeviceParts;
   history: DeviceHistory;
   trans: TranslationBundle;
-  /** The bar is in sight already. */
+  /** Whether the bar is visible already. */
   isOpened?: boolean;
 }
 
@@ -81,7 +81,7 @@ function lastMinutes(
     : trans.__('%1, last %2 minutes: between %3 and %4', what, minutes, say(bounds.least), say(bounds.most));
 }
 
-/** What the device measures of itself; what it does not measure is not shown. */
+/** The device's own sensors; missing ones are not shown. */
 function sensed(device: IDevice, trans: TranslationBundle): string[] {
   const said: string[] = [];
   if (device.temperature_celsius !== null) {

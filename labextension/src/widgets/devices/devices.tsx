@@ -1,5 +1,5 @@
-// The list of the node's GPUs: whose memory is where, and how busy, warm and hungry each device is. Many devices are a
-// line each, and open on demand.
+// The list of the node's GPUs: whose memory is where, and how busy, warm and hungry each device is.
+// Many devices are a line each, and open on demand.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
@@ -11,7 +11,7 @@ import { DeviceFigures } from './device_figures';
 import { DeviceBar } from './device_bar';
 import { Legend } from './legend';
 
-/** From so many on, each is a line that opens. */
+/** With this many devices or more, each is a line that opens. */
 export const COMPACT_FROM = 5;
 
 interface IDevicesProps {
@@ -49,7 +49,9 @@ export function DeviceList({ status, history, trans }: IDevicesProps): JSX.Eleme
   );
 }
 
-/** The model keeps a device that has not changed; its parts change with my kernels, too. */
+/**
+ * The model keeps the identity of an unchanged device; its parts also depend on the user's kernels.
+ */
 function isSame(before: IItemProps, after: IItemProps): boolean {
   return (
     before.view.device === after.view.device &&
@@ -62,7 +64,7 @@ interface IItemProps {
   view: IView;
   history: DeviceHistory;
   trans: TranslationBundle;
-  /** Differs when the device's lines have moved on. */
+  /** Changes when the device's lines have new samples. */
   beat?: number;
 }
 
@@ -82,7 +84,7 @@ const DeviceItem = React.memo(function DeviceItem({ view, history, trans }: IIte
   );
 }, isSame);
 
-/** Drawn when a figure of it changes; what is inside is made when it is opened. */
+/** Renders when a figure changes; its content renders when it is open. */
 const CompactDevice = React.memo(function CompactDevice({ view, history, trans }: IItemProps): JSX.Element {
   const [isOpen, setOpen] = React.useState(false);
   const { device, parts } = view;

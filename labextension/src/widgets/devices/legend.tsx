@@ -1,4 +1,4 @@
-// What the patterns of a device's bar mean. Only those that are drawn somewhere.
+// The legend of the devices' bars: only patterns that are in use.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
@@ -34,7 +34,7 @@ export function Legend({ parts, trans }: ILegendProps): JSX.Element {
       trans.__('swapped out'),
       trans.__('In host memory: comes back with the next use')
     ],
-    ['free', true, trans.__('free'), trans.__('Promised to nobody')]
+    ['free', true, trans.__('free'), trans.__('Guaranteed to no kernel')]
   ];
   return (
     <ul className="aliquot-Legend" aria-label={trans.__('What the bars show')}>

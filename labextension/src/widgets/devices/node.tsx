@@ -1,4 +1,4 @@
-// What is true of the machine as a whole: what holds kernels to their limits, and for administrators its host memory.
+// Facts about the whole machine: the enforcer of limits and, for administrators, its host memory.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';

@@ -1,4 +1,4 @@
-// The words of what may be asked of a kernel: names of actions, and why one cannot work now.
+// Texts of the actions on a kernel: their names, and the reasons why one is not possible.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 
@@ -30,7 +30,7 @@ export function actionLabel(action: Action, trans: TranslationBundle): string {
   }
 }
 
-/** What it does, for who has not used it yet. */
+/** The action's explanation for new users. */
 export function actionCaption(action: Action, trans: TranslationBundle): string {
   switch (action) {
     case 'open':
@@ -85,7 +85,7 @@ export function obstacleText(why: Obstacle, kernel: IKernel, trans: TranslationB
     case 'not-shareable':
       return trans.__('Another program started it: no notebook can be attached to it.');
     case 'of-age':
-      return trans.__('It is ended for its age, which nobody can change.');
+      return trans.__('It ends because of its age, which cannot be changed.');
     case 'of-another-program':
       return trans.__('Another program started it: end it there.');
     case 'owners-alone':
@@ -101,7 +101,7 @@ export function obstacleText(why: Obstacle, kernel: IKernel, trans: TranslationB
   }
 }
 
-/** A failure in the server's words, and where it had none in ours. */
+/** The server's message of a failure, or ours if it sent none. */
 export function failureText(error: unknown, trans: TranslationBundle): string {
   if (error instanceof StatusError && !error.message) {
     return error.kind === 'not-installed'

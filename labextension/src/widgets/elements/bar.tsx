@@ -1,11 +1,14 @@
-// A bar of memory or time: one whole, divided. Says its figures to screen readers; the text beside it says them to eyes.
-// Parts differ in their pattern, not in colour alone.
+// A stacked bar of memory or time. Screen readers get its figures, which the text beside it shows.
+// Parts differ by pattern, not by color alone.
 
 import * as React from 'react';
 
 import { percent } from '../../base/quantities';
 
-/** used: where there is nobody else. mine, others: in use. -burstable: beyond guarantees. -held: promised, not used. -swapped: in host memory. */
+/**
+ * used: of one kernel. mine, others: in use. -burstable: beyond guarantees. -held: guaranteed, not
+ * used. -swapped: in host memory.
+ */
 export type BarPart =
   | 'mine'
   | 'mine-burstable'
@@ -20,14 +23,14 @@ export type BarPart =
 
 interface IBarProps {
   label: string;
-  /** What a screen reader says instead of the bare number. */
+  /** The text for screen readers in place of the number. */
   text: string;
-  /** In use, of `whole`. */
+  /** The used part, in the unit of `whole`. */
   value: number;
   whole: number;
-  /** Drawn from the left, one after the other, in the unit of `whole`. The rest stays free. */
+  /** The parts from left to right, in the unit of `whole`; the rest is free. */
   parts: readonly { kind: BarPart; amount: number }[];
-  /** For what is told beside another bar. */
+  /** Whether this is the smaller bar beside another one. */
   isThin?: boolean;
 }
 

@@ -1,4 +1,4 @@
-// A quiet line of short facts; it breaks between facts, not inside them, and their dots are the style sheet's.
+// A line of short facts that wraps between facts only. The style sheet adds the separators.
 
 import * as React from 'react';
 

@@ -1,4 +1,4 @@
-// Our icons: a chip of which a part is taken, and the signs of a notice. Coloured by the theme's own icon classes.
+// Our icons: a partly used chip, and the signs of notices. The theme's icon classes color them.
 
 import { LabIcon } from '@jupyterlab/ui-components';
 

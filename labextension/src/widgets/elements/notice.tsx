@@ -1,4 +1,4 @@
-// Sentences that ask for attention: what is wrong or special, and what to do. Announced by screen readers.
+// Notices of problems, with their remedies. Screen readers announce them.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
@@ -22,7 +22,7 @@ export function Notice({ kind, children }: INoticeProps): JSX.Element {
   );
 }
 
-/** All notices about the state as a whole, the gravest first. */
+/** All notices about the state as a whole, the most severe first. */
 export function StateNotices({ state, trans }: { state: IState; trans: TranslationBundle }): JSX.Element {
   const { status, problem } = state;
   const trouble = status && nodeTrouble(status.node, trans);
@@ -47,7 +47,7 @@ export function StateNotices({ state, trans }: { state: IState; trans: Translati
   );
 }
 
-/** What is wrong with the node and what to do, in the server's words; null when nothing is. */
+/** The server's message about a problem of the node; null if there is none. */
 function nodeTrouble(node: INode, trans: TranslationBundle): string | null {
   const isSilent = node.agent === 'unavailable' && !node.message;
   return isSilent ? trans.__('The node agent does not answer. Run "aliquot doctor" on the server.') : node.message;

@@ -1,10 +1,11 @@
-// A small window beside a button: opens by it, takes the focus, closes by Escape or a click elsewhere and gives it back.
-// What is in it, others decide. Lab's own `Popup` opens upwards alone, which is right for a status bar and no other bar.
+// A small window beside a button. It takes the focus, closes on Escape or a click elsewhere, and
+// returns the focus. Lab's own `Popup` opens upwards only, which suits a status bar and no other
+// bar.
 
 import { Message } from '@lumino/messaging';
 import { PanelLayout, Widget } from '@lumino/widgets';
 
-/** Between the button and the window, and between the window and the edge of the page. */
+/** The gap between button and window, and between window and edge of the page. */
 const GAP_PX = 4;
 
 const FOCUSABLE =
@@ -24,7 +25,7 @@ export class Popover extends Widget {
 
   open(): void {
     Widget.attach(this, document.body);
-    // Its content is rendered by React: it has no size yet, nor anything to focus.
+    // React renders the content later: it has no size yet, and nothing to focus.
     void Promise.resolve(this._options.ready()).then(() => {
       if (this.isAttached) {
         this._place();
@@ -33,7 +34,7 @@ export class Popover extends Widget {
     });
   }
 
-  /** With the focus back where it came from, if it is still in here. */
+  /** Close, and return the focus if it is in this window. */
   override close(): void {
     const hadFocus = this.node.contains(document.activeElement);
     super.close();
@@ -79,7 +80,7 @@ export class Popover extends Widget {
 
   private _onKey(event: KeyboardEvent): void {
     if (event.key === 'Escape') {
-      event.stopPropagation(); // it closes this window, and nothing behind it
+      event.stopPropagation(); // Escape closes this window alone
       this.close();
     } else if (event.key === 'Tab' && this._leaves(event.shiftKey)) {
       event.preventDefault(); // it is the page's last element: what comes next is beside the button
@@ -87,7 +88,7 @@ export class Popover extends Widget {
     }
   }
 
-  /** Whether the next Tab goes out of here. */
+  /** Whether the next Tab leaves this window. */
   private _leaves(backwards: boolean): boolean {
     const found = Array.from(this.node.querySelectorAll<HTMLElement>(FOCUSABLE));
     const stops = found.filter(stop => stop.offsetParent !== null);
@@ -96,7 +97,7 @@ export class Popover extends Widget {
     return edge === undefined || at === edge || edge.contains(at) || (backwards && at === this.node);
   }
 
-  /** A dialog that an action in here opened is still ours: a click in it closes nothing. */
+  /** Whether a click is inside, or in a dialog that an action of this window opened. */
   private _isOurs(target: EventTarget | null): boolean {
     const node = target instanceof Element ? target : null;
     return (
@@ -104,7 +105,7 @@ export class Popover extends Widget {
     );
   }
 
-  /** Below the button where there is room, above it otherwise; within the page in any case. */
+  /** Place the window below the button if it fits, else above, and always within the page. */
   private _place(): void {
     const anchor = this._options.anchor().getBoundingClientRect();
     const { offsetWidth: width, offsetHeight: height } = this.node;
@@ -116,7 +117,7 @@ export class Popover extends Widget {
     this.node.style.left = `${Math.max(GAP_PX, left)}px`;
   }
 
-  /** A button that is gone once it was pressed, such as one that has become another, takes the focus with it. */
+  /** Restore the focus when the focused button was removed, for example when React replaced it. */
   private _keepFocus(): void {
     if (document.activeElement === document.body && this.isAttached) {
       this.node.focus({ preventScroll: true });
@@ -131,9 +132,9 @@ export namespace Popover {
   export interface IOptions {
     body: Widget;
     label: string;
-    /** The button. Asked each time: React may have made another. */
+    /** Return the button. Called each time, for React may have replaced it. */
     anchor: () => HTMLElement;
-    /** When the body, attached, has its content. */
+    /** Resolves when the attached body has its content. */
     ready: () => Promise<void> | undefined;
   }
 }

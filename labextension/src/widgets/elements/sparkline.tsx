@@ -1,13 +1,14 @@
-// The last minutes of one figure as a small line. Its words say the least, the most and what is so now.
+// A sparkline of one figure over the last minutes. Its label tells minimum, maximum and current
+// value.
 
 import * as React from 'react';
 
 import { draw } from '../../history/recent';
 
 interface ISparklineProps {
-  /** As a screen reader says it: what, since when, within which bounds. */
+  /** The label for screen readers: figure, period, minimum and maximum. */
   label: string;
-  /** Beside the line: what is so now. */
+  /** The current value, shown beside the line. */
   now: string;
   values: readonly (number | null)[];
   whole: number;

@@ -1,11 +1,15 @@
-// React's way to the model: a component is drawn again when what it picked is another object, and only then.
+// React hooks on the model: a component renders again only if the object that it picked has a new
+// identity.
 
 import * as React from 'react';
 
 import { GpuKernelsModel, IState } from '../../model/model';
 import { IKernel } from '../../tokens';
 
-/** What `pick` takes of the state. It must give the same for the same state: no new lists or objects. */
+/**
+ * Return `pick` of the state. It must return the same object for the same state, never a new list
+ * or object.
+ */
 export function usePicked<T>(model: GpuKernelsModel, pick: (state: IState) => T): T {
   const subscribe = React.useCallback(
     (look: () => void) => {
@@ -17,12 +21,12 @@ export function usePicked<T>(model: GpuKernelsModel, pick: (state: IState) => T)
   return React.useSyncExternalStore(subscribe, () => pick(model.state));
 }
 
-/** A kernel as it was last told of, or null. */
+/** Return the last report of a kernel, or null. */
 export function useKernel(model: GpuKernelsModel, id: string): IKernel | null {
   return usePicked(model, () => model.kernel(id));
 }
 
-/** Whether changes are told at once. */
+/** Return whether the stream of events is open. */
 export function useIsLive(model: GpuKernelsModel): boolean {
   const subscribe = React.useCallback(
     (look: () => void) => {

@@ -1,4 +1,4 @@
-// The history page: who used what over the last hour, day or week, as charts and tables, and as CSV.
+// The history page: use over the last hour, day or week, as charts, tables and CSV.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import { Button, HTMLSelect, ReactWidget, UseSignal } from '@jupyterlab/ui-components';
@@ -12,7 +12,7 @@ import { KernelChart } from './history_kernels';
 
 const COLOURS = 8;
 
-/** The content of the page. Asks while it is seen. */
+/** The content of the page. It makes requests while it is visible. */
 export class HistoryPage extends ReactWidget {
   constructor(
     private readonly _model: HistoryModel,

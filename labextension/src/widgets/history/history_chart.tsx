@@ -1,4 +1,4 @@
-// A chart over time: areas one upon the other, or one alone, with a moment that mouse and arrow keys move.
+// A chart over time: stacked areas or a single one, with a cursor that mouse and arrow keys move.
 
 import * as React from 'react';
 
@@ -14,14 +14,14 @@ export interface IArea {
 interface IChartProps {
   areas: readonly IArea[];
   known: readonly boolean[];
-  /** The largest value, and the unit in which marks are round. */
+  /** The largest value, and the unit of round axis marks. */
   most: number;
   unit: number;
   format: (value: number) => string;
-  /** Steps with the words below them. */
+  /** Steps with a label below them. */
   times: readonly { step: number; text: string }[];
   label: string;
-  /** What is said of a step, for who does not see it. */
+  /** The text of a step for screen readers. */
   describe: (step: number) => string;
   moment: number | null;
   onMoment: (step: number | null) => void;
@@ -96,7 +96,7 @@ function Plot(props: IChartProps & { end: number }): JSX.Element {
   );
 }
 
-/** Where a key moves the moment; null for keys that do not. */
+/** The step to which a key moves the cursor; null for other keys. */
 function moved(key: string, at: number, steps: number): number | null {
   const far = Math.max(Math.round(steps / 20), 1);
   const by: Record<string, number> = { ArrowLeft: -1, ArrowRight: 1, PageDown: -far, PageUp: far, Home: -steps, End: steps };

@@ -1,4 +1,4 @@
-// How busy each device was: its mean over its most, one small chart a device.
+// Utilization of each device over time: one small chart per device, with mean and maximum.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';

@@ -1,4 +1,4 @@
-// Who used what over time: the kernels' areas one upon the other, and a table that names them.
+// Use over time by kernel: a stacked area chart, and a table that names the kernels.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
@@ -32,7 +32,7 @@ export function KernelChart({ history, figure, trans, colours }: IProps): JSX.El
       lower: edges[place - 1] ?? null,
       className: classes[place] ?? ''
     }));
-    // The classes follow from the layers.
+    // The CSS classes depend on the layers.
   }, [layers, known]);
   const format = (value: number): string =>
     figure === 'time' ? trans.__('%1 GPU', formatShare(value)) : formatBytes(value);
@@ -79,7 +79,7 @@ export function KernelChart({ history, figure, trans, colours }: IProps): JSX.El
   );
 }
 
-/** The words below the chart: times of the day, with the day where there is more than one. */
+/** The labels below the chart: times of day, with the date if the range has more than one. */
 export function timesOf(history: IHistory, steps: number): { step: number; text: string }[] {
   const clock: Intl.DateTimeFormatOptions = { hour: '2-digit', minute: '2-digit' };
   const day: Intl.DateTimeFormatOptions = { weekday: 'short', day: 'numeric' };
@@ -160,7 +160,7 @@ function LayerTable({ history, figure, layers, classes, moment, format, trans }:
   );
 }
 
-/** What the last step is called: a mean over minutes is not what is there now. */
+/** The label of the last step: a mean over minutes is not the current value. */
 function lastText({ step_seconds: seconds }: IHistory, trans: TranslationBundle): string {
   return seconds < 60 ? trans.__('Now') : trans.__('Last %1', formatSeconds(seconds));
 }

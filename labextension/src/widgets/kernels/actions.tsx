@@ -1,5 +1,6 @@
-// What may be asked of a kernel, wherever it is shown: another size, its memory moved, restart, end. One that cannot
-// work says why; a failure is said beside the buttons, in the server's words. Asks by commands, which menus share.
+// The buttons of a kernel's actions: resize, swap out, restore, restart, end. A disabled one tells
+// its reason; a failure shows beside the buttons with the server's message. They run the commands
+// that menus also use.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import { Button } from '@jupyterlab/ui-components';
@@ -14,7 +15,7 @@ import { actionCaption, actionLabel, failureText, obstacleText } from '../elemen
 import { ResizeForm } from '../sizes/resize_form';
 import { sharedHint } from '../sharing/share_words';
 
-/** The part of Lab's command registry that is needed. */
+/** The used part of Lab's command registry. */
 export interface ICommands {
   hasCommand(id: string): boolean;
   isEnabled(id: string, args: { kernelId: string }): boolean;
@@ -26,10 +27,10 @@ export interface IKernelActionsProps {
   status: IStatus;
   model: GpuKernelsModel;
   client: AliquotClient;
-  /** Lab's own: which of ACTION_COMMANDS it has decides what is offered. */
+  /** Lab's command registry; an action is offered if its command of ACTION_COMMANDS exists. */
   commands: ICommands;
   trans: TranslationBundle;
-  /** Where the notebook is in sight already. */
+  /** Whether the notebook is visible already. */
   withoutOpen?: boolean;
 }
 
@@ -70,7 +71,7 @@ export function KernelActions(props: IKernelActionsProps): JSX.Element {
   );
 }
 
-/** The form, or why there is none. */
+/** The form, or the reason why there is none. */
 function Resize(props: IKernelActionsProps): JSX.Element | null {
   const { kernel, status, trans } = props;
   const why = obstacle('resize', kernel, status);
@@ -83,7 +84,7 @@ function Resize(props: IKernelActionsProps): JSX.Element | null {
   return <p className="aliquot-Resize-dry-run">{trans.__('No resize now: %1', obstacleText(why, kernel, trans))}</p>;
 }
 
-/** Of one that was shared, what comes with it; why the rest is missing is said beside it. */
+/** The actions that a share allows; a text beside them tells why others are missing. */
 function ofShared(kernel: IKernel, withoutOpen: boolean): CommandAction[] {
   const found: CommandAction[] = withoutOpen ? [] : ['newNotebook', 'follow'];
   if (suffices(kernel, 'write')) {
@@ -115,7 +116,9 @@ interface IActionButtonProps {
   run: () => void;
 }
 
-/** One that cannot work stays in reach of the keyboard, so that everybody can learn why. */
+/**
+ * A disabled button keeps its place in the tab order, so that keyboard users can read its reason.
+ */
 function ActionButton({ action, kernel, status, trans, underWay, run }: IActionButtonProps): JSX.Element {
   const why = obstacle(action, kernel, status);
   const said = why === null ? actionCaption(action, trans) : obstacleText(why, kernel, trans);

@@ -1,4 +1,4 @@
-// The kernels that are no more, each with its reason and time, until the user puts them away.
+// Ended kernels, each with reason and time, until the user dismisses them.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import { closeIcon } from '@jupyterlab/ui-components';

@@ -1,5 +1,5 @@
-// What of GPUs the asker, and their teams, may hold at once: what of it is held and what is left. Nothing where no limit
-// is told.
+// GPU limits of the user and their teams: the held part and the rest. Renders nothing without a
+// limit.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';

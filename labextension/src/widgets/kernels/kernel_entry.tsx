@@ -1,4 +1,4 @@
-// One kernel in the list: what it is, its memory and time, its state with the reason; the rest folded behind "…".
+// One kernel in the list: its size, memory, GPU time and state; details are folded behind "…".
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import { ellipsesIcon, UseSignal } from '@jupyterlab/ui-components';
@@ -20,7 +20,7 @@ import { KernelNotices } from './kernel_notices';
 import { isRunning } from './residency';
 import { accessName } from '../sharing/share_words';
 
-/** What all entries share, the same object for the life of the panel. */
+/** The properties that all entries share; one object for the life of the panel. */
 export interface IKernelTools {
   readonly model: GpuKernelsModel;
   readonly client: AliquotClient;
@@ -33,15 +33,18 @@ interface IKernelEntryProps {
   kernel: IKernel;
   tools: IKernelTools;
   isMine: boolean;
-  /** Told where another one's notebook has the same name; null elsewhere. */
+  /** The folder to show if another kernel's notebook has the same name; else null. */
   folder: string | null;
-  /** Told where another kernel has the same name and folder; null elsewhere. */
+  /** The short id to show if another kernel has the same name and folder; else null. */
   shortId: string | null;
-  /** Whether it matters on which device it is. */
+  /** Whether to show the device. */
   showsDevice: boolean;
 }
 
-/** Drawn again when it has changed, and else not: the model keeps the object that has not. */
+/**
+ * Renders again only if its kernel's report changed; the model keeps the identity of an unchanged
+ * one.
+ */
 export const KernelEntry = React.memo(function KernelEntry(props: IKernelEntryProps): JSX.Element {
   const { kernel, tools, isMine, showsDevice } = props;
   const { trans } = tools;
@@ -89,7 +92,7 @@ export const KernelEntry = React.memo(function KernelEntry(props: IKernelEntryPr
   );
 });
 
-/** Details, and what may be asked; that depends on the whole status, which only an open entry follows. */
+/** Details and actions. Actions depend on the whole status, which only an open entry follows. */
 function Folded({ kernel, tools }: { kernel: IKernel; tools: IKernelTools }): JSX.Element {
   const { model, trans } = tools;
   return (
@@ -128,7 +131,7 @@ function KernelTitle({ kernel, tools, isMine, folder, shortId }: IKernelEntryPro
   );
 }
 
-/** Of one that was shared: by whom, and how far. */
+/** The owner of a shared kernel, and the access that the user has. */
 function Whose({ kernel, trans }: IFiguresProps): JSX.Element | null {
   const access = accessTo(kernel);
   return access === 'own' ? null : (
@@ -170,7 +173,7 @@ function usedText(kernel: IKernel, trans: TranslationBundle): string {
   return trans.__('%1 of %2 used', ...formatPart(kernel.used_bytes, kernel.memory_limit_bytes));
 }
 
-/** Of a kernel on several devices, what it has of each. */
+/** The use of each device, for a kernel on several devices. */
 function Devices({ kernel, trans }: IFiguresProps): JSX.Element | null {
   if (kernel.devices.length < 2) {
     return null;
@@ -178,7 +181,7 @@ function Devices({ kernel, trans }: IFiguresProps): JSX.Element | null {
   return <Facts said={kernel.devices.map(device => onDevice(device, trans))} />;
 }
 
-/** How far its copy is, while one runs. */
+/** The progress of a running copy. */
 function Move({ kernel, trans }: IFiguresProps): JSX.Element | null {
   const moving = kernel.residency?.moving;
   if (!moving || moving.total_bytes === 0) {

@@ -1,4 +1,5 @@
-// What of a kernel asks for attention: a limit that does not hold, an end that is announced, a start that was not asked for.
+// Notices about one kernel: a limit that is not enforced, a scheduled termination, an automatic
+// restart.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
@@ -29,7 +30,7 @@ export function KernelNotices(props: IKernelNoticesProps): JSX.Element {
   );
 }
 
-/** Why it was started again, and when it will be ended. */
+/** The reason of an automatic restart, and the time of a scheduled termination. */
 function Ends({ kernel, isMine, trans, keep }: IKernelNoticesProps): JSX.Element {
   const { last_crash: crash, scheduled_termination: soon } = kernel;
   return (
@@ -53,7 +54,7 @@ function Ends({ kernel, isMine, trans, keep }: IKernelNoticesProps): JSX.Element
   );
 }
 
-/** What of this kernel is on a GPU and not within its limit. */
+/** Processes of this kernel that use a GPU outside its limit. */
 function Escapes({ kernel, trans }: { kernel: IKernel; trans: TranslationBundle }): JSX.Element {
   const failure = enforcementFailure(kernel);
   return (

@@ -1,4 +1,4 @@
-// The words of a kernel's entry: its size, its state, what is worth a line, and what is folded away.
+// Texts of a kernel's entry: its size, its state, the facts always shown, and the folded ones.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 
@@ -16,7 +16,7 @@ export function sizeText(kernel: IKernel, trans: TranslationBundle): string {
   return kernel.gpus > 1 ? trans.__('%1 GPUs', share) : trans.__('%1 GPU', share);
 }
 
-/** In sight always: state and what is out of the ordinary. */
+/** Facts that are always shown: the state, and exceptional conditions. */
 export function kernelFacts(kernel: IKernel, showsDevice: boolean, trans: TranslationBundle): string[] {
   const said = [stateText(kernel, trans)];
   const shared = sharedText(kernel, trans);
@@ -39,7 +39,7 @@ export function kernelFacts(kernel: IKernel, showsDevice: boolean, trans: Transl
   return said.concat(residencyFacts(kernel, trans));
 }
 
-/** For who looks closer. */
+/** Facts that are folded away. */
 export function kernelDetails(kernel: IKernel, trans: TranslationBundle): string[] {
   const said: string[] = [];
   if (kernel.gpus > 0) {

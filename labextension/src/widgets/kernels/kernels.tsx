@@ -1,5 +1,5 @@
-// The list of kernels that hold, or wait for, a part of a GPU: the asker's own, and for who sees those of others, by
-// owner; then what others share.
+// The list of kernels that hold a share of a GPU or wait for one: the user's own or, for
+// administrators, all by owner; then the kernels that others share.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
@@ -14,7 +14,7 @@ import { SharedKernels } from '../sharing/shared_kernels';
 import { OwnerGroup } from './users';
 
 interface IKernelsProps {
-  /** Those of the status that are not over. */
+  /** The kernels of the status that have not ended. */
   kernels: readonly IKernel[];
   status: IStatus;
   tools: IKernelTools;

@@ -1,4 +1,5 @@
-// Who waits for room: how many of all users, and where the asker's own stand. What each waits for is in its entry.
+// The queue: its length, and the positions of the user's own kernels. Each entry tells what its
+// kernel waits for.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
@@ -12,7 +13,7 @@ interface IQueueProps {
   trans: TranslationBundle;
 }
 
-/** Nothing while nobody waits: the list stays calm. */
+/** Renders nothing while the queue is empty. */
 export function QueueLine({ status, kernels, trans }: IQueueProps): JSX.Element | null {
   const { length } = status.queue;
   const places = myPlaces(kernels, status.user.name);

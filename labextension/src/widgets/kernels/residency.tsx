@@ -1,16 +1,16 @@
-// What a kernel's line says of where its memory is. Words alone: amounts come from the server.
+// Texts about where a kernel's memory is. The server computes the amounts.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 
 import { formatBytes, formatTime } from '../../base/quantities';
 import { IKernel } from '../../tokens';
 
-/** Whether it has a process that uses its share, wherever its memory is just now. */
+/** Whether the kernel has a process with GPU memory, on the GPU or swapped out. */
 export function isRunning(kernel: IKernel): boolean {
   return ['on_gpu', 'swapped_out', 'restoring', 'checkpointed'].includes(kernel.state);
 }
 
-/** The states beside those of a kernel that simply runs. */
+/** The states other than that of a kernel that simply runs. */
 export function residencyState(kernel: IKernel, trans: TranslationBundle): string {
   switch (kernel.state) {
     case 'swapped_out':
@@ -30,7 +30,7 @@ function idle(state: string, kernel: IKernel, trans: TranslationBundle): string 
     : trans.__('%1, idle', state);
 }
 
-/** What is swapped, what is beyond the quota, what waits. */
+/** Facts about swapped-out memory, memory beyond the limit, and waits. */
 export function residencyFacts(kernel: IKernel, trans: TranslationBundle): string[] {
   const said: string[] = [];
   const residency = kernel.residency;

@@ -1,4 +1,5 @@
-// The kernels of one user, with sums, for administrators. Closed, it has one line; one's own are open.
+// The kernels of one user, with sums, for administrators. The user's own group is open, others are
+// closed.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';

@@ -1,4 +1,5 @@
-// The cells of a notebook that wait for a kernel which has not started: run again in the kernel that takes its place.
+// Finds the cells that wait for a kernel that has not started, and runs them in the kernel that
+// replaces it.
 
 import { Cell, CodeCell } from '@jupyterlab/cells';
 import { NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
@@ -10,8 +11,8 @@ export function isRunning(cell: Cell): cell is CodeCell {
 }
 
 /**
- * Return the cells that wait for this kernel: in the order in which the server has them, then those that have not left
- * this page.
+ * Return the cells that wait for this kernel: in the server's order, then those that this page has not sent
+ * yet.
  */
 export async function waitingCells(panel: NotebookPanel, kernelId: string, client: AliquotClient): Promise<CodeCell[]> {
   const codes = panel.content.widgets.filter(cell => cell instanceof CodeCell);
@@ -27,11 +28,14 @@ export async function waitingCells(panel: NotebookPanel, kernelId: string, clien
   return Array.from(waiting);
 }
 
-/** Give the notebook another kernel, and run these cells in it. Rejects where the kernel cannot be had. */
+/**
+ * Give the notebook another kernel, and run these cells in it. Rejects if the kernel does not
+ * start.
+ */
 export async function changeKernel(panel: NotebookPanel, name: string, cells: readonly CodeCell[]): Promise<void> {
   const { sessionContext: session, content: notebook } = panel;
   await session.changeKernel({ name });
-  // What was sent to the kernel before is cancelled by now, and says so first.
+  // Requests to the former kernel are cancelled by now, and report it first.
   await new Promise(resolve => setTimeout(resolve, 0));
   const left = cells.filter(cell => !cell.isDisposed);
   if (left.length > 0 && !panel.isDisposed) {

@@ -1,5 +1,6 @@
-// What a user may do about a wait, where it is seen: give the start up, take a smaller size or no GPU, or have an idle
-// kernel of their own leave. A failure is said beside the buttons, in the server's words.
+// What a user may do about a wait, where it is seen: give the start up, take a smaller size or no
+// GPU, or have an idle kernel of their own leave. A failure is said beside the buttons, in the
+// server's words.
 
 import { ISessionContext } from '@jupyterlab/apputils';
 import { NotebookPanel } from '@jupyterlab/notebook';
@@ -32,7 +33,7 @@ export interface IWaysOutProps {
   trans: TranslationBundle;
 }
 
-/** Nothing where there is no way out. */
+/** Renders nothing if there is no remedy. */
 export function WaysOut(props: IWaysOutProps): JSX.Element | null {
   const { kernel, status, session, notebook, trans } = props;
   const [failure, setFailure] = React.useState('');
@@ -84,8 +85,8 @@ export function WaysOut(props: IWaysOutProps): JSX.Element | null {
 }
 
 /**
- * Rejects where the kernel has started meanwhile, which the page may not have heard yet: to end it then would end its
- * cells, and to run them in another kernel would run them twice.
+ * Rejects if the kernel has started meanwhile, which the page may not know yet: replacing it would end its running
+ * cells and run them twice.
  */
 async function ensureQueued({ kernel, client, trans }: IWaysOutProps): Promise<void> {
   const { state } = await client.kernel(kernel.id);
@@ -99,7 +100,7 @@ interface IOffers {
   smaller: ISmaller | null;
 }
 
-/** What the server offers in the kernel's place, asked again when something of the queue or the devices is different. */
+/** Sizes that would start now, requested again when the queue or the devices change. */
 function useOffers({ kernel, status, client }: IWaysOutProps): IOffers {
   const [offers, setOffers] = React.useState<IOffers>({ sizes: null, smaller: null });
   const { id, queue_position: position, wait_reason: reason } = kernel;
@@ -130,7 +131,7 @@ interface IButton {
   run: (act: () => Promise<unknown>) => Promise<void>;
 }
 
-/** Another kernel in its place: of a smaller size, or without a GPU. */
+/** Replace the waiting kernel by one of a smaller size or without a GPU. */
 function Changes(props: IWaysOutProps & IOffers & IButton): JSX.Element | null {
   const { kernel, session, notebook, client, trans, sizes, smaller } = props;
   const name = session.session?.kernel?.name;
@@ -207,7 +208,7 @@ function Helpers(props: IWaysOutProps & IButton & { found: readonly IHelper[] })
 interface IWayProps extends IButton {
   text: string;
   caption: string;
-  /** Of which kernel, where several buttons have the same text. */
+  /** The kernel's title, if several buttons have the same text. */
   of?: string;
   act: () => Promise<unknown>;
 }

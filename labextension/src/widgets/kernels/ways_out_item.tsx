@@ -1,4 +1,5 @@
-// The ways out of a wait as a part of a cell, below its badge. One for each notebook, which goes from cell to cell.
+// The remedies of a wait, shown below a cell's badge. Each notebook has one, which moves from cell
+// to cell.
 
 import { NotebookPanel } from '@jupyterlab/notebook';
 import { TranslationBundle } from '@jupyterlab/translation';
@@ -34,7 +35,7 @@ export class CellWays implements IDisposable {
     this._widget?.dispose();
   }
 
-  /** Go below this badge; null: leave the notebook. */
+  /** Move below this badge; null removes it from the notebook. */
   follow(badge: Widget | null): void {
     const layout = badge?.parent?.layout;
     if (badge === null || !(layout instanceof PanelLayout)) {
@@ -64,7 +65,7 @@ export class CellWays implements IDisposable {
       </UseSignal>
     );
     widget.addClass('aliquot-CellWays');
-    // Else Enter on a button edits the cell.
+    // Otherwise Enter on a button would edit the cell.
     widget.node.dataset.lmSuppressShortcuts = '';
     return widget;
   }

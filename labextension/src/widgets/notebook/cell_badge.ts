@@ -1,5 +1,5 @@
-// A line between a cell's input and its output: for what the cell waits, and how much of it is there. A widget of the
-// cell's own, so that it goes wherever a windowed notebook puts the cell, and ends with it.
+// A line between a cell's input and output that tells what the cell waits for. It is a widget of
+// the cell, so that it moves with the cell in a windowed notebook, and ends with it.
 
 import { CodeCell } from '@jupyterlab/cells';
 import { PanelLayout, Widget } from '@lumino/widgets';
@@ -14,7 +14,10 @@ const OUTPUTS = 'jp-Cell-outputWrapper';
 /** What Lab calls the text of a stderr stream. */
 const STDERR = 'application/vnd.jupyter.stderr';
 
-/** The relay writes the same into the output, for other clients and for later: not seen twice while the badge is. */
+/**
+ * Hides the relay's notice in the output, which is for other clients, while the badge shows the
+ * same.
+ */
 const TOLD = 'aliquot-mod-told';
 
 export class CellBadge extends Widget {
@@ -47,7 +50,7 @@ export class CellBadge extends Widget {
     super.dispose();
   }
 
-  /** A new one, where it belongs in a cell; null for a cell without content, as one far out of sight is. */
+  /** Add a badge to a cell; null for a cell without content, such as one far out of view. */
   static into(cell: CodeCell): CellBadge | null {
     const layout = cell.layout as PanelLayout;
     const at = cell.isPlaceholder() ? -1 : layout.widgets.findIndex(part => part.hasClass(OUTPUTS));
@@ -59,7 +62,7 @@ export class CellBadge extends Widget {
     return badge;
   }
 
-  /** `isFirst`: it is this cell for which the kernel waits; the others wait for it. */
+  /** `isFirst`: the kernel waits for this cell, and the other cells wait for it. */
   tell(wait: IWait, isFirst: boolean): void {
     this.toggleClass('aliquot-mod-behind', !isFirst);
     this.node.dataset.kind = wait.kind;
@@ -75,7 +78,7 @@ export class CellBadge extends Widget {
     }
   }
 
-  /** Called at each change of the outputs; Lab has drawn them before. */
+  /** Called at each change of the outputs, after Lab has rendered them. */
   private _onOutputs(): void {
     const { model, widgets } = this._cell.outputArea;
     widgets.forEach((output, index) => {
@@ -91,7 +94,7 @@ export class CellBadge extends Widget {
   private readonly _part = document.createElement('span');
 }
 
-/** Untouched where it is the same, so that a selection in it stays. */
+/** Change the text only if it differs, so that a selection in it stays. */
 function replaceText(node: HTMLElement, text: string): void {
   if (node.textContent !== text) {
     node.textContent = text;

@@ -1,5 +1,5 @@
-// The badges of one notebook: on the cells that run while its kernel waits, with the ways out below the first. Says it
-// once to screen readers, not each second.
+// The badges of one notebook, on cells that run while its kernel waits, with the remedies below the
+// first one. Screen readers hear of it once, not each second.
 
 import { CodeCell, ICellModel } from '@jupyterlab/cells';
 import { Notebook, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
@@ -68,9 +68,9 @@ export class CellBadges implements IDisposable {
     this._follow(cells.length > 0);
   }
 
-  /** In the order in which they were run, as far as this page has seen it. */
+  /** The running cells, in the order in which this page saw them start. */
   private _runningCells(): CodeCell[] {
-    // All that a long notebook runs at once: looked up, not searched.
+    // A long notebook may run all its cells at once: look them up, do not search.
     const running = new Set(this._panel.content.widgets.filter(isRunning));
     const known = this._order.filter(cell => running.has(cell));
     known.forEach(cell => running.delete(cell));
@@ -118,7 +118,7 @@ export class CellBadges implements IDisposable {
     }
   }
 
-  /** Asks for figures while there are badges that somebody sees. */
+  /** Watch the model while there are visible badges. */
   private _follow(isWaiting: boolean): void {
     if (isWaiting && this._panel.isVisible) {
       this._watch ??= this._options.model.watch();
@@ -128,7 +128,9 @@ export class CellBadges implements IDisposable {
     }
   }
 
-  /** Cells run by others than this page's actions, such as one that is bound again after a reload, tell it themselves. */
+  /**
+   * Cells that run without an action of this page, as after a reload, report it by their prompt.
+   */
   private _followCells(): void {
     const cells = this._panel.content.model?.cells;
     cells?.changed.connect(this._onCells, this);
@@ -150,7 +152,10 @@ export class CellBadges implements IDisposable {
 
   private readonly _attached: AttachedKernel;
   private readonly _badges = new Map<CodeCell, CellBadge>();
-  /** Cells that were scrolled out of sight when they were to have a badge: each tells once that it is not any more. */
+  /**
+   * Cells that were out of view when they needed a badge; each reports once when it comes into
+   * view.
+   */
   private readonly _unseen = new WeakSet<CodeCell>();
   private readonly _live = document.createElement('div');
   private readonly _teller: WaitTeller;

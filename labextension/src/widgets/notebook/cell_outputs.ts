@@ -1,5 +1,5 @@
-// The cells of one notebook as the stage on which a page that comes back shows what its kernel's cells had shown.
-// Outputs go through Lab's own output areas, so that they look, update and are saved as any other.
+// Shows replayed outputs in the cells of one notebook, through Lab's own output areas, so that they
+// look, update and are saved like any other output.
 
 import { CodeCell, isCodeCellModel } from '@jupyterlab/cells';
 import { NotebookPanel } from '@jupyterlab/notebook';
@@ -10,7 +10,7 @@ import { IOpenedNotebook, IPublished, IStage, Remark } from '../../sessions/comi
 import { IRunningCell } from '../../tokens';
 import { KeptFuture } from './kept_future';
 
-/** From this minor version of the format on cells have ids in the file. */
+/** The first minor version of the notebook format with cell ids in the file. */
 const IDS_SINCE = 5;
 
 export class CellOutputs implements IStage {
@@ -18,7 +18,7 @@ export class CellOutputs implements IStage {
     private readonly _panel: NotebookPanel,
     private readonly _kernel: Kernel.IKernelConnection,
     private readonly _trans: TranslationBundle,
-    /** Called when a cell runs something newer, or is gone, with the run's id. */
+    /** Called with the run's id when its cell runs something newer or is removed. */
     private readonly _left: (msgId: string) => void
   ) {}
 
@@ -41,10 +41,14 @@ export class CellOutputs implements IStage {
     return { cells, savedAt, hasLastingIds: nbformat > 4 || nbformatMinor >= IDS_SINCE };
   }
 
-  /** Scripts of an output run in a cell that is trusted: this page's user did not run what somebody else's kernel shows. */
+  /**
+   * A trusted cell runs scripts of its outputs; this user did not run the cells of another user's
+   * kernel.
+   */
   take(cellId: string, run: IRunningCell, isTrusted: boolean): boolean {
     const cell = this._cell(cellId);
-    // A run that this page asked for, and that its connection did not lose, is newer, or is shown by Lab itself.
+    // A run that this page started and whose connection is not lost is newer, or Lab shows it
+    // itself.
     if (cell === undefined || (cell.outputArea.future && !cell.outputArea.future.isDisposed)) {
       return false;
     }
@@ -80,7 +84,7 @@ export class CellOutputs implements IStage {
     });
   }
 
-  /** Lab's own box for it. Any page may answer. */
+  /** Show Lab's input box for an input request; any page may answer it. */
   ask(cellId: string, question: NonNullable<IRunningCell['input']>): void {
     const future = this._futures.get(cellId);
     if (future !== undefined) {
@@ -99,14 +103,14 @@ export class CellOutputs implements IStage {
   settle(cellId: string, executionCount: number | null): void {
     const cell = this._cell(cellId);
     if (cell !== undefined) {
-      // The count first: Lab's cell takes it for the end of the run.
+      // Set the execution count first: Lab's cell takes it as the end of the run.
       cell.model.executionCount = executionCount;
       cell.model.executionState = 'idle';
     }
     this._futures.get(cellId)?.finish(executionCount);
   }
 
-  /** The kernel is another page's, or nobody's: its messages come here no more. */
+  /** Called when this page loses the kernel: its messages do not arrive any more. */
   leave(): void {
     [...this._futures.values()].forEach(future => future.dispose());
   }

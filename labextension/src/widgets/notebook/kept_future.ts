@@ -1,5 +1,5 @@
-// A run that another page asked for, in the form that Lab's output areas know runs in: whoever puts another run in its
-// place ends it. Sends nothing but answers to the kernel's questions.
+// A run of another page, as the future that Lab's output areas expect. A new future in the output
+// area ends it. It sends nothing but answers to input requests.
 
 import { Kernel, KernelMessage } from '@jupyterlab/services';
 import { PromiseDelegate } from '@lumino/coreutils';
@@ -28,7 +28,7 @@ export class KeptFuture implements Kernel.IShellFuture<Request, Reply> {
       metadata: { cellId: run.cellId },
       content: { code: run.code }
     });
-    // Nobody may wait for it.
+    // A caller may ignore the result.
     this._done.promise.catch(() => undefined);
   }
 
@@ -45,7 +45,7 @@ export class KeptFuture implements Kernel.IShellFuture<Request, Reply> {
     return this._isDisposed;
   }
 
-  /** Its output area shows another run, or is gone. */
+  /** Called when the output area shows another run or is removed. */
   dispose(): void {
     if (!this._isDisposed) {
       this._isDisposed = true;
@@ -54,7 +54,7 @@ export class KeptFuture implements Kernel.IShellFuture<Request, Reply> {
     }
   }
 
-  /** The kernel is done with it. The reply was for the page that asked. */
+  /** Resolve when the kernel finished the run; the reply went to the page that ran it. */
   finish(executionCount: number | null): void {
     this._done.resolve(
       KernelMessage.createMessage<Reply>({
@@ -75,7 +75,9 @@ export class KeptFuture implements Kernel.IShellFuture<Request, Reply> {
     this._hooks = this._hooks.filter(each => each !== hook);
   }
 
-  /** Gives a message to the output area, unless a hook took it. Hooks that think about it are not waited for. */
+  /**
+   * Pass a message to the output area unless a hook handles it; asynchronous hooks are not awaited.
+   */
   show(message: KernelMessage.IIOPubMessage): void {
     if (this._hooks.every(hook => hook(message) !== false)) {
       void this.onIOPub(message);

@@ -1,5 +1,5 @@
-// Lab's dialogs of a session, of which one is ours: a kernel is selected together with its size. Where the server offers
-// no sizes it is the stock dialog.
+// Lab's session dialogs; ours selects a kernel together with its size. Without sizes on the server
+// it is Lab's own dialog.
 
 import { Dialog, ISessionContext, ISessionContextDialogs, SessionContextDialogs, showErrorMessage } from '@jupyterlab/apputils';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
@@ -35,12 +35,12 @@ export class SizedDialogs extends SessionContextDialogs {
   override async selectKernel(context: ISessionContext): Promise<void> {
     await this._select(context);
     if (!context.isDisposed && context.hasNoKernel) {
-      // Else Lab goes on to say that one is on its way, and cells that were run wait for it.
+      // Otherwise Lab keeps saying that a kernel is starting, and cells wait for it.
       await context.shutdown();
     }
   }
 
-  /** The same, at the sizes of a new kernel. */
+  /** Select a kernel, with the dialog open at the sizes of a new one. */
   async selectSize(context: ISessionContext): Promise<void> {
     this._wantsSize = true;
     try {
@@ -76,7 +76,10 @@ export class SizedDialogs extends SessionContextDialogs {
     return why && { why, nearest: 'asked' in why && why.asked !== null ? await nearestNow(why.asked, sizes, client) : null };
   }
 
-  /** The kernel that runs here with its size, which may have changed since it started; null where it has none. */
+  /**
+   * The running kernel with its current size, which may differ from that at its start; null without
+   * one.
+   */
   private async _current(context: ISessionContext): Promise<ITarget | null> {
     const running = context.session?.kernel;
     const base = running && this._options.known.sized(running.name)?.base;
@@ -92,14 +95,14 @@ export class SizedDialogs extends SessionContextDialogs {
     return kernel ? { base, running: { id: kernel.id, has: sizeOf(kernel) } } : null;
   }
 
-  /** What is selected: a kernel, null for none, undefined where the dialog is cancelled. */
+  /** The selection: a kernel, null for none, undefined if the dialog was cancelled. */
   private async _ask(
     context: ISessionContext,
     refusal: IRefused | null,
     current: ITarget | null
   ): Promise<Selected | undefined> {
     const { known, client, model, translator } = this._options;
-    // The stock dialog's own words, in Lab's own translation.
+    // The texts of Lab's own dialog, in Lab's translation.
     const stock = translator.load('jupyterlab');
     const selector = new KernelSelector({ context, known, client, model, translator, refusal, current });
     if (this._wantsSize) {
@@ -151,7 +154,7 @@ export class SizedDialogs extends SessionContextDialogs {
   private _wantsSize = false;
 }
 
-/** By our own dialog at the sizes; by another one as it is. */
+/** Open our own dialog at the sizes, another one unchanged. */
 export async function pickSize(dialogs: ISessionContextDialogs | null, context: ISessionContext): Promise<void> {
   await (dialogs instanceof SizedDialogs ? dialogs.selectSize(context) : dialogs?.selectKernel(context));
 }

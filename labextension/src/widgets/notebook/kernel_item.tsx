@@ -1,5 +1,5 @@
-// A notebook's kernel in one line, as a button of a toolbar or of the status bar. Watches the model while it is seen and
-// there is something to follow. Opens nothing itself: a click is handed on.
+// A notebook's kernel in one line, as a button of a toolbar or of the status bar. Watches the model
+// while it is seen and there is something to follow. Opens nothing itself: a click is handed on.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import { TextItem } from '@jupyterlab/statusbar';
@@ -21,7 +21,7 @@ export class KernelItem extends ReactWidget {
     this.attached = _options.attached ?? null;
   }
 
-  /** Of which notebook or console; null for none. Whoever sets it disposes of it. */
+  /** The notebook's or console's kernel; null for none. The caller disposes of it. */
   get attached(): AttachedKernel | null {
     return this._attached;
   }
@@ -33,12 +33,12 @@ export class KernelItem extends ReactWidget {
     this._onChanged();
   }
 
-  /** The button, to open something beside it and to give the focus back to. */
+  /** The button: the anchor of the popover, and the target of its returned focus. */
   get button(): HTMLElement {
     return this.node.querySelector<HTMLElement>('jp-button, button, [role="button"]') ?? this.node;
   }
 
-  /** Said to screen readers. */
+  /** The label for screen readers. */
   set isOpen(isOpen: boolean) {
     this._isOpen = isOpen;
     this.toggleClass('jp-mod-clicked', isOpen && this._options.place === 'status-bar');
@@ -95,7 +95,7 @@ export class KernelItem extends ReactWidget {
     this.update();
   }
 
-  /** Watches as long as what is shown can change. */
+  /** Watch the model while the shown figures can change. */
   private _follow(): void {
     const attached = this._attached;
     const mayChange =

@@ -1,4 +1,5 @@
-// What a click on a kernel's line opens: its figures, what it waits for, and what may be asked of it. Live while open.
+// The popover of a kernel's item: its figures, its wait, and its actions. It follows the model
+// while it is open.
 
 import { ISessionContextDialogs } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
@@ -25,11 +26,11 @@ import { Popover } from '../elements/popover';
 import { residencyFacts } from '../kernels/residency';
 import { WaysOut } from '../kernels/ways_out';
 
-/** Opens at most one window at a time, for any number of items. */
+/** Opens at most one popover at a time, for any number of items. */
 export class KernelPopovers {
   constructor(private readonly _options: KernelPopovers.IOptions) {}
 
-  /** Opens the window beside an item, or closes it; for a kernel without a GPU, Lab's picker. */
+  /** Toggle the popover of an item; for a kernel without a GPU, open Lab's picker. */
   press(item: KernelItem): void {
     const { attached } = item;
     const wasOpen = this._item === item;
@@ -57,7 +58,7 @@ export class KernelPopovers {
         item.isOpen = false;
       }
     });
-    item.disposed.connect(popover.close, popover); // forgotten with the window, which the item outlives many times
+    item.disposed.connect(popover.close, popover); // ends with the popover, which has a shorter life than the item
     this._popover = popover;
     this._item = item;
     item.isOpen = true;
@@ -76,7 +77,7 @@ export namespace KernelPopovers {
     trans: TranslationBundle;
     /** Lab's kernel picker, where there is one. */
     dialogs: ISessionContextDialogs | null;
-    /** To find the notebook whose kernel it is. */
+    /** The page's widgets, to find the kernel's notebook. */
     notebooks: INotebookTracker | null;
   }
 }
@@ -123,7 +124,7 @@ function Details({ attached, model, client, commands, trans, notebooks, close }:
           type="button"
           className="aliquot-Popover-link"
           onClick={() => {
-            close(); // what it opens moves the button away from here
+            close(); // the action moves the button that anchors this popover
             void commands.execute(CommandIDs.show);
           }}
         >

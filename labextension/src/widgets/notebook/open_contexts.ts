@@ -1,4 +1,4 @@
-// Which documents and consoles of this page have which session.
+// Finds the session contexts of this page's documents and consoles.
 
 import { ISessionContext } from '@jupyterlab/apputils';
 import { Widget } from '@lumino/widgets';

@@ -1,5 +1,6 @@
-// A page that comes back starts no kernel for a notebook whose GPU kernel was shut down: the GPU may be another's by
-// now. The notebook stays without a kernel until its user runs a cell, starts one, or picks one.
+// Prevents a reloaded page from starting a kernel for a notebook whose GPU kernel was shut down:
+// another user may have the GPU by now. The notebook stays without a kernel until its user runs a
+// cell, or starts or picks a kernel.
 
 import { ILayoutRestorer } from '@jupyterlab/application';
 import { ISessionContext, Notification } from '@jupyterlab/apputils';
@@ -14,7 +15,10 @@ const SHOWN_MS = 15000;
 
 /** For the notebooks of one page. */
 export class UnaskedStarts {
-  /** `restorer`: of the page's layout; null where a page is one notebook, which comes back by a reload alone. */
+  /**
+   * `restorer` is that of the page's layout; null if the page is one notebook, which only a reload
+   * restores.
+   */
   constructor(
     private readonly _model: GpuKernelsModel,
     private readonly _client: AliquotClient,
@@ -25,7 +29,10 @@ export class UnaskedStarts {
     void restorer?.restored.then(() => (this._comesBack = false));
   }
 
-  /** To be called when a notebook is opened, `path` being the server's. Its first start is the page's own. */
+  /**
+   * Call when a notebook opens; `path` is the server's. The first start is the page's, not the
+   * user's.
+   */
   hold(context: ISessionContext, path: string): void {
     if (!this._comesBack) {
       return;
@@ -42,7 +49,7 @@ export class UnaskedStarts {
     };
   }
 
-  /** Null, too, where the server does not tell. */
+  /** Return the kernel that was shut down; null if there is none or the server does not answer. */
   private async _shutDown(path: string): Promise<IKernel | null> {
     this._kernels ??= this._client.kernels().catch(() => []);
     const [kernels] = await Promise.all([this._kernels, this._model.state.status ?? this._model.readAnew()]);

@@ -1,4 +1,5 @@
-// Tells of kernels in Lab's own notifications, each with what can be done about it. What is news, news.ts decides.
+// Shows news about kernels as Lab's notifications, with actions. model/news.ts decides what is
+// news.
 
 import { Notification } from '@jupyterlab/apputils';
 import { TranslationBundle } from '@jupyterlab/translation';
@@ -9,30 +10,30 @@ import { News, NewsReader, newsOf } from '../../model/news';
 import { formatTime } from '../../base/quantities';
 import { IKernel, IKernelEvent, IStatus } from '../../tokens';
 
-/** More of a kind at once, as after a night, are told in one sentence: the panel has each of them. */
+/** More news of one kind at once become one notification; the panel lists each. */
 const MOST_AT_ONCE = 3;
-/** Memory that is lent is taken back often: once in so long is told of each kernel. */
+/** The least time between two notifications about evicted memory of one kernel. */
 const RECLAIM_PAUSE_MS = 600000;
-/** Good news does not lie over the notebook for long. */
+/** The time after which good news closes by itself. */
 const SERVED_MS = 20000;
 
-/** What is said of one piece of news, and what can be done about it. */
+/** The text and the actions of one notification. */
 export interface IAnnouncement {
   readonly text: string;
   readonly actions: readonly Notification.IAction[];
 }
 
-/** Asks the server to keep a kernel; tells why it does not. */
+/** Ask the server to postpone a kernel's end; show its refusal. */
 export function keepKernel(model: GpuKernelsModel, kernelId: string): void {
   model.postponeCulling(kernelId).catch(tellFailure);
 }
 
-/** A failure of what was asked by a click in a notification, where the user looks. */
+/** Show the failure of an action that the user started in a notification. */
 export function tellFailure(error: unknown): void {
   Notification.error(error instanceof Error ? error.message : String(error), { autoClose: false });
 }
 
-/** Follows the model until the page is left. */
+/** Follows the model for the life of the page. */
 export class Announcer {
   constructor(private readonly _options: Announcer.IOptions) {
     const { model } = _options;
@@ -40,10 +41,10 @@ export class Announcer {
     model.happened.connect((_, event) => this._hear(event));
   }
 
-  /** Whether anything is told; while it is not, nothing counts as told. */
+  /** Whether notifications are on; while they are off, no news counts as shown. */
   isEnabled = false;
 
-  /** Called when another widget is in front: good news of a kernel whose notebook is seen is no news. */
+  /** Called when the current widget changes: dismiss good news about the notebook in front. */
   see(): void {
     for (const [id, kernel] of [...this._served]) {
       if (this._options.isShown(kernel)) {
@@ -100,7 +101,7 @@ export class Announcer {
     }
   }
 
-  /** Of an end, or of memory that was refused: with a larger size, where there is one that helps. */
+  /** Notify about a termination or a failed allocation, with a larger size if one helps. */
   private async _tellOfMemory(news: News & { kind: 'ended' | 'short' }, status: IStatus): Promise<void> {
     const { text, actions } = await this._options.describe(news, status);
     if (news.kind === 'ended') {
@@ -110,7 +111,7 @@ export class Announcer {
     }
   }
 
-  /** Stands until it is put away, or does not hold any more. */
+  /** Show a warning until the user dismisses it or it does not hold any more. */
   private _warn(message: string, actions: readonly Notification.IAction[], all: readonly News[]): void {
     const id = Notification.warning(message, { autoClose: false, actions: [...actions] });
     this._standing.set(id, all.map(news => news.key));
@@ -147,7 +148,9 @@ export class Announcer {
     }
   }
 
-  /** What was taken of a kernel of mine; what is normal life on a shared device interrupts nobody. */
+  /**
+   * Notify about memory evicted from the user's kernel, unless it is routine on a shared device.
+   */
   private _hear(event: IKernelEvent): void {
     const { model, trans } = this._options;
     const kernel = model.kernel(event.kernel_id);
@@ -167,7 +170,7 @@ export class Announcer {
     Notification.info(message, { autoClose: 10000, actions: [this._toPanel()] });
   }
 
-  /** Announcements that do not hold any more. */
+  /** Dismiss notifications that do not hold any more. */
   private _takeBack(present: ReadonlySet<string>): void {
     for (const [id, keys] of [...this._standing]) {
       if (!keys.some(key => present.has(key))) {
@@ -181,7 +184,7 @@ export class Announcer {
     return { label: this._options.trans.__('Show GPU kernels'), callback: () => this._options.showPanel() };
   }
 
-  /** In the place of what was said of it before. */
+  /** Replace the last notification about this kernel. */
   private _tellOfShare({ id }: IKernel, message: string, actions: Notification.IAction[]): void {
     Notification.dismiss(this._shares.get(id) ?? 'none');
     this._shares.set(id, Notification.info(message, { autoClose: false, actions }));
@@ -206,10 +209,10 @@ export class Announcer {
     return open(kernel) ? [{ label: trans.__('Open its notebook'), callback: () => open(kernel)?.() }] : [];
   }
 
-  /** Of one kernel each. */
+  /** Notifications about one kernel each. */
   private readonly _served = new Map<string, IKernel>();
   private readonly _standing = new Map<string, readonly string[]>();
-  /** The last notification about each kernel of others. */
+  /** The last notification about each kernel of other users. */
   private readonly _shares = new Map<string, string>();
   private readonly _reclaimed = new Map<string, number>();
 }
@@ -220,13 +223,13 @@ export namespace Announcer {
     readonly reader: NewsReader;
     readonly trans: TranslationBundle;
     readonly showPanel: () => void;
-    /** What to do to open its notebook; null where it has none that is this user's. */
+    /** Return the action that opens the kernel's notebook; null if this user has none. */
     readonly open: (kernel: IKernel) => (() => void) | null;
-    /** A new notebook, on a kernel that was shared. */
+    /** Open a new notebook on a shared kernel. */
     readonly openNotebookOn: (kernel: IKernel) => void;
-    /** Whether the user looks at this kernel's notebook. */
+    /** Whether this kernel's notebook is in front. */
     readonly isShown: (kernel: IKernel) => boolean;
-    /** What is said of kernels that want for memory, or ended. Never rejects. */
+    /** Return the notification about a failed allocation or a termination. Never rejects. */
     readonly describe: (news: News & { kind: 'ended' | 'short' }, status: IStatus) => Promise<IAnnouncement>;
   }
 }

@@ -1,4 +1,5 @@
-// What is said when a kernel ran out of its GPU memory, or ended: with the size that would have held it, one click away.
+// Notifications about failed allocations and terminations, with a button for a size that is large
+// enough.
 
 import { Notification } from '@jupyterlab/apputils';
 import { TranslationBundle } from '@jupyterlab/translation';
@@ -13,11 +14,11 @@ export interface IMemoryWays {
   readonly model: GpuKernelsModel;
   readonly client: ISizeSource & { resize(kernelId: string, wish: Partial<IWish>): Promise<IKernel> };
   readonly trans: TranslationBundle;
-  /** Starts its notebook's kernel as this kernelspec; null where there is no such notebook. */
+  /** Starts the notebook's kernel with this kernelspec; null without a notebook. */
   readonly restartAs: ((name: string) => Promise<void>) | null;
 }
 
-/** Never rejects: where no larger size can be found, it is told without. */
+/** Never rejects: without a larger size the notification has no button. */
 export async function describeMemory(
   news: MemoryNews,
   status: IStatus,
@@ -51,7 +52,7 @@ function action(news: MemoryNews, larger: ILarger, ways: IMemoryWays): Notificat
   return { label, caption, displayType: 'accent', callback };
 }
 
-/** The size's name is the server's: what stands before `.gpu-` is the base kernelspec's. */
+/** The size's name comes from the server; the part before `.gpu-` is the kernelspec's. */
 async function restart(kernel: IKernel, { dryRun }: ILarger, { restartAs, model }: IMemoryWays): Promise<void> {
   const base = kernel.name.replace(/\.gpu-.*$/i, '');
   await restartAs?.(`${base}.${dryRun.suffix}`);

@@ -1,5 +1,5 @@
-// The dialog in which a kernel is shared: with whom, and what they may do; who has it, and taking it back. Each change is
-// made at once. Who may have it, the server decides.
+// The dialog that shares a kernel with users and teams, and removes shares. Each change takes
+// effect at once; the server decides which principals are allowed.
 
 import { Dialog } from '@jupyterlab/apputils';
 import { TranslationBundle } from '@jupyterlab/translation';
@@ -20,7 +20,7 @@ export interface IShareDialogOptions {
   readonly trans: TranslationBundle;
 }
 
-/** Until it is closed. */
+/** Show the dialog; resolves when it is closed. */
 export async function showShareDialog(options: IShareDialogOptions): Promise<void> {
   const { kernel, trans } = options;
   const dialog = new FormDialog({
@@ -74,7 +74,7 @@ function ShareBody(options: IShareDialogOptions): JSX.Element {
   React.useEffect(() => void attempt(() => Promise.resolve(), ''), [kernel.id]);
   const takeBack = async (share: IShare): Promise<void> => {
     if (await attempt(() => client.unshare(kernel.id, share), trans.__('%1 has it no more.', shareName(share, trans)))) {
-      list.current?.focus(); // the button that was pressed is gone
+      list.current?.focus(); // the pressed button was removed
     }
   };
   const add = (share: IShare): Promise<boolean> =>
@@ -104,7 +104,7 @@ function ShareBody(options: IShareDialogOptions): JSX.Element {
 interface IShareFormProps {
   trans: TranslationBundle;
   isUnderWay: boolean;
-  /** Whether it was done. */
+  /** Return whether the request succeeded. */
   add: (share: IShare) => Promise<boolean>;
 }
 
@@ -116,7 +116,7 @@ function ShareForm({ trans, isUnderWay, add }: IShareFormProps): JSX.Element {
   const submit = async (event: React.FormEvent): Promise<void> => {
     event.preventDefault();
     if (wanted !== null && !isUnderWay && (await add(wanted))) {
-      // The button is disabled without a name: it would take the focus out of the dialog, and the keyboard with it.
+      // A disabled button would take the focus out of the dialog.
       field.current?.focus();
       setDraft({ ...draft, name: '' });
     }
@@ -194,7 +194,7 @@ interface IShareListProps {
   shares: readonly IShare[];
   trans: TranslationBundle;
   isUnderWay: boolean;
-  /** An administrator may share what is another's. */
+  /** The owner, if an administrator shares another user's kernel. */
   isMine: boolean;
   takeBack: (share: IShare) => void;
 }

@@ -1,4 +1,4 @@
-// The words of sharing: with whom, what they may do, and what that means for who was given a kernel.
+// Texts of sharing: principals, their access, and what a share allows.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 
@@ -14,13 +14,13 @@ export function accessName(access: IShare['access'], trans: TranslationBundle): 
   return access === 'read' ? trans.__('read-only') : trans.__('may use it');
 }
 
-/** With whom one's own kernel is shared; null where nobody else has it. */
+/** The users and teams with whom the user's kernel is shared; null if there are none. */
 export function sharedText(kernel: IKernel, trans: TranslationBundle): string | null {
   const shares = kernel.shares ?? [];
   return shares.length > 0 ? sharedWith(shares, trans) : null;
 }
 
-/** What one may do with a kernel that was shared, and what not; null for one's own. */
+/** What the user may do with a shared kernel, and what not; null for the user's own. */
 export function sharedHint(kernel: IKernel, trans: TranslationBundle): string | null {
   switch (accessTo(kernel)) {
     case 'read':

@@ -1,4 +1,4 @@
-// The kernels that others have shared with the asker, apart from their own: whose each is, and what may be done with it.
+// The kernels that other users share with this user, with owner and access.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';

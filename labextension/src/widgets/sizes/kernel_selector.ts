@@ -1,5 +1,5 @@
-// The body of the dialog: Lab's own list of kernels, in which each kernelspec is named once, and below it the form of
-// the size for one that has sizes.
+// The body of the dialog: Lab's list of kernels with each kernelspec once, and below it the form of
+// the size, if the selected one has sizes.
 
 import { ISessionContext, SessionContextDialogs } from '@jupyterlab/apputils';
 import { ITranslator } from '@jupyterlab/translation';
@@ -17,15 +17,15 @@ import { IWish, TRANSLATION_DOMAIN } from '../../tokens';
 import { SizeForm } from './size_form';
 
 /**
- * A kernel that runs, and what it is to become if that is not what it is; a kernelspec to start, whose name the server
- * may have to be asked for; or none.
+ * A running kernel with its new size, if that differs; a kernelspec to start, whose name may need a request to the
+ * server; or none.
  */
 export type Selected =
   | { readonly id: string; readonly change: IWish | null }
   | { readonly name: Promise<string> }
   | null;
 
-/** As the stock dialog writes it into an option. */
+/** The value of an option, as in Lab's own dialog. */
 type Option = { readonly id?: string; readonly name?: string } | null;
 
 export interface IRefused {
@@ -39,9 +39,9 @@ export interface IKernelSelectorOptions {
   client: AliquotClient;
   model: GpuKernelsModel;
   translator: ITranslator;
-  /** The kernel that the document has, and its size; null without one, or where its size cannot be changed. */
+  /** The document's kernel and its size; null without one, or if its size cannot change. */
   current: ITarget | null;
-  /** Why the size that the document names cannot be had, and the nearest that can. */
+  /** The reason why the document's size is not available, and the nearest available one. */
   refusal: IRefused | null;
 }
 
@@ -111,20 +111,22 @@ export class KernelSelector extends Panel {
     return [label];
   }
 
-  /** The kernel with a GPU that ends when the document gets another; a server that has it not would refuse its id. */
+  /** The GPU kernel that the new one replaces; a server without this kernel would refuse its id. */
   private get _replacedId(): string | undefined {
     const { context, model } = this._options;
     const id = context.session?.kernel?.id;
     return id === undefined || model.kernel(id) === null ? undefined : id;
   }
 
-  /** Whether the kernel that the document has is selected: one without a size that could be changed shows none. */
+  /**
+   * Whether the document's kernel is selected; without a size that can change the form shows none.
+   */
   private get _isOwnKernel(): boolean {
     const id = this._option()?.id;
     return id !== undefined && id === this._options.context.session?.kernel?.id && this._baseOfOwn !== null;
   }
 
-  /** What the document's kernel runs on, if sizes of that can be started. */
+  /** The kernelspec of the document's kernel, if it has sizes. */
   private get _baseOfOwn(): string | null {
     const { context, known } = this._options;
     const name = context.session?.kernel?.name;
@@ -132,14 +134,14 @@ export class KernelSelector extends Panel {
     return base !== null && presetsOf(base, known.sizes!).length > 0 ? base : null;
   }
 
-  /** From the document's kernel to a new one on the same base. */
+  /** Select a new kernel on the kernelspec of the document's kernel. */
   pickNew(): void {
     this._point(this._baseOfOwn ?? '');
     this._choice.moveTo(this._target());
     this._select.focus();
   }
 
-  /** What the document has now, or asks for. */
+  /** The kernelspec that the document has now, or requests. */
   private _begin(): void {
     const { context, known, refusal } = this._options;
     const running = context.session?.kernel?.name;
@@ -169,7 +171,7 @@ export class KernelSelector extends Panel {
     return JSON.parse(this._select.value) as Option;
   }
 
-  /** What is selected, if it has a size. */
+  /** The selected kernelspec, if it has sizes. */
   private _target(): ITarget | null {
     const { current, known } = this._options;
     const option = this._option();

@@ -1,4 +1,5 @@
-// Another size or priority for a kernel that runs: chosen, looked at, asked for. What waits for room can be given up.
+// The form that changes the size or priority of a running kernel, with a dry run; it can also
+// withdraw a queued change.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import { Button } from '@jupyterlab/ui-components';
@@ -46,7 +47,7 @@ export function ResizeForm(props: IResizeFormProps): JSX.Element {
     setFailure('');
     try {
       await request();
-      await model.readAnew(); // else the form would show for a moment what was before
+      await model.readAnew(); // otherwise the form would show the former size for a moment
       setDraft({});
     } catch (error) {
       setFailure(failureText(error, trans));
@@ -166,7 +167,10 @@ interface ISaid {
   readonly outcome?: IDryRun['outcome'];
 }
 
-/** What a wish would mean now. Asked when the hand rests; null while nobody has answered, or no server can. */
+/**
+ * Return the dry run of a request, made when the input rests; null until the answer, and without
+ * server support.
+ */
 function useDryRun(client: AliquotClient, kernel: IKernel, wish: IWish | null, trans: TranslationBundle): ISaid | null {
   const [said, setSaid] = React.useState<ISaid | null>(null);
   const { id: kernelId, used_bytes: used } = kernel;
@@ -187,7 +191,7 @@ function useDryRun(client: AliquotClient, kernel: IKernel, wish: IWish | null, t
       asker.want(wish);
     }
     return () => asker.forget();
-    // The wish is a new object at each turn; its text tells whether it differs.
+    // The request is a new object in each render; compare its text.
   }, [asker, key]);
   return said;
 }

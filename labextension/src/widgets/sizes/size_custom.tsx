@@ -1,4 +1,4 @@
-// A size of one's own: share of a GPU, memory, priority.
+// The form of a custom size: share of a GPU, memory limit, priority.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
@@ -13,12 +13,12 @@ import { gib, priorityHint, priorityText } from './size_words';
 
 const GIB = 1024 ** 3;
 const PRIORITIES: readonly Priority[] = ['normal', 'low'];
-/** Where a slider ends while no device is known; more can be asked for by the kernelspec's name. */
+/** The end of the slider while no device is known; a kernelspec's name may request more. */
 const MOST_GIB_UNTOLD = 80;
 
 export interface ICustomSizeProps {
   choice: SizeChoice;
-  /** What there is; null while nobody has told. */
+  /** The devices; null until the first status. */
   status: IStatus | null;
   trans: TranslationBundle;
 }

@@ -1,4 +1,5 @@
-// The form of a kernel's size, below the list of kernels: presets, a size of one's own, and what it means now.
+// The form of a kernel's size, below the list of kernels: presets, a custom size, and the dry run
+// of the choice.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import { Button, ReactWidget, UseSignal } from '@jupyterlab/ui-components';
@@ -18,16 +19,16 @@ import { cardText, gib, dryRunText, refusalText } from './size_words';
 
 export interface ISizeFormOptions {
   choice: SizeChoice;
-  /** Of the cards. */
+  /** The dry runs of the presets. */
   dryRuns: SizeDryRuns;
   known: KnownSpecs;
   /** Why the size that the document names cannot be had, and the nearest that can. */
   refusal: { readonly why: Refusal; readonly nearest: ISizeDraft | null } | null;
   model: GpuKernelsModel;
   trans: TranslationBundle;
-  /** Whether the list is at the document's own kernel, though its size cannot be changed. */
+  /** Whether the document's own kernel is selected, though its size cannot change. */
   isOwn: () => boolean;
-  /** Moves the list to a new kernel in its place. */
+  /** Select a new kernel in its place. */
   pickNew: () => void;
 }
 
@@ -67,7 +68,7 @@ function Form({ choice, dryRuns, known, model, refusal, trans, isOwn, pickNew }:
   );
 }
 
-/** The list begins at the kernel that the document has, which shows nothing to choose from. */
+/** Shown while the document's own kernel is selected, which has nothing to choose. */
 function OwnKernel({ pickNew, trans }: Pick<ISizeFormOptions, 'pickNew' | 'trans'>): JSX.Element {
   return (
     <div className="aliquot-SizeForm-own">
@@ -84,7 +85,7 @@ interface ICardProps {
   title: string;
   details: string;
   isChosen: boolean;
-  /** What it would mean now, in a few words; empty while it is not known. */
+  /** The dry run in a few words; empty while it is not known. */
   now?: string;
   dryRun?: IDryRun | null;
   pick: () => void;
@@ -162,7 +163,9 @@ function shareText(gpus: number, trans: TranslationBundle): string {
   return gpus > 1 ? trans.__('%1 GPUs', formatShare(gpus)) : trans.__('%1 GPU', formatShare(gpus));
 }
 
-/** `0.25 GPU`, `0.25 GPU, low priority`: normal priority is what is usual, and goes without saying. */
+/**
+ * `0.25 GPU`, `0.25 GPU, low priority`: normal priority is what is usual, and goes without saying.
+ */
 function titleOf(size: ISize, choice: SizeChoice, trans: TranslationBundle): string {
   const share = shareText(size.gpus, trans);
   const isLow = size.priority === 'low' && choice.sizes.may_use_normal_priority;
@@ -179,19 +182,22 @@ interface IDryRunProps {
   trans: TranslationBundle;
 }
 
-/** What it means now, for eyes and for screen readers; where it can never be had, the dialog does not accept it. */
+/**
+ * The dry run of the choice, also for screen readers. The dialog does not accept a size that can
+ * never start.
+ */
 function DryRun({ choice, trans }: IDryRunProps): JSX.Element {
   const { dryRun } = choice;
   const line = React.useRef<HTMLParagraphElement>(null);
   const isNever = dryRun?.outcome === 'never';
   React.useEffect(() => {
-    // The dialog looks for errors when something was put in, and React writes what follows from it after that.
+    // The dialog checks validity at an input event; React updates the field after that.
     line.current?.dispatchEvent(new Event('input', { bubbles: true }));
   });
   React.useEffect(() => {
     const focused = document.activeElement;
     if (isNever && (focused === document.body || focused?.matches(':disabled'))) {
-      // The button that had the focus is disabled now, and no key would reach the dialog.
+      // The focused button is disabled now, so that no key would reach the dialog.
       line.current?.parentElement?.querySelector<HTMLElement>('input:checked')?.focus();
     }
   }, [isNever]);
@@ -207,7 +213,9 @@ function DryRun({ choice, trans }: IDryRunProps): JSX.Element {
   );
 }
 
-/** Why there is no dry run; nothing where a server has none to give, and while it is being asked. */
+/**
+ * Why there is no dry run; nothing where a server has none to give, and while it is being asked.
+ */
 function untold(failure: unknown, trans: TranslationBundle): string {
   const hasNone = failure instanceof StatusError && failure.kind === 'not-installed';
   return failure === null || hasNone ? '' : failureText(failure, trans);

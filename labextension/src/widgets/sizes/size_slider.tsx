@@ -1,4 +1,4 @@
-// A figure that is chosen by a slider or written: both show the same, and either is enough.
+// A number with a slider and a text field, which show the same value.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
@@ -6,21 +6,21 @@ import * as React from 'react';
 import { problemOf, stepped } from '../../sizes/resize_wish';
 import { numberProblem } from './size_words';
 
-/** How long a hand rests before a number that is half written is called wrong. */
+/** The pause before a partly typed number is reported as invalid. */
 const REST_MS = 300;
 
 export interface ISizeSliderProps {
-  /** What is chosen, as `GPU share`; what a screen reader calls both. */
+  /** The label, such as `GPU share`, of both inputs for screen readers. */
   label: string;
-  /** Behind the number. */
+  /** The unit after the number. */
   unit: string;
   value: number;
   min: number;
   max: number;
-  /** What may be written, though the slider ends before. */
+  /** The largest number that may be typed; the slider may end earlier. */
   largest?: number;
   step: number;
-  /** What is said instead of the bare number: `0.25 GPU`. */
+  /** The text for screen readers in place of the number: `0.25 GPU`. */
   text: string;
   disabled?: boolean;
   trans: TranslationBundle;
@@ -37,7 +37,7 @@ export function SizeSlider(props: ISizeSliderProps): JSX.Element {
   const problem = written === null ? null : numberProblem(written, field, trans);
   const told = useRested(problem);
   React.useEffect(() => {
-    // A dialog looks for fields that are wrong when something was put in, before React has written what follows from it.
+    // A dialog checks validity at each input event, before React has updated the field.
     root.current?.dispatchEvent(new Event('input', { bubbles: true }));
   }, [problem === null]);
   const take = (text: string): void => {
@@ -66,7 +66,7 @@ export function SizeSlider(props: ISizeSliderProps): JSX.Element {
       <input
         {...{ min, disabled }}
         max={largest}
-        // What a kernel has may be no step: it is right as long as it is left alone.
+        // A kernel's current value may lie between steps; it is valid until it is changed.
         step={written === null && problemOf(String(value), step, field) === 'off-step' ? 'any' : step}
         id={id}
         type="number"
@@ -81,7 +81,7 @@ export function SizeSlider(props: ISizeSliderProps): JSX.Element {
             take(event.target.value);
           }
         }}
-        // What is wrong stays, with its reason.
+        // An invalid text stays, with its reason.
         onBlur={() => problem === null && setWritten(null)}
       />
       <span className="aliquot-Slider-unit">{unit}</span>
@@ -94,7 +94,7 @@ export function SizeSlider(props: ISizeSliderProps): JSX.Element {
   );
 }
 
-/** The text once it has stayed the same for a moment; null at once where there is none. */
+/** Return the text after it has not changed for a moment; null at once if there is none. */
 function useRested(text: string | null): string | null {
   const [rested, setRested] = React.useState<string | null>(null);
   React.useEffect(() => {

@@ -25,7 +25,10 @@ export function priorityHint(priority: Priority, trans: TranslationBundle): stri
     : trans.__('uses what is spare, and waits when there is none');
 }
 
-/** `Starts at once, with up to 4 GiB of GPU memory.`; why it waits or never fits in the server's words. */
+/**
+ * `Starts at once, with up to 4 GiB of GPU memory.`; why it waits or never fits in the server's
+ * words.
+ */
 export function dryRunText(dryRun: IDryRun, trans: TranslationBundle, isRunning = false): string {
   const { outcome, memory_limit_bytes: limit, message } = dryRun;
   if (outcome === 'starts' && !isRunning && limit !== null) {
@@ -46,7 +49,7 @@ export function cardText({ outcome, position, message }: IDryRun, trans: Transla
   }
 }
 
-/** Why a number cannot be taken, and what to enter; null where it can. */
+/** The reason why a number is invalid, and what to enter; null if it is valid. */
 export function numberProblem(text: string, field: INumberField, trans: TranslationBundle): string | null {
   const { unit, step, min, max } = field;
   switch (problemOf(text, step, field)) {
@@ -76,7 +79,7 @@ interface INumberField {
   readonly max: number;
 }
 
-/** Why a document does not get the size that it names, and what is proposed in its place. */
+/** The reason why a document does not get its size, and the proposed one. */
 export function refusalText(refusal: Refusal, hasNearest: boolean, trans: TranslationBundle): string {
   const proposal = hasNearest ? trans.__('The nearest that can be had is selected.') : trans.__('Pick another.');
   return `${reasonText(refusal, trans)} ${proposal}`;
@@ -101,7 +104,7 @@ function reasonText(refusal: Refusal, trans: TranslationBundle): string {
   }
 }
 
-/** Whoever wrote the document has chosen it. */
+/** The size comes from the document, not from this dialog. */
 function elided(name: string): string {
   return name.length > MOST_OF_A_NAME ? `${name.slice(0, MOST_OF_A_NAME)}…` : name;
 }
