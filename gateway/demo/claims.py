@@ -1,4 +1,6 @@
-"""What the demo claims, and whether it holds: a pure function from what was seen to a list of sentences."""
+"""The claims of the demo, and the check of each: a pure function from the observations to
+sentences.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from .oversubscription import Turns
 from .two_classes import Pauses
 
 RECLAIM_SECONDS = 1.0
-# Wide, for any machine: without a controller steps take twice as long, and the wish is two percent.
+# Wide, for any machine: without a controller steps take twice as long, and the target is two percent.
 MOST_SLOWED = 1.25
 LEAST_FILLED = 0.4
 OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
@@ -20,7 +22,7 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Seen:
-    """One kernel, as its notebook and the node agent saw it."""
+    """The observations of one kernel, by its notebook and by the node agent."""
 
     name: str
     gpus: str
@@ -46,7 +48,7 @@ class Seen:
 
     @property
     def outcome(self) -> str:
-        """What became of it, in a few words."""
+        """The outcome in a few words."""
         if self.error:
             return self.error
         if self.is_dead:
@@ -58,7 +60,10 @@ class Seen:
 
 @dataclass(frozen=True)
 class Reclaim:
-    """What happened after the SIGKILL. ``seconds`` None: the bytes did not come back while we looked."""
+    """The release of memory after the SIGKILL.
+
+    ``seconds`` None: it did not happen within the observed time.
+    """
 
     held: Bytes
     seconds: float | None
@@ -66,7 +71,7 @@ class Reclaim:
 
 @dataclass(frozen=True)
 class Claim:
-    """One sentence of the demo, and the finding when it does not hold."""
+    """One sentence of the demo, and the observation if it does not hold."""
 
     text: str
     holds: bool
@@ -81,10 +86,12 @@ def check_claims(
     pauses: Pauses | None = None,
     turns: Turns | None = None,
 ) -> list[Claim]:
-    """Every claim of the demo. ``granted``: how many requests the gateway counted as granted.
+    """Check every claim of the demo.
 
-    ``pauses`` and ``turns``: the acts after the first, where they were held. ``left``: what the ledger still held when
-    all kernels had ended; empty for nothing.
+    ``granted``: the number of requests that the gateway granted, by its count.
+
+    ``pauses`` and ``turns``: the acts after the first, where they were held. ``left``: what the
+    ledger still held when all kernels had ended; empty for nothing.
     """
     return [
         Claim("the gateway granted each its part", granted == len(kernels), f"it granted {granted} requests"),
@@ -119,7 +126,7 @@ def _interception_held(kernels: list[Seen]) -> Claim:
 
 def _stayed_in_quota(kernels: list[Seen]) -> Claim:
     over = [k.name for k in kernels if not 0 < k.peak <= k.quota]
-    return Claim("nobody held more than its quota", not over, f"peak against quota is wrong in {', '.join(over)}")
+    return Claim("no kernel held more than its quota", not over, f"peak against quota is wrong in {', '.join(over)}")
 
 
 def _greedy_was_refused(kernels: list[Seen]) -> Claim:

@@ -1,6 +1,8 @@
-"""One notebook in one kernel, cell by cell through nbclient, with points at which it waits for the others.
+"""One notebook in one kernel, run cell by cell through nbclient.
 
-Needs nbclient (the extra `demo`). Decides nothing: what it saw is a value for demo_claims.
+At some points it waits for the others.
+
+It needs nbclient (the extra `demo`). It decides nothing: its observations are values for claims.py.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ class NotebookError(AliquotError):
 
 @dataclass(frozen=True)
 class Part:
-    """One kernel of the demo: what it is called, its size, and the tagged cells that it leaves out."""
+    """One kernel of the demo: its name, its size, and the tagged cells that it leaves out."""
 
     name: str
     kernelspec: str
@@ -46,7 +48,10 @@ class Part:
 
 @dataclass
 class NotebookRun:
-    """Runs the part's cells. Other tasks read `kernel_id`, `current` and `outputs`, and set `may_finish`."""
+    """Runs the part's cells.
+
+    Other tasks read `kernel_id`, `current` and `outputs`, and set `may_finish`.
+    """
 
     part: Part
     notebook: Path
@@ -84,7 +89,10 @@ class NotebookRun:
         await self._client.async_start_new_kernel_client()
 
     async def run(self) -> None:
-        """Run the cells in order; the one tagged `verify` when the others allow it. Does not raise for a cell."""
+        """Run the cells in order; the one tagged `verify` when the others allow it.
+
+        Does not raise for a cell.
+        """
         try:
             for step, (index, cell) in enumerate(self._cells):
                 if "verify" in _tags(cell):
@@ -110,14 +118,14 @@ class NotebookRun:
             self.is_waiting.set()
 
     def printed(self, cell_id: str) -> str:
-        """What a cell has printed so far, also while it runs."""
+        """Return the output of a cell so far, also while it runs."""
         return next((_text(cell) for _, cell in self._cells if cell.id == cell_id), "")
 
     async def end_kernel(self) -> None:
         """Shut the kernel down and give its part back. Idempotent.
 
-        A run is ended so, and not by cancelling it: nbclient takes a cancelled cell for a dead kernel, and leaves
-        its tasks behind.
+        A run is ended so, and not by cancelling it: nbclient takes a cancelled cell for a dead
+        kernel, and leaves its tasks behind.
         """
         self.is_ending = True
         self.may_finish.set()
@@ -133,7 +141,8 @@ class NotebookRun:
 
 @contextlib.asynccontextmanager
 async def on_stage(runs: Sequence[NotebookRun], late: str) -> AsyncIterator[list[asyncio.Task[None]]]:
-    """Start the kernels, and end them however the act ends; tasks that it puts into the list are awaited then.
+    """Start the kernels, and end them however the act ends; tasks that it puts into the list are
+    awaited then.
 
     Raises what a start raises, and AliquotError(``late``) when the act ran out of time.
     """
@@ -152,12 +161,14 @@ async def on_stage(runs: Sequence[NotebookRun], late: str) -> AsyncIterator[list
 
 
 def read_notebook(path: Path) -> Any:
-    """Raises NotebookError for a file that is no notebook."""
+    """Read a notebook. Raises NotebookError for a file that is none."""
     try:
         return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]  # nbformat's
     except (OSError, UnicodeDecodeError, NotJSONError, ValidationError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise NotebookError(f"asked the notebook {path}; it cannot be read: {reason[:_LONGEST_REASON]}") from error
+        raise NotebookError(
+            f"Requested the notebook {path}, which cannot be read: {reason[:_LONGEST_REASON]}"
+        ) from error
 
 
 def _tags(cell: Any) -> frozenset[str]:
@@ -165,7 +176,9 @@ def _tags(cell: Any) -> frozenset[str]:
 
 
 def _text(cell: Any) -> str:
-    """What it printed; notices, such as that it waited for memory, are on the other stream."""
+    """Return the standard output of a cell; notices, such as a wait for memory, are on standard
+    error.
+    """
     streams = (output for output in cell.outputs if output.output_type == "stream" and output.name == "stdout")
     return "".join(output.text for output in streams)
 

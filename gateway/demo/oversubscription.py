@@ -1,6 +1,7 @@
-"""The demo's last act: two notebooks, each with a whole GPU of its own, on the one that there is.
+"""The demo's last act: two notebooks, each with a whole GPU of its own, on one GPU.
 
-Conducts; what is claimed of it is demo_claims' matter. Where the host has no room for copies it is left out, and said.
+It runs the notebooks; claims.py has the claims. Where the host has no room for copies the demo
+leaves it out, and says so.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .notebook import NotebookRun, Part, on_stage
 
 NOTEBOOK = "turns.ipynb"
 PARTS = tuple(Part(name, "python3.gpu-1", "1") for name in ("owner 1", "owner 2"))
-# The options of an agent that lets them take turns, and lets nobody wait long for his.
+# The options of an agent that lets them take turns, with short turns.
 AGENT_OPTIONS = ("--oversubscribe", "2", "--lease-hold", "0.5")
 
 _LARGEST_DEVICE = 16 << 30
@@ -28,7 +29,7 @@ _PATIENCE_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Owner:
-    """One of the two, as its notebook and the node agent saw it."""
+    """The observations of one of the two, by its notebook and by the node agent."""
 
     name: str
     outcome: str
@@ -41,7 +42,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class Turns:
-    """What was seen. ``reason``: why it was left out; empty where it was not."""
+    """The observations of the act. ``reason``: why it was left out; empty where it was not."""
 
     owners: tuple[Owner, ...] = ()
     memory_bytes: int = 0
@@ -49,20 +50,23 @@ class Turns:
 
 
 def reason_against(node: NodeStatus) -> str:
-    """Why two kernels cannot each own the whole device here; empty where they can."""
+    """Return why two kernels cannot each have the whole device here; empty where they can."""
     memory = max((device.memory_bytes for device in node.devices if not device.lost), default=0)
     budget = node.oversubscription_rule.host_bytes
     if node.oversubscription < 2:
-        return "the node agent promises no more than there is"
+        return "the node agent does not overcommit its devices"
     if memory > _LARGEST_DEVICE:
         return f"copies of {Bytes(memory)} would take long"
     if budget is not None and budget < 2 * memory:
-        return f"the host has {Bytes(budget)} for copies, and two of {Bytes(memory)} are wanted"
+        return f"the host has {Bytes(budget)} for copies, and two of {Bytes(memory)} are needed"
     return ""
 
 
 async def take_turns(stack: EphemeralStack, agent: AgentClient, notebook: Path, say: Callable[[str], None]) -> Turns:
-    """Fill by both, then verify by both; in between each has to leave for the other. Raises what a start raises."""
+    """Let both fill the device, then verify it; in between each is swapped out for the other.
+
+    Raises the errors of a kernel's start.
+    """
     node = await agent.status()
     reason = reason_against(node)
     if reason:
@@ -100,4 +104,4 @@ def _seen(run: NotebookRun, node: NodeStatus) -> Owner:
 
 
 def _silent(name: str, step: int, total: int, text: str) -> None:
-    """What is said of these two, take_turns says."""
+    """Report nothing: take_turns reports the progress of these two."""

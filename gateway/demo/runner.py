@@ -1,6 +1,7 @@
-"""The demonstration: three notebooks share one GPU, two are of two classes, two own all in turns; claims are checked.
+"""The demo: three notebooks share one GPU, two have two priorities, two have the whole GPU in
+turns.
 
-Conducts; the processes are private_ring's, the notebooks demo_notebook's, the judgement demo_claims'.
+It runs the acts. EphemeralStack has the processes, notebook.py the notebooks, claims.py the claims.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ _LOOK_SECONDS = 0.005
 
 
 class DemoError(AliquotError):
-    """The demonstration could not be held."""
+    """The demo could not run."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """All that was seen, and what of it was claimed."""
+    """All observations, and the claims about them."""
 
     node: NodeStatus
     kernels: list[Seen]
@@ -63,7 +64,7 @@ class Result:
 async def hold_demo(
     stack: EphemeralStack, notebook: Path, more: Path | None, report: Report, say: Callable[[str], None]
 ) -> Result:
-    """Run it inside a stack that answers. Raises DemoError when a kernel cannot start.
+    """Run the demo inside a stack that answers. Raises DemoError when a kernel cannot start.
 
     ``more``: the folder with the notebooks of the acts after the first; None leaves those out.
     """
@@ -106,7 +107,9 @@ async def _more_acts(
 
 
 def provide_kernelspecs(stack: EphemeralStack) -> None:
-    """Make the parts' kernelspecs readable from disk, in the stack's folder where they are not installed."""
+    """Make the parts' kernelspecs readable from disk, in the stack's folder where they are not
+    installed.
+    """
     wanted = {part.kernelspec for part in (*PARTS, *demo_pauses.PARTS, *demo_turns.PARTS)}
     if wanted <= set(KernelSpecManager().find_kernel_specs()):
         return
@@ -131,7 +134,10 @@ async def _start_all(runs: Sequence[NotebookRun]) -> None:
 async def _kill_mid_cell(
     agent: AgentClient, victim: NotebookRun, runs: Sequence[NotebookRun], say: Callable[[str], None]
 ) -> tuple[KernelStatus, Reclaim | None]:
-    """SIGKILL the victim while its long cell uses the GPU; tell its last status and how its bytes came back."""
+    """Kill the victim while its long cell uses the GPU.
+
+    Returns its last status, and the release of its memory.
+    """
     before = await _until_mid_cell(agent, victim, runs)
     if victim.is_waiting.is_set():  # it ended before its time; the claims will say so
         return before, None
@@ -152,7 +158,9 @@ async def _kill_mid_cell(
 
 
 async def _until_mid_cell(agent: AgentClient, victim: NotebookRun, runs: Sequence[NotebookRun]) -> KernelStatus:
-    """Wait until the others have work on the GPU and the victim's long cell has used it for a while."""
+    """Wait until the others have work on the GPU and the victim's long cell has used it for a
+    while.
+    """
     deadline = time.monotonic() + _MID_CELL_SECONDS
     begin: float | None = None
     while True:
@@ -172,13 +180,16 @@ async def _until_mid_cell(agent: AgentClient, victim: NotebookRun, runs: Sequenc
 
 
 def _is_given_back(node: NodeStatus, kernel_id: str) -> bool:
-    """Whether neither the kernel nor its device is charged for it any more."""
+    """Return whether neither the kernel nor its device is charged for it any more."""
     charged = {kernel.kernel_id: sum(device.charged_bytes for device in kernel.devices) for kernel in node.kernels}
     return charged.pop(kernel_id, 0) == 0 and sum(d.charged_bytes for d in node.devices) == sum(charged.values())
 
 
 async def _what_is_left(agent: AgentClient) -> str:
-    """Empty once no kernel and no byte is in the ledger; else what still is when the time is over."""
+    """Wait until the ledger is empty.
+
+    Returns what is left in it when the time is over; empty for nothing.
+    """
     deadline = time.monotonic() + _EMPTY_SECONDS
     while True:
         node = await agent.status()

@@ -1,6 +1,8 @@
-"""The demo's act of two classes: a production notebook that pauses between its steps, and one that fills the pauses.
+"""The demo's act of two priorities: a notebook that pauses between its steps, and one that fills
+the pauses.
 
-Conducts; what is claimed of it is demo_claims' matter. Where nothing paces launches it is left out, and said.
+It runs the notebooks; claims.py has the claims. Where nothing paces launches the demo leaves it
+out, and says so.
 """
 
 from __future__ import annotations
@@ -30,10 +32,13 @@ _SAID = re.compile(r"([\d.]+) times as long; paused ([\d.]+) s")
 
 @dataclass(frozen=True)
 class Pauses:
-    """What was seen while both worked. ``slowed``: production's steps against alone; ``paused``: its pauses, seconds.
+    """The observations while both worked.
 
-    ``filled`` and ``throttled``: GPU time of the filler, and for how long its launches waited, in seconds of then.
-    ``reason``: why the act was left out; ``error``: what went wrong in it; empty where nothing did.
+    ``slowed``: production's steps against alone; ``paused``: its pauses, seconds.
+
+    ``filled`` and ``throttled``: GPU time of the filler, and for how long its launches waited, in
+    seconds of then. ``reason``: why the act was left out; ``error``: what went wrong in it; empty
+    where nothing did.
     """
 
     slowed: float = 0.0
@@ -45,14 +50,17 @@ class Pauses:
 
 
 def reason_against(node: NodeStatus) -> str:
-    """Why no class can be held back here; empty where it can."""
+    """Return why no kernel can be held back here; empty where it can."""
     if not any(actuator.name == "pacing" and actuator.in_force for actuator in node.actuators):
         return "nothing paces launches here"
     return ""
 
 
 async def fill_pauses(stack: EphemeralStack, agent: AgentClient, notebook: Path, say: Callable[[str], None]) -> Pauses:
-    """Production alone; then beside the other one, which is at work by then. Raises what a start raises."""
+    """Run production alone, and then next to the filler, which has begun by then.
+
+    Raises the errors of a kernel's start.
+    """
     reason = reason_against(await agent.status())
     if reason:
         return Pauses(reason=reason)
@@ -75,7 +83,7 @@ async def fill_pauses(stack: EphemeralStack, agent: AgentClient, notebook: Path,
 
 
 async def _until_filling(agent: AgentClient, filler: NotebookRun) -> ComputeStatus:
-    """Until it has used the device for a while, by itself."""
+    """Wait until the filler has used the device for a while by itself."""
     begin: float | None = None
     while True:
         now = await _compute(agent, filler)
@@ -105,4 +113,4 @@ def _seen(said: str, error: str, before: ComputeStatus, after: ComputeStatus) ->
 
 
 def _silent(name: str, step: int, total: int, text: str) -> None:
-    """What is said of these two, fill_pauses says."""
+    """Report nothing: fill_pauses reports the progress of these two."""

@@ -1,4 +1,4 @@
-"""How the demo looks while it runs: live bars in a terminal, plain lines elsewhere; and its last page."""
+"""The view of the demo: live bars in a terminal, plain lines elsewhere, and its last page."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class DemoView:
             self._live.stop()
 
     def say(self, text: str) -> None:
-        """One line for the whole demo."""
+        """Print one line about the whole demo."""
         self._console.print(f"[{time.monotonic() - self._started:5.1f} s] {text}", markup=False)
 
     def report(self, name: str, step: int, total: int, text: str) -> None:
-        """Where one kernel is."""
+        """Show the progress of one kernel."""
         if self._live is None:
             self.say(f"{name}: {text} ({step} of {total} cells done)")
             return

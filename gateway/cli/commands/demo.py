@@ -1,5 +1,6 @@
-"""`aliquot demo`: runs the demonstration in a stack of its own, and ends with 0 only when every
-claim held.
+"""The command `aliquot demo`: runs the demo in a stack of its own.
+
+The exit code is 0 only if every claim held.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ NOTEBOOK = "quickstart.ipynb"
 
 
 class DemoCommand(Command):
-    """Three kernels, one GPU."""
+    """Run the demo: three kernels, one GPU."""
 
     name = "aliquot demo"
-    description = """Three notebooks of different sizes share one GPU: NVIDIA's if there is one, else the software GPU.
+    description = """Run three notebooks of different sizes on one GPU: NVIDIA's if there is one, else the software GPU.
 
-    One asks for more than its share and gets CUDA's out-of-memory error; one is killed with SIGKILL in the middle of a
-    cell, and its memory is back at once; the others notice nothing. Then an opportunistic notebook fills the pauses of
-    a production one, which is not slowed. Then two own the whole GPU each, hold more than it has together, and take
-    turns. Each of these is checked. It runs an agent and a gateway of its own, touches no other, and removes them at
-    the end."""
+    One notebook requests more than its share and gets CUDA's out-of-memory error. One is killed with SIGKILL in the
+    middle of a cell, and its memory is free at once; the others are not affected. Then a low-priority notebook fills
+    the pauses of a normal-priority one, which is not slowed. Then two notebooks have the whole GPU each, hold more than
+    it has together, and take turns. The demo checks each of these claims. It runs an agent and a gateway of its own,
+    touches no other, and removes them at the end."""
     examples = """
     aliquot demo
     aliquot demo --driver softgpu
@@ -61,10 +62,10 @@ class DemoCommand(Command):
         """Called by Application.start."""
         for module, distribution in _NEEDED.items():
             if not _is_installed(module):
-                raise CommandError(f"the demo needs {distribution}: pip install {distribution}")
+                raise CommandError(f"The demo needs {distribution}. Run pip install {distribution}")
         notebook = Path(self.notebook) if self.notebook else find_notebook()
         if not notebook.is_file():
-            raise CommandError(f"asked the notebook {notebook}; there is no such file")
+            raise CommandError(f"Requested the notebook {notebook}, which does not exist. Name an existing file")
         from jupyter_aliquot.gateway.demo.view import print_result
         from jupyter_aliquot.gateway.terminal.tables import console
 
@@ -100,7 +101,9 @@ class DemoCommand(Command):
     @validate("driver")
     def _driver_is_known(self, proposal: dict[str, str]) -> str:
         if proposal["value"] not in ("auto", "nvidia", "softgpu"):
-            raise CommandError(f"asked --driver {proposal['value']!r}; choose auto, nvidia or softgpu")
+            raise CommandError(
+                f"Requested --driver {proposal['value']!r}, which is no driver. Use auto, nvidia or softgpu"
+            )
         return proposal["value"]
 
     @validate("softgpu_memory")
@@ -108,14 +111,14 @@ class DemoCommand(Command):
         try:
             if Bytes.parse(proposal["value"]) >= _SMALLEST_BYTES:
                 return proposal["value"]
-            problem = f"it needs {Bytes(_SMALLEST_BYTES)} or more"
+            problem = f"which is too small. Use {Bytes(_SMALLEST_BYTES)} or more"
         except ValueError:
-            problem = "write it like 4GiB"
-        raise CommandError(f"asked --softgpu-memory {proposal['value']!r}; {problem}")
+            problem = "which is not an amount of memory. Use one such as 4GiB"
+        raise CommandError(f"Requested --softgpu-memory {proposal['value']!r}, {problem}")
 
 
 def find_notebook() -> Path:
-    """The quickstart of this checkout, else the one that was installed."""
+    """Return the quickstart of this checkout, else the installed one."""
     checkout = Path(__file__).resolve().parents[3]
     if (checkout / "pyproject.toml").is_file():
         return checkout / "examples" / NOTEBOOK
@@ -130,9 +133,7 @@ def _is_installed(module: str) -> bool:
 
 
 def _cancel_on_signals(say: Callable[[str], None]) -> None:
-    """The first SIGINT or SIGTERM ends the demo in order; while it cleans up, further ones change
-    nothing.
-    """
+    """End the demo in order at the first SIGINT or SIGTERM; ignore further ones while it cleans up."""
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
