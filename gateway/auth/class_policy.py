@@ -50,8 +50,8 @@ class ClassPolicy:
             return
         instead = "The kernel stays as it is" if before is not None else f"Choose {_kernelspec_instead(kernelspec)}"
         raise LimitError(
-            f"asked {request.gpus} GPU of the class production; {user.name or 'nobody'} may have opportunistic kernels "
-            f"only (c.Aliquot.production_for). {instead}"
+            f"Requested {request.gpus} GPU with normal priority, but {user.name or 'this user'} may have low-priority "
+            f"kernels only (c.Aliquot.production_for). {instead}"
         )
 
     def offered(self, user: User, requests: Iterable[Request]) -> list[Request]:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
-from typing import Any
 
+from jupyter_aliquot.gateway.reports import to_json
+from jupyter_aliquot.gateway.reports.history import Column, HistoryDevice, HistoryFigure, HistoryKernel
 from jupyter_aliquot.provisioner.resources import WorkloadClass
 
 from .database import COLUMNS
 from .query import Answer, Series
-from .samples import DEVICE_FIGURES, FIGURES, KERNEL_FIGURES, Subject
+from .samples import FIGURES, Subject
 
 _PARTS = ("min", "mean", "max")
-# What REST calls a figure or a fact that the file keeps under another name.
+# What the table calls a figure or a fact that the file keeps under another name.
 _NAMES = {
     "share_entitled": "fair_share",
     "quota_bytes": "memory_limit_bytes",
@@ -28,6 +28,8 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _FACTS = ("kind", "id", "owner", "label", "kernelspec", "gpus", "memory_limit_bytes", "workload_class", "device_index")
 
 Labels = Mapping[tuple[str, str], str]
+# One for each step: seconds known, then the figures in the order of COLUMNS; None for a step that is not known.
+Rows = Sequence[tuple[float | None, ...] | None]
 
 
 def json_report(answer: Answer, labels: Labels) -> str:
@@ -35,7 +37,7 @@ def json_report(answer: Answer, labels: Labels) -> str:
     by_kind: dict[str, list[str]] = {"kernel": [], "device": []}
     for series in answer.series:
         # One by one: json keeps other threads, the server's loop among them, from running while it writes.
-        by_kind[series.subject.kind].append(json.dumps(_report(answer, series, labels)))
+        by_kind[series.subject.kind].append(to_json(_report(answer, series, labels)))
     head = {
         "range": answer.range.name,
         "start": _iso(answer.start),
@@ -44,7 +46,7 @@ def json_report(answer: Answer, labels: Labels) -> str:
         "omitted": answer.omitted,
     }
     lists = {"kernels": by_kind["kernel"], "devices": by_kind["device"]}
-    members = [json.dumps(head)[:-1], *(f'"{name}": [{", ".join(ones)}]' for name, ones in lists.items())]
+    members = [to_json(head)[:-1], *(f'"{name}": [{", ".join(ones)}]' for name, ones in lists.items())]
     return ", ".join(members) + "}"
 
 
@@ -65,27 +67,54 @@ def csv_report(answer: Answer, labels: Labels) -> str:
     return text.getvalue()
 
 
-def _report(answer: Answer, series: Series, labels: Labels) -> dict[str, Any]:
-    subject = series.subject
-    known = [series.steps.get(at) for at in range(answer.start, answer.end, answer.range.step_seconds)]
-    names = KERNEL_FIGURES if subject.kind == "kernel" else DEVICE_FIGURES
-    figures = {
-        "known_seconds": [None if row is None else _rounded(row[0]) for row in known],
-        "figures": {
-            _NAMES.get(name, name): {part: _column(known, f"{name}_{part}") for part in _PARTS} for name in names
-        },
-    }
-    if subject.kind == "device":
-        return {"uuid": subject.id, "index": subject.device_index, "name": subject.label, **figures}
+def _report(answer: Answer, series: Series, labels: Labels) -> HistoryKernel | HistoryDevice:
+    rows = [series.steps.get(at) for at in range(answer.start, answer.end, answer.range.step_seconds)]
+    return _device(series.subject, rows) if series.subject.kind == "device" else _kernel(series.subject, rows, labels)
+
+
+def _kernel(subject: Subject, rows: Rows, labels: Labels) -> HistoryKernel:
     return {
         "id": subject.id,
         "owner": subject.owner,
         "label": labels.get((subject.id, subject.owner), subject.label),
         "name": subject.kernelspec,
-        "gpus": subject.gpus,
+        "gpus": subject.gpus or 0.0,
         "requested_memory_bytes": subject.memory_limit_bytes,
         "priority": _priority(subject.workload_class),
-        **figures,
+        "known_seconds": [None if row is None else _rounded(row[0]) for row in rows],
+        "figures": {
+            "busy_gpus": _figure(rows, "busy_gpus"),
+            "own_gpus": _figure(rows, "own_gpus"),
+            "fair_share": _figure(rows, "share_entitled"),
+            "share_used": _figure(rows, "share_used"),
+            "used_bytes": _figure(rows, "used_bytes"),
+            "memory_limit_bytes": _figure(rows, "quota_bytes"),
+            "swapped_bytes": _figure(rows, "swapped_bytes"),
+        },
+    }
+
+
+def _device(subject: Subject, rows: Rows) -> HistoryDevice:
+    return {
+        "uuid": subject.id,
+        "index": subject.device_index or 0,
+        "name": subject.label,
+        "known_seconds": [None if row is None else _rounded(row[0]) for row in rows],
+        "figures": {
+            "utilization_percent": _figure(rows, "utilization_percent"),
+            "used_bytes": _figure(rows, "used_bytes"),
+            "temperature_celsius": _figure(rows, "temperature_celsius"),
+            "power_watts": _figure(rows, "power_watts"),
+        },
+    }
+
+
+def _figure(rows: Rows, name: str) -> HistoryFigure:
+    """``name``: as the file has it."""
+    return {
+        "min": _column(rows, f"{name}_min"),
+        "mean": _column(rows, f"{name}_mean"),
+        "max": _column(rows, f"{name}_max"),
     }
 
 
@@ -98,9 +127,9 @@ def _priority(workload_class: str) -> str:
     return WorkloadClass(workload_class).priority if workload_class else ""
 
 
-def _column(known: Iterable[tuple[float | None, ...] | None], column: str) -> list[float | None]:
+def _column(rows: Rows, column: str) -> Column:
     place = 1 + COLUMNS.index(column)
-    return [None if row is None else _rounded(row[place]) for row in known]
+    return [None if row is None else _rounded(row[place]) for row in rows]
 
 
 def _rounded(value: float | None) -> float | None:

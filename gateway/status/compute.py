@@ -61,7 +61,7 @@ def percent_text(part: float | None) -> str:
 
 
 def share_text(compute: ComputeStatus | None) -> str:
-    """A cell of the command line's table: used of entitled, ``24 of 25 %``; ``max`` where the share is a limit, too."""
+    """A cell of the command line's table: used of the fair share, ``24 of 25 %``; ``max`` where it is a hard limit."""
     if compute is None or (compute.share_used is None and compute.share_entitled is None):
         return "–"
     used = percent_text(compute.share_used)
@@ -70,6 +70,6 @@ def share_text(compute: ComputeStatus | None) -> str:
     return f"{used} max" if compute.is_capped else used
 
 
-def stretch_text(stretch: float | None) -> str:
+def slowdown_text(slowdown: float | None) -> str:
     """``1.03x``: launches take 3 % longer than alone."""
-    return "–" if stretch is None else f"{stretch:.2f}x"
+    return "–" if slowdown is None else f"{slowdown:.2f}x"

@@ -41,8 +41,8 @@ def kernel_usage(known: KernelStatus | None, granted: Sequence[Quota] = (), requ
         "last_failed_allocation_at": iso(
             max((at for part in parts if (at := part.short_at) is not None), default=None)
         ),
-        "interception": _control_state(known.interception) if known else "unknown",
-        "enforcement": _control_state(known.enforcement) if known else "pending",
+        "interception": control_state(known.interception) if known else "unknown",
+        "enforcement": control_state(known.enforcement) if known else "pending",
         "uncontrolled_processes": [_process(process) for process in known.unhooked_processes] if known else [],
         "host_memory": _host_memory(known.host_memory) if known else None,
         "residency": residency_report(known.residency) if known else None,
@@ -81,7 +81,7 @@ def _granted(quota: Quota) -> KernelDeviceStatus:
     )
 
 
-def _control_state(state: str) -> str:
+def control_state(state: str) -> str:
     """The agent's ``holds`` is ``active``; its other words stay."""
     return "active" if state == "holds" else state
 

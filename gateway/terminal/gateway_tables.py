@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from jupyter_aliquot.gateway.status.compute import percent_text, stretch_text
+from jupyter_aliquot.gateway.status.compute import percent_text, slowdown_text
 from jupyter_aliquot.gateway.status.residency import state_text
 from jupyter_aliquot.provisioner.resources import Bytes
 
@@ -84,7 +84,7 @@ def _kernels_table(kernels: Iterable[Mapping[str, Any]]) -> RankedTable:
             seconds_text(kernel["busy_seconds"]),
             " / ".join(f"{percent_text(one['share_used'])} of {percent_text(one['fair_share'])}" for one in compute)
             or "–",
-            " / ".join(stretch_text(one["slowdown"]) for one in compute) or "–",
+            " / ".join(slowdown_text(one["slowdown"]) for one in compute) or "–",
             printable(state_text(str(kernel["state"]))),
         )
     return table

@@ -113,7 +113,7 @@ class RunningKernel:
         raise NoSuchKernelError(f"kernel {self.kernel_id} has ended")
 
     def resize(self, body: Mapping[str, Any]) -> Report:
-        """Change its size or class; *body* is that of PATCH. Raises AliquotError."""
+        """Change its size or priority; *body* is that of PATCH. Raises AliquotError."""
         if self._gateway is not None:
             done: Report = self._ask("PATCH", body=dict(body))
             return done

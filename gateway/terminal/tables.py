@@ -9,8 +9,9 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from jupyter_aliquot.gateway.node.unhooked import process_text
-from jupyter_aliquot.gateway.status.compute import share_text, stretch_text
+from jupyter_aliquot.gateway.status.compute import share_text, slowdown_text
 from jupyter_aliquot.gateway.status.residency import residency_text, waiting_text
+from jupyter_aliquot.gateway.status.usage import control_state
 from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus, KernelStatus, NodeStatus
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, WorkloadClass
 
@@ -45,7 +46,7 @@ def status_view(status: NodeStatus, queue: Sequence[tuple[str, ...]] | None) -> 
     """Draw a node: its devices, its kernels, and the queue; a queue of None is not drawn."""
     driver = DRIVER_NAMES.get(status.driver, status.driver)
     parts: list[RenderableType] = [
-        Text(f"node {status.node} · {driver} · quota by {status.enforcer}{_promises(status)}"),
+        Text(f"node {status.node} · {driver} · memory limits by {status.enforcer}{_promises(status)}"),
         devices_table(status.devices),
         kernels_table(status.kernels) if status.kernels else Text("No kernel holds a GPU."),
     ]
@@ -80,9 +81,9 @@ def warnings(status: NodeStatus) -> list[str]:
     for kernel in status.kernels:
         name = printable(kernel.label or kernel.kernel_id[:8])
         lines += [f"kernel {name}: {printable(process_text(process))}" for process in kernel.unhooked_processes]
-        waits, over = waiting_text(kernel.residency), _over_quota(kernel)
+        waits, over = waiting_text(kernel.residency), _over_limit(kernel)
         lines += [f"kernel {name}: {printable(waits)}"] if waits else []
-        lines += [f"kernel {name}: held back: {printable(why)}" for why in _held_back(kernel)]
+        lines += [f"kernel {name}: throttled: {printable(why)}" for why in _throttle_reasons(kernel)]
         lines += (
             [f"kernel {name}: {Bytes(over)} over its memory limit; its allocations fail until it uses less"]
             if over
@@ -94,12 +95,12 @@ def warnings(status: NodeStatus) -> list[str]:
     return lines
 
 
-def _held_back(kernel: KernelStatus) -> list[str]:
+def _throttle_reasons(kernel: KernelStatus) -> list[str]:
     told = [device.compute for device in kernel.devices if device.compute is not None]
     return list(dict.fromkeys(one.reason for one in told if one.reason))
 
 
-def _over_quota(kernel: KernelStatus) -> int:
+def _over_limit(kernel: KernelStatus) -> int:
     return sum(max(0, device.charged_bytes - device.quota_bytes) for device in kernel.devices)
 
 
@@ -147,7 +148,7 @@ def kernels_table(kernels: Sequence[KernelStatus]) -> RankedTable:
             seconds_text(sum(device.busy_seconds for device in kernel.devices)),
             *_compute_cells(kernel),
             printable(residency_text(kernel.residency)),
-            printable(kernel.interception),
+            printable(control_state(kernel.interception)),
             " ".join(map(str, kernel.pids)) or "–",
             age_text(time.time() - kernel.created),
         )
@@ -162,7 +163,7 @@ def _compute_cells(kernel: KernelStatus) -> tuple[str, str, str]:
     if not told:
         return "–", "–", "–"
     throttled = seconds_text(sum(one.throttled_seconds for one in told))
-    return " / ".join(map(share_text, told)), " / ".join(stretch_text(one.stretch) for one in told), throttled
+    return " / ".join(map(share_text, told)), " / ".join(slowdown_text(one.stretch) for one in told), throttled
 
 
 def queue_table(queue: Sequence[tuple[str, ...]]) -> RankedTable:

@@ -34,7 +34,7 @@ _REASONS = {
     "": "Enter a number from 0.01 to 1.",
 }
 _IS_SEEN = """() => {
-    const line = document.querySelector('.jp-Dialog .aliquot-SizeForm-dry_run');
+    const line = document.querySelector('.jp-Dialog .aliquot-SizeForm-dry-run');
     const { left, top, height } = line.getBoundingClientRect();
     const isOnTop = document.elementFromPoint(left + 20, top + height / 2) === line;
     return isOnTop && line.innerText.startsWith('Starts at once');

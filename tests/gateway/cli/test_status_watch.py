@@ -72,7 +72,7 @@ def test_the_table_of_kernels_has_their_share_of_gpu_time_and_their_slowdown() -
     Console(file=out, width=200, no_color=True).print(kernels_table(status.kernels))
     text = re.sub(" +", " ", out.getvalue())
     assert "80 of 75 % / 12 of 25 % max 1.03x / – 6.00 s" in text
-    assert "kernel serve.ipynb: held back: production is active" in warnings(status)
+    assert "kernel serve.ipynb: throttled: production is active" in warnings(status)
 
 
 def test_an_agent_that_reports_no_shares_leaves_their_cells_empty() -> None:

@@ -23,7 +23,7 @@ from .test_contract import check, until
 LOW = Request(GpuShare(25), workload_class=WorkloadClass.OPPORTUNISTIC)
 HIGH = Request(GpuShare(25))
 REFUSED = (
-    "asked 0.25 GPU of the class production; bob may have opportunistic kernels only (c.Aliquot.production_for). "
+    "Requested 0.25 GPU with normal priority, but bob may have low-priority kernels only (c.Aliquot.production_for). "
     "Choose the kernelspec python3.gpu-0.25-low"
 )
 
@@ -119,7 +119,7 @@ async def test_the_local_socket_asks_the_same_policy(ask: Ask, an_agent: FakeAge
         finally:
             await connection.close()
 
-    with pytest.raises(LimitError, match=r"of the class production; .* Choose the kernelspec python3\.gpu-0\.25-low"):
+    with pytest.raises(LimitError, match=r"with normal priority, .* Choose the kernelspec python3\.gpu-0\.25-low"):
         await granted(HIGH)
     assert await granted(LOW) is WorkloadClass.OPPORTUNISTIC
 

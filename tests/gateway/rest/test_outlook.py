@@ -68,7 +68,7 @@ async def test_a_class_and_an_agent_that_cannot_be_had_are_told(ask: Ask, an_age
     assert away["message"].startswith("queued: the node agent does not answer: ")
     told = await outlook(ask, "bob", gpus=0.5)
     assert told["outcome"] == "never"
-    assert told["message"].startswith("not allowed: asked 0.5 GPU of the class production; bob may have")
+    assert told["message"].startswith("not allowed: requested 0.5 GPU with normal priority, but bob may have")
 
 
 @pytest.mark.parametrize(

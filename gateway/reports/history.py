@@ -1,0 +1,63 @@
+"""What the history tells of one kernel and of one device. Lists have one entry for each step, the oldest first.
+
+None is a gap: nobody looked, or nobody told. See api/openapi.yaml.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+Column = list[float | None]
+
+
+class HistoryFigure(TypedDict):
+    """One figure of each step; the mean is weighted by time."""
+
+    min: Column
+    mean: Column
+    max: Column
+
+
+class KernelFigures(TypedDict):
+    """What one kernel used."""
+
+    busy_gpus: HistoryFigure
+    own_gpus: HistoryFigure
+    fair_share: HistoryFigure
+    share_used: HistoryFigure
+    used_bytes: HistoryFigure
+    memory_limit_bytes: HistoryFigure
+    swapped_bytes: HistoryFigure
+
+
+class DeviceFigures(TypedDict):
+    """What was used of one device."""
+
+    utilization_percent: HistoryFigure
+    used_bytes: HistoryFigure
+    temperature_celsius: HistoryFigure
+    power_watts: HistoryFigure
+
+
+class HistoryKernel(TypedDict):
+    """One kernel, with its last size."""
+
+    id: str
+    owner: str
+    label: str
+    name: str
+    gpus: float
+    requested_memory_bytes: int | None
+    priority: str
+    known_seconds: Column
+    figures: KernelFigures
+
+
+class HistoryDevice(TypedDict):
+    """One device."""
+
+    uuid: str
+    index: int
+    name: str
+    known_seconds: Column
+    figures: DeviceFigures
