@@ -24,6 +24,7 @@ from tornado.web import HTTPError, RequestHandler
 from traitlets import Dict, TraitError, default, validate
 
 from jupyter_aliquot.gateway.base.busy_table import TableBusyError
+from jupyter_aliquot.gateway.base.jupyter_private import forget_user, known_user
 from jupyter_aliquot.gateway.base.startup_gate import until_recovered
 from jupyter_aliquot.gateway.limits.http import admit
 
@@ -77,7 +78,7 @@ def current_user() -> User:
 
 def user_of(handler: JupyterHandler) -> User:
     """Return the user of this request, by the identity provider's answer."""
-    found: JupyterUser | None = getattr(handler, "_jupyter_current_user", None)
+    found: JupyterUser | None = known_user(handler)
     if found is None:
         return NOBODY
     if isinstance(found, AliquotUser):
@@ -253,7 +254,7 @@ def refuse_unreachable(user: JupyterUser | None, handler: JupyterHandler) -> Non
         return
     if not may_reach(handler.request.path, handler.base_url):
         # Set as prepare does when it refuses a host: the error page reads the user.
-        handler.current_user = handler._jupyter_current_user = None
+        forget_user(handler)
         raise HTTPError(403, REFUSAL)
 
 

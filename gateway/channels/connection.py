@@ -25,6 +25,7 @@ from tornado.websocket import WebSocketClosedError
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.identity import tells_people_apart
 from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gateway.base.jupyter_private import connection_counts, open_sockets
 from jupyter_aliquot.gateway.limits.guard import SETTING as GUARD
 from jupyter_aliquot.gateway.limits.websocket import fitting, left_out, may_be_sent
 from jupyter_aliquot.gateway.relays.link import KernelLink
@@ -206,7 +207,7 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
     def _open_channels(self) -> None:
         """Make channels without ZMQ sockets."""
         self.channels = {name: LinkChannel(self.send, name, self.session_name, self.log) for name in CHANNELS}
-        ZMQChannelsWebsocketConnection._open_sockets.add(self)
+        open_sockets(ZMQChannelsWebsocketConnection).add(self)
         # Small messages follow each other: else each waits up to 40 ms until the browser's machine
         # confirms the last.
         self.websocket_handler.set_nodelay(True)
@@ -294,11 +295,11 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         """
         if self._is_connected:
             self._is_connected = False
-            ZMQChannelsWebsocketConnection._open_sockets.add(self)  # which it leaves: connect may have failed before
+            open_sockets(ZMQChannelsWebsocketConnection).add(self)  # which it leaves: connect may have failed before
             super().disconnect()
             self.channels = {}  # where there is a buffer, it has them
             return
-        counts: dict[str, int] = self.multi_kernel_manager._kernel_connections
+        counts: dict[str, int] = connection_counts(self.multi_kernel_manager)
         count = counts.pop(self.kernel_id, None)
         try:
             super().disconnect()
@@ -476,7 +477,7 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
 
 def look_at_sockets(kernel_id: str) -> None:
     """Close the sockets whose users lost a kernel. Called after a change of its shares."""
-    for connection in list(ZMQChannelsWebsocketConnection._open_sockets):
+    for connection in list(open_sockets(ZMQChannelsWebsocketConnection)):
         if isinstance(connection, KernelWebsocketConnection) and connection.kernel_id == kernel_id:
             connection.look_again()
 

@@ -14,6 +14,8 @@ from typing import Any
 from traitlets.config import Config
 from traitlets.config.loader import LazyConfigValue
 
+from jupyter_aliquot.gateway.base.jupyter_private import appended, updated
+
 from .settings import HubConfigError
 
 
@@ -50,7 +52,7 @@ def add_to_list(c: Config, section: str, knob: str, items: Iterable[Any], before
 def dict_in(c: Config, section: str, knob: str) -> Mapping[str, Any]:
     """Return the items of a table setting, set or appended."""
     found = found_in(c, section, knob)
-    known: Any = (found._update if isinstance(found, LazyConfigValue) else found) or {}
+    known: Any = (updated(found) if isinstance(found, LazyConfigValue) else found) or {}
     if not isinstance(known, Mapping):
         raise HubConfigError(f"c.{section}.{knob}: a value of type {type(known).__name__} is not valid. Use a table")
     return known
@@ -86,7 +88,7 @@ def add_role(c: Config, name: str, scopes: Iterable[str], before: Iterable[str] 
     """
     found = found_in(c, "JupyterHub", "load_roles")
     if isinstance(found, LazyConfigValue):
-        found = c.JupyterHub.load_roles = [*found._prepend, *found._extend]
+        found = c.JupyterHub.load_roles = appended(found)
     roles = [dict(role) for role in found or ()]
     role = next((role for role in roles if role.get("name") == name), None)
     if role is None:

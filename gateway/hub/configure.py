@@ -9,6 +9,8 @@ from typing import Any
 from traitlets.config import Config
 from traitlets.config.loader import LazyConfigValue
 
+from jupyter_aliquot.gateway.base.jupyter_private import appended, updated
+
 from . import config_merge as sections, spawn
 from .profiles import profile_list
 from .scopes import ADMIN_ROLE, ADMIN_SCOPE, CUSTOM_SCOPES, SERVICE_ROLE, SERVICE_SCOPES, USER_SCOPES, access_scope
@@ -59,7 +61,7 @@ def configure(c: Config, **settings: Any) -> HubSettings:
 
 def _add_service(c: Config, wanted: HubSettings) -> None:
     found = sections.found_in(c, "JupyterHub", "services")
-    known = [*found._prepend, *found._extend] if isinstance(found, LazyConfigValue) else found or ()
+    known = appended(found) if isinstance(found, LazyConfigValue) else found or ()
     if any(service.get("name") == wanted.name for service in known):
         raise HubConfigError(
             f"c.JupyterHub.services has a service {wanted.name!r} already. Remove it, or give the gateway another "
@@ -82,7 +84,7 @@ def _add_scopes(c: Config, wanted: HubSettings) -> None:
     admins = set()
     for section in sections.sections_of(c, "Authenticator", "admin_users"):
         found = sections.found_in(c, section, "admin_users")
-        admins |= set((found._update or ()) if isinstance(found, LazyConfigValue) else found or ())
+        admins |= set((updated(found) or ()) if isinstance(found, LazyConfigValue) else found or ())
     members = {"users": sorted(admins), "groups": list(wanted.admin_groups)}
     sections.add_role(c, ADMIN_ROLE, [ADMIN_SCOPE], **members)
     if wanted.minutes_without_server:

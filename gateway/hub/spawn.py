@@ -12,6 +12,8 @@ from typing import Any
 
 from tornado.web import HTTPError
 
+from jupyter_aliquot.gateway.base.jupyter_private import apply_options_table, validated_options_from_form
+
 from .options_form import FIELD, read_form, rest_of, size_form
 from .settings import HubSettings
 from .size_choice import SizeChoice, SizeChoiceError
@@ -57,7 +59,7 @@ def options_from_form() -> Callable[[Any], Any]:
         def from_form(form: dict[str, Any], spawner: Any = None) -> Any:
             theirs = found
             if theirs in (None, "simple", "passthrough") and spawner is not None:
-                theirs = spawner._validate_options_from_form(_Proposal(theirs)) if theirs else None
+                theirs = validated_options_from_form(spawner, _Proposal(theirs)) if theirs else None
                 theirs = theirs or spawner.trait_defaults("options_from_form")
             rest: Any = rest_of(form)
             if callable(theirs):
@@ -92,7 +94,7 @@ def apply_user_options(settings: HubSettings) -> Callable[[Any], Any]:
                 # The Hub reads its table from the attribute.
                 spawner.apply_user_options, ours = found, spawner.apply_user_options
                 try:
-                    spawner._apply_user_options_dict(rest)
+                    apply_options_table(spawner, rest)
                 finally:
                     spawner.apply_user_options = ours
 

@@ -30,6 +30,7 @@ from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider, Aliqu
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import SystemClock
 from jupyter_aliquot.gateway.base.http_errors import http_error
+from jupyter_aliquot.gateway.base.jupyter_private import forget_user
 from jupyter_aliquot.gateway.base.startup_gate import until_recovered
 from jupyter_aliquot.gateway.hub.scopes import ADMIN_SCOPE
 from jupyter_aliquot.gateway.limits.http import refuse_for
@@ -215,7 +216,7 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
             refuse_for(handler, error.wait_seconds, str(error))
         except HubError as error:
             # Set as prepare does when it refuses a host: the error page reads the user from it.
-            handler.current_user = handler._jupyter_current_user = None
+            forget_user(handler)
             _answer_in_words(handler)
             raise http_error(error) from error
         user = None if found is None else self._met(found.hub_user)
@@ -236,7 +237,7 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
         method = getattr(handler, str(handler.request.method).lower(), None)
         if getattr(method, "__allow_unauthenticated", False) or not self.hub_auth.get_token(handler, in_cookie=False):
             return
-        handler.current_user = handler._jupyter_current_user = None
+        forget_user(handler)
         _answer_in_words(handler)
         model: Model | None = getattr(handler, "_cached_hub_user", None)
         if model is None:

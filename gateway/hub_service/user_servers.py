@@ -13,6 +13,7 @@ from urllib.parse import quote
 from traitlets import TraitError
 
 from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.base.jupyter_private import hub_answer
 from jupyter_aliquot.gateway.base.tasks import Recurring
 from jupyter_aliquot.gateway.culling.policy import Policy
 
@@ -60,7 +61,7 @@ class HubQuestions:
         return any(server.get("last_activity") for server in answer["servers"].values())
 
     async def _ask(self, path: str, **headers: str) -> Any:
-        return await self._hub._api_request("GET", f"{self._hub.api_url}/{path}", headers=headers)
+        return await hub_answer(self._hub, f"{self._hub.api_url}/{path}", headers)
 
 
 class HubServers:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
+from jupyter_aliquot.gateway.base.jupyter_private import write_connection_file_again
 from jupyter_aliquot.gateway.channels.pending_kernels import PendingKernels
 from jupyter_aliquot.gateway.state.persistence import KernelMemory, SavedKernel, live_arguments
 from jupyter_aliquot.gateway.state.records import KernelState
@@ -157,4 +158,4 @@ def _let_be(kernel: ManagedKernel) -> None:
     kernel.stop_restarter()
     # Its manager would remove it at its own end, and clients such as `jupyter console --existing`
     # read it.
-    kernel._connection_file_written = False
+    write_connection_file_again(kernel)

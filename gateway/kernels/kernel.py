@@ -21,6 +21,7 @@ from jupyter_client.provisioning.provisioner_base import KernelProvisionerBase
 from jupyter_server.services.kernels.kernelmanager import ServerKernelManager, emit_kernel_action_event
 
 from jupyter_aliquot.gateway.auth.shares import Shares
+from jupyter_aliquot.gateway.base.jupyter_private import has_started_before
 from jupyter_aliquot.gateway.containers.environment import without_servers_own
 from jupyter_aliquot.gateway.containers.images import image_of
 from jupyter_aliquot.gateway.containers.planner import (
@@ -210,7 +211,7 @@ class ManagedKernel(ServerKernelManager):
             self._ready.set_result(None)
             self.start_restarter()
             # It has been up for long. If it dies, its clients stay at the same sockets.
-            self._restarter._initial_startup = False
+            has_started_before(self._restarter)
             self.write_connection_file()
 
     def _use_spec_of_name(self, before: KernelSpec | None) -> None:

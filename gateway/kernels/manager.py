@@ -34,6 +34,7 @@ from jupyter_aliquot.gateway.auth.identity import access_of, current_user
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.auth.shares import Shares
 from jupyter_aliquot.gateway.base.http_errors import http_error
+from jupyter_aliquot.gateway.base.jupyter_private import restarter_of
 from jupyter_aliquot.gateway.channels.connection import look_at_sockets
 from jupyter_aliquot.gateway.channels.pending_kernels import PendingKernels
 from jupyter_aliquot.gateway.containers.planner import REQUEST_ENV
@@ -551,7 +552,7 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         """
         kernel = self._kernels.get(kernel_id)
         if self.endings is not None and isinstance(kernel, ManagedKernel):
-            self.endings.given_up(kernel, kernel._restarter.restart_limit)
+            self.endings.given_up(kernel, restarter_of(kernel).restart_limit)
         provisioner = None if kernel is None else kernel.provisioner
         super()._handle_kernel_died(kernel_id)
         if isinstance(kernel, ManagedKernel):

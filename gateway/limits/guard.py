@@ -11,6 +11,7 @@ from weakref import WeakSet
 from tornado.websocket import WebSocketHandler
 
 from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.base.jupyter_private import is_finished
 from jupyter_aliquot.gpu_hook.base.pacing import Throttle, TokenBuckets
 from jupyter_aliquot.provisioner.errors import LimitError
 
@@ -163,4 +164,4 @@ def _is_open(socket: WebSocketHandler) -> bool:
     # During the handshake, which may wait for a kernel to start, the request's connection has the
     # stream. Afterwards it has none.
     stream = getattr(socket.request.connection, "stream", None)
-    return not socket._finished and stream is not None and not stream.closed()
+    return not is_finished(socket) and stream is not None and not stream.closed()

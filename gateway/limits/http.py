@@ -18,6 +18,7 @@ from tornado.routing import Matcher, Rule
 from tornado.web import Finish, RequestHandler, stream_request_body
 from tornado.websocket import WebSocketHandler
 
+from jupyter_aliquot.gateway.base.jupyter_private import forget_user, replace_log
 from jupyter_aliquot.provisioner.errors import LimitError
 
 from .guard import BODY, REQUESTS, SETTING, LimitGuard
@@ -41,7 +42,7 @@ def admit(handler: JupyterHandler, name: str) -> None:
         return
     limits, wait = guard.limits, math.ceil(seconds)
     # No log line for each: the guard has logged.
-    handler._log = _say_nothing  # type: ignore[method-assign]
+    replace_log(handler, _say_nothing)
     refuse_for(
         handler,
         wait,
@@ -53,7 +54,7 @@ def admit(handler: JupyterHandler, name: str) -> None:
 def refuse_for(handler: JupyterHandler, seconds: float, message: str) -> NoReturn:
     """Answer 429 with the time to wait. An HTTPError would lose that header. Raises Finish."""
     # Set as prepare does when it refuses a host: the log reads the user.
-    handler.current_user = handler._jupyter_current_user = None
+    forget_user(handler)
     handler.set_header("Retry-After", str(math.ceil(seconds)))
     _answer(handler, _TOO_MANY, message)
     raise Finish
@@ -63,7 +64,7 @@ def _admit_socket(handler: Any, guard: LimitGuard, name: str) -> None:
     try:
         guard.check_socket(name, handler)
     except LimitError as error:
-        handler.current_user = handler._jupyter_current_user = None
+        forget_user(handler)
         _answer(handler, _REFUSED, str(error))
         raise Finish from error
 

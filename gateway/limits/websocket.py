@@ -14,6 +14,7 @@ from jupyter_server.base.handlers import JupyterHandler
 from tornado.iostream import StreamClosedError
 from tornado.web import RequestHandler
 
+from jupyter_aliquot.gateway.base.jupyter_private import abort_of, replace_abort
 from jupyter_aliquot.gpu_hook.base.pacing import TokenBucket
 from jupyter_aliquot.gpu_hook.waiting import within
 
@@ -83,7 +84,8 @@ def explain_large_messages(protocol: Any, handler: RequestHandler, who: str) -> 
     if protocol is None or guard is None:
         return None
     ending = SocketEnding(protocol, guard, who)
-    protocol.close, protocol._abort = ending.close, ending.abort
+    protocol.close = ending.close
+    replace_abort(protocol, ending.abort)
     return ending
 
 
@@ -103,7 +105,7 @@ class SocketEnding:
         self._protocol = protocol
         self._guard = guard
         self._who = who
-        self._close, self._abort = protocol.close, protocol._abort
+        self._close, self._abort = protocol.close, abort_of(protocol)
         self._is_too_big = False
         self._draining: asyncio.Task[None] | None = None
 

@@ -12,6 +12,8 @@ from typing import Any
 
 from jupyter_server.serverapp import ServerApp
 
+from jupyter_aliquot.gateway.base.jupyter_private import signal_stop
+
 
 class StopPolicy:
     """*keep_kernels* is the setting of that name. *can_keep*: kernels could be recovered at all."""
@@ -38,15 +40,15 @@ class StopPolicy:
         ends kernels.
         """
         handler = signal.getsignal(signal.SIGTERM)
-        if threading.current_thread() is not threading.main_thread() or handler != server._signal_stop:
+        if threading.current_thread() is not threading.main_thread() or handler != signal_stop(server):
             return
 
         def stop(signal_number: int, frame: FrameType | None) -> Any:
             self._had_sigterm = True
-            return server._signal_stop(signal_number, frame)
+            return signal_stop(server)(signal_number, frame)
 
         signal.signal(signal.SIGTERM, stop)
         # Without a terminal Jupyter leaves Ctrl-C to Python: the server ends at once, and its
         # kernels stay.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, server._signal_stop)
+            signal.signal(signal.SIGINT, signal_stop(server))

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import ast
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 from jupyter_client._version import version_info
@@ -45,6 +47,7 @@ NAMES = {
 }
 
 
+GATEWAY = Path(__file__).parents[2] / "gateway"
 MANY = ("_kernel_connections", "_kernels", "_pending_kernel_tasks", "_pending_kernels")
 
 
@@ -85,3 +88,28 @@ class _Connection:
 
     def set_close_callback(self, callback: object) -> None:
         pass
+
+
+def test_private_names_of_others_objects_stand_in_one_module() -> None:
+    """On objects other than `self`, each is used through its function in jupyter_private.py."""
+    [module] = GATEWAY.glob("base/jupyter_private.py")
+    names = {one.attr for one in private_attributes(module)} | {"_jupyter_current_user"}
+    elsewhere = [
+        f"{path.relative_to(GATEWAY)}:{one.lineno} {one.attr}"
+        for path in sorted(GATEWAY.rglob("*.py"))
+        for one in private_attributes(path)
+        if path != module and one.attr in names and not is_own(one.value)
+    ]
+    assert (len(names) > 10, elsewhere) == (True, [])
+
+
+def private_attributes(path: Path) -> list[ast.Attribute]:
+    tree = ast.parse(path.read_text())
+    return [one for one in ast.walk(tree) if isinstance(one, ast.Attribute) and one.attr.startswith("_")]
+
+
+def is_own(value: ast.expr) -> bool:
+    """Whether it is `self`, `cls` or `super()`: a name that our subclass overrides or calls."""
+    if isinstance(value, ast.Call):
+        value = value.func
+    return isinstance(value, ast.Name) and value.id in ("self", "cls", "super")
