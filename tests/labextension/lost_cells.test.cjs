@@ -6,7 +6,7 @@ const assert = require('node:assert/strict');
 const test = require('node:test');
 
 const { compiled } = require('./scripts.cjs');
-const { SentCells } = compiled('lost_cells');
+const { SentCells } = compiled('sessions/lost_cells');
 
 const UP = true;
 const DOWN = false;
