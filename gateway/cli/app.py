@@ -27,7 +27,7 @@ COMMANDS = {
         f"{_HERE}.node_programs.RelayCommand",
         "the relay host, which keeps kernels while no gateway runs, in the foreground",
     ),
-    "demo": (f"{_HERE}.demo.DemoCommand", "three notebooks share one GPU; each claim is checked"),
+    "demo": ("jupyter_aliquot.demo.command.DemoCommand", "three notebooks share one GPU; each claim is checked"),
     "status": (f"{_HERE}.status.StatusCommand", "the devices and kernels of this machine; --watch shows them live"),
     "history": (f"{_HERE}.history.HistoryCommand", "the GPU use of the last hour, day or week"),
     "resize": (f"{_HERE}.resize.ResizeCommand", "change the size or the priority of a running kernel"),

@@ -73,7 +73,7 @@ INSTALLED_BY_NAME = re.compile(
 
 def test_no_text_installs_another_projects_package() -> None:
     """The package that the index has under our name is another project's."""
-    packages = [path for name in ("gateway", "provisioner", "gpu_hook") for path in (ROOT / name).rglob("*.py")]
+    packages = [path for name in ("demo", "gateway", "provisioner", "gpu_hook") for path in (ROOT / name).rglob("*.py")]
     texts = [*DOCUMENTS, *packages, *(ROOT / "deploy").glob("*"), *(ROOT / "labextension/src").rglob("*.ts*")]
     found = [
         f"{path.relative_to(ROOT)}: {match[0]}"

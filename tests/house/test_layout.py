@@ -22,7 +22,17 @@ ENTRY = re.compile(r"^- `(?P<name>[\w.]+?)(?:/|\.py)?`: \S", re.MULTILINE)
 
 def source_files() -> list[Path]:
     listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard", "gateway", "provisioner", "gpu_hook", "labextension/src"],
+        [
+            "git",
+            "ls-files",
+            "-co",
+            "--exclude-standard",
+            "demo",
+            "gateway",
+            "provisioner",
+            "gpu_hook",
+            "labextension/src",
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,

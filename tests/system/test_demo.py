@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_aliquot.gateway.cli.commands.demo import find_notebook
+from jupyter_aliquot.demo.command import find_notebook
 
 COMMAND = [
     sys.executable,

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING
 from traitlets import Unicode, validate
 
 from jupyter_aliquot.gateway.base.errors import CommandError
+from jupyter_aliquot.gateway.cli.commands.base import Command
 from jupyter_aliquot.provisioner.resources import Bytes
-
-from .base import Command
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from jupyter_aliquot.gateway.demo.runner import Result
+    from .runner import Result
 
 _NEEDED = {"nbclient": "nbclient", "cuda.bindings": "cuda-bindings", "cuda.core": "cuda-core", "ipykernel": "ipykernel"}
 _SMALLEST_BYTES = 64 << 20
@@ -66,8 +65,9 @@ class DemoCommand(Command):
         notebook = Path(self.notebook) if self.notebook else find_notebook()
         if not notebook.is_file():
             raise CommandError(f"Requested the notebook {notebook}, which does not exist. Name an existing file")
-        from jupyter_aliquot.gateway.demo.view import print_result
         from jupyter_aliquot.gateway.terminal.tables import console
+
+        from .view import print_result
 
         screen = console()
         result = asyncio.run(self._run(notebook, screen))
@@ -78,10 +78,11 @@ class DemoCommand(Command):
         screen.print(f"all {len(result.claims)} claims hold, in {result.seconds:.0f} s")
 
     async def _run(self, notebook: Path, screen: Console) -> Result:
-        from jupyter_aliquot.gateway.demo.oversubscription import AGENT_OPTIONS
-        from jupyter_aliquot.gateway.demo.runner import hold_demo, provide_kernelspecs
-        from jupyter_aliquot.gateway.demo.view import DemoView
         from jupyter_aliquot.gateway.serverapp.ephemeral_stack import EphemeralStack, StackSettings
+
+        from .oversubscription import AGENT_OPTIONS
+        from .runner import hold_demo, provide_kernelspecs
+        from .view import DemoView
 
         with DemoView(screen) as view:
             _cancel_on_signals(view.say)
@@ -119,7 +120,7 @@ class DemoCommand(Command):
 
 def find_notebook() -> Path:
     """Return the quickstart of this checkout, else the installed one."""
-    checkout = Path(__file__).resolve().parents[3]
+    checkout = Path(__file__).resolve().parents[1]
     if (checkout / "pyproject.toml").is_file():
         return checkout / "examples" / NOTEBOOK
     return Path(sys.prefix) / "share" / "aliquot" / "examples" / NOTEBOOK

@@ -7,10 +7,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from jupyter_aliquot.gateway.cli.commands.demo import find_notebook
-from jupyter_aliquot.gateway.demo.oversubscription import NOTEBOOK, PARTS as TURNS
-from jupyter_aliquot.gateway.demo.runner import LONG_CELL, PARTS
-from jupyter_aliquot.gateway.demo.two_classes import NOTEBOOK as PAUSES, PARTS as CLASSES
+from jupyter_aliquot.demo.command import find_notebook
+from jupyter_aliquot.demo.oversubscription import NOTEBOOK, PARTS as TURNS
+from jupyter_aliquot.demo.runner import LONG_CELL, PARTS
+from jupyter_aliquot.demo.two_classes import NOTEBOOK as PAUSES, PARTS as CLASSES
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def quickstart() -> nbformat.NotebookNode:
 
 
 def test_the_demo_takes_the_notebook_of_the_checkout() -> None:
-    assert find_notebook() == Path(__file__).resolve().parents[3] / "examples/quickstart.ipynb"
+    assert find_notebook() == Path(__file__).resolve().parents[2] / "examples/quickstart.ipynb"
 
 
 def test_it_is_short_and_stores_no_outputs(quickstart) -> None:

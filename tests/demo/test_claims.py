@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from jupyter_aliquot.gateway.demo.claims import Claim, Reclaim, Seen, check_claims
-from jupyter_aliquot.gateway.demo.oversubscription import Owner, Turns
-from jupyter_aliquot.gateway.demo.two_classes import Pauses
+from jupyter_aliquot.demo.claims import Claim, Reclaim, Seen, check_claims
+from jupyter_aliquot.demo.oversubscription import Owner, Turns
+from jupyter_aliquot.demo.two_classes import Pauses
 from jupyter_aliquot.gpu_hook.client.reports import KernelDeviceStatus, KernelStatus
 from jupyter_aliquot.provisioner.resources import Bytes
 
