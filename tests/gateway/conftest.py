@@ -1,6 +1,6 @@
 """Jupyter's own fixtures for a server inside the test's process, for this folder alone.
 
-Named as a plugin they would make a server and an event loop around every test of the project.
+As a plugin they would make a server and an event loop around every test of the project.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pytest_jupyter.jupyter_server import *  # noqa: F403  (fixtures and hooks, 
 
 @pytest.fixture(autouse=True)
 def no_server_chooses_provisioners_for_later_tests() -> Iterator[None]:
-    """The factory is one for the whole process."""
+    """Forget the provisioner factory after each test: the whole process shares one."""
     yield
     KernelProvisionerFactory.clear_instance()
 
 
 @pytest.fixture
 def no_collector() -> Iterator[None]:
-    """Nothing but its last reference frees an object."""
+    """Switch the collector off: an object is freed by its last reference alone."""
     gc.collect()
     gc.disable()
     yield

@@ -1,4 +1,4 @@
-"""A node agent and a clock that a test turns by hand."""
+"""Fixtures of admission: a node agent and a clock that a test moves by hand."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def a_quota(part: Part) -> Quota:
 
 
 class HandClock:
-    """Time stands still until ``advance``."""
+    """A clock that stands still until a test calls ``advance``."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -63,7 +63,10 @@ class HandClock:
 
 
 class HandAgent:
-    """What admission knows of the agent. ``dice`` delays answers and lets other gateways be faster."""
+    """The part of an agent link that admission uses.
+
+    With ``dice``, the agent delays its answers, and other gateways may reserve first.
+    """
 
     def __init__(self, clock: HandClock, devices: int = 1, dice: random.Random | None = None) -> None:
         self._clock = clock
@@ -90,7 +93,10 @@ class HandAgent:
         self.tell()
 
     def come_back(self, *, forgetful: bool = True) -> None:
-        """``forgetful``: an agent that was started anew, and knows no kernel."""
+        """End the agent's absence.
+
+        With ``forgetful``, the agent was started anew and knows no kernel.
+        """
         if forgetful:
             self.held.clear()
         self.unavailable_since = None
@@ -208,7 +214,10 @@ def _settle() -> Callable[[], Awaitable[None]]:
 
 @pytest.fixture(scope="session")
 def desk() -> Any:
-    """The classes above, for tests in this folder (importlib mode has no imports between test files)."""
+    """Return the classes above for the tests in this folder.
+
+    Importlib mode has no imports between test files.
+    """
 
     class Desk:
         clock = HandClock

@@ -52,7 +52,7 @@ def test_first_come_is_first_served(play: Any, settle: Any) -> None:
 
 
 def test_a_class_that_its_owner_may_not_have_is_refused_whoever_submits_it(play: Any) -> None:
-    """A start, one that a restarted gateway queues again, and the local socket all come here."""
+    """Admission checks each start: a requeued one and one of the local socket, too."""
 
     def check_class(owner: str, request: Request, kernelspec: str) -> None:
         if request.workload_class is WorkloadClass.PRODUCTION and owner != "ada":

@@ -1,4 +1,4 @@
-"""Admission after its gateway was started anew: what is held comes first, and who waited keeps the place."""
+"""Admission after its gateway's restart: holdings come first, queued requests keep their place."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def holdings(admission: Admission) -> dict[str, bool]:
 
 
 async def granted_before(agent: Any, name: str) -> Holding:
-    """What a gateway before us was granted, as its kernel's record says."""
+    """Return the holding of an earlier gateway's grant, as its kernel's record has it."""
     return Holding(await agent.reserve(asker(name), half(), {"GPU-0": 50}), asker(name), 7.0)
 
 

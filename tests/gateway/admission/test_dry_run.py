@@ -1,4 +1,7 @@
-"""A dry run tells what happens to the same request, made at once of the real admission with a scripted agent."""
+"""Dry runs: each predicts the outcome of the same request.
+
+Each test makes the request at once of the real admission, whose agent is scripted.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ LIMIT = GpuShare(250)
 
 @dataclass(frozen=True)
 class Ask:
-    """``grows``: which of the kernels that run is to change, by its number."""
+    """A request for a dry run.
+
+    ``grows`` is the number of the running kernel that is to change its size; None for a new kernel.
+    """
 
     owner: str
     request: Request
@@ -46,7 +52,7 @@ async def asked(admission: Admission, agent: Any, ask: Ask, held: list[Grant]) -
 
 
 async def what_happens(admission: Admission, settle: Any, ask: Ask, grant: Grant | None) -> tuple[Outcome, int | None]:
-    """To the same request, when it is made."""
+    """Make the request of the real admission; return its outcome and its position in the queue."""
     kernel_id = "new" if grant is None else grant.kernel_id
     try:
         if grant is not None:
@@ -92,7 +98,11 @@ def test_a_dry_run_tells_what_admission_then_does(
 
 
 def a_state(*free: int, pending: int = 0, limit: int | None = None, **rest: Any) -> QueueState:
-    """Devices of 8 GiB with this much free, and others in the queue who ask for a whole one."""
+    """Return a queue state of 8 GiB devices.
+
+    ``free`` is the free hundredths of each device, ``pending`` the number of queued requests, each
+    for a whole device.
+    """
     memory = Bytes(8 * GIB)
     devices = tuple(
         Device(f"GPU-{index}", index, "Stub", memory, GpuShare(100 - left), Bytes(memory * (100 - left) // 100))

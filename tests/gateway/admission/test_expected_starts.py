@@ -1,4 +1,4 @@
-"""When what waits is expected to start: the planner's own order, once announced ends have come."""
+"""Expected starts of queued requests: the planner's own order, once announced ends have come."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def asks(name: str, hundredths: int, deadline: float | None = None) -> Pending:
 
 
 def a_ledger(*holdings: Holding, devices: int = 1, elsewhere: int = 0) -> LedgerSnapshot:
-    """``elsewhere``: hundredths that another program has of each device."""
+    """Return a ledger with these holdings.
+
+    ``elsewhere`` is the hundredths of each device that another program has.
+    """
 
     def device(index: int) -> Device:
         held = sum(one.grant.request.gpus.hundredths for one in holdings if one.grant.quotas[0].index == index)
@@ -108,11 +111,11 @@ def test_only_the_head_of_a_long_queue_is_foreseen() -> None:
     assert list(expected(a_ledger(holds("a", 100)), pending, a=200.0)) == [f"k{number}" for number in range(16)]
 
 
-# ---- as a server asks
+# ---- times in a server's reports
 
 
 class ATime:
-    """Two clocks that differ, as those of a machine do."""
+    """Two clocks that differ, as the clocks of a machine do."""
 
     def now(self) -> float:
         return 7.0

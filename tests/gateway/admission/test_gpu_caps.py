@@ -1,4 +1,4 @@
-"""What users and teams may hold together: never more, whatever the order in which it is asked for."""
+"""GPU limits of users and teams: the sum never exceeds them, in any order of requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def an_asker(kernel_id: str, owner: str) -> KernelRef:
 
 
 def taken(admission: Admission) -> dict[str, int]:
-    """Hundredths held and waited for, of each user and each team."""
+    """Return the hundredths that each user and each team holds and waits for."""
     snapshot, sums = admission.snapshot(), dict.fromkeys([*TEAMS, "vision", "speech", "hikers"], 0)
     for holding in snapshot.holdings:
         for name in (holding.asker.owner, *holding.asker.teams):
@@ -71,7 +71,8 @@ def test_no_cap_is_exceeded_by_what_is_asked_in_any_order(play: Any, settle: Any
             await settle()
             after = taken(admission)
             for name, limit in limits().items():
-                # What is adopted runs already: it is never refused, and nothing is added to it then.
+                # An adopted kernel runs already: admission never refuses it, and adds nothing to it
+                # then.
                 adopted = step[0] == "adopt" and after[name] > before[name]
                 assert adopted or after[name] <= max(limit, before[name]), (step, name)
 
@@ -92,7 +93,7 @@ def test_a_kernel_has_to_fit_each_of_its_owners_teams_and_no_message_names_other
             admission.submit(an_asker("d", "bob"), Request(GpuShare(1)))
         assert "ada" not in str(own.value)
         assert "bob" not in str(speech.value)
-        # No cap of her own, and none of her team's.
+        # Neither she nor her team has a limit.
         await admission.submit(an_asker("e", "cy"), Request(GpuShare(100)))
 
     play(scene, devices=3, caps=CAPS)

@@ -1,4 +1,4 @@
-"""Questions to the agent that go out several at a time."""
+"""Questions to the agent that the gateway sends several at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Question = Callable[[], Awaitable[bool]]
 
 
 class Agent:
-    """Answers all that wait when it is told to, and notes in which order it was asked."""
+    """An agent that notes the order of the questions, and refuses those in ``refused``."""
 
     def __init__(self, refused: Sequence[int] = ()) -> None:
         self.refused = refused

@@ -9,7 +9,10 @@ from jupyter_aliquot.provisioner import errors
 
 
 def tree(kind: type[errors.AliquotError]) -> set[type[errors.AliquotError]]:
-    """The exceptions of errors.py; other modules derive from them and are mapped as their parents."""
+    """Return the exceptions of errors.py below ``kind``.
+
+    Other modules derive from them, and are mapped as their parents.
+    """
     own = {child for child in kind.__subclasses__() if child.__module__ == errors.__name__}
     return {kind}.union(*(tree(child) for child in own)) if own else {kind}
 

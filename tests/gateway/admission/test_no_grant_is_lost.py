@@ -1,4 +1,7 @@
-"""Whatever the order of asking, leaving, releasing and the agent's troubles: each grant is given once, and returns."""
+"""Random lives of an admission: it delivers each grant once, and each grant returns.
+
+Requests, cancellations, releases and the agent's troubles come in any order.
+"""
 
 from __future__ import annotations
 
@@ -87,19 +90,22 @@ class Run:
         self.agent.come_back(forgetful=True)
 
     def tick(self) -> None:
-        """Time passes, in play."""
+        """Let time pass: ``play`` advances the clock after this step."""
 
     def check(self) -> None:
         for index in range(2):
             assert self.agent.reserved(index) <= 100
         queued = {entry.kernel_id for entry in self.admission.snapshot().queue}
-        # A cancelled one leaves with the loop's next turn.
+        # A canceled request leaves the queue with the loop's next turn.
         assert {name for name in queued if not self.futures[name].cancelled()} == {
             name for name, future in self.futures.items() if not future.done()
         }
 
     async def end(self) -> None:
-        """The agent is there and time passes: what can be granted is, and after the last release nothing is left."""
+        """Bring the agent back and advance the clock.
+
+        Admission grants what can be granted, and after the last release holds nothing.
+        """
         self.agent.refuse_next = None
         if self.agent.unavailable_since is not None:
             self.agent.come_back(forgetful=False)

@@ -129,7 +129,7 @@ def test_what_devices_lack_has_to_have_room_on_the_host() -> None:
 
 
 def test_host_memory_that_lacks_is_named_though_the_gpu_has_room() -> None:
-    """Three quarters more may be promised of this GPU; the host has no room for the copies."""
+    """The GPU may promise three quarters more, but the host has no memory for the copies."""
     node = beyond(a_device(0, reserved=125), largest=8 * GIB, host_bytes=11 * GIB, production=2.0)
     [wait] = plan(node, [asks("a", 50)], 0.0).waiting
     assert wait.reason.code is WaitCode.HOST_MEMORY

@@ -1,4 +1,4 @@
-"""Starts that come before the node agent was ever heard."""
+"""Starts that come before the gateway has reached its node agent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ LARGE = Request(GpuShare(300))
 
 
 class Scene:
-    """A gateway that has just begun, before its agent was connected to; ``waiting``: a start that is to come."""
+    """A gateway that has just begun, and has not yet reached its agent.
+
+    ``waiting`` is a start that waits for the agent's first answer.
+    """
 
     def __init__(self, desk: Any) -> None:
         self.settle, self.clock = desk.settle, desk.clock()
@@ -57,7 +60,8 @@ def test_a_size_that_never_fits_is_refused_once_a_slow_agent_was_heard(a_scene: 
             a_scene.admission.check(ASKER, LARGE)
         a_scene.agent.go()
         await a_scene.settle()
-        with pytest.raises(NeverFitsError, match="this node has 1 GPU"):  # what it said last counts
+        # The agent's last report counts.
+        with pytest.raises(NeverFitsError, match="this node has 1 GPU"):
             a_scene.admission.check(ASKER, LARGE)
         await a_scene.admission.stop()
 

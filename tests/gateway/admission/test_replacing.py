@@ -1,4 +1,4 @@
-"""A kernel in the place of another: what both count for, when the old one ends, and who waits for whom meanwhile."""
+"""Kernels that replace others: their limits, the end of the old one, and the queue meanwhile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ def size(hundredths: int) -> Request:
 
 
 class Notebook:
-    """Changes its kernel: each new one comes in the place of the last that ran. ``asked_to_end``: the last ones."""
+    """A notebook that changes its kernel: each new kernel replaces the last that ran.
+
+    ``asked_to_end`` lists the replaced kernels that it was asked to end.
+    """
 
     def __init__(self, admission: Admission, owner: str = "ada") -> None:
         self._admission = admission

@@ -1,4 +1,4 @@
-"""Running kernels that change their size: at once where they need no room, else in the order of the queue."""
+"""Running kernels that change their size: at once without new capacity, else in queue order."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_shrinking_goes_before_everybody_and_makes_room(play: Any, settle: Any) 
 
 
 def test_a_position_is_the_planners_and_not_that_of_arrival(play: Any, settle: Any) -> None:
-    """A kernel that shrinks is served first; should the agent refuse it for now, it is shown first, too."""
+    """The planner serves a kernel that shrinks first, and shows it first if the agent refuses."""
 
     async def scene(admission: Admission, agent: Any, clock: Any) -> None:
         await submit(admission, "a", 75)

@@ -1,3 +1,3 @@
-"""Coroutines as tests."""
+"""Fixture that runs coroutines as tests."""
 
 from __future__ import annotations

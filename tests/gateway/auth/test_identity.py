@@ -1,4 +1,4 @@
-"""Who asks: the users of a configuration, and the one user of a server without any."""
+"""Identity of a request: the configured users, and the one user of a server without any."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def provider(users: dict[str, Any] | None = None, **knobs: Any) -> AliquotIdenti
 
 
 def request(token: str = "", **attributes: Any) -> Any:
-    """As much of a handler as identity looks at."""
+    """Return the part of a handler that identity reads."""
     return SimpleNamespace(
         get_argument=lambda name, default="": token if name in ("token", "password") else default,
         request=SimpleNamespace(headers={}),

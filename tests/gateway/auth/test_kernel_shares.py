@@ -1,4 +1,4 @@
-"""What shares are: one for each name, bounded, valid, and the same after a round through JSON."""
+"""Shares of a kernel: one for each name, bounded, valid, and unchanged by JSON."""
 
 from __future__ import annotations
 

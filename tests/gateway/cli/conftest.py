@@ -1,4 +1,4 @@
-"""Fixtures for the command line: commands run as their users run them, in a runtime folder of their own."""
+"""Fixtures for the command line: commands run as users run them, in an own runtime folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def a_runtime_folder() -> Iterator[Path]:
 
 @pytest.fixture
 def an_environment(a_runtime_folder: Path) -> dict[str, str]:
-    """Nothing of the user's own Jupyter settings, kernelspecs and agents."""
+    """Return an environment without the user's Jupyter settings, kernelspecs and agents."""
     home = a_runtime_folder / "home"
     home.mkdir()
     cleared = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER_", "ALIQUOT_", "XDG_"))}
@@ -56,7 +56,7 @@ def run_aliquot(an_environment: dict[str, str]) -> RunAliquot:
 
 @pytest.fixture
 def an_agent(an_environment: dict[str, str], a_runtime_folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A node agent on the software GPU, started by the command."""
+    """Start a node agent on the software GPU by the command."""
     command = [
         sys.executable,
         "-m",
@@ -81,7 +81,7 @@ def an_agent(an_environment: dict[str, str], a_runtime_folder: Path) -> Iterator
 
 
 def _answers(runtime_folder: Path) -> bool:
-    """Its socket is there a moment before it listens."""
+    """Return whether the agent answers: its socket exists a moment before it listens."""
     try:
         query("status", runtime_dir=runtime_folder)
     except AgentClientError:

@@ -1,4 +1,4 @@
-"""Options of a node agent that runs, and those that a server asks for."""
+"""Options of a running node agent, compared with those that a server asks for."""
 
 from __future__ import annotations
 

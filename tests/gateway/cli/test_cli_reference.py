@@ -1,4 +1,4 @@
-"""docs/reference/cli.md says what the commands say."""
+"""Agreement of docs/reference/cli.md with the help of the commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line tells what it can do, and refuses in one line what it cannot."""
+"""The command line: its help, and refusals of unknown words in one line."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ def test_a_wrong_line_gets_one_clear_answer(run_aliquot, words: list[str], want_
     assert want_text in done.stderr
     assert "Traceback" not in done.stderr
     lines = done.stderr.strip().splitlines()
-    assert len(lines) == 1 or words[0] in ("agent", "relay")  # their own parsers add their usage
+    # The parsers of these two add their usage.
+    assert len(lines) == 1 or words[0] in ("agent", "relay")
 
 
 def test_a_terminal_of_few_letters_is_no_traceback(run_aliquot, an_environment: dict[str, str]) -> None:

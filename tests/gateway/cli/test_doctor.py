@@ -1,4 +1,4 @@
-"""`aliquot doctor` says what is there, what is not, and what to do."""
+"""`aliquot doctor`: its findings on this machine, and its advice."""
 
 from __future__ import annotations
 
@@ -147,7 +147,8 @@ def test_an_engine_without_a_socket_is_a_warning_only(monkeypatch: pytest.Monkey
 
 
 def test_an_engine_is_reached_by_docker_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # a relative address: a test's own folder may be too deep for a socket's path
+    # A relative address: a test's own folder may be too deep for a socket's path.
+    monkeypatch.chdir(tmp_path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind("engine.sock")
         listening.listen(1)

@@ -1,4 +1,4 @@
-"""`aliquot history`: what it prints of a gateway's report, and what it says where there is none."""
+"""`aliquot history`: its table of a gateway's report, and its message where there is none."""
 
 from __future__ import annotations
 

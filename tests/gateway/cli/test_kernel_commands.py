@@ -1,4 +1,4 @@
-"""`aliquot resize`, `swap` and `restore`: how a kernel is named, what is asked, and what is said when it is refused."""
+"""`aliquot resize`, `swap` and `restore`: names of kernels, requests, and messages of refusals."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ RunHere = Callable[..., tuple[Any, str, str]]
 
 @pytest.fixture
 def run_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], a_runtime_folder: Path) -> RunHere:
-    """The command in this process: its exit code, and what it wrote to both."""
+    """Run the command in this process; return its exit code, stdout and stderr."""
     monkeypatch.setenv("ALIQUOT_RUNTIME_DIR", str(a_runtime_folder))
 
     def run(*words: str) -> tuple[Any, str, str]:
@@ -162,7 +162,7 @@ def test_a_wrong_command_line_says_what_is_wrong(run_here: RunHere, words: tuple
 
 @pytest.fixture
 def reserve(an_agent: Any, a_runtime_folder: Path) -> Iterator[Callable[..., None]]:
-    """Reserve at the agent, and hold it."""
+    """Reserve at the agent, and hold the reservation."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(a_runtime_folder / "agent.sock"))
         answers = connection.makefile("rb")

@@ -1,4 +1,7 @@
-"""The grammar that would be more than half of a command's start is built when somebody checks an address by it."""
+"""The address grammar, built at the first check of an address.
+
+It would be more than half of a command's start.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`aliquot serve` serves kernels, sessions, kernelspecs and our API to those with a token, and nothing else."""
+"""`aliquot serve`: it serves kernels, sessions, kernelspecs and our API to holders of a token.
+
+It serves nothing else.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,8 @@ def a_gateway_process() -> Iterator[Gateway]:
     options += [f"--ServerApp.root_dir={folder}", "--allow-root", "--Aliquot.keep_kernels=never"]
     log = (folder / "serve.log").open("wb")
     command = [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", "serve", *options, "--Aliquot.driver=softgpu"]
-    # Tests that a shell runs in the background inherit an ignored SIGINT, which a server would respect.
+    # A test that a shell runs in the background inherits an ignored SIGINT, and so would its
+    # server.
     process = subprocess.Popen(
         command,
         env=environment,
@@ -81,7 +85,10 @@ def a_gateway_process() -> Iterator[Gateway]:
 
 
 def _url_when_it_answers(process: subprocess.Popen[bytes], folder: Path) -> str:
-    """Jupyter writes the file a moment before it listens."""
+    """Return the gateway's address as soon as it answers.
+
+    Jupyter writes the file a moment before the server listens.
+    """
     told = folder / f"jupyter/jpserver-{process.pid}.json"
     deadline = time.monotonic() + START_SECONDS
     while True:
@@ -152,7 +159,7 @@ def test_it_lists_sizes(a_gateway: Gateway) -> None:
 
 
 def test_the_status_command_shows_who_waits(a_gateway: Gateway) -> None:
-    """Five quarters of one GPU: the fifth waits."""
+    """Start five kernels of a quarter GPU each: the fifth waits."""
     ids = []
     for _ in range(5):
         code, answer = a_gateway.get("/api/kernels", method="POST", body={"name": "python3.gpu-0.25"})
@@ -165,7 +172,7 @@ def test_the_status_command_shows_who_waits(a_gateway: Gateway) -> None:
     while [kernel["id"] for kernel in waiting] != ids[4:] or "0.25 GPU" not in str(waiting[0]["reason"]):
         assert time.monotonic() < deadline, (waiting, complaint)
         told = subprocess.run([*command, "--json"], env=a_gateway.environment, capture_output=True, text=True)
-        # A busy machine's node agent may start late, or answer late.
+        # On a busy machine the node agent may start late, or answer late.
         complaint = told.stderr
         waiting = json.loads(told.stdout)["queue"] if told.returncode == 0 else []
     shown = subprocess.run(command, env=a_gateway.environment, capture_output=True, check=True, text=True).stdout

@@ -1,4 +1,4 @@
-"""`aliquot sizes` lists what the server offers, and writes it where clients without a server look."""
+"""`aliquot sizes`: the list of a server's sizes, and files of them for clients without a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`aliquot status` asks the agent alone, and says what to do when none answers."""
+"""`aliquot status`: it asks only the agent, and gives advice when no agent answers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,11 @@ def test_a_stale_socket_is_named(run_aliquot, a_runtime_folder: Path) -> None:
 
 @pytest.fixture
 def a_reserved_kernel(an_agent, a_runtime_folder: Path) -> Iterator[None]:
-    """A reservation, held: without its holder it ends after some seconds, which a busy machine's command outlasts."""
+    """Hold a reservation at the agent.
+
+    Without its holder a reservation ends after some seconds, and a command takes longer than that
+    on a busy machine.
+    """
     size = {"hundredths": 25, "memory_limit": None, "workload_class": "production"}
     asked = {"id": 1, "op": "reserve", "kernel_id": "k1", "owner": "alice", **size}
     with socket.socket(socket.AF_UNIX) as connection:

@@ -1,4 +1,7 @@
-"""`aliquot status` where no agent runs: the gateway that Jupyter's variables name is shown, if it can be read."""
+"""`aliquot status` where no agent runs: it shows the gateway that Jupyter's variables name.
+
+It does so only if it can read that gateway's answer.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ Asked = Callable[[bytes], tuple[int, str, str]]
 
 @pytest.fixture
 def asked(run_aliquot: Any, an_environment: dict[str, str]) -> Iterator[Asked]:
-    """Run `aliquot status` beside a gateway that answers these bytes and hangs up; returns code, output and errors."""
+    """Run `aliquot status` with a gateway that answers these bytes and hangs up.
+
+    Returns the command's exit code, output and errors.
+    """
     answers: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
         an_environment["JUPYTER_GATEWAY_URL"] = f"http://127.0.0.1:{server.getsockname()[1]}"
@@ -74,7 +80,7 @@ def test_the_devices_and_kernels_of_the_gateway_are_shown(asked: Asked) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        OK + b"Content-Length: 1000\r\n\r\n{",  # it was killed
+        OK + b"Content-Length: 1000\r\n\r\n{",  # the gateway was killed
         OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
         b"who is there\r\n\r\n",
         in_json(None),

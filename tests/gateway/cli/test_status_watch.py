@@ -1,4 +1,4 @@
-"""`aliquot status --watch`: what it shows in a terminal of its own, and how it ends."""
+"""`aliquot status --watch`: its views in a terminal of its own, and its end."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Terminal:
         )
 
     def read_until(self, word: str) -> None:
-        """What is not read does not count: the text before it is dropped."""
+        """Read until ``word`` comes, and drop the text before it."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while word not in self.text:
             assert time.monotonic() < deadline, f"no {word!r} in {self.text[-2000:]!r}"
@@ -134,7 +134,11 @@ class Terminal:
         self.text = self.text.rpartition(word)[2]
 
     def _read(self) -> None:
-        """A terminal whose program has ended, and one that has nothing to read, are both errors to the system."""
+        """Read what there is.
+
+        The system reports an error both for an ended program and for a terminal with nothing to
+        read.
+        """
         with contextlib.suppress(OSError):
             self.text += os.read(self._master, 1 << 16).decode(errors="replace")
             return
@@ -145,7 +149,10 @@ class Terminal:
         os.write(self._master, keys)
 
     def end(self) -> int:
-        """How it ended. The terminal may pass its last words on after its end."""
+        """Wait for the program's end, and return its exit code.
+
+        The terminal may pass on the last words after that.
+        """
         code = self.program.wait(PATIENCE_SECONDS)
         deadline = time.monotonic() + LAST_WORDS_SECONDS
         while True:
@@ -191,7 +198,7 @@ def a_held_kernel(an_agent: Any, a_runtime_folder: Path) -> Iterator[None]:
 def test_elsewhere_than_in_a_terminal_it_prints_view_after_view(
     an_environment: dict[str, str], a_held_kernel: None
 ) -> None:
-    """Its reader leaves after two of them."""
+    """The reader leaves after two views."""
     with subprocess.Popen(
         WATCH, env=an_environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as watch:

@@ -1,4 +1,4 @@
-"""Whom a command asks that is for kernels elsewhere: what Jupyter's variables name, in which order."""
+"""Commands about kernels elsewhere: the gateway that Jupyter's variables name, in which order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_users_server_comes_before_its_gateway_and_a_service_is_no_users_serve
 
 
 def certificates(folder: Path) -> dict[str, str]:
-    """Paths of a key, its certificate for this machine, and their authority."""
+    """Return the paths of a key, its certificate for this machine, and their authority."""
     certipy = pytest.importorskip("certipy", reason="makes the certificates; comes with JupyterHub")
     maker = certipy.Certipy(store_dir=str(folder))
     maker.create_ca("authority")

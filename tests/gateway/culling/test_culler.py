@@ -1,4 +1,4 @@
-"""What the culler takes as use of a kernel, and what it does when it cannot know."""
+"""The culler: what it counts as use of a kernel, and its caution where it cannot know."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Clock:
 
 
 class Kernels:
-    """One kernel that runs, as the kernel manager tells of it."""
+    """A kernel manager with one running kernel."""
 
     def __init__(self, clock: Clock, metadata: dict[str, Any] | None = None) -> None:
         self.links: Any = None
@@ -75,7 +75,7 @@ class Kernels:
 
 
 def node(busy_seconds: float, charged: int = 0) -> NodeView:
-    """What the agent says of k1, which has a quarter of a device."""
+    """Return the agent's report of k1, which has a quarter of a device."""
     device = {
         "uuid": "GPU-1",
         "index": 0,
@@ -154,7 +154,7 @@ async def test_a_relays_word_counts_and_one_that_is_away_spares_its_kernel(
 ) -> None:
     clock, kernels, culler = a_scene()
     kernels.relay(activity, is_up)
-    # What Jupyter's tracker says is not asked then: it is wrong where subshells are at work.
+    # The culler does not ask Jupyter's tracker then: it is wrong where subshells are at work.
     kernels.kernel.execution_state = "idle" if not want else "busy"
     clock.seconds = 1095.0
     await culler.look()

@@ -1,4 +1,4 @@
-"""Who is ended for want of use: never without an announcement, never at work."""
+"""Decisions to end idle kernels: never without an announcement, never a kernel at work."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_an_old_kernel_ends_after_its_work_and_a_warning_and_cannot_be_kept() ->
 
 
 class LifeOfAKernel(RuleBasedStateMachine):
-    """A kernel that is used at any times, and looks at it at any times."""
+    """A kernel's life: the user uses it, and the culler looks at it, at any times."""
 
     @initialize(
         idle=st.floats(1, 1000),

@@ -1,4 +1,4 @@
-"""Whose server in the Hub has gone: only who is known to have none, and never while the Hub does not answer."""
+"""Users without a server in the Hub: the Hub must say so, and its silence counts for nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ class Clock:
 
 
 class Hub:
-    """What it answers, page by page; an exception while it is away. ``stopped``: servers that it remembers."""
+    """A Hub that answers these pages, one by one.
+
+    Without ``pages`` it is away, and raises. ``stopped`` are the servers that it remembers.
+    """
 
     def __init__(self, *pages: list[str]) -> None:
         self.pages: list[list[str]] | None = list(pages)

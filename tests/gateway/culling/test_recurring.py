@@ -1,4 +1,4 @@
-"""What is done again and again goes on after a turn that failed, and ends when it is stopped."""
+"""Recurring tasks: they go on after a turn that failed, and end when they are stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last ended kernels, with their reasons: bounded, and there again after a restart."""
+"""The file of the last terminations, with reasons: bounded, and there again after a restart."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REQUEST = Request(GpuShare(25), Bytes(1 << 30), WorkloadClass.OPPORTUNISTIC)
 
 
 class Clock:
-    """Time that a test sets."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0

@@ -1,4 +1,4 @@
-"""Looking at folders on a real disk: no link is followed, and what was seen is known again."""
+"""Folders on a real disk: the gateway follows no link, and recognizes a folder that it saw."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def identity(path: Path) -> FolderIdentity:
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    """A folder whose own path has no link in it."""
+    """Return a folder whose own path has no link in it."""
     return Path(os.path.realpath(tmp_path))
 
 

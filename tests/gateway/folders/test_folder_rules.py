@@ -1,4 +1,4 @@
-"""Which folders may be shared, where they may be seen, and that no text leads out of the roots."""
+"""Rules for shared folders: which may be shared, where they appear, no path out of the roots."""
 
 from __future__ import annotations
 

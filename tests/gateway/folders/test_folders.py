@@ -1,4 +1,4 @@
-"""The list of shared folders: whose they are, what is remembered, and what a kernel is given."""
+"""The list of shared folders: their users, the saved list, and the mounts of a kernel."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ADA = User("ada", "admin")
 
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
-    """Homes of alice and bob, two folders to share, and a place for the gateway's state."""
+    """Make homes of alice and bob, two folders to share, and a place for the gateway's state."""
     host = Path(os.path.realpath(tmp_path)) / "host"
     for name in ("homes/alice", "homes/bob", "data/sets", "data/vision", "state"):
         (host / name).mkdir(parents=True)

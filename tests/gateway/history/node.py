@@ -24,7 +24,7 @@ def node(
     used: int = GIB,
     label: str = "a.ipynb",
 ) -> NodeStatus:
-    """``kernels`` k1, k2, … with the same figures."""
+    """Return a node's status with ``kernels`` kernels k1, k2, …, all with these figures."""
     device = DeviceStatus(0, UUID, "a device", 16 * GIB, 0, 0, used, used, 40, None, 70.0, False)
     compute = ComputeStatus(0.5, 0.25, own_seconds)
     part = KernelDeviceStatus(UUID, 0, 25, 4 * GIB, used, used, used, busy_seconds, 0, compute=compute)

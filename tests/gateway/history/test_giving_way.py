@@ -1,4 +1,4 @@
-"""A thread that reads and writes rows lets others have the interpreter between them."""
+"""A thread that reads and writes rows: it lets others have the interpreter between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The history over hours, by a clock that a test turns, in a real file: kept, made coarser, pruned."""
+"""The history over hours: the keeper keeps samples, makes them coarser, and prunes them.
+
+A test sets the clock by hand; the file is real.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ ROOMY = Limits(64 << 20, 2_000_000)
 
 
 class Life:
-    """One life of a keeper; time goes by its own hand alone."""
+    """A life of a history keeper, whose time a test moves."""
 
     def __init__(self, path: Path | None, limits: Limits = ROOMY, at: float = NOON) -> None:
         self.keeper = HistoryKeeper(HistorySettings(True, path, limits, 2.0, 10.0), LOG)
@@ -41,7 +44,10 @@ class Life:
         self.keeper.take(Look(self.wall, self.monotonic, status))
 
     def run(self, seconds: float, busy: float = 0.0, every: float = 2.0, **known: Any) -> None:
-        """Look, and again until so much time went by. ``busy``: GPUs in use."""
+        """Look every ``every`` seconds until ``seconds`` have passed.
+
+        ``busy`` is the number of GPUs in use.
+        """
         self.look(node(busy_seconds=self.busy, own_seconds=self.busy / 2, **known))
         for _ in range(round(seconds / every)):
             self.go(every)
@@ -67,7 +73,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def column(report: dict[str, Any], name: str = "busy_gpus", part: str = "mean") -> list[float]:
-    """What is known of the first kernel."""
+    """Return the known values of one figure of the first kernel."""
     return [value for value in report["kernels"][0]["figures"][name][part] if value is not None]
 
 
@@ -195,7 +201,7 @@ def test_rows_and_bytes_stay_below_their_limits(path: Path, limits: Limits) -> N
     assert path.stat().st_size <= limits.bytes
     with sqlite3.connect(path) as database:
         [(rows,)] = database.execute("SELECT COUNT(*) FROM point")
-    # Between two prunings a file may grow by what ten minutes bring.
+    # Between two prunings a file may grow by the rows of ten minutes.
     assert rows <= limits.rows + 61 * 41
     again = Life(path, limits, at=life.wall)
     assert column(again.ask())[-1] == 0.5

@@ -1,4 +1,4 @@
-"""Samples become steps exactly, by time; what nobody knows is a gap."""
+"""Steps made of samples: exact, by time, with a gap where there is no sample."""
 
 from __future__ import annotations
 

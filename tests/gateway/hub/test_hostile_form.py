@@ -1,4 +1,4 @@
-"""The Hub's spawn page: it repeats nothing that somebody typed but a size, and all of it is text."""
+"""The Hub's spawn page: of all that a user typed it repeats a size alone, and all of it as text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MARKUP = "\"'><img src=x onerror=alert(1)><script>alert(2)</script>"
 
 
 class Elements(HTMLParser):
-    """Which elements and handlers a browser would find."""
+    """A parser that collects the elements and attributes that a browser would find."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,7 @@
-"""Where requests come from behind a Hub's proxy: nobody makes himself another's address, or anybody else's trouble."""
+"""Addresses of requests behind a Hub's proxy.
+
+No client can claim another's address, or cause trouble for another client.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from jupyter_aliquot.gateway.hub_service.token_cache import CheckLimits, TokenCh
 
 from .test_hub_tokens import provider
 
-# As the Hub's proxy hands it on: what the client wrote comes first, then whom the proxy saw.
+# Headers as the Hub's proxy sends them: first the client's own text, then the address it saw.
 MALLORY = {"X-Forwarded-For": "127.0.0.1, 10.0.0.66", "X-Real-Ip": "127.0.0.1"}
 BOB = {"X-Forwarded-For": "10.0.0.2"}
 MOST_WRONG = 3
@@ -30,7 +33,7 @@ Fetch = Callable[..., Awaitable[Any]]
 
 
 class Address(RequestHandler):
-    """Says where a request comes from."""
+    """A handler that answers with the address of the request."""
 
     def get(self) -> None:
         self.finish(str(self.request.remote_ip))
@@ -61,7 +64,7 @@ def served(scenario: Callable[[Fetch], Awaitable[None]], trusted: list[str], han
     [
         (MALLORY, [], "10.0.0.66"),
         ({"X-Real-Ip": "127.0.0.9"}, [], "127.0.0.1"),
-        # Another proxy stands before the Hub's, which tells who asked it.
+        # Another proxy stands before the Hub's, and names the client.
         ({"X-Forwarded-For": "10.0.0.66, 192.168.1.1"}, ["192.168.1.1"], "10.0.0.66"),
     ],
 )

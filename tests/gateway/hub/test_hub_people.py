@@ -1,4 +1,4 @@
-"""What the Hub said last of users who are not asking just now."""
+"""The Hub's last report about users who make no request just now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What JupyterHub's environment says of a service."""
+"""A service's settings in the environment that JupyterHub gives it."""
 
 from __future__ import annotations
 

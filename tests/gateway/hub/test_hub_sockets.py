@@ -1,4 +1,4 @@
-"""Open websockets end when the token that opened them may open them no more."""
+"""Open websockets: the gateway closes them when their token may open them no more."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ADA = User("ada", "admin")
 
 
 class ASocket:
-    """What is used of a handler."""
+    """The part of a handler that the gateway uses."""
 
     def __init__(self, *, is_open: bool = True) -> None:
         self.ws_connection = object() if is_open else None

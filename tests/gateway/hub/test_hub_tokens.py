@@ -1,4 +1,4 @@
-"""The question to the Hub: every answer that is none means that it is away, and nobody is let in for it."""
+"""Token checks at the Hub: any bad answer means that the Hub is away, and lets no user in."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SERVICE = HubService(
 
 
 class UserOfToken(RequestHandler):
-    """Answers as a Hub does, and as one that has its troubles."""
+    """A Hub that answers as a real one does, and as one that has its troubles."""
 
     async def get(self) -> None:
         token = self.request.headers["Authorization"].removeprefix("token ")
@@ -67,7 +67,10 @@ def with_hub(scenario: Callable[[HubTokens], Awaitable[None]], *, listens: bool 
 
 
 async def close_clients() -> None:
-    """JupyterHub 6 has a client of its own, earlier ones have tornado's."""
+    """Close the Hub's HTTP client.
+
+    JupyterHub 6 has a client of its own, earlier releases use tornado's.
+    """
     if importlib.util.find_spec("jupyterhub.httpclient") is None:
         AsyncHTTPClient().close()
         return
@@ -131,9 +134,9 @@ def provider(**knobs: Any) -> HubIdentityProvider:
     [
         ({"kind": "user", "name": "alice", "groups": ["vision"], "scopes": []}, ("alice", "user", {"vision"})),
         ({"kind": "user", "name": "ada", "groups": [], "scopes": ["custom:aliquot:admin"]}, ("ada", "admin", set())),
-        # An administrator of the Hub, whose token does not carry our scope.
+        # This user is an administrator of the Hub, but the token does not carry our scope.
         ({"kind": "user", "name": "ada", "groups": [], "admin": True, "scopes": ["self"]}, ("ada", "user", set())),
-        # No user of a Hub can have a name with a slash.
+        # A user of a Hub cannot have a name with a slash.
         ({"kind": "service", "name": "alice", "scopes": []}, ("service/alice", "user", set())),
     ],
 )

@@ -1,4 +1,4 @@
-"""`aliquot serve --hub` says what it lacks."""
+"""`aliquot serve --hub`: its message about the settings that are missing."""
 
 from __future__ import annotations
 

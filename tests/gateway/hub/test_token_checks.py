@@ -1,4 +1,4 @@
-"""The Hub's answers about tokens: how long they count, and how seldom it is asked."""
+"""The Hub's answers about tokens: how long they count, and how seldom the gateway asks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALICE = {"name": "alice"}
 
 
 class HandClock:
-    """A clock that a test turns."""
+    """A clock that a test moves."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -31,7 +31,7 @@ class HandClock:
 
 
 class AHub:
-    """Knows tokens, counts questions, and can be away."""
+    """A Hub that knows tokens, counts questions, and can be away."""
 
     def __init__(self, **users: dict[str, Any]) -> None:
         self.users = users
@@ -161,7 +161,7 @@ def test_a_storm_of_wrong_tokens_is_cut_off_by_address_and_in_all() -> None:
         asked = [tokens.model_of(f"wrong-{n}", f"10.0.1.{n % 5}") for n in range(2000)]
         answers = await asyncio.gather(*asked, return_exceptions=True)
         assert {type(answer) for answer in answers} == {type(None), TooManyTokensError}
-        want_most = 1 + 25 + 4  # those that were on their way when the last one was counted
+        want_most = 1 + 25 + 4  # 4 questions were on their way when the last one was counted
         assert len(hub.questions) <= want_most
         clock.seconds += 31
         assert await tokens.model_of("a", "10.0.1.1") == ALICE

@@ -1,4 +1,4 @@
-"""The image catalogue: what it takes, what it refuses, and the kernelspecs that its entries act as."""
+"""The image catalogue: valid and refused entries, and the kernelspecs that entries act as."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Make = Callable[..., SizedKernelSpecManager]
 
 @pytest.fixture
 def make_manager(tmp_path: Path) -> Make:
-    """A manager with one installed kernelspec, `julia`, and these images."""
+    """Return a function that makes a manager with the kernelspec `julia` and these images."""
     spec = {"argv": ["julia", "{connection_file}"], "display_name": "Julia", "language": "julia"}
     (tmp_path / "kernels" / "julia").mkdir(parents=True)
     (tmp_path / "kernels" / "julia" / "kernel.json").write_text(json.dumps(spec))
@@ -77,7 +77,7 @@ def test_the_kernelspec_in_the_image_is_the_entrys_and_ipykernels_without_one(ma
 
 
 def test_no_interpreter_of_the_server_gets_into_an_images_command(make_manager: Make) -> None:
-    # Jupyter puts its own interpreter in the place of these names.
+    # Jupyter replaces these names by its own interpreter.
     assert make_manager(PYTORCH).get_kernel_spec("pytorch").argv[0] not in ("python", "python3")
 
 

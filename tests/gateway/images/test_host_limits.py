@@ -1,4 +1,4 @@
-"""The knobs of a container's part of its host."""
+"""Settings of the share of its host that a container may use."""
 
 from __future__ import annotations
 

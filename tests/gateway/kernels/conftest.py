@@ -1,4 +1,4 @@
-"""A Jupyter server with our kernel manager on the real node agent, whose devices are only numbers."""
+"""A Jupyter server with our kernel manager, on the real node agent with stub devices."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Node:
         return {kernel["kernel_id"]: kernel for kernel in query("status", runtime_dir=self.folder)["kernels"]}
 
     def reserve_elsewhere(self, kernel_id: str, hundredths: int) -> subprocess.Popen[bytes]:
-        """Another program of this node that holds a share until it is killed."""
+        """Start another program of this node that holds a share until the test kills it."""
         code = (
             "import asyncio, sys\nfrom jupyter_aliquot.gpu_hook.client.client import AgentClient\n"
             "async def main():\n"
@@ -97,7 +97,7 @@ def a_node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
 
 @pytest.fixture
 def kernelspecs(jp_environ: Any, jp_data_dir: Path) -> Path:
-    """python3 in a few sizes, and a kernel that cannot start, as files."""
+    """Write the kernelspecs: python3 in a few sizes, and a kernel that cannot start."""
     folder = jp_data_dir / "kernels"
     python = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     write_spec(folder, "python3", python)
@@ -133,7 +133,7 @@ def admission(link: AgentLink) -> Admission:
 
 @pytest.fixture
 def services(admission: Admission) -> KernelServices:
-    """What an extension makes for the kernel manager."""
+    """Return the services that the extension would make for the kernel manager."""
     return KernelServices(admission=admission)
 
 
@@ -148,7 +148,7 @@ def jp_server_config(services: KernelServices) -> Config:
 
 
 class Gateway:
-    """The parts that the extension joins, joined here."""
+    """The parts that the extension would join, joined here."""
 
     def __init__(self, server: Any, node: Node, link: AgentLink, admission: Admission) -> None:
         self.node = node
@@ -179,7 +179,7 @@ def a_gateway(
     jp_asyncio_loop.run_until_complete(gateway.start())
     yield gateway
     jp_asyncio_loop.run_until_complete(gateway.stop())
-    # What was granted when nobody wanted it any more goes back when the connection is seen to have ended.
+    # A grant for a start whose client had left returns when the agent sees the connection's end.
     deadline = time.monotonic() + 60
     while a_node.answers() and (left := a_node.kernels()):
         assert time.monotonic() < deadline, left
@@ -188,7 +188,7 @@ def a_gateway(
 
 @pytest.fixture
 def until() -> Callable[..., Awaitable[Any]]:
-    """Wait for a condition, plain or awaitable, up to a deadline."""
+    """Return a function that waits for a condition, plain or awaitable, up to a deadline."""
 
     async def wait(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
         deadline = time.monotonic() + seconds
@@ -206,7 +206,7 @@ def until() -> Callable[..., Awaitable[Any]]:
 
 @pytest.fixture
 def environment() -> Callable[[int], dict[str, str]]:
-    """The environment that a process was started with."""
+    """Return a function that reads the environment that a process was started with."""
 
     def read(pid: int) -> dict[str, str]:
         entries = Path(f"/proc/{pid}/environ").read_text().split("\0")

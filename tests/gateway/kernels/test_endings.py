@@ -1,4 +1,4 @@
-"""Each way in which a kernel of this server ends leaves its own reason."""
+"""Terminations: each way in which a kernel of this server ends leaves its own reason."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def test_a_start_that_failed_keeps_its_reason_until_it_is_tried_again(
     assert ending.code is EndingCode.START_FAILED
     assert ending.message.startswith("the kernel could not be started: asked to run '/nonexistent/program': not found")
     assert a_gateway.kernels.kernel_state(kernel_id) == ("ended", ending.message)
-    # Until then it still counts as one that waits, and a restart leaves it alone.
+    # Until then the kernel still counts as pending, and a restart leaves it alone.
     await until(lambda: kernel_id not in a_gateway.kernels._pending_kernels)
     await a_gateway.kernels.restart_kernel(kernel_id)
     assert remembered.of(kernel_id) is None

@@ -1,4 +1,4 @@
-"""What an ended kernel leaves to Python's garbage collector: nothing, for a gateway's lives are long."""
+"""Garbage of ended kernels: none is left to Python's collector, for gateways run for long."""
 
 from __future__ import annotations
 

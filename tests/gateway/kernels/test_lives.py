@@ -27,7 +27,10 @@ async def act(fetch: Any, kernel_id: str, action: str) -> Any:
 async def execute(
     gateway: Any, kernel_id: str, code: str, *, seconds: float = 90, printed: list[str] | None = None
 ) -> str:
-    """Run a cell as a client would, and return what it printed, which is in ``printed`` as soon as it comes."""
+    """Run a cell as a client would, and return its output.
+
+    The output is in ``printed`` as soon as it comes.
+    """
     client = gateway.kernels.get_kernel(kernel_id).client()
     client.start_channels()
     printed = [] if printed is None else printed
@@ -56,7 +59,8 @@ async def test_execute_interrupt_restart_and_shutdown(a_gateway: Any, jp_fetch: 
 
     code, printed = "import time\nprint('on', flush=True)\ntime.sleep(60)", list[str]()
     sleeping = asyncio.ensure_future(execute(a_gateway, kernel_id, code, printed=printed))
-    await until(lambda: "on\n" in printed)  # busy alone is not enough: answering a client's first request is work, too
+    # Busy alone is not enough: a client's first request is work, too.
+    await until(lambda: "on\n" in printed)
     await act(jp_fetch, kernel_id, "interrupt")
     assert "KeyboardInterrupt" in await sleeping
 
@@ -125,7 +129,7 @@ async def test_the_servers_end_ends_all_and_withdraws_what_waits(
 
 
 async def test_extensions_stop_before_kernels_and_nothing_hangs(a_gateway: Any, jp_fetch: Any, until: Any) -> None:
-    """Jupyter stops extensions first: admission is gone when the kernels are shut down."""
+    """Jupyter stops extensions first: admission has stopped when Jupyter shuts kernels down."""
     running = await start(jp_fetch, "idle.gpu-0.25")
     await ready(a_gateway, running)
     await start(jp_fetch, "python3.gpu-1")
@@ -183,11 +187,11 @@ async def test_users_see_their_own_kernels(a_gateway: Any, monkeypatch: pytest.M
     become("bob")
     with pytest.raises(Exception, match="Kernel already exists"):
         await kernels.start_kernel(kernel_name="python3", kernel_id=ids["alice"])
-    become("ada", "admin")  # for what ends them
+    become("ada", "admin")  # for the fixture, which ends the kernels
 
 
 async def test_nothing_is_left_after_200_random_lives(a_gateway: Any, jp_fetch: Any, until: Any) -> None:
-    """Starts, deletes while waiting and while starting, kills, failures, in any order."""
+    """Start, delete while waiting or starting, kill, and fail kernels, in any order."""
     dice = random.Random(7)
     kernels = a_gateway.kernels
     names = ["light.gpu-0.25", "light.gpu-0.5", "broken.gpu-0.5", "light.gpu-0.25"]
@@ -230,7 +234,7 @@ async def test_a_deleted_kernel_is_gone_for_everybody(a_gateway: Any, jp_fetch: 
 async def test_a_kernel_that_is_being_restarted_can_be_ended(
     a_gateway: Any, jp_fetch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when it crashed: its restart is under way when somebody ends it."""
+    """Restart a kernel as after a crash, and end it while the restart is under way."""
     kernel_id = await start(jp_fetch, "python3")
     kernel = await ready(a_gateway, kernel_id)
     launch, is_launching, may_launch = kernel._async_launch_kernel, asyncio.Event(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""Kernels that other programs of the node start queue at the gateway's local socket."""
+"""Kernels that other programs of the node start: they queue at the gateway's local socket."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ async def test_a_gateway_that_ends_leaves_the_kernel_with_the_agent(a_gateway: A
 
 
 async def test_only_its_own_user_may_ask(a_gateway: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder is private already; this is the second lock."""
+    """The folder is private already; this check is the second lock."""
     if os.geteuid() != 0:
         pytest.skip("only root can play another user")
     own = os.geteuid()

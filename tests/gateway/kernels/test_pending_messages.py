@@ -1,4 +1,4 @@
-"""Messages of pages to a kernel that is not there yet: without a server; websockets note what they hear."""
+"""Messages of pages to a pending kernel, without a server: websockets note what they receive."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def a_message(msg_id: str, msg_type: str = "execute_request", code: str = "1") -
 
 
 class Page:
-    """A websocket. ``connect`` is done in `begin`."""
+    """A page's websocket.
+
+    ``connect`` runs in `begin`.
+    """
 
     def __init__(self, session: str, user: str = "alice", connect: Callable[[], Awaitable[bool]] | None = None) -> None:
         self.session_name = session
@@ -70,7 +73,7 @@ class Page:
         self.ended = reason
 
     def errors(self) -> dict[str, str]:
-        """The error that each cell ended with."""
+        """Return the error that each cell ended with."""
         replies = {of: content for of, kind, content in self.told if kind == "execute_reply"}
         return {of: str(content.get("ename", content["status"])) for of, content in replies.items()}
 
@@ -80,7 +83,7 @@ def msg_id(frames: Sequence[Any]) -> str:
 
 
 class Manager:
-    """Alice's kernel, which `start` lets come; without a relay."""
+    """A manager with one kernel of Alice's, without a relay; it comes when `start` is set."""
 
     links = None
 
@@ -112,7 +115,7 @@ class Manager:
         return messages
 
     async def begin(self) -> None:
-        """Let the kernel come, and wait until what was kept is handed on or given up."""
+        """Let the kernel come, and wait until the kept messages are sent or given up."""
         task = self.pending._tasks[KERNEL]
         self.start.set()
         await asyncio.wait_for(asyncio.shield(task), 30)

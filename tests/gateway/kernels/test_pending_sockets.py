@@ -1,4 +1,7 @@
-"""Websockets of pages to a kernel that waits for its GPU: they open at once, and what is sent meanwhile is not lost."""
+"""Websockets of pages to a kernel that waits for its GPU.
+
+They open at once, and the gateway loses no message that comes meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ def jp_server_config(a_node: Node, more_config: dict[str, Any]) -> Config:
 
 
 class Line:
-    """A server whose GPU another program holds, a kernel of Alice's that waits for it, and pages."""
+    """A server whose GPU another program holds, Alice's kernel that waits for it, and pages."""
 
     def __init__(self, server: ServerApp, fetch: Any, connect: Any, node: Node) -> None:
         self.server, self._fetch, self._connect, self._node = server, fetch, connect, node
@@ -92,7 +95,7 @@ class Line:
         return await self.fetch("api", "kernels", self.kernel_id, action, method="POST")
 
     async def share(self, access: str | None) -> None:
-        """Give Bob this access to the kernel, or take it from him."""
+        """Give Bob this access to the kernel; with None, end his share."""
         path = ("aliquot", "api", "v1", "kernels", self.kernel_id, "shares", "users", "bob")
         body = None if access is None else json.dumps({"access": access})
         await self.fetch(*path, method="DELETE" if access is None else "PUT", body=body)

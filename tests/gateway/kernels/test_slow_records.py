@@ -1,4 +1,7 @@
-"""Starts, restarts and ends beside a disk that takes long: the server serves on, and does nothing before its note."""
+"""Starts, restarts and ends with a slow disk.
+
+The server goes on serving, and does nothing before its record is on disk.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +47,15 @@ def disk(a_gateway: Any, records: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 def on(disk: SlowDisk) -> list[KernelState]:
-    """Return what a gateway that begins now would read."""
+    """Return the states that a gateway that begins now would read."""
     return [record.state for record in KernelRecords(disk.folder, LOG).read()]
 
 
 async def held_up(disk: SlowDisk, fetch: Any, *path: str, **more: Any) -> asyncio.Future[Any]:
-    """Ask while the disk hangs; return what waits for it, when the server has answered something else meanwhile."""
+    """Ask while the disk hangs, and return the pending answer.
+
+    Before that, the server has answered other requests.
+    """
     disk.stop()
     asked = asyncio.ensure_future(fetch("api", "kernels", *path, request_timeout=120, **more))
     assert await asyncio.to_thread(disk.reached.wait, PATIENCE_SECONDS)

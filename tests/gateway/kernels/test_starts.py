@@ -122,7 +122,7 @@ async def test_answers_about_a_pending_kernel_are_clear(a_gateway: Any, jp_fetch
     first = await post(jp_fetch, "python3.gpu-1")
     await until(lambda: a_gateway.held() == {first["id"]})
     second = await post(jp_fetch, "python3.gpu-0.5")
-    # It has its reason when it had its turn.
+    # The kernel has its reason after its first turn.
     await until(lambda: a_gateway.kernels.kernel_state(second["id"])[1].startswith("Needs 0.5 GPU"))
     kernel = ("api", "kernels", second["id"])
     answer = await jp_fetch(*kernel, "interrupt", method="POST", allow_nonstandard_methods=True)
@@ -160,7 +160,7 @@ async def test_an_agent_that_does_not_come_back_fails_the_start(a_gateway: Any, 
 
 
 async def test_environments_do_not_leak_between_kernels(a_gateway: Any, until: Any, environment: Any) -> None:
-    """Four starts that overlap: with a secret, with another, and two without."""
+    """Start four kernels at once: with a secret, with another, and two without."""
     clean = {name: value for name, value in os.environ.items() if name != "SECRET"}
     wants = ["alice's", "bob's", None, None]
 

@@ -1,4 +1,4 @@
-"""Looks for garbage spare what has survived one, and none is kept for ever."""
+"""The calm collector: it spares survivors of one collection, and keeps no garbage for ever."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from jupyter_aliquot.gateway.serverapp.gc_policy import (
 
 
 class Knot:
-    """Garbage as soon as nobody has it, and found by a look alone."""
+    """An object that refers to itself: once dropped, only a collection frees it."""
 
     def __init__(self) -> None:
         self.itself = self
 
 
 def old_garbage() -> weakref.ref[Knot]:
-    """What was alive at a look, and is no more."""
+    """Return a reference to garbage that was alive at an earlier collection."""
     knot = Knot()
     gc.collect(1)
     return weakref.ref(knot)
@@ -35,7 +35,7 @@ def old_garbage() -> weakref.ref[Knot]:
 
 @pytest.fixture
 def now() -> Iterator[list[float]]:
-    """The collector's clock; Python's own ways are back at the end."""
+    """Yield the collector's clock, and restore Python's own settings at the end."""
     clock, thresholds, callbacks = [0.0], gc.get_threshold(), list(gc.callbacks)
     yield clock
     gc.callbacks[:] = callbacks
@@ -59,7 +59,7 @@ def test_the_policy_is_for_collectors_of_three_generations(version: tuple[int, i
 
 
 def test_a_collector_that_is_called_known_tells_its_three_generations(now: list[float]) -> None:
-    """The facts that the policy counts on, read from the interpreter that runs this."""
+    """Read the facts that the policy relies on from the interpreter that runs this test."""
     if not is_known_collector():
         pytest.skip("this interpreter's collector is another, and is left as it is")
     told: list[int] = []
@@ -111,7 +111,7 @@ def test_more_is_more_than_the_least_that_there_was(now: list[float], collector:
     many = [Knot() for _ in range(gc.get_freeze_count())]
     collector.look_at_all()
     for knot in many:
-        del knot.itself  # they go without a look
+        del knot.itself  # these are freed without a collection
     many.clear()
     now[0] += WHOLE_SECONDS
     collector.look_if_due()

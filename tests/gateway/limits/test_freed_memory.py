@@ -1,4 +1,4 @@
-"""What was freed goes back to the system, also where something that lives on lies behind it."""
+"""Freed memory: it returns to the system, also from below an object that lives on."""
 
 from __future__ import annotations
 
@@ -57,7 +57,11 @@ _OWN = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_ARENA_MAX": "5"}
 
 
 def measured(**variables: str) -> list[float]:
-    """MiB kept of freed pieces of 1 MiB; of small ones; of those when they were given back; heaps of seven threads."""
+    """Run the program; return three amounts of kept memory in MiB, and a number of heaps.
+
+    The amounts are for freed pieces of 1 MiB, for freed small pieces, and for the small pieces
+    after they were given back. The heaps are those of seven threads.
+    """
     command = [sys.executable, "-c", _PROGRAM]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""What c.Limits refuse, to whom, and that a flood of refusals is no flood of lines."""
+"""The guard of c.Limits: its refusals, and a flood of refusals that makes no flood of log lines."""
 
 from __future__ import annotations
 

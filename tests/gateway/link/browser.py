@@ -25,7 +25,7 @@ _PATIENCE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Message:
-    """What arrived."""
+    """A message that arrived."""
 
     channel: str
     type: str
@@ -36,7 +36,10 @@ class Message:
 
 
 class Browser:
-    """Made by the fixture `browser`; a test opens and closes it, as often as it likes."""
+    """A browser, made by the fixture `browser`.
+
+    A test opens and closes it as often as it likes.
+    """
 
     def __init__(self, connect: Callable[..., Any], kernel_id: str, protocol: str, session: str) -> None:
         self._connect = connect
@@ -66,7 +69,7 @@ class Browser:
         return self
 
     async def close(self) -> list[Message]:
-        """Say goodbye, and read what the server had sent until it heard of it."""
+        """Close the websocket, and return the messages that the server had sent before it knew."""
         socket, self.socket = self.socket, None
         assert socket is not None
         socket.close()
@@ -87,7 +90,10 @@ class Browser:
         subshell: str = "",
         message: dict[str, Any] | None = None,
     ) -> str:
-        """Send a request; returns its msg_id. ``message``: one that was sent before, sent again."""
+        """Send a request, and return its msg_id.
+
+        With ``message``, send this earlier message again.
+        """
         asked = message or self.make(kind, content, parent=parent, subshell=subshell)
         assert self.socket is not None
         if self._subprotocols:
@@ -118,7 +124,7 @@ class Browser:
         return message
 
     async def until(self, found: Callable[[Message], bool]) -> Message:
-        """Read until a message is as wanted; those before it are in `seen`."""
+        """Read until ``found`` accepts a message; `seen` has the messages before it."""
         while not found(message := await self.read()):
             pass
         return message
@@ -129,7 +135,7 @@ class Browser:
         return await self.until(lambda m: m.parent == asked and m.type == kind.replace("_request", "_reply"))
 
     async def execute(self, code: str, **more: Any) -> list[Message]:
-        """Run a cell; all that came of it, up to its idle and its reply, whichever is last."""
+        """Run a cell; return its messages up to its idle or its reply, the later of the two."""
         asked = await self.run(code, **more)
         return await self.finish(asked)
 
@@ -169,12 +175,15 @@ def is_state(message: Message, state: str) -> bool:
 
 
 def text_of(messages: Sequence[Message]) -> str:
-    """What was printed."""
+    """Return the text that the messages printed."""
     return "".join(message.content["text"] for message in messages if message.type == "stream")
 
 
 async def widgets_are_told_of_once(browser: Browser) -> None:
-    """A flood of a widget's for a kernel that is stopped; a question at its end is refused, and answered, too."""
+    """Flood a stopped kernel with a widget's messages: the page gets one error.
+
+    The gateway also refuses and answers the request at the flood's end.
+    """
     asked = [await browser.send("shell", "comm_msg", {"comm_id": "c", "data": "#" * (256 << 10)}) for _ in range(64)]
     await browser.ask("shell", "comm_info_request", {"target_name": "#" * (256 << 10)})
     told = [message for message in browser.seen if message.type == "error"]

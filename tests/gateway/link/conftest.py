@@ -1,4 +1,4 @@
-"""A Jupyter server with Aliquot in it, whose plain kernels have relays, and browsers that look at them."""
+"""A Jupyter server with Aliquot, whose plain kernels have relays, and browsers that use them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PATIENCE_SECONDS = 60.0
 
 @pytest.fixture
 def a_runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[RuntimeDir]:
-    """A short path: sockets lie below it. What relays are left at the end are ended."""
+    """Make a runtime folder with a short path, for sockets, and end its last relays afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
     monkeypatch.setenv("ALIQUOT_RUNTIME_DIR", str(folder))
     runtime = RuntimeDir(folder)
@@ -45,7 +45,7 @@ def a_runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[RuntimeDir]:
 
 
 def host_pid(runtime: RuntimeDir) -> int | None:
-    """The relay host's, which its lock names."""
+    """Return the pid in the relay host's lock; None without one."""
     with contextlib.suppress(FileNotFoundError, ValueError):
         return int(runtime.relay_lock.read_text().strip())
     return None
@@ -53,7 +53,10 @@ def host_pid(runtime: RuntimeDir) -> int | None:
 
 @pytest.fixture
 def jp_server_config(a_runtime: RuntimeDir, more_config: dict[str, Any]) -> Config:
-    """Called by pytest-jupyter."""
+    """Return the server's settings.
+
+    Called by pytest-jupyter.
+    """
     return Config(
         {
             "ServerApp": {
@@ -70,13 +73,16 @@ def jp_server_config(a_runtime: RuntimeDir, more_config: dict[str, Any]) -> Conf
 
 @pytest.fixture
 def more_config() -> dict[str, Any]:
-    """What a test module configures beside; without rate limits output comes whole."""
+    """Return further settings; a test module overrides them.
+
+    Without rate limits output arrives whole.
+    """
     return {"ZMQChannelsWebsocketConnection": {"limit_rate": False}}
 
 
 @pytest.fixture
 def kernelspecs(jp_environ: Any, jp_data_dir: Path) -> Path:
-    """python3 by our provisioner, without a size, as a file."""
+    """Write the kernelspec python3 with our provisioner, without a size."""
     folder = jp_data_dir / "kernels" / "python3"
     folder.mkdir(parents=True)
     spec = {
@@ -115,11 +121,11 @@ class House:
 
     @property
     def folder(self) -> Path:
-        """The relay's."""
+        """Return the folder of the kernel's relay."""
         return Path(self.server.kernel_manager.get_kernel(self.kernel_id).ip).parent
 
     def bytes_to_write(self, *sessions: str) -> int:
-        """What the gateway holds for its websockets; or for those of these sessions."""
+        """Return the bytes that the gateway holds for all websockets, or for these sessions."""
         ports = [port for name, port in self.link._subscribers.items() if not sessions or name in sessions]
         streams = [port.websocket_handler.ws_connection.stream for port in ports]
         return sum(stream._total_write_index - stream._total_write_done_index for stream in streams)
@@ -155,7 +161,7 @@ def a_house(
 
 @pytest.fixture
 def until() -> Callable[..., Awaitable[Any]]:
-    """Wait for a condition, plain or awaitable, up to a deadline."""
+    """Return a function that waits for a condition, plain or awaitable, up to a deadline."""
 
     async def wait(condition: Callable[[], Any]) -> Any:
         deadline = time.monotonic() + _PATIENCE_SECONDS

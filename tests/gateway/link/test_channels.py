@@ -1,4 +1,4 @@
-"""All that a browser does with a kernel, over a real websocket, a real server, a real relay and a real kernel."""
+"""All that a browser does with a kernel, over a real websocket, server, relay and kernel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ get_ipython().kernel.comm_manager.register_target("echo", echo)
 
 @pytest.mark.parametrize("protocol", ["v1", "legacy"])
 async def test_a_websocket_does_all_that_it_does_without_a_relay(a_house: House, protocol: str) -> None:
-    """One kernel for all: starting it takes longer than most of them."""
+    """Use one kernel for all checks: its start takes longer than most of them."""
     browser = await a_house.browser(protocol).open()
     assert a_house.link.activity is not None, "the kernel has a relay"
     await check_cells(browser)
@@ -99,7 +99,7 @@ async def check_widgets(browser: Browser) -> None:
 
 
 async def check_large_buffers(browser: Browser) -> None:
-    """50 MB to the kernel and back, as they were."""
+    """Send 50 MB to the kernel and back, and compare them."""
     await browser.execute(ECHO)
     data = hashlib.sha256(b"seed").digest() * (50_000_000 // 32)
     await browser.send("shell", "comm_open", {"comm_id": "c1", "target_name": "echo", "data": {}})

@@ -1,4 +1,7 @@
-"""When a websocket's message is handed on: played, for a relay that takes nothing is met too seldom."""
+"""The moment at which a handler passes on a websocket's message.
+
+The relay is scripted, because a real one is too seldom full.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from jupyter_aliquot.gateway.channels.transports import RelayTransport
 
 
 class FullLink:
-    """A kernel's link, whose relay has much to take yet."""
+    """A kernel's link whose relay has much to read yet."""
 
     def __init__(self) -> None:
         self.is_full = True
@@ -26,7 +29,7 @@ class FullLink:
 def a_socket(
     link: Any, handled: list[Any], monkeypatch: pytest.MonkeyPatch, kind: type[ChannelsHandler] = ChannelsHandler
 ) -> Any:
-    """One that has just come, and whose messages are noted instead of read."""
+    """Return a socket that has just opened; it notes its messages instead of handling them."""
     handler: Any = kind.__new__(kind)
     handler.connection = KernelWebsocketConnection.__new__(KernelWebsocketConnection)
     handler.connection._transport, handler.ws_connection = RelayTransport(link), object()

@@ -43,7 +43,7 @@ def test_an_acknowledgement_waits_for_what_came_before() -> None:
 
 
 def test_what_came_before_counts_and_not_the_number() -> None:
-    """A reply that waited for its session comes late, with its old number."""
+    """Acknowledge in order of arrival: a reply that waited for its session has an old number."""
     deliveries = Deliveries()
     deliveries.give(7, (), was_taken=True)
     deliveries.give(5, ["a"], was_taken=False)

@@ -1,4 +1,4 @@
-"""Websockets that closed, and links of kernels that ended, are freed at once, and not by a look for garbage."""
+"""Closed websockets and links of ended kernels: freed at once, without a garbage collection."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .conftest import House
 
 @pytest.fixture
 def more_config() -> dict[str, Any]:
-    """Jupyter holds a socket while its question whether the kernel lives has a timer."""
+    """Shorten Jupyter's timer for its kernel info request: the timer holds the socket."""
     return {"MappingKernelManager": {"kernel_info_timeout": 2}}
 
 
 def forget_cancelled_timers() -> None:
-    """asyncio keeps each until its time has come, with what it was made for."""
+    """Remove canceled timers, which asyncio keeps, with their callbacks, until they are due."""
     loop: Any = asyncio.get_running_loop()
     loop._scheduled[:] = [timer for timer in loop._scheduled if not timer.cancelled()]
     heapq.heapify(loop._scheduled)

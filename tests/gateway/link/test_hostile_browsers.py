@@ -1,4 +1,7 @@
-"""A browser that sends what is no message, or reads nothing: its own socket ends or waits, and nobody else notices."""
+"""Browsers that send garbage, or read nothing.
+
+The browser's own socket ends or waits, and other browsers notice nothing.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def legacy(*numbers: int, rest: bytes = b"") -> bytes:
 
 HOSTILE: dict[str, list[str | bytes]] = {
     "v1": [
-        v1(2**63),  # alone, it once had the server count to it
+        v1(2**63),  # this number alone once made the server count up to it
         v1(2**64 - 1, 0, 0),
         v1(0),
         v1(5, 48, 53),
@@ -73,7 +76,10 @@ async def test_what_is_no_message_ends_its_own_socket_alone(a_house: House, prot
 
 
 async def test_everybody_is_answered_while_a_kernel_floods_who_does_not_read(a_house: House, until: Any) -> None:
-    """That the gateway holds no more than a window of it, test_output_survives.py says."""
+    """Flood a browser that does not read.
+
+    test_output_survives.py checks that the gateway holds no more than a window of the flood.
+    """
     flooder = a_house.kernel_id
     slow = await a_house.browser().open()
     await slow.run("while True:\n    print('x' * 99_999, flush=True)")

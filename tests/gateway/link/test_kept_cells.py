@@ -1,4 +1,4 @@
-"""What a page that comes back is told of its cells: a real server, a real relay, a real kernel."""
+"""Cells of a page that comes back, by a real server, a real relay and a real kernel."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ async def test_cells_are_told_with_all_that_they_showed_and_another_page_may_ans
     question = await page.until(lambda m: m.type == "input_request")
     await page.close()
     after = await a_house.browser(session="after").open()
-    await after.until(lambda m: is_state(m, "busy") and not m.parent)  # it comes in the middle of a cell
+    # This page opens in the middle of a cell.
+    await after.until(lambda m: is_state(m, "busy") and not m.parent)
     told = await ask_cells(a_house)
     count, ask = told["cells"]
     want = "".join(f"{number}\n" for number in range(500))

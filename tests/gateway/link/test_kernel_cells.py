@@ -1,4 +1,4 @@
-"""What is kept of what cells show: pure, with numbers as times."""
+"""Kept output of cells: pure, with numbers as times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIGNER = Signer("key", "hmac-sha256", "kernel")
 
 
 class Kernel:
-    """A scripted kernel whose messages pass by its kept cells."""
+    """A scripted kernel that passes its messages to its kept cells."""
 
     def __init__(self, messages: int = 10_000, kept_bytes: int = 1 << 20) -> None:
         self.budget = Budget(kept_bytes, messages, 1 << 30, seconds=60)
@@ -150,7 +150,7 @@ def test_what_is_kept_is_bounded_whatever_a_kernel_prints() -> None:
 
 
 def held_by(act: Callable[[], None]) -> int:
-    """Bytes that are still held when it is done."""
+    """Return the bytes that are still allocated after ``act``."""
     tracemalloc.start()
     try:
         act()

@@ -1,6 +1,7 @@
-"""Websockets that never open: their browser left, or the kernel did not come. Nothing is left of them.
+"""Websockets that never open: their browser left, or the kernel did not come.
 
-And the kernel counts as many pages as look at it, for its idle time goes by that.
+The server keeps nothing of them. It counts each kernel's open pages right, and idle culling relies
+on that count.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ each_kind = pytest.mark.parametrize("more_config", [RELAYED, PLAIN], indirect=Tr
 
 
 class Door:
-    """Whoever comes waits in it, until the test lets him in."""
+    """A door: each handshake waits in it until the test opens it."""
 
     def __init__(self) -> None:
         self.came, self.may_enter = asyncio.Event(), asyncio.Event()
@@ -48,7 +49,7 @@ class Door:
 
 
 class Handshake:
-    """One of a browser that leaves while its door is closed."""
+    """A handshake of a browser that leaves while the handshake waits in a door."""
 
     def __init__(self, handler: type[Any], monkeypatch: pytest.MonkeyPatch, ask: Callable[[], Awaitable[Any]]) -> None:
         self.handlers: list[Any] = []
@@ -62,7 +63,7 @@ class Handshake:
             on_close(self)
 
         async def executed(self: Any, *args: Any, **kwargs: Any) -> None:
-            if handshake.handlers:  # the one that comes after
+            if handshake.handlers:  # the next handshake passes
                 await execute(self, *args, **kwargs)
                 return
             handshake.handlers.append(self)
@@ -75,14 +76,14 @@ class Handshake:
         monkeypatch.setattr(handler, "_execute", executed)
 
     async def leave(self, door: Door) -> None:
-        """While it waits there."""
+        """Leave while the handshake waits in the door."""
         writer = await self._ask()
         await asyncio.wait_for(door.came.wait(), PATIENCE_SECONDS)
         writer.close()
         await asyncio.wait_for(self._gone.wait(), PATIENCE_SECONDS)
 
     async def end(self, door: Door) -> Any:
-        """The door opens. Gives the handler."""
+        """Open the door, wait for the handshake's end, and return its handler."""
         door.may_enter.set()
         await asyncio.wait_for(self._ended.wait(), PATIENCE_SECONDS)
         return self.handlers[0]
@@ -92,7 +93,7 @@ class Handshake:
 def handshake(
     jp_http_port: int, jp_base_url: str, jp_auth_header: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Handshake]:
-    """Of this handler, at this path."""
+    """Return a function that makes a handshake for this handler at this path."""
 
     def make(handler: type[Any], path: str) -> Handshake:
         async def ask() -> asyncio.StreamWriter:
@@ -113,13 +114,13 @@ def registered(house: House) -> list[str]:
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """But what asyncio says of the garbage of tests before."""
+    """Return the logged errors, without asyncio's about the garbage of earlier tests."""
     found = [record for record in caplog.records if record.levelno >= logging.ERROR and record.name != "asyncio"]
     return [record.getMessage() for record in found]
 
 
 async def nothing_is_left(house: House, until: Any) -> None:
-    """And the next one is counted as one."""
+    """Check that the server holds nothing, and counts the next websocket as one."""
     assert registered(house) == []
     assert house.server.kernel_manager._kernel_connections[house.kernel_id] == 0
     browser = await house.browser().open()
@@ -246,7 +247,7 @@ async def test_a_socket_that_cannot_be_opened_leaves_nothing(
         fails()
 
     with monkeypatch.context() as patched:
-        if way == "connect":  # of the two one is called, when the socket has been counted
+        if way == "connect":  # the server calls one of the two, after it has counted the socket
             patched.setattr(KernelLink, "open", fails_later)
             patched.setattr(ZMQChannelsWebsocketConnection, "nudge", fails)
         else:

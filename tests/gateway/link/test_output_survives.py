@@ -1,4 +1,4 @@
-"""Websockets that go and come while a kernel prints: each number once, in its place."""
+"""Websockets that close and open while a kernel prints: each number comes once, in its place."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jupyter_aliquot.provisioner.relay.client.control import read_relay_record
 from .browser import Message, text_of
 from .conftest import House
 
-# As fast as the kernel can: whatever is on its way when a websocket closes must come again.
+# The kernel prints as fast as it can: numbers under way when a websocket closes must come again.
 COUNT = "import time\nfor i in range({n}):\n    print(i, flush=True)\n    time.sleep(0.0005)\n"
 LINES = "line = 'x' * 99_999\nfor i in range(400):\n    print(line, flush=True)\n"
 
@@ -32,7 +32,8 @@ async def test_a_websocket_that_closes_and_opens_again_misses_no_number(a_house:
     browser = await a_house.browser(protocol).open()
     asked = await browser.run(COUNT.format(n=1500))
     for closes_after in (50, 300, 800):
-        if not any(number >= closes_after for number in numbers(browser.seen)):  # it may have come as the socket closed
+        # The number may have come as the socket closed.
+        if not any(number >= closes_after for number in numbers(browser.seen)):
             await browser.until(lambda m: bool(numbers([m])) and numbers([m])[-1] >= closes_after)  # noqa: B023
         await browser.close()
         await browser.open()
@@ -80,7 +81,10 @@ async def test_a_second_websocket_of_a_session_takes_its_place(a_house: House) -
 async def test_a_browser_that_does_not_read_bounds_what_the_gateway_holds(
     a_house: House, until: Any, tmp_path: Path
 ) -> None:
-    """40 MB are printed, and nobody reads: the window's 8 MiB are on their way, the rest is the relay's."""
+    """Print 40 MB to a browser that does not read.
+
+    The window's 8 MiB are on their way, and the relay keeps the rest.
+    """
     slow, done = await a_house.browser().open(), tmp_path / "done"
     asked = await slow.run(f"{LINES}import pathlib\npathlib.Path({str(done)!r}).touch()")
     await until(done.exists)
@@ -95,7 +99,7 @@ async def test_a_tab_that_does_not_read_is_waited_for_and_its_end_is_counted(a_h
     asked = await quick.run(LINES)
     for _ in range(20):
         await quick.read()
-    # So much that the socket, which is read again while it closes, does not take it before its end is known.
+    # The socket, read again while it closes, does not take so much before its end is known.
     await until(lambda: a_house.link.waiting > 0 and a_house.bytes_to_write("slow") > 4 << 20)
     await slow.close()
     assert len(text_of(await quick.finish(asked))) == 40_000_000
@@ -125,7 +129,7 @@ async def test_a_browser_that_is_faster_than_the_link_does_not_wait_for_a_cell_t
     sessions, session = KernelWebsocketConnection._open_sessions, f"{a_house.kernel_id}:{browser.session}"
     await until(lambda: session not in sessions)
     manager, relay = a_house.server.kernel_manager, read_relay_record(a_house.folder)
-    # As in a gateway that has just adopted the kernel.
+    # As in a gateway that has just recovered the kernel.
     manager.links.close(a_house.kernel_id)
     del manager.get_kernel(a_house.kernel_id)._kernel_info_future
     os.kill(relay.pid, signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""What somebody hears who may only look, by message."""
+"""Messages that a reader of a shared kernel receives, by kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the gateway's link does at moments that a real relay and real sockets meet too seldom: here they are played."""
+"""The gateway's link to a relay, at moments that a real relay and real sockets meet too seldom.
+
+The relay and the sockets are scripted.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from jupyter_aliquot.provisioner.relay.client.link import Activity, Attached, Li
 
 
 class PlayedRelay:
-    """What KernelLink asks of a RelayLink, written down."""
+    """A scripted relay that notes the calls of its KernelLink."""
 
     def __init__(self, listener: LinkListener, epoch: str = "e1") -> None:
         self.listener = listener
@@ -47,7 +50,7 @@ class PlayedRelay:
         self.asked.append(("close",))
 
     async def says(self, *events: Any) -> list[tuple[Any, ...]]:
-        """Tell the gateway, let its loop turn, and return what it asked upon that."""
+        """Pass these events to the link; return the calls that it makes upon them."""
         before = len(self.asked)
         for event in events:
             self.listener.take(event)
@@ -100,7 +103,7 @@ async def turn() -> None:
 
 
 class Stage:
-    """A link, and the relays that it met."""
+    """A link, and the relays that it connected to."""
 
     def __init__(self) -> None:
         self.relays: list[PlayedRelay] = []
@@ -128,7 +131,7 @@ class Stage:
             await self.relay.says(Attached(socket.session_name))
 
     async def next_relay(self, epoch: str = "e1") -> PlayedRelay:
-        """The connection is lost, and there is another."""
+        """Break the connection, and return the relay of the next one."""
         self.epoch = epoch
         self.relay.listener.lost("cut")
         await turn()
@@ -160,7 +163,11 @@ async def test_without_a_websocket_nothing_is_attached_and_nothing_acknowledged(
 
 
 async def test_what_was_on_its_way_before_the_attachment_is_left_for_later() -> None:
-    """The relay had sent 3 and 4 before it heard that the first socket closed; 2 must come before them."""
+    """Attach while messages are under way.
+
+    The relay had sent 3 and 4 before it learned that the first socket had closed; 2 must come
+    before them.
+    """
     async with a_stage() as stage:
         first, second = PlayedSocket("a", is_slow=True), PlayedSocket("a")
         await stage.open(first)

@@ -1,4 +1,4 @@
-"""What the server's configuration and Jupyter's own rules do to messages, kept where a kernel has a relay."""
+"""The server's and Jupyter's own rules about messages: they hold for kernels with relays, too."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TestWithRules:
         printed = text_of([m for m in seen if m.content.get("name") == "stdout"])
         assert "message rate exceeded" in text_of(seen)
         missing = 300 - len(printed.split())
-        # A number and its end of line are sometimes two messages.
+        # A number and its end of line sometimes come in two messages.
         assert 0 < missing <= a_house.link.dropped["rate_limit"] <= 2 * missing
         counted = a_house.server.kernel_manager.activity.dropped_messages(a_house.kernel_id)
         assert counted["rate_limit"] == a_house.link.dropped["rate_limit"]

@@ -1,4 +1,8 @@
-"""Websockets of guests on somebody else's kernel: what they see, what they may say, and what they never take."""
+"""Websockets of collaborators on a shared kernel.
+
+The tests check which messages they see, which they may send, and that they take none from the
+owner.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +91,7 @@ def is_idle_of(asked: str) -> Any:
 
 
 async def closed(browser: Browser) -> tuple[int | None, str | None]:
-    """How the server closed it."""
+    """Return the code and the reason with which the server closed the websocket."""
     socket = browser.socket
     assert socket is not None
     while await asyncio.wait_for(socket.read_message(), _PATIENCE_SECONDS) is not None:
@@ -129,7 +133,7 @@ async def test_a_reader_sees_the_output_asks_two_things_and_runs_nothing(
 
 
 async def test_a_reader_takes_no_message_id_that_its_owner_will_use(a_shared_house: SharedHouse) -> None:
-    """Those of some clients count up, and everybody sees them."""
+    """Some clients count their message ids up, and every reader sees them."""
     house = a_shared_house
     await house.share("bob", "read")
     alice, bob = await house.browser_of("alice").open(), await house.browser_of("bob", session="tab-2").open()
@@ -143,7 +147,7 @@ async def test_a_reader_takes_no_message_id_that_its_owner_will_use(a_shared_hou
 
 
 async def test_what_a_guest_was_shown_is_still_its_owners(a_shared_house: SharedHouse, until: Any) -> None:
-    """Bob even opens with the name of Alice's session, which stands in each of her outputs."""
+    """Open Bob's page with the name of Alice's session, which stands in each of her outputs."""
     house = a_shared_house
     await house.share("bob", "read")
     alice = await house.browser_of("alice", session="hers").open()
@@ -225,7 +229,7 @@ async def test_a_reader_who_asks_without_end_is_closed_and_the_kernel_hears_litt
         asked = bob.make("kernel_info_request", {})
         try:
             await bob.send("shell", "kernel_info_request", {}, message=asked)
-        except Exception:  # however tornado says that it is closed
+        except Exception:  # tornado raises different errors for a closed socket
             break
     code, reason = await closed(bob)
     assert (code in (1008, None), reason in ("too many requests to a kernel that is shared read-only", None)) == (

@@ -1,4 +1,7 @@
-"""Browsers that flood a kernel, or a relay, that does not read: all between is bounded, and nobody else waits."""
+"""Floods of a kernel, or a relay, that does not read.
+
+Each buffer between browser and kernel is bounded, and other users do not wait.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ async def test_cells_for_a_kernel_that_does_not_read_end_with_words_and_the_othe
         await browser.finish(one)
     shown = text_of(await browser.execute("print(seen)"))
     ran = json.loads(shown)
-    # The interrupt ended the cell that ran, if one did.
+    # The interrupt ended the running cell, if there was one.
     assert ran == [number for number, one in enumerate(asked) if one in accepted and number in ran]
     assert len(accepted) - len(ran) <= 1
     await browser.close()
@@ -90,7 +93,7 @@ async def test_a_relay_that_does_not_read_holds_up_its_own_sockets_alone_and_has
             assert text_of(await other.execute("print('on time')")) == "on time\n"
             assert link._link is not None
             assert link._link.untaken_bytes < LINK_BYTES + ONE
-    # The kernel is slower than the flood: what is too much for it is answered, as always.
+    # The flood is faster than the kernel: the gateway refuses and answers the excess, as always.
     asked = await asyncio.wait_for(flood, 60)
     for one in asked:
         await browser.finish(one)
