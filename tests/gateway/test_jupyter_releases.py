@@ -1,6 +1,8 @@
-"""What another release of Jupyter would break first: a kernel over REST and its websocket, and the parts for a Hub.
+"""Parts that another release of Jupyter would break first.
 
-`tools/check-jupyter-releases` runs it with the oldest and the newest releases, without the fixtures of this folder.
+They are a kernel over REST and its websocket, and the parts for a Hub.
+`tools/check-jupyter-releases` runs this with the oldest and the newest releases, without the
+fixtures of this folder.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ class Server:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             told.append(line)
-            if "agent=unavailable" in line:  # of our start hook, in a loop that runs
+            if "agent=unavailable" in line:  # our start hook logs it in a running loop
                 return
         pytest.fail("".join(told))
 

@@ -1,6 +1,7 @@
-"""Private names of Jupyter and tornado that the gateway overrides or calls are there in the releases that it allows.
+"""Private names of Jupyter and tornado that the gateway overrides or calls.
 
-`tools/check-jupyter-releases` runs it with the oldest and the newest.
+The tests check that the allowed releases have them. `tools/check-jupyter-releases` runs them with
+the oldest and the newest.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class _Connection:
 
 
 def test_private_names_of_others_objects_stand_in_one_module() -> None:
-    """On objects other than `self`, each is used through its function in jupyter_private.py."""
+    """Use each on objects other than `self` through its function in jupyter_private.py."""
     [module] = GATEWAY.glob("base/jupyter_private.py")
     names = {one.attr for one in private_attributes(module)} | {"_jupyter_current_user"}
     elsewhere = [
@@ -109,7 +110,7 @@ def private_attributes(path: Path) -> list[ast.Attribute]:
 
 
 def is_own(value: ast.expr) -> bool:
-    """Whether it is `self`, `cls` or `super()`: a name that our subclass overrides or calls."""
+    """Return whether it is `self`, `cls` or `super()`, whose names our class overrides or calls."""
     if isinstance(value, ast.Call):
         value = value.func
     return isinstance(value, ast.Name) and value.id in ("self", "cls", "super")

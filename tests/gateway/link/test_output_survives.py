@@ -129,7 +129,7 @@ async def test_a_browser_that_is_faster_than_the_link_does_not_wait_for_a_cell_t
     sessions, session = KernelWebsocketConnection._open_sessions, f"{a_house.kernel_id}:{browser.session}"
     await until(lambda: session not in sessions)
     manager, relay = a_house.server.kernel_manager, read_relay_record(a_house.folder)
-    # As in a gateway that has just recovered the kernel.
+    # The gateway is now as after a recovery of the kernel.
     manager.links.close(a_house.kernel_id)
     del manager.get_kernel(a_house.kernel_id)._kernel_info_future
     os.kill(relay.pid, signal.SIGSTOP)

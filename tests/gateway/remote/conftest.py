@@ -1,4 +1,4 @@
-"""A gateway and its users' own Jupyter servers, each a process of its own, as they are in a deployment."""
+"""A gateway and its users' own Jupyter servers, each a process of its own, as in a deployment."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Answer:
 
 @dataclass
 class Server:
-    """A Jupyter server that can be ended in any way and started again at the same place."""
+    """A Jupyter server that a test can end in any way, and start again at the same place."""
 
     folder: Path
     words: list[str]
@@ -110,7 +110,7 @@ class Server:
         return sorted(kernel["id"] for kernel in answer.body)
 
     def execute(self, kernel_id: str, code: str, until: str) -> str:
-        """Send a cell over a WebSocket of this server, and return what it printed once that holds ``until``."""
+        """Send a cell over a WebSocket; return its output once that holds ``until``."""
         session = uuid.uuid4().hex
         url = f"ws://127.0.0.1:{self.port}/api/kernels/{kernel_id}/channels?session_id={session}"
         header = {"msg_id": uuid.uuid4().hex, "username": "", "session": session, "msg_type": "execute_request"}
@@ -140,7 +140,10 @@ def a_folder() -> Iterator[Path]:
 
 @contextmanager
 def serving(keep_kernels: str = "never") -> Iterator[Server]:
-    """`aliquot serve` with three users. Its kernels end with it, however it ends, or outlive it: as asked."""
+    """Run `aliquot serve` with three users.
+
+    Its kernels end with it, or outlive it, according to ``keep_kernels``.
+    """
     with a_folder() as folder:
         users = {name: {"token": token} for name, token in TOKENS.items()}
         users["ada"]["role"] = "admin"
@@ -160,35 +163,38 @@ def serving(keep_kernels: str = "never") -> Iterator[Server]:
 
 
 def end_kernels(server: Server) -> None:
-    """Of a gateway that runs: those of one that was ended have ended with it."""
+    """End the kernels of a running gateway; those of an ended one have ended with it."""
     for kernel_id in server.kernels() if server.process is not None else ():
         server.ask("DELETE", f"api/kernels/{kernel_id}")
 
 
 @pytest.fixture(scope="module")
 def a_gateway() -> Iterator[Server]:
-    """One that all tests of a module share."""
+    """Run a gateway that all tests of a module share."""
     with serving() as server:
         yield server
 
 
 @pytest.fixture
 def own_gateway() -> Iterator[Server]:
-    """One that a test may end and start again."""
+    """Run a gateway that a test may end and start again."""
     with serving() as server:
         yield server
 
 
 @pytest.fixture
 def a_lasting_gateway() -> Iterator[Server]:
-    """One that a test may kill and start again; its kernels outlive it. It has to run when the test ends."""
+    """Run a gateway that a test may kill and start again; its kernels outlive it.
+
+    It has to run when the test ends.
+    """
     with serving("always") as server:
         yield server
 
 
 @pytest.fixture
 def a_stock_gateway() -> Iterator[Server]:
-    """A gateway as Jupyter Server alone makes it."""
+    """Run a gateway of Jupyter Server alone, without Aliquot."""
     with a_folder() as folder:
         off = dict.fromkeys(("jupyter_aliquot.gateway", "jupyterlab", "jupyter_lsp", "jupyter_server_terminals"), False)
         words = ["jupyter_server", f"--ServerApp.jpserver_extensions={off}"]
@@ -202,7 +208,10 @@ def a_stock_gateway() -> Iterator[Server]:
 
 @pytest.fixture
 def own_servers(request: pytest.FixtureRequest) -> Iterator[Callable[..., list[Server]]]:
-    """Users' own Jupyter servers in gateway mode, each with a folder of its own."""
+    """Return a function that starts users' own Jupyter servers in gateway mode.
+
+    Each server has a folder of its own.
+    """
     made: list[Server] = []
     gateways: list[Server] = []
 

@@ -1,6 +1,7 @@
-"""A page that goes on sending while its gateway comes and goes, as JupyterLab does: by one session, each thing once.
+"""A page that goes on sending while its gateway comes and goes.
 
-What was sent is never sent again by the page; what could not be, because the socket was closed, waits for the next one.
+Like JupyterLab, it uses one session and sends each message once. It never sends a message again; a
+message that it cannot send, because the socket is closed, waits for the next socket.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ _ASK = {"silent": False, "store_history": True, "user_expressions": {}, "allow_s
 
 
 class RestlessPage:
-    """Reads and comes back in a thread of its own. ``answers``: by request the messages that answer it, each once."""
+    """A page that reads and reconnects in a thread of its own.
+
+    ``answers`` maps each request to the messages that answer it, each once.
+    """
 
     def __init__(self, server: Server, kernel_id: str) -> None:
         self.server, self.kernel_id, self.session = server, kernel_id, uuid.uuid4().hex
@@ -38,7 +42,7 @@ class RestlessPage:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    # ---- what it says
+    # ---- sending
 
     def send(self, kind: str, content: dict[str, Any], channel: str = "shell", parent: Any = None) -> str:
         header = {"msg_id": uuid.uuid4().hex, "username": "", "session": self.session, "msg_type": kind}
@@ -59,10 +63,10 @@ class RestlessPage:
                     self._socket = None
             self._pending.append(text)
 
-    # ---- what it hears
+    # ---- receiving
 
     def find(self, request: str, kind: str) -> dict[str, Any]:
-        """The answer of this kind, waited for."""
+        """Wait for the answer of this kind, and return it."""
         deadline = time.monotonic() + SECONDS
         with self._came:
             while True:
@@ -72,7 +76,7 @@ class RestlessPage:
                 assert self._came.wait(max(0.0, deadline - time.monotonic())), (request, kind, self.answers[request])
 
     def run(self, code: str) -> str:
-        """What the cell printed."""
+        """Run a cell, and return its output."""
         cell = self.execute(code)
         reply = self.find(cell, "execute_reply")["content"]
         assert reply["status"] == "ok", reply
@@ -89,10 +93,10 @@ class RestlessPage:
         self._is_closed = True
         with self._lock, contextlib.suppress(OSError, websocket.WebSocketException):
             if self._socket is not None:
-                self._socket.sock.shutdown(socket.SHUT_RDWR)  # a close would not wake who reads
+                self._socket.sock.shutdown(socket.SHUT_RDWR)  # a close would not wake the reader
         self._reader.join(SECONDS)
 
-    # ---- its connection
+    # ---- the connection
 
     def _read(self) -> None:
         url = f"ws://127.0.0.1:{self.server.port}/api/kernels/{self.kernel_id}/channels?session_id={self.session}"
@@ -119,7 +123,8 @@ class RestlessPage:
             frame = opened.recv_frame()
             if frame.opcode == websocket.ABNF.OPCODE_CLOSE:
                 with self._lock:
-                    self._socket = None  # before it is answered: nothing follows the answer
+                    # Before the answer to the close: the page sends nothing after that.
+                    self._socket = None
                 return
             if frame.opcode == websocket.ABNF.OPCODE_PING:
                 opened.pong(frame.data)
@@ -127,7 +132,7 @@ class RestlessPage:
                 continue
             message = json.loads(frame.data)
             if message["header"]["msg_id"] in self._known:
-                continue  # its gateway was killed before it could say that we have it
+                continue  # its gateway was killed before it could note that we have it
             self._known.add(message["header"]["msg_id"])
             with self._came:
                 self.answers[message["parent_header"].get("msg_id", "")].append(message)

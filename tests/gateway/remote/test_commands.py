@@ -1,4 +1,4 @@
-"""Commands that ask a gateway with users: with whose token, by which variables, and what is said of what cannot be."""
+"""Commands that ask a gateway with users: their token, their variables, and their refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ VERBS = (("resize", "{}", "0.5"), ("swap", "{}"), ("restore", "{}"), ("share", "
 
 @pytest.fixture
 def run_as(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[Any, str]]:
-    """The command in this process, in a terminal with these variables: its exit code, and what it wrote."""
+    """Return a function that runs a command in this process with this gateway's variables.
+
+    The function returns the command's exit code and its output.
+    """
 
     def run(url: str, token: str, *words: str) -> tuple[Any, str]:
         monkeypatch.setenv("JUPYTER_GATEWAY_URL", url)
@@ -38,7 +41,7 @@ def test_every_verb_asks_as_the_user_whose_token_is_set_and_says_what_cannot_be(
     a_gateway: Server, run_as: Callable[..., tuple[Any, str]]
 ) -> None:
     started = a_gateway.ask("POST", "api/kernels", {"name": "python3.gpu-0.25"}, TOKENS["alice"])
-    kernel_id = started.body["id"]  # it waits, for no agent runs there
+    kernel_id = started.body["id"]  # it waits, because no agent runs there
     nowhere = f"http://127.0.0.1:{free_port()}"
     for verb in VERBS:
         words, unknown = [word.format(kernel_id) for word in verb], [word.format("nobody") for word in verb]

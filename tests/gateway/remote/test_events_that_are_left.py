@@ -1,4 +1,7 @@
-"""The gateway's stream, where the page or the gateway leaves it at a bad moment: one process, a scripted gateway."""
+"""The gateway's event stream, left by the page or the gateway at a bad moment.
+
+The tests use one process and a scripted gateway.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ HANDSHAKE = (
 
 
 class Handler(event_handlers.RemoteEventsHandler):
-    """Asked by an administrator."""
+    """A handler of an administrator's request."""
 
     gone: asyncio.Event
 
@@ -44,7 +47,7 @@ class Handler(event_handlers.RemoteEventsHandler):
 
 
 class Gateway:
-    """Answers the handshake when it is let."""
+    """A gateway that answers the handshake when the test lets it."""
 
     close_code = close_reason = None
 

@@ -1,4 +1,7 @@
-"""A server in gateway mode sends every request to /aliquot/api/v1 on to its gateway, and answers what that one says."""
+"""Requests to /aliquot/api/v1 of a server in gateway mode.
+
+The server sends each of them on to its gateway, and returns the gateway's answer.
+"""
 
 from __future__ import annotations
 
@@ -23,22 +26,22 @@ API: dict[str, dict[str, Any]] = yaml.safe_load(
 )["paths"]
 [EVENTS] = [path for path in API if path.endswith("/events")]
 OPERATIONS = [(method.upper(), path) for path, methods in API.items() for method in methods if path != EVENTS]
-# Of no document: what a gateway newer than this server may have.
+# No document has these paths: a gateway newer than this server may have them.
 PREFIX = EVENTS.removesuffix("/events")
 NEWER = [(method, f"{PREFIX}/newer/thing") for method in ("GET", "POST", "PUT", "PATCH", "DELETE")]
-# Reports that this server adds to are reports.
+# The answer has the form of the reports to which this server adds.
 REPORT = {"kernels": [], "id": "k", "label": "at the gateway", "largest_gpus": 1.0, "told": "by the gateway"}
 SAID = {"message": "Requested 0 % more. Request less.", "reason": None}
 
 
 @dataclass
 class RecordingGateway:
-    """Answers each request of the API with the same words, and knows what was asked."""
+    """A gateway that gives the same answer to each request of the API, and notes the requests."""
 
     asked: list[tuple[str, str, bytes]] = field(default_factory=list)
     status: int = 200
     kind: str = "application/json"
-    process: None = None  # as `own_servers` wants to know it of a gateway
+    process: None = None  # `own_servers` reads it
     url: str = ""
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:

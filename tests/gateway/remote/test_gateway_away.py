@@ -1,7 +1,8 @@
-"""A page whose gateway goes away for longer than its server tries: told, kept away, and let in when it is back.
+"""A page whose gateway goes away for longer than its server tries.
 
-The page speaks as JupyterLab's KernelConnection does: it asks for the kernel's description on each socket that opens,
-and after a refused one asks the server about the kernel before it comes again.
+The server reports it to the page, keeps the page away, and lets it in when the gateway is back. The
+page speaks as JupyterLab's KernelConnection does: it asks for the kernel's description on each
+socket that opens, and after a refused one asks the server about the kernel before it comes again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import websocket
 from .conftest import Server
 from .test_remote_kernels import a_session
 
-# Of Jupyter's own knobs: one more try after a quarter of a second, and then the page hears of it.
+# Settings of Jupyter: with SHORT, one more try after a quarter of a second, then an error.
 SHORT = ("--GatewayClient.gateway_retry_max=1", "--GatewayClient.gateway_retry_interval=0.25")
 LONG = ("--GatewayClient.gateway_retry_max=20", "--GatewayClient.gateway_retry_interval=0.25")
 
@@ -32,7 +33,10 @@ class Page:
         self._socket = websocket.WebSocket()
 
     def open(self) -> Page:
-        """Raises WebSocketBadStatusException. With the kernel's answer to the first question, it is known and rests."""
+        """Connect, and wait until the kernel has answered a first question and rests.
+
+        Raises WebSocketBadStatusException.
+        """
         url = f"ws://127.0.0.1:{self._server.port}/api/kernels/{self._kernel_id}/channels?session_id={self._session}"
         self._socket = websocket.create_connection(
             url, timeout=90, header=[f"Authorization: token {self._server.token}"]
@@ -55,7 +59,7 @@ class Page:
         return message
 
     def run(self, code: str) -> str:
-        """What the cell prints until it is over."""
+        """Run a cell to its end, and return its output."""
         ask = {"silent": False, "store_history": True, "user_expressions": {}, "allow_stdin": False}
         asked, printed = self.send("execute_request", {"code": code, **ask}), ""
         while True:
@@ -67,7 +71,7 @@ class Page:
                 return printed
 
     def end(self) -> tuple[int, str]:
-        """The code and the reason with which the server closes it."""
+        """Return the code and the reason with which the server closes the socket."""
         while True:
             code, data = self._socket.recv_data()
             if code == websocket.ABNF.OPCODE_CLOSE:

@@ -1,4 +1,7 @@
-"""/aliquot/api/v1 of the user's own server: what the gateway tells, to whom, and with which gateways."""
+"""Questions to /aliquot/api/v1 of the user's own server: the gateway's answers, by user.
+
+The tests include a gateway without Aliquot.
+"""
 
 from __future__ import annotations
 

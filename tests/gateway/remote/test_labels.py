@@ -1,4 +1,4 @@
-"""What kernels are called by a user's own server: by its notebooks, if they are its user's own."""
+"""Labels of kernels on a user's own server: its notebooks name the kernels that its user owns."""
 
 from __future__ import annotations
 

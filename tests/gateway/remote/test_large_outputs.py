@@ -1,4 +1,4 @@
-"""A user's own server and an output that Jupyter's client of a gateway does not take."""
+"""A user's own server, and an output too large for Jupyter's client of a gateway."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import websocket
 from .conftest import Server
 
 _WINDOW_SECONDS = 4.0
-# It waits until its page has gone, and then shows more than a server in gateway mode takes at once.
+# The cell waits until its page has gone, then prints more than a server in gateway mode takes at
+# once.
 CELL = """
 import os, time
 os.chdir({folder!r})
@@ -50,7 +51,7 @@ def test_an_output_above_ten_mebibytes_that_nobody_saw_ends_no_connection_for_ev
     a_gateway.until(lambda: a_gateway.ask("GET", f"api/kernels/{kernel}").body["connections"] == 0)
     (tmp_path / "gone").touch()
     mine.until((tmp_path / "shown").exists)
-    # What is younger than Jupyter's window is held against its rates, and left out for those.
+    # Jupyter counts output younger than its window against its rates, and would leave it out.
     mine.until(lambda: time.time() - (tmp_path / "shown").stat().st_mtime > _WINDOW_SECONDS)
     page = a_page()
     run(page, "print('the next cell')")

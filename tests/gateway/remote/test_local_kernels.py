@@ -1,4 +1,7 @@
-"""A server in gateway mode has plain kernels of its own beside the gateway's, whether or not the gateway answers."""
+"""Plain kernels that a server in gateway mode runs itself, beside the gateway's.
+
+They run whether or not the gateway answers.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""A gateway is killed between a page's send and the relay's read: no cell runs twice, and each that is lost is named.
+"""Cells lost when a gateway is killed between a page's send and the relay's read.
 
-The page learns it from the outputs endpoint, on its user's own server in gateway mode and on the gateway itself.
+No cell runs twice, and the outputs endpoint names each lost one, on the user's own server in
+gateway mode and on the gateway itself.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from .test_remote_kernels import a_session
 def a_page(
     request: pytest.FixtureRequest, a_lasting_gateway: Server, own_servers: Callable[..., list[Server]]
 ) -> Iterator[RestlessPage]:
-    """A page with a kernel that counts in ``runs`` how often each cell ran, by the mode of its server."""
+    """A page whose kernel counts in ``runs`` how often each cell ran, for each server mode."""
     server = a_lasting_gateway
     if request.param == "gateway":
         [server] = own_servers("alice", gateway=a_lasting_gateway, more=LONG)
@@ -49,7 +50,7 @@ def runs(page: RestlessPage) -> dict[str, int]:
 
 
 def cells(page: RestlessPage, *sent: str) -> dict[str, Any]:
-    """What the page's server tells of the kernel's cells, and of requests that the page sent."""
+    """Return the server's report of the kernel's cells, and of requests that the page sent."""
     query = "".join(f"&sent={msg_id}" for msg_id in sent)
     path = f"aliquot/api/v1/kernels/{page.kernel_id}/outputs?messages=no&session={page.session}{query}"
     answer = page.server.ask("GET", path)
@@ -59,7 +60,7 @@ def cells(page: RestlessPage, *sent: str) -> dict[str, Any]:
 
 
 def kill_without_a_look(gateway: Server, send: Callable[[], str]) -> str:
-    """Kill the gateway: what ``send`` sends reaches its socket, and is never read."""
+    """Kill the gateway before it reads the message of ``send``, which has reached its socket."""
     assert gateway.process is not None
     os.kill(gateway.process.pid, signal.SIGSTOP)
     sent = send()

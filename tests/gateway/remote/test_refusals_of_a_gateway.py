@@ -1,4 +1,7 @@
-"""A gateway that refuses since it was asked too much: its words reach people, and no kernel is taken for ended."""
+"""Refusals of a gateway with too many requests.
+
+The gateway's message reaches users, and their server takes no kernel for ended.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ SAID = "asked more than 100 requests a second, after 2000 at once; found too man
 
 
 def refusal() -> HTTPError:
-    """As Jupyter's client of a gateway raises it."""
+    """Return the refusal that Jupyter's client of a gateway raises."""
     body = io.BytesIO(json.dumps({"message": SAID, "reason": None}).encode())
     response = HTTPResponse(HTTPRequest("http://gateway"), 429, buffer=body)
     error = HTTPError(429, "Error from Gateway: ...")

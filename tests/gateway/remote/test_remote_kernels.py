@@ -1,4 +1,4 @@
-"""The user's own server may go and come back: its kernels stay on the gateway, and its notebooks find them."""
+"""Restarts of the user's own server: kernels stay on the gateway, and notebooks find them again."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_nobody_finds_or_takes_the_kernels_of_somebody_else(
     assert taken.status == 404, taken
     assert bobs.ask("POST", "api/sessions", {"path": "b", "type": "notebook", "kernel": {"id": NOTHING}}).status == 404
     assert bobs.kernels() == [own]
-    # An administrator may use it, and is not given it unasked.
+    # An administrator may use this kernel, but gets it only on request.
     attached = adas.ask("POST", "api/sessions", {"path": "c.ipynb", "type": "notebook", "kernel": {"id": kernel_id}})
     assert attached.status == 201, attached
     bobs.ask("POST", "api/shutdown", {})
@@ -147,7 +147,7 @@ def test_the_history_is_the_gateways(a_gateway: Server, own_servers: Callable[..
 def test_changes_and_events_are_passed_on_to_the_gateway(
     a_gateway: Server, own_servers: Callable[..., list[Server]]
 ) -> None:
-    """A plain kernel: the gateway's words for what it cannot do tell that the gateway was asked."""
+    """Change a plain kernel: the gateway's own message shows that the gateway was asked."""
     [mine] = own_servers("alice")
     kernel_id = a_session(mine)["kernel"]["id"]
     path = f"aliquot/api/v1/kernels/{kernel_id}"
@@ -207,7 +207,7 @@ def test_a_kernel_that_is_shared_is_used_from_another_users_server_and_outlives_
     url = f"ws://127.0.0.1:{his.port}/api/kernels/{kernel_id}/channels?session_id=his"
     open_page = websocket.create_connection(url, timeout=60, header=[f"Authorization: token {his.token}"])
     assert hers.ask("DELETE", share).status == 200
-    while open_page.recv():  # empty once it is closed
+    while open_page.recv():  # an empty message means that it is closed
         pass
     his.until(lambda: his.kernels() == [] and his.ask("GET", "api/sessions").body == [])
     assert hers.execute(kernel_id, "print('still', x)", until="\n") == "still 42\n"
@@ -216,7 +216,7 @@ def test_a_kernel_that_is_shared_is_used_from_another_users_server_and_outlives_
 def test_a_notebook_that_gets_another_kernel_keeps_the_old_one_until_the_gateway_has_room_for_the_new(
     a_gateway: Server, own_servers: Callable[..., list[Server]]
 ) -> None:
-    """No agent runs there: what asks for a GPU waits."""
+    """No agent runs there, so a kernel that requests a GPU waits."""
     [mine] = own_servers("alice")
     session = a_session(mine)
     old = session["kernel"]["id"]

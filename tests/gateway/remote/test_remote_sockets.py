@@ -1,4 +1,4 @@
-"""What a browser hears of a kernel that the gateway does not let its user have any more."""
+"""Messages to a browser about a kernel that the gateway no longer gives to its user."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ WORDS = "JupyterHub does not know this token"
 
 
 class Scripted(RemoteWebsocketConnection):
-    """Without a kernel and a browser behind it. Each try meets the next of ``answers``, the last one for ever."""
+    """A connection without a kernel and a browser behind it.
+
+    Each try meets the next of ``answers``, the last one for ever.
+    """
 
     def __init__(self, answers: list[Any]) -> None:
         self.answers = answers
@@ -44,7 +47,7 @@ class Scripted(RemoteWebsocketConnection):
 
 
 class Opened:
-    """A websocket of the gateway, closed with this code and these words after these messages."""
+    """A websocket of the gateway, closed with this code and this reason."""
 
     def __init__(self, code: int | None = None, reason: str | None = None) -> None:
         self.close_code, self.close_reason = code, reason
@@ -71,7 +74,7 @@ def refusal(code: int, body: bytes) -> HTTPClientError:
 
 @pytest.fixture(autouse=True)
 def a_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which tries again at once, for a hundredth of a second."""
+    """Make a gateway client that tries again at once, for a hundredth of a second."""
     client = SimpleNamespace(gateway_retry_interval=0.0005, gateway_retry_interval_max=0.01, gateway_retry_max=4)
     monkeypatch.setattr(GatewayClient, "instance", lambda: client)
 
@@ -164,7 +167,10 @@ def test_a_reason_fits_the_last_frame(reason: str) -> None:
 
 
 def test_a_page_that_comes_again_at_once_is_refused_before_its_socket_opens_and_asks_anew_later() -> None:
-    """It would come without end: a socket that opened and was closed is a success to it."""
+    """Refuse the page before its socket opens.
+
+    It would come without end otherwise: a socket that opened and was closed is a success to it.
+    """
     seconds = [0.0]
     refusals = Refusals(lambda: seconds[0])
     refusals.check("k")

@@ -1,4 +1,7 @@
-"""What a user's own server holds for a gateway that does not read: bounded, and all of it comes once it reads."""
+"""Messages that a user's own server holds for a gateway that does not read.
+
+Their size is bounded, and the gateway gets all of them once it reads.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ MOST = 8 << 20
 
 
 class Gateway(WebSocketHandler):
-    """Reads nothing after its first message until it is told to."""
+    """A gateway that reads nothing after its first message until a test lets it."""
 
     async def on_message(self, message: str | bytes) -> None:
         self.settings["heard"].put_nowait(message[:8])
@@ -32,7 +35,7 @@ class Gateway(WebSocketHandler):
 
 
 class Connection(RemoteWebsocketConnection):
-    """Of a browser whose messages the tests hand in, for a gateway that is there."""
+    """A browser's connection to a gateway that is there; the tests hand in its messages."""
 
     def __init__(self) -> None:
         self.ended: list[int] = []
@@ -51,7 +54,7 @@ class Connection(RemoteWebsocketConnection):
 
 
 def a_socket(connection: RemoteWebsocketConnection) -> Any:
-    """The browser's, as tornado calls it; what it hands on, it hands on unread."""
+    """Return the browser's socket, which tornado calls; it passes messages on unparsed."""
 
     class Handler(GatewayChannelsHandler):
         def _handle(self, message: Any) -> None:
@@ -81,7 +84,10 @@ async def a_stuck_gateway() -> AsyncIterator[tuple[Connection, asyncio.Queue[str
 
 
 async def flood(handler: Any) -> tuple[int, asyncio.Future[None]]:
-    """Messages until one waits, as tornado hands them over: how many there were, and what tornado awaits."""
+    """Send messages, as tornado does, until one waits.
+
+    Returns their number, and the future that tornado awaits.
+    """
     for number in range(64):
         if (waiting := handler.on_message(f"{number:8}".ljust(SIZE))) is not None:
             return number + 1, asyncio.ensure_future(waiting)

@@ -1,4 +1,4 @@
-"""A real Jupyter server with Aliquot in it, and people who ask it."""
+"""A real Jupyter server with Aliquot, and users who send it requests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ USERS = {
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back: a status, and the body as it is."""
+    """An answer of the server: status, body and headers."""
 
     status: int
     body: bytes = b""
@@ -50,7 +50,7 @@ class Answer:
 
 @pytest.fixture
 def runtime_dir() -> Iterator[Path]:
-    """A short path: sockets lie below it."""
+    """Make a runtime folder with a short path, for sockets."""
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
@@ -64,7 +64,10 @@ def users() -> dict[str, dict[str, str]]:
 
 @pytest.fixture
 def jp_server_config(runtime_dir: Path, users: dict[str, dict[str, str]]) -> Config:
-    """Called by pytest-jupyter: what an installed Aliquot configures, without an agent."""
+    """Return the settings that an installed Aliquot makes, without an agent.
+
+    Called by pytest-jupyter.
+    """
     return Config(
         {
             "ServerApp": SERVER,
@@ -76,17 +79,17 @@ def jp_server_config(runtime_dir: Path, users: dict[str, dict[str, str]]) -> Con
 
 @pytest.fixture
 def a_server(jp_serverapp: ServerApp) -> ServerApp:
-    """The server; its extensions are started by `ask`, in the loop of the test."""
+    """Return the server; `ask` starts its extensions in the loop of the test."""
     return jp_serverapp
 
 
 Ask = Callable[..., Any]
-# Many a request starts a kernel.
+# Many requests start a kernel.
 REQUEST_SECONDS = 120
 
 
 def write_light_spec(kernels: Path, **more: Any) -> None:
-    """A kernelspec "light", whose kernel starts at once, and answers nothing."""
+    """Write a kernelspec "light", whose kernel starts at once, and answers nothing."""
     folder = kernels / "light"
     folder.mkdir(parents=True)
     spec = {"argv": ["/bin/sleep", "1000"], "display_name": "light", "language": "none", **more}
@@ -95,7 +98,10 @@ def write_light_spec(kernels: Path, **more: Any) -> None:
 
 @pytest.fixture
 def an_agent(runtime_dir: Path, jp_asyncio_loop: asyncio.AbstractEventLoop) -> Iterator[FakeAgent]:
-    """A node agent that a test starts, or not. It outlives the server, as a real one does."""
+    """A node agent that a test may start.
+
+    It outlives the server, as a real one does.
+    """
     agent = FakeAgent(runtime_dir / "agent.sock")
     yield agent
     jp_asyncio_loop.run_until_complete(agent.stop())
@@ -109,7 +115,7 @@ def ask(
     an_agent: FakeAgent,
     jp_asyncio_loop: asyncio.AbstractEventLoop,
 ) -> Iterator[Ask]:
-    """Ask as somebody; errors are answers, and a WebSocket that opens answers 101."""
+    """Return a function that asks as a user: errors are answers, an open WebSocket answers 101."""
     started: list[bool] = []
 
     async def as_somebody(who: str, method: str, *path: str, body: Any = None, **more: Any) -> Answer:

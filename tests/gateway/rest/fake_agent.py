@@ -1,4 +1,7 @@
-"""A node agent that says what a test wants it to say. It speaks the control protocol, and holds nothing."""
+"""A node agent whose answers a test sets.
+
+It speaks the control protocol, and holds nothing.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ UUID = "GPU-00000000-0000-0000-0000-000000000001"
 
 
 def device(**other: Any) -> dict[str, Any]:
-    """A device of 16 GiB."""
+    """Return a device of 16 GiB."""
     return {
         "index": 0,
         "uuid": UUID,
@@ -31,7 +34,7 @@ def device(**other: Any) -> dict[str, Any]:
 
 
 def kernel(kernel_id: str, owner: str, **other: Any) -> dict[str, Any]:
-    """A kernel with a quarter of that device."""
+    """Return a kernel with a quarter of that device."""
     return {
         "kernel_id": kernel_id,
         "owner": owner,
@@ -63,7 +66,7 @@ def kernel(kernel_id: str, owner: str, **other: Any) -> dict[str, Any]:
 
 
 def escaped(**other: Any) -> dict[str, Any]:
-    """A process of a kernel that no hook sees."""
+    """Return a process of a kernel that no hook sees."""
     return {
         "pid": 77,
         "name": "python3",
@@ -77,9 +80,10 @@ def escaped(**other: Any) -> dict[str, Any]:
 
 
 class FakeAgent:
-    """Answers at `path` between start and stop. Tests change what it says by its attributes.
+    """An agent that answers at `path` between start and stop.
 
-    Without ``gives_room`` it has never any; with it, it grants all that is asked, and changes it.
+    Tests change its answers by its attributes. Without ``gives_room`` it has no capacity; with it,
+    it grants and changes all that is requested.
     """
 
     def __init__(self, path: Path) -> None:
@@ -90,11 +94,11 @@ class FakeAgent:
         self.kernels: list[dict[str, Any]] = []
         self.node: dict[str, Any] = {}  # more of the status
         self.gives_room = False
-        # What was asked of kernels: op and kernel id, in their order.
+        # Requests about kernels: op and kernel id, in their order.
         self.asked: list[tuple[str, str]] = []
-        # In force, as it tells them in its hello.
+        # The options in force, which the agent reports in its hello.
         self.options: dict[str, str] = {}
-        # Op to how it is refused: code and message.
+        # Refused ops: op to code and message.
         self.refusals: dict[str, tuple[str, str]] = {}
         self._watched = asyncio.Event()
 
@@ -120,17 +124,17 @@ class FakeAgent:
             await writer.drain()
 
     def tell_changed(self) -> None:
-        """Room may have returned."""
+        """Report that capacity may have returned."""
         for writer in self._writers:
             writer.write(b'{"event": "changed"}\n')
 
     async def until_watched(self) -> None:
-        """Somebody asked to be told, since the last time."""
+        """Wait for the next watch request since the last call."""
         await asyncio.wait_for(self._watched.wait(), 30)
         self._watched.clear()
 
     def tell_status(self) -> None:
-        """What the status shows changed."""
+        """Report that the node's status changed."""
         for writer in self._writers:
             writer.write(b'{"event": "status"}\n')
 
@@ -161,7 +165,7 @@ class FakeAgent:
         return {"ok": True, "released": False}
 
     def _hold(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Have the kernel with what was asked for it on the first device, and tell its grant."""
+        """Hold the kernel on the first device, and return its grant."""
         kernel_id, hundredths = asked["kernel_id"], asked["hundredths"]
         held = next((one for one in self.kernels if one["kernel_id"] == kernel_id), None)
         if held is None:

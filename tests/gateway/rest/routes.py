@@ -7,13 +7,13 @@ import re
 from tornado.routing import PathMatches, Rule
 
 NOTHING = "00000000-0000-0000-0000-000000000000"
-# Held to their own table, tests/access_rows.py.
+# These paths have a table of their own, tests/access_rows.py.
 KERNELS = re.compile(r"/(api/?|api/(status|me|spec.yaml|security/.*|(kernels|sessions|kernelspecs).*)|kernelspecs/.*)")
 _VALUES = {"kernel_id": NOTHING, "session_id": NOTHING, "action": "restart", "kind": "users"}
 
 
 def sample(pattern: str) -> str:
-    """Some path that this route matches."""
+    """Return a path that this route matches."""
     for name, value in _VALUES.items():
         pattern = re.sub(rf"\(\?P<{name}>[^()]*\)", value, pattern)
     while "(" in pattern:
@@ -22,7 +22,7 @@ def sample(pattern: str) -> str:
 
 
 def routes(rules: list[Rule]) -> list[tuple[str, type]]:
-    """Pattern and handler of each."""
+    """Return the pattern and the handler of each route."""
     found = []
     for rule in rules:
         if isinstance(rule.matcher, PathMatches):

@@ -1,6 +1,7 @@
-"""Every path of kernels, sessions and our API, for everybody who may ask, as one table; and that no path has no row.
+"""Access to every path of kernels, sessions and our API, for each role, as one table.
 
-All other paths are held by test_every_route.py: nobody but an administrator gets anything there.
+A test also checks that each path has a row. All other paths belong to test_every_route.py: only an
+administrator gets anything there.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .conftest import ROOT, TOKENS, Answer, Ask
 from .routes import KERNELS, NOTHING, routes, sample
 from .test_contract import until
 
-# Who plays which role. Of the two with a share, one has it by name and one by team.
+# The users in the roles. Of the two with a share, one has it by name and one by team.
 WHO = dict(zip(ROLES, ("nobody", "bob", "carol", "rita", "wanda", "alice", "ada"), strict=True))
 OURS = re.compile(r"/aliquot/.*")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -39,7 +40,10 @@ def users() -> dict[str, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Things:
-    """The ids that rows name. ``sessions``: one for each who asks."""
+    """The ids that rows name.
+
+    ``sessions`` has a session of each user.
+    """
 
     kernel: str
     session: str
@@ -60,10 +64,10 @@ async def start_session(ask: Ask, who: str, kernel: dict[str, str]) -> Any:
 
 
 async def make_things(ask: Ask) -> Things:
-    """Alice's kernel with a session, shared with two; and a session for everybody."""
+    """Start Alice's kernel with a session, shared with two, and a session of each user."""
     alices = await start_session(ask, "alice", {"name": "python3"})
     kernel = alices["kernel"]["id"]
-    # The table is of kernels that run: one that is interrupted while it starts is another story.
+    # The table is for running kernels: an interrupt during a start is another story.
     await until(
         lambda: ask("alice", "GET", "api/kernels", kernel), lambda found: found.json["execution_state"] == "idle"
     )
@@ -109,7 +113,10 @@ async def request(ask: Ask, row: Row, things: Things, who: str) -> Answer:
 
 
 def for_no_kernel(table: tuple[Row, ...]) -> list[Row]:
-    """The same paths with an id that nothing has: what those get who may not see a kernel, everybody gets there."""
+    """Return rows with the same paths, and an id that no kernel has.
+
+    Every user gets the same answer there as a user who may not see a kernel.
+    """
     nothing = [404] * (len(ROLES) - 1)
     one_kernel = [row for row in table if "{k}" in row.path]
     return [replace(row, path=row.path.replace("{k}", "{n}"), want=(row.want[0], *nothing)) for row in one_kernel]
@@ -152,7 +159,7 @@ def test_every_route_of_kernels_sessions_and_our_api_has_a_row(a_server: ServerA
 
 
 def implemented(handler: type) -> list[str]:
-    """The methods that it answers. A websocket begins as a GET."""
+    """Return the methods that the handler answers; a websocket begins as a GET."""
     if issubclass(handler, WebSocketHandler):
         return ["WEBSOCKET"]
     return [

@@ -1,4 +1,4 @@
-"""A body of another shape than Jupyter's own handlers take for granted is refused, and nothing starts."""
+"""Bodies of a shape that Jupyter's own handlers do not expect: refused, and nothing starts."""
 
 from __future__ import annotations
 

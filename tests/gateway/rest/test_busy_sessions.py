@@ -1,4 +1,7 @@
-"""Sessions while another program has their file locked, as a backup does: requests wait, then say so; none is lost."""
+"""Sessions while another program, such as a backup, has their file locked.
+
+Requests wait, then report it; none is lost.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ from jupyter_aliquot.gateway.base import busy_table
 from .conftest import Ask
 from .test_ownership import start_session
 
-# A reader, as `sqlite3 … .backup` is one, and a writer that keeps readers out.
+# A reader, such as `sqlite3 … .backup`, and a writer that keeps readers out.
 LOCKS = ("BEGIN; SELECT * FROM session", "BEGIN EXCLUSIVE")
 
 
 @pytest.fixture
 def other(a_server: ServerApp) -> Iterator[sqlite3.Connection]:
-    """Another program's connection to the file."""
+    """Open another program's connection to the file."""
     path = a_server.session_manager.database_filepath
     assert Path(path).is_file()
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:

@@ -1,4 +1,7 @@
-"""Another size, and where memory is to be, by REST: by whom, with what is wrong, and with what has to wait."""
+"""Changes of a kernel's size and of its memory's place over REST.
+
+The tests cover users, bad requests, and changes that have to wait.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def jp_server_config(jp_server_config: Config) -> Config:
 
 
 async def a_kernel_of_alice(ask: Ask, agent: FakeAgent, size: str = "0.25") -> str:
-    """One that runs with a grant of this server."""
+    """Start a kernel of Alice's with a grant of this server, and return its id."""
     agent.devices = [device(reserved_bytes=0, reserved_hundredths=0)]
     agent.gives_room = True
     await agent.start()
@@ -56,7 +59,7 @@ async def a_kernel_of_alice(ask: Ask, agent: FakeAgent, size: str = "0.25") -> s
 async def test_changes_are_the_owners_and_administrators(
     ask: Ask, an_agent: FakeAgent, method: str, path: str, body: Any, want: tuple[int, ...]
 ) -> None:
-    """A kernel that another program started: the agent alone holds it, and its owner is who it says."""
+    """Change a kernel of another program: the agent alone holds it, and names its owner."""
     an_agent.kernels = [kernel("k1", "alice")]
     an_agent.gives_room = True
     await an_agent.start()
@@ -108,7 +111,7 @@ async def test_a_wrong_wish_is_refused_with_what_is_wrong_in_it(
 
 
 async def test_the_largest_size_is_one_figure_everywhere(ask: Ask, an_agent: FakeAgent) -> None:
-    """The rules allow 8 GPUs, and the node has one: its figure is told, until it has more."""
+    """The rules allow 8 GPUs and the node has one: the server reports one until it has more."""
 
     async def told() -> tuple[float, str, str]:
         sizes = (await ask("alice", "GET", "aliquot/api/v1/sizes")).json

@@ -1,4 +1,7 @@
-"""Who may have the class production: the same answer at each entrance, and nothing lost by asking."""
+"""Users who may have normal priority: each entrance gives the same answer.
+
+A refused request loses nothing.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +109,10 @@ async def test_a_refused_change_of_class_leaves_the_kernel_and_what_it_waits_for
 
 
 async def test_the_local_socket_asks_the_same_policy(ask: Ask, an_agent: FakeAgent, runtime_dir: Path) -> None:
-    """Behind it is an account of the machine, which is one name more on a server that tells users apart."""
+    """Ask at the local socket.
+
+    Its user is an account of the machine, one name more on a server that tells users apart.
+    """
     await an_agent_with_room(an_agent)
     await ask("ada", "GET", "aliquot/api/v1/status")
 

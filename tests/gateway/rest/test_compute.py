@@ -1,4 +1,7 @@
-"""Shares, stretch and throttled time by REST, as metrics, and as events: to whom, and in the form of the contract."""
+"""Fair shares, slowdown and throttled time: over REST, as metrics, and as events.
+
+The tests cover users, and the form in the contract.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the API answers is what gateway/api/openapi.yaml says, and the other way round."""
+"""Agreement of the API's answers with gateway/api/openapi.yaml, in both directions."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ LOOKS = 1500
 
 
 def schema_of(path: str, method: str, status: int) -> tuple[str, dict[str, Any]]:
-    """Media type and schema of a documented answer."""
+    """Return the media type and the schema of a documented answer."""
     response = OPERATIONS[path, method]["responses"][str(status)]
     if "$ref" in response:
         response = API["components"]["responses"][response["$ref"].rpartition("/")[2]]
-    # The first is what is answered to who asks for no other.
+    # The first is the answer to a request that names no other.
     media_type, content = next(iter(response["content"].items()))
     return media_type, content["schema"]
 
@@ -49,7 +49,10 @@ def check(answer: Answer, path: str, method: str = "get") -> Any:
 
 
 async def until(look: Callable[[], Any], holds: Callable[[Any], bool]) -> Any:
-    """Look again until it holds; every look is a request, so this gives the server its turns."""
+    """Look again until ``holds`` accepts what it sees.
+
+    Each look is a request, so this gives the server its turns.
+    """
     for _ in range(LOOKS):
         found = await look()
         if holds(found):

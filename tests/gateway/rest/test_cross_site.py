@@ -1,4 +1,4 @@
-"""Another site in a logged-in browser: it has the cookie, and reads, changes and hears nothing with it."""
+"""Another site in a logged-in browser: it has the cookie, but reads, changes and hears nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .test_logins import cookies_of, sent
 HOST = {"Host": "127.0.0.1:8888"}
 OWN = {**HOST, "Origin": "http://127.0.0.1:8888"}
 FOREIGN = ("https://elsewhere.example", "http://127.0.0.1:9999", "http://127.0.0.1:8888.elsewhere.example", "null")
-# What a page may send to any site without asking it first.
+# Requests with these types may go from a page to any site without a preflight.
 SIMPLE = ("application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=x", "")
 CHANGES: tuple[tuple[str, str, Any], ...] = (
     ("POST", "api/kernels", {"name": "python3"}),
@@ -33,7 +33,7 @@ CHANGES: tuple[tuple[str, str, Any], ...] = (
 
 
 async def browser(ask: Ask, who: str) -> dict[str, str]:
-    """The cookies of somebody who logged in."""
+    """Return the cookies of a user who logged in."""
     return cookies_of(await ask("nobody", "GET", "login", params={"token": TOKENS[who]}, headers=HOST))
 
 
@@ -68,7 +68,7 @@ async def test_no_request_of_another_site_changes_anything(ask: Ask) -> None:
 
 
 async def test_its_own_page_changes_things_with_its_token(ask: Ask) -> None:
-    """So that the test above is refused for what it says."""
+    """Change things from the server's own page: the refusals above have their stated causes."""
     session = await a_session(ask)
     cookies = await browser(ask, "alice")
     page = await ask("nobody", "GET", "no/such/page", headers={"Cookie": sent(cookies), **HOST})

@@ -1,4 +1,4 @@
-"""A real server that ends what nobody uses: it tells first, spares work, and lets owners keep their kernels."""
+"""A real server that ends idle kernels: it warns first, spares work, and lets owners keep them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ KERNEL = "/aliquot/api/v1/kernels/{kernel_id}"
 
 @pytest.fixture
 def jp_server_config(jp_server_config: Config) -> Config:
-    # Told after two seconds of rest, and ended four later: time enough between for the few requests of a test.
+    # The warning comes after two seconds of rest, the end four later: enough time for a test's
+    # requests.
     jp_server_config.Culling.idle_seconds = 6.0
     jp_server_config.Culling.warning_seconds = 4.0
     return jp_server_config

@@ -1,4 +1,7 @@
-"""What a device's report adds up over kernels, and since when a kernel is idle: pure, from the agent's words."""
+"""Sums over kernels in a device's report, and the time since which a kernel is idle.
+
+The tests are pure: they use reports of the agent.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ def a_kernel(kernel_id: str, owner: str, *, used: int, swapped: int = 0, guarant
 def test_a_device_tells_the_askers_and_everybodys_parts_of_it() -> None:
     kernels = [
         a_kernel("k1", "alice", used=3, swapped=2),
-        a_kernel("k2", "alice", used=6),  # 2 beyond its guarantee
+        a_kernel("k2", "alice", used=6),  # 2 beyond its guaranteed memory
         a_kernel("k3", "bob", used=9, swapped=4, guarantee=2),  # 5 on the device, 3 beyond
     ]
     scene = Scene("", node=NodeView(read_status({**NODE, "kernels": kernels})))
@@ -63,14 +66,14 @@ RESIDENCY = {"state": "resident", "mode": "vmm"}
         (QUIET, None, 100.0),
         (BUSY, None, None),
         (None, None, None),
-        # A thread that uses the device: Jupyter calls it idle.
+        # A thread uses the device, though Jupyter calls the kernel idle.
         (QUIET, known({**RESIDENCY, "idle_seconds": None, "idle_since": None}), None),
         (QUIET, known({**RESIDENCY, "idle_seconds": 5.0, "idle_since": 130.0}), 130.0),
-        # A cell that made no call for a minute: the agent may swap it, and it runs all the same.
+        # A cell made no call for a minute: the agent may swap it out, but it runs all the same.
         (BUSY, known({**RESIDENCY, "idle_seconds": 5.0, "idle_since": 130.0}), None),
         (None, known(RESIDENCY, KernelActivity(open=1, work=1, since=90.0)), None),
         (None, known(RESIDENCY, KernelActivity(open=0, work=0, since=95.0)), 95.0),
-        # An agent of before tells no moment.
+        # An older agent does not report the time.
         (QUIET, known({**RESIDENCY, "idle_seconds": 5.0}), 100.0),
     ],
 )
@@ -91,9 +94,9 @@ def test_the_needed_quota_is_one_with_which_each_device_would_have_had_enough() 
         return needed_bytes(status.kernels[0])
 
     assert needed(None, None) is None
-    assert needed(6 * GIB, None) == 9 * GIB  # a third of the quota is the smaller device's
+    assert needed(6 * GIB, None) == 9 * GIB  # the smaller device has a third of the limit
     assert needed(6 * GIB, 4 * GIB) == 12 * GIB
-    assert needed(1, None) == 2  # never less than it takes
+    assert needed(1, None) == 2  # never less than the kernel takes
 
 
 def test_a_kernel_lacked_what_it_needed_beyond_its_quota() -> None:

@@ -1,4 +1,4 @@
-"""The stream of events: what is told, to whom, and that it is of its schema."""
+"""The stream of events: its content by user, in the form of its schema."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ async def test_everybody_hears_of_his_own_kernels_alone(
 
 
 async def waiting_messages(stream: Any) -> list[str]:
-    """What has come and was not read."""
+    """Return the messages that have come and were not read."""
     found = []
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Every route of a server with all that a JupyterLab installation brings: a user gets kernels, and nothing else."""
+"""Every route of a server with all of JupyterLab: a user gets kernels, and nothing else."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from traitlets.config import Config
 from .conftest import Ask
 from .routes import KERNELS, routes, sample
 
-# Open to everybody, or ours.
+# Routes that are open to all users, or ours.
 OPEN = re.compile(r"/(aliquot/.*|login|logout|static/.*|favicon.ico|custom/.*|metrics)")
-# Refused, too, but jupyterlab_server's handler of licences cannot send an error: its answer never comes.
+# Refused, too, but jupyterlab_server's handler of licenses cannot send an error: it never answers.
 NEVER_ANSWERS = re.compile(r"/lab/api/licenses/.*")
 
 
 @pytest.fixture
 def jp_server_config(jp_server_config: Config) -> Config:
-    """The same, with JupyterLab's extensions."""
+    """Return the same settings, with JupyterLab's extensions."""
     jp_server_config.ServerApp.jpserver_extensions = {
         "jupyter_aliquot.gateway": True,
         "jupyterlab": True,

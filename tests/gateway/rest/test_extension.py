@@ -1,4 +1,4 @@
-"""The gateway in servers that are not as it would like them."""
+"""The gateway in servers with settings that it does not expect."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .test_contract import until
 
 
 class HubIdentityProvider(IdentityProvider):
-    """One that names its users itself, as JupyterHub's does."""
+    """An identity provider that names its users itself, as JupyterHub's does."""
 
     async def get_user(self, handler: Any) -> JupyterUser:
         handler._token_authenticated = True
@@ -39,7 +39,7 @@ class HubIdentityProvider(IdentityProvider):
 
 @pytest.fixture
 def users() -> dict[str, dict[str, str]]:
-    """A server of one user."""
+    """Return no users: a server of one user."""
     return {}
 
 
@@ -63,7 +63,7 @@ async def test_a_server_of_one_user_shows_them_everything(as_me: Any, a_server: 
 
 @pytest.fixture
 def no_folder(runtime_dir: Path, a_server: ServerApp) -> Iterator[Path]:
-    """A file where the runtime folder should be."""
+    """Put a file where the runtime folder should be."""
     runtime_dir.rmdir()
     runtime_dir.write_text("not a folder")
     yield runtime_dir
@@ -163,7 +163,11 @@ class TestWithAnotherIdentityProvider:
 async def test_a_start_that_fails_leaves_no_request_waiting(
     a_server: ServerApp, as_me: Any, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """Requests wait from the start of the server's loop until the kernels are found; then, too, when that fails."""
+    """Fail one step of the start: waiting requests go on.
+
+    Requests wait from the start of the server's loop until the gateway has found its kernels, or
+    has failed to.
+    """
 
     async def fail() -> None:
         raise RuntimeError("asked for")
@@ -227,7 +231,8 @@ class TestInGatewayMode:
     def jp_server_config(self, jp_server_config: Config) -> Iterator[Config]:
         jp_server_config.GatewayClient.url = "http://127.0.0.1:9"
         jp_server_config.Aliquot.start_agent = True
-        # Jupyter keeps one for the whole process: other tests' servers are not in gateway mode.
+        # Jupyter keeps one client for the whole process, and other tests' servers are not in
+        # gateway mode.
         GatewayClient.clear_instance()
         yield jp_server_config
         GatewayClient.clear_instance()

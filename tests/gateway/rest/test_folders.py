@@ -1,4 +1,7 @@
-"""Shared folders over REST: administrators change them, users see their own, and every answer keeps the contract."""
+"""Shared folders over REST: administrators change them, and users see their own.
+
+Every answer keeps the contract.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The history of a real server: to whom it tells what, in which form, and what it refuses."""
+"""The history of a real server: its answers by user, their form, and its refusals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def jp_server_config(jp_server_config: Config, tmp_path: Path) -> Config:
 
 @pytest.fixture
 def no_history(jp_server_config: Config) -> None:
-    """Before the server is made."""
+    """Disable the history before the server is made."""
     jp_server_config.History.enabled = False
 
 
@@ -39,7 +39,7 @@ def working(kernel_id: str, owner: str, **other: Any) -> dict[str, Any]:
 
 
 async def ask_until_known(ask: Ask, who: str, *wanted: str) -> Any:
-    """The history once these kernels are in it."""
+    """Return the history once these kernels are in it."""
     for _ in range(LOOKS):
         found = check(await ask(who, "GET", "aliquot/api/v1/history"), HISTORY)
         if {one["id"] for one in found["kernels"]} >= set(wanted):

@@ -1,4 +1,7 @@
-"""What users call things is text everywhere, what a path says stays in its folder, and guesses find nothing."""
+"""Hostile names, paths and guesses.
+
+Names are text everywhere, a path stays in its folder, and guesses find nothing.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +35,13 @@ REPEATING: tuple[tuple[str, str, Any], ...] = (
     ("PATCH", "aliquot/api/v1/kernels/{n}", {"gpus": "{x}"}),
 )
 PATHS = ("../../../../etc", "/etc/x.ipynb", "a/../../../../../etc/x.ipynb", "x\0y", "~root/x")
-# The user's own, and what only looks like it: Cyrillic, full width, another case, with an accent put on top.
+# The user's own name and names that look like it: Cyrillic, full width, another case, accents.
 TWINS = ("alice", "\u0430lice", "\uff41\uff4c\uff49\uff43\uff45", "Alice", "alic\u00e9", "alice\u0301")
 
 
 @pytest.fixture
 def jp_server_config(jp_server_config: Config, jp_data_dir: Path) -> Config:
-    """A kernel that starts at once, and an image of a hostile description."""
+    """Add a kernel that starts at once, and an image with a hostile description."""
     write_light_spec(jp_data_dir / "kernels")
     image = {"name": "hostile", "display_name": MARKUP, "description": MARKUP, "image": "registry.example/x:1"}
     jp_server_config.ImageCatalogue.images = [image]
@@ -50,7 +53,7 @@ def folder_of(pid: int) -> str:
 
 
 async def raw(port: int, path: str, who: str) -> tuple[int, bytes]:
-    """The status and all of the answer to a path that no client of ours has rewritten."""
+    """Return the status and the whole answer to a path that no client of ours has rewritten."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     token = f"Authorization: token {TOKENS[who]}\r\n" if TOKENS[who] else ""
     writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{token}Connection: close\r\n\r\n".encode())
@@ -60,7 +63,10 @@ async def raw(port: int, path: str, who: str) -> tuple[int, bytes]:
 
 
 def as_text(answer: Answer) -> bool:
-    """Whether no browser takes it for a page: what it is is said, is believed, and may load nothing."""
+    """Return whether no browser takes the answer for a page.
+
+    It has its media type, which browsers must believe, and may load nothing.
+    """
     policy = answer.headers.get("Content-Security-Policy", "")
     is_json = answer.media_type == "application/json" and json.loads(answer.body or b"null") is not Ellipsis
     return is_json and answer.headers.get("X-Content-Type-Options") == "nosniff" and "default-src 'none'" in policy

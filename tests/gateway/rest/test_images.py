@@ -1,4 +1,4 @@
-"""Images of the catalogue over REST: who sees them, who may start them, and what their kernels' containers get."""
+"""Images of the catalogue over REST: their users, and what their kernels' containers get."""
 
 from __future__ import annotations
 
@@ -36,13 +36,16 @@ def jp_server_config(jp_server_config: Config) -> Config:
 
 @pytest.fixture
 def planned(a_server: ServerApp, monkeypatch: pytest.MonkeyPatch) -> list[tuple[ContainerStart, ContainerPlan]]:
-    """What is planned from now on. Every plan ends there: nothing is started, for no engine is needed here."""
+    """Collect the plans of containers from now on.
+
+    Each start fails after its plan: no test here needs an engine.
+    """
     made: list[tuple[ContainerStart, ContainerPlan]] = []
     planner = a_server.kernel_manager.services.containers
     plan = planner.plan
 
     async def remember(start: ContainerStart) -> ContainerPlan:
-        # The turn that another request needs to come between, if it could.
+        # Give another request the turn that it would need to come between.
         await asyncio.sleep(0.02)
         made.append((start, await plan(start)))
         raise LaunchError("no engine here")
@@ -97,7 +100,7 @@ async def test_an_image_of_others_answers_as_one_that_does_not_exist(ask: Ask, n
             filled = None if body is None else json.dumps(body).replace("{}", asked).encode()
             answers.append(await ask("alice", method, path.format(asked), body=filled))
         theirs, nobodys = answers
-        # 501 is Jupyter's own answer for a session with a plain kernel that is not there.
+        # 501 is Jupyter's own answer for a session whose plain kernel is not there.
         is_jupyters = path == "api/sessions" and name == "vision"
         assert theirs.status == nobodys.status == (501 if is_jupyters else 404)
         assert theirs.json["message"].replace("vision", "unknown") == nobodys.json["message"]

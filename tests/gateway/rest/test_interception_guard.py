@@ -1,4 +1,4 @@
-"""Kernels whose GPU calls are not seen."""
+"""The guard that ends kernels whose GPU calls the hook does not see."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .fake_agent import escaped, kernel
 
 
 class Manager:
-    """Kernels that end when they are told to."""
+    """A manager whose kernels end on request."""
 
     def __init__(self, *kernels: str, in_containers: tuple[str, ...] = ()) -> None:
         self.kernels = set(kernels)

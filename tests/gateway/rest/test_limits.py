@@ -1,4 +1,7 @@
-"""Limits against abuse, at the doors of a real server: each says what was asked, what there is, and what to do."""
+"""Limits against abuse, at the doors of a real server.
+
+Each refusal says what was requested, what limits it, and what to do.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ def jp_server_config(jp_server_config: Config) -> Config:
             "kernels_per_user": 4,
             "queued_per_user": 3,
             "queue_length": 5,
-            # None comes back while a test runs.
+            # The budget of requests does not refill while a test runs.
             "requests_per_second": 0.001,
             "requests_burst": BURST,
             "message_bytes": 20_000,
@@ -49,7 +52,7 @@ async def refusals(ask: Ask, limit: str) -> float:
 async def test_kernels_and_places_in_the_queue_are_counted_and_users_hear_of_their_own_only(
     ask: Ask, an_agent: FakeAgent
 ) -> None:
-    await an_agent.start()  # it has no room: kernels wait
+    await an_agent.start()  # it has no capacity: kernels wait
     for _ in range(3):
         assert (await ask("alice", "POST", "api/kernels", body=WAITS)).status == 201
     own = await ask("alice", "POST", "api/kernels", body=WAITS)
@@ -109,7 +112,7 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_read(ask: Ask) -
             assert answer.status == 413, (who, path)
             assert f"a body of {len(large)} bytes; at most 5000 are read here (c.Limits.body_bytes)" in str(answer.json)
     assert await refusals(ask, "body_bytes") == 9
-    # Files are uploads of administrators, for which Jupyter has a limit of its own.
+    # Files are uploads of administrators; Jupyter has a limit of its own for them.
     body = {"type": "file", "format": "text", "content": "x" * 6000}
     assert (await ask("ada", "PUT", "api/contents/large.txt", body=body)).status == 201
 
@@ -124,7 +127,10 @@ async def test_a_length_that_is_no_number_to_python_is_too_large(ask: Ask, jp_ht
 
 
 async def test_a_body_of_unknown_length_is_read_up_to_the_limit(ask: Ask) -> None:
-    """Tornado's own client sends a POST without a body so, and so do others."""
+    """Send a body of unknown length, as tornado's client does for a POST without a body.
+
+    Other clients do so, too.
+    """
     kernel = (await ask("alice", "POST", "api/kernels", body={"name": "python3"})).json["id"]
     assert (await ask("alice", "POST", "api/kernels", kernel, "interrupt")).status == 204
 
@@ -138,7 +144,7 @@ async def test_a_body_of_unknown_length_is_read_up_to_the_limit(ask: Ask) -> Non
 
 
 async def test_sessions_of_a_kernel_and_their_names_are_bounded(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everybody's are read for each who lists his own, and all of them are kept on disk."""
+    """Bound the sessions: the server reads all for each user's list, and keeps all on disk."""
     monkeypatch.setattr("jupyter_aliquot.gateway.kernels.sessions._MOST_SESSIONS", 2)
     kernel = (await ask("alice", "POST", "api/kernels", body={"name": "python3"})).json["id"]
 
@@ -196,7 +202,7 @@ async def test_a_message_that_is_too_large_closes_its_socket_and_says_why(ask: A
         assert message is not None
     with contextlib.suppress(
         WebSocketClosedError
-    ):  # where buffers are short it hears the answer before it has sent all
+    ):  # with short buffers the client gets the answer before it has sent all
         await socket.write_message(kernel_info("x" * 6_000_000))
     while await asyncio.wait_for(socket.read_message(), 60) is not None:
         pass
@@ -227,7 +233,10 @@ async def test_an_output_that_is_too_large_is_left_out_its_cell_says_so_and_the_
 
 
 class StillClock:
-    """Goes on with who sleeps: on a slow machine's own clock messages may not come too fast at all."""
+    """A clock that moves only with its sleepers.
+
+    On a slow machine, messages might never come too fast by its own clock.
+    """
 
     def __init__(self) -> None:
         self._now = time.monotonic()
@@ -236,7 +245,7 @@ class StillClock:
         return self._now
 
     async def sleep(self, seconds: float) -> None:
-        self._now += max(seconds, 0.001)  # less than it can tell would never pass
+        self._now += max(seconds, 0.001)  # a step below the clock's precision would never pass
         await asyncio.sleep(0)
 
 

@@ -1,4 +1,7 @@
-"""Browsers: a token in the address becomes a login cookie; a cookie without its XSRF token changes nothing."""
+"""Browsers: a token in the address becomes a login cookie.
+
+A cookie without its XSRF token changes nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The node as the gateway sees it: at once when the agent says that it changed, else from time to time."""
+"""The gateway's view of the node: new when the agent reports a change, else at intervals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 30.0
 
 
 class Watched:
-    """A node, and a watch whose views are kept."""
+    """A node, and a watch whose views the test keeps."""
 
     def __init__(self, folder: Path, agent: FakeAgent, seconds: float) -> None:
         self.agent = agent

@@ -28,7 +28,7 @@ REQUESTS = (
 
 
 class Looks:
-    """The gatherings of handlers since `clear`: the scenes, each with a memo of its own that counts its reports."""
+    """The scenes that handlers gathered, each with a memo of its own that counts its reports."""
 
     def __init__(self, scene: Callable[..., Scene]) -> None:
         self._scene = scene
@@ -50,7 +50,7 @@ class Looks:
 
 @pytest.fixture
 def looks(a_server: ServerApp) -> Callable[[], Looks]:
-    """Watch from now on what handlers gather."""
+    """Return a function that watches the scenes of handlers from its call on."""
 
     def watch() -> Looks:
         settings = a_server.web_app.settings
@@ -62,7 +62,10 @@ def looks(a_server: ServerApp) -> Callable[[], Looks]:
 
 
 async def four_kernels(ask: Ask, agent: FakeAgent) -> str:
-    """Three of alice's, of which one ended, and one of another program. Returns the id of one that runs."""
+    """Start three kernels of Alice's, end one, and add one of another program.
+
+    Returns the id of one that runs.
+    """
     agent.kernels = [kernel("elsewhere", "alice")]
     kernel_id = await a_kernel_of_alice(ask, agent)
     for _ in range(2):
@@ -94,12 +97,15 @@ async def test_a_request_about_a_kernel_gathers_it_alone_and_makes_its_report_on
 
 
 async def test_one_kernel_is_told_as_the_list_tells_it(ask: Ask, an_agent: FakeAgent) -> None:
-    """A kernel that runs, one that ended, and one of another program; to its owner, an administrator and a stranger."""
+    """Compare reports of a running, an ended and another program's kernel with their list.
+
+    The users are the owner, an administrator and a stranger.
+    """
     await four_kernels(ask, an_agent)
     volatile = ("execution_state", "idle_since")
     for who in ("alice", "ada"):
         listed = (await ask(who, "GET", "aliquot/api/v1/kernels")).json["kernels"]
-        # The agent may still tell of the one that ended just now; the list has it twice then.
+        # The agent may still report the kernel that ended just now; the list has it twice then.
         for want in {one["id"]: one for one in reversed(listed)}.values():
             told = (await ask(who, "GET", "aliquot/api/v1/kernels", want["id"])).json
             assert {**told, **dict.fromkeys(volatile)} == {**want, **dict.fromkeys(volatile)}

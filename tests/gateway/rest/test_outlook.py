@@ -1,4 +1,4 @@
-"""GET /aliquot/api/v1/dry-run: what would come of a request, to whom it is told, and what is refused of a question."""
+"""Dry runs at GET /aliquot/api/v1/dry-run: outcomes, users, and refused questions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def outlook(ask: Ask, who: str, status: int = 200, **query: Any) -> Any:
 
 
 async def test_a_size_is_told_with_its_name_its_limit_and_what_would_come(ask: Ask, an_agent: FakeAgent) -> None:
-    an_agent.gives_room = True  # 0.75 of its device of 16 GiB are free
+    an_agent.gives_room = True  # 0.75 of its device of 16 GiB is free
     await an_agent.start()
     low = await outlook(ask, "alice", gpus=0.3, memory="6GiB", **{"priority": "low"})
     assert low == {

@@ -1,4 +1,4 @@
-"""What users find out about each other's kernels and sessions: nothing."""
+"""Other users' kernels and sessions: a user finds out nothing about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When an owner hears that something was taken of his kernel, whose doing that was, and when that is no news."""
+"""Evictions: the news to a kernel's owner, its reason and its actor, and cases without news."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ADA = User("ada", "admin")
 
 
 def look(**changes: Any) -> Any:
-    """Alice's kernel."""
+    """Return the report of Alice's kernel."""
     node = {"node": "n", "driver": "softgpu", "enforcer": "hook", "connections": 1, "devices": [device()]}
     status = read_status({**node, "kernels": [kernel("k", "alice", **changes)]})
     [report] = kernel_reports(Scene("", node=NodeView(status)), ADA)
@@ -50,7 +50,8 @@ def test_a_kernel_that_made_room_hears_so_once(left_for: str, want: tuple[str, b
         None if want is None else {"reason": want[0], "by": "", "is_quiet": want[1]}
     )
     assert find_eviction(at(2, left_for), at(2, left_for), None) is None
-    assert find_eviction(look(), at(2, left_for), None) is None  # an agent that says nothing of it before
+    # The agent reported nothing of the kernel's memory before.
+    assert find_eviction(look(), at(2, left_for), None) is None
 
 
 def test_what_somebody_else_asked_is_told_with_his_name_and_ones_own_wish_is_not() -> None:

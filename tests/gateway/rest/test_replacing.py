@@ -1,4 +1,7 @@
-"""A notebook that gets another kernel: the old one counts for no limit, and ends only when the new one is granted."""
+"""Notebooks that get another kernel.
+
+The old kernel counts for no limit, and ends only when the new one has its grant.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def jp_server_config(jp_server_config: Config) -> Config:
 
 
 async def a_session(ask: Ask, an_agent: FakeAgent) -> Any:
-    """Alice's notebook, on a kernel that has half a GPU: all that she may have beside 0.4."""
+    """Start Alice's notebook with half a GPU: only 0.4 are left under her limit."""
     an_agent.devices = [device(reserved_bytes=0, reserved_hundredths=0)]
     an_agent.gives_room = True
     await an_agent.start()
@@ -100,7 +103,8 @@ async def test_while_the_new_one_waits_the_old_one_runs_and_stays_if_that_is_giv
 ) -> None:
     session = await a_session(ask, an_agent)
     old = session["kernel"]["id"]
-    # Another gateway's kernels hold the other half: the old kernel's room alone is too small for each that is picked.
+    # Another gateway's kernels hold the other half: the old kernel's room alone is too small for
+    # each pick.
     an_agent.devices = [device(reserved_bytes=16 * GIB, reserved_hundredths=100)]
     an_agent.gives_room = False
     an_agent.tell_changed()

@@ -1,4 +1,4 @@
-"""A thousand kernels and two hundred who ask: what is made once and what is made for each, counted."""
+"""Reports of a thousand kernels to two hundred users: counts of reports made once, and for each."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ ADA = User("ada", "admin")
 
 
 def said(*changed: dict[str, Any]) -> dict[str, Any]:
-    """What an agent with all kernels says; ``changed`` in the place of those of the same id."""
+    """Return an agent's status with all kernels.
+
+    ``changed`` replaces those of the same id.
+    """
     kernels = {f"k{number}": kernel(f"k{number}", f"u{number % USERS}") for number in range(COUNT)}
     kernels |= {one["kernel_id"]: one for one in changed}
     report = {**NODE, "devices": [device(index=n, uuid=f"G{n}") for n in range(64)], "kernels": list(kernels.values())}
@@ -64,7 +67,7 @@ def test_all_who_ask_are_told_from_one_report_of_each_kernel(reader: StatusReade
         status_text(scene(status, memo), User(f"u{number}", "user"))
     status_text(scene(status, memo), ADA)
     assert memo.made == COUNT
-    # The next second the agent says the same in other words.
+    # The next second the agent reports the same in a new message.
     later = reader.read(said())
     status_text(scene(later, memo), ADA)
     assert memo.made == COUNT
@@ -94,13 +97,13 @@ def test_kernels_that_are_gone_are_not_remembered_for_long(reader: StatusReader)
     memo, status = ReportMemo(), reader.read(said())
     status_text(scene(status, memo), ADA)
     there = [f"k{number}" for number in range(9 * COUNT // 10)]
-    for new in range(2):  # what was shown since the last time stays until the next
+    for new in range(2):  # a report of one round stays until the next
         for number in range(COUNT // 5):
             memo.report(f"new-{new}-{number}", "own", (number,), dict)
         memo.forget_others(lambda: there)
     made = memo.made
     assert len(memo._reports) == len(there) + COUNT // 5
-    memo.forget_others(list)  # few came since
+    memo.forget_others(list)  # few came since the last call
     status_text(scene(status, memo), ADA)
     assert memo.made == made + COUNT // 10
 
@@ -134,7 +137,7 @@ def test_the_reader_reads_a_kernel_again_only_when_it_changed(reader: StatusRead
 
 
 class Activities:
-    """Of kernels that have no relay."""
+    """The activities of kernels that have no relay."""
 
     def of(self, kernel_id: str) -> None:
         return None
@@ -143,7 +146,10 @@ class Activities:
 
 
 class Manager:
-    """A thousand kernels that are no more than owners; it notes which of them were looked at."""
+    """A manager of a thousand kernels that are only owners.
+
+    It notes which of them the gateway looks at.
+    """
 
     def __init__(self) -> None:
         self.owners = KernelOwners({f"k{number}": f"u{number % USERS}" for number in range(COUNT)})

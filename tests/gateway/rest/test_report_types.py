@@ -1,4 +1,4 @@
-"""The structs of gateway/reports are the schemas of openapi.yaml and kernel_event.yaml: no place can be forgotten."""
+"""Agreement of the structs of gateway/reports with openapi.yaml and kernel_event.yaml."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def resolved(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def branches(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """A schema as a list of such of one type each."""
+    """Return a schema as a list of schemas of one type each."""
     schema = resolved(schema)
     if "oneOf" in schema:
         return [one for part in schema["oneOf"] for one in branches(part)]
@@ -46,7 +46,7 @@ def branches(schema: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def differences(where: str, hint: Any, schema: dict[str, Any]) -> list[str]:
-    """What a type and a schema have otherwise."""
+    """Return the differences between a type and a schema."""
     hints = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     found = {one["type"]: one for one in branches(schema)}
     words = {_word(one): one for one in hints}
@@ -62,7 +62,7 @@ def differences(where: str, hint: Any, schema: dict[str, Any]) -> list[str]:
 
 
 def fields(where: str, struct: Any, schema: dict[str, Any]) -> list[str]:
-    """The same of an object's fields: all are required, and there are no others."""
+    """Return the differences of an object's fields: all are required, and there are no others."""
     hints, properties = get_type_hints(struct), schema["properties"]
     told = [f"{where}: {name} is in one of both" for name in set(hints) ^ set(properties)]
     told += [f"{where}: {name} is not required" for name in set(properties) ^ set(schema["required"])]
@@ -88,7 +88,10 @@ def test_an_event_has_the_fields_and_the_types_of_its_schema() -> None:
 
 
 def test_every_struct_is_compared() -> None:
-    """A struct without a schema of its name is compared as a field of one that has one."""
+    """Check that each struct is compared.
+
+    A struct without a schema of its name is compared as a field of one that has one.
+    """
     seen: set[str] = set()
 
     def see(hint: Any) -> None:

@@ -1,4 +1,7 @@
-"""A request's variables are its own kernel's or nobody's: four that overlap, restarts, and who renames what."""
+"""Variables of a request: they reach its own kernel alone.
+
+The tests overlap four requests, restart kernels, and rename notebooks.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def users(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, str]]:
 
 @pytest.fixture
 def jp_server_config(jp_server_config: Config, jp_data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
-    """A kernel that starts at once, and what a Hub gives its services."""
+    """Configure a kernel that starts at once, and set variables that a Hub gives its services."""
     write_light_spec(jp_data_dir / "kernels", env={"OF_THE_SPEC": "yes"})
     for name in ("JUPYTERHUB_API_TOKEN", "JUPYTER_GATEWAY_AUTH_TOKEN", "KERNEL_USERNAME"):
         monkeypatch.setenv(name, "the server's own")
@@ -42,7 +45,7 @@ def jp_server_config(jp_server_config: Config, jp_data_dir: Path, monkeypatch: p
 
 @pytest.fixture
 def environment(a_server: ServerApp) -> Callable[[str], dict[str, str]]:
-    """What the kernel's process was started with."""
+    """Return a function that reads the environment that the kernel's process was started with."""
 
     def read(kernel_id: str) -> dict[str, str]:
         pid = a_server.kernel_manager.get_kernel(kernel_id).provisioner.pid
@@ -54,7 +57,7 @@ def environment(a_server: ServerApp) -> Callable[[str], dict[str, str]]:
 
 @pytest.fixture
 def held_starts(monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], asyncio.Event]:
-    """Who has a start under way; none of them goes on before the event is set."""
+    """Hold each start until the event is set; return the list of owners with a start under way."""
     begun: list[str] = []
     go = asyncio.Event()
     original = ManagedKernel._get_container
@@ -76,7 +79,7 @@ async def start(ask: Ask, who: str) -> str:
 
 
 def foreign(found: dict[str, str]) -> dict[str, str]:
-    """What is neither the machine's, nor the kernelspec's, nor set by us."""
+    """Return the variables that neither the machine, nor the kernelspec, nor the server has set."""
     return {name: value for name, value in found.items() if name.startswith(("SECRET", "KERNEL_", "JUPYTERHUB", "LD_"))}
 
 
@@ -105,7 +108,7 @@ async def test_four_requests_at_once_leave_nothing_in_each_others_kernels(
         assert (await ask(who, "GET", "api/kernels", kernel)).status == 200
         assert len((await ask(who, "GET", "api/kernels")).json) == 1
 
-    # Whoever restarts it: what is replayed is the owner's.
+    # Each restart replays the owner's variables, even if an administrator requested it.
     for who in ("alice", "ada"):
         assert (await ask(who, "POST", f"api/kernels/{kernels['alice']}/restart", body={})).status == 200
         assert foreign(environment(kernels["alice"])) == {}

@@ -1,4 +1,4 @@
-"""KERNEL_GPU: the size that a request for a kernel names in its own body, and that no other request has."""
+"""KERNEL_GPU: the size in the body of a request for a kernel, which no other request gets."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def start(ask: Ask, who: str, name: str, gpu: str | None = None) -> Any:
 async def test_requests_at_the_same_time_get_each_their_own_size_and_later_ones_none(
     ask: Ask, monkeypatch: pytest.MonkeyPatch, an_agent: FakeAgent
 ) -> None:
-    monkeypatch.setenv("KERNEL_GPU", "4")  # of the gateway's own environment, which is nobody's request
+    monkeypatch.setenv("KERNEL_GPU", "4")  # the gateway's own environment is no request
     await an_agent.start()
     asked = [("alice", "0.25"), ("bob", "0.5-low"), ("alice", "1"), ("bob", None), ("ada", "none")]
     answers = await asyncio.gather(*(start(ask, who, "python3", gpu) for who, gpu in asked))

@@ -1,4 +1,4 @@
-"""Shared kernels over REST: what each of them may, whose sessions are, and what is answered to what cannot be."""
+"""Shared kernels over REST: rights of collaborators, owners of sessions, and refusals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHARE = "/aliquot/api/v1/kernels/{kernel_id}/shares/{kind}/{name}"
 
 @pytest.fixture
 def users() -> dict[str, Any]:
-    """Alice's friends: Bob by name, and the team of carol."""
+    """Return Alice, her friends Bob (by name) and Carol (by team), and an administrator."""
     told = {name: {"token": f"a-token-of-{name}"} for name in ("alice", "bob", "carol")}
     return {
         **told,
@@ -113,7 +113,7 @@ async def test_a_guests_session_is_his_own_and_its_end_leaves_the_kernel(ask: As
 
 
 async def test_nobody_takes_the_id_of_somebody_elses_kernel_that_ended(ask: Ask) -> None:
-    """A guest knows it, and the owner's notebook comes back to it."""
+    """Try to take the id: a collaborator knows it, and the owner's notebook comes back to it."""
     kernel = await start_kernel(ask, "alice")
     await share(ask, kernel, "users", "bob", "read")
     assert (await ask("alice", "DELETE", "api/kernels", kernel)).status == 204

@@ -1,4 +1,4 @@
-"""Sharing on a server with one user: no other user could open the kernel, so the server refuses and says so."""
+"""Sharing on a server with one user: no other user could open the kernel, so the server refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Requests that come before the kernels of the gateway's last run are recovered wait for that, and see no gap."""
+"""Requests that come before the gateway has recovered the kernels of its last run.
+
+They wait for the recovery, and see no gap.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ KERNEL = "3d5b8a4e-0000-0000-0000-000000000000"
 
 
 async def settle() -> None:
-    """Let all run until each waits for something."""
+    """Let all tasks run until each waits for something."""
     for _ in range(200):
         await asyncio.sleep(0)
 
@@ -95,7 +98,7 @@ async def test_a_client_that_leaves_while_it_waits_disturbs_no_other(
 
 
 class Loop:
-    """As much of a Jupyter server as the event needs."""
+    """The part of a Jupyter server that the event needs."""
 
     started = 0
 

@@ -1,4 +1,4 @@
-"""Kernelspecs on a disk of their own."""
+"""Fixtures with kernelspecs on a disk of their own."""
 
 from __future__ import annotations
 
@@ -59,6 +59,6 @@ def make_manager(kernels_folder: Path) -> Make:
 
 @pytest.fixture
 def a_manager(write_kernelspec: WriteKernelSpec, make_manager: Make) -> SizedKernelSpecManager:
-    """One base, `julia`, and the default presets."""
+    """Return a manager with one kernelspec, `julia`, and the default presets."""
     write_kernelspec("julia", "Julia 1.11")
     return make_manager()

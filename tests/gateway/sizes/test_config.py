@@ -1,4 +1,4 @@
-"""The knobs."""
+"""Settings of the gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sizes as files."""
+"""Sizes as kernelspec files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of each kernel, for each way in which a gateway can have left it."""
+"""Plan of the recovery for each kernel, for each way in which a gateway can have left it."""
 
 from __future__ import annotations
 
@@ -41,32 +41,32 @@ PENDING, RUNNING, RESTARTING, ENDING = KernelState
 @pytest.mark.parametrize(
     ("state", "remains", "want", "want_code"),
     [
-        # What runs is adopted, whatever was noted, save that it should end.
+        # A running kernel is recovered, whatever its record says, unless it was to end.
         (None, RUNS, RecoveryAction.RECOVER, None),
         (PENDING, RUNS, RecoveryAction.RECOVER, None),
         (RUNNING, RUNS, RecoveryAction.RECOVER, None),
         (RESTARTING, RUNS, RecoveryAction.RECOVER, None),
         (ENDING, RUNS, RecoveryAction.END, None),
-        # What ended meanwhile is never started again.
+        # A kernel that ended meanwhile is never started again.
         (None, DIED, RecoveryAction.ENDED, EndingCode.CRASH),
         (PENDING, DIED, RecoveryAction.ENDED, EndingCode.CRASH),
         (RUNNING, DIED, RecoveryAction.ENDED, EndingCode.CRASH),
         (RUNNING, ORPHANED, RecoveryAction.ENDED, EndingCode.ORPHANED),
         (None, ORPHANED, RecoveryAction.ENDED, EndingCode.ORPHANED),
-        # Save where somebody had asked for just that.
+        # A user had requested these: a restart, and an end.
         (RESTARTING, DIED, RecoveryAction.RESTART, None),
         (ENDING, DIED, RecoveryAction.ENDED, EndingCode.USER),
-        # Half a start: begun anew, or cleared away where nobody waits for it.
+        # Half a start is begun anew, or cleared away where no request waits for it.
         (None, NO_KERNEL_YET, RecoveryAction.ENDED, None),
         (PENDING, NO_KERNEL_YET, RecoveryAction.REQUEUE, None),
         (RESTARTING, NO_KERNEL_YET, RecoveryAction.RESTART, None),
         (ENDING, NO_KERNEL_YET, RecoveryAction.ENDED, EndingCode.USER),
-        # Nothing is left.
+        # Neither a kernel nor a relay is left.
         (PENDING, FoundProcesses(), RecoveryAction.REQUEUE, None),
         (RUNNING, FoundProcesses(), RecoveryAction.ENDED, EndingCode.CRASH),
         (RESTARTING, FoundProcesses(), RecoveryAction.REQUEUE, None),
         (ENDING, FoundProcesses(), RecoveryAction.ENDED, EndingCode.USER),
-        # A kernel without its relay cannot be reached.
+        # The gateway cannot reach a kernel without its relay.
         (RUNNING, RELAY_KILLED, RecoveryAction.ENDED, EndingCode.CRASH),
         (PENDING, RELAY_KILLED, RecoveryAction.ENDED, EndingCode.CRASH),
         (None, RELAY_KILLED, RecoveryAction.ENDED, EndingCode.CRASH),

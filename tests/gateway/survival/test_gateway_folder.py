@@ -1,4 +1,4 @@
-"""Who has a name, and what happens where it cannot be had."""
+"""Names of gateways: the process that holds a name, and refusals where it is taken."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def a_holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process that has the name."""
+    """Start another process that holds the name."""
     command = [sys.executable, "-c", HOLDER, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None

@@ -1,4 +1,4 @@
-"""What is noted of a start, and how a later gateway reads it."""
+"""The record of a start, and a later gateway's reading of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records: written whole, read with suspicion."""
+"""Records of kernels: written whole, and checked when they are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Records on a disk that is slow: the loop goes on, a kernel's words keep their order, and what must wait waits."""
+"""Records on a slow disk.
+
+The loop goes on, each kernel's records keep their order, and callers wait for those that must be
+on disk.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
 
 
 def on(folder: Path) -> tuple[KernelState, ...]:
-    """Return what a gateway that begins now would read."""
+    """Return the states that a gateway that begins now would read."""
     return tuple(record.state for record in KernelRecords(folder, LOG).read())
 
 

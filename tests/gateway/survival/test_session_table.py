@@ -85,7 +85,7 @@ def test_a_wrong_statement_in_memory_is_an_error(sessions: Any) -> None:
 
 @pytest.fixture
 def locked(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    """Another program's lock on the table, which keeps readers out, too."""
+    """Hold another program's lock on the table, which keeps readers out, too."""
     with contextlib.closing(sqlite3.connect(tmp_path / "sessions.sqlite", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         yield other

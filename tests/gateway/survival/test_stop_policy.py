@@ -1,4 +1,4 @@
-"""Which stops leave kernels running."""
+"""The stop policy: which stops of a server leave its kernels running."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jupyter_aliquot.gateway.state.stop_policy import StopPolicy
 
 
 class Server:
-    """As much of a Jupyter server as the policy sees."""
+    """The part of a Jupyter server that the policy sees."""
 
     def __init__(self) -> None:
         self.stopped_by: list[int] = []
