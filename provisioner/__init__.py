@@ -1,1 +1,1 @@
-"""From a Grant to a running kernel on a node. Imports gpu_hook, never gateway."""
+"""Start a kernel on a node within its Grant. Imports gpu_hook, never gateway."""

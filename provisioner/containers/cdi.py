@@ -1,6 +1,7 @@
-"""A small reader of our own CDI specs, for engines that know no CDI over their API: we make the same edits ourselves.
+"""Read our own CDI specs and make their edits, for engines that know no CDI over their API.
 
-Reads what `aliquot agent --cdi-dir` writes and refuses what it does not know. Vendors' specs are the engines' to read.
+The reader takes what `aliquot agent --cdi-dir` writes, and refuses fields that it does not know.
+Engines read the specs of vendors.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _KNOWN_EDITS = frozenset(("env", "mounts", "deviceNodes"))
 
 @dataclass(frozen=True)
 class Edits:
-    """What comes into a container: environment, mounts, and devices as the Docker Engine API writes them."""
+    """Environment, mounts and devices of a container, as the Docker Engine API writes them."""
 
     env: tuple[tuple[str, str], ...] = ()
     mounts: tuple[Mount, ...] = ()
@@ -38,7 +39,7 @@ class Edits:
 
 @dataclass(frozen=True)
 class CdiSpec:
-    """One kind of devices: edits for any of them, and those of each by its name."""
+    """One kind of devices: the edits for any of them, and the edits of each by its name."""
 
     kind: str
     common: Edits
@@ -46,7 +47,10 @@ class CdiSpec:
 
 
 def device_names(grant: Grant, hook: str = "shim") -> tuple[str, ...]:
-    """The CDI devices of a grant: its GPUs, then the hook (shim or preload), which stands before their libraries."""
+    """Return the CDI devices of a grant: its GPUs, then the hook.
+
+    ``hook`` is shim or preload. The hook's libraries stand before those of the GPUs.
+    """
     is_software = any(name == "ALIQUOT_SOFTGPU_STATE" for name, _ in grant.env)
     if is_software:
         gpus = [f"{SOFTGPU_KIND}={quota.index}" for quota in grant.quotas]
@@ -56,7 +60,10 @@ def device_names(grant: Grant, hook: str = "shim") -> tuple[str, ...]:
 
 
 def load_specs(folders: Iterable[str | Path]) -> tuple[CdiSpec, ...]:
-    """Our own specs in these folders. A later folder's kind stands for an earlier one's. Raises LaunchError."""
+    """Return our own specs in these folders.
+
+    A kind in a later folder replaces the same kind in an earlier one. Raises LaunchError.
+    """
     found: dict[str, CdiSpec] = {}
     for folder in folders:
         for file in sorted(Path(folder).glob("*.json")):
@@ -67,7 +74,10 @@ def load_specs(folders: Iterable[str | Path]) -> tuple[CdiSpec, ...]:
 
 
 def edits_for(names: Sequence[str], specs: Iterable[CdiSpec], folders: Iterable[str | Path]) -> Edits:
-    """All edits of these devices, in their order; what is common to a kind once. Raises LaunchError."""
+    """Return all edits of these devices in their order, the edits common to a kind once.
+
+    Raises LaunchError.
+    """
     by_kind = {spec.kind: spec for spec in specs}
     edits, seen = Edits(), set()
     for name in names:
@@ -88,7 +98,7 @@ def edits_for(names: Sequence[str], specs: Iterable[CdiSpec], folders: Iterable[
 
 
 def read_spec(document: Mapping[str, Any]) -> CdiSpec:
-    """Raises ValueError for edits that this cannot make."""
+    """Read one spec. Raises ValueError for edits that this reader cannot make."""
     devices = {str(device["name"]): _edits(device.get("containerEdits", {})) for device in document["devices"]}
     return CdiSpec(str(document["kind"]), _edits(document.get("containerEdits", {})), devices)
 

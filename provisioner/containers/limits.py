@@ -1,6 +1,7 @@
-"""Pure: a kernel's part of its host, in proportion to its part of the GPUs. The node's totals come in.
+"""Compute a kernel's part of its host in proportion to its GPUs. Pure: node totals are arguments.
 
-Philly gave each job CPU and memory in proportion to its GPUs, so that no job strands GPUs by taking all of the host.
+Philly gave each job CPU and memory in proportion to its GPUs, so that no job strands GPUs by taking
+all of the host.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _NOT_SET = Bytes(0)
 
 @dataclass(frozen=True)
 class NodeTotals:
-    """What the node has in all."""
+    """The CPUs, memory and GPUs of the whole node."""
 
     memory: Bytes
     cpus: int
@@ -29,10 +30,11 @@ class NodeTotals:
 
 @dataclass(frozen=True)
 class LimitRules:
-    """The administrator's rules. ``fixed_…`` win over the proportion; 0 for fixed ones means: none is set.
+    """The administrator's rules. ``fixed_…`` win over the proportion; 0 means that none is set.
 
-    ``memory_fraction`` and ``cpu_fraction`` are what all kernels of the node may have together when its GPUs are
-    handed out in full; the rest is the system's, the gateway's and the agent's copies of swapped memory.
+    ``memory_fraction`` and ``cpu_fraction`` are the parts that all kernels of the node may have
+    together when its GPUs are handed out in full. The rest belongs to the system, the gateway, and
+    the agent's copies of swapped memory.
     """
 
     memory_fraction: float = 0.8
@@ -51,7 +53,7 @@ class LimitRules:
 
 
 def limits_for(share: GpuShare | None, node: NodeTotals, rules: LimitRules) -> ContainerLimits:
-    """The limits of a kernel with ``share`` of the node's GPUs; a kernel without any gets the floor.
+    """Return the limits of a kernel with ``share`` of the node's GPUs; without GPUs, the floor.
 
     Raises RequestError for a node on which no kernel could run.
     """

@@ -1,6 +1,7 @@
-"""Whether what an engine mounted is what was checked: a path may lead elsewhere by the time the engine follows it.
+"""Check that an engine mounted the folder that the gateway checked.
 
-Reads /proc; ends nothing by itself.
+A path may lead elsewhere by the time the engine follows it. This module reads /proc and ends no
+process by itself.
 """
 
 from __future__ import annotations
@@ -18,13 +19,17 @@ _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ContainerNotVisible(Exception):
-    """The container's process is not to be seen from here: its engine is elsewhere, or our rights do not reach it."""
+    """The container's process is not visible from here.
+
+    Its engine is elsewhere, or our rights do not suffice.
+    """
 
 
 def check_mounts(pid: int, mounts: Iterable[Mount], proc: Path = Path("/proc")) -> None:
     """Compare each mount that has an identity with what the process `pid` finds at its target.
 
-    Raises FolderError for another folder, whose kernel must be ended, and ContainerNotVisible where nobody can tell.
+    Raises FolderError for another folder, whose kernel must be ended, and ContainerNotVisible if
+    the mounts cannot be compared from here.
     """
     checked = [mount for mount in mounts if mount.identity is not None]
     if not checked:
@@ -34,7 +39,8 @@ def check_mounts(pid: int, mounts: Iterable[Mount], proc: Path = Path("/proc")) 
         for mount in checked:
             found = _look(root, mount.target)
             if found != mount.identity:
-                # The mounts of a process that ended meanwhile are gone: what is seen then is not what it had.
+                # A process that ended meanwhile has lost its mounts: the bare places below them are
+                # then visible.
                 os.close(_open_root(pid, proc))
                 raise FolderError(
                     f"asked {mount.source!r} at {mount.target!r}; found another folder mounted there than the one that "
@@ -45,7 +51,10 @@ def check_mounts(pid: int, mounts: Iterable[Mount], proc: Path = Path("/proc")) 
 
 
 def _open_root(pid: int, proc: Path) -> int:
-    """Of a process that has ended there is none, and it goes before its mounts do."""
+    """Open the root of a process.
+
+    A process that has ended has none, and loses it before its mounts.
+    """
     try:
         return os.open(proc / str(pid) / "root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -53,7 +62,10 @@ def _open_root(pid: int, proc: Path) -> int:
 
 
 def _look(root: int, target: str) -> FolderIdentity | None:
-    """What lies at `target` below `root`; None for a link on the way, which the image or a user put there."""
+    """Return the identity of what lies at `target` below `root`.
+
+    None for a link on the way, which the image or a user put there.
+    """
     descriptor = os.dup(root)
     try:
         for part in target.strip("/").split("/"):

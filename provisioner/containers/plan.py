@@ -1,6 +1,7 @@
-"""What the gateway decides about a kernel's container: image, mounts, user, network, limits. Frozen and checked values.
+"""The gateway's decisions about a kernel's container: image, mounts, user, network, limits.
 
-Knows neither engine nor grant: container_spec joins the plan with them, and the container runtime acts.
+The values are frozen and checked. This module knows neither engine nor grant: `spec` joins the plan
+with them, and the container runtime acts.
 """
 
 from __future__ import annotations
@@ -14,18 +15,19 @@ from jupyter_aliquot.provisioner.errors import RequestError
 from jupyter_aliquot.provisioner.resources import Bytes
 
 LABEL_PREFIX = "aliquot.dev/"
-# One past the largest uid and gid: -1 means "leave as it is" to the kernel's system calls.
+# One past the largest uid and gid: -1 means "leave as it is" to Linux's system calls.
 _MAX_ID = (1 << 32) - 1
 _USER = re.compile(r"(\d{1,10}):(\d{1,10})", re.ASCII)
 _USERNS = re.compile(r"host|auto|keep-id|private|")
 _NETWORK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _IMAGE = re.compile(r"[A-Za-z0-9][\w.:/@-]{0,511}", re.ASCII)
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# An engine's own names for other containers' and the host's networks: a kernel never gets one.
+# The engines' own names for networks of other containers and of the host: a kernel never gets one.
 _SHARED_NETWORKS = ("host", "container", "ns")
-# Where the kernel's system lives: a mount over it would hide the image, or the engine's own parts.
+# The system's folders in a container: a mount over one would hide the image, or the engine's own
+# parts.
 _TAKEN_TARGETS = frozenset(("/", "/proc", "/sys", "/dev", "/etc", "/run", "/tmp"))
-# The engines refuse less than 6 MiB; Python and ipykernel alone take about 60.
+# Engines refuse less than 6 MiB; Python and ipykernel alone take about 60.
 SMALLEST_MEMORY = Bytes(64 << 20)
 _SMALLEST_CPUS = 0.01
 _SMALLEST_PIDS = 16
@@ -36,7 +38,7 @@ _LARGEST_PIDS = 1 << 22
 
 
 class Pull(str, Enum):
-    """When an image is fetched from its registry."""
+    """When an engine fetches an image from its registry."""
 
     MISSING = "missing"
     ALWAYS = "always"
@@ -45,7 +47,10 @@ class Pull(str, Enum):
 
 @dataclass(frozen=True)
 class FolderIdentity:
-    """Which folder it is, whatever path leads to it: for as long as it is there, no other one is the same."""
+    """The identity of a folder, whatever path leads to it.
+
+    No other folder has the same identity as long as this one exists.
+    """
 
     device: int
     inode: int
@@ -53,9 +58,10 @@ class FolderIdentity:
 
 @dataclass(frozen=True)
 class Mount:
-    """A folder or file of the host, and where the kernel finds it. Absolute paths without ``..``.
+    """A folder or file of the host, and its path in the container. Absolute paths without ``..``.
 
-    ``identity`` is what lay at the source when it was checked; mount_check compares it with what was mounted.
+    ``identity`` is what lay at the source when the gateway checked it; mount_check compares it with
+    what the engine mounted.
     """
 
     source: str
@@ -79,7 +85,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class ContainerLimits:
-    """What one kernel may take of its host. None: no limit of that kind."""
+    """The most that one kernel may take of its host. None: no limit of that kind."""
 
     memory: Bytes | None = None
     cpus: float | None = None
@@ -108,9 +114,11 @@ class ContainerLimits:
 
 @dataclass(frozen=True)
 class ContainerPlan:
-    """One kernel's container. ``user`` is ``uid:gid``, empty for the image's own; ``userns`` empty for the engine's.
+    """One kernel's container.
 
-    ``env`` holds what the kernelspec sets too: of the gateway's own environment a container gets nothing.
+    ``user`` is ``uid:gid``, empty for the image's own; ``userns`` is empty for the engine's.
+    ``env`` also holds what the kernelspec sets: a container gets nothing of the gateway's own
+    environment.
     """
 
     image: str

@@ -1,6 +1,7 @@
-"""Pure: a launch, its container plan, the image and the node's devices become what an engine is asked to create.
+"""Build an engine's "create" request from a launch, its plan, the image and the node's devices.
 
-The result is the body of the Docker Engine API's "create", hardened unless the plan says otherwise. Asks no engine.
+The result is the body of the Docker Engine API's "create", hardened unless the plan says otherwise.
+Pure: this module asks no engine.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ KERNEL_LABEL = f"{LABEL_PREFIX}kernel-id"
 GATEWAY_LABEL = f"{LABEL_PREFIX}gateway"
 OWNER_LABEL = f"{LABEL_PREFIX}owner"
 KERNELSPEC_LABEL = f"{LABEL_PREFIX}kernelspec"
-GLIBC_LABEL = f"{LABEL_PREFIX}glibc"  # of an image: the version of its C library, such as 2.36
+GLIBC_LABEL = f"{LABEL_PREFIX}glibc"  # a label of an image: the version of its C library, such as 2.36
 RUNTIME_DIR_LABEL = f"{LABEL_PREFIX}runtime-dir"
 
 _CHEAP_AUDIT = (2, 35)
 _NO_HOME = "/home/kernel"
-# A program may be compiled there and run: PyTorch and Numba do. So not noexec, as engines would have it.
+# PyTorch and Numba compile programs there and run them. So not noexec, the engines' default.
 _TMPFS = "rw,exec,nosuid,nodev,mode=1777"
 _LOG_BYTES = "1m"
 
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """What the image itself says. ``glibc``: the version that its label tells, empty where none does."""
+    """The properties of an image. ``glibc``: the version in its label, empty without one."""
 
     env: tuple[tuple[str, str], ...] = ()
     entrypoint: tuple[str, ...] = ()
@@ -42,7 +43,10 @@ class ImageFacts:
 
     @property
     def may_audit(self) -> bool:
-        """Whether an audit library costs nothing there: older glibc slows every call between libraries for it."""
+        """Whether an audit library costs nothing there.
+
+        With an older glibc, an audit library slows every call between libraries.
+        """
         try:
             major, minor = (int(part) for part in self.glibc.split(".")[:2])
         except ValueError:
@@ -52,7 +56,10 @@ class ImageFacts:
 
 @dataclass(frozen=True)
 class Devices:
-    """How the kernel's devices and the hook come in: by the engine's CDI, or by our own hand from the same specs."""
+    """The kernel's devices and the hook.
+
+    They come in by CDI names for the engine, or by our own edits from the same specs.
+    """
 
     cdi_names: tuple[str, ...] = ()
     edits: Edits = field(default_factory=Edits)
@@ -60,9 +67,12 @@ class Devices:
 
 @dataclass(frozen=True)
 class ContainerLaunch:
-    """The parts of a launch that a container needs. ``cwd`` is the host's folder; ``inherited`` the gateway's own
-    environment, of which nothing gets in; ``folder`` the relay's part that the kernel sees. ``user``
-    as container_user decided."""
+    """The parts of a launch that a container needs.
+
+    ``cwd`` is the host's folder. ``inherited`` is the gateway's own environment, of which nothing
+    gets in. ``folder`` is the part of the relay's folder that the kernel sees. ``user`` is the
+    result of container_user.
+    """
 
     kernel_id: str
     argv: tuple[str, ...]
@@ -77,10 +87,10 @@ class ContainerLaunch:
 
 @dataclass(frozen=True)
 class ContainerSpec:
-    """What to ask the engine: a value. ``body`` is its API's; ``name`` is the kernel's and nobody else's.
+    """The request to an engine, as a value. ``body`` is its API's; ``name`` belongs to one kernel.
 
-    Engines drop in silence what they do not know: ``hook_program`` (empty: no hook) is to be found in the started
-    container, and with ``maps_users`` its users are to be others on the host.
+    Engines silently drop fields that they do not know. So the started container must hold
+    ``hook_program`` (empty: no hook), and with ``maps_users`` its users must be others on the host.
     """
 
     kernel_id: str
@@ -94,7 +104,7 @@ class ContainerSpec:
 def container_spec(
     launch: ContainerLaunch, plan: ContainerPlan, image: ImageFacts, grant: Grant | None, devices: Devices
 ) -> ContainerSpec:
-    """The container of one kernel."""
+    """Return the request for the container of one kernel."""
     mounts = _mounts(launch, plan, grant, devices)
     home = plan.home or _NO_HOME
     body = {
@@ -131,10 +141,10 @@ def container_name(kernel_id: str) -> str:
 
 
 def container_user(asked: str, own: tuple[int, int], is_rootless: bool) -> str:
-    """As whom the kernel runs; empty for the image's own user. ``own``: the gateway's user and group.
+    """Return the user that the kernel runs as; empty for the image's own user.
 
-    A relay that is not root's opens its own user's sockets alone; without root an engine maps that user to root.
-    Raises LaunchError.
+    ``own`` is the gateway's user and group. A relay that does not run as root opens only the
+    sockets of its own user; an engine without root maps that user to root. Raises LaunchError.
     """
     if own[0] == 0:
         return asked
@@ -148,7 +158,10 @@ def container_user(asked: str, own: tuple[int, int], is_rootless: bool) -> str:
 
 
 def start_program(grant: Grant) -> str | None:
-    """The self-check program beside the hook's libraries that the grant names: the agent published both."""
+    """Return the self-check program beside the hook's libraries that the grant names.
+
+    The agent published both.
+    """
     for name, value in grant.env:
         if name.startswith("LD_LIBRARY_PATH"):
             return posixpath.join(posixpath.dirname(value), "bin", "aliquot-kernel-start")
@@ -156,8 +169,11 @@ def start_program(grant: Grant) -> str | None:
 
 
 def _argv(launch: ContainerLaunch, grant: Grant | None) -> tuple[str, ...]:
-    """Whatever the gateway put before the kernel's program was of its own machine. A kernelspec of an image names its
-    program by a path: Jupyter makes a bare ``python3`` the gateway's own."""
+    """Return the kernel's command line, without what the gateway put before the kernel's program.
+
+    That part belongs to the gateway's machine. A kernelspec of an image names its program by a
+    path, because Jupyter replaces a bare ``python3`` with the gateway's own.
+    """
     words = launch.argv[launch.argv.index(launch.program) :] if launch.program in launch.argv else launch.argv
     first = None if grant is None else start_program(grant)
     return words if first is None else (first, *words)
@@ -171,10 +187,13 @@ def _env(
     devices: Devices,
     home: str,
 ) -> dict[str, str]:
-    """Later ones win: the image's, the kernel's own, the plan's, the devices', and the grant's before all."""
+    """Return the environment; later sources win.
+
+    Their order is: the image, the kernel, the plan, the devices, the grant.
+    """
     own = {name: value for name, value in launch.env if launch.inherited.get(name) != value}
     for name, _ in () if grant is None else grant.env:
-        own.pop(name.removesuffix("_PREPEND"), None)  # as the gateway's machine had it
+        own.pop(name.removesuffix("_PREPEND"), None)  # the gateway's machine set it
     env = {**dict(image.env), "HOME": home, **own, **dict(plan.env), **dict(devices.edits.env)}
     if grant is not None:
         env = add_grant(env, grant if image.may_audit else _without_audit(grant))
@@ -182,12 +201,18 @@ def _env(
 
 
 def _without_audit(grant: Grant) -> Grant:
-    """The agent decided by its own glibc. The self-check tells then that absolute paths are not covered."""
+    """Return the grant without LD_AUDIT, which the agent decided by its own glibc.
+
+    The self-check then reports that absolute paths are not covered.
+    """
     return replace(grant, env=tuple((name, value) for name, value in grant.env if not name.startswith("LD_AUDIT")))
 
 
 def _workdir(cwd: str | None, plan: ContainerPlan, home: str) -> str:
-    """The notebook's folder, where a mount brings it in."""
+    """Return the notebook's folder in the container.
+
+    Without a mount of it, return the home folder.
+    """
     if plan.workdir:
         return plan.workdir
     for mount in sorted(plan.mounts, key=lambda mount: len(mount.source), reverse=True):
@@ -197,23 +222,30 @@ def _workdir(cwd: str | None, plan: ContainerPlan, home: str) -> str:
 
 
 def _mounts(launch: ContainerLaunch, plan: ContainerPlan, grant: Grant | None, devices: Devices) -> tuple[Mount, ...]:
-    """Of the agent the kernel sees its own folder alone, at the path that its environment names. Raises LaunchError."""
+    """Return the mounts, those within another one after it.
+
+    The kernel sees only its own folder of the agent, at the path that its environment names. Raises
+    LaunchError.
+    """
     mounts = [*devices.edits.mounts]
     if launch.folder:
         mounts.append(Mount(launch.folder, launch.folder, read_only=False))
     if grant is not None:
-        # A socket can be connected to through a read-only mount.
+        # Programs can connect to a socket through a read-only mount.
         mounts.append(Mount(grant.kernel_dir, grant.kernel_dir))
     for mount in plan.mounts:
         _check_covers_nothing(mount, mounts)
     mounts += plan.mounts
-    # One that lies in another comes after it.
+    # A mount within another one comes after it.
     return tuple(sorted(dict.fromkeys(mounts), key=lambda mount: (mount.target.count("/"), mount.target)))
 
 
 def _check_covers_nothing(mount: Mount, own: Iterable[Mount]) -> None:
-    """A folder of users' over the hook would take its place, and one around it would get folders of the engine's in it.
-    One that lies where it lies on the host has them already."""
+    """Check that a user's mount neither replaces nor surrounds a folder of the container's own.
+
+    A folder of a user over the hook would take its place, and the engine would make its own folders
+    in one around it. A mount at the same path as on the host has them already. Raises LaunchError.
+    """
     for other in own:
         lies_within = f"{mount.target}/".startswith(f"{other.target}/") or f"{other.target}/".startswith(
             f"{mount.target}/"
@@ -226,10 +258,11 @@ def _check_covers_nothing(mount: Mount, own: Iterable[Mount]) -> None:
 
 
 def _bind(mount: Mount) -> dict[str, Any]:
-    # As "Mounts" and not as "Binds": those make a folder of root's where the source is missing.
+    # "Mounts" and not "Binds": for a missing source, engines make a folder of root's with "Binds".
     options: dict[str, Any] = {"Propagation": "rprivate"}
     if mount.identity is not None:
-        # What else is mounted below a shared folder was not checked, and not every engine makes it read-only.
+        # The gateway did not check what else is mounted below a shared folder, and not every engine
+        # makes it read-only.
         options["NonRecursive"] = True
     return {
         "Type": "bind",
@@ -241,13 +274,16 @@ def _bind(mount: Mount) -> dict[str, Any]:
 
 
 def _tmpfs(plan: ContainerPlan, mounts: Iterable[Mount], home: str) -> tuple[str, ...]:
-    """What a program expects to be able to write to when the root is read-only."""
+    """Return the folders that programs expect to write to when the root is read-only."""
     has_home = any(home == mount.target or home.startswith(f"{mount.target}/") for mount in mounts)
     return ("/run", "/tmp") if has_home else ("/run", "/tmp", home)
 
 
 def _hardening(plan: ContainerPlan) -> dict[str, Any]:
-    """The default seccomp profile is the engine's: no option turns it off here."""
+    """Return the hardening.
+
+    The default seccomp profile is the engine's: no option turns it off here.
+    """
     return {
         "CapDrop": ["ALL"],
         "SecurityOpt": ["no-new-privileges"],
@@ -255,7 +291,7 @@ def _hardening(plan: ContainerPlan) -> dict[str, Any]:
         "NetworkMode": plan.network,
         "UsernsMode": plan.userns,
         "IpcMode": "private",
-        # Signals reach the kernel through it, and it buries the kernel's grandchildren.
+        # The init process passes signals to the kernel, and reaps the kernel's grandchildren.
         "Init": True,
         "Privileged": False,
         "RestartPolicy": {"Name": "no"},
@@ -267,7 +303,8 @@ def _limits(plan: ContainerPlan) -> dict[str, Any]:
     limits = plan.limits
     result: dict[str, Any] = {}
     if limits.memory is not None:
-        # Equal: no swap, so that a kernel over its limit is ended and does not slow the node down.
+        # Equal values mean no swap: the system ends a kernel over its limit, and the node does not
+        # slow down.
         result |= {"Memory": int(limits.memory), "MemorySwap": int(limits.memory)}
     if limits.cpus is not None:
         result["NanoCpus"] = round(limits.cpus * 1e9)

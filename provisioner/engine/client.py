@@ -1,6 +1,7 @@
-"""The one door to a container engine: the docker package, whose calls block, in worker threads of its own.
+"""Call a container engine through the docker package, whose calls block, in worker threads.
 
-Knows the Docker Engine API and the engines' habits; knows nothing of kernels.
+All calls to an engine pass through here. This module knows the Docker Engine API and the engines'
+habits, and nothing of kernels.
 """
 
 from __future__ import annotations
@@ -37,12 +38,15 @@ log = logging.getLogger(__name__)
 
 
 class _GivenUp(Exception):
-    """Nobody waits for the image any more."""
+    """The caller that waited for the image gave up."""
 
 
 @dataclass(frozen=True)
 class EngineFacts:
-    """What an engine says about itself. ``cdi_dirs`` is empty where it resolves no CDI device over its API."""
+    """The properties of an engine.
+
+    ``cdi_dirs`` is empty if it resolves no CDI device over its API.
+    """
 
     version: str
     cdi_dirs: tuple[str, ...] = ()
@@ -54,7 +58,10 @@ class EngineFacts:
 
 
 def find_engine(asked: str, environ: Mapping[str, str] | None = None) -> str:
-    """The engine's URL: what was asked, else DOCKER_HOST, else the first usual socket. Raises EngineError."""
+    """Return the engine's URL: the requested one, else DOCKER_HOST, else the first usual socket.
+
+    Raises EngineError.
+    """
     env = os.environ if environ is None else environ
     if chosen := asked or env.get("DOCKER_HOST"):
         return chosen
@@ -71,7 +78,7 @@ def find_engine(asked: str, environ: Mapping[str, str] | None = None) -> str:
 
 
 class ContainerEngine:
-    """One engine. May be used from any event loop, and from one after another."""
+    """One engine. Any event loop may use it, also several one after another."""
 
     def __init__(self, asked: str = "") -> None:
         self._asked = asked
@@ -82,17 +89,20 @@ class ContainerEngine:
         self._lock = threading.Lock()
 
     async def call(self, function: Callable[[APIClient], _T]) -> _T:
-        """Run ``function`` with a client in a worker thread. Raises EngineError, for refusals too."""
+        """Run ``function`` with a client in a worker thread.
+
+        Raises EngineError, for refusals too.
+        """
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._call, function)
 
     async def facts(self) -> EngineFacts:
-        """Asked once. Raises EngineError."""
+        """Return the engine's properties; ask for them once. Raises EngineError."""
         if self._facts is None:
             self._facts = await self.call(_read_facts)
         return self._facts
 
     async def image(self, name: str, pull: Pull, progress: Progress) -> ImageFacts:
-        """The image, fetched where the policy says so. Raises LaunchError, EngineError."""
+        """Return the image; fetch it if the policy says so. Raises LaunchError, EngineError."""
         found = None if pull is Pull.ALWAYS else await self.call(lambda client: _look_for_image(client, name))
         if found is None and pull is not Pull.NEVER:
             await self._fetch(name, progress)
@@ -105,11 +115,14 @@ class ContainerEngine:
         return _image_facts(found)
 
     async def inspect(self, container: str) -> dict[str, Any] | None:
-        """What the engine knows of a container; None where there is no such. Raises EngineError."""
+        """Return the engine's description of a container; None if it has no such.
+
+        Raises EngineError.
+        """
         return await self.call(lambda client: inspect_container(client, container))
 
     def close(self) -> None:
-        """Let go of threads and connections."""
+        """Close threads and connections."""
         self._threads.shutdown(wait=True, cancel_futures=True)
         with self._lock:
             clients, self._clients = self._clients, []
@@ -117,8 +130,11 @@ class ContainerEngine:
             client.close()
 
     async def _fetch(self, name: str, progress: Progress) -> None:
-        """In a thread of its own, which nobody waits for at the end: it takes minutes, and kernels need the others. Who
-        gives up ends the fetching with its next word."""
+        """Fetch an image in a thread of its own, which `close` does not wait for.
+
+        A fetch takes minutes, and kernels need the other threads. If the caller gives up, the fetch
+        ends with the engine's next progress report.
+        """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
 
@@ -136,16 +152,16 @@ class ContainerEngine:
             try:
                 with contextlib.closing(self._guarded(self._connect)) as client:
                     self._guarded(lambda: _pull_image(client, name, tell))
-            except Exception as error:  # as an executor does: it is the waiter's
+            except Exception as error:  # as an executor does: the waiting caller gets it
                 problem = error
-            with contextlib.suppress(RuntimeError):  # of a loop that was closed
+            with contextlib.suppress(RuntimeError):  # the loop was closed
                 loop.call_soon_threadsafe(settle, problem)
 
         threading.Thread(target=fetch, name="aliquot-fetch", daemon=True).start()
         await done
 
     def _call(self, function: Callable[[APIClient], _T]) -> _T:
-        """In a worker thread."""
+        """Call a function in a worker thread."""
         return self._guarded(lambda: function(self._client()))
 
     def _guarded(self, act: Callable[[], _T]) -> _T:
@@ -160,7 +176,7 @@ class ContainerEngine:
             ) from error
 
     def _client(self) -> APIClient:
-        """Each thread has its own: a client is not made for several."""
+        """Return this thread's client: clients are not safe for several threads."""
         client: APIClient | None = getattr(self._local, "client", None)
         if client is None:
             client = self._connect()
@@ -184,12 +200,15 @@ def inspect_container(client: APIClient, container: str) -> dict[str, Any] | Non
 
 
 def has_ended(status: str) -> bool:
-    """Of ``State.Status``, or a listing's ``State``. Podman has one more word for it than Docker."""
+    """Tell whether a container has ended, by ``State.Status`` or a listing's ``State``.
+
+    Podman has one more word for it than Docker.
+    """
     return status not in _LIVING
 
 
 def remove_container(client: APIClient, container: str) -> None:
-    """Whether it runs or not. One that is gone, or going, is fine. Raises APIError."""
+    """Remove a container, running or not, unless it is gone or being removed. Raises APIError."""
     try:
         client.remove_container(container, force=True, v=True)
     except APIError as error:
@@ -199,12 +218,12 @@ def remove_container(client: APIClient, container: str) -> None:
 
 
 def _is_gone(error: APIError) -> bool:
-    """Podman answers 500 for a container that somebody removes just now."""
+    """Tell whether a container is gone. Podman answers 500 while another client removes it."""
     return isinstance(error, NotFound) or "no such container" in refusal(error).lower()
 
 
 def refusal(error: APIError) -> str:
-    """The engine's own words."""
+    """Return the engine's own words."""
     return str(error.explanation or error).strip()
 
 
@@ -231,7 +250,10 @@ def _look_for_image(client: APIClient, name: str) -> dict[str, Any] | None:
 
 
 def _pull_image(client: APIClient, name: str, progress: Progress) -> None:
-    """An engine reports a failure within the stream of an answer that began with 200."""
+    """Fetch an image.
+
+    Engines report a failure within the stream of an answer that began with 200.
+    """
     problem = ""
     try:
         for report in client.pull(name, tag=_tag(name), stream=True, decode=True):
@@ -248,12 +270,12 @@ def _pull_image(client: APIClient, name: str, progress: Progress) -> None:
 
 
 def _tag(name: str) -> str | None:
-    """Without a tag the package asks for all of them."""
+    """Return the tag to fetch: without a tag the package fetches all of them."""
     last = name.rpartition("/")[2]
     return None if ":" in last or "@" in last else "latest"
 
 
 def _reason(error: BaseException) -> str:
-    """The innermost reason: the package wraps a refused socket three times."""
+    """Return the reason, cut to 300 characters: the package wraps a refused socket three times."""
     text = str(error)
     return text if len(text) <= 300 else text[:300] + "…"

@@ -1,6 +1,7 @@
-"""Sees a container run out of memory: engines do not all say so, and exit code 137 is no proof.
+"""Detect containers that run out of memory.
 
-Watches the container's control group, version 1 or 2, in one thread; the group is gone when the container has ended.
+Engines do not all report it, and exit code 137 is no proof. One thread watches the containers'
+control groups, version 1 or 2; a group is gone when its container has ended.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from jupyter_aliquot.provisioner.terminations import ProcessEnd
 _GROUPS = Path("/sys/fs/cgroup")
 _IN_MODIFY = 0x2
 _NO_LIMIT = 1 << 60  # version 1 writes "no limit" as a number near the largest
-# An end that comes longer after the last kill for memory was not that one.
+# A kill for memory longer than this before the container's end did not cause it.
 _KILL_SECONDS = 2.0
 _SIGKILL = 9
 
@@ -31,7 +32,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class MemoryFacts:
-    """What was seen of one container's memory. ``killed_at``: the last time it ran out, seconds since the epoch."""
+    """The memory of one container.
+
+    ``killed_at``: the last time it ran out, seconds since the epoch.
+    """
 
     killed_at: float | None = None
     peak: Bytes | None = None
@@ -48,34 +52,40 @@ class _Watched:
 
 
 def judge_memory(end: ProcessEnd, memory: MemoryFacts | None) -> ProcessEnd:
-    """Whether it was ended for its memory. ``end`` carries the engine's own word, which may be about a child of
-    long ago, or missing: Podman 4 does not say."""
+    """Decide whether a container was ended for its memory.
+
+    ``end`` carries the engine's report, which may concern a child of long ago, or be missing:
+    Podman 4 does not report it.
+    """
     facts = memory or MemoryFacts()
     is_recent = facts.killed_at is not None and (end.at is None or end.at - facts.killed_at < _KILL_SECONDS)
     is_out = end.signal == _SIGKILL and (is_recent or (end.is_out_of_memory and facts.killed_at is None))
     limit = end.memory_limit if end.memory_limit is not None else facts.limit
-    # Where nobody looked at the moment itself: it had come to its limit.
+    # Without a measurement of that moment: the container had reached its limit.
     used = facts.peak if facts.peak is not None else limit
     return replace(end, is_out_of_memory=is_out, memory_used=used if is_out else None, memory_limit=limit)
 
 
 class MemoryWatch:
-    """One thread for all containers; it starts with the first. ``groups`` is where control groups are mounted."""
+    """One thread for all containers; it starts with the first.
+
+    ``groups`` is the folder in which control groups are mounted.
+    """
 
     def __init__(
         self, groups: Path = _GROUPS, proc: Path = Path("/proc"), clock: Callable[[], float] = time.time
     ) -> None:
         self._groups, self._proc, self._clock = groups, proc, clock
         self._lock = threading.Lock()
-        self._watched: dict[str, _Watched] = {}  # Guarded by the lock, as what follows.
-        self._unwatchable: set[str] = set()  # so that one that is asked for again and again is tried once
+        self._watched: dict[str, _Watched] = {}  # Guarded by the lock, like the fields below.
+        self._unwatchable: set[str] = set()  # containers are tried once, however often they are requested
         self._by_descriptor: dict[int, str] = {}
         self._poller: select.epoll | None = None
         self._thread: threading.Thread | None = None
         self._wake = -1
 
     def start(self, container: str, pid: int) -> bool:
-        """Watch the container that ``pid`` is in; tells whether that is possible here."""
+        """Watch the container that ``pid`` is in; tell whether that is possible here."""
         with self._lock:
             if container in self._watched or container in self._unwatchable:
                 return container in self._watched
@@ -91,7 +101,7 @@ class MemoryWatch:
         return True
 
     def facts(self, container: str) -> MemoryFacts | None:
-        """None for what is not watched."""
+        """Return the memory facts of a container; None if it is not watched."""
         with self._lock:
             watched = self._watched.get(container)
             return None if watched is None else watched.facts
@@ -116,7 +126,10 @@ class MemoryWatch:
             thread.join()
 
     def _look(self, pid: int) -> _Watched:
-        """Raises OSError where the group cannot be seen: another machine's, or hidden from us."""
+        """Find the control group of a process.
+
+        Raises OSError if the group is not visible: it is another machine's, or hidden from us.
+        """
         version_1, version_2 = None, None
         for line in (self._proc / str(pid) / "cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
@@ -143,10 +156,10 @@ class MemoryWatch:
 
     def _let_go(self, watched: _Watched) -> None:
         del self._by_descriptor[watched.descriptor]
-        os.close(watched.descriptor)  # and out of the poller with it
+        os.close(watched.descriptor)  # this removes it from the poller, too
 
     def _run(self) -> None:
-        """The thread. Closes what it waits with."""
+        """Run the thread; close its descriptors at the end."""
         poller, wake = self._poller, self._wake
         assert poller is not None
         try:
@@ -172,7 +185,7 @@ class MemoryWatch:
             if watched.is_version_2:
                 kills = _read_kills(watched.group)
         except OSError:
-            # Version 1 tells of the group's end too: then one event more than it ran out of memory.
+            # Version 1 signals the end of the group, too: one event more than it ran out of memory.
             is_gone = True
             facts, kills = watched.facts, watched.kills + (0 if watched.is_version_2 else count - 1)
         killed_at = self._clock() if kills > watched.kills else watched.facts.killed_at
@@ -183,7 +196,10 @@ class MemoryWatch:
 
 
 def _limited_group(group: Path, top: Path) -> Path:
-    """The nearest one that has a limit: some engines put the processes into a group below the container's own."""
+    """Return the nearest control group that has a limit.
+
+    Some engines put the processes into a group below the container's own.
+    """
     for folder in (group, *group.parents):
         if folder == top or not folder.is_relative_to(top):
             break
@@ -193,7 +209,7 @@ def _limited_group(group: Path, top: Path) -> Path:
 
 
 def _listen_version_1(group: Path) -> int:
-    """An eventfd that the kernel writes to whenever the group is out of memory, and once when the group goes."""
+    """Return an eventfd that Linux writes to when the group is out of memory, and when it goes."""
     event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
     try:
         control = os.open(group / "memory.oom_control", os.O_RDONLY | os.O_CLOEXEC)
@@ -208,7 +224,7 @@ def _listen_version_1(group: Path) -> int:
 
 
 def _listen_version_2(group: Path) -> int:
-    """Version 2 modifies memory.events, which inotify tells."""
+    """Return an inotify descriptor of memory.events, which version 2 modifies."""
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor: int = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
     if descriptor < 0:
@@ -221,7 +237,7 @@ def _listen_version_2(group: Path) -> int:
 
 
 def _drain(descriptor: int, is_version_2: bool) -> int:
-    """Read what made it ready: events of version 1, counted."""
+    """Read the events that made the descriptor ready; for version 1, return their number."""
     try:
         return len(os.read(descriptor, 4096)) if is_version_2 else os.eventfd_read(descriptor)
     except BlockingIOError:
@@ -229,7 +245,7 @@ def _drain(descriptor: int, is_version_2: bool) -> int:
 
 
 def _read_facts(group: Path, is_version_2: bool) -> MemoryFacts:
-    """Raises OSError when the group is gone."""
+    """Read peak and limit of a group. Raises OSError when the group is gone."""
     if not is_version_2:
         limit = int((group / "memory.limit_in_bytes").read_text())
         return MemoryFacts(
@@ -242,7 +258,7 @@ def _read_facts(group: Path, is_version_2: bool) -> MemoryFacts:
 
 
 def _read_kills(group: Path) -> int:
-    """Version 2's own count. Raises OSError when the group is gone."""
+    """Return version 2's own count of kills. Raises OSError when the group is gone."""
     for line in (group / "memory.events").read_text().splitlines():
         name, _, count = line.partition(" ")
         if name == "oom_kill":

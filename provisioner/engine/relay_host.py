@@ -1,6 +1,7 @@
-"""The relay host in a container of its own, one for each runtime folder: relays then depend on no gateway's container.
+"""Run the relay host in a container of its own, one for each runtime folder.
 
-Starts it where none answers. Never ends it: its end would end the relays in it.
+Relays then depend on no gateway's container. This module starts the relay host if none answers. It
+never ends it, because that would end the relays in it.
 """
 
 from __future__ import annotations
@@ -33,12 +34,15 @@ _SPILL_OPTIONS = "rw,nosuid,nodev,noexec,mode=1777,size=2g"
 
 
 def relay_host_name(runtime: RuntimeDir) -> str:
-    """One for each runtime folder, whoever starts it."""
+    """Return the container's name: one for each runtime folder, whichever gateway starts it."""
     return f"aliquot-relay-{hashlib.sha256(os.fsencode(runtime.path)).hexdigest()[:12]}"
 
 
 def relay_host_body(image: str, runtime: RuntimeDir, user: str) -> dict[str, Any]:
-    """Pure: what the engine is asked to create. ``user`` is whose the runtime folder is, the gateway's own."""
+    """Return the body of the engine's "create". Pure.
+
+    ``user`` is the owner of the runtime folder, the gateway's own user.
+    """
     folder = str(runtime.path)
     mount = {"Type": "bind", "Source": folder, "Target": folder, "BindOptions": {"Propagation": "rprivate"}}
     return {
@@ -51,13 +55,14 @@ def relay_host_body(image: str, runtime: RuntimeDir, user: str) -> dict[str, Any
         "Labels": {RELAY_HOST_LABEL: "1", RUNTIME_DIR_LABEL: folder},
         "HostConfig": {
             "Mounts": [mount],
-            # Output that waits has a bound of its own, and no part of the runtime folder.
+            # Waiting output has a bound of its own, and no part of the runtime folder.
             "Tmpfs": {"/tmp": "rw,nosuid,nodev,mode=1777", os.path.dirname(_SPILL): _SPILL_OPTIONS},
-            # Gateways tell a living relay by its pid.
+            # Gateways recognize a living relay by its pid.
             "PidMode": "host",
             "NetworkMode": "none",
             "CapDrop": ["ALL"],
-            # The socket of another user's kernel: root may write to it by the first, and name it again by the second.
+            # Root writes to the socket of another user's kernel by the first capability, and names it
+            # again by the second.
             "CapAdd": ["DAC_OVERRIDE", "FOWNER"] if user.startswith("0:") else [],
             "SecurityOpt": ["no-new-privileges"],
             "ReadonlyRootfs": True,
@@ -68,7 +73,7 @@ def relay_host_body(image: str, runtime: RuntimeDir, user: str) -> dict[str, Any
 
 
 async def ensure_relay_container(engine: ContainerEngine, image: str, runtime: RuntimeDir) -> None:
-    """Have a relay host answer. Raises LaunchError, EngineError."""
+    """Make sure that a relay host answers. Raises LaunchError, EngineError."""
     if answers(runtime.relay_socket):
         return
     try:
@@ -81,7 +86,10 @@ async def ensure_relay_container(engine: ContainerEngine, image: str, runtime: R
 
 
 def _start(client: APIClient, name: str, body: dict[str, Any], socket: Path) -> None:
-    """In a worker thread. Another gateway may start the same just now, or have done so before a reboot."""
+    """Start the relay host, in a worker thread.
+
+    Another gateway may be starting the same one, or have done so before a reboot.
+    """
     try:
         ask_to_create(client, body, name)
     except APIError as error:

@@ -1,6 +1,7 @@
-"""Kernels in containers, through an engine's Docker API. The engine is the record: kernels are found by their labels.
+"""Run kernels in containers through an engine's Docker API, and find them again by their labels.
 
-Owns what it learned of their ends. What a container may do is container_spec's decision, the door container_engine's.
+The engine is the record. This module keeps what it learned of the containers' ends.
+`containers.spec` decides what a container may do, and `client` calls the engine.
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ class FoundContainer:
 
 
 class ContainerRuntime:
-    """One engine's kernels. Made once for a gateway: all kernels share its listing and its watch of memory."""
+    """The kernels of one engine.
+
+    A gateway makes one: all kernels share its listing and its watch of memory.
+    """
 
     def __init__(
         self,
@@ -73,7 +77,7 @@ class ContainerRuntime:
         self._engine = ContainerEngine(self._settings.engine)
         self._memory = MemoryWatch()
         self._ended: dict[str, ProcessEnd] = {}
-        self._waiting: dict[str, str] = {}  # by kernel: what its start waits for
+        self._waiting: dict[str, str] = {}  # by kernel: the reason why its start waits
         self._is_silent = False
         self._states: dict[str, str] = {}
         self._states_at = -_LISTING_SECONDS
@@ -93,7 +97,7 @@ class ContainerRuntime:
             self._waiting.pop(launch.spec.kernel_id, None)
 
     def waiting_reason(self, kernel_id: str) -> str | None:
-        """What a start waits for, such as its image; None where nothing keeps it."""
+        """Return what a start waits for, such as its image; None if it does not wait."""
         return self._waiting.get(kernel_id)
 
     async def _spec(self, launch: Launch, plan: ContainerPlan) -> ContainerSpec:
@@ -111,15 +115,16 @@ class ContainerRuntime:
         settings = self._settings
         names = device_names(grant, settings.hook)
         if settings.devices == "cdi" or (settings.devices == "auto" and engine.has_cdi):
-            # Docker puts a device's mounts before ours: read-only with the root (the software GPU's state, too), and
-            # hidden below a tmpfs. The same mounts of our own are neither.
+            # Docker puts a device's mounts before ours: they become read-only with the root (the
+            # software GPU's state, too), and hidden below a tmpfs. The same mounts made by us do
+            # not.
             specs = load_specs(settings.cdi_dirs)
             ours = [name for name in names if any(spec.kind == name.partition("=")[0] for spec in specs)]
             return Devices(cdi_names=names, edits=edits_for(ours, specs, settings.cdi_dirs))
         return Devices(edits=edits_for(names, load_specs(settings.cdi_dirs), settings.cdi_dirs))
 
     async def _start(self, spec: ContainerSpec, plan: ContainerPlan) -> KernelProcess:
-        """A caller who gives up meanwhile leaves no container behind."""
+        """Start a container. A caller that gives up meanwhile leaves no container behind."""
         starting = asyncio.ensure_future(self._engine.call(lambda client: create_and_start(client, spec, plan.mounts)))
         try:
             found = await asyncio.shield(starting)
@@ -135,7 +140,7 @@ class ContainerRuntime:
         try:
             container = (await starting)["Id"]
         except AliquotError:
-            return  # it removed what it had made
+            return  # it removed the container that it had made
         await self._engine.call(lambda client: remove_container(client, container))
 
     def _progress(self, kernel_id: str, image: str, text: str) -> None:
@@ -144,20 +149,23 @@ class ContainerRuntime:
         self._waiting[kernel_id] = f"fetching the image {image}: {text}"
 
     async def ensure_relay_host(self, runtime: RuntimeDir) -> None:
-        """Have it in a container of its own, where the configuration says so. Raises LaunchError, EngineError."""
+        """Make sure that the relay host runs in a container, if the configuration says so.
+
+        Raises LaunchError, EngineError.
+        """
         if self._settings.relay_image:
             await ensure_relay_container(self._engine, self._settings.relay_image, runtime)
 
     # ---- the kernel
 
     async def signal(self, process: KernelProcess, signal_number: int) -> None:
-        """To the engine's init process, which hands it to the kernel."""
+        """Send a signal to the engine's init process, which passes it to the kernel."""
         if await self.poll(process) is not None:
             return
         try:
             await self._engine.call(lambda client: client.kill(process.container, signal=signal_number))
         except EngineError as error:
-            # It may have ended in this very moment.
+            # The kernel may have ended in this very moment.
             state = await self._engine.inspect(process.container)
             if state is not None and state["State"]["Running"]:
                 raise EngineError(
@@ -165,10 +173,14 @@ class ContainerRuntime:
                 ) from error
 
     async def poll(self, process: KernelProcess) -> int | None:
-        """By the process table where it shows the container's, else by a listing that all kernels share."""
+        """Return the exit status; None while the kernel runs.
+
+        The process table tells if it shows the container's process, else a listing that all kernels
+        share.
+        """
         end = self._ended.get(process.container)
         if end is None and process.start_time_ticks and is_running(process):
-            self._memory.start(process.container, process.pid)  # one that another gateway started, too
+            self._memory.start(process.container, process.pid)  # also one that another gateway started
             return None
         if end is None and not process.start_time_ticks and await self._is_listed_running(process.container):
             return None
@@ -181,7 +193,8 @@ class ContainerRuntime:
             if process.start_time_ticks and is_running(process):
                 await wait_for_exit(process.pid)
             else:
-                # The process is gone, and the engine has not written so yet; or this machine does not show it.
+                # The process is gone, and the engine has not recorded it yet; or this machine does
+                # not show it.
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LISTING_SECONDS)
         return status
@@ -192,7 +205,7 @@ class ContainerRuntime:
         return self._ended.get(process.container) or ProcessEnd()
 
     async def resize(self, process: KernelProcess, limits: ContainerLimits) -> str:
-        """Memory is never put below what the kernel uses. Raises EngineError."""
+        """Change the limits. Memory is never set below what the kernel uses. Raises EngineError."""
         left = await self._engine.call(lambda client: resize_container(client, process.container, limits))
         self._log.info("kernel=%s container=%s resize=done left=%r", process.kernel_id, process.container[:12], left)
         return left
@@ -205,7 +218,7 @@ class ContainerRuntime:
         self._memory.stop(process.container)
 
     def pipes(self, process: KernelProcess) -> PipeEnds:
-        """What a container writes, its engine keeps."""
+        """Return no pipes: the engine keeps what a container writes."""
         return PipeEnds(process.pid)
 
     # ---- the record
@@ -214,7 +227,10 @@ class ContainerRuntime:
         return tuple(found.process for found in await self.find() if found.is_running)
 
     async def find(self, labels: Mapping[str, str] | None = None) -> tuple[FoundContainer, ...]:
-        """All kernels' containers that carry these labels, ended ones too: whoever started them. Raises EngineError."""
+        """Return all kernels' containers with these labels, ended ones too, of all gateways.
+
+        Raises EngineError.
+        """
         wanted = [KERNEL_LABEL, *(f"{name}={value}" for name, value in (labels or {}).items())]
         listed = await self._engine.call(lambda client: client.containers(all=True, filters={"label": wanted}))
         states = await asyncio.gather(*(self._engine.inspect(each["Id"]) for each in listed))
@@ -229,26 +245,26 @@ class ContainerRuntime:
 
     async def _is_listed_running(self, container: str) -> bool:
         if self._monotonic() - self._states_at >= _LISTING_SECONDS:
-            self._states_at = self._monotonic()  # before the answer: others asking meanwhile take the old listing
+            self._states_at = self._monotonic()  # before the answer: concurrent callers use the old listing
             try:
                 listed = await self._engine.call(
                     lambda client: client.containers(all=True, filters={"label": [KERNEL_LABEL]})
                 )
             except EngineError as error:
                 self._note_silence(error)
-                return True  # an engine that does not answer says nothing about its containers
+                return True  # the engine did not answer, which says nothing about its containers
             self._states = {each["Id"]: each["State"] for each in listed}
-        # One that is not listed is looked at by itself.
+        # A container that is not listed is then looked at by itself.
         return not has_ended(self._states.get(container, "gone"))
 
     def _note_silence(self, reason: EngineError) -> None:
-        """Once, however many ask."""
+        """Log the engine's silence once, however many callers meet it."""
         if not self._is_silent:
             self._log.warning("engine=silent its kernels count as running reason=%s", reason)
         self._is_silent = True
 
     async def _look_for_end(self, process: KernelProcess) -> ProcessEnd | None:
-        """What the engine says of a process that is not there any more; None while it says that it is."""
+        """Return how a process ended, by its engine; None while the engine says that it runs."""
         container = process.container
         try:
             found = await self._engine.inspect(container)
@@ -293,7 +309,10 @@ def _container_launch(launch: Launch, user: str) -> ContainerLaunch:
 
 
 def _process(kernel_id: str, found: Mapping[str, Any]) -> KernelProcess:
-    """``start_time_ticks`` 0: this machine's process table does not show the container's."""
+    """Return a container's process.
+
+    ``start_time_ticks`` is 0 if this machine's process table does not show it.
+    """
     pid, container = int(found["State"]["Pid"]), str(found["Id"])
     ticks = (start_time_ticks(pid) or 0) if pid and is_in(pid, container) else 0
     return KernelProcess(kernel_id, pid, ticks, pid, container)

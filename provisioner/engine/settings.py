@@ -9,9 +9,13 @@ from jupyter_aliquot.provisioner.containers.cdi import USUAL_FOLDERS
 
 @dataclass(frozen=True)
 class ContainerSettings:
-    """``engine`` is a URL, empty for the usual one. ``devices``: cdi lets the engine resolve them, mounts makes its
-    edits from the specs in ``cdi_dirs``, auto asks the engine. ``hook``: shim or preload, the agent's two devices.
-    ``relay_image``: of a relay host in a container; empty for a process."""
+    """Options of kernels' containers.
+
+    ``engine`` is a URL, empty for the usual one. ``devices``: with cdi the engine resolves them,
+    with mounts we make the edits of the specs in ``cdi_dirs``, with auto the engine's properties
+    decide. ``hook``: shim or preload, the agent's two devices. ``relay_image``: the image of a
+    relay host in a container; empty for a process.
+    """
 
     engine: str = ""
     devices: str = "auto"

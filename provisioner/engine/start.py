@@ -1,6 +1,7 @@
-"""The start of a container, step by step, in a worker thread: what was made is removed when a step fails.
+"""Start a container step by step, in a worker thread, and remove it when a step fails.
 
-Knows what each engine does with a wrong request; decides nothing about what a container is.
+This module knows how each engine treats a wrong request. It decides nothing about what a container
+is.
 """
 
 from __future__ import annotations
@@ -27,13 +28,16 @@ from .client import has_ended, inspect_container, refusal, remove_container
 _LOG = logging.getLogger(__name__)
 _LAST_LINES = 20
 _SETTLE_SECONDS = 0.1
-_WRITTEN_SECONDS = 2.0  # within which an engine writes that a process has ended
-_ALL_USERS = ["0", "0", str((1 << 32) - 1)]  # of a uid_map: each user is itself
+_WRITTEN_SECONDS = 2.0  # an engine records the end of a process within this time
+_ALL_USERS = ["0", "0", str((1 << 32) - 1)]  # a uid_map in which each user is itself
 _INIT_FAILURE = "failed to exec pid1:"  # catatonit's
 
 
 def check_sources(plan: ContainerPlan) -> None:
-    """One engine's API makes a folder where a source is missing. Raises LaunchError."""
+    """Check that the mounts' sources exist: one engine's API would make the missing folders.
+
+    Raises LaunchError.
+    """
     for mount in plan.mounts:
         try:
             os.lstat(mount.source)
@@ -43,13 +47,14 @@ def check_sources(plan: ContainerPlan) -> None:
                 "or file here; make it, or take it out of the configuration"
             ) from None
         except OSError:
-            continue  # not ours to look at: the engine will say
+            continue  # this user may not look there: the engine will report it
 
 
 def create_and_start(client: APIClient, spec: ContainerSpec, mounts: tuple[Mount, ...] = ()) -> dict[str, Any]:
-    """In a worker thread. What was made is removed when it cannot be started. Raises AliquotError.
+    """Create and start a container, and remove it if it cannot be started. Runs in a worker thread.
 
-    ``mounts`` with an identity have to be what was checked: the engine followed their paths only now.
+    ``mounts`` with an identity must still be the checked folders, because the engine followed their
+    paths only now. Raises AliquotError.
     """
     try:
         return _create_and_start(client, spec, mounts)
@@ -76,7 +81,7 @@ def _create_and_start(client: APIClient, spec: ContainerSpec, mounts: tuple[Moun
 
 
 def _checked(client: APIClient, container: str, spec: ContainerSpec, mounts: tuple[Mount, ...]) -> dict[str, Any]:
-    """The started container, as the engine describes it, once it is what was asked for."""
+    """Return the engine's description of the started container, once it is as requested."""
     deadline = time.monotonic() + _WRITTEN_SECONDS
     while True:
         found = _look(client, container)
@@ -85,7 +90,7 @@ def _checked(client: APIClient, container: str, spec: ContainerSpec, mounts: tup
         if has_ended(found["State"]["Status"]):
             if found["State"]["ExitCode"] != 0:
                 raise _ended_at_once(client, found, spec)
-            return found  # what it was to do, it did: its ending says so
+            return found  # it did its work: its ending says so
         try:
             _check_what_engines_drop(found, spec)
         except ProcessLookupError:
@@ -96,8 +101,11 @@ def _checked(client: APIClient, container: str, spec: ContainerSpec, mounts: tup
 
 
 def _look(client: APIClient, container: str) -> dict[str, Any] | None:
-    """After the start. A process that is not to be seen has ended, which the engine writes a moment later, or is in
-    another pid namespace than we."""
+    """Return the engine's description of a container after its start.
+
+    A process that is not visible has ended, which the engine records a moment later, or is in
+    another pid namespace than ours.
+    """
     found = inspect_container(client, container)
     if found is not None and found["State"]["Pid"] and not is_in(found["State"]["Pid"], container):
         time.sleep(_SETTLE_SECONDS)
@@ -106,8 +114,11 @@ def _look(client: APIClient, container: str) -> dict[str, Any] | None:
 
 
 def _remove_made(client: APIClient, spec: ContainerSpec) -> None:
-    """The engine did not answer, and may have made it all the same. What this does not find, the next start of the
-    kernel removes by its name, and the next gateway by its labels."""
+    """Remove a container that the engine may have made although it did not answer.
+
+    If this does not find it, the kernel's next start removes it by its name, or the next gateway by
+    its labels.
+    """
     with _best_effort(spec):
         found = inspect_container(client, spec.name)
         if found is not None and _is_of(found, spec) and found["State"]["Status"] == "created":
@@ -116,7 +127,7 @@ def _remove_made(client: APIClient, spec: ContainerSpec) -> None:
 
 @contextmanager
 def _best_effort(spec: ContainerSpec) -> Iterator[None]:
-    """Why the start failed is what its asker has to hear."""
+    """Log a failure to remove, so that the caller gets the reason why the start failed."""
     try:
         yield
     except (DockerException, requests.RequestException) as error:
@@ -134,14 +145,17 @@ def _ended_at_once(client: APIClient, found: Mapping[str, Any], spec: ContainerS
 
 
 def _create(client: APIClient, spec: ContainerSpec) -> str:
-    """A container that an earlier start of this very kernel left has its name. Raises APIError, LaunchError."""
+    """Create a container, after removing one that an earlier start of this kernel left by its name.
+
+    Raises APIError, LaunchError.
+    """
     try:
         return ask_to_create(client, dict(spec.body), spec.name)
     except APIError as error:
         left = inspect_container(client, spec.name)
         if left is None:
             raise
-        # Its maker may have been killed before it could start it.
+        # Its gateway may have been killed before it could start it.
         is_idle = left["State"]["Status"] == "created" or has_ended(left["State"]["Status"])
         if not _is_of(left, spec) or not is_idle:
             raise LaunchError(
@@ -153,7 +167,7 @@ def _create(client: APIClient, spec: ContainerSpec) -> str:
 
 
 def ask_to_create(client: APIClient, body: dict[str, Any], name: str) -> str:
-    """The new container's id. Raises APIError."""
+    """Return the new container's id. Raises APIError."""
     created = client.create_container_from_config(body, name)  # type: ignore[no-untyped-call]  # of types-docker
     return str(created["Id"])
 
@@ -164,8 +178,11 @@ def _is_of(found: Mapping[str, Any], spec: ContainerSpec) -> bool:
 
 
 def _check_what_engines_drop(found: Mapping[str, Any], spec: ContainerSpec) -> None:
-    """One engine drops requests for devices without a word, another modes of user namespaces. What cannot be seen from
-    here is left to the self-check. Raises LaunchError."""
+    """Check that the engine dropped neither devices nor the mode of user namespaces.
+
+    One engine silently drops requests for devices, another unknown modes. The self-check covers
+    what is not visible from here. Raises LaunchError.
+    """
     process = Path("/proc", str(found["State"]["Pid"]))
     if not found["State"]["Pid"] or not is_in(found["State"]["Pid"], str(found["Id"])):
         return
@@ -181,7 +198,12 @@ def _check_what_engines_drop(found: Mapping[str, Any], spec: ContainerSpec) -> N
 
 
 def _lacks(process: Path, path: str) -> bool:
-    """Not where we may not look: the self-check will say. Raises ProcessLookupError when it has ended meanwhile."""
+    """Tell whether a container lacks a file.
+
+    False if we may not look there: the self-check will report it.
+
+    Raises ProcessLookupError when the process has ended meanwhile.
+    """
     root = os.path.join(process, "root")
     try:
         os.lstat(f"{root}{path}")
@@ -202,7 +224,10 @@ def _no_hook(spec: ContainerSpec) -> InterceptionError:
 
 
 def _compare(found: Mapping[str, Any], mounts: tuple[Mount, ...]) -> None:
-    """Raises FolderError. Where the container is not to be seen from here, nobody can compare, and the log says so."""
+    """Compare the mounts with the checked folders. Raises FolderError.
+
+    If the container is not visible from here, they cannot be compared, and the log says so.
+    """
     pid = int(found["State"]["Pid"])
     if not pid or not any(mount.identity for mount in mounts):
         return
@@ -215,7 +240,7 @@ def _compare(found: Mapping[str, Any], mounts: tuple[Mount, ...]) -> None:
 
 
 def is_in(pid: int, container: str) -> bool:
-    """In a pid namespace that is not the engine's, its pids are somebody else's here."""
+    """Tell whether a pid is that container's: in another pid namespace it is another process's."""
     try:
         return container in Path(f"/proc/{pid}/cgroup").read_text()
     except OSError:
@@ -223,7 +248,10 @@ def is_in(pid: int, container: str) -> bool:
 
 
 def last_words(client: APIClient, found: Mapping[str, Any]) -> str:
-    """What it wrote last. One engine's init process does not name the program that it did not find."""
+    """Return the container's last output, completed with the name of a program that was not found.
+
+    One engine's init process does not name it.
+    """
     try:
         words = bytes(client.logs(found["Id"], tail=_LAST_LINES)).decode(errors="replace")
     except APIError:

@@ -1,6 +1,7 @@
-"""Other limits for a container that runs. Never ends a kernel: memory below what it uses is left as it is, and said.
+"""Change the limits of a running container.
 
-Asks the engine; what the limits are to be is container_limits' decision.
+This never ends a kernel: a memory limit below what the kernel uses is not applied, and the answer
+says so. `containers.limits` decides the limits; this module asks the engine.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from jupyter_aliquot.provisioner.resources import Bytes
 from .client import refusal
 
 _SECONDS = 30.0
-# What a kernel takes between our look and the engine's change must not end it.
+# Memory that a kernel takes between our look and the engine's change must not end it.
 _MARGIN = 1.1
 _PODMAN = "/v4.3.0/libpod"
 _PERIOD = 100_000  # microseconds
 
 
 def resize_container(client: APIClient, container: str, limits: ContainerLimits) -> str:
-    """Put ``limits`` in force but for shared memory, whose size stays. Tells what could not be changed; else empty.
+    """Apply ``limits``, save shared memory, whose size stays.
 
-    Raises APIError for a container that is gone.
+    Returns in words what could not be changed, else an empty string. Raises APIError for a
+    container that is gone.
     """
     made: Mapping[str, Any] = client.inspect_container(container)["HostConfig"]
     left = []
@@ -50,7 +52,10 @@ def resize_container(client: APIClient, container: str, limits: ContainerLimits)
 
 
 def _in_engines_words(limits: ContainerLimits) -> dict[str, int]:
-    """All of them: Podman shows what a container was made with, not what is in force."""
+    """Return all limits as engines name them.
+
+    Podman shows those that a container was made with, not those in force.
+    """
     words: dict[str, int] = {}
     if limits.memory is not None:
         words |= {"Memory": int(limits.memory), "MemorySwap": int(limits.memory)}
@@ -62,7 +67,10 @@ def _in_engines_words(limits: ContainerLimits) -> dict[str, int]:
 
 
 def _used(client: APIClient, container: str) -> int | None:
-    """Without what Linux gives back by itself. None: the engine does not tell."""
+    """Return the used memory without what Linux frees by itself.
+
+    None if the engine does not report it.
+    """
     memory = client.stats(container, stream=False, one_shot=True).get("memory_stats") or {}
     if not memory.get("usage"):
         return None
@@ -71,11 +79,14 @@ def _used(client: APIClient, container: str) -> int | None:
 
 
 def _update(client: APIClient, container: str, changes: Mapping[str, int]) -> None:
-    """By hand: the package's own update_container knows neither NanoCpus nor PidsLimit. Raises APIError."""
+    """Send the changes: the package's update_container lacks NanoCpus and PidsLimit.
+
+    Raises APIError.
+    """
     path = f"/v{client.api_version}/containers/{container}/update"
     answer = client.post(f"{client.base_url}{path}", json=dict(changes), timeout=_SECONDS)
     if answer.status_code == requests.codes.not_found:
-        # Podman before 5 has it in its own API alone, in the words of the OCI runtime.
+        # Podman before 5 has the update only in its own API, in the words of the OCI runtime.
         path = f"{_PODMAN}/containers/{container}/update"
         answer = client.post(f"{client.base_url}{path}", json=_podman_words(changes), timeout=_SECONDS)
     try:
