@@ -1,4 +1,4 @@
-"""The exception tree. gateway/base/http_errors.py alone maps it to HTTP; a test holds the map complete.
+"""The exception tree. Only gateway/base/http_errors.py maps it to HTTP; a test checks the map.
 
 AliquotError
  ├── RequestError            the request itself is wrong                       400
@@ -8,22 +8,22 @@ AliquotError
  ├── GrantError              the request is right, the grant is not to be had
  │    ├── NoRoomError            it fits, but not now: queue, or plan again     503
  │    ├── QueueTimeoutError      it waited too long behind others               503
- │    ├── WithdrawnError         its asker gave it up                           410
+ │    ├── WithdrawnError         the requester withdrew it                      410
  │    ├── LimitError             over the user's limit                          403
  │    └── GrantLostError         the grant ended under the kernel               409
  ├── AgentError              the node agent
- │    ├── AgentUnavailableError  nobody answers at the socket                   503
+ │    ├── AgentUnavailableError  no answer at the socket                        503
  │    ├── AgentProtocolError     it answered what we cannot read                502
  │    └── DeviceLostError        a device vanished                              503
  ├── RelayError              the relay of a kernel, or the relay host          500
- │    ├── RelayUnavailableError  nobody answers at its socket                   503
+ │    ├── RelayUnavailableError  no answer at its socket                        503
  │    ├── RelayProtocolError     it answered what we cannot read                502
  │    └── RelayRefusedError      it answered no                                 500
  ├── EngineError             the container engine does not answer, or refuses  503
  ├── LaunchError             the kernel could not be started                   500
  │    ├── FolderError            a shared folder is not there, or is another    409
  │    └── InterceptionError      the hook does not hold in the kernel           500
- ├── HubError                the Hub that says whose a token is
+ ├── HubError                JupyterHub, which knows the owners of tokens
  │    ├── HubAwayError           it does not answer                             503
  │    └── TooManyTokensError     more wrong tokens came than it is asked about  429
  └── StateError              the gateway's own state cannot be used            500
@@ -33,7 +33,10 @@ from __future__ import annotations
 
 
 class AliquotError(Exception):
-    """Base of all errors that Aliquot raises on purpose. The message says what was asked, found, and to do."""
+    """Base of all errors that Aliquot raises on purpose.
+
+    The message says what was requested, what was found, and what to do.
+    """
 
 
 class RequestError(AliquotError):
@@ -41,11 +44,11 @@ class RequestError(AliquotError):
 
 
 class SizeNameError(RequestError):
-    """A kernelspec name that ends in a size, but not a valid one."""
+    """A kernelspec name ends in a size that is not valid."""
 
 
 class TakenError(RequestError):
-    """What was to be changed under this name belongs to the configuration."""
+    """The name of the object to change belongs to the configuration."""
 
 
 class NeverFitsError(RequestError):
@@ -61,11 +64,11 @@ class NoRoomError(GrantError):
 
 
 class QueueTimeoutError(GrantError):
-    """The request waited in the queue for as long as its asker allowed."""
+    """The request waited in the queue for as long as its requester allowed."""
 
 
 class WithdrawnError(GrantError):
-    """The asker gave the request up before it was granted."""
+    """The requester withdrew the request before it was granted."""
 
 
 class LimitError(GrantError):
@@ -81,7 +84,7 @@ class AgentError(AliquotError):
 
 
 class AgentUnavailableError(AgentError):
-    """Nobody answers at the agent's socket."""
+    """The node agent does not answer at its socket."""
 
 
 class AgentProtocolError(AgentError):
@@ -97,7 +100,7 @@ class RelayError(AliquotError):
 
 
 class RelayUnavailableError(RelayError):
-    """Nobody answers at the socket of the relay, or of the relay host."""
+    """The relay, or the relay host, does not answer at its socket."""
 
 
 class RelayProtocolError(RelayError):
@@ -113,7 +116,7 @@ class RelayRefusedError(RelayError):
 
 
 class EngineError(AliquotError):
-    """The container engine does not answer, or refused what was asked of it."""
+    """The container engine does not answer, or refused the request."""
 
 
 class LaunchError(AliquotError):
@@ -121,7 +124,7 @@ class LaunchError(AliquotError):
 
 
 class FolderError(LaunchError):
-    """A folder that the kernel was to get is not there, cannot be reached without links, or is another than checked."""
+    """A folder for the kernel is missing, behind a link, or not the one that was checked."""
 
 
 class InterceptionError(LaunchError):
@@ -129,15 +132,15 @@ class InterceptionError(LaunchError):
 
 
 class HubError(AliquotError):
-    """JupyterHub, which says whose a token is, was not asked or did not answer."""
+    """JupyterHub, which knows the owners of tokens, was not asked or did not answer."""
 
 
 class HubAwayError(HubError):
-    """It does not answer: nobody is let in on trust."""
+    """JupyterHub does not answer: the gateway admits no user without its answer."""
 
 
 class TooManyTokensError(HubError):
-    """So many wrong tokens came that no more unknown ones are looked up for ``wait_seconds``."""
+    """Too many wrong tokens came: for ``wait_seconds`` no more unknown ones are looked up."""
 
     def __init__(self, message: str, wait_seconds: float = 1.0) -> None:
         super().__init__(message)
@@ -145,4 +148,4 @@ class TooManyTokensError(HubError):
 
 
 class StateError(AliquotError):
-    """The folder in which the gateway remembers its kernels cannot be used, or is another gateway's."""
+    """The folder of the gateway's records of its kernels is unusable, or another gateway's."""

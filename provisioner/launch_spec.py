@@ -1,4 +1,7 @@
-"""Pure: a kernel's command, environment and Grant become what to run. Starts nothing, looks nothing up."""
+"""Compute what to run from a kernel's command, environment and Grant.
+
+Pure: this module starts nothing and looks nothing up.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,21 @@ _PREPEND = "_PREPEND"
 
 @dataclass(frozen=True)
 class LaunchSettings:
-    """What the node gives every kernel. ``start_program`` None: no self-check program was built."""
+    """Settings of the node for every kernel.
+
+    ``start_program`` None: no self-check program was built.
+    """
 
     start_program: str | None = None
 
 
 @dataclass(frozen=True)
 class LaunchSpec:
-    """What to run: a value. ``program`` is the kernel's own, which argv starts with unless ours comes before it."""
+    """The command to run, as a value.
+
+    ``program`` is the kernel's own, which argv starts with unless the self-check program comes
+    before it.
+    """
 
     kernel_id: str
     argv: tuple[str, ...]
@@ -38,7 +48,10 @@ def launch_spec(
     settings: LaunchSettings,
     cwd: str | None = None,
 ) -> LaunchSpec:
-    """The launch of one kernel. Without a grant it is the kernelspec's own command and environment."""
+    """Return the launch of one kernel.
+
+    Without a grant it is the kernelspec's own command and environment.
+    """
     program = cmd[0] if cmd else ""
     if grant is None:
         return LaunchSpec(kernel_id, tuple(cmd), _sorted({**env, KERNEL_ID_VARIABLE: kernel_id}), cwd, program)
@@ -48,7 +61,10 @@ def launch_spec(
 
 
 def add_grant(env: Mapping[str, str], grant: Grant) -> dict[str, str]:
-    """The grant's variables win over the user's: CUDA_VISIBLE_DEVICES says which devices were granted."""
+    """Return the environment with the grant's variables, which win over the user's.
+
+    CUDA_VISIBLE_DEVICES says which devices were granted.
+    """
     result = dict(env)
     for name, value in grant.env:
         if name.endswith(_PREPEND):
@@ -60,7 +76,10 @@ def add_grant(env: Mapping[str, str], grant: Grant) -> dict[str, str]:
 
 
 def _prepend(first: str, rest: str) -> str:
-    """A kernel started from within a kernel inherits the shim folder: it comes once, and first."""
+    """Put a folder first in a path, and only there.
+
+    A kernel started from within a kernel inherits the shim folder.
+    """
     folders = [folder for folder in rest.split(os.pathsep) if folder and folder != first]
     return os.pathsep.join([first, *folders])
 

@@ -1,7 +1,7 @@
-"""The kernel provisioner: the lifecycle verbs that jupyter_client calls, and the Grant that the kernel holds.
+"""The kernel provisioner: it has jupyter_client's lifecycle verbs and keeps the kernel's Grant.
 
-What to run is launch_spec's decision, how is the runtime's, whence a grant comes granting's, and what clients connect
-to is the kernel's relay.
+`launch_spec` decides what to run, the runtime how, and `grants` gets a grant. Clients connect to
+the kernel's relay.
 """
 
 from __future__ import annotations
@@ -43,15 +43,16 @@ from .resources import GpuShare, Grant, KernelProcess, Request
 from .terminations import ProcessEnd
 
 _END_SECONDS = 5.0
-# Keyword arguments of start_kernel that are ours or Jupyter's, and not Popen's.
+# Keyword arguments of start_kernel that belong to us or to Jupyter, and not to Popen.
 _NOT_STREAMS = frozenset({"env", "cwd", "extra_arguments", "kernel_id"})
 
 
 class AliquotProvisioner(LocalProvisioner):
-    """Starts a kernel within a grant. Without a size it is a plain local kernel."""
+    """Start a kernel within a grant. Without a size it is a plain local kernel."""
 
-    # LocalProvisioner is inherited for what surrounds the process: connection file, cached ports, Curve keys, path
-    # resolution. Everything that touches the process is overridden, so that runtimes can be exchanged.
+    # LocalProvisioner gives what surrounds the process: connection file, cached ports, Curve keys,
+    # path resolution. This class overrides everything that touches the process, so that runtimes
+    # can be exchanged.
 
     # Cast: a number in kernel.json is as clear as a string.
     gpus = CUnicode("", help="GPUs of the kernel, such as 0.25 or 2.5; empty: a kernel without a GPU.").tag(config=True)
@@ -89,7 +90,7 @@ class AliquotProvisioner(LocalProvisioner):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        # What the gateway hands down by value. A restart replays old arguments; these stay as they are now.
+        # Values from the gateway. A restart replays old arguments; these stay as they are now.
         self.grant: Grant | None = None
         self.container: ContainerPlan | None = None
         self.relay_facts: Mapping[str, Any] | None = None
@@ -97,17 +98,18 @@ class AliquotProvisioner(LocalProvisioner):
         self._kernel: KernelProcess | None = None
         self._end: ProcessEnd | None = None
         self._relay: KernelRelay | None = None
-        self._is_plain = False  # started without a relay, and so it stays
+        self._is_plain = False  # started without a relay, and stays without
         self._hold: GrantHold | None = None
         self._asker = Asker(self.log)
 
     # ---- before the launch
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
-        """Called by KernelManager.pre_start_kernel, at a restart too: the grant held then is kept.
+        """Get a grant and a relay. Called by KernelManager.pre_start_kernel.
 
-        ``grant``, ``container`` and ``relay_facts`` are the gateway's, by value; without a grant this asks for its
-        own, without a container the kernel is a process, and facts are kept with its relay. Raises AliquotError.
+        At a restart, the provisioner keeps the grant that it holds. The gateway passes ``grant``,
+        ``container`` and ``relay_facts`` by value. Without a grant this asks for its own; without a
+        container the kernel is a process; the relay keeps the facts. Raises AliquotError.
         """
         given: Grant | None = kwargs.pop("grant", None)
         self.container = kwargs.pop("container", self.container)
@@ -126,15 +128,15 @@ class AliquotProvisioner(LocalProvisioner):
 
     @property
     def is_asking(self) -> bool:
-        """Whether pre_launch waits for a grant just now."""
+        """Whether pre_launch is waiting for a grant."""
         return self._asker.is_asking
 
     def withdraw(self) -> bool:
-        """Give up asking for a grant, if that is what happens now. pre_launch then raises WithdrawnError."""
+        """Withdraw a request for a grant that waits. pre_launch then raises WithdrawnError."""
         return self._asker.withdraw()
 
     def request(self) -> Request | None:
-        """What the kernelspec asks for. Raises RequestError."""
+        """Return the kernelspec's request. Raises RequestError."""
         if not self.gpus:
             return None
         return parse_request(self.gpus, self.memory_limit, self.workload_class, self.residency)
@@ -149,7 +151,10 @@ class AliquotProvisioner(LocalProvisioner):
         self.grant = self._hold.grant
 
     def _names(self, env: Any) -> Names:
-        """The kernelspec read from disk knows its name by its folder alone."""
+        """Return the kernel's names.
+
+        A kernelspec read from disk knows its name only by its folder.
+        """
         spec = self.kernel_spec
         session = env.get("JPY_SESSION_NAME", "") if isinstance(env, dict) else ""
         name = spec.name or os.path.basename(spec.resource_dir)
@@ -164,7 +169,10 @@ class AliquotProvisioner(LocalProvisioner):
     # ---- the relay
 
     async def _stand_before(self, arguments: Mapping[str, Any]) -> None:
-        """Have a relay before the kernel: the one it has, or a new one. Raises LaunchError."""
+        """Make sure that the kernel has a relay: the one it has, or a new one.
+
+        Raises LaunchError.
+        """
         manager = self.parent
         if not self.relay or self._is_plain or manager is None:
             self._is_plain = True
@@ -186,7 +194,10 @@ class AliquotProvisioner(LocalProvisioner):
         self._relay = await KernelRelay.start(manager, runtime, self.kernel_id, wish, self.log)
 
     def _start_without(self, reason: NoRelayError) -> None:
-        """A kernel that was promised nothing starts all the same; one with a grant, or in a container, does not."""
+        """Start a kernel without a relay, unless it has a grant or a container.
+
+        Raises LaunchError.
+        """
         if self.grant is not None or self.container is not None:
             raise LaunchError(
                 f"asked a relay for kernel {self.kernel_id}: {reason}. Change that, or {WITHOUT_RELAY}"
@@ -195,7 +206,7 @@ class AliquotProvisioner(LocalProvisioner):
         self.log.warning("kernel=%s relay=none reason=%s; it ends with this process", self.kernel_id, reason)
 
     def _runtime_dir(self) -> RuntimeDir:
-        """Where the grant came from, or else the usual place."""
+        """Return the runtime folder that the grant came from, or else the usual one."""
         if self.grant is not None:
             return RuntimeDir(Path(self.grant.kernel_dir).parent.parent)
         return RuntimeDir(Path(self.runtime_dir)) if self.runtime_dir else find_runtime_dir()
@@ -203,11 +214,15 @@ class AliquotProvisioner(LocalProvisioner):
     # ---- the launch
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
-        """Called by KernelManager.launch_kernel. Raises LaunchError; nothing is left behind then."""
+        """Start the kernel; a failure leaves nothing behind. Called by KernelManager.launch_kernel.
+
+        Raises LaunchError.
+        """
         streams = {name: value for name, value in kwargs.items() if name not in _NOT_STREAMS}
         spec = self._launch_spec(cmd, kwargs["env"], kwargs.get("cwd"))
         relay = None if self._relay is None else self._relay.record
-        # A manager that starts twice replaces its kernel: nobody could reach the first one any more.
+        # A manager that starts twice replaces its kernel: no client could reach the first one any
+        # more.
         await self._end_process()
         try:
             self._runtime = choose_runtime(relay, self.container is not None, self._containers())
@@ -223,7 +238,7 @@ class AliquotProvisioner(LocalProvisioner):
         return self.connection_info
 
     def _containers(self) -> ContainerRuntime | None:
-        """The gateway's, which all its kernels share; None without a gateway."""
+        """Return the container runtime of the gateway's kernels; None without a gateway."""
         return getattr(self.parent, "container_runtime", None)
 
     def _launch_spec(self, cmd: list[str], env: dict[str, str], cwd: str | os.PathLike[str] | None) -> LaunchSpec:
@@ -243,10 +258,11 @@ class AliquotProvisioner(LocalProvisioner):
                 self.log.warning("kernel=%s bind=missed reason=%s", self.kernel_id, error)
 
     async def resize(self, grant: Grant, limits: ContainerLimits | None = None) -> str:
-        """Called by the gateway after the agent resized the kernel: from now on, at restarts too, this is its grant.
+        """Take the kernel's new grant, for restarts too.
 
-        ``limits`` None: its container keeps those that it has. Tells what could not be changed while it runs, in
-        words; the next start changes that. Raises EngineError, RequestError.
+        Called by the gateway after the agent's resize. ``limits`` None: the container keeps the
+        limits that it has. Returns in words what could not be changed while the kernel runs; the
+        next start changes that. Raises EngineError, RequestError.
         """
         if self.grant is None or grant.kernel_id != self.grant.kernel_id:
             raise RequestError(
@@ -266,48 +282,60 @@ class AliquotProvisioner(LocalProvisioner):
 
     @property
     def process(self) -> PipeEnds | None:  # type: ignore[override]  # LocalProvisioner's is a Popen, or None
-        """Where callers look that asked for pipes as stdin, stdout or stderr."""
+        """The pipes of a caller that asked for pipes as stdin, stdout or stderr."""
         return None if self._kernel is None else self._runtime.pipes(self._kernel)
 
     @property
     def has_process(self) -> bool:
-        """Asked by KernelManager throughout."""
+        """Whether there is a process. KernelManager asks throughout."""
         return self._kernel is not None
 
     async def poll(self) -> int | None:
-        """Called by KernelManager.is_alive, and so by the restarter. None while the kernel runs."""
+        """Return the exit status; None while the kernel runs.
+
+        Called by KernelManager.is_alive, and so by the restarter.
+        """
         return 0 if self._kernel is None else await self._runtime.poll(self._kernel)
 
     async def wait(self) -> int | None:
-        """Called by KernelManager.finish_shutdown and kill_kernel. Afterwards there is no process."""
+        """Wait for the end of the process, which is then forgotten.
+
+        Called by KernelManager.finish_shutdown and kill_kernel.
+        """
         process = self._kernel
         if process is None:
             return 0
         status = await self._runtime.wait(process)
         self._end = await self._runtime.ending(process)
-        # An ended container stays with its engine until it is removed.
+        # An ended container stays with its engine until the runtime removes it.
         await self._end_process()
         return status
 
     async def ending(self) -> ProcessEnd | None:
-        """How the latest process ended; None while it runs, and before there was one."""
+        """Return how the latest process ended; None while it runs, and before there was one."""
         return self._end if self._kernel is None else await self._runtime.ending(self._kernel)
 
     async def send_signal(self, signum: int) -> None:
-        """Called by KernelManager.signal_kernel and interrupt_kernel: the whole process group gets it."""
+        """Send a signal to the whole process group.
+
+        Called by KernelManager.signal_kernel and interrupt_kernel.
+        """
         if self._kernel is not None:
             await self._runtime.signal(self._kernel, signum)
 
     async def kill(self, restart: bool = False) -> None:
-        """Called by KernelManager.kill_kernel."""
+        """Kill the process. Called by KernelManager.kill_kernel."""
         await self.send_signal(signal.SIGKILL)
 
     async def terminate(self, restart: bool = False) -> None:
-        """Called by KernelManager.finish_shutdown, half way through its patience."""
+        """Send SIGTERM. Called by KernelManager.finish_shutdown, half way through its patience."""
         await self.send_signal(signal.SIGTERM)
 
     async def cleanup(self, restart: bool = False) -> None:
-        """Called by KernelManager.cleanup_resources. Before a restart the grant is kept, else it ends here."""
+        """Clean up; end the grant unless a restart follows.
+
+        Called by KernelManager.cleanup_resources.
+        """
         if not restart:
             await self._end_process()
             await self._let_go()
@@ -318,7 +346,10 @@ class AliquotProvisioner(LocalProvisioner):
             self.ports_cached = False
 
     async def _end_process(self) -> None:
-        """Kill what still runs. One that cannot even be killed is left to the agent, which watches its end."""
+        """Kill a process that still runs.
+
+        If even that fails, the process is left to the agent, which watches its end.
+        """
         process = self._kernel
         if process is None:
             return
@@ -332,7 +363,7 @@ class AliquotProvisioner(LocalProvisioner):
         self._kernel = None
 
     async def _let_go(self) -> None:
-        """End the relay, and the grant if it was ours to ask for; the gateway ends those that it gave."""
+        """End the relay, and a grant that we asked for; the gateway ends those that it gave."""
         relay, self._relay, self._is_plain = self._relay, None, False
         if relay is not None:
             await relay.stop()
@@ -343,7 +374,10 @@ class AliquotProvisioner(LocalProvisioner):
     # ---- the record
 
     async def get_provisioner_info(self) -> dict[str, Any]:
-        """Called by who keeps records of kernels: JSON-safe but for the connection key, which is Jupyter's bytes."""
+        """Return the kernel's record. Called by programs that keep records of kernels.
+
+        It is JSON-safe but for the connection key, which is Jupyter's bytes.
+        """
         info: dict[str, Any] = await super().get_provisioner_info()
         process = self._kernel
         info["grant"] = None if self.grant is None else grant_record(self.grant)
@@ -353,7 +387,10 @@ class AliquotProvisioner(LocalProvisioner):
         return info
 
     async def load_provisioner_info(self, provisioner_info: dict[str, Any]) -> None:
-        """Called by who adopts a running kernel. A grant that was ours to hold is held again."""
+        """Adopt a running kernel by its record. Called by the program that takes it over.
+
+        If the former provisioner held the grant itself, this one holds it again.
+        """
         await super().load_provisioner_info(provisioner_info)
         record, process = provisioner_info["grant"], provisioner_info["process"]
         self.grant = None if record is None else read_grant(record)

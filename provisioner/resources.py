@@ -1,4 +1,7 @@
-"""The vocabulary: what a kernel asks for, what it was given, what it uses. Frozen values; imports nothing of ours."""
+"""The resources of kernels as values: a request, a grant, its usage.
+
+The values are frozen; this module imports nothing of ours.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ _BYTES = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*$", re.IGNORECAS
 
 
 class Bytes(int):
-    """A number of bytes. Prints in binary units: ``str(Bytes(3 << 30)) == "3.0 GiB"``."""
+    """A number of bytes. ``str(Bytes(3 << 30)) == "3.0 GiB"``: it prints in binary units."""
 
     @classmethod
     def parse(cls, text: str) -> Bytes:
@@ -36,7 +39,10 @@ class Bytes(int):
 
 @dataclass(frozen=True, order=True)
 class GpuShare:
-    """A number of GPUs in steps of 0.01: 0.25 is a quarter of one device, 2.5 two whole ones and half a third."""
+    """A number of GPUs in steps of 0.01.
+
+    0.25 is a quarter of one device; 2.5 are two whole ones and half of a third.
+    """
 
     hundredths: int
 
@@ -46,7 +52,10 @@ class GpuShare:
 
     @classmethod
     def parse(cls, text: str) -> GpuShare:
-        """Read ``"0.25"``. Raises ValueError for what is no number, below 0, or finer than 0.01."""
+        """Read ``"0.25"``.
+
+        Raises ValueError for text that is no number, below 0, or finer than 0.01.
+        """
         try:
             value = Decimal(text) * 100
         except InvalidOperation:
@@ -64,14 +73,14 @@ class GpuShare:
 
 
 class WorkloadClass(str, Enum):
-    """Production kernels are protected; opportunistic ones use what is spare."""
+    """Production kernels are protected; opportunistic ones use idle resources."""
 
     PRODUCTION = "production"
     OPPORTUNISTIC = "opportunistic"
 
     @property
     def priority(self) -> str:
-        """The word of users, in REST and on the command line: ``normal`` or ``low``."""
+        """The users' word, in REST and on the command line: ``normal`` or ``low``."""
         return "normal" if self is WorkloadClass.PRODUCTION else "low"
 
     @classmethod
@@ -85,10 +94,11 @@ class WorkloadClass(str, Enum):
 
 @dataclass(frozen=True)
 class Request:
-    """What a kernel asks for. ``memory_limit`` None: the share's part of each device's memory.
+    """The resources that a kernel requests.
 
-    ``residency``: how its memory may leave its devices (vmm, managed, off), settled at its start; empty: as the node
-    has it. It is no part of what makes two requests the same.
+    ``memory_limit`` None: the share's part of each device's memory. ``residency``: how the kernel's
+    memory may leave its devices (vmm, managed, off), settled at its start; empty: the node's
+    default. Requests that differ only in residency are equal.
     """
 
     gpus: GpuShare
@@ -99,7 +109,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Quota:
-    """The limit in force on one device of a node. ``guarantee``: what of it is reserved; None: all of it."""
+    """The limit in force on one device of a node.
+
+    ``guarantee``: the reserved part; None: all of it.
+    """
 
     uuid: str
     index: int
@@ -110,7 +123,10 @@ class Quota:
 
 @dataclass(frozen=True)
 class Grant:
-    """A quota, where, for whom, and which generation of it. The one noun that goes down."""
+    """Quotas on devices, their kernel and owner, and a generation.
+
+    Gateways and agents pass it down.
+    """
 
     kernel_id: str
     owner: str
@@ -124,7 +140,7 @@ class Grant:
 
 @dataclass(frozen=True)
 class DeviceUsage:
-    """What a kernel uses of one device. Bytes are exact for hooked allocations; GPU time is sampled."""
+    """A kernel's use of one device. Bytes are exact for hooked allocations; GPU time is sampled."""
 
     uuid: str
     charged: Bytes
@@ -135,7 +151,7 @@ class DeviceUsage:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a kernel uses. The one noun that comes up."""
+    """A kernel's use of all its devices. Agents pass it up."""
 
     kernel_id: str
     devices: tuple[DeviceUsage, ...] = field(default=())
@@ -145,10 +161,10 @@ class Usage:
 
 @dataclass(frozen=True)
 class KernelProcess:
-    """One kernel's process. A pid comes back after its end, so it is only itself with its start time.
+    """One kernel's process. The start time belongs to it, since a pid comes back after its end.
 
-    ``container`` is the engine's id of its container, empty for a process of this machine. The pid is always the
-    machine's own, never one within a container.
+    ``container`` is the engine's id of its container, empty for a process of this machine. The pid
+    is always the machine's own, never one within a container.
     """
 
     kernel_id: str

@@ -1,6 +1,6 @@
-"""Why a kernel ended: a code, and one sentence that REST, the panel and the log all say. Pure: it asks nobody.
+"""Explain why a kernel ended: a code, and one sentence for REST, the panel and the log.
 
-What the runtime found (`ProcessEnd`) and what somebody asked for (`Asked`) are brought by those who know.
+Pure: callers bring what the runtime found (`ProcessEnd`) and the request to end it (`Asked`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SIGNAL_AS_EXIT_CODE = 128
 
 
 class EndingCode(str, Enum):
-    """Why, for programs. `stopped`: with its server, by whoever stopped that."""
+    """The reason, for programs. `stopped`: the kernel ended with its server, which was stopped."""
 
     USER = "user"
     CULLED = "culled"
@@ -44,7 +44,10 @@ class EndingCode(str, Enum):
 
 @dataclass(frozen=True)
 class Ending:
-    """How one kernel ended. ``at``: seconds since the epoch; ``by``: the user who asked, empty if nobody did."""
+    """How one kernel ended.
+
+    ``at``: seconds since the epoch; ``by``: the user who requested it, empty without a request.
+    """
 
     code: EndingCode
     message: str
@@ -56,7 +59,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """What a runtime found of a process that ended. Nothing known: it is gone, and nobody saw how."""
+    """A runtime's findings about a process that ended. Without any, it is gone, unobserved."""
 
     exit_code: int | None = None
     signal: int | None = None
@@ -71,7 +74,7 @@ class ProcessEnd:
 
 @dataclass(frozen=True)
 class Asked:
-    """Somebody, or a rule, that wanted the kernel to end; ``message`` says so as a sentence."""
+    """A user's or a rule's request that the kernel end; ``message`` says so as a sentence."""
 
     code: EndingCode
     message: str
@@ -82,18 +85,21 @@ class Asked:
 
 
 def asked_by_user(name: str, owner: str) -> Asked:
-    """A user ended it: its owner, or else an administrator, for nobody else may."""
+    """Return the request of a user: the owner, or else an administrator, for no other user may."""
     who = f"its owner {name}" if name == owner else f"the administrator {name}"
     return Asked(EndingCode.USER, f"the kernel was ended by {who}", name)
 
 
 def asked_by_rule(code: EndingCode, why: str) -> Asked:
-    """A rule of the server ended it; ``why`` follows "the kernel was ended", such as "after 60 min idle"."""
+    """Return the request of a rule of the server.
+
+    ``why`` follows "the kernel was ended", such as "after 60 min idle".
+    """
     return Asked(code, f"the kernel was ended {why}")
 
 
 def asked_by_stop() -> Asked:
-    """Its server was stopped in a way that ends kernels."""
+    """Return the request of a server that was stopped in a way that ends kernels."""
     return Asked(EndingCode.STOPPED, "the kernel was ended with its server, which was stopped")
 
 
@@ -101,14 +107,14 @@ def asked_by_stop() -> Asked:
 
 
 def status_end(status: int, at: float | None = None, last_words: str = "") -> ProcessEnd:
-    """An exit status as Python's subprocess gives it: below 0, the signal."""
+    """Return the end for an exit status of Python's subprocess: below 0, the signal."""
     if status < 0:
         return ProcessEnd(signal=-status, at=at, last_words=last_words)
     return ProcessEnd(exit_code=status, at=at, last_words=last_words)
 
 
 def relay_end(ended: Mapping[str, Any]) -> ProcessEnd:
-    """What a relay wrote to `ended.json`. A field that is missing is not known."""
+    """Return the end that a relay wrote to `ended.json`. A missing field counts as unknown."""
     return ProcessEnd(
         exit_code=ended.get("exit_code"),
         signal=ended.get("signal"),
@@ -122,7 +128,10 @@ def relay_end(ended: Mapping[str, Any]) -> ProcessEnd:
 def container_end(
     state: Mapping[str, Any], used: int | None = None, limit: int | None = None, last_words: str = ""
 ) -> ProcessEnd:
-    """`State` of an engine's answer about a container; ``used``, ``limit``: bytes of memory, if known."""
+    """Return the end in the `State` of an engine's answer about a container.
+
+    ``used``, ``limit``: bytes of memory, if known.
+    """
     exit_code: int | None = state.get("ExitCode")
     signal = None if exit_code is None else exit_code - _SIGNAL_AS_EXIT_CODE
     if signal in set(signals.Signals):
@@ -141,7 +150,7 @@ def container_end(
 
 
 def _engine_time(text: str) -> float | None:
-    """Engines write nanoseconds, and the year 1 for "not yet"."""
+    """Return a time as seconds. Engines write nanoseconds, and the year 1 for "not yet"."""
     match = re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)", text)
     if match is None or text.startswith("0001"):
         return None
@@ -153,7 +162,7 @@ def _engine_time(text: str) -> float | None:
 
 
 def read_ending(found: ProcessEnd | None, asked: Asked | None, now: float) -> Ending:
-    """How a kernel ended. Whoever asked for it comes before how its process then went."""
+    """Return how a kernel ended. A request to end it counts before how its process then went."""
     end = found or ProcessEnd()
     at = now if end.at is None else end.at
     if asked is not None:
@@ -163,14 +172,17 @@ def read_ending(found: ProcessEnd | None, asked: Asked | None, now: float) -> En
 
 
 def failed_start(reason: str, now: float, is_withdrawn: bool = False) -> Ending:
-    """It never ran."""
+    """Return the ending of a kernel that never ran."""
     if is_withdrawn:
         return Ending(EndingCode.WITHDRAWN, f"the kernel never started: {reason}", now)
     return Ending(EndingCode.START_FAILED, f"the kernel could not be started: {reason}", now)
 
 
 def node_lost(why: str, now: float) -> Ending:
-    """It ran on a machine that went away under it, such as "its machine was restarted at 12:03"."""
+    """Return the ending of a kernel whose machine went away.
+
+    ``why`` is such as "its machine was restarted at 12:03".
+    """
     return Ending(EndingCode.NODE_LOST, f"the kernel is lost: {why}", now)
 
 
@@ -199,11 +211,11 @@ def _memory(end: ProcessEnd) -> str:
 
 
 def _plain(memory: Bytes) -> str:
-    """``4 GiB``, not ``4.0 GiB``: a limit is a round number as a rule."""
+    """Write ``4 GiB``, not ``4.0 GiB``: limits are usually round numbers."""
     return str(memory).replace(".0 ", " ")
 
 
-# A signal that native code brings upon itself, in words; every other one was sent.
+# Signals that native code causes itself, in words; another process sent any other signal.
 _FAULTS = {
     signals.SIGSEGV: "segmentation fault",
     signals.SIGABRT: "abort",
@@ -225,7 +237,7 @@ def _signal_text(number: int) -> str:
 
 
 def _spoken(last_words: str) -> str:
-    """The last lines that the process wrote, short enough for a notification."""
+    """Return the last lines that the process wrote, short enough for a notification."""
     lines = [line.strip() for line in _ESCAPES.sub("", last_words).splitlines()]
     text = " / ".join([line for line in lines if line][-_LAST_LINES:])
     text = "".join(character if character.isprintable() else "\ufffd" for character in text)
@@ -238,7 +250,7 @@ def _spoken(last_words: str) -> str:
 
 
 def ending_record(ending: Ending) -> dict[str, Any]:
-    """As JSON takes it."""
+    """Return the ending as JSON-safe fields."""
     return {
         "code": ending.code.value,
         "message": ending.message,
@@ -250,7 +262,7 @@ def ending_record(ending: Ending) -> dict[str, Any]:
 
 
 def read_ending_record(record: Mapping[str, Any]) -> Ending:
-    """The inverse of ending_record. Raises ValueError for what it cannot be."""
+    """Return the ending in a record, the inverse of ending_record. Raises ValueError."""
     try:
         return Ending(
             EndingCode(record["code"]),

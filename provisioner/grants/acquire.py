@@ -1,6 +1,7 @@
-"""How a kernel that nobody gave a Grant gets one: from this node's gateway, else from its node agent.
+"""Get a grant for a kernel without one: from this node's gateway, else from its node agent.
 
-Asks, waits within the asker's patience, and says why not. Holding what was granted is grant_hold's matter.
+The module asks, waits as long as the requester allows, and explains a refusal. `reservation` holds
+the grant.
 """
 
 from __future__ import annotations
@@ -31,16 +32,17 @@ from .codec import agent_grant
 from .gateway_client import GatewayConnection, NoGatewayError
 from .reservation import AgentHolder, GatewayHolder, GrantHold, Names
 
-# An agent tells when room may have returned; should that be missed, we ask again after this long.
+# An agent reports that room may have returned; if we miss the report, we ask again after this long.
 _ASK_AGAIN_SECONDS = 2.0
 _LIMIT_OPTION = "(AliquotProvisioner.local_limit)"
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked, for which kernel, and how long its asker waits.
+    """A request for a grant: what is requested, for which kernel, and how long the requester waits.
 
-    ``limit``: all that one user may hold; ``may_have_production``: of which class. Both where no gateway decides.
+    ``limit`` is all that one user may hold; ``may_have_production`` whether the kernel may have the
+    production class. Both count only if no gateway decides.
     """
 
     kernel_id: str
@@ -58,7 +60,7 @@ class Question:
 
 
 async def ask(question: Question, log: logging.Logger) -> GrantHold:
-    """A grant, held by an open connection until it is released. Raises AliquotError."""
+    """Return a grant, held by an open connection until it is released. Raises AliquotError."""
     runtime = find_runtime_dir()
     started = asyncio.get_running_loop().time()
     try:
@@ -70,7 +72,7 @@ async def ask(question: Question, log: logging.Logger) -> GrantHold:
 
 
 class Asker:
-    """One kernel's question for a grant, which can be given up while it waits."""
+    """One kernel's request for a grant, which can be withdrawn while it waits."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
@@ -82,14 +84,14 @@ class Asker:
         return self._asking is not None and not self._asking.done()
 
     def withdraw(self) -> bool:
-        """Tells whether there was something to give up. What waits in ``ask`` then gets a WithdrawnError."""
+        """Withdraw the request; tell whether there was one. `ask` then raises WithdrawnError."""
         if self._asking is None or self._asking.done():
             return False
         self._is_withdrawn = True
         return bool(self._asking.cancel())
 
     async def ask(self, question: Question) -> GrantHold:
-        """Raises AliquotError."""
+        """Ask for a grant, and wait for it. Raises AliquotError."""
         self._asking = asyncio.ensure_future(ask(question, self._log))
         try:
             return await self._asking
@@ -103,7 +105,7 @@ class Asker:
 
 
 def user_name() -> str:
-    """Whose kernel it is where no gateway tells: the operating system's user."""
+    """Return the owner of kernels without a gateway: the operating system's user."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -138,7 +140,8 @@ async def _ask_agent(question: Question, runtime: RuntimeDir, wait_seconds: floa
         _check_class(question)
         grant = await _reserve(question, client, wait_seconds)
     except BaseException:
-        # An asker that gives up leaves nothing behind: closing ends what the agent may just have reserved.
+        # A requester that gives up leaves nothing behind: closing ends what the agent may just have
+        # reserved.
         await client.close()
         raise
     return _hold(question, grant, AgentHolder(client), runtime.path, log)
@@ -160,7 +163,10 @@ def _check_class(question: Question) -> None:
 
 
 async def _check_limit(limit: GpuShare, client: AgentClient) -> None:
-    """Check after the reservation what an agent of before did not: two starts at once see each other then."""
+    """Check the limit after the reservation, for an agent of an earlier version that does not.
+
+    Then two starts at once see each other.
+    """
     status = await answered(client.status())
     held = sum(kernel.hundredths for kernel in status.kernels if kernel.owner == user_name())
     if held > limit.hundredths:
@@ -171,7 +177,7 @@ async def _check_limit(limit: GpuShare, client: AgentClient) -> None:
 
 
 async def _reserve(question: Question, client: AgentClient, wait_seconds: float) -> Grant:
-    """Ask, and ask again whenever room may have returned, until the asker's patience ends."""
+    """Ask, and ask again whenever room may have returned, until the requester's time is over."""
     loop = asyncio.get_running_loop()
     started = loop.time()
     changes = _Changes(client)
@@ -219,7 +225,7 @@ async def _waited_too_long(question: Question, client: AgentClient, waited: floa
 
 
 def _found(status: NodeStatus) -> str:
-    """What is free, and who is before us."""
+    """Return in words what is free, and which kernels hold the rest."""
     free = ", ".join(
         f"{max(0, 100 - device.reserved_hundredths) / 100:g} free on gpu{device.index}"
         + f" with {format_bytes(max(0, device.memory_bytes - device.reserved_bytes))}"
@@ -234,13 +240,13 @@ def _found(status: NodeStatus) -> str:
 
 
 async def _drop(asking: asyncio.Future[GrantHold]) -> None:
-    """Let go of what was granted in the very moment in which its asker gave up."""
+    """Release a grant that came in the very moment in which the requester gave up."""
     if asking.done() and not asking.cancelled() and asking.exception() is None:
         await asking.result().release()
 
 
 class _Changes:
-    """The agent's ``changed`` events, one waiter at a time. Its task ends with close."""
+    """The agent's ``changed`` events, for one waiter at a time. Its task ends with `close`."""
 
     def __init__(self, client: AgentClient) -> None:
         self._changed = asyncio.Event()
@@ -255,7 +261,7 @@ class _Changes:
         await end_task(self._listener)
 
     async def _listen(self, client: AgentClient) -> None:
-        # A lost connection is a change: the next question then fails and says why.
+        # A lost connection counts as a change: the next request then fails with the reason.
         try:
             async for _ in client.subscribe():
                 self._changed.set()

@@ -1,6 +1,6 @@
-"""What the agent's client raises, as our exception tree: the one place where agent codes become exceptions.
+"""Call the node agent, and translate its error codes into our exceptions, only here.
 
-Also bounds every question to the agent in time, so that one that hangs is an agent that is not there.
+Every call has a time limit, so that an agent that hangs counts as unavailable.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _BY_CODE: dict[str, type[AliquotError]] = {
 
 
 def agent_error(error: AgentClientError) -> AliquotError:
-    """The same message, in the class that callers of ours know."""
+    """Return the error as one of our exceptions, with the same message."""
     if isinstance(error, AgentRefused):
         return _BY_CODE.get(error.code, AgentProtocolError)(str(error))
     if isinstance(error, AgentUnreachable):
@@ -58,9 +58,10 @@ def agent_error(error: AgentClientError) -> AliquotError:
 
 
 async def connect(runtime_dir: Path) -> AgentClient:
-    """A connection to the agent. Raises AgentUnavailableError.
+    """Return a connection to the agent. Raises AgentUnavailableError.
 
-    Not within a wait_for beside the client's own: cancelled at the wrong moment, it would drop the connection.
+    This does not run within a wait_for around the client's own: cancelled at the wrong moment, it
+    would drop the connection.
     """
     try:
         return await AgentClient.connect(runtime_dir)
@@ -69,12 +70,15 @@ async def connect(runtime_dir: Path) -> AgentClient:
 
 
 async def greet(runtime_dir: Path, name: str) -> AgentClient:
-    """A connection to an agent that speaks our version, and knows our name. Raises AgentError."""
+    """Return a connection to an agent that speaks our version, and tell it our name.
+
+    Raises AgentError.
+    """
     return (await meet(runtime_dir, name))[0]
 
 
 async def meet(runtime_dir: Path, name: str) -> tuple[AgentClient, AgentHello]:
-    """The same, and what the agent told of itself."""
+    """Return a connection as `greet` does, and the agent's description of itself."""
     client = await connect(runtime_dir)
     try:
         return client, await answered(client.hello(name))
@@ -84,7 +88,7 @@ async def meet(runtime_dir: Path, name: str) -> tuple[AgentClient, AgentHello]:
 
 
 async def answered(question: Awaitable[T], seconds: float = _ANSWER_SECONDS) -> T:
-    """The agent's answer. Raises AliquotError, also when none came in time."""
+    """Return the agent's answer. Raises AliquotError, also when none came in time."""
     try:
         return await within(question, seconds)
     except asyncio.TimeoutError:

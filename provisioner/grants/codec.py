@@ -1,6 +1,7 @@
-"""A Grant and a Request as JSON, and back: the form that the agent answers and that a provisioner's record keeps.
+"""Write a Grant and a Request as JSON, and read them again.
 
-Refuses what it cannot read with AgentProtocolError; decides nothing.
+The agent answers in this form, and a provisioner keeps its record in it. Unreadable JSON raises
+AgentProtocolError; the module decides nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ RESIDENCY_MODES = ("vmm", "managed", "off")
 
 
 def request_record(request: Request) -> dict[str, Any]:
-    """The request's part of ``reserve`` and of a grant."""
+    """Return the request's part of ``reserve`` and of a grant."""
     return {
         "hundredths": request.gpus.hundredths,
         "memory_limit": None if request.memory_limit is None else int(request.memory_limit),
@@ -27,7 +28,7 @@ def request_record(request: Request) -> dict[str, Any]:
 
 
 def read_request(record: Mapping[str, Any]) -> Request:
-    """The inverse of request_record. Raises RequestError."""
+    """Return the request in a record, the inverse of request_record. Raises RequestError."""
     try:
         limit = record.get("memory_limit")
         return Request(
@@ -41,7 +42,10 @@ def read_request(record: Mapping[str, Any]) -> Request:
 
 
 def parse_request(gpus: str, memory_limit: str = "", workload_class: str = "", residency: str = "") -> Request:
-    """The request that a kernelspec's provisioner stanza writes as text. Raises RequestError."""
+    """Return the request that a kernelspec's provisioner stanza writes as text.
+
+    Raises RequestError.
+    """
     try:
         share = GpuShare.parse(gpus)
         if share.hundredths == 0:
@@ -63,7 +67,10 @@ def _residency(mode: str) -> str:
 
 
 def stanza_request(metadata: Mapping[str, Any]) -> Request | None:
-    """The request in a kernelspec's metadata; None for a kernelspec without a size. Raises RequestError."""
+    """Return the request in a kernelspec's metadata; None for a kernelspec without a size.
+
+    Raises RequestError.
+    """
     stanza = metadata.get("kernel_provisioner")
     if not isinstance(stanza, Mapping) or stanza.get("provisioner_name") != PROVISIONER_NAME:
         return None
@@ -76,7 +83,10 @@ def stanza_request(metadata: Mapping[str, Any]) -> Request | None:
 
 
 def agent_grant(answer: KernelGrant, residency: str = "") -> Grant:
-    """The agent's answer as the noun that goes down. ``residency``: as it was asked; the agent does not repeat it."""
+    """Return the agent's answer as a Grant.
+
+    ``residency`` is the requested one, which the agent does not repeat.
+    """
     return Grant(
         kernel_id=answer.kernel_id,
         owner=answer.owner,
@@ -104,7 +114,7 @@ def agent_grant(answer: KernelGrant, residency: str = "") -> Grant:
 
 
 def grant_record(grant: Grant) -> dict[str, Any]:
-    """A JSON-safe record of the grant, in the agent's own form."""
+    """Return a JSON-safe record of the grant, in the agent's own form."""
     return {
         "kernel_id": grant.kernel_id,
         "owner": grant.owner,
@@ -127,7 +137,7 @@ def grant_record(grant: Grant) -> dict[str, Any]:
 
 
 def read_grant(record: Mapping[str, Any]) -> Grant:
-    """The inverse of grant_record. Raises AgentProtocolError."""
+    """Return the grant in a record, the inverse of grant_record. Raises AgentProtocolError."""
     try:
         return Grant(
             kernel_id=str(record["kernel_id"]),

@@ -1,10 +1,11 @@
-"""The gateway's local socket, as its askers see it: one request a connection, JSON lines both ways.
+"""Ask the gateway's local socket for a grant: one request a connection, JSON lines both ways.
 
     asker    {"op": "ask", "version": 1, "kernel_id", "label", "kernelspec", "wait_seconds", request fields}
     gateway  {"event": "waiting", "reason"} …, then {"ok": true, "grant"} or {"ok": false, "code", "message"}
     asker    {"op": "bound", "pid", "start_time_ticks"}, {"op": "release"}; each answered {"ok": true}
 
-The open connection holds the grant. The owner is the peer's user, by its socket: nobody can name another.
+The open connection holds the grant. The owner is the peer's user, by its socket: no peer can name
+another user.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .codec import read_grant, request_record
 
 VERSION = 1
 LONGEST_LINE = 1 << 20
-# Beyond the time that the asker allows, for the gateway to say why.
+# The gateway gets this much longer than the requester waits, to give its reason.
 _ANSWER_SECONDS = 5.0
 
 _CODES: dict[str, type[errors.AliquotError]] = {
@@ -41,14 +42,14 @@ _CODES: dict[str, type[errors.AliquotError]] = {
 
 
 def error_record(error: errors.AliquotError) -> dict[str, Any]:
-    """The refusal as it goes over the socket."""
+    """Return the refusal as it goes over the socket."""
     names = {kind: code for code, kind in _CODES.items()}
     code = next((names[kind] for kind in type(error).__mro__ if kind in names), "internal")
     return {"ok": False, "code": code, "message": str(error)}
 
 
 def read_error(record: Mapping[str, Any]) -> errors.AliquotError:
-    """The inverse of error_record."""
+    """Return the refusal in a record, the inverse of error_record."""
     kind = _CODES.get(str(record.get("code")), errors.AgentProtocolError)
     return kind(str(record.get("message", "the gateway gave no reason")))
 
@@ -58,7 +59,10 @@ class NoGatewayError(Exception):
 
 
 class GatewayConnection:
-    """One connection to the gateway's local socket, and the grant that it holds. Bound to the running loop."""
+    """One connection to the gateway's local socket, and the grant that it holds.
+
+    It is bound to the running loop.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -66,14 +70,17 @@ class GatewayConnection:
 
     @classmethod
     async def connect(cls, path: Path) -> GatewayConnection:
-        """Raises NoGatewayError."""
+        """Connect to the gateway. Raises NoGatewayError."""
         try:
             return cls(*await asyncio.open_unix_connection(path, limit=LONGEST_LINE))
         except OSError as error:
             raise NoGatewayError(f"no gateway answers at {path}: {error}") from error
 
     async def ask(self, kernel_id: str, request: Request, label: str, kernelspec: str, wait_seconds: float) -> Grant:
-        """Queue there and wait. Raises GrantError, RequestError, NoGatewayError."""
+        """Queue a request at the gateway, and wait.
+
+        Raises GrantError, RequestError, NoGatewayError.
+        """
         question = {
             "op": "ask",
             "version": VERSION,
@@ -92,7 +99,7 @@ class GatewayConnection:
             ) from None
 
     async def bound(self, pid: int, start_time_ticks: int) -> None:
-        """Tell whose end ends the grant, should this connection close before."""
+        """Report the kernel's process: its end ends the grant if this connection closes before."""
         await self._send({"op": "bound", "pid": pid, "start_time_ticks": start_time_ticks})
 
     async def release(self) -> None:
@@ -103,7 +110,7 @@ class GatewayConnection:
                 raise read_error(answer)
 
     async def lost(self) -> None:
-        """Return when the gateway has closed the connection. Nobody else may read meanwhile."""
+        """Return when the gateway has closed the connection. No other task may read meanwhile."""
         with contextlib.suppress(NoGatewayError):
             while True:
                 await self._receive()

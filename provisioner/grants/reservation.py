@@ -1,4 +1,8 @@
-"""Holding a grant for a kernel's life: keeps a connection to who gave it, and renews it when that one went away."""
+"""Hold a grant for a kernel's life.
+
+A connection to the gateway or agent that gave the grant holds it; if it is lost, the agent renews
+the grant.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,10 @@ _EXIT_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Names:
-    """What people call a kernel: its notebook, or else its kernelspec; and the kernelspec's name."""
+    """A kernel's names for users.
+
+    ``label`` is its notebook, or else its kernelspec; ``kernelspec`` is the kernelspec's name.
+    """
 
     label: str
     kernelspec: str
@@ -42,13 +49,16 @@ class Connection(Protocol):
     """An open connection that keeps a reservation alive."""
 
     async def lost(self) -> None:
-        """Return when it is lost."""
+        """Return when the connection is lost."""
 
     async def bind(self, grant: Grant, process: KernelProcess) -> None:
-        """Tell the kernel's process. Raises AliquotError."""
+        """Report the kernel's process. Raises AliquotError."""
 
     async def close(self, ending: Grant | None = None) -> None:
-        """Close it, after ending that grant at the other side. Raises AliquotError when it could not be told."""
+        """Close the connection, after ending that grant at the other side.
+
+        Raises AliquotError when the other side could not be told.
+        """
 
 
 class AgentHolder:
@@ -74,7 +84,7 @@ class AgentHolder:
 
 
 class GatewayHolder:
-    """A reservation that the gateway holds for us, as long as our connection to it is open."""
+    """A reservation that the gateway holds for us as long as our connection to it is open."""
 
     def __init__(self, connection: GatewayConnection, runtime_dir: Path) -> None:
         self._connection = connection
@@ -84,7 +94,8 @@ class GatewayHolder:
         await self._connection.lost()
 
     async def bind(self, grant: Grant, process: KernelProcess) -> None:
-        # The gateway is told first: it then ends the grant when the process ends, whatever becomes of us.
+        # The gateway is told first: then it ends the grant when the process ends, even if we do not
+        # live.
         with contextlib.suppress(NoGatewayError):
             await self._connection.bound(process.pid, process.start_time_ticks)
         await bind_process(grant, process, self._runtime_dir)
@@ -100,7 +111,7 @@ class GatewayHolder:
 
 
 async def bind_process(grant: Grant, process: KernelProcess, runtime_dir: Path) -> None:
-    """Tell the agent a kernel's process over a connection of its own. Raises AliquotError."""
+    """Report a kernel's process to the agent over a connection of its own. Raises AliquotError."""
     async with await connect(runtime_dir) as client:
         await answered(client.bind(grant.kernel_id, process.pid, process.start_time_ticks))
 
@@ -123,7 +134,10 @@ class GrantHold:
         _HOLDS.add(self)
 
     async def bind(self, process: KernelProcess) -> None:
-        """Tell the process. An agent that is away just now is told when it is back. Raises AliquotError."""
+        """Report the process.
+
+        An agent that is away is told when it is back. Raises AliquotError.
+        """
         self._process = process
         try:
             if self._connection is not None and self._is_here():
@@ -134,7 +148,10 @@ class GrantHold:
             self._log.warning("kernel=%s bind=later reason=%s", self.grant.kernel_id, error)
 
     async def release(self) -> None:
-        """End the grant; idempotent. Should nobody hear of it, our closed connection ends it at the agent."""
+        """End the grant; idempotent.
+
+        If no side hears the request, our closed connection ends it.
+        """
         if self._is_released:
             return
         self._is_released = True
@@ -148,32 +165,42 @@ class GrantHold:
 
     async def _end(self, connection: Connection | None) -> None:
         if connection is not None:
-            with contextlib.suppress(AgentUnavailableError):  # lost, and not noticed yet
+            with contextlib.suppress(AgentUnavailableError):  # the connection is lost, and we have not noticed yet
                 await connection.close(ending=self.grant)
                 return
         await self._release_at_agent()
 
     async def _release_at_agent(self) -> None:
-        """For a connection that is lost, or that belongs to an event loop which has ended."""
+        """Release the grant without its connection.
+
+        The connection is lost, or belongs to an event loop which has ended.
+        """
         async with await connect(self._runtime_dir) as client:
             await answered(client.release(self.grant.kernel_id), _RELEASE_SECONDS)
 
     def finish(self) -> None:
-        """End the keeper of an event loop that has stopped without cancelling its tasks, as servers' loops do."""
+        """End the keeper of a stopped event loop that did not cancel its tasks.
+
+        Servers' loops stop so.
+        """
         if self._keeper.done() or self._loop.is_running() or self._loop.is_closed():
             return
         with contextlib.suppress(asyncio.TimeoutError, RuntimeError):
             self._loop.run_until_complete(asyncio.wait_for(end_task(self._keeper), _EXIT_SECONDS))
 
     def _is_here(self) -> bool:
-        """Whether we run in the loop that the connection belongs to: a blocking client may use several in turn."""
+        """Tell whether we run in the connection's event loop.
+
+        A blocking client may use several in turn.
+        """
         return asyncio.get_running_loop() is self._loop
 
     async def _keep(self) -> None:
         try:
             await self._keep_renewing()
         finally:
-            # Our event loop ends before the kernel, as asyncio.run does: the bound process now holds the grant alone.
+            # Our event loop ends before the kernel, as in asyncio.run: now only the bound process
+            # holds the grant.
             if self._connection is not None and not self._is_released:
                 connection, self._connection = self._connection, None
                 await connection.close()
@@ -197,7 +224,10 @@ class GrantHold:
                 await asyncio.sleep(waits.next_seconds())
 
     async def _renew(self) -> Connection:
-        """Become a holder again: asking for the same reservation is idempotent. Raises AliquotError."""
+        """Become a holder again: asking for the same reservation is idempotent.
+
+        Raises AliquotError.
+        """
         client = await connect(self._runtime_dir)
         try:
             self.grant = await reserve_again(client, self.grant, self._names)
@@ -221,9 +251,10 @@ def _finish_all() -> None:
 
 
 async def reserve_again(client: AgentClient, grant: Grant, names: Names) -> Grant:
-    """Reserve what the grant says once more, where it says. Raises AliquotError.
+    """Reserve again what the grant says, on the same devices. Raises AliquotError.
 
-    Whoever resized the kernel may have ended before telling us: then the agent's word on its size counts.
+    A gateway that resized the kernel may have ended before telling us. Then the agent's record of
+    its size counts.
     """
     try:
         return await _reserve(client, grant, grant.request, names)
@@ -255,7 +286,7 @@ async def _reserve(client: AgentClient, grant: Grant, request: Request, names: N
 
 
 async def _held_request(client: AgentClient, grant: Grant) -> Request | None:
-    """The size that the agent has for this kernel; None where it has none, or where it is somebody else's."""
+    """Return the agent's size of this kernel; None without one, or if it has another owner."""
     status = await answered(client.status())
     for kernel in status.kernels:
         if (kernel.kernel_id, kernel.owner, kernel.ending) == (grant.kernel_id, grant.owner, False):

@@ -1,6 +1,7 @@
-"""What every runtime can do with a kernel's process. The runtime is the record: what runs is found by asking it.
+"""The operations that every runtime has on a kernel's process. The runtime is the record.
 
-Values and one protocol: nothing here starts or looks at a process.
+Callers find what runs by asking the runtime. This module has values and one protocol; it neither
+starts nor looks at a process.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from jupyter_aliquot.provisioner.terminations import ProcessEnd
 
 from .stdio import PipeEnds
 
-# The exit status of a process that nobody could wait for.
+# The exit status of a process that no caller could wait for.
 UNKNOWN_EXIT_STATUS = 255
 
 
 @dataclass(frozen=True)
 class Launch:
-    """All that a runtime may need for one start. ``streams`` are Popen's further arguments, such as stderr.
+    """The arguments of one start. ``streams`` are Popen's further arguments, such as stderr.
 
-    ``relay`` None: nothing stands before the kernel, which binds what its connection file says.
+    ``relay`` None: nothing stands before the kernel, which binds the ports of its connection file.
     """
 
     spec: LaunchSpec
@@ -36,38 +37,50 @@ class Launch:
 
 
 class Runtime(Protocol):
-    """Where kernels run. Each method may be called again after a failure, and from one event loop after another."""
+    """A way to run kernels.
+
+    Callers may call each method again after a failure, and from one event loop after another.
+    """
 
     async def create(self, launch: Launch) -> KernelProcess:
-        """Start it. Raises LaunchError; nothing is left behind then."""
+        """Start the kernel; a failure leaves nothing behind. Raises LaunchError."""
 
     async def signal(self, process: KernelProcess, signal_number: int) -> None:
-        """Signal the whole process group; nothing once the process has ended."""
+        """Signal the whole process group; do nothing once the process has ended."""
 
     async def poll(self, process: KernelProcess) -> int | None:
-        """None while it runs, else its exit status. Cheap: called every few seconds for each kernel."""
+        """Return the exit status; None while the process runs.
+
+        Cheap: called every few seconds for each kernel.
+        """
 
     async def wait(self, process: KernelProcess) -> int:
-        """Wait for its end and give the exit status."""
+        """Wait for the process's end and return its exit status."""
 
     async def ending(self, process: KernelProcess) -> ProcessEnd | None:
-        """How it ended; None while it runs. Stays known until remove, and to this object after it."""
+        """Return how the process ended; None while it runs.
+
+        The answer stays known until remove, and to this object after it.
+        """
 
     def pipes(self, process: KernelProcess) -> PipeEnds:
-        """What a caller that asked for pipes reads from and writes to; without any where nobody asked."""
+        """Return the pipes for a caller that asked for pipes; empty if it asked for none."""
 
     async def resize(self, process: KernelProcess, limits: ContainerLimits) -> str:
-        """Other limits of the host for a process that runs. Tells what could not be changed, in words; else empty."""
+        """Change the host's limits for a running process.
+
+        Returns in words what could not be changed; else an empty string.
+        """
 
     async def remove(self, process: KernelProcess) -> None:
-        """Kill what is left of it, and forget it."""
+        """Kill what is left of the process, and forget it."""
 
     async def list(self) -> tuple[KernelProcess, ...]:
-        """The kernels that run here now, whoever started them."""
+        """Return the kernels that run here now, whichever program started them."""
 
 
 def exit_status(end: ProcessEnd) -> int:
-    """As Popen says it: the exit code, or the negative signal."""
+    """Return the exit status as Popen does: the exit code, or the negative signal."""
     if end.signal is not None:
         return -end.signal
     return UNKNOWN_EXIT_STATUS if end.exit_code is None else end.exit_code

@@ -1,4 +1,4 @@
-"""Which runtime a kernel gets. Those of processes are made here; containers have one for the whole gateway."""
+"""Choose a kernel's runtime: a new one for a process, the gateway's own for a container."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from .relay_process import RelayedRuntime
 
 
 def choose_runtime(relay: RelayRecord | None, in_container: bool, containers: Runtime | None = None) -> Runtime:
-    """``relay`` None: a process that is our child. Raises LaunchError for what cannot run here."""
+    """Return the runtime. ``relay`` None: a process that is our child.
+
+    Raises LaunchError for kernels that cannot run here.
+    """
     if not in_container:
         return ProcessRuntime() if relay is None else RelayedRuntime(relay)
     if containers is None:

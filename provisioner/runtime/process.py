@@ -1,4 +1,7 @@
-"""Kernels as processes of this machine. Owns their Popen objects; knows nothing of grants or connections."""
+"""Run kernels as processes of this machine.
+
+This module owns their Popen objects; it knows nothing of grants or connections.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ _POLL_SECONDS = 0.1
 
 
 class ProcessRuntime:
-    """Starts, signals and ends kernels as children of this process, each in a session of its own."""
+    """Start, signal and end kernels as children of this process, each in a session of its own."""
 
     def __init__(self) -> None:
         self._children: dict[KernelProcess, Popen[bytes]] = {}
@@ -45,7 +48,7 @@ class ProcessRuntime:
             child = launch_kernel(list(spec.argv), env=dict(spec.env), cwd=spec.cwd, **launch.streams)
         except OSError as error:
             raise LaunchError(_launch_failure(spec, error)) from error
-        # We have not reaped it, so its /proc entry stays readable even if it ended at once.
+        # We have not reaped the child, so its /proc entry stays readable even if it ended at once.
         process = KernelProcess(spec.kernel_id, child.pid, start_time_ticks(child.pid) or 0, child.pid)
         self._children[process] = child
         return process
@@ -60,7 +63,7 @@ class ProcessRuntime:
             return child.poll()
         if process in self._ended:
             return self._ended[process]
-        # The exit status of a process that is not our child is not ours to read.
+        # We cannot read the exit status of a process that is not our child.
         return None if is_running(process) else UNKNOWN_EXIT_STATUS
 
     async def wait(self, process: KernelProcess) -> int:
@@ -79,7 +82,7 @@ class ProcessRuntime:
         return ProcessEnd(signal=-status) if status < 0 else ProcessEnd(exit_code=status)
 
     async def resize(self, process: KernelProcess, limits: ContainerLimits) -> str:
-        """A process of this machine has no limits of ours."""
+        """Return no failure: a process of this machine has no limits of ours."""
         return ""
 
     async def remove(self, process: KernelProcess) -> None:
@@ -109,18 +112,21 @@ def signal_group(process: KernelProcess, signal_number: int) -> None:
     except ProcessLookupError:
         return
     except PermissionError:
-        # A member of the group changed its user: reach at least the kernel itself.
+        # A member of the group changed its user: signal at least the kernel itself.
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal_number)
 
 
 def is_running(process: KernelProcess) -> bool:
-    """Whether this very process lives: same pid, same start time, not a zombie."""
+    """Tell whether this very process lives: same pid, same start time, not a zombie."""
     return is_process(process.pid, process.start_time_ticks)
 
 
 async def wait_for_exit(pid: int) -> None:
-    """Return when the process may have ended. Uses a pidfd, and short sleeps where the kernel has none."""
+    """Return when the process may have ended.
+
+    Uses a pidfd, or short sleeps on a Linux without them.
+    """
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -139,7 +145,10 @@ async def wait_for_exit(pid: int) -> None:
 
 
 def check_program(spec: LaunchSpec) -> None:
-    """Our start program would find a missing kernel only when nobody listens any more. Raises LaunchError."""
+    """Check that the kernel's program exists. Raises LaunchError.
+
+    The self-check program would find a missing one only when no caller waits any more.
+    """
     if spec.cwd is not None and not os.path.isdir(spec.cwd):
         raise LaunchError(f"asked to start a kernel in {spec.cwd}: there is no such folder")
     if not spec.program:
@@ -158,7 +167,10 @@ def _launch_failure(spec: LaunchSpec, error: OSError) -> str:
 
 
 def _list_kernels() -> tuple[KernelProcess, ...]:
-    """Session leaders that carry our variable, the eldest for each kernel: its children inherit the variable."""
+    """Return the session leaders that carry our variable, the eldest for each kernel.
+
+    The kernel's children inherit the variable.
+    """
     eldest: dict[str, KernelProcess] = {}
     for entry in _PROC.iterdir():
         if not entry.name.isdigit():

@@ -1,6 +1,7 @@
-"""Kernels as processes of this machine, started by their relays: they outlive whoever asked for them.
+"""Run kernels as processes of this machine, started by their relays.
 
-Signals and looks at the processes itself; how one ended, its relay writes down, or the relay host after it.
+So kernels outlive the program that started them. This module signals and looks at the processes
+itself. The relay writes down how a process ended, or the relay host after the relay's end.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ from .base import Launch, exit_status
 from .process import check_program, is_running, signal_group, wait_for_exit
 from .stdio import PipeEnds, Streams
 
-# How a kernel ended is written down right after that; who has not by then, was killed.
+# The relay writes down a kernel's end right after it. Without a record by then, relay and host were
+# killed.
 _ENDED_SECONDS = 2.0
 _LOOK_AGAIN_SECONDS = 0.005
-# Inherited within a kernel: it names that kernel's parent, and would make ours end at once.
+# A kernel started within a kernel inherits this name of that kernel's parent, and would end at
+# once.
 _PARENT_VARIABLE = "JPY_PARENT_PID"
 
 
@@ -47,7 +50,7 @@ class RelayedRuntime:
     async def create(self, launch: Launch) -> KernelProcess:
         spec = launch.spec
         check_program(spec)
-        # A gateway's kernel outlives the gateway, and so must not write where the gateway does.
+        # A gateway's kernel outlives the gateway, so it must not write to the gateway's output.
         streams = Streams(launch.streams, inherits=self._relay.gateway is None)
         try:
             process = await spawn(self._relay, _kernel_launch(spec, streams.umask), streams.descriptors)
@@ -87,7 +90,7 @@ class RelayedRuntime:
         return self._ended[process]
 
     async def resize(self, process: KernelProcess, limits: ContainerLimits) -> str:
-        """A process of this machine has no limits of ours."""
+        """Return no failure: a process of this machine has no limits of ours."""
         return ""
 
     async def remove(self, process: KernelProcess) -> None:
@@ -99,12 +102,15 @@ class RelayedRuntime:
         return await asyncio.to_thread(_list_kernels, runtime)
 
     def pipes(self, process: KernelProcess) -> PipeEnds:
-        """What a caller that asked for pipes reads from and writes to."""
+        """Return the pipes for a caller that asked for pipes."""
         streams = self._streams.get(process)
         return PipeEnds(process.pid) if streams is None else PipeEnds(process.pid, **streams.ours)
 
     async def _read_end(self, process: KernelProcess) -> ProcessEnd:
-        """What was written down. Nothing known where relay and host were killed before they could."""
+        """Return the recorded end.
+
+        It is empty if relay and host were killed before they wrote it.
+        """
         loop = asyncio.get_running_loop()
         give_up = loop.time() + _ENDED_SECONDS
         while True:
@@ -117,7 +123,7 @@ class RelayedRuntime:
 
 
 def process_end(ended: Ended) -> ProcessEnd:
-    """What a relay wrote down, in the words of endings."""
+    """Return a relay's record of an end as a ProcessEnd."""
     return ProcessEnd(
         ended.exit_code,
         ended.signal,
@@ -131,7 +137,7 @@ def process_end(ended: Ended) -> ProcessEnd:
 def _kernel_launch(spec: LaunchSpec, umask: int | None) -> KernelLaunch:
     env = {name: value for name, value in spec.env if name != _PARENT_VARIABLE}
     argv = tuple(os.path.expanduser(word) for word in spec.argv)
-    # The relay has a working directory of its own: what is relative for us is not for it.
+    # The relay has a working directory of its own, so paths relative to ours mean nothing to it.
     return KernelLaunch(argv, env, os.path.abspath(spec.cwd or Path.cwd()), umask=umask)
 
 

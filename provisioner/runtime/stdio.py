@@ -1,6 +1,7 @@
-"""What a caller's Popen arguments mean for a kernel that a relay starts: which descriptors it gets.
+"""Turn a caller's Popen arguments into the descriptors of a kernel that a relay starts.
 
-Opens pipes and /dev/null, and passes on what the caller has. Refuses what cannot travel to another process.
+This module opens pipes and /dev/null, and passes on the caller's descriptors. It refuses arguments
+that cannot travel to another process.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import IO, Any, cast
 from jupyter_aliquot.provisioner.errors import LaunchError
 
 _NAMES = ("stdin", "stdout", "stderr")
-# Said of every kernel, or of no consequence for what is no child of the caller.
+# These hold for every kernel, or have no effect on a process that is no child of the caller.
 _WITHOUT_EFFECT = frozenset({"independent", "start_new_session", "close_fds", "restore_signals", "bufsize", "shell"})
 
 
@@ -30,10 +31,16 @@ class PipeEnds:
 
 
 class Streams:
-    """The descriptors for one kernel, open until ``given``; ``ours`` are the caller's ends of pipes that it wanted."""
+    """The descriptors for one kernel, open until ``given``.
+
+    ``ours`` are the caller's ends of the pipes that it asked for.
+    """
 
     def __init__(self, popen_arguments: Mapping[str, Any], inherits: bool) -> None:
-        """``inherits``: as Popen does, an output that nobody chose goes where ours goes. Raises LaunchError."""
+        """Open the descriptors that the arguments name. Raises LaunchError.
+
+        ``inherits``: as with Popen, an output without an argument goes to our own.
+        """
         self.umask: int | None = None
         self.ours: dict[str, IO[bytes]] = {}
         self.descriptors: dict[int, int] = {}
@@ -48,11 +55,11 @@ class Streams:
             raise
 
     def given(self) -> None:
-        """The kernel has its copies, or never will: close what was opened for it alone."""
+        """Close what was opened only for the kernel, which has its copies or never will."""
         self._theirs.close()
 
     def close(self) -> None:
-        """Called when the kernel has ended."""
+        """Close the caller's ends. Called when the kernel has ended."""
         for stream in self.ours.values():
             stream.close()
 
