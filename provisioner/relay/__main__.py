@@ -1,4 +1,4 @@
-"""``python -m jupyter_aliquot.provisioner.relay``: the relay host in the foreground."""
+"""Run the relay host in the foreground: ``python -m jupyter_aliquot.provisioner.relay``."""
 
 import sys
 

@@ -1,7 +1,7 @@
 """Ask an idle ipykernel to return its frameworks' unused caches when the node agent wants them.
 
-What runs in the kernel is ipykernel_trim.py. Kernels of other makers, and debugged ones, are left
-alone.
+ipykernel_trim.py runs in the kernel. The relay leaves alone kernels that are not ipykernels, and
+debugged ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_BYTES = 1 << 60
 
 
 class Trimmer:
-    """Run by the relay's loop. The kernel sees ``folder``, too."""
+    """The trimmer of one kernel, run by the relay's loop. The kernel sees ``folder``, too."""
 
     def __init__(
         self, forwarder: Forwarder, own: InternalRequests, notifier: AgentNotifier, kernel_id: str, folder: Path
@@ -59,7 +59,7 @@ class Trimmer:
         if self._incarnation != self._own.incarnation:
             self._incarnation, self._tries, self._is_prepared = self._own.incarnation, 0, False
         if not self._forwarder.is_quiet or not self._own.is_ipykernel:
-            self._is_wanted = False  # who wants it still, asks again when the kernel is quiet
+            self._is_wanted = False  # an agent that still wants it asks again when the kernel is quiet
         elif not self._is_prepared and self._tries < _MOST_TRIES:
             self._prepare()
         elif self._is_wanted:
@@ -76,10 +76,10 @@ class Trimmer:
         self._is_wanted = event is not None
 
     def _prepare(self) -> None:
-        """Once for each run of the kernel, at its first quiet moment, before there is much of the
-        user's in it.
+        """Install the trimming at the first quiet moment of each run of the kernel.
 
-        No code and one expression: then IPython counts, keeps, transforms and shows nothing.
+        The kernel then holds little of the user's. The message has no code and one expression, so
+        IPython counts, keeps, transforms and shows nothing.
         """
         self._tries += 1
         names = "{'__name__': 'aliquot'}"
@@ -105,7 +105,7 @@ class Trimmer:
             os.close(os.open(self._place, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
             self._is_marked = True
         except OSError:
-            return  # the folder is the kernel's to spoil, to its own loss
+            return  # the kernel may spoil its own folder, to its own loss
         self._send(REQUEST, {"while": os.fspath(self._place)}, self._trimmed)
 
     def _trimmed(self, content: Mapping[str, Any] | None) -> None:

@@ -1,9 +1,8 @@
-"""Sent into an ipykernel by its relay, and run there once: a shell message that returns unused
-caches of frameworks.
+"""Code that a relay sends into an ipykernel once: a shell message that returns unused caches.
 
-Uses what the user imported and imports nothing for it, leaves no name behind, and never raises. It
-runs with the kernel's own Python, in images without Aliquot too: the standard library of Python 3.8
-is all there is.
+The code uses the frameworks that the user imported and imports nothing for it, leaves no name
+behind, and never raises. It runs with the kernel's own Python, in images without Aliquot too, so it
+has only the standard library of Python 3.8.
 """
 
 from __future__ import annotations
@@ -21,7 +20,10 @@ _MOST_OBJECTS = 200_000
 
 
 def install() -> bool:
-    """Called by the relay. False in a kernel that is not built as ipykernel is."""
+    """Install the message.
+
+    Called by the relay. False in a kernel that is not built as ipykernel is.
+    """
     from IPython import get_ipython
 
     kernel: Any = getattr(get_ipython(), "kernel", None)
@@ -59,8 +61,9 @@ def trim(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _collect() -> None:
-    """Free what only dead cycles hold, such as a traceback's tensors, unless the user disabled the
-    collector.
+    """Free what only dead cycles hold, such as a traceback's tensors.
+
+    Does nothing if the user disabled the collector.
     """
     if gc.isenabled() and len(gc.get_objects()) < _MOST_OBJECTS:
         gc.collect()

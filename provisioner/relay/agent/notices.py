@@ -1,7 +1,7 @@
-"""Tell cells that wait for GPU memory why and how long. `wait_notices` decides what to say.
+"""Show cells that wait for GPU memory why and how long. `wait_notices` decides what to say.
 
-A line is an output that the relay clears again. The relay forwards all that the kernel shows, so
-that it knows which cells have shown nothing, and clears its own line alone.
+A line is an output that the relay clears again. The relay forwards all that the kernel shows, so it
+knows which cells have shown nothing, and it clears only its own line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from .wait_notices import WaitingNotices
 
 
 class Notices:
-    """Run by the relay's loop. It never writes to an idle cell: one thread knows both."""
+    """The notices of one kernel, run by the relay's loop.
+
+    They never go to an idle cell: one thread knows both.
+    """
 
     def __init__(self, forwarder: Forwarder, signer: Signer, notifier: AgentNotifier) -> None:
         self._forwarder = forwarder
@@ -32,8 +35,9 @@ class Notices:
         self._waiting.heard(event, time.time())
 
     def passes(self, header: bytes, message: Sequence[Any]) -> None:
-        """Called by Forwarder before it forwards an iopub message of the kernel: clear the line of
-        the cell before it.
+        """Clear the relay's line in a cell before the cell's own output.
+
+        Called by Forwarder before it forwards an iopub message of the kernel.
         """
         is_status = b'"status"' in header
         if b'"execute_input"' in header or (is_status and not self._waiting.has_told):
@@ -61,7 +65,7 @@ class Notices:
         for cell in self._waiting.over(cells, now):
             self._clear(cell)
         for cell, text in self._waiting.due(cells, now):
-            # The line before it, if there is one, goes when this one comes.
+            # An earlier line, if there is one, goes when this one comes.
             self._publish(cell, "clear_output", {"wait": True})
             self._publish(cell, "stream", {"name": "stderr", "text": text})
 

@@ -1,5 +1,7 @@
-"""Keep a kernel's reservation with the node agent while its relay runs it: an agent that lost its
-record of the kernel, or that was away when it started, is asked for the same again.
+"""Keep a kernel's reservation with the node agent while its relay runs it.
+
+The relay repeats the reservation to an agent that lost its record of the kernel, or that was away
+when the kernel started.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ _SIZE = ("owner", "hundredths", "memory_limit", "workload_class")
 
 
 class Reserver:
-    """Run by the relay's loop: it reserves when a kernel begins, and on each new connection while
-    it runs.
+    """The reservation of one kernel, run by the relay's loop.
+
+    It reserves when a kernel begins, and on each new connection while the kernel runs.
     """
 
     def __init__(self, forwarder: Forwarder, own: OwnRecord, notifier: AgentNotifier) -> None:
@@ -39,22 +42,23 @@ class Reserver:
         return None
 
     def _requests(self) -> Iterator[Mapping[str, Any]]:
-        """``reserve`` makes the connection a holder; ``bind`` the process, which outlives the
-        connection.
+        """Return the requests: ``reserve``, then ``bind``.
 
-        The agent refuses the first for a kernel that was resized without our knowledge; it has it
-        then, and the second counts. A kernel in a container was started by its engine, and its
-        process is not known here.
+        ``reserve`` makes the connection a holder; ``bind`` names the process, which outlives the
+        connection. For a kernel that was resized without our knowledge, the agent refuses the
+        first: it has the reservation then, and the second counts. A kernel in a container was
+        started by its engine, and its process is not known here.
         """
         if self._forwarder.started_at:
-            with contextlib.suppress(KeyError, TypeError):  # facts of a starter of another version
+            with contextlib.suppress(KeyError, TypeError):  # the starter was another version, with other facts
                 yield self._reserve()
                 if (kernel := self._own.kernel) is not None:
                     yield {"op": "bind", **vars(kernel)}
 
     def _reserve(self) -> Mapping[str, Any]:
-        """Return the request to reserve. Raises KeyError and TypeError for a missing or unreadable
-        grant.
+        """Return the request to reserve.
+
+        Raises KeyError and TypeError for a missing or unreadable grant.
         """
         facts, grant = self._own.facts, self._own.facts["grant"]
         return {

@@ -1,9 +1,8 @@
-"""Decide what a cell is told while its kernel waits for GPU memory, and when. Pure: time is an
-argument.
+"""Decide which notices a cell shows while its kernel waits for GPU memory, and when.
 
-A cell that has shown nothing gets one line after a second, and a newer one in its place each ten
-seconds. The line is taken back when the wait is over, before the cell's first output, and before
-its end: no notebook keeps it.
+Pure: time is an argument. A cell that has shown nothing gets one line after a second, and a newer
+one in its place each ten seconds. The relay takes the line back when the wait is over, before the
+cell's first output, and before the cell's end: no notebook keeps it.
 """
 
 from __future__ import annotations
@@ -32,7 +31,10 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Lease:
-    """The agent's last event. ``waits_since`` is None if the kernel has what it asked for."""
+    """The agent's last event.
+
+    ``waits_since`` is None if the kernel has the memory that it requested.
+    """
 
     waits_since: float | None
     before: int = 0
@@ -43,7 +45,7 @@ class Lease:
 def read_lease(event: Mapping[str, Any], now: float) -> Lease:
     """Return the lease in an agent's event. Unreadable fields are left out: a notice must not fail."""
     waited, calls = _number(event.get("waits_seconds")), event.get("waiting_calls")
-    if waited is None or calls == 0:  # a wake that no call waits for yet keeps nobody waiting
+    if waited is None or calls == 0:  # a wake that no call waits for yet delays no cell
         return Lease(None)
     before = _number(event.get("before"))
     reason = str(event.get("reason") or "")[:_LONGEST_WORD]
@@ -52,7 +54,7 @@ def read_lease(event: Mapping[str, Any], now: float) -> Lease:
 
 @dataclass
 class _Told:
-    """The line that a cell shows, told at ``last``."""
+    """The line that a cell shows, written at ``last``."""
 
     cell: RunningCell
     last: float
@@ -67,7 +69,7 @@ class WaitingNotices:
     def __init__(self) -> None:
         self._lease: Lease | None = None
         self._told: dict[str, _Told] = {}
-        self._quiet: dict[str, float] = {}  # of cells whose line was taken back: not before this is there another
+        self._quiet: dict[str, float] = {}  # by cell whose line was taken back: the earliest time of its next one
 
     @property
     def is_needed(self) -> bool:
@@ -76,16 +78,20 @@ class WaitingNotices:
 
     @property
     def has_told(self) -> bool:
-        """True while a cell shows a line."""
+        """Tell whether a cell shows a line."""
         return bool(self._told)
 
     def heard(self, event: Mapping[str, Any] | None, now: float) -> None:
-        """Note the agent's event; None: the agent went away, and nothing is known until it is back."""
+        """Note the agent's event.
+
+        None: the agent went away, and the lease is unknown until it is back.
+        """
         self._lease = None if event is None else read_lease(event, now)
 
     def due(self, cells: Iterable[RunningCell], now: float) -> list[tuple[RunningCell, str]]:
-        """Return the lines to write now, in the place of those before. ``cells``: running, and with
-        no output yet.
+        """Return the lines to write now, in the place of earlier ones.
+
+        ``cells`` are running, and have no output yet.
         """
         lines = []
         for cell in cells:
@@ -95,8 +101,9 @@ class WaitingNotices:
         return lines
 
     def over(self, cells: Iterable[RunningCell], now: float) -> list[RunningCell]:
-        """Return the cells whose line is to be taken back: their wait or they themselves are over.
-        Forget others.
+        """Return the cells whose line the relay must take back, and forget the others.
+
+        Their wait or they themselves are over.
         """
         here = {cell.msg_id for cell in cells}
         self._quiet = {msg_id: until for msg_id, until in self._quiet.items() if msg_id in here}

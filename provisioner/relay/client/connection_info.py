@@ -1,7 +1,7 @@
-"""Connection info of a kernel's relay: sockets in the place of ports. Opens none itself.
+"""Make the connection info of a kernel's relay: sockets in the place of ports.
 
-The kernel manager is Jupyter's; its connection file, its clients and `jupyter console --existing`
-follow what it says.
+This module opens no socket. The kernel manager is Jupyter's; its connection file, its clients and
+`jupyter console --existing` follow the connection info.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jupyter_client.connect import port_names
 
 from jupyter_aliquot.provisioner.relay.wire.files import CLIENT_LINKS, RelayRecord, keep_links
 
-# The first whose clients speak CurveZMQ over ipc.
+# The first version whose clients speak CurveZMQ over ipc.
 _CURVE_OVER_IPC = (8, 10)
 
 

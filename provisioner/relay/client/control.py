@@ -1,8 +1,7 @@
 """Control relays from Python: start the host, start and stop relays, start kernels below them.
-asyncio.
 
-Each call opens a connection of its own and keeps none: blocking clients change event loops. The
-link is `link`'s. Raises RelayError and its kinds.
+For asyncio. Each call opens a connection of its own and keeps none, because blocking clients change
+event loops. `link` has the gateways' links. Functions raise RelayError and its subclasses.
 """
 
 from __future__ import annotations
@@ -83,11 +82,10 @@ _RLIMITS = tuple(sorted({value for name, value in vars(resource).items() if name
 
 
 async def start_relay(runtime: RuntimeDir, request: RelayRequest) -> RelayRecord:
-    """Start a relay; its front sockets are bound when this returns. The relay host must run
-    (ensure_relay_host).
+    """Start a relay; its front sockets are bound when this returns.
 
-    Given up (cancelled) meanwhile, the relay is ended again. Refused with ``exists`` when the
-    kernel has a living one.
+    The relay host must run (ensure_relay_host). If the caller is cancelled meanwhile, the relay is
+    ended again. The host refuses with ``exists`` when the kernel has a living relay.
     """
     header = {"op": "start", "request": asdict(request)}
     answer = await _ask(runtime.relay_socket, header, "the relay host")
@@ -97,12 +95,14 @@ async def start_relay(runtime: RuntimeDir, request: RelayRequest) -> RelayRecord
 async def spawn(
     record: RelayRecord, launch: KernelLaunch, descriptors: Mapping[int, int] | None = None
 ) -> KernelProcess:
-    """Start the kernel below its relay: first, and at each restart. The kernel before must have
-    ended.
+    """Start the kernel below its relay: first, and at each restart.
 
-    ``descriptors``: for any of 0, 1 and 2, a descriptor of this process; by default stdin is
-    /dev/null, stdout and stderr are ``kernel.log``. Refused with ``launch`` when the program cannot
-    be run, ``running`` when one runs.
+    The kernel before must have ended. The relay refuses with ``launch`` when the program cannot be
+    run, ``running`` when one runs.
+
+    Args: record: The relay's record. launch: The kernel to start. descriptors: For any of 0, 1 and
+    2, a descriptor of this process. By default stdin is /dev/null, stdout and stderr are
+    ``kernel.log``.
     """
     given = dict(descriptors or {})
     if set(given) - set(_STANDARD_DESCRIPTORS):
@@ -114,10 +114,9 @@ async def spawn(
 
 
 async def stop_relay(record: RelayRecord) -> Ended | None:
-    """End the relay, its kernel's process if it lives, and remove its folder; tells how the kernel
-    had ended.
+    """End the relay and its living kernel, and remove its folder; return how the kernel had ended.
 
-    Idempotent: also removes what a relay left that was killed, and kills a relay that does not
+    Idempotent: this also removes the remains of a killed relay, and kills a relay that does not
     answer.
     """
     try:
@@ -147,9 +146,7 @@ def _launch_fields(launch: KernelLaunch) -> dict[str, Any]:
 
 
 def _own_umask() -> int:
-    """Return this process's umask, without os.umask, which would change it for all threads
-    meanwhile.
-    """
+    """Return this process's umask. os.umask would change it for all threads meanwhile."""
     with contextlib.suppress(OSError), open("/proc/self/status") as status:
         for line in status:
             if line.startswith("Umask:"):
@@ -166,9 +163,9 @@ def _record(folder: Path, answer: Record) -> RelayRecord:
 
 def _remove_by_force(record: RelayRecord) -> Ended | None:
     """End the kernel of a relay that does not answer, then the relay, and remove its folder.
-    Blocks.
 
-    The folder goes before the relay: a host finds nothing then to put another relay in front of.
+    Blocks. The folder goes before the relay: a host finds nothing then to put another relay in
+    front of.
     """
     with contextlib.suppress(OSError, UnreadableRecordError):
         record = read_relay_record(record.folder)
@@ -191,8 +188,9 @@ def _remove_by_force(record: RelayRecord) -> Ended | None:
 
 
 async def _ask_relay(record: RelayRecord, header: Mapping[str, Any], descriptors: Sequence[int] = ()) -> Record:
-    """Ask a relay. One that lives, and whose socket has no name, makes the name again within a
-    second or two.
+    """Ask a relay.
+
+    A living one whose socket has no name makes the name again in a second or two.
     """
     give_up = time.monotonic() + _NAMELESS_SECONDS
     while True:
@@ -232,7 +230,7 @@ async def _converse(
     if descriptors:
         sent = socket.send_fds(connection, [data], list(descriptors))
         data = data[sent:]
-    if data:  # sending nothing fails, too, where the answer came and the connection is closed
+    if data:  # sending nothing fails, too, after the answer came and the connection closed
         await loop.sock_sendall(connection, data)
     return _checked(await _read(connection, reader))
 

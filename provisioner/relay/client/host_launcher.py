@@ -1,4 +1,4 @@
-"""Start a relay host in the background, once however many ask. It outlives its starter."""
+"""Start a relay host in the background, once for all callers. It outlives its starter."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ class RelaySettings:
 
 
 async def ensure_relay_host(runtime: RuntimeDir, settings: RelaySettings | None = None) -> bool:
-    """Make sure that a relay host answers; tells whether this call started it. Raises
-    RelayUnavailableError.
+    """Make sure that a relay host answers; return whether this call started it.
+
+    Raises RelayUnavailableError.
     """
     if answers(runtime.relay_socket):
         return False
@@ -41,7 +42,7 @@ async def ensure_relay_host(runtime: RuntimeDir, settings: RelaySettings | None 
 
 
 def start_relay_host(runtime: RuntimeDir, settings: RelaySettings) -> bool:
-    """Do the same as `ensure_relay_host`, and block."""
+    """Start a relay host as `ensure_relay_host` does, and block."""
     try:
         prepare_runtime_dir(runtime)
     except PathError as error:
@@ -73,7 +74,7 @@ def _reap_former(runtime: RuntimeDir) -> None:
     with contextlib.suppress(OSError, ValueError):
         pid = int(runtime.relay_lock.read_text())
         fields = stat_fields(pid)
-        # It led a session of its own; another child of this process hardly does.
+        # The host led a session of its own; another child of this process hardly does.
         if fields and fields[0] == "Z" and int(fields[3]) == pid:
             os.waitpid(pid, os.WNOHANG)
 

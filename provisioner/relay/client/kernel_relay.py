@@ -1,7 +1,7 @@
-"""Start and end one kernel's relay, and lead clients to it. The runtime starts the kernel behind
-it.
+"""Start and end one kernel's relay, and lead clients to it.
 
-Bound to no event loop: each question to a relay has a connection of its own.
+The runtime starts the kernel behind the relay. This module is bound to no event loop: each question
+to a relay has a connection of its own.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def relay_wish(
 
 
 class NoRelayError(Exception):
-    """This kernel can have no relay, but can start without one. The message says why."""
+    """The kernel can have no relay, but can start without one. The message says why."""
 
 
 def check_place(manager: Any, runtime: RuntimeDir, kernel_id: str) -> None:
@@ -150,7 +150,10 @@ class KernelRelay:
             self._log.warning("kernel=%s relay=hidden reason=%s", self.record.kernel_id, error.strerror)
 
     def with_private_file(self, cmd: list[str], manager: Any) -> list[str]:
-        """Return the kernel's command line: it binds sockets of its own, which clients never see."""
+        """Return the command line with the connection file of the kernel's own sockets.
+
+        Clients never see these.
+        """
         public, private = os.path.realpath(manager.connection_file), os.fspath(self.record.kernel_connection_file)
         return [word.replace(public, private) for word in cmd]
 
@@ -178,7 +181,7 @@ async def _start(runtime: RuntimeDir, request: RelayRequest) -> RelayRecord:
     try:
         return await start_relay(runtime, request)
     except RelayUnavailableError:
-        # It had just found itself idle for long enough, and ended.
+        # The host had just ended, after its idle time.
         await ensure_relay_host(runtime, RelaySettings())
         return await start_relay(runtime, request)
 

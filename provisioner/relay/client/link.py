@@ -40,10 +40,10 @@ _RETRY_SECONDS = 0.01
 
 @dataclass(frozen=True)
 class LinkMessage:
-    """A message of the kernel: ``frames`` from the delimiter on. ``session`` None: for everybody
-    (iopub).
+    """A message of the kernel.
 
-    ``seq`` stays the same when it is sent again, within one ``RelayLink.epoch``.
+    ``frames`` begin at the delimiter. ``session`` None: for all sessions (iopub). ``seq`` stays the
+    same when the message is sent again, within one ``RelayLink.epoch``.
     """
 
     seq: int
@@ -54,12 +54,12 @@ class LinkMessage:
 
 @dataclass(frozen=True)
 class Activity:
-    """What the kernel does. ``open``: unfinished requests; ``work``: cells and comm messages among
-    them.
+    """The kernel's activity.
 
-    ``since``: when the present work began, None without work; ``last``: when work last began or
-    ended, or the kernel last sent an output; ``input``: since when all that runs waits for input().
-    Seconds since the epoch.
+    ``open``: unfinished requests. ``work``: cells and comm messages among them. ``since``: when the
+    present work began, None without work. ``last``: when work last began or ended, or the kernel
+    last sent an output. ``input``: since when all that runs waits for input(). Times are seconds
+    since the epoch.
     """
 
     open: int
@@ -71,10 +71,10 @@ class Activity:
 
 @dataclass(frozen=True)
 class KernelState:
-    """The kernel's ``state``: ``starting`` (not connected yet), ``started`` (takes requests) or
-    ``ended``.
+    """The kernel's ``state``.
 
-    ``ended``: the fields of Ended, as far as the relay knows them; empty otherwise.
+    It is ``starting`` (not connected yet), ``started`` (takes requests) or ``ended``. ``ended``:
+    the fields of Ended, as far as the relay knows them; empty otherwise.
     """
 
     state: str
@@ -84,7 +84,7 @@ class KernelState:
 
 @dataclass(frozen=True)
 class Dropped:
-    """Output that the relay had to drop since its start, for too much waited for a gateway."""
+    """Output that the relay dropped since its start, because too much waited for a gateway."""
 
     messages: int
     bytes: int
@@ -92,18 +92,17 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Attached:
-    """``attach`` has taken effect: messages before this one were sent without it."""
+    """The notice that ``attach`` took effect: the relay sent earlier messages without it."""
 
     session: str
 
 
 @dataclass(frozen=True)
 class KnownCell:
-    """A cell that shows its output. ``cell_id``: as its client named it; ``began``: seconds since
-    the epoch.
+    """A cell that shows its output.
 
-    ``input``: the prompt and password of the question that waits for its user, None where none
-    does.
+    ``cell_id``: as its client named it; ``began``: seconds since the epoch; ``input``: the prompt
+    and password of the question that waits for its user, None without one.
     """
 
     msg_id: str
@@ -115,8 +114,9 @@ class KnownCell:
 
 @dataclass(frozen=True)
 class KnownCells:
-    """The cells that ended last, then those that are open; told when the link begins, and when a
-    cell asks.
+    """The cells that ended last, then those that are open.
+
+    A link gets them when it begins, and when a cell asks for input.
     """
 
     cells: tuple[KnownCell, ...]
@@ -124,8 +124,9 @@ class KnownCells:
 
 @dataclass(frozen=True)
 class Unread:
-    """The kernel's backlog, and the number of messages refused since the relay's start for want of
-    room.
+    """The kernel's backlog, and the number of messages that the relay refused since its start.
+
+    It refuses messages for want of room.
     """
 
     messages: int
@@ -135,9 +136,9 @@ class Unread:
 
 @dataclass(frozen=True)
 class Seen:
-    """The answer to `RelayLink.ask_seen`: which of the requests that it named reached the relay.
+    """The answer to `RelayLink.ask_seen`: which of the named requests reached the relay.
 
-    Without ``saw_all`` a relay before this one, which was killed, may have taken others.
+    Without ``saw_all`` an earlier relay, which was killed, may have taken others.
     """
 
     number: int
@@ -149,8 +150,9 @@ LinkEvent = LinkMessage | Activity | KernelState | Dropped | Attached | KnownCel
 
 
 class LinkListener(Protocol):
-    """Called on the event loop, in the order in which the relay spoke. Must not block; an exception
-    ends the link.
+    """A taker of events, called on the event loop in the relay's order.
+
+    Its methods must not block; an exception ends the link.
     """
 
     def take(self, event: LinkEvent) -> None:
@@ -162,10 +164,10 @@ class LinkListener(Protocol):
 
 @dataclass(frozen=True)
 class SentRequest:
-    """A request that the relay has not taken yet. Sent again on another link, it is taken once all
-    the same.
+    """A request that the relay has not taken yet.
 
-    ``size``: what it counts for in ``RelayLink.untaken_bytes``.
+    Sent again on another link, the relay takes it only once. ``size``: what it counts for in
+    ``RelayLink.untaken_bytes``.
     """
 
     number: int
@@ -176,7 +178,7 @@ class SentRequest:
 
 
 class RelayLink:
-    """Made by ``connect``."""
+    """One link, made by ``connect``."""
 
     def __init__(self, listener: LinkListener) -> None:
         self._listener = listener
@@ -191,8 +193,9 @@ class RelayLink:
 
     @classmethod
     async def connect(cls, record: RelayRecord, listener: LinkListener) -> RelayLink:
-        """Greet the relay. The kernel's state and activity come to the listener at once. Raises
-        RelayError.
+        """Greet the relay. The kernel's state and activity come to the listener at once.
+
+        Raises RelayError.
         """
         link = cls(listener)
         path = record.link_socket
@@ -217,18 +220,22 @@ class RelayLink:
 
     @property
     def is_open(self) -> bool:
-        """False once it was lost or closed."""
+        """Tell whether the link was neither lost nor closed."""
         return self._stream.is_open
 
     @property
     def untaken(self) -> tuple[SentRequest, ...]:
-        """Requests that the relay has not confirmed: after a loss, send them on the next link."""
+        """The requests that the relay has not confirmed.
+
+        After a loss, send them on the next link.
+        """
         return tuple(self._sent)
 
     def attach(self, session: str, *, is_guest: bool = False) -> None:
-        """Ask for the messages that wait and come for a session; the last link to attach it has it.
+        """Ask for a session's messages, waiting and new.
 
-        With a guest's session the link takes no iopub message from those for whom it is kept.
+        The last link to attach the session has it. With a guest's session the link takes no iopub
+        message from the gateways that it is kept for.
         """
         self._write({"op": "attach", "session": session, **({"guest": True} if is_guest else {})})
 
@@ -237,8 +244,9 @@ class RelayLink:
         self._write({"op": "detach", "session": session})
 
     def send(self, channel: str, session: str, frames: Sequence[Any]) -> None:
-        """Forward a request (shell, control) or an input_reply (stdin); ``frames`` from the
-        delimiter on, signed.
+        """Forward a request (shell, control) or an input_reply (stdin).
+
+        ``frames`` begin at the delimiter and are signed.
         """
         self._number += 1
         sent = SentRequest(self._number, channel, session, tuple(frames), charge(frames))
@@ -247,17 +255,19 @@ class RelayLink:
         self._write({"op": "send", "channel": channel, "session": session, "n": self._number}, frames)
 
     def ask_seen(self, session: str, ids: Sequence[str]) -> int:
-        """Ask which of a session's requests came, this link's and others'; return the number of the
-        `Seen` to come.
+        """Ask which of a session's requests came, on this link and others.
 
-        The relay remembers its last 10,000 requests.
+        Returns the number of the `Seen` to come. The relay remembers its last 10,000 requests.
         """
         self._number += 1
         self._write({"op": "seen", "session": session, "ids": list(ids), "n": self._number})
         return self._number
 
     def ack(self, seq: int) -> None:
-        """Acknowledge a message and all before it on this link: they need not be kept any more."""
+        """Acknowledge a message and all before it on this link.
+
+        The relay need not keep them any more.
+        """
         self._write({"op": "ack", "seq": seq})
 
     async def drain(self) -> None:
@@ -265,7 +275,7 @@ class RelayLink:
         await self._stream.drain()
 
     def close(self) -> None:
-        """Close the connection; the listener is told nothing more. Idempotent."""
+        """Close the connection; the listener gets nothing more. Idempotent."""
         self._is_closed = True
         self._stream.close()
 
@@ -306,8 +316,9 @@ class RelayLink:
 
 
 def read_event(record: Record) -> LinkEvent | None:
-    """Return the event in a record; None for one that this version does not know. Raises
-    ProtocolError.
+    """Return the event in a record; None for one that this version does not know.
+
+    Raises ProtocolError.
     """
     header = record.header
     try:
@@ -342,8 +353,9 @@ def _read_cell(told: Mapping[str, Any]) -> KnownCell:
 
 
 async def connect(connection: socket.socket, path: Path) -> None:
-    """Connect, and wait while the relay's queue of connections is full: asyncio takes that for
-    progress.
+    """Connect, and wait while the relay's queue of connections is full.
+
+    asyncio takes that for progress.
     """
     while True:
         try:
@@ -358,7 +370,10 @@ def _nothing(_: Any) -> None:
 
 
 class _Stream(asyncio.BufferedProtocol):
-    """Bytes to records and back. ``take`` is called for each record, ``end`` once."""
+    """A stream that turns bytes into records and back.
+
+    It calls ``take`` for each record, ``end`` once.
+    """
 
     def __init__(self, take: Any, end: Any) -> None:
         self._take = take
@@ -396,7 +411,7 @@ class _Stream(asyncio.BufferedProtocol):
         return self._reader.buffer()
 
     def buffer_updated(self, count: int) -> None:
-        """Called by the transport. What is wrong ends the connection, with the reason."""
+        """Read what came. Called by the transport. Errors end the connection, with the reason."""
         try:
             for record in self._reader.filled(count):
                 self._take(record)

@@ -123,7 +123,7 @@ def _made(runtime: RuntimeDir, own: OwnRecord, spill: Spill) -> Relay:
 
 
 def _chores(forwarder: Forwarder, signer: Signer, own: OwnRecord) -> Sequence[Chore]:
-    """Return what the relay does for a kernel with a grant, apart from forwarding."""
+    """Return the relay's tasks for a kernel with a grant, apart from forwarding."""
     notifier, request = forwarder.notifier, own.request
     if notifier is None:
         return ()

@@ -1,8 +1,7 @@
-"""The relay host: forks a relay for each kernel, reaps what ends, and forks again where a relay was
-killed.
+"""The relay host: forks a relay for each kernel, reaps processes, and replaces killed relays.
 
-One thread, and no ZMQ context: what is forked must begin clean. Its end ends no relay; a new host
-finds them by folder.
+It has one thread and no ZMQ context, because forks must begin clean. Its end ends no relay; a new
+host finds them by folder.
 """
 
 from __future__ import annotations
@@ -45,14 +44,17 @@ from .bootstrap import prepare_folder, run
 from .left_kernels import folders_without_relay, kernels_of
 
 _SCAN_SECONDS = 5.0
-_KEEP_SECONDS = 7 * 24 * 3600.0  # a folder whose relay ended, for who still wants to know how
+_KEEP_SECONDS = 7 * 24 * 3600.0  # a folder whose relay ended, for readers of how the kernel ended
 _MOST_FORKS = 3  # for one kernel, within
 _FORKS_SECONDS = 60.0
 
 
 @dataclass
 class Child:
-    """A relay that this host forked. ``asker`` waits until it is ready."""
+    """A relay that this host forked.
+
+    ``asker``, the peer that requested it, waits until it is ready.
+    """
 
     kernel_id: str
     ready: int | None
@@ -62,7 +64,7 @@ class Child:
 
 
 class Host:
-    """``serve`` returns when the host is to end."""
+    """The relay host. ``serve`` returns when the host is to end."""
 
     def __init__(
         self, runtime: RuntimeDir, spill_dir: Path, listening: socket.socket, idle_seconds: float | None
@@ -122,8 +124,9 @@ class Host:
         self._reap()
 
     def is_cut_off(self) -> bool:
-        """Tell whether clients cannot find this host any more: its socket's name is gone or
-        another's.
+        """Tell whether clients cannot find this host any more.
+
+        Its socket's name is gone or another's.
         """
         try:
             return os.stat(self._runtime.relay_socket).st_ino != self._inode
@@ -156,14 +159,15 @@ class Host:
             peer.refuse("bad_request", str(error))
         except Refusal as refusal:
             peer.refuse(refusal.code, str(refusal))
-        except Exception as error:  # nothing that a peer asks may end the host
+        except Exception as error:  # no request of a peer may end the host
             traceback.print_exc()
             peer.refuse("internal", f"the relay host failed at this: {error!r}")
         self._flush(peer)
 
     def _flush(self, peer: Peer) -> None:
-        """Send a peer's answer. Answers are small: a peer that does not take one at once is
-        dropped.
+        """Send a peer's answer.
+
+        Answers are small: the host drops a peer that does not take one at once.
         """
         peer.flush()
         if peer.is_ended or peer.has_unsent:
@@ -179,7 +183,7 @@ class Host:
             if child.asker is peer:
                 child.asker = None
                 if child.is_new and child.ready is not None:
-                    os.kill(pid, signal.SIGKILL)  # nobody waits for it: its folder goes when it is reaped
+                    os.kill(pid, signal.SIGKILL)  # no peer waits for it: its folder goes when it is reaped
 
     def _answer(self, peer: Peer, record: Record) -> None:
         if record.op == "start":
@@ -359,7 +363,7 @@ class Host:
             log("not_taken_over", kernel=kernel_id, reason=f"{len(recent)} relays ended within {_FORKS_SECONDS:g} s")
             return
         self._forks[kernel_id] = [*recent, now]
-        remove_folder(folder / "spill")  # relays of former versions had it there
+        remove_folder(folder / "spill")  # earlier versions of relays had it there
         self._fork(own, None, is_new=False)
 
     def _end_unreachable(self, folder: Path) -> None:

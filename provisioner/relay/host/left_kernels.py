@@ -1,8 +1,7 @@
-"""Kernels that lost their relay and its record: found by what /proc tells, for the relay host to
-end.
+"""Find, in /proc, kernels that lost their relay and its record, for the relay host to end.
 
 With record and relay no gateway finds such a kernel, and with the host it has no parent that knows
-it. Ends nothing.
+it. This module ends nothing.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ def folders_without_relay(runtime: RuntimeDir) -> tuple[Path, ...]:
 
 
 def kernels_of(folder: Path) -> set[int]:
-    """Return the pids of our own account that were started as the kernel of this folder, and whose
-    relay is gone.
+    """Return the pids of this folder's kernels whose relay is gone.
 
-    A kernel leads a group of its own, its command names its connection file, and its environment
-    has its id: a program that reads the file (an editor, a client) has a command like that alone.
+    They run as our own account. A kernel leads a group of its own, its command names its connection
+    file, and its environment has its id. A program that reads the file (an editor, a client) shares
+    at most the command.
     """
     file, kernel_id = os.fspath(folder / "k" / "connection.json"), f"{KERNEL_ID_VARIABLE}={folder.name}"
     return {
@@ -51,15 +50,17 @@ def kernels_of(folder: Path) -> set[int]:
 
 
 def _names(command: list[str], file: str) -> bool:
-    """Whether the path is a word of the command, an option's value, or a word of what a shell is to
-    run.
+    """Tell whether a command contains the path.
+
+    It is a word of the command, an option's value, or a word of a shell's script.
     """
     return any(file == word or file in re.split(r"[\s='\"]+", word) for word in command)
 
 
 def _words(pid: int, name: str) -> list[str]:
-    """Return what a file of /proc has between its NULs; nothing once the process is gone, or is
-    another account's.
+    """Return what a file of /proc has between its NULs.
+
+    Returns nothing once the process is gone, or if it is another account's.
     """
     try:
         return (_PROC / str(pid) / name).read_bytes().decode(errors="replace").split("\0")
@@ -75,8 +76,10 @@ def _is_ours(pid: int) -> bool:
 
 
 def _has_no_relay(pid: int) -> bool:
-    """A relay that lives is its kernel's parent; a killed one's kernel is the host's child, or an
-    ancestor's of it.
+    """Tell whether no relay is the process's parent.
+
+    A living relay is its kernel's parent. The kernel of a killed one is a child of the host or of
+    an ancestor of it.
     """
     fields = stat_fields(pid)
     if not fields or int(fields[2]) != pid:

@@ -1,4 +1,4 @@
-"""The relay host's start: its folder, its lock, its socket."""
+"""Start the relay host: its folder, its lock, its socket."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ class StartError(Exception):
 
 
 def run_host(settings: HostSettings) -> int:
-    """Run a relay host in the foreground until it ends; the exit code. A failure to start is one
-    line on stderr.
+    """Run a relay host in the foreground until it ends; return the exit code.
+
+    A failure to start is one line on stderr.
     """
     runtime = settings.runtime
     try:
@@ -46,7 +47,7 @@ def run_host(settings: HostSettings) -> int:
     except (PathError, StartError) as error:
         print(f"aliquot relay: {error}", file=sys.stderr)
         return 1
-    # Children of a relay that is killed become ours.
+    # Children of a killed relay become ours.
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     os.chdir("/")
     gc.collect()
@@ -71,8 +72,9 @@ def _listen(path: Path) -> socket.socket:
 
 
 def _lock(runtime: RuntimeDir) -> int:
-    """Lock relay.lock: its holder is the relay host of the folder. The system unlocks it with the
-    process.
+    """Lock relay.lock, whose holder is the relay host of the folder.
+
+    The system unlocks it with the process.
     """
     try:
         descriptor = open_lock(runtime.relay_lock)
@@ -94,7 +96,8 @@ def _lock(runtime: RuntimeDir) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Called by ``python -m jupyter_aliquot.provisioner.relay`` and by ``aliquot relay``; the exit
-    code.
+    """Run the command; return the exit code.
+
+    Called by ``python -m jupyter_aliquot.provisioner.relay`` and by ``aliquot relay``.
     """
     return run_host(read_arguments(arguments))

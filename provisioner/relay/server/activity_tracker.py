@@ -9,27 +9,28 @@ from typing import Any
 
 from jupyter_aliquot.provisioner.relay.wire.messages import Request, read_object
 
-# Of those that ended, so many are told to a gateway that comes: the cells of a notebook, of which
-# it asks one by one.
+# A gateway that comes learns of so many cells that ended: it asks for a notebook's cells one by
+# one.
 _ENDED_CELLS = 64
-# Of those that are open, the first ones; the others wait for them, and a record has its bounds.
+# A gateway learns of the first so many open cells; the others wait for them, and a record has its
+# bounds.
 _OPEN_CELLS = 1000
 _LONGEST_ID = 256
-# What is known of open requests may take so much, for a kernel may read them all and finish none:
-# about 30,000 of them. The oldest are forgotten, since the kernel is as busy with the others.
+# Facts about open requests may take so much (about 30,000 requests), because a kernel may read
+# requests and finish none. The tracker forgets the oldest: the kernel is as busy with the others.
 _MOST_BYTES, _OPEN_BYTES = 32 << 20, 1024
-# ipykernel sends what a request printed up to a fifth of a second after its end: a page that comes
-# back reads widgets' state, and where the kernel has no widgets, that prints a warning. So long,
-# and of so many, it is still no activity.
+# ipykernel sends what a request printed up to a fifth of a second after its end. A page that comes
+# back reads widgets' state, and in a kernel without widgets that prints a warning. For so long, and
+# for so many requests, such output is no activity.
 _LATE_SECONDS, _LATE_REQUESTS = 5.0, 64
 
 
 class _Open:
-    """An open request. ``began``: when the kernel said busy for it; ``asked``: since when it waits
-    for input.
+    """An open request.
 
-    ``question``: what it asked; ``cell``: what is told of a cell that shows its output, None for
-    all else.
+    ``began``: when the kernel said busy for it; ``asked``: since when it waits for input;
+    ``question``: what it asked. ``cell``: what gateways learn of a cell that shows its output, None
+    for all other requests.
     """
 
     __slots__ = ("asked", "began", "cell", "has_shown", "header", "is_work", "lane", "order", "question", "size")
@@ -46,12 +47,12 @@ class _Open:
         self.began: float | None = None
         self.asked: float | None = None
         self.question: Mapping[str, Any] | None = None
-        self.size = 0  # about what it takes
+        self.size = 0  # its approximate cost in bytes
 
 
 @dataclass(frozen=True)
 class RunningCell:
-    """A cell that the kernel works on and that shows output. ``header`` is as its client wrote it."""
+    """A running cell that shows output. ``header`` is as its client wrote it."""
 
     msg_id: str
     began: float
@@ -60,8 +61,9 @@ class RunningCell:
 
 
 class ActivityTracker:
-    """Open requests by msg_id, in the order of opening. ``snapshot`` is what links and the agent
-    are told.
+    """Open requests by msg_id, in the order of opening.
+
+    ``snapshot`` is the report for links and the agent.
     """
 
     def __init__(self, now: float) -> None:
@@ -73,7 +75,7 @@ class ActivityTracker:
         self._since: float | None = None
         self._last = now
         self._ended_cells: deque[Mapping[str, Any]] = deque(maxlen=_ENDED_CELLS)
-        self._quiet: deque[str] = deque(maxlen=_LATE_REQUESTS)  # ended, and no work
+        self._quiet: deque[str] = deque(maxlen=_LATE_REQUESTS)  # ended, and were no work
         self._quiet_until = 0.0
 
     @property
@@ -106,7 +108,7 @@ class ActivityTracker:
     def known_cells(self) -> list[Mapping[str, Any]]:
         """The cells that ended last, then those that are open, in their order.
 
-        A new gateway is told of them.
+        A new gateway gets them.
         """
         open_ones = [each for each in self._open.values() if each.cell is not None][:_OPEN_CELLS]
         running = [{**(each.cell or {}), "is_open": True, "input": each.question} for each in open_ones]
@@ -116,7 +118,7 @@ class ActivityTracker:
         """Note that a request goes to the kernel; False if one of the same id is open.
 
         ``header``: of a cell that shows what is written to it; ``cell_id``: its name in its
-        notebook, empty for one without, None for what is no such cell.
+        notebook, empty for one without, None for a request that is no such cell.
         """
         if request.msg_id in self._open:
             return False
@@ -136,8 +138,9 @@ class ActivityTracker:
         return True
 
     def began(self, msg_id: str, now: float) -> bool:
-        """Note that the kernel is busy with a request; True if others wait for input, so that links
-        are told.
+        """Note that the kernel is busy with a request.
+
+        True if others wait for input, so that links get the news.
         """
         found = self._open.get(msg_id)
         if found is None or found.began is not None:
@@ -146,8 +149,9 @@ class ActivityTracker:
         return self.is_asking
 
     def asked(self, msg_id: str, now: float, question: Mapping[str, Any] | None = None) -> bool:
-        """Note that a request waits for its user's input; True if it is open and did not wait
-        before.
+        """Note that a request waits for its user's input.
+
+        True if it is open and did not wait before.
         """
         found = self._open.get(msg_id)
         if found is None or found.asked is not None:
@@ -157,8 +161,9 @@ class ActivityTracker:
         return True
 
     def answered(self, msg_id: str | None = None) -> bool:
-        """Note that a request has its input; None: all that waited have. True if this changed
-        anything.
+        """Note that a request has its input; None: all that waited have it.
+
+        True if this changed anything.
         """
         waiting = [self._open.get(msg_id)] if msg_id is not None else list(self._open.values())
         had = self._asking
@@ -175,7 +180,7 @@ class ActivityTracker:
     def closed(self, msg_id: str, now: float) -> bool:
         """Note that the kernel is done with a request; True if it was open.
 
-        Some kernels say nothing of requests that they ignore: those before it on its lane that
+        Some kernels say nothing of requests that they ignore: earlier requests on its lane that
         never began are over.
         """
         found = self._open.pop(msg_id, None)
@@ -209,9 +214,7 @@ class ActivityTracker:
                 self._since = None
 
     def showed(self, msg_id: str) -> None:
-        """Note that the kernel sent an output of this request, or something else that clients act
-        on.
-        """
+        """Note that the kernel sent an output of this request, or another message for clients."""
         found = self._open.get(msg_id)
         if found is not None:
             found.has_shown = True
@@ -219,8 +222,8 @@ class ActivityTracker:
     def saw_output(self, now: float, parent: Any = b"") -> None:
         """Note an output as activity, unless it answers a request that is no work.
 
-        Nor is what names no request and comes with such an answer: ipykernel sends its own log once
-        more, from stderr.
+        An output that names no request and comes with such an answer is no activity either:
+        ipykernel sends its own log once more, from stderr.
         """
         if len(self._open) > self._work or now < self._quiet_until:
             asked = read_object(parent).get("msg_id")
@@ -234,7 +237,7 @@ class ActivityTracker:
         had_any = bool(self._open)
         if self._work:
             self._last = now
-        self._ended_cells.clear()  # with the kernel goes what its cells showed
+        self._ended_cells.clear()  # what its cells showed goes with the kernel
         self._open.clear()
         self._bytes = 0
         self._work, self._asking, self._since = 0, 0, None
@@ -249,7 +252,7 @@ class ActivityTracker:
         return max(asked) if asked and len(asked) == len(running) else None
 
     def snapshot(self) -> dict[str, Any]:
-        """For the wire."""
+        """Return the activity for the wire."""
         return {
             "open": len(self._open),
             "work": self._work,

@@ -1,5 +1,7 @@
-"""Tell the node agent when work begins and ends, and take its events. Never wait for it: what
-cannot be written now is told later. What an event means is its hearer's business.
+"""Tell the node agent when work begins and ends, and take its events.
+
+The notifier never waits for the agent: it sends later what it cannot write now. The hearers decide
+what an event means.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ _LONGEST_EVENT = 1 << 20
 
 
 class AgentNotifier:
-    """Writes the fields of ``state`` to the agent. Only the last state matters; others may be left
-    out.
+    """Write the fields of ``state`` to the agent.
+
+    Only the last state matters; others may be left out.
     """
 
     def __init__(self, loop: Loop, path: Path, kernel_id: str, state: Callable[[], dict[str, Any]]) -> None:
@@ -45,11 +48,10 @@ class AgentNotifier:
         self._retry_at = 0.0
 
     def listen(self, event: str, hearer: Hearer, asking: str) -> None:
-        """Begin each connection with the op ``asking``, and hand its events of this name to
-        ``hearer``.
+        """Begin each connection with the op ``asking``, and pass these events to ``hearer``.
 
-        None comes to it when a connection was lost. An agent that does not know the op refuses it,
-        and sends none.
+        The hearer gets None when a connection was lost. An agent that does not know the op refuses
+        it, and sends none.
         """
         self._hearers[event] = hearer
         self._greetings.append(asking)
@@ -59,8 +61,9 @@ class AgentNotifier:
         self._introduction = requests
 
     def introduce_now(self, now: float) -> None:
-        """Send the introduction over the connection that is open, or over the next one, which is
-        due now.
+        """Send the introduction over the open connection.
+
+        Without one, connect now: the next connection begins with it.
         """
         for fields in self._introduction() if self._connection is not None else ():
             self.say({**fields, "kernel_id": self._kernel_id})
@@ -124,7 +127,7 @@ class AgentNotifier:
         self._flush()
 
     def _read(self, found: bytes) -> bool:
-        """Read events and skip answers; False for what is no line."""
+        """Read events and skip answers; False for bytes that are no line."""
         *lines, self._unread = (self._unread + found).split(b"\n")
         for line in lines:
             if b'"event"' in line:
@@ -136,7 +139,7 @@ class AgentNotifier:
 
     def _lose(self) -> None:
         self._close()
-        self._is_due = True  # who comes after it knows nothing
+        self._is_due = True  # an agent that comes after it knows nothing
 
     def _close(self) -> None:
         if self._connection is not None:

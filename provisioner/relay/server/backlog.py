@@ -1,7 +1,7 @@
 """The backlog of a kernel: requests that it has not read, in order and bounded in bytes.
 
-ZMQ itself holds two messages of a channel at most (`kernel_sockets`); all else is here, where it can be
-counted.
+ZMQ itself holds at most two messages of a channel (`kernel_sockets`); all others are here, where
+the relay can count them.
 """
 
 from __future__ import annotations
@@ -17,31 +17,30 @@ from jupyter_aliquot.provisioner.relay.wire.zmq_io import send_now
 from .kernel_sockets import KernelSockets
 
 CHANNELS = ("shell", "control", "stdin")
-# For what ends or interrupts the kernel, beyond the bound.
+# Room beyond the bound for requests that end or interrupt the kernel.
 URGENT_BYTES, LONGEST_URGENT = 1 << 20, 1 << 16
 
 Held = tuple[str, Sequence[Any], Request | None]
 
 
 class Backlog:
-    """Hands requests on as the kernel reads them. ``watch`` is called when a channel begins or ends
-    to wait.
+    """The requests that wait, passed on as the kernel reads them.
 
-    Where nothing waits on a channel, one message is taken whatever its size, so that each goes on
-    without the others.
+    The backlog calls ``watch`` when a channel begins or ends to wait. If nothing waits on a
+    channel, it takes one message of any size, so that each channel goes on without the others.
     """
 
     def __init__(self, sockets: KernelSockets, most_bytes: int, watch: Callable[[str, bool], object]) -> None:
-        """``most_bytes`` 0: no bound."""
+        """Make an empty backlog. ``most_bytes`` 0: no bound."""
         self._kernel_sockets = sockets
         self._watch = watch
-        # Each with its size, and what of that is in the room for what is urgent.
+        # By channel: each message with its size, and its bytes in the room for urgent ones.
         self._queues: dict[str, deque[tuple[Sequence[Any], int, int]]] = {channel: deque() for channel in CHANNELS}
-        self._held: deque[Held] = deque()  # while there is no kernel
-        self._held_on: Counter[str] = Counter()  # how many of these by channel
+        self._held: deque[Held] = deque()  # messages that wait for a kernel to come
+        self._held_on: Counter[str] = Counter()  # their number by channel
         self.most_bytes = most_bytes
         self.bytes = 0
-        self._urgent_bytes = 0  # of these; what else waits never takes their room
+        self._urgent_bytes = 0  # bytes of urgent messages; others never take their room
         self.refused = 0
 
     @property
@@ -63,7 +62,7 @@ class Backlog:
         return self.bytes + size <= self.most(is_guest=is_guest)
 
     def most(self, *, is_guest: bool) -> int:
-        """Return the bytes up to which a user's messages may wait, with all others."""
+        """Return the bytes up to which a user's messages may wait, together with all others."""
         return self.most_bytes // 2 if is_guest else self.most_bytes
 
     def _waits(self, channel: str) -> bool:
@@ -76,7 +75,7 @@ class Backlog:
         self._count(charge(frames), _urgent(charge(frames), request))
 
     def release(self) -> Sequence[Held]:
-        """Return what was held, and forget it."""
+        """Return the held messages, and forget them."""
         held, self._held = self._held, deque()
         self._held_on.clear()
         for _, frames, request in held:
@@ -84,7 +83,7 @@ class Backlog:
         return held
 
     def send(self, channel: str, frames: Sequence[Any], request: Request | None = None) -> None:
-        """Send a message to the kernel, after what waits on its channel."""
+        """Send a message to the kernel, after those that wait on its channel."""
         queue = self._queues[channel]
         if not queue and send_now(self._kernel_sockets.sockets[channel], frames):
             return
@@ -96,7 +95,7 @@ class Backlog:
             self._watch(channel, True)
 
     def pump(self, channel: str) -> None:
-        """Hand on what the kernel has room for. Called when it has read something."""
+        """Pass on what the kernel has room for. Called when it has read something."""
         queue = self._queues[channel]
         while queue:
             frames, size, urgent = queue[0]
@@ -107,7 +106,7 @@ class Backlog:
         self._watch(channel, False)
 
     def kernel_ended(self) -> None:
-        """Forget what was for the kernel that ended; keep what waits for the next one."""
+        """Forget messages for the kernel that ended; keep those that wait for the next one."""
         for queue in self._queues.values():
             queue.clear()
         self._held = deque(item for item in self._held if item[2] is None or not item[2].is_for_one_kernel)
@@ -121,12 +120,10 @@ class Backlog:
         self._urgent_bytes += urgent
 
     def snapshot(self) -> dict[str, int]:
-        """For the wire."""
+        """Return the counts for the wire."""
         return {"messages": self.messages, "bytes": self.bytes, "refused": self.refused}
 
 
 def _urgent(size: int, request: Request | None) -> int:
-    """Return the bytes of a request that count in the room for requests to end or interrupt the
-    kernel.
-    """
+    """Return the bytes of a request in the room for requests to end or interrupt the kernel."""
     return size if request is not None and request.is_for_one_kernel and size <= LONGEST_URGENT else 0

@@ -1,5 +1,6 @@
-"""ZMQ sockets for Jupyter clients, bound at the same names for the relay's life. Forwards nothing
-itself.
+"""ZMQ sockets for Jupyter clients, bound at the same names for the relay's life.
+
+They forward nothing themselves.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ class ClientSockets:
     """The client sockets, by channel; iopub also receives subscriptions. Made after the fork."""
 
     def __init__(self, context: zmq.Context[Any], prefix: Path, curve: tuple[str, str] = ("", "")) -> None:
-        """``curve``: public and secret key. Raises zmq.ZMQError when a name cannot be bound."""
+        """Bind the sockets. ``curve``: public and secret key.
+
+        Raises zmq.ZMQError when a name cannot be bound.
+        """
         self._curve = curve
         self._prefix = os.fspath(prefix)
         self._inodes: dict[str, int] = {}
@@ -42,7 +46,7 @@ class ClientSockets:
             socket.close(linger=0)
 
     def bind_missing(self) -> None:
-        """Bind again what lost its name, or shares it with another socket; connections stay.
+        """Bind again at names that are gone, or that another socket took; connections stay.
 
         Raises OSError.
         """
@@ -68,7 +72,7 @@ class ClientSockets:
         path = self._path(channel)
         self.sockets[channel].bind(f"ipc://{path}.new")
         os.chmod(f"{path}.new", 0o600)
-        remove_folder(Path(path))  # if it is one
+        remove_folder(Path(path))  # if the name is a folder
         os.replace(f"{path}.new", path)
         self._inodes[channel] = os.lstat(path).st_ino
 

@@ -1,7 +1,6 @@
-"""Forward frames between clients, links and the kernel, and note what they tell of the kernel's
-work.
+"""Forward frames between clients, links and the kernel, and note the kernel's work in them.
 
-The kernel's life is `relay`'s, links are `links`', what waits is `store`'s.
+`relay` owns the kernel's life, `links` the links, `store` the waiting messages.
 """
 
 from __future__ import annotations
@@ -44,16 +43,18 @@ _BATCH = 256  # messages of one socket in one turn
 _BATCH_BYTES = 1 << 20
 _REQUEST_CHANNELS = ("shell", "control", "stdin")
 _YOUNG_SECONDS = 10.0
-_SMALL = 1 << 16  # a message below this is copied: its frames would hold larger buffers of ZMQ's
+_SMALL = 1 << 16  # a smaller message is copied: its frames would hold larger buffers of ZMQ's
 _OWN_TOPIC = b"stream"
 _UNREAD = "KernelNotResponding"
-# What a notebook can do without, if too much waits; a comm that was not opened would be missed.
+# Outputs that a notebook can do without, if too much waits; a page would miss a comm that was not
+# opened.
 _NO_OUTPUT = (b'"comm_open"', b'"comm_close"')
 
 
 class Forwarder:
-    """Forwards messages. ``is_kept``: output is kept for a gateway; ``unread``: the kernel's
-    backlog.
+    """The forwarder of one relay.
+
+    ``is_kept``: it keeps output for a gateway; ``unread``: the kernel's backlog.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Forwarder:
         self._signer = signer
         self._prefix = prefix
         self.unread = Backlog(sockets, unread_bytes, self._watch_kernel)
-        self._fresh: list[Entry] = []  # of this turn
+        self._fresh: list[Entry] = []  # entries of this turn
         self._fresh_bytes = 0
         self._told_refused = 0
         self._comm_words = CommWords()
@@ -85,11 +86,11 @@ class Forwarder:
         self.tracker = tracker
         self.notifier: AgentNotifier | None = None
         self.own: InternalRequests | None = None
-        self.before_iopub: Callable[[bytes, Sequence[Any]], None] | None = None  # is given each header and message
+        self.before_iopub: Callable[[bytes, Sequence[Any]], None] | None = None  # gets each header and message
         self.links: LinkServer | None = None
         self.is_kept = False
-        self.has_news = False  # of activity
-        self.started_at = 0.0  # of this run of the kernel: seconds since the epoch
+        self.has_news = False  # the activity changed
+        self.started_at = 0.0  # the start of this run of the kernel: seconds since the epoch
         for channel in _REQUEST_CHANNELS:
             loop.watch(clients.sockets[channel], partial(self._from_client, channel))
         loop.watch(clients.sockets["hb"], self._from_heart)
@@ -102,12 +103,13 @@ class Forwarder:
 
     @property
     def is_quiet(self) -> bool:
-        """Tell whether a kernel is there that has answered everything."""
+        """Tell whether there is a kernel that has answered everything."""
         return self._kernel_sockets.is_ready and not self.unread.messages and not self.tracker.open
 
     def settle(self) -> None:
-        """Send what came in this turn, and bring the rest within its bounds. Called at a turn's
-        end.
+        """Send what came in this turn, and bring the rest within its bounds.
+
+        Called at a turn's end.
         """
         fresh, self._fresh, self._fresh_bytes = self._fresh, [], 0
         if fresh and self.links is not None:
@@ -132,12 +134,12 @@ class Forwarder:
         self._loop.watch(self._kernel_sockets.sockets[channel], partial(self._from_kernel, channel), events)
 
     def release(self) -> None:
-        """Send what waited for the kernel, which is ready."""
+        """Send messages that waited for the kernel, which is ready."""
         for channel, frames, request in self.unread.release():
             self._to_kernel(channel, frames, request)
 
     def drain(self) -> None:
-        """Take all that the kernel had sent."""
+        """Take all that the kernel has sent."""
         for channel in _REQUEST_CHANNELS:
             while self._from_kernel(channel, 0):
                 pass
@@ -215,10 +217,10 @@ class Forwarder:
         self.unread.send(channel, frames, request)
 
     def _refuse(self, channel: str, frames: Sequence[Any], delimiter: int, session: str, *, is_answered: bool) -> None:
-        """Refuse a message, for too much waits; a request is answered."""
+        """Refuse a message, because too much waits, and answer a request."""
         unread = self.unread
         if not unread.refused:
-            log("request_refused", waiting=unread.bytes, most=unread.most_bytes)  # once: the count is in the status
+            log("request_refused", waiting=unread.bytes, most=unread.most_bytes)  # once: the status has the count
         unread.refused += 1
         if is_answered:
             most = unread.most(is_guest=self._delivery.is_guest(session))
@@ -227,7 +229,7 @@ class Forwarder:
             self._answer(channel, frames, delimiter, session, words)
 
     def _answer(self, channel: str, frames: Sequence[Any], delimiter: int, session: str, words: str) -> None:
-        """Answer in the kernel's place, which does not see the request."""
+        """Answer in the place of the kernel, which does not see the request."""
         header = read_object(frames[delimiter + HEADER])
         if not (parent := parent_of(header)):
             return
@@ -244,7 +246,7 @@ class Forwarder:
     def _is_news(self, frames: Sequence[Any], request: Request) -> bool:
         header, cell_id = b"", None
         if request.msg_type == "execute_request" and not is_silent(message := frames[find_delimiter(frames) :]):
-            # Its header is needed where somebody may have to tell it something.
+            # A notifier may write to the cell later, which needs its header.
             header, cell_id = b"" if self.notifier is None else bytes(message[HEADER]), named_cell(message)
         return self.tracker.opened(request, time.time(), header, cell_id)
 
@@ -295,7 +297,7 @@ class Forwarder:
         return True
 
     def _broadcast(self, frames: Sequence[Any]) -> None:
-        """Forward a message of iopub to clients first; then read what it tells of the kernel."""
+        """Forward a message of iopub to clients first; then read its news of the kernel."""
         message = frames[find_delimiter(frames) :]
         if self.own is not None and self.own.may_be_heard and self.own.took_status(message):
             return
@@ -364,8 +366,9 @@ class Forwarder:
                 self._topics.discard(topic[1:])
 
     def _welcomed(self) -> None:
-        """Note that the kernel has our subscription. Its welcome goes to clients that subscribed to
-        all.
+        """Note that the kernel has our subscription.
+
+        The forwarder passes the kernel's welcome to clients that subscribed to all.
         """
         if not self._kernel_sockets.has_welcomed:
             self._kernel_sockets.welcomed()
@@ -378,7 +381,7 @@ class Forwarder:
 
     def _from_heart(self, _events: int) -> None:
         while (frames := receive(self._clients.sockets["hb"])) is not None:
-            if not self._kernel_sockets.is_away:  # a kernel that is not there answers nothing
+            if not self._kernel_sockets.is_away:  # a kernel that is away answers nothing
                 send_now(self._kernel_sockets.sockets["hb"], frames)  # nor does one that does not read
 
     def _to_heart(self, _events: int) -> None:
@@ -387,10 +390,13 @@ class Forwarder:
 
 
 def activity_record(tracker: ActivityTracker) -> Mapping[str, Any]:
-    """Return what links are told of the kernel's activity."""
+    """Return the report of the kernel's activity for links."""
     return {"op": "activity", **tracker.snapshot()}
 
 
 def cells_record(tracker: ActivityTracker) -> Mapping[str, Any]:
-    """Return what a new link, and every link when a cell asks its user, is told of the cells."""
+    """Return the report of the cells.
+
+    A new link gets it, and every link when a cell asks its user.
+    """
     return {"op": "cells", "cells": tracker.known_cells}

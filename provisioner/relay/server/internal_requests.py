@@ -1,8 +1,7 @@
-"""Requests of the relay's own to an ipykernel, hidden from clients: one at a time, while nothing is
-open.
+"""Requests of the relay's own to an ipykernel, hidden from clients.
 
-Knows how they look on the wire and what they came to. When one is sent, and what for, is
-`trimmer`'s.
+There is one at a time, and only while no request is open. This module knows how they look on the
+wire and how they ended. `trimmer` decides when to send one, and what for.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from jupyter_aliquot.provisioner.relay.wire.messages import CONTENT, HEADER, PAR
 
 _MARK = "aliquot_own"
 _MARK_BYTES = _MARK.encode()
-_IMPLEMENTATION = "ipython"  # ipykernel itself; kernels that are made from it name themselves
+_IMPLEMENTATION = "ipython"  # ipykernel itself; kernels derived from it name themselves
 _ENDING_DEBUGGER = (b'"disconnect"', b'"terminate"')
 _BEGINNING_DEBUGGER = (b'"attach"', b'"launch"')
 
@@ -23,8 +22,9 @@ Answered = Callable[[Mapping[str, Any] | None], object]
 
 
 class InternalRequests:
-    """Makes such requests, and keeps what they need to know of the kernel. At most one is under
-    way.
+    """Make such requests, and keep what they need to know of the kernel.
+
+    At most one is under way.
     """
 
     def __init__(self, signer: Signer) -> None:
@@ -32,9 +32,9 @@ class InternalRequests:
         self._answered: Answered | None = None
         self._last_header: bytes = b""
         self._number = 0
-        self._mark = ""  # of the request under way, whose reply and idle status come in any order
+        self._mark = ""  # the request under way; its reply and idle status come in any order
         self._is_idle = self._has_reply = True
-        self.is_ipykernel: bool | None = None  # None: no client asked, so nobody knows
+        self.is_ipykernel: bool | None = None  # None: no client asked, so this is unknown
         self.is_debugged = False
         self.give_way: Callable[[], object] = lambda: None  # called before a client's request goes to the kernel
         self.incarnation = 0
@@ -57,8 +57,9 @@ class InternalRequests:
         self.incarnation += 1
 
     def give_up(self) -> None:
-        """Stop waiting for the reply. Clients still do not see what the kernel sends for the
-        request.
+        """Stop waiting for the reply.
+
+        Clients still do not see what the kernel sends for the request.
         """
         self._finish(None)
 
@@ -82,11 +83,11 @@ class InternalRequests:
             self.is_ipykernel = read_object(message[CONTENT]).get("implementation") == _IMPLEMENTATION
 
     def make(self, msg_type: str, content: Mapping[str, Any], answered: Answered) -> list[bytes]:
-        """Return a message, from its delimiter on. ``answered`` gets its reply's content, or None
-        without one.
+        """Return a message, from its delimiter on.
 
-        It bears the id of the request before it: what threads of the user's print goes by the
-        latest request's id, and is still to reach the cell that started them.
+        ``answered`` gets its reply's content, or None without a reply. The message bears the id of
+        the request before it: output of the user's threads goes by the latest request's id, and
+        must still reach the cell that started them.
         """
         self._number += 1
         self._answered, self._mark = answered, str(self._number)
@@ -104,8 +105,9 @@ class InternalRequests:
             self._finish(read_object(message[CONTENT]))
 
     def took_status(self, message: Sequence[Any]) -> bool:
-        """Tell whether a message on iopub is a status of the relay's own request, which no client
-        is sent.
+        """Tell whether a message on iopub is a status of the relay's own request.
+
+        Clients do not get that.
         """
         if len(message) <= CONTENT or _MARK_BYTES not in bytes(message[PARENT]) or not self._is_ours(message):
             return False

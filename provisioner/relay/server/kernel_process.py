@@ -20,7 +20,7 @@ _WORDS_BYTES = 4096
 _WORDS_LINES = 20
 _HOST_WRITES_SECONDS = 1.0
 HOST_LOOK_SECONDS = 0.01
-# No parent: 1 tells ipykernel that there is none to watch, and that nobody reads its terminal.
+# No parent: 1 makes ipykernel watch none, and expect no reader of its terminal.
 _PARENT = {"JPY_PARENT_PID": "1"}
 
 
@@ -52,22 +52,23 @@ def read_launch(fields: Any) -> Launch:
 
 
 class RunningKernel:
-    """A kernel's process: a child of this relay, or of the relay host if an earlier relay started
-    it.
+    """A kernel's process.
+
+    It is a child of this relay, or of the relay host if an earlier relay started it.
     """
 
     def __init__(self, process: ProcessId, child: subprocess.Popen[bytes] | None) -> None:
         self.id = process
         self._child = child
         self._status: int | None = None
-        # How it ended, of one that a relay before us had started: the host inherits the children of
-        # a killed relay.
+        # The end of a kernel that an earlier relay had started: the host inherits the children of a
+        # killed relay.
         self.host_saw: Ended | None = None
         self._host_writes_until: float | None = None
         try:
             self.descriptor: int | None = os.pidfd_open(process.pid)
         except OSError:
-            self.descriptor = None  # gone already, or a system without them: ``poll`` tells
+            self.descriptor = None  # gone already, or a system without pidfds: ``poll`` finds out
 
     @property
     def is_child(self) -> bool:
@@ -75,8 +76,9 @@ class RunningKernel:
 
     @property
     def status(self) -> int | None:
-        """The exit status as in subprocess: a signal is negative. None: it runs, or it is not
-        known.
+        """Return the exit status as in subprocess: a signal is negative.
+
+        None: it runs, or it is not known.
         """
         return None if self._child is None else self._child.returncode
 
@@ -87,8 +89,9 @@ class RunningKernel:
         return not is_process(self.id.pid, self.id.start_time_ticks)
 
     def awaits_host(self, folder: Path, now: float) -> bool:
-        """True while the host may still write down how this one ended. Callers poll it after the
-        end.
+        """Tell whether the host may still write down how this one ended.
+
+        Callers poll it after the end.
         """
         if self.is_child:
             return False
@@ -117,8 +120,9 @@ class RunningKernel:
 
 
 def start(launch: Launch, log: Path, given: Mapping[int, int]) -> RunningKernel:
-    """Start a kernel. ``given``: standard descriptors; others are /dev/null and the log. Raises
-    Refusal.
+    """Start a kernel.
+
+    ``given``: standard descriptors; others are /dev/null and the log. Raises Refusal.
     """
     opened: list[int] = []
     try:
@@ -163,7 +167,7 @@ def _standard_descriptors(log: Path, given: Mapping[int, int], opened: list[int]
 
 
 def _become_kernel(rlimits: Sequence[tuple[int, int, int]]) -> None:
-    """Give the child what it would have had from its starter. Called before exec."""
+    """Give the child the signal handlers and limits of its starter. Called before exec."""
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for number in range(1, signal.NSIG):
         if number not in (signal.SIGKILL, signal.SIGSTOP):
@@ -182,7 +186,7 @@ def _failure(launch: Launch, error: Exception) -> str:
 
 
 def log_size(log: Path) -> int:
-    """Return the place in the log where a new kernel's output begins."""
+    """Return the place in the log at which a new kernel's output begins."""
     try:
         return log.stat().st_size
     except OSError:
@@ -190,8 +194,9 @@ def log_size(log: Path) -> int:
 
 
 def bound_log(log: Path, most_bytes: int) -> bool:
-    """Cut the first half of a log that grew too long; True if it did. What is written meanwhile is
-    lost.
+    """Cut the first half of a log that grew too long; True if it did.
+
+    Output that comes meanwhile is lost.
     """
     with contextlib.suppress(OSError):
         if log.stat().st_size <= most_bytes:
@@ -207,7 +212,7 @@ def bound_log(log: Path, most_bytes: int) -> bool:
 
 
 def last_words(log: Path, start: int) -> str:
-    """Return the log's last lines, from where the last process began."""
+    """Return the log's last lines since the last process began."""
     try:
         with open(log, "rb") as file:
             file.seek(max(start, os.fstat(file.fileno()).st_size - _WORDS_BYTES))

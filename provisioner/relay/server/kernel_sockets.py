@@ -1,10 +1,11 @@
-"""ZMQ sockets to one run of the kernel, made when its socket files are there, forgotten when it
-ends.
+"""ZMQ sockets to one run of the kernel.
+
+The relay makes them when the kernel's socket files are there, and forgets them when it ends.
 
     away -> joining -> ready
 
-``ready`` means that the kernel's iopub is heard for sure; until then what goes to the kernel waits
-in the relay.
+``ready`` means that the relay surely receives the kernel's iopub; until then messages for the
+kernel wait in the relay.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from jupyter_aliquot.provisioner.relay.wire.spare_names import SpareNames
 CHANNELS = ("iopub", "hb", "shell", "control", "stdin")
 _TYPES = {"shell": zmq.DEALER, "control": zmq.DEALER, "stdin": zmq.DEALER, "hb": zmq.DEALER, "iopub": zmq.SUB}
 _RECONNECT_MILLISECONDS = 10
-# What the kernel has not read waits in the relay, where it is counted (`unread`).
+# Messages that the kernel has not read wait in the relay, which counts them (`unread`).
 _SENT_MESSAGES = {"shell": 1, "control": 1, "stdin": 1, "hb": 16, "iopub": 0}
 _EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
-# A kernel that sends no iopub_welcome has our subscription this long after the handshake at the
-# latest.
+# A kernel that sends no iopub_welcome has our subscription at the latest this long after the
+# handshake.
 WELCOME_SECONDS = 0.05
 
 
@@ -40,7 +41,7 @@ class KernelSockets:
     """
 
     def __init__(self, context: zmq.Context[Any], prefix: Path, identity: bytes, spares: SpareNames) -> None:
-        """Those of ``spares`` that answer now are of a kernel that an earlier relay joined."""
+        """Make the sockets. Spares that answer now are of a kernel that an earlier relay joined."""
         self._context = context
         self._spares = spares
         self._has_spares = spares.answer()
@@ -59,8 +60,10 @@ class KernelSockets:
         return not self.sockets
 
     def is_there(self) -> bool:
-        """Tell whether the kernel has bound all of its sockets, and hold them: it may put links in
-        their place, to sockets that it does not reach itself, and we would.
+        """Tell whether the kernel has bound all of its sockets, and hold them.
+
+        Otherwise the kernel might put links in their place, to sockets that we reach and it does
+        not.
         """
         if all(map(os.path.lexists, self._paths)):
             paths = self._paths
@@ -79,7 +82,7 @@ class KernelSockets:
             socket = self.sockets[channel] = self._context.socket(_TYPES[channel])
             socket.linger = 0
             socket.sndhwm = _SENT_MESSAGES[channel]
-            socket.rcvhwm = 0  # nothing that the kernel says is lost on the way
+            socket.rcvhwm = 0  # no message of the kernel is lost on the way
             socket.reconnect_ivl = _RECONNECT_MILLISECONDS
             if channel == "iopub":
                 self.monitor = socket.get_monitor_socket(_EVENTS)
@@ -93,14 +96,15 @@ class KernelSockets:
             self.make_spares()
 
     def make_spares(self) -> None:
-        """Name the kernel's sockets a second time, for a relay that comes after us. Raises OSError."""
+        """Name the kernel's sockets a second time, for a later relay. Raises OSError."""
         if self._held:
             self._spares.keep(self._held)
         self.lacks_spares = False
 
     def leave(self, *, removes_files: bool = True) -> None:
-        """Forget the sockets of a kernel that ended, and remove their files unless they are another
-        kernel's.
+        """Forget the sockets of a kernel that ended.
+
+        Remove their files unless they are another kernel's.
         """
         if self.monitor is not None:
             self.sockets["iopub"].disable_monitor()
@@ -149,7 +153,7 @@ class KernelSockets:
         return True
 
     def ready_in(self, now: float) -> float | None:
-        """Seconds until ``became_ready`` is to be asked; None when that depends on the kernel."""
+        """Return the seconds until ``became_ready`` is due; None if the kernel decides that."""
         return None if self.is_ready or self._heard_at is None else max(0.0, self._heard_at - now)
 
 

@@ -30,11 +30,12 @@ class Owner(Protocol):
     """The relay, as `LinkServer` sees it."""
 
     def greeting(self) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
-        """Return the answer to hello, and what a new link is told at once."""
+        """Return the answer to hello, and the reports that a new link gets at once."""
 
     def request(self, channel: str, session: str, message: Sequence[Any]) -> None:
-        """Forward a request to the kernel. *message* starts at the delimiter and was not seen
-        before.
+        """Forward a request to the kernel.
+
+        *message* starts at the delimiter and was not seen before.
         """
 
     def attached(self) -> None:
@@ -59,7 +60,7 @@ class LinkServer:
         self._late: dict[int, dict[str, Mapping[str, Any]]] = {}
         self._next = 1
         self._seen: dict[str, None] = {}  # sessions and ids of requests, the oldest first
-        # False where a relay before this one may have taken requests that this one did not see.
+        # False if an earlier relay may have taken requests that this one did not see.
         self.saw_all = True
         self._told_dropped = 0
         self._inode = os.lstat(listening.getsockname()).st_ino
@@ -70,8 +71,9 @@ class LinkServer:
         return len(self._links)
 
     def tell(self, header: Mapping[str, Any]) -> None:
-        """Tell every link a state. A link that does not read now gets the last of each kind when it
-        does.
+        """Tell every link a state.
+
+        A link that does not read now gets the last of each kind when it does.
         """
         for number in tuple(self._links):
             if number in self._blocked:
@@ -104,13 +106,14 @@ class LinkServer:
             self._drop(number)
 
     def listen_where_missing(self, path: Path) -> None:
-        """Listen again if the socket's name was removed or is another's; connections stay. Raises
-        OSError.
+        """Listen again if the socket's name was removed or is another's; connections stay.
+
+        Raises OSError.
         """
         with contextlib.suppress(FileNotFoundError):
             if os.lstat(path).st_ino == self._inode:
                 return
-        remove_folder(path)  # if it is one
+        remove_folder(path)  # if the name is a folder
         listening = listen(path)
         self._loop.forget(self._listening.fileno())
         self._listening.close()
@@ -143,7 +146,7 @@ class LinkServer:
             peer.refuse("bad_request", str(error))
         except Refusal as refusal:
             peer.refuse(refusal.code, str(refusal))
-        except Exception as error:  # nothing that a peer asks may end the relay
+        except Exception as error:  # no request of a peer may end the relay
             traceback.print_exc()
             peer.refuse("internal", f"the relay failed at this: {error!r}")
 
@@ -171,8 +174,8 @@ class LinkServer:
     def _hear_out_links(self, asking: int) -> None:
         """Take all that other links have sent.
 
-        A gateway that was killed may have left requests in its socket that this relay has not read
-        yet: one read takes all that a socket holds.
+        A killed gateway may have left requests in its socket that this relay has not read yet: one
+        read takes all that a socket holds.
         """
         for number in self._links - {asking}:
             if not self._peers[number].is_last_said:
@@ -206,8 +209,9 @@ class LinkServer:
         peer.say({"op": "got", "n": count})
 
     def _tell_seen(self, number: int, peer: Peer, record: Record) -> None:
-        """Answer which of a session's requests came, so that its page knows which were lost on
-        their way.
+        """Answer which of a session's requests came.
+
+        So its page knows which were lost on their way.
         """
         session, ids = _session(record), record.header.get("ids")
         if not isinstance(ids, list):
@@ -217,10 +221,10 @@ class LinkServer:
         peer.say({"op": "seen", "n": _number(record, "n"), "ids": seen, "saw_all": self.saw_all})
 
     def _was_seen(self, session: str, msg_id: Any) -> bool:
-        """Tell whether this request came before: a gateway that lost its link repeats what was not
-        confirmed.
+        """Tell whether this request came before.
 
-        Ids count by session: a collaborator could guess the ids of the owner's requests.
+        A gateway that lost its link repeats requests that were not confirmed. Ids count by session:
+        a collaborator could guess the ids of the owner's requests.
         """
         if not isinstance(msg_id, str):
             return False
@@ -286,7 +290,7 @@ _OPERATIONS = {
 
 
 def _request_key(session: str, msg_id: str) -> str:
-    """Return the key of a request among those that were seen."""
+    """Return the key of a request among the seen ones."""
     key = f"{session}\0{msg_id}"
     return key if len(key) <= _LONGEST_SEEN else sha256(key.encode(errors="surrogatepass")).hexdigest()
 

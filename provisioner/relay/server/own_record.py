@@ -1,4 +1,4 @@
-"""relay.json: what clients read, and what another relay needs to take over the folder."""
+"""relay.json: the fields for clients, and those for another relay that takes over the folder."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "curve_publickey": (str,),
     "curve_secretkey": (str,),
 }
-# Of relay.json: what clients are not told.
+# Fields of relay.json that clients do not get.
 PRIVATE_FIELDS = frozenset({"request", "identity", "prefix", "has_joined", "reason"})
 
 
@@ -74,7 +74,7 @@ class OwnRecord:
         self.kernel_id = request.kernel_id
         self.facts: Mapping[str, Any] = request.facts
         self.kernel: ProcessId | None = None
-        self.has_joined = False  # that kernel, whose sockets' names were there then
+        self.has_joined = False  # a relay joined that kernel: its sockets' names were there then
         self.reason = ""  # why the relay ends that kernel
         self.epoch = new_id()
         self.identity = f"relay-{new_id()}"
@@ -115,7 +115,7 @@ class OwnRecord:
         self.kernel, self.has_joined, self.reason = kernel, False, ""
 
     def write(self) -> None:
-        """Raises OSError."""
+        """Write relay.json. Raises OSError."""
         own = {
             "identity": self.identity,
             "prefix": self.prefix,

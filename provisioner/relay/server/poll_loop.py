@@ -1,5 +1,6 @@
-"""The relay's poll loop over ZMQ sockets and descriptors, each with a handler. Knows nothing of
-kernels.
+"""The relay's poll loop over ZMQ sockets and descriptors, each with a handler.
+
+It knows nothing of kernels.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ class Loop:
             self._poller.unregister(target)
 
     def turn(self, seconds: float) -> None:
-        """Wait for events, and call their handlers; one may have forgotten another's target
-        meanwhile.
+        """Wait for events, and call their handlers.
+
+        One handler may have forgotten another's target meanwhile.
         """
         for target, events in self._poller.poll(max(0, int(seconds * 1000 + 0.999))):
             handler = self._handlers.get(target)
@@ -55,7 +57,10 @@ class Loop:
                 self._call(handler, events)
 
     def _call(self, handler: Handler, events: int) -> None:
-        """Call a handler. One that fails must not end the relay, unless it does nothing but fail."""
+        """Call a handler.
+
+        A failure must not end the relay, unless the handler does nothing but fail.
+        """
         try:
             handler(events)
             self._failures = 0

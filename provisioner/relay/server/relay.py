@@ -1,8 +1,7 @@
-"""One relay: when its kernel begins and ends, and when it ends itself. One thread, one loop, no
-asyncio.
+"""One relay: when its kernel begins and ends, and when the relay ends itself.
 
-Messages are `forwarder`'s, links are `links`'; this decides when the kernel is joined, left and
-ended.
+It has one thread, one loop, and no asyncio. `forwarder` has the messages, `links` the links; this
+module decides when the kernel is joined, left and ended.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ from .poll_loop import Chore, Loop
 from .relay_folder import RelayFolder, UnreachableError
 
 _TICK_SECONDS = 1.0
-_LOOK_SECONDS = 0.01  # for the socket files of a kernel that starts
-_SLOW_LOOK_SECONDS = 0.05  # where somebody else starts it
+_LOOK_SECONDS = 0.01  # between looks for the socket files of a kernel that starts
+_SLOW_LOOK_SECONDS = 0.05  # if another process starts the kernel
 _RARE_LOOK_SECONDS = 0.5
 _EAGER_SECONDS = 60.0
 _LAST_MESSAGES_SECONDS = 0.25  # a child of the kernel may hold its sockets open
 
 
 class Relay:
-    """Decides about a relay's life.
+    """One relay's life.
 
     After ``run`` returns, ``leaves_nothing`` tells whether its folder goes.
     """
@@ -86,8 +85,9 @@ class Relay:
     # ---- the loop
 
     def prepare(self) -> None:
-        """Prepare the folder before clients know of this relay, and watch the kernel of a killed
-        relay before it.
+        """Prepare the folder before clients know of this relay.
+
+        Also watch the kernel of a killed relay before it.
         """
         self._place.links = self.links
         self._place.prepare()
@@ -162,7 +162,7 @@ class Relay:
     def _is_expected(self) -> bool:
         """Tell whether a kernel may come.
 
-        One in a container is not started by us, and may come at any time.
+        A kernel in a container, which its engine starts, may come at any time.
         """
         return self._kernel is not None or self._own.kernel is None
 
@@ -245,7 +245,7 @@ class Relay:
 
     @property
     def _has_place(self) -> bool:
-        """True if the folder is there, and not another relay's."""
+        """Tell whether the folder is there, and not another relay's."""
         return self._lost_at is None
 
     def _write_ended(self, ended: Ended) -> None:
@@ -274,22 +274,22 @@ class Relay:
     # ---- what is asked
 
     def greeting(self) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
-        """Called by LinkServer for each hello."""
+        """Return a new link's first records. Called by LinkServer for each hello."""
         hello = {"op": "hello", "version": 1, "epoch": self._own.epoch, "kernel_id": self._own.kernel_id}
         tracker = self._forwarder.tracker
         told = [{"op": "kernel", **self._state}, cells_record(tracker), activity_record(tracker)]
         return {**hello, "pid": os.getpid()}, told
 
     def request(self, channel: str, session: str, message: Sequence[Any]) -> None:
-        """Called by LinkServer."""
+        """Take a request from a link. Called by LinkServer."""
         self._forwarder.request(channel, session, message)
 
     def attached(self) -> None:
-        """Called by LinkServer: somebody listens, so it is worth keeping from now on."""
+        """Keep output from now on, because a gateway listens. Called by LinkServer."""
         self._forwarder.is_kept = True
 
     def ask(self, peer: Peer, record: Record) -> None:
-        """Called by LinkServer. Raises Refusal."""
+        """Answer a control question. Called by LinkServer. Raises Refusal."""
         operation = _OPERATIONS.get(record.op)
         if operation is None:
             raise Refusal("bad_request", f"Op {record.op[:40]!r} is not known. Use {', '.join(_OPERATIONS)}.")
@@ -362,7 +362,7 @@ class Relay:
                 self._loop.forget(self._owner_descriptor)
             self._steps = shutdown_policy.EndingSteps(shutdown_policy.OWNER_ENDED, now)
         else:
-            # What waits for a kernel that is not coming keeps nobody alive.
+            # Messages for a kernel that is not coming keep no relay alive.
             busy = self._forwarder.tracker.open + (self._forwarder.held if self._kernel is not None else 0)
             has_gateway = self._request.gateway is not None
             company = shutdown_policy.Company(has_gateway, self.links.count, busy, self._left_at, self._quiet_at)
@@ -401,7 +401,7 @@ class Relay:
         self.leaves_nothing = steps.reason in shutdown_policy.LEAVES_NOTHING
 
     def close(self) -> None:
-        """Leave the folder as others are to find it, then answer the clients that wait for the end."""
+        """Leave the folder as others expect it, then answer the clients that wait for the end."""
         if self._steps is not None and self._ended is None:
             self._write_ended(self._how_it_ended(None))
         self._sockets.leave(removes_files=self._has_place)

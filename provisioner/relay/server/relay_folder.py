@@ -1,6 +1,6 @@
 """Keep the names in a relay's folder by which clients find it: record, connection file, sockets.
 
-A look costs one stat: the folder's time tells whether a name came or went.
+A look costs one stat: the folder's time changes when a name comes or goes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class UnreachableError(Exception):
 
 
 class RelayFolder:
-    """Made after the fork, for one relay. ``links`` is set before the first `look`."""
+    """The folder of one relay, made after the fork. ``links`` is set before the first `look`."""
 
     def __init__(self, own: OwnRecord, clients: ClientSockets, sockets: KernelSockets) -> None:
         self.path: Path = own.folder
@@ -54,7 +54,7 @@ class RelayFolder:
         take_in_advance(self.path / "ended.json")
 
     def write_record(self) -> None:
-        """Write relay.json; where the disk does not take it, `look` tries again."""
+        """Write relay.json; if the disk does not take it, `look` tries again."""
         try:
             self._own.write()
             self._is_written = True
@@ -69,22 +69,26 @@ class RelayFolder:
             self.write_record()
 
     def note_end(self, reason: str) -> None:
-        """Write why the kernel is to end, before it does: the relay host, its parent now, tells
-        how.
+        """Write why the kernel is to end, before it does.
+
+        The relay host, by then its parent, reports how.
         """
         log(reason, kernel=self._own.kernel_id, reason="the names of its sockets were removed")
         self._own.reason = reason
         self.write_record()
 
     def write_connection_file(self) -> None:
-        """Write the connection file where no kernel reaches, and put it in place. Raises OSError."""
+        """Write the connection file out of the kernel's reach, and put it in place.
+
+        Raises OSError.
+        """
         made, place = self.path / "connection.json", self.path / "k" / "connection.json"
         write_whole(made, self._own.kernel_connection(), 0o644)
-        remove_folder(place)  # if it is one
+        remove_folder(place)  # if the name is a folder
         os.replace(made, place)
 
     def expect_another(self) -> None:
-        """Make the folder ready for the next kernel, whatever the last one did to it."""
+        """Prepare the folder for the next kernel, whatever the last one did to it."""
         empty_folder(self.path / "k")
         try:
             self.write_connection_file()
@@ -92,7 +96,7 @@ class RelayFolder:
             log("folder_not_ready", kernel=self._own.kernel_id, reason=error)
 
     def look(self) -> None:
-        """Make names again that are missing. Raises UnreachableError where that cannot help."""
+        """Make missing names again. Raises UnreachableError if that cannot help."""
         try:
             found = os.stat(self.path)
         except OSError as error:
@@ -105,7 +109,7 @@ class RelayFolder:
         self._check_record()
         steps = (self._make_link_socket, self._clients.bind_missing, self._make_links, self._kernel_sockets.make_spares)
         is_well = all([self._try(step) for step in steps])
-        # What changes within one step of the file system's clock has the same time.
+        # Changes within one step of the file system's clock have the same time.
         if self._is_written and is_well and time.time_ns() - changed_at > _CLOCK_STEP_NS:
             self._seen_at = changed_at
 

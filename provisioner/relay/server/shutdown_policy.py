@@ -9,9 +9,9 @@ ORPHANED = "orphaned"
 OWNER_ENDED = "owner_ended"
 STOPPED = "stopped"
 UNREACHABLE = "unreachable"
-TERMINATED = "terminated"  # SIGTERM to the relay; written down as stopped
+TERMINATED = "terminated"  # SIGTERM to the relay; recorded as stopped
 
-ASK = 0  # shutdown_request: the step that no signal is
+ASK = 0  # shutdown_request: the only step that is no signal
 _GIVE_UP_SECONDS = 5.0
 _UNREACHABLE_SECONDS = 30.0
 _UNJOINABLE_SECONDS = 5.0
@@ -25,15 +25,18 @@ STEPS: dict[str, tuple[tuple[float, int], ...]] = {
     STOPPED: ((0.0, signal.SIGKILL),),
     TERMINATED: ((0.0, signal.SIGTERM), (5.0, signal.SIGKILL)),
 }
-# A kernel that no relay started is asked, and waited for.
+# The relay asks a kernel that no relay started, and waits for it.
 ASKED_FIRST = frozenset({ORPHANED, UNREACHABLE})
-# Whose folder nobody will look at again.
+# After these ends no client looks at the folder again.
 LEAVES_NOTHING = frozenset({OWNER_ENDED, STOPPED})
 
 
 @dataclass(frozen=True)
 class Company:
-    """What keeps a kernel alive: gateways, links, work. Times are of the monotonic clock."""
+    """The company that keeps a kernel alive: gateways, links, work.
+
+    Times are of the monotonic clock.
+    """
 
     has_gateway: bool
     links: int
@@ -50,8 +53,9 @@ def orphaned_at(company: Company, orphan_seconds: float) -> float | None:
 
 
 def unreachable_at(company: Company, lost_at: float | None) -> float | None:
-    """Return when to end a kernel whose relay has no path since ``lost_at``; None: not as it is
-    now.
+    """Return when to end a kernel whose relay has no path since ``lost_at``.
+
+    None: not in the present state.
     """
     if lost_at is None or company.links:
         return None

@@ -1,8 +1,8 @@
 """Decide which link gets which message, and when a message may be forgotten. `LinkServer` sends.
 
 A reply belongs to one session, and the session to the link that attached it last; iopub goes to
-every link that has a session. A link of guests gets iopub, too, and nothing is kept for it, or done
-with because of it. Each link has at most a window of bytes on its way.
+every link that has a session. A link of guests gets iopub, too, but no message is kept, or
+forgotten, because of it. Each link has at most a window of bytes on its way.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ WINDOW_BYTES = 8 << 20
 
 
 class LinkState:
-    """One link: its sessions, what it is yet to get, and what it got and did not acknowledge, in
-    order.
+    """One link: its sessions, and its messages in order.
 
-    ``shown``: of a link of guests, the last iopub message that it was given; none comes to it
-    twice.
+    The messages are those to come, and those sent and not acknowledged. ``shown``: for a link of
+    guests, its last iopub message; none comes to it twice.
     """
 
     __slots__ = ("in_flight", "in_flight_bytes", "is_of_guests", "sessions", "shown", "todo")
@@ -36,7 +35,10 @@ class LinkState:
 
 
 class Delivery:
-    """Keeps the store's entries and the links' queues in agreement. A link is a number here."""
+    """The bookkeeping that keeps the store's entries and the links' queues in agreement.
+
+    A link is a number here.
+    """
 
     def __init__(self, store: Store, window_bytes: int = WINDOW_BYTES) -> None:
         self._store = store
@@ -55,7 +57,7 @@ class Delivery:
         self._links[link] = LinkState()
 
     def link_went(self, link: int) -> None:
-        """Keep what a link that ended did not acknowledge for others."""
+        """Keep for others what a link that ended did not acknowledge."""
         state = self._links.get(link)
         if state is None:
             return
@@ -92,7 +94,7 @@ class Delivery:
             self._store.settle_all()
 
     def is_guest(self, session: str) -> bool:
-        """Whether a link of guests has this session."""
+        """Tell whether a link of guests has this session."""
         state = self._links.get(self._owners.get(session, -1))
         return state is not None and state.is_of_guests
 
@@ -131,8 +133,9 @@ class Delivery:
         self._store.lose(entry)
 
     def acknowledged(self, link: int, seq: int) -> bool:
-        """Note that this link needs a message and all before it no more; False for one that it did
-        not get.
+        """Note that this link needs a message and all before it no more.
+
+        False for a message that it did not get.
         """
         state = self._links[link]
         if seq not in state.in_flight:
@@ -156,7 +159,7 @@ class Delivery:
             self._store.remove(entry.seq)
 
     def _forget_heard(self) -> None:
-        """Forget what all other links have had: this one listens no more."""
+        """Forget the messages that all other links have had: this one listens no more."""
         for entry in [e for e in self._store if e.acknowledged and e.acknowledged.issuperset(self._listening)]:
             self._store.remove(entry.seq)
 

@@ -1,6 +1,7 @@
 """Messages of the kernel that no gateway acknowledged: kept in memory, then on disk, within bounds.
 
-Owns the bounds. Who gets what, and when a message is done with, is delivery's decision.
+This module owns the bounds. `delivery` decides which link gets a message, and when a message is
+done with.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MakeNotice = Callable[[bytes, str, int, int, str], list[bytes]]
 
 @dataclass(frozen=True)
 class Bounds:
-    """``memory_bytes`` of ``store_bytes`` in all may be in memory."""
+    """The bounds of a store. At most ``memory_bytes`` of all ``store_bytes`` are in memory."""
 
     memory_bytes: int
     store_bytes: int
@@ -32,7 +33,7 @@ class Bounds:
 
     @property
     def why(self) -> str:
-        """Return the notice about a message that passed them."""
+        """Return the notice about a message beyond the bounds."""
         return (
             f"More than {self.store_bytes / 1e6:.0f} MB or {self.most_messages} messages waited for a client "
             "(c.Limits.unsent_output_bytes)"
@@ -53,8 +54,9 @@ class Notice:
 
 
 class Entry:
-    """One message. ``frames`` None: it is at ``place``, or it is a notice. ``flights``: links it is
-    on its way on.
+    """One message. ``frames`` None: it is at ``place``, or it is a notice.
+
+    ``flights``: the links that it is on its way on.
     """
 
     __slots__ = (
@@ -84,7 +86,7 @@ class Entry:
 
 
 class Store:
-    """Insertion order is the order of ``seq``; a notice takes the place of what was dropped."""
+    """The messages in the order of ``seq``; a notice takes the place of dropped ones."""
 
     def __init__(self, bounds: Bounds, spill: Spill, make_notice: MakeNotice) -> None:
         self._bounds = bounds
@@ -92,14 +94,14 @@ class Store:
         self._make_notice = make_notice
         self._entries: dict[int, Entry] = {}
         self._outputs: deque[int] = deque()  # may name entries that are gone
-        self._why = ""  # of what was dropped last
-        self._missing: int | None = None  # bytes on disk, when a file was given back last for a message that waits yet
+        self._why = ""  # the reason for the last drop
+        self._missing: int | None = None  # missing bytes when a file was last given back for a message that still waits
         self._sheltered: list[int] = []  # outputs that were in flight when the oldest were to go
         self._notices: dict[str, int] = {}  # by the parent's msg_id: the seq of a notice that was not sent yet
         self._next = 1
         self._memory = 0
         self._total = 0
-        self.in_flight_bytes = 0  # kept by delivery: it is in memory anyway, bounded by the links' windows
+        self.in_flight_bytes = 0  # set by delivery: they are in memory anyway, bounded by the links' windows
         self.dropped_messages = 0
         self.dropped_bytes = 0
 
@@ -145,7 +147,7 @@ class Store:
                 return
 
     def settle_all(self) -> None:
-        """Settle every message: a link ended, and what was on its way waits again."""
+        """Settle every message: a link ended, and its messages on their way wait again."""
         if self._sheltered:
             self._outputs = deque(sorted([*self._sheltered, *self._outputs]))
             self._sheltered = []
@@ -159,7 +161,7 @@ class Store:
         """Return the frames of a message. Raises OSError."""
         if entry.notice is not None:
             notice = entry.notice
-            self._notices.pop(_parent_id(notice.parent), None)  # what is dropped from now on needs another notice
+            self._notices.pop(_parent_id(notice.parent), None)  # later drops need another notice
             return self._make_notice(notice.parent, notice.msg_id, notice.messages, notice.bytes, notice.why)
         if entry.frames is not None:
             return entry.frames
@@ -178,13 +180,13 @@ class Store:
                 self._outputs.popleft()
 
     def lose(self, entry: Entry) -> None:
-        """Count a message as dropped that cannot be read from the disk any more."""
+        """Count a message that cannot be read from the disk any more as dropped."""
         self.dropped_messages += 1
         self.dropped_bytes += entry.size
         self.remove(entry.seq)
 
     def close(self) -> None:
-        """Remove what is on disk."""
+        """Remove the files on disk."""
         self._entries.clear()
         self._spill.close()
 
@@ -195,8 +197,9 @@ class Store:
         return self._total > self._bounds.store_bytes or len(self._entries) > self._bounds.most_messages
 
     def _move_to_disk(self, entry: Entry) -> None:
-        """Write a message to disk, or drop an output. What lies on disk goes only if its room
-        suffices.
+        """Write a message to disk, or drop an output.
+
+        Messages on disk go only if their room suffices.
         """
         while entry.frames is not None and self._has_too_much_in_memory():
             error = self._write(entry)
@@ -204,7 +207,7 @@ class Store:
                 return
             now_missing = error.missing_bytes if isinstance(error, SpillFullError) else None
             if not self._spill.segments:
-                if not self._drop_one():  # all that waits is in memory
+                if not self._drop_one():  # all waiting messages are in memory
                     self._drop(entry)
             elif now_missing is None or (self._missing is not None and now_missing >= self._missing):
                 self._do_without_disk(entry)

@@ -1,8 +1,7 @@
-"""Messages on disk, in files that are removed once nothing in them is wanted. Owns the spill
-folder.
+"""Messages on disk, in files that are removed once nothing in them is needed.
 
-A file has the size that its relay claimed of the room for all relays, before anything is written to
-it.
+This module owns the spill folder. A file has the size that its relay claimed of the room for all
+relays, before anything is written to it.
 """
 
 from __future__ import annotations
@@ -57,8 +56,10 @@ class _Segment:
 
 
 class Spill:
-    """``write`` raises OSError where the disk or the room is full; nothing is kept of that message
-    then.
+    """The files of one relay.
+
+    ``write`` raises OSError if the disk or the room is full, and then keeps nothing of that
+    message.
     """
 
     def __init__(self, room: SpillRoom, segment_bytes: int = SEGMENT_BYTES) -> None:

@@ -1,9 +1,9 @@
-"""Room on disk for output that waits, shared by all relays of an account: bounded by kernel, by
-user and in all.
+"""Room on disk for waiting output, shared by all relays of an account.
 
-Each relay has a folder `<spill folder>/<user>/<kernel>`, which it holds by a lock. The operating
-system opens the lock however the relay ends, so any relay and the relay host can remove what a
-killed relay left. Sizes of files are the account: no counter can be wrong after a kill.
+It is bounded by kernel, by user and in all. Each relay has a folder `<spill
+folder>/<user>/<kernel>`, which it holds by a lock. The operating system opens the lock however the
+relay ends, so any relay and the relay host can remove the files of a killed relay. Sizes of files
+are the account: no counter can be wrong after a kill.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _LOCK = "lock"
 # Other programs need some of the disk: a tenth, and at most this.
 _MOST_SPARED_BYTES = 1 << 30
 _SPARED_PART = 10
-# A relay that was stopped may hold the account; the others do not wait for it.
+# A stopped relay may hold the account; the others do not wait for it.
 _LOCK_SECONDS = 0.2
 _LOOK_AGAIN_SECONDS = 0.002
 
 
-# One user has a part of what the disk has for all, and leaves others the rest.
+# A user's kernels may fill one in so many parts of what the disk has for all, and leave others the
+# rest.
 _USER_PART = 2
 
 
 class SpillFullError(OSError):
-    """A bound was met. The message is for the kernel's owner: the bound, and the setting that it
-    comes from.
+    """A bound was met. The message is for the kernel's owner: the bound, and its setting.
 
-    ``missing_bytes``: the relay's own files have so many, and giving them back helps; None: nothing
-    that it has helps.
+    ``missing_bytes``: the relay's own files have so many, and giving them back helps; None: giving
+    back its files does not help.
     """
 
     def __init__(self, why: str, missing_bytes: int | None = None) -> None:
@@ -58,8 +58,9 @@ class RoomBounds:
 
 
 def choose_spill_dir(chosen: Path | None = None, environ: Mapping[str, str] | None = None) -> Path:
-    """Return the folder for output that waits: as chosen, as ALIQUOT_SPILL_DIR says, or one in
-    /var/tmp.
+    """Return the folder for waiting output.
+
+    It is the chosen one, or ALIQUOT_SPILL_DIR, or one in /var/tmp.
     """
     env = os.environ if environ is None else environ
     if chosen is not None or env.get(SPILL_VARIABLE):
@@ -81,12 +82,12 @@ class SpillRoom:
 
     @contextlib.contextmanager
     def claim(self, least: int, wish: int) -> Iterator[int]:
-        """Hold the account while the caller makes its files larger by the bytes that this yields:
-        wish, or least.
+        """Hold the account while the caller makes its files larger by the yielded bytes.
 
-        Raises SpillFullError where a bound does not allow ``least``, and OSError.
+        These are wish, or least. Raises SpillFullError if a bound does not allow ``least``, and
+        OSError.
         """
-        patience, self._lock_seconds = self._lock_seconds, 0.0  # waited for once, and not for each message
+        patience, self._lock_seconds = self._lock_seconds, 0.0  # waits once, and not for each message
         with _account(self._top, patience):
             self._lock_seconds = _LOCK_SECONDS
             self._hold()
@@ -177,8 +178,9 @@ def _account(top: Path, lock_seconds: float) -> Iterator[None]:
 
 
 def _used(top: Path) -> dict[Path, int]:
-    """The bytes of each relay that lives. Under the account's lock; removes the folders of those
-    that do not.
+    """Return the bytes of each living relay, and remove the folders of the others.
+
+    The caller holds the account's lock.
     """
     used = {}
     for folder in _folders(top):

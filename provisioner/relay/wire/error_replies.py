@@ -1,6 +1,6 @@
 """Answers to requests that the kernel must not see.
 
-As of a kernel that refuses, so that a cell ends. Pure.
+They look like those of a kernel that refuses, so that a cell ends. Pure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HEADER = ("msg_id", "session", "username", "date", "version", "msg_type")
 _LONGEST = 256
 _LONGEST_READ = 1 << 16
 _ASKS = "_request"
-# What widgets send: no kernel replies to it.
+# Messages of widgets, to which no kernel replies.
 _COMMS = frozenset({"comm_open", "comm_msg", "comm_close"})
 _QUIET_SECONDS = 60.0
 # The error of a request that did not reach the kernel.
@@ -35,8 +35,9 @@ class Answer:
 
 
 class CommWords:
-    """Decide when a refused comm message is told of in words: once a minute, for a slider sends
-    many.
+    """Decide when a refused comm message gets an error in words.
+
+    It does once a minute, because a slider sends many.
     """
 
     def __init__(self) -> None:
@@ -80,7 +81,7 @@ def answers(
 def _more(msg_type: str, content: Mapping[str, Any], said: str) -> dict[str, Any]:
     if msg_type == "execute_request":
         return {"execution_count": None, "user_expressions": {}, "payload": []}
-    if msg_type == "debug_request":  # the debugger's protocol has another form for what was refused
+    if msg_type == "debug_request":  # refusals have another form in the debugger's protocol
         told = {"type": "response", "success": False, "message": said, "body": {}}
         return {**told, "request_seq": content.get("seq"), "command": content.get("command")}
     return {}

@@ -22,11 +22,11 @@ RECORD_VERSION = 1
 RELAY_VERSION = 1
 # Several of the largest messages of pages (c.Limits.message_bytes).
 UNREAD_BYTES = 64 << 20
-# Of output that waits: of a kernel, of a user's kernels, of all kernels.
+# Bounds of waiting output: of a kernel, of a user's kernels, of all kernels.
 UNSENT_BYTES, USER_UNSENT_BYTES, ALL_UNSENT_BYTES = 1 << 30, 4 << 30, 16 << 30
 
 FRONT_PORTS = {"shell_port": 1, "iopub_port": 2, "stdin_port": 3, "hb_port": 4, "control_port": 5}
-# What clients of a kernel manager connect to: links to the front sockets.
+# The names that clients of a kernel manager connect to: links to the front sockets.
 CLIENT_LINKS = "c"
 _RECORD = "relay.json"
 _ENDED = "ended.json"
@@ -35,8 +35,9 @@ _SPARE_BYTES = 8192
 
 @dataclass(frozen=True)
 class UnsentBytes:
-    """How much output may wait for clients: of a kernel, of its user's kernels, of all kernels. 0:
-    no bound.
+    """The most output that may wait for clients. 0: no bound.
+
+    The bounds are those of a kernel, of its user's kernels, and of all kernels.
     """
 
     kernel: int = UNSENT_BYTES
@@ -55,14 +56,16 @@ class UnreadableRecordError(Exception):
 class RelayRequest:
     """A request to start a relay. Client, kernel and relay sign messages with the same ``key``.
 
-    ``gateway`` names who will come back for the kernel: its output is kept, and it ends
-    ``orphan_seconds`` after the last link to a gateway was lost and the last cell ended.
-    ``owner_pid`` names a process with which the kernel ends. ``tells_agent``: the node agent is
-    told when work begins. ``waiting_notice``: cells are told when they wait for GPU memory;
-    ``trim``: an idle kernel may be asked to return its frameworks' caches. Bytes bound what is
-    kept: in memory, and in all; by the room on disk that all kernels of ``user``, and all kernels,
-    share; and, ``unread_bytes``, what waits for the kernel to read it. 0: no bound. Curve keys
-    (Z85, empty: none) are the front's: clients that have them speak CurveZMQ.
+    Args: gateway: The gateway that will come back for the kernel. The relay keeps the kernel's
+    output for it, and the kernel ends ``orphan_seconds`` after the last link to a gateway was lost
+    and the last cell ended. owner_pid: A process with which the kernel ends. tells_agent: The relay
+    tells the node agent when work begins. waiting_notice: Cells show when they wait for GPU memory.
+    trim: The relay may ask an idle kernel to return its frameworks' caches.
+
+    Bytes bound what the relay keeps: in memory, and in all; by the room on disk that all kernels of
+    ``user``, and all kernels, share. ``unread_bytes`` bounds what waits for the kernel to read it.
+    0: no bound. Curve keys (Z85, empty: none) are the front's: clients that have them speak
+    CurveZMQ.
     """
 
     kernel_id: str
@@ -90,10 +93,10 @@ class RelayRequest:
 
 @dataclass(frozen=True)
 class KernelLaunch:
-    """A kernel process to be started by its relay. ``env`` is all of its environment but
-    JPY_PARENT_PID.
+    """A kernel process for its relay to start.
 
-    ``rlimits`` (by resource number: soft, hard) and ``umask`` None: those of the process that asks.
+    ``env`` is all of its environment but JPY_PARENT_PID. ``rlimits`` (by resource number: soft,
+    hard) and ``umask`` None: those of the process that asks.
     """
 
     argv: tuple[str, ...]
@@ -105,9 +108,10 @@ class KernelLaunch:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a kernel's process ended: ``ended.json``. ``reason``: empty, or why the relay ended it:
-    ``orphaned``, ``owner_ended``, ``stopped``, ``unreachable``. Both codes None: unobserved.
-    ``at``: seconds since the epoch.
+    """How a kernel's process ended: ``ended.json``.
+
+    ``reason``: empty, or why the relay ended it: ``orphaned``, ``owner_ended``, ``stopped``,
+    ``unreachable``. Both codes None: unobserved. ``at``: seconds since the epoch.
     """
 
     pid: int | None
@@ -129,10 +133,12 @@ class ProcessId:
 
 @dataclass(frozen=True)
 class RelayRecord:
-    """A relay's ``relay.json``. ``front`` is what clients connect to, as in a connection file;
-    ``facts`` are its starter's own. ``kernel`` is the process that the relay started last, None for
-    a kernel in a container; ``reason``, why the relay ends it, empty as a rule. ``is_alive`` is
-    what was found when the record was read.
+    """A relay's ``relay.json``.
+
+    ``front`` is what clients connect to, as in a connection file; ``facts`` are its starter's own.
+    ``kernel`` is the process that the relay started last, None for a kernel in a container.
+    ``reason`` is why the relay ends it, usually empty. ``is_alive`` was found when the record was
+    read.
     """
 
     kernel_id: str
@@ -185,8 +191,9 @@ def connection_info(prefix: Path, request: RelayRequest) -> dict[str, Any]:
 
 
 def read_relay_records(runtime: RuntimeDir) -> tuple[RelayRecord, ...]:
-    """Return all relay records in this runtime folder; ``is_alive`` is true for relays that run
-    now.
+    """Return all relay records in this runtime folder.
+
+    ``is_alive`` is true for relays that run now.
     """
     records = []
     with contextlib.suppress(FileNotFoundError):
@@ -225,14 +232,15 @@ def parse_relay_record(folder: Path, fields: Mapping[str, Any]) -> RelayRecord:
 
 
 def read_ended(record: RelayRecord) -> Ended | None:
-    """Return how the kernel's last process ended; None while it runs, and if it was not written
-    down.
+    """Return how the kernel's last process ended.
+
+    None while it runs, and if its end was not recorded.
     """
     return read_ended_in(record.folder)
 
 
 def read_ended_in(folder: Path) -> Ended | None:
-    """Return the same from a relay's folder."""
+    """Return how the last kernel of a relay's folder ended, as `read_ended` does."""
     try:
         return parse_ended(_read_object(folder / _ENDED))
     except (FileNotFoundError, UnreadableRecordError):
@@ -276,10 +284,10 @@ def read_relay_fields(folder: Path) -> dict[str, Any]:
 
 
 def write_whole(path: Path, content: Mapping[str, Any], mode: int = 0o600) -> None:
-    """Replace a file whole. There is no fsync: none of it is true after the next boot.
+    """Replace a file whole, then take as much of the disk in advance.
 
-    Then it takes as much of the disk in advance: a full disk stops the first write, and no later
-    one.
+    So a full disk stops the first write, and no later one. There is no fsync: after the next boot
+    none of the content is true.
     """
     new = path.with_name(path.name + ".new")
     data = json.dumps(content).encode() + b"\n"
@@ -303,8 +311,9 @@ def take_in_advance(path: Path, size: int = _SPARE_BYTES) -> None:
 
 
 def keep_links(folder: Path) -> None:
-    """Put links to the client sockets where they are missing: Jupyter's manager removes its ipc
-    files at each restart, and the relay's own must stay. Raises OSError.
+    """Put links to the client sockets where they are missing. Raises OSError.
+
+    Jupyter's manager removes its ipc files at each restart, and the relay's own must stay.
     """
     for number in FRONT_PORTS.values():
         with contextlib.suppress(FileExistsError):
@@ -317,8 +326,9 @@ def has_links(folder: Path) -> bool:
 
 
 def _open_new(path: Path) -> int:
-    """Return the file that was taken in advance, or a new one; never a file that something else put
-    there.
+    """Return the file that was taken in advance, or a new one.
+
+    Never return a file that another program put there.
     """
     flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     with contextlib.suppress(OSError):

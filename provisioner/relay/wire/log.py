@@ -1,4 +1,7 @@
-"""The relay host's log: key=value lines on stderr. Not logging's: what relays fork stays small."""
+"""The relay host's log: key=value lines on stderr.
+
+It does not use `logging`, so that forked relays stay small.
+"""
 
 from __future__ import annotations
 

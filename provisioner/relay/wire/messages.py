@@ -1,4 +1,7 @@
-"""Read Jupyter messages as frames, as far as a relay needs, and sign its own. Knows no sockets."""
+"""Read Jupyter messages as frames, as far as a relay needs, and sign its own.
+
+This module knows no sockets.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from typing import Any
 
 from .protocol import DELIMITER
 
-_FIRST_FRAMES = 8  # identities come before the delimiter; more than these no client sends
+_FIRST_FRAMES = 8  # identities come before the delimiter; no client sends more of them
 _VERSION = "5.4"
 _DELIMITER_LENGTH = len(DELIMITER)
 # In the order of the wire, from the delimiter on.
@@ -26,7 +29,7 @@ _LONGEST_CELL_NAME = 256
 _LONGEST_PROMPT = 4096
 _LONGEST_QUESTION_NAME = 256
 _SILENT = re.compile(rb'(?<!\\)"silent"\s*:\s*true')
-# A kernel that is restarted must not end by what was meant for the one before it.
+# These messages to an earlier kernel must not end a restarted one.
 _FOR_ONE_KERNEL = frozenset({"shutdown_request", "interrupt_request"})
 _CONTROL_COMM = "jupyter.widget.control"
 _STATE_METHODS = ("request_state", "request_states")
@@ -37,11 +40,11 @@ _LONGEST_STATE_READ = 4096  # of such a request; a longer comm message is a widg
 
 @dataclass(frozen=True)
 class Request:
-    """The header of a request, as far as it matters here. ``sent``: seconds since the epoch, None
-    when not told.
+    """The fields of a request's header that a relay needs.
 
-    Requests of one ``lane``, a channel or a subshell, are begun by the kernel in their order.
-    ``reads_state``: of widgets, as a page does that comes back.
+    ``sent``: seconds since the epoch, None if the client does not say. The kernel begins requests
+    of one ``lane``, a channel or a subshell, in their order. ``reads_state``: it reads widgets'
+    state, as a page does that comes back.
     """
 
     msg_id: str
@@ -52,8 +55,9 @@ class Request:
 
     @property
     def is_work(self) -> bool:
-        """True for cells and comm messages, which run the user's code, and not for completion and
-        the like.
+        """True for cells and comm messages, which run the user's code.
+
+        False for completion and the like.
         """
         return self.msg_type in _WORK and not self.reads_state
 
@@ -126,8 +130,9 @@ class StateReads:
         self._comms: deque[str] = deque(maxlen=_MOST_CONTROL_COMMS)
 
     def request(self, message: Sequence[Any], channel: str) -> Request | None:
-        """Return the request of a message, from its delimiter on; None for a header without id or
-        type.
+        """Return the request of a message, from its delimiter on.
+
+        None for a header without id or type.
         """
         request = read_request(read_object(message[HEADER]), channel)
         if request is None or not request.msg_type.startswith("comm_"):
@@ -171,8 +176,9 @@ class Signer:
     def message(
         self, msg_type: str, content: Mapping[str, Any], parent: bytes = b"{}", msg_id: str = ""
     ) -> list[bytes]:
-        """Return a message of the relay's own, from its delimiter on. ``parent`` is a header as it
-        came.
+        """Return a message of the relay's own, from its delimiter on.
+
+        ``parent`` is a header as it came.
         """
         header = {
             "msg_id": msg_id or new_id(),

@@ -1,6 +1,6 @@
 """One connection on a relay's or relay host's socket: reads and writes records without blocking.
 
-Whoever is not of our user, or root, is turned away by ``accept``.
+``accept`` rejects peers that are neither our user nor root.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BACKLOG = 1024
 
 
 class Refusal(Exception):
-    """A peer's request is refused; ``code`` is one of docs/reference/relay.md."""
+    """A refusal of a peer's request; ``code`` is one of docs/reference/relay.md."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -63,7 +63,7 @@ def accept(listening: socket.socket) -> Peer | None:
 class Peer:
     """A connection. ``role`` is empty until the greeting.
 
-    After ``is_last_said`` it is not read, after ``is_ended`` it is closed.
+    After ``is_last_said`` the relay does not read it; after ``is_ended`` it closes it.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -124,7 +124,7 @@ class Peer:
             self._out.extend(memoryview(piece) for piece in encode(dict(header), frames) if len(piece))
 
     def refuse(self, code: str, message: str) -> None:
-        """Refuse, and end the connection once that was sent."""
+        """Refuse the request, and end the connection once the refusal was sent."""
         self.say({"op": "refused", "code": code, "message": message})
         self.end_after_sending()
 
@@ -132,7 +132,7 @@ class Peer:
         self.is_last_said = True
 
     def flush(self) -> None:
-        """Send what the socket takes now; sets ``is_ended`` when all was said.
+        """Send what the socket takes now; set ``is_ended`` once everything is sent.
 
         A peer that takes nothing any more may have sent something before it ended: `read` finds
         that, then its end.

@@ -1,4 +1,4 @@
-"""Read what /proc tells about a process: its start time, and whether it lives."""
+"""Read a process's facts in /proc: its start time, and whether it lives."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def read_boot_id() -> str:
 def stat_fields(pid: int) -> list[str]:
     """Return the fields from the third on: the second, the name, may hold blanks and brackets.
 
-    Asked of a thousand kernels every three seconds, so a path and a text file are too dear.
+    The gateway asks this of a thousand kernels every three seconds, so a path and a text file are
+    too slow.
     """
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:

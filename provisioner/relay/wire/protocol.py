@@ -1,8 +1,7 @@
-"""Encode and decode records on relay.sock and link.sock: a head, then frames, the first a JSON
-header.
+"""Encode and decode records on relay.sock and link.sock: a head, then frames.
 
     head    magic "AqR1", number of frames (u32), bytes of all frames (u64), then each frame's length (u64)
-    frames  a JSON object with "op", then the frames of a ZMQ message from its delimiter on, where the op has one
+    frames  a JSON object with "op" (the header), then, for some ops, a ZMQ message from its delimiter on
 
 Ops and their fields are in docs/reference/relay.md. Numbers are big-endian.
 """
@@ -22,12 +21,12 @@ DELIMITER = b"<IDS|MSG>"
 MAGIC = b"AqR1"
 MOST_FRAMES = 1 << 16
 LONGEST_RECORD = 4 << 30
-LONGEST_GREETING = 1 << 16  # from a peer that has not yet said hello
+LONGEST_GREETING = 1 << 16  # of a peer that has not yet said hello
 LONGEST_HEADER = 8 << 20  # a launch's environment is in the header
 
 _HEAD = struct.Struct(">4sIQ")
 _SCRATCH = 1 << 16
-# What a message that waits takes beside its bytes: objects of Python and of ZMQ.
+# The cost of a waiting message beside its bytes: objects of Python and of ZMQ.
 _MESSAGE_BYTES, _FRAME_BYTES = 1024, 128
 _HEADER_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
@@ -36,7 +35,7 @@ Header = dict[str, Any]
 
 
 class ProtocolError(Exception):
-    """The peer sent something that is no record; the message says what was found."""
+    """The peer sent bytes that are no record; the message says what was found."""
 
 
 class Record:
@@ -54,8 +53,9 @@ class Record:
 
 
 def encode(header: Header, frames: Sequence[Any] = ()) -> list[Any]:
-    """Return the buffers to send, in order; large ``frames`` (bytes, views, ZMQ frames' buffers)
-    are not copied.
+    """Return the buffers to send, in order.
+
+    Large ``frames`` (bytes, views, ZMQ frames' buffers) are not copied.
     """
     text = _HEADER_ENCODER.encode(header).encode()
     lengths = [len(text)]
@@ -77,10 +77,9 @@ def encode_whole(header: Header, frames: Sequence[Any] = ()) -> bytes:
 
 
 class RecordReader:
-    """Turns received bytes into records, in whatever pieces they come. Nothing is copied twice.
+    """Turn received bytes into records, in whatever pieces they come. Nothing is copied twice.
 
-    Ask ``buffer()`` where to receive into, tell ``filled(n)`` how much came. A ProtocolError is its
-    end.
+    Receive into ``buffer()``, and tell ``filled(n)`` how much came. A ProtocolError is its end.
     """
 
     def __init__(self, longest: int = LONGEST_GREETING) -> None:
@@ -90,7 +89,7 @@ class RecordReader:
         self._start = 0
         self._end = 0
         self._lengths: tuple[int, ...] | None = None
-        self._body: memoryview | None = None  # of a record that is larger than the scratch
+        self._body: memoryview | None = None  # the buffer of a record larger than the scratch
         self._body_end = 0
 
     @property

@@ -1,8 +1,7 @@
-"""Removes folders that a kernel could write to: no link is followed, and no depth of folders is too
-deep.
+"""Remove folders that a kernel could write to, without following links and at any depth.
 
-shutil.rmtree recurses, so that a kernel could end whoever clears up after it with a few thousand
-folders in each other.
+shutil.rmtree recurses, so a kernel could end the process that clears up after it with a few
+thousand folders in each other.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ _MOST_LEVELS = 1_000_000  # a kernel that still runs might dig on for ever
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder and all that is in it; what cannot be removed is left. Never raises OSError."""
+    """Remove a folder and all that is in it; leave what cannot be removed. Never raises OSError."""
     empty_folder(folder)
     with contextlib.suppress(OSError):
         folder.rmdir()
 
 
 def empty_folder(folder: Path) -> None:
-    """Remove all that is in a folder; what cannot be removed is left. Never raises OSError."""
+    """Remove all that is in a folder; leave what cannot be removed. Never raises OSError."""
     with contextlib.suppress(OSError):
         top = os.open(folder, _FOLDER)
         try:
