@@ -1,4 +1,4 @@
-"""The real node agent on devices that are only numbers: for tests of what is above it, which never touch a GPU."""
+"""The real node agent on stub devices, for tests of the layers above it, without a GPU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StubDevices:
         )
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the source holds nothing open."""
 
 
 def main() -> int:

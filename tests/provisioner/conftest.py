@@ -1,4 +1,4 @@
-"""A node agent whose devices are only numbers, kernelspecs as files, and clients that start kernels by themselves."""
+"""A node agent with stub devices, kernelspecs as files, and clients that start kernels."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def until() -> Callable[..., Any]:
 
 @pytest.fixture
 def no_node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
-    """A runtime folder with nobody in it."""
+    """A runtime folder without an agent."""
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
     folder.chmod(0o700)
     monkeypatch.setenv("ALIQUOT_RUNTIME_DIR", str(folder))
@@ -84,7 +84,7 @@ def no_node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
 
 
 def end_relays(runtime: RuntimeDir) -> None:
-    """End what a test may have left, and show what relays had to say."""
+    """End the relays that a test left, and show their output."""
     for record in read_relay_records(runtime):
         asyncio.run(stop_relay(record))
     if runtime.relay_log.exists():

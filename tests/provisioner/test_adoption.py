@@ -1,4 +1,4 @@
-"""A kernel whose starter is dead, taken over by another provisioner from what the first one told of it."""
+"""A kernel whose starter is dead, taken over by another provisioner by the first one's record."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jupyter_client.provisioning.factory import KernelProvisionerFactory
 
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 
-# What a gateway does, in short. It says where the kernel is, and waits to be killed.
+# A gateway in short: it reports the kernel's place, and waits to be killed.
 _GATEWAY = """
 import asyncio, json, sys
 from jupyter_client.manager import AsyncKernelManager
@@ -40,7 +40,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def left_behind(no_node: Any, kernelspecs: Any) -> tuple[str, str, dict[str, Any]]:
-    """A kernel's connection file, id and record. The gateway that started it was killed."""
+    """Return a kernel's connection file, id and record. The gateway that started it was killed."""
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", _GATEWAY], stdout=pipe, stdin=pipe) as gateway:
         assert gateway.stdout is not None

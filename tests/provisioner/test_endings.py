@@ -1,4 +1,4 @@
-"""Why a kernel ended, from what was found and who asked."""
+"""The reasons of kernels' ends, from the runtime's findings and the requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was mounted is compared with what was checked, in the mounts of a process."""
+"""Mounts are compared with the checked folders, in the mounts of a process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_whatever_else_is_found_is_refused(base: Path, swap: str) -> None:
     if swap == "folder":
         (base / "theirs").rename(base / "mine")
     elif swap == "link":
-        # It leads to the right folder: but the image, or a user, could let it lead anywhere.
+        # The link leads to the right folder, but the image, or a user, could let it lead anywhere.
         (base / "mine").symlink_to("was-mine")
     elif swap == "file":
         (base / "mine").write_text("")
@@ -53,7 +53,7 @@ def test_a_process_that_is_not_to_be_seen_is_told_apart(base: Path, tmp_path: Pa
 def test_a_process_that_ends_while_it_is_looked_at_is_told_apart_from_one_with_another_folder(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its mounts are gone then, and the bare places below them are seen."""
+    """The process's mounts are gone then, and the bare places below them are visible."""
     root = tmp_path / "proc" / "7" / "root"
     root.parent.mkdir(parents=True)
     root.symlink_to(base)

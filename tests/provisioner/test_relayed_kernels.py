@@ -31,7 +31,7 @@ Start = Callable[..., KernelManager]
 
 @pytest.fixture
 def start(no_node: Any, kernelspecs: Any) -> Iterator[Start]:
-    """Starts kernels, which end with the test."""
+    """Return a function that starts kernels, which end with the test."""
     managers: list[KernelManager] = []
 
     def start(name: str = "plain", manager: dict[str, Any] | None = None, **arguments: Any) -> KernelManager:
@@ -48,7 +48,10 @@ def start(no_node: Any, kernelspecs: Any) -> Iterator[Start]:
 
 @pytest.fixture
 def ask() -> Iterator[Callable[..., str]]:
-    """Executes code as a client that knows nothing but the connection file; gives what it prints."""
+    """Return a function that executes code as a client and returns its output.
+
+    The client knows only the connection file.
+    """
     clients: dict[str, BlockingKernelClient] = {}
 
     def ask(manager: KernelManager, code: str) -> str:
@@ -56,7 +59,7 @@ def ask() -> Iterator[Callable[..., str]]:
         if client is None:
             client = clients[manager.connection_file] = BlockingKernelClient(connection_file=manager.connection_file)
             client.load_connection_file()
-            client.start_channels(hb=False)  # it gives a kernel one second to answer
+            client.start_channels(hb=False)  # the heartbeat gives a kernel one second to answer
             client.wait_for_ready(timeout=90)
         printed: list[str] = []
 
@@ -74,7 +77,7 @@ def ask() -> Iterator[Callable[..., str]]:
 
 def relay_of(manager: KernelManager) -> Any:
     provisioner: Any = manager.provisioner
-    provisioner._relay.is_alive()  # reads the record again
+    provisioner._relay.is_alive()  # this reads the record again
     return provisioner._relay.record
 
 
@@ -175,7 +178,7 @@ def test_a_start_that_fails_leaves_no_relay(argv: list[str], start: Start, no_no
     kernelspecs.get_kernel_spec = lambda name: spec
     spec.argv = argv
     if argv[0] == sys.executable:
-        manager = start()  # it starts, and ends at once
+        manager = start()  # the kernel starts, and ends at once
         asyncio.run(manager.provisioner.wait())  # type: ignore[union-attr]
         manager.cleanup_resources()
     else:
@@ -195,7 +198,10 @@ sys.stdin.read()
 
 
 def a_killed_client(arguments: str) -> list[str]:
-    """Of a client that started a kernel and was killed: the pids of kernel and relay, and the connection file."""
+    """Start a kernel by a client, and kill the client.
+
+    Returns the pids of kernel and relay, and the connection file.
+    """
     command = [sys.executable, "-c", _CLIENT.format(arguments=arguments)]
     client = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE)
     assert client.stdout is not None
@@ -240,10 +246,10 @@ def test_encryption_works_through_a_relay(start: Start, ask: Any, kernelspecs: A
 
 
 def _handshake(connection_file: Path) -> int:
-    """How a client without keys is received."""
+    """Return the event by which the front receives a client without keys."""
     info = json.loads(connection_file.read_text())
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
-        # Whoever of the two sees the other's greeting first ends the connection.
+        # The side that sees the other's greeting first ends the connection.
         events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_DISCONNECTED
         monitor = socket.get_monitor_socket(events)
         monitor.rcvtimeo = 10_000
@@ -322,7 +328,7 @@ def test_a_relay_host_that_ended_is_started_again_and_leaves_no_zombie(start: St
     os.close(descriptor)
     start()
     deadline = time.monotonic() + 60
-    while os.path.exists(f"/proc/{host}"):  # our child, which a thread of ours buries
+    while os.path.exists(f"/proc/{host}"):  # our child, which a thread of ours reaps
         assert time.monotonic() < deadline, "a zombie is left"
         time.sleep(0.02)
 

@@ -1,4 +1,4 @@
-"""A kernel's grant changes while it runs: for its restarts, and for who adopts it."""
+"""A kernel's grant changes while it runs: for its restarts, and for programs that adopt it."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def test_errors_follow_the_output() -> None:
     assert streams.descriptors[2] == streams.descriptors[1]
     assert os.readlink(f"/proc/self/fd/{streams.descriptors[1]}") == os.devnull
     streams.given()
-    # Where the output is the relay's log, so are errors, which nobody has to say.
+    # If the output is the relay's log, so are errors, without an argument.
     assert Streams({"stderr": subprocess.STDOUT}, inherits=False).descriptors == {}
 
 

@@ -1,4 +1,4 @@
-"""Clients that start kernels in their own process: nbclient, a console, a script with a KernelManager."""
+"""Clients that start kernels in their own process: nbclient, a console, a KernelManager script."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_start_and_an_end_in_two_event_loops(a_node: Any, kernelspecs: Any) ->
 
 
 async def _refused(manager: AsyncKernelManager, want_error: type[Exception], *want_words: str) -> str:
-    """Why."""
+    """Start a kernel that is refused; return the reason."""
     with pytest.raises(want_error) as caught:
         await manager.start_kernel()
     for word in want_words:
@@ -171,7 +171,10 @@ def test_a_user_over_the_local_limit_is_refused(a_node: Any, kernelspecs: Any) -
 
 
 async def _start_both(kernelspecs: Any) -> list[AsyncKernelManager]:
-    """Start two kernels of half a GPU at once, of a user who may hold one; return those that run."""
+    """Start two kernels of half a GPU at once for a user who may hold one.
+
+    Returns those that run.
+    """
     managers = [a_manager(kernelspecs, "light.gpu-0.5", local_limit="0.5") for _ in range(2)]
     results = await asyncio.gather(*(manager.start_kernel() for manager in managers), return_exceptions=True)
     refused = [error for error in results if error is not None]
@@ -255,7 +258,8 @@ def test_an_agent_that_was_restarted_hears_of_the_kernel_again(a_node: Any, kern
         assert manager.provisioner is not None
         assert kernels[manager.kernel_id]["pids"] == [manager.provisioner.pid]
         await manager.shutdown_kernel(now=True)
-        # A renewal that was under way may reach the agent after the release: its closed connection then ends it.
+        # A renewal that was under way may reach the agent after the release: its closed connection
+        # then ends it.
         deadline = asyncio.get_running_loop().time() + 30
         while a_node.kernels():
             assert asyncio.get_running_loop().time() < deadline

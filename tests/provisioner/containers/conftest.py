@@ -1,4 +1,4 @@
-"""An engine that does as a test says."""
+"""A container engine whose answers a test chooses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""An engine that answers what a test says, late or never: for what real ones do too seldom. Speaks the Docker API."""
+"""A container engine that answers as a test says, late or never. Speaks the Docker API.
+
+Tests use it for answers that real engines give too seldom.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ class Asked(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def stream_until(self, over: threading.Event) -> None:
-        """Progress without end. Raises OSError when the client has gone."""
+        """Report progress without end. Raises OSError when the client has gone."""
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
@@ -61,7 +64,7 @@ class Asked(BaseHTTPRequestHandler):
         return "a test"
 
     def log_message(self, *_: Any) -> None:
-        """Silent."""
+        """Log nothing."""
 
 
 class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -69,11 +72,11 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     request_queue_size = 64
 
     def handle_error(self, *_: Any) -> None:
-        """A client that went is what tests are about."""
+        """Ignore clients that went: tests make them go."""
 
 
 class LameEngine:
-    """``routes``: patterns of method and path, and what answers them."""
+    """The engine. ``routes``: patterns of method and path, and their answers."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="aliquot-e-")

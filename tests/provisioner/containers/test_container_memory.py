@@ -1,4 +1,4 @@
-"""Out of memory is told from a kill by hand, on control groups of both versions."""
+"""Memory exhaustion differs from a kill by hand, on control groups of both versions."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ GIB = 1 << 30
 @pytest.mark.parametrize(
     ("signal", "says_engine", "killed_at", "want"),
     [
-        (9, True, None, True),  # the engine's word alone
-        (9, False, 99.0, True),  # Podman 4: our watch alone
+        (9, True, None, True),  # only the engine's report
+        (9, False, 99.0, True),  # Podman 4: only our watch
         (9, True, 99.0, True),
         (9, False, None, False),  # killed by hand
-        (9, True, 10.0, False),  # a child of it, long ago; then killed by hand
+        (9, True, 10.0, False),  # a child ran out long ago; then killed by hand
         (11, True, 99.0, False),  # a fault is a fault
-        (None, True, 99.0, False),  # it caught the loss of its child, and exited
+        (None, True, 99.0, False),  # the kernel caught the loss of its child, and exited
     ],
 )
 def test_exit_137_alone_is_no_proof(signal: int | None, says_engine: bool, killed_at: float | None, want: bool) -> None:
@@ -48,7 +48,7 @@ def eventually(claim: Callable[[], object]) -> None:
 
 
 def a_version_2_group(root: Path, has_leaf_limit: bool = True) -> Path:
-    """Files as the kernel's version 2 shows them, and a process in them."""
+    """Make files as Linux shows them in version 2, and a process in them."""
     group = root / "cgroup" / "machine" / "container"
     group.mkdir(parents=True)
     (root / "proc" / "7").mkdir(parents=True)

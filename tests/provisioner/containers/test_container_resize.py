@@ -1,4 +1,4 @@
-"""Other limits for containers that run, on an engine that tells what a test wants."""
+"""Changed limits of running containers, on an engine whose answers a test chooses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ ID = "c0ffee"
 
 
 class Kernel:
-    """A container as the engine shows it. ``changes``: what it was asked to change."""
+    """A container as the engine shows it.
+
+    ``changes``: the limits that the engine was asked to change.
+    """
 
     def __init__(self, engine: LameEngine) -> None:
         self.limits: dict[str, Any] = {"Memory": 2 * GIB, "NanoCpus": 2_000_000_000, "PidsLimit": 1024, "ShmSize": 1}

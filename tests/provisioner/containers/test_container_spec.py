@@ -1,4 +1,4 @@
-"""What an engine is asked to create: a value, tested as a value."""
+"""An engine's "create" request, tested as a value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gateway does while its engine fetches for ever, loses answers, and forgets containers."""
+"""A gateway whose engine fetches for ever, loses answers, and forgets containers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from jupyter_aliquot.provisioner.resources import KernelProcess
 from jupyter_aliquot.provisioner.runtime.base import Launch
 
 IMAGE = "registry.example/large:1"
-# More than there are threads for calls.
+# More than the threads for calls.
 MANY = 20
 
 
@@ -36,7 +36,7 @@ async def a_runtime(engine: LameEngine) -> AsyncIterator[ContainerRuntime]:
         try:
             await soon(asyncio.to_thread(runtime.close))
         finally:
-            engine.over.set()  # so that a close that waits ends with the test
+            engine.over.set()  # a close that waits ends with the test
 
 
 def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -65,7 +65,7 @@ async def until(condition: Callable[[], Any]) -> None:
 
 
 def fetching_for_ever(engine: LameEngine) -> Callable[[], int]:
-    """How many clients wait for the image now."""
+    """Return a function that counts the clients that wait for the image now."""
     waiting = threading.Semaphore(0)
 
     def fetch(asked: Asked) -> None:
@@ -91,7 +91,7 @@ async def test_images_that_are_fetched_keep_no_kernel_waiting(a_lame_engine: Lam
         for start in starts:
             start.cancel()
         await soon(asyncio.gather(*starts, return_exceptions=True))
-        # Who gives up ends the fetching, too, and waits for nothing any more.
+        # A caller that gives up ends the fetching, too, and waits for nothing any more.
         await until(lambda: fetching() == 0)
         assert not any(runtime.waiting_reason(launch.spec.kernel_id) for launch in launches)
 
@@ -110,7 +110,7 @@ async def test_a_gateway_ends_while_its_engine_fetches_an_image(a_lame_engine: L
 
 @in_a_loop
 async def test_a_container_that_the_engine_forgot_has_ended(a_lame_engine: LameEngine) -> None:
-    """Its process is not to be seen here, as with an engine on another machine."""
+    """The container's process is not visible here, as with an engine on another machine."""
     forgotten = KernelProcess("k", 1, 0, 1, "forgotten")
     async with a_runtime(a_lame_engine) as runtime:
         assert await soon(runtime.poll(forgotten)) is not None

@@ -1,4 +1,4 @@
-"""A relay host of the test's own, kernels below it, clients of their fronts and links to them; for the tests here."""
+"""A relay host of the test's own, with kernels, clients of their fronts, and links to them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SECONDS = 60.0
 
 
 class House:
-    """A runtime folder with its relay host, and all that was started in it."""
+    """A runtime folder with its relay host, and all that a test started in it."""
 
     def __init__(self, folder: Path) -> None:
         self.runtime = RuntimeDir(folder)
@@ -53,19 +53,19 @@ class House:
         kill_and_wait(self.host_pid)
 
     async def relay(self, **fields: Any) -> RelayRecord:
-        """A relay that keeps output for a gateway, unless told otherwise."""
+        """Start a relay that keeps output for a gateway, unless the fields say otherwise."""
         given = {"kernel_id": str(uuid.uuid4()), "key": uuid.uuid4().hex, "gateway": "here", **fields}
         await self.start()
         return await client.start_relay(self.runtime, RelayRequest(**given))
 
     async def kernel(self, **fields: Any) -> RelayRecord:
-        """A relay with an ipykernel below it."""
+        """Start a relay with an ipykernel below it."""
         record = await self.relay(**fields)
         await client.spawn(record, ipykernel(record))
         return client.read_relay_record(record.folder)
 
     def end(self) -> None:
-        """Everything, whatever state it is in; the folder stays where others made it."""
+        """End everything in any state; keep the folder if it is not ours."""
         with contextlib.suppress(OSError, ValueError):
             kill_and_wait(self.host_pid)
         for record in client.read_relay_records(self.runtime):
@@ -78,7 +78,7 @@ class House:
 
 
 class Stranger:
-    """A kernel that nobody spawned through its relay, as one in a container is."""
+    """A kernel that no relay spawned, like one in a container."""
 
     def __init__(self, record: RelayRecord) -> None:
         launch = ipykernel(record)
@@ -86,7 +86,7 @@ class Stranger:
             self._process = subprocess.Popen(launch.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def end(self) -> int:
-        """Kill it if it lives; its exit status."""
+        """Kill the kernel if it lives; return its exit status."""
         self._process.kill()
         return self._process.wait(SECONDS)
 
@@ -124,7 +124,7 @@ async def until(condition: Callable[[], Any], seconds: float = SECONDS) -> Any:
 
 
 async def until_true(ask: Callable[[], Awaitable[bool]]) -> None:
-    """The same, where looking takes a question."""
+    """Wait until an asynchronous question has the answer true."""
     deadline = time.monotonic() + SECONDS
     while not await ask():
         assert time.monotonic() < deadline, f"not within {SECONDS} s"
@@ -136,7 +136,7 @@ async def soon(awaitable: Awaitable[T]) -> T:
 
 
 class Gateway:
-    """One link, its session, and what came by it."""
+    """One link, its session, and the events that came by it."""
 
     def __init__(self, record: RelayRecord, session: str = "a-session") -> None:
         self.record = record
@@ -179,7 +179,7 @@ class Gateway:
         return self.request("execute_request", {**content, **fields})
 
     async def until(self, matches: Callable[[Any], bool]) -> Any:
-        """The first event from now on that matches."""
+        """Return the first event from now on that matches."""
 
         async def look() -> Any:
             while not matches(event := await self.events.get()):
@@ -189,11 +189,17 @@ class Gateway:
         return await soon(look())
 
     async def idle(self, msg_id: str) -> None:
-        """All that it printed is here. Its reply comes by another channel, and may come later: see ``done``."""
+        """Wait for all output of a request.
+
+        Its reply comes by another channel, and may come later: see ``done``.
+        """
         await self.until(lambda event: is_idle(event, msg_id))
 
     async def done(self, msg_id: str) -> None:
-        """Its reply and its idle status are here, whichever was last; for the session that asked."""
+        """Wait for a request's reply and its idle status, in the session that sent it.
+
+        Either may come last.
+        """
 
         def is_done() -> bool:
             its = [message for message in self.messages if parent(message) == msg_id]
@@ -202,7 +208,7 @@ class Gateway:
         await until(is_done)
 
     def outputs(self, msg_id: str) -> str:
-        """The text that a cell printed."""
+        """Return the text that a cell printed."""
         return "".join(m["content"]["text"] for m in self.messages if m["msg_type"] == "stream" and parent(m) == msg_id)
 
 
@@ -216,14 +222,18 @@ def is_idle(event: Any, msg_id: str) -> bool:
 
 @contextlib.asynccontextmanager
 async def a_client(record: RelayRecord) -> AsyncIterator[AsyncKernelClient]:
-    """A Jupyter client of the front, ready. Its own wait_for_ready takes a kernel that starts slowly for dead."""
+    """Return a ready Jupyter client of the front.
+
+    Its own wait_for_ready takes a kernel that starts slowly for dead.
+    """
     found = AsyncKernelClient()
     found.load_connection_info(dict(record.front))
     found.start_channels(hb=False)
     try:
         found.kernel_info()
         await soon(found.get_shell_msg())
-        # It subscribes by a connection of its own, maybe after its first cell has begun to print; then it is welcomed.
+        # The client subscribes by a connection of its own, maybe after its first cell has begun to
+        # print; then it gets a welcome.
         await until_true(found.iopub_channel.msg_ready)
         yield found
     finally:

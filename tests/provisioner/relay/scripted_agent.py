@@ -1,4 +1,4 @@
-"""Stands where the node agent listens, and tells what a test wants told."""
+"""A stand-in for the node agent that sends the events that a test chooses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from typing import Any
 
 
 class Agent:
-    """On a thread of its own. ``heard``: all lines; ``refuses``: ops that it does not know, as an older one."""
+    """The agent, on a thread of its own.
+
+    ``heard``: all lines; ``refuses``: ops that it does not know, like an older agent.
+    """
 
     def __init__(self, path: Path) -> None:
         path.unlink(missing_ok=True)
@@ -30,7 +33,7 @@ class Agent:
         return int(told[-1]["work"]) if told else -1
 
     def told(self, field: str) -> Any:
-        """Of the last activity; None where there was none."""
+        """Return a field of the last activity; None without one."""
         told = [line for line in self.heard if line["op"] == "activity"]
         return told[-1][field] if told else None
 
@@ -48,10 +51,10 @@ class Agent:
             pass
 
     def tell(self, event: str, kernel_id: str, **fields: Any) -> None:
-        """To all that are connected."""
+        """Send an event to all connected relays."""
         line = json.dumps({"event": event, "kernel_id": kernel_id, **fields}).encode() + b"\n"
         for connection in tuple(self._connections):
-            with contextlib.suppress(OSError):  # one that has hung up
+            with contextlib.suppress(OSError):  # a relay that has hung up
                 connection.sendall(line)
 
     def asked(self, op: str) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The node agent hears of work before the kernel does, and again when it comes back."""
+"""The relay tells the node agent of work before the kernel gets it, and again after a return."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_an_agent_that_was_away_at_the_start_is_asked_for_the_reservation_and_to
         assert {name: reserve[name] for name in want_reserve} == want_reserve
         assert {name: bind[name] for name in vars(record.kernel)} == vars(record.kernel)
         assert reserve["id"] < bind["id"]
-        # Another agent, which knows nothing, and another process.
+        # Another agent, without records, and another process.
         agents[0].close()
         agents.append(Agent(a_house.runtime.agent_socket))
         await until(lambda: agents[1].asked("bind"))

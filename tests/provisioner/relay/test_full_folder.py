@@ -1,4 +1,4 @@
-"""A runtime folder without room: kernels restart and end as ever, and a start says what is missing."""
+"""A runtime folder without room: kernels restart and end as ever, and a start explains the lack."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jupyter_aliquot.provisioner.relay.client import control as client
 
 @pytest.fixture
 def a_small_house() -> Iterator[House]:
-    """One whose runtime folder is a file system of 1 MiB, as /run may be nearly full."""
+    """A house whose runtime folder is a file system of 1 MiB, because /run may be nearly full."""
     folder = Path(tempfile.mkdtemp(prefix="aliquot-r-"))
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)], capture_output=True)
     if mounted.returncode:
@@ -64,7 +64,7 @@ def test_kernels_restart_and_end_and_only_starts_fail_and_say_why(a_small_house:
         for code in ("y = 1", "y = 2", "y = 3"):
             os.killpg((client.read_relay_record(record.folder).kernel or record.kernel).pid, signal.SIGKILL)
             await gateway.until(lambda event: getattr(event, "state", "") == "ended")
-            fill(folder)  # what it freed
+            fill(folder)  # the room that it freed
             process = await client.spawn(record, ipykernel(record))
             assert process.pid != record.kernel.pid
             await gateway.until(lambda event: getattr(event, "state", "") == "started")

@@ -1,4 +1,4 @@
-"""What a kernel may do to the folder that it shares with its relay: it harms nobody, and nothing is left of it."""
+"""A kernel's attacks on the folder that it shares with its relay do no harm and leave nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DEPTH = 1500  # more levels than Python recurses, and than a path has room for
 
 
 def dig(folder: Path, levels: int = _DEPTH) -> None:
-    """As a kernel does it: from one folder into the next."""
+    """Nest folders as a hostile kernel does: from one into the next."""
     here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     for _ in range(levels):
         os.mkdir("d", dir_fd=here)
@@ -42,7 +42,7 @@ def test_sockets_that_are_links_to_another_kernel_are_not_followed(a_house: Hous
             talking = await Gateway(victim).connect()
             await talking.until(lambda event: getattr(event, "state", "") == "started")
             await talking.idle(talking.execute("print('a secret')"))
-            await client.set_facts(thief, {})  # it looks at the sockets in each turn of its loop
+            await client.set_facts(thief, {})  # the relay looks at the sockets in each turn of its loop
             told = [watching.events.get_nowait() for _ in range(watching.events.qsize())]
             assert [event.incarnation for event in told if isinstance(event, client.KernelState)] == [0]
             assert not watching.messages, "it heard a kernel that is not its own"
@@ -107,7 +107,7 @@ def test_folders_without_end_are_removed_with_the_relay(a_house: House) -> None:
         dig(record.kernel_folder)
         await soon(client.stop_relay(record))
         assert not record.folder.exists()
-        # And of one that was killed, by whoever removes what it left.
+        # The same for a killed relay, by the process that removes its remains.
         record = await a_house.relay()
         dig(record.kernel_folder)
         a_house.kill_host()

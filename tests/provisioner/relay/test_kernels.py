@@ -1,4 +1,4 @@
-"""Kernels behind relays, by Jupyter clients and by links, work as without them."""
+"""Kernels behind relays, with Jupyter clients and with links, work as without relays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jupyter_aliquot.provisioner.relay.client import control as client
 
 
 async def run(kernel: Any, code: str) -> list[dict[str, Any]]:
-    """The outputs of a cell, by a client of the front."""
+    """Return the outputs of a cell, by a client of the front."""
     outputs: list[dict[str, Any]] = []
     reply = await kernel.execute_interactive(code, timeout=90, output_hook=outputs.append)
     assert reply["content"]["status"] in ("ok", "error")

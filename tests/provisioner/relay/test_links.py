@@ -1,4 +1,4 @@
-"""Links: nothing of a kernel's output is missing and nothing comes twice, whoever comes and goes meanwhile."""
+"""Links: no output of a kernel is missing or comes twice, whichever links come and go meanwhile."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def ask_status(record: client.RelayRecord) -> dict[str, Any]:
 
 
 async def until_quiet(record: client.RelayRecord) -> dict[str, Any]:
-    """The relay's status once the kernel has finished all."""
+    """Return the relay's status once the kernel has finished all."""
     status: dict[str, Any] = {}
 
     async def is_quiet() -> bool:
@@ -95,7 +95,8 @@ def test_a_link_that_is_lost_in_the_middle_misses_nothing_and_doubles_nothing(a_
             return any(is_idle(m, cell) for m in its) and any(m["msg_type"] == "execute_reply" for m in its)
 
         await until(is_complete)
-        # What was taken and acknowledged, and lost on the way back, keeps its number: the gateway knows it.
+        # A message that was acknowledged, with the acknowledgment lost, keeps its number: the
+        # gateway knows it.
         text = "".join(
             m["content"]["text"] for _, m in sorted(numbers.items()) if parent(m) == cell and m["msg_type"] == "stream"
         )
@@ -257,7 +258,7 @@ def raw(path: Path) -> socket.socket:
 
 
 def answers(connection: socket.socket) -> list[Record]:
-    """All until the other side hangs up."""
+    """Return all records until the other side hangs up."""
     reader, records = RecordReader(1 << 30), []
     while count := connection.recv_into(reader.buffer()):
         records += reader.filled(count)

@@ -1,4 +1,4 @@
-"""Who ends, and who goes on: hosts, relays, kernels, owners and gateways are killed for real."""
+"""Hosts, relays, kernels, owners and gateways are killed for real: some end, others go on."""
 
 from __future__ import annotations
 
@@ -70,14 +70,17 @@ def test_a_relay_that_was_killed_is_replaced_and_its_kernel_goes_on(a_house: Hou
         assert found.kernel is not None
         os.killpg(found.kernel.pid, signal.SIGKILL)
         how = await ended(found)
-        if host == "the same host":  # which had become the kernel's parent
+        if host == "the same host":  # the host had become the kernel's parent
             assert how.signal == signal.SIGKILL
 
     asyncio.run(scene())
 
 
 def test_links_go_on_while_a_relay_waits_for_how_a_kernel_of_another_relay_ended(a_house: House) -> None:
-    """A host that was started anew is not the kernel's parent, and never writes it: the relay waits its whole time."""
+    """The relay waits its whole time.
+
+    A host that was started anew is not the kernel's parent, and never writes the end.
+    """
 
     async def scene() -> None:
         record = await a_house.kernel()
@@ -177,7 +180,7 @@ def test_an_orphan_is_asked_to_end_and_says_why_it_did(a_house: House) -> None:
         cell = gateway.execute("input()")
         await gateway.until(lambda m: isinstance(m, dict) and m["msg_type"] == "input_request")
         gateway.link.close()
-        # Whatever time passes, a kernel with an open cell is no orphan: the cell ends here, by an interrupt.
+        # A kernel with an open cell is no orphan at any time: the cell ends here, by an interrupt.
         other = await Gateway(record, "other").connect()
         other.request("interrupt_request", {}, "control")
         await other.idle(cell)
@@ -355,7 +358,8 @@ def test_who_gives_up_a_start_leaves_no_relay(a_house: House) -> None:
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.wait({task})
-        # Whether it was ready before it was given up or not, the id can be used: as soon as the host has undone it.
+        # Whether the relay was ready before the caller gave up or not, the id is free once the host
+        # has undone it.
         deadline = time.monotonic() + 60
         while True:
             for record in client.read_relay_records(a_house.runtime):

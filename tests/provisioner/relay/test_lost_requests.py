@@ -1,4 +1,4 @@
-"""A relay tells which requests of a session it took: those that a gateway left in its socket too, and no others."""
+"""A relay reports which requests of a session it took, also those left in a gateway's socket."""
 
 from __future__ import annotations
 

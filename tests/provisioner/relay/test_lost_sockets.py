@@ -1,4 +1,4 @@
-"""The kernel's own sockets lose their names, and then its relay is killed: the next relay joins, or ends the kernel."""
+"""The kernel's sockets lose their names, then its relay dies: the next one joins it, or ends it."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_kernel_that_no_relay_can_join_any_more_is_ended_and_its_owner_is_told
     async def scene() -> None:
         record = await a_house.kernel()
         await at_work(record)
-        os.kill(record.pid, signal.SIGSTOP)  # it does not make the second name again before it is killed
+        os.kill(record.pid, signal.SIGSTOP)  # the relay makes no second name again before it is killed
         for path in (*own_names(record), *spare_names(record)):
             path.unlink()
         found = await another_relay(a_house, record)
@@ -124,6 +124,6 @@ def test_a_kernel_that_no_relay_can_join_any_more_is_ended_and_its_owner_is_told
         ended = await until(lambda: client.read_ended(found))
         assert (ended.pid, ended.reason) == (found.kernel.pid, "unreachable")
         await client.spawn(found, ipykernel(found))
-        await told.idle(waiting)  # what had waited for the one that was ended
+        await told.idle(waiting)  # the requests that had waited for the ended kernel
 
     asyncio.run(scene())

@@ -1,4 +1,4 @@
-"""Records on the wire: whatever pieces they come in, and whatever is no record."""
+"""Records on the wire, in pieces of any size, and bytes that are no record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A relay that misses a name makes it again, or ends its kernel: nothing runs that cannot be found or ended."""
+"""A relay that misses a name makes it again, or ends its kernel: no kernel runs out of reach."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_name_that_was_removed_is_made_again_and_the_kernel_is_found_and_ended
         gateway = await Gateway(record).connect()
         await gateway.idle(gateway.execute("x = 7"))
         keep_links(record.folder)
-        await asyncio.sleep(1.5)  # for the relay to see that there are some
+        await asyncio.sleep(1.5)  # time for the relay to see that there are some
         remove_name(record, name)
         await until(lambda: os.path.lexists(record.folder / name))
         gateway.link.close()
@@ -101,7 +101,7 @@ def test_a_relay_whose_folder_another_has_ends_its_kernel_and_leaves_the_folder(
     async def scene() -> None:
         first = await a_house.kernel()
         async with a_client(first):
-            pass  # it is ready: it makes no sockets in the next folder
+            pass  # the kernel is ready: it makes no sockets in the next folder
         (first.folder / "relay.json").unlink()  # the host then knows of no relay, and starts one for the same kernel
         second = await a_house.kernel(kernel_id=first.kernel_id)
         assert second.pid != first.pid
@@ -120,7 +120,7 @@ def test_a_relay_whose_folder_another_has_ends_its_kernel_and_leaves_the_folder(
 def test_the_host_ends_a_kernel_whose_relay_was_killed_and_left_no_record(a_house: House) -> None:
     async def scene() -> None:
         record = await a_house.kernel()
-        os.kill(record.pid, signal.SIGSTOP)  # it does not write the record again before it is killed
+        os.kill(record.pid, signal.SIGSTOP)  # the relay does not write the record again before it is killed
         remove_name(record, "relay.json")
         kill_and_wait(record.pid)
         await until(lambda: not kernel_lives(record))
@@ -129,7 +129,10 @@ def test_the_host_ends_a_kernel_whose_relay_was_killed_and_left_no_record(a_hous
 
 
 def test_a_program_that_reads_a_kernels_connection_file_is_not_taken_for_the_kernel(tmp_path: Path) -> None:
-    """It leads a group of its own, as each job of a shell does, and nothing of Aliquot is its parent."""
+    """The program leads a group of its own, as each job of a shell does.
+
+    Nothing of Aliquot is its parent.
+    """
     file = os.fspath(tmp_path / "k" / "connection.json")
     started: list[subprocess.Popen[bytes]] = []
 
@@ -139,7 +142,7 @@ def test_a_program_that_reads_a_kernels_connection_file_is_not_taken_for_the_ker
         process = subprocess.Popen(command, env=environ, stdin=pipe, stdout=pipe, start_new_session=True)
         started.append(process)
         assert process.stdout is not None
-        process.stdout.readline()  # /proc has its words from here on
+        process.stdout.readline()  # /proc has its command from here on
         return process.pid
 
     own = {KERNEL_ID_VARIABLE: tmp_path.name}

@@ -1,4 +1,4 @@
-"""What is said of a message that a kernel is not given: pure."""
+"""The answers to a message that the kernel does not get. Pure."""
 
 from __future__ import annotations
 

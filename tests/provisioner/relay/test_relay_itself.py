@@ -1,4 +1,4 @@
-"""What a relay is beside its messages: small, bounded, the same for kernels that others start, closed to strangers."""
+"""A relay apart from its messages: small, bounded, closed to strangers, the same for any kernel."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_kernel_that_others_start_is_found_and_its_end_is_seen(a_house: House)
 def test_an_orphan_that_others_started_is_asked_to_end(a_house: House) -> None:
     async def scene() -> None:
         record = await a_house.relay(orphan_seconds=3.0)
-        gateway = await Gateway(record).connect()  # else it is an orphan while the stranger still starts
+        gateway = await Gateway(record).connect()  # otherwise the kernel is an orphan while the stranger still starts
         stranger = Stranger(record)
         try:
             async with a_client(record):

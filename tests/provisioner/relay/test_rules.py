@@ -1,4 +1,4 @@
-"""Activity and ends as pure rules: what is open, who is an orphan, which steps lead to an end."""
+"""Activity and ends as pure rules: open requests, orphans, and the steps to an end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Output on disk: bounded by kernel, by user and in all, and nothing is left of relays that were killed."""
+"""Output on disk is bounded by kernel, by user and in all; killed relays leave nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def a_spill(top: Path, user: str, kernel: str, bounds: RoomBounds) -> Spill:
 
 
 def fill(spill: Spill, most: int = 1000) -> tuple[int, str]:
-    """Write until it is refused: how many messages of 1 kB it took, and why it took no more."""
+    """Write until the room refuses: return the number of messages of 1 kB, and the reason."""
     for count in range(most):
         try:
             spill.write([b"x" * KB])
@@ -72,7 +72,7 @@ def test_what_one_users_kernels_fill_leaves_others_their_room(tmp_path: Path) ->
 
 
 def test_one_user_leaves_others_half_of_a_small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a container, whose file system is smaller than the bounds."""
+    """The same as in a container, whose file system is smaller than the bounds."""
     disk, bounds = 100 * KB, RoomBounds(1000 * KB, 1000 * KB, 1000 * KB)
     monkeypatch.setattr(spill_room, "_free_bytes", lambda top: disk - on_disk(top))
     count, why = fill(a_spill(tmp_path, "mallory", "m", bounds))

@@ -1,4 +1,4 @@
-"""What is kept for gateways: nothing is lost or doubled within the bounds, and what goes beyond them is counted."""
+"""Messages kept for gateways: none is lost or doubled within the bounds; others are counted."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def hold_the_account(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (fail_to_write, 0),
         (fill_by_another_program, 0),
-        (take_what_is_given_back, 7),  # the oldest, in memory and of one file: to give that back might have helped
+        (take_what_is_given_back, 7),  # the oldest, in memory and of one file: giving that back might have helped
         (hold_the_account, 0),
     ],
 )
@@ -246,7 +246,7 @@ class DeliveryMachine(RuleBasedStateMachine):
         self.delivery = Delivery(self.store, WINDOW)
         self.links: dict[int, set[str]] = {}
         self.sent: dict[int, list[int]] = {}
-        self.waiting: dict[int, str | None] = {}  # by seq: the session, for what nobody acknowledged
+        self.waiting: dict[int, str | None] = {}  # by seq: the session, for unacknowledged messages
         self.added = 0
 
     @rule(link=st.sampled_from(LINKS))
@@ -313,7 +313,8 @@ class DeliveryMachine(RuleBasedStateMachine):
     def nothing_is_kept_for_nobody(self) -> None:
         listening = [link for link, sessions in self.links.items() if sessions]
         if not any(self.sent.values()) and len(listening) <= 1:
-            # What one link acknowledged is still to come for the other one that listened then.
+            # Messages that one link acknowledged are still to come for the other one that listened
+            # then.
             to_come = {seq for link in listening for seq in self.delivery._links[link].todo}
             assert {entry.seq for entry in self.store} - set(self.waiting) <= to_come
 

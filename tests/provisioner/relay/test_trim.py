@@ -1,4 +1,4 @@
-"""An idle ipykernel returns what its frameworks keep: on its main thread, unseen by clients, giving way to cells."""
+"""An idle ipykernel returns its frameworks' caches on its main thread, unseen, after cells."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jupyter_aliquot.provisioner.relay.client.control import KernelLaunch, Relay
 
 MIB = 1 << 20
 
-# Shaped as the real ones are, as far as it matters here; each notes what was asked of it.
+# Stand-ins shaped as the real ones, as far as it matters here; each notes its calls.
 TORCH = """
 import threading
 asked = []
@@ -63,7 +63,7 @@ def an_agent(a_house: House) -> Iterator[Agent]:
 
 
 class Scene:
-    """A kernel that finds the stand-ins, a gateway's link to it, and the agent that asks it to trim."""
+    """A kernel that finds the stand-ins, a gateway's link, and the agent that asks it to trim."""
 
     def __init__(self, house: House, agent: Agent, modules: Path) -> None:
         self.house, self.agent, self.modules = house, agent, modules
@@ -90,7 +90,7 @@ class Scene:
         self.agent.tell("trim", self.record.kernel_id)
 
     async def trim(self) -> int:
-        """Ask for it until it was done: a kernel that is not quiet just then lets it be."""
+        """Ask for trimming until it was done: a kernel that is not quiet does not trim."""
         done = len(self.agent.asked("trimmed"))
         for _ in range(int(SECONDS / 0.5)):
             await until(lambda: self.agent.work == 0)
@@ -138,7 +138,7 @@ def test_nothing_is_imported_and_no_name_is_left(scene: Scene) -> None:
 
 
 def test_users_see_nothing_of_it(scene: Scene) -> None:
-    """No count, no history, no `_`, no hook, no status: neither on the link nor at the front."""
+    """The link and the front see no count, no history, no `_`, no hook, no status."""
     hooks = (
         "import torch\nseen = []\nip = get_ipython()\n"
         "for name in ('pre_execute', 'pre_run_cell', 'post_execute', 'post_run_cell'):\n"
@@ -267,7 +267,7 @@ def test_a_restarted_kernel_can_be_asked_again(scene: Scene) -> None:
 
 
 def test_kernels_of_other_makers_get_no_message_of_ours(scene: Scene, tmp_path: Path) -> None:
-    """One that is built from ipykernel's base, and notes all that it is asked."""
+    """A kernel built from ipykernel's base notes all requests that it gets."""
     program = tmp_path / "other.py"
     program.write_text(
         "import sys\n"

@@ -1,4 +1,7 @@
-"""A kernel that does not read: what waits for it is bounded, what is too much is answered, and it goes on later."""
+"""A kernel that does not read: its backlog is bounded, and it goes on later.
+
+The relay answers messages beyond the bound.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,9 @@ from jupyter_aliquot.provisioner.relay.client import control as client
 
 MOST = 2 << 20
 PADDING = "#" * (128 << 10)
-FLOOD = 64  # four times as much
-# Beside what waits in the relay: two messages in ZMQ, and what a socket of the kernel's system takes.
+FLOOD = 64  # four times the bound
+# Beside the relay's backlog: two messages in ZMQ, and the buffer of a socket of the kernel's
+# system.
 ON_THEIR_WAY = 2 * len(PADDING) + (1 << 19)
 ONE = len(PADDING) + 4096
 LONGEST_WORDS = 4096
@@ -34,7 +38,7 @@ async def unread(record: client.RelayRecord) -> dict[str, int]:
 
 
 async def flood(record: client.RelayRecord, gateway: Gateway, code: str = "seen.append({n})") -> list[str]:
-    """Many times what may wait; returns when the relay has taken all of it."""
+    """Send many times the bound; return when the relay has taken all of it."""
     asked = [gateway.execute(code.format(n=number) + PADDING) for number in range(FLOOD)]
     while gateway.link.untaken:
         assert (await unread(record))["bytes"] <= MOST + (1 << 20)
@@ -42,7 +46,7 @@ async def flood(record: client.RelayRecord, gateway: Gateway, code: str = "seen.
 
 
 def refused(gateway: Gateway, asked: list[str]) -> list[str]:
-    """Those of them that were answered with the words of a refusal, as often as a page needs."""
+    """Return the requests that were answered with a refusal, as often as a page needs."""
 
     def is_refused(msg_id: str) -> bool:
         its = [
@@ -66,7 +70,7 @@ class Deaf:
             made.bind(f"ipc://{where['ip']}-{where[f'{channel}_port']}")
 
     def read(self, channel: str) -> str:
-        """The type of the next message there, empty when none is."""
+        """Return the type of the next message there, empty without one."""
         with contextlib.suppress(zmq.Again):
             frames = self.sockets[channel].recv_multipart(zmq.NOBLOCK)
             return str(json.loads(frames[frames.index(b"<IDS|MSG>") + 2])["msg_type"])

@@ -1,4 +1,4 @@
-"""Who has room with a kernel that reads nothing at all: played, without a kernel."""
+"""The room of owners and guests with a kernel that reads nothing: simulated, without a kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a cell is told that it waits for GPU memory, and in which words."""
+"""The times and words of a cell's notice that it waits for GPU memory."""
 
 from __future__ import annotations
 

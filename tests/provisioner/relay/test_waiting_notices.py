@@ -11,7 +11,8 @@ import pytest
 from relay_house import Gateway, House, a_client, parent, until
 from scripted_agent import Agent
 
-# It ends when its user answers, as a call that waits ends when the memory is there; input() would be no waiting cell.
+# The cell ends when its user answers, as a call that waits ends when the memory is there. A cell in
+# input() would not count as waiting.
 SILENT_WAIT = "import os, time\nwhile not os.path.exists({path!r}): time.sleep(0.01)"
 WAIT = SILENT_WAIT + "\nprint('on')"
 
@@ -29,7 +30,7 @@ def notices(gateway: Gateway, cell: str) -> list[dict[str, Any]]:
 
 
 async def a_quick_cell(gateway: Gateway) -> str:
-    """One that was over within a second."""
+    """Run a cell that is over within a second."""
     while True:
         began = time.monotonic()
         cell = gateway.execute("1")
