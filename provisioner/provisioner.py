@@ -128,7 +128,7 @@ class AliquotProvisioner(LocalProvisioner):
 
     @property
     def is_asking(self) -> bool:
-        """Whether pre_launch is waiting for a grant."""
+        """Tell whether pre_launch is waiting for a grant."""
         return self._asker.is_asking
 
     def withdraw(self) -> bool:
@@ -287,7 +287,7 @@ class AliquotProvisioner(LocalProvisioner):
 
     @property
     def has_process(self) -> bool:
-        """Whether there is a process. KernelManager asks throughout."""
+        """Tell whether there is a process. Called by KernelManager throughout."""
         return self._kernel is not None
 
     async def poll(self) -> int | None:

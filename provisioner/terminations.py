@@ -81,7 +81,7 @@ class Asked:
     by: str = ""
 
 
-# ---- who asked
+# ---- the request
 
 
 def asked_by_user(name: str, owner: str) -> Asked:
@@ -103,7 +103,7 @@ def asked_by_stop() -> Asked:
     return Asked(EndingCode.STOPPED, "the kernel was ended with its server, which was stopped")
 
 
-# ---- what was found
+# ---- the findings
 
 
 def status_end(status: int, at: float | None = None, last_words: str = "") -> ProcessEnd:

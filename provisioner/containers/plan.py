@@ -38,7 +38,7 @@ _LARGEST_PIDS = 1 << 22
 
 
 class Pull(str, Enum):
-    """When an engine fetches an image from its registry."""
+    """The policy by which an engine fetches an image from its registry."""
 
     MISSING = "missing"
     ALWAYS = "always"

@@ -43,7 +43,7 @@ class ImageFacts:
 
     @property
     def may_audit(self) -> bool:
-        """Whether an audit library costs nothing there.
+        """Tell whether an audit library costs nothing in this image.
 
         With an older glibc, an audit library slows every call between libraries.
         """

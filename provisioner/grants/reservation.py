@@ -57,7 +57,7 @@ class Connection(Protocol):
     async def close(self, ending: Grant | None = None) -> None:
         """Close the connection, after ending that grant at the other side.
 
-        Raises AliquotError when the other side could not be told.
+        Raises AliquotError when the other side could not be reached.
         """
 
 
@@ -94,8 +94,7 @@ class GatewayHolder:
         await self._connection.lost()
 
     async def bind(self, grant: Grant, process: KernelProcess) -> None:
-        # The gateway is told first: then it ends the grant when the process ends, even if we do not
-        # live.
+        # Tell the gateway first: it then ends the grant when the process ends, even if we do not live.
         with contextlib.suppress(NoGatewayError):
             await self._connection.bound(process.pid, process.start_time_ticks)
         await bind_process(grant, process, self._runtime_dir)
@@ -136,7 +135,7 @@ class GrantHold:
     async def bind(self, process: KernelProcess) -> None:
         """Report the process.
 
-        An agent that is away is told when it is back. Raises AliquotError.
+        If the agent is away, the keeper tells it later. Raises AliquotError.
         """
         self._process = process
         try:

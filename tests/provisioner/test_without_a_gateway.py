@@ -171,7 +171,7 @@ def test_a_user_over_the_local_limit_is_refused(a_node: Any, kernelspecs: Any) -
 
 
 async def _start_both(kernelspecs: Any) -> list[AsyncKernelManager]:
-    """Start two kernels of half a GPU at once for a user who may hold one.
+    """Start two kernels of half a GPU at once for a user who may hold one of them.
 
     Returns those that run.
     """

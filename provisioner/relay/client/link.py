@@ -428,6 +428,6 @@ class _Stream(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._writable.set()
-        end, self._take, self._end = self._end, _nothing, _nothing  # its link holds it, and need not be held by it
+        end, self._take, self._end = self._end, _nothing, _nothing  # the link holds this stream: no reference back
         forget_reading(self._transport)
         end(self._reason if error is None else str(error) or type(error).__name__)

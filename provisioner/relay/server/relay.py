@@ -271,7 +271,7 @@ class Relay:
             reason,
         )
 
-    # ---- what is asked
+    # ---- requests
 
     def greeting(self) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
         """Return a new link's first records. Called by LinkServer for each hello."""

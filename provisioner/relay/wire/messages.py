@@ -21,7 +21,7 @@ from .protocol import DELIMITER
 _FIRST_FRAMES = 8  # identities come before the delimiter; no client sends more of them
 _VERSION = "5.4"
 _DELIMITER_LENGTH = len(DELIMITER)
-# In the order of the wire, from the delimiter on.
+# Indexes of frames in their order on the wire, from the delimiter on.
 SIGNATURE, HEADER, PARENT, METADATA, CONTENT = range(1, 6)
 
 _WORK = frozenset({"execute_request", "comm_open", "comm_msg", "comm_close"})

@@ -94,7 +94,7 @@ class RecordReader:
 
     @property
     def is_between_records(self) -> bool:
-        """Whether an end of the stream here would cut no record."""
+        """Tell whether an end of the stream here would cut no record."""
         return self._body is None and self._lengths is None and self._start == self._end
 
     def buffer(self) -> memoryview:

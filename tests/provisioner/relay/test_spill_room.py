@@ -72,7 +72,7 @@ def test_what_one_users_kernels_fill_leaves_others_their_room(tmp_path: Path) ->
 
 
 def test_one_user_leaves_others_half_of_a_small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same as in a container, whose file system is smaller than the bounds."""
+    """The disk is smaller than the bounds, as the file system of a container is."""
     disk, bounds = 100 * KB, RoomBounds(1000 * KB, 1000 * KB, 1000 * KB)
     monkeypatch.setattr(spill_room, "_free_bytes", lambda top: disk - on_disk(top))
     count, why = fill(a_spill(tmp_path, "mallory", "m", bounds))
