@@ -1,4 +1,4 @@
-"""``python -m jupyter_aliquot.gpu_hook.agent``."""
+"""Run the node agent: ``python -m jupyter_aliquot.gpu_hook.agent``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 from .base.precedence import take_precedence
 
 if __name__ == "__main__":
-    take_precedence()  # most of a start is imports, which wait for a processor like everything else
-gc.disable()  # nothing of what is imported is garbage: to look for some takes a tenth of the start
+    take_precedence()  # most of a start is imports, which wait for a processor like any work
+gc.disable()  # imports leave no garbage; searching for it takes a tenth of the start
 from .main import main  # noqa: E402 - after that
 
 gc.enable()

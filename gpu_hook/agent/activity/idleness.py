@@ -1,7 +1,7 @@
 """Decide whether a kernel is idle, and since when, from its relay's reports and its hooks' pages.
 
-Neither source is enough: a thread launches while Jupyter reports idle, and a cell that waits for input() is busy to
-Jupyter for hours. The lease policy decides what follows from idleness.
+Neither source is enough: a thread launches while Jupyter reports idle, and a cell that waits for
+input() is busy to Jupyter for hours. The lease policy decides what follows from idleness.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from jupyter_aliquot.gpu_hook.agent.pages.hook_page import HookSide
 class Activity:
     """A relay's last report of a kernel's open requests, ``work`` of which may use the device.
 
-    ``since`` and ``input`` are in seconds since the epoch. ``input``: the time from which all of that work waits for
-    its user's input(), if the relay reports it.
+    ``since`` and ``input`` are in seconds since the epoch. ``input`` is the time from which all of
+    that work waits for its user's input(), if the relay reports it.
     """
 
     open: int
@@ -28,7 +28,10 @@ class Activity:
 
 @dataclass(frozen=True)
 class Moment:
-    """One moment on both clocks: the machine's monotonic one, and seconds since the epoch, which relays tell."""
+    """One moment on both clocks: the machine's monotonic one, and seconds since the epoch.
+
+    Relays report seconds since the epoch.
+    """
 
     monotonic: float
     wall: float
@@ -36,10 +39,11 @@ class Moment:
 
 @dataclass(frozen=True)
 class Telemetry:
-    """One process's hook page, on the monotonic clock. Untrusted: a moment in the future counts as now.
+    """One process's hook page, on the monotonic clock.
 
-    ``last_call``: of its last launch, copy or allocation, None when there was none; the hook writes it at its tick.
-    ``worked``: when the devices were last seen working for it, which a long computation does without any call.
+    It is untrusted: a moment in the future counts as now. ``last_call`` is the time of its last
+    launch, copy or allocation, None when there was none; the hook writes it at its tick. ``worked``
+    is when the devices were last seen working for it; a long computation works without any call.
     """
 
     last_call: float | None = None
@@ -50,15 +54,20 @@ class Telemetry:
 
 @dataclass(frozen=True)
 class Patience:
-    """How long without a call before a kernel counts as idle."""
+    """The time without a call after which a kernel counts as idle."""
 
-    recent_seconds: float = 2.0  # nothing is open: more than the hook's tick, and a pause between two training steps
-    silent_seconds: float = 60.0  # a cell runs, or no relay reports: it computes on the CPU, sleeps or downloads
+    # nothing is open: more than the hook's tick, and than a pause between two training steps
+    recent_seconds: float = 2.0
+    # a cell runs, or no relay reports: the cell may compute on the CPU, sleep or download
+    silent_seconds: float = 60.0
 
 
 @dataclass(frozen=True)
 class Idleness:
-    """``since`` on the monotonic clock, None while it is busy; ``reason`` in words, for people."""
+    """A kernel's idleness.
+
+    ``since`` is on the monotonic clock, None while it is busy; ``reason`` is in words, for users.
+    """
 
     since: float | None
     reason: str
@@ -72,7 +81,11 @@ def judge(
     known_since: float = 0.0,
     patience: Patience | None = None,
 ) -> Idleness:
-    """``activity`` None: no relay ever told. ``known_since``: from when on its calls would have been seen."""
+    """Judge whether a kernel is idle.
+
+    ``activity`` None: no relay ever reported. ``known_since`` is the time from which its calls
+    would have been seen.
+    """
     patience = patience or Patience()
     pages = tuple(telemetry)
     if any(page.waiting_calls for page in pages):
@@ -97,14 +110,14 @@ def idle_since(
     known_since: float = 0.0,
     patience: Patience | None = None,
 ) -> float | None:
-    """Since when it is idle, on the monotonic clock; None while it is busy."""
+    """Return since when it is idle, on the monotonic clock; None while it is busy."""
     return judge(activity, telemetry, now, known_since=known_since, patience=patience).since
 
 
 def _as_told(
     activity: Activity | None, now: Moment, known_since: float, patience: Patience
 ) -> tuple[float, float, str]:
-    """Since when nothing is expected of it, how long that is to last without a call, and what it is called."""
+    """Return since when it has no work, how long it must make no call, and the reason in words."""
     if activity is None:
         return known_since, patience.silent_seconds, "no relay tells of its cells"
     if not activity.work:

@@ -1,4 +1,7 @@
-"""The actuators in force, for the kernels of this node: their environment, and the settings that need a restart."""
+"""The actuators in force, for the kernels of this node.
+
+They give a kernel its environment, and the settings that need a restart.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from .base import Actuator, KernelCompute
 
 @dataclass(frozen=True)
 class ActuatorReport:
-    """One line of the status. ``reason``: why it is not in force; ``warning``: what to know while it is."""
+    """One actuator in the status.
+
+    ``reason`` says why it is not in force; ``warning`` is for the administrator while it is.
+    """
 
     name: str
     in_force: bool
@@ -24,19 +30,22 @@ class ActuatorReport:
 
 @dataclass(frozen=True)
 class ChosenActuators:
-    """Those in force; what they want of one kernel, put together."""
+    """The actuators in force, and their combined settings for one kernel."""
 
     in_force: tuple[Actuator, ...]
     reports: tuple[ActuatorReport, ...]
 
     @property
     def paces(self) -> bool:
-        """Whether a controller's orders are to reach the hooks."""
+        """Return whether a controller's orders reach the hooks."""
         return "pacing" in self.names
 
     @property
     def runs_side_by_side(self) -> bool:
-        """Whether work of several processes may be on a device at once; else it has it in slices of time."""
+        """Return whether work of several processes may be on a device at once.
+
+        Otherwise processes have the device in time slices.
+        """
         return "mps" in self.names
 
     @property
@@ -55,7 +64,10 @@ def _never(reservation: Reservation) -> bool:
 
 
 class Actuation:
-    """``is_capped``: whether a kernel's share is a limit for it when it is alone, too."""
+    """The effect of the actuators on kernels.
+
+    ``is_capped``: a kernel's share is a limit for it when it is alone, too.
+    """
 
     def __init__(self, chosen: ChosenActuators, is_capped: Callable[[Reservation], bool] = _never) -> None:
         self._chosen = chosen
@@ -81,7 +93,10 @@ class Actuation:
         return self._chosen.environment(self._compute(reservation))
 
     def needs_restart(self, reservation: Reservation, pids: Sequence[int]) -> tuple[str, ...]:
-        """Return the settings of its running processes that differ and need a restart. May read their environment."""
+        """Return the settings that differ in its running processes and need a restart.
+
+        This may read the processes' environment.
+        """
         return self._chosen.needs_restart(self._compute(reservation), pids)
 
     def _compute(self, reservation: Reservation) -> KernelCompute:

@@ -1,7 +1,7 @@
-"""Actuators apply a kernel's share of compute. This module has the interface that all share, and the default one.
+"""Actuators apply a kernel's share of compute: their common interface, and the default one.
 
-An actuator decides how, from a kernel's share and class. A controller (compute/measurement/views.py) decides when a
-kernel is paced, and how much. No actuator measures.
+An actuator decides how, from a kernel's share and class. A controller
+(compute/measurement/views.py) decides when a kernel is paced, and how much. No actuator measures.
 """
 
 from __future__ import annotations
@@ -32,11 +32,15 @@ class KernelCompute:
 
 
 class Actuator(Protocol):
-    """``unavailable`` and ``misfits`` may block: the agent calls them in a thread, or before anything runs."""
+    """An actuator.
+
+    ``unavailable`` and ``misfits`` may block: the agent calls them in a thread, or before anything
+    runs.
+    """
 
     name: str
-    is_experimental: bool  # no run on hardware is recorded: opt-in
-    warning: str  # what the administrator has to know while it is in force; empty: nothing
+    is_experimental: bool  # opt-in: docs/results record no run on hardware
+    warning: str  # for the administrator, while it is in force; empty: none
 
     def unavailable(self) -> str:
         """Return why this node does not have it; empty when it does."""

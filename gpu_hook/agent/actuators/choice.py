@@ -19,7 +19,10 @@ AUTO = ("pacing",)  # the other one is opt-in
 
 @dataclass(frozen=True)
 class ActuatorSettings:
-    """``mps_folder`` holds a pipe directory of a control daemon for each class."""
+    """The actuator options.
+
+    ``mps_folder`` holds a pipe directory of a control daemon for each class.
+    """
 
     asked: tuple[str, ...] = AUTO
     mps_folder: Path = field(default_factory=default_pipe_directory)
@@ -51,7 +54,7 @@ def read_actuator_settings(options: argparse.Namespace) -> ActuatorSettings:
 
 
 def read_actuators(text: str) -> tuple[str, ...]:
-    """The value of ``--compute-actuators``. Called by argparse."""
+    """Return the value of ``--compute-actuators``. Called by argparse."""
     names = tuple(part.strip() for part in text.split(","))
     if names == ("auto",):
         return AUTO
@@ -65,7 +68,10 @@ def read_actuators(text: str) -> tuple[str, ...]:
 
 
 def choose_actuators(asked: Sequence[str], candidates: Sequence[Actuator]) -> ChosenActuators:
-    """Raises ActuatorError when one that was asked for is not there."""
+    """Return the requested actuators.
+
+    Raises ActuatorError when a requested one is not available.
+    """
     problems = {candidate.name: candidate.unavailable() for candidate in candidates}
     missing = next((name for name in asked if problems[name]), None)
     if missing is not None:

@@ -1,6 +1,7 @@
-"""NVIDIA's Multi-Process Service: kernels of one class run side by side on a server of their own. Experimental.
+"""NVIDIA's Multi-Process Service, experimental: kernels of one class share a server of their own.
 
-The class's part of the environment; what runs is found when the agent starts. We neither start nor end a daemon.
+They run side by side. This module gives the class's part of the environment; the agent finds the
+running daemons at its start. It neither starts nor ends a daemon.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ _OURS = (PIPE_DIRECTORY, PERCENTAGE, PRIORITY)
 
 
 class Mps:
-    """Implements ``base.Actuator``. ``folder`` holds a pipe directory for each class that has a control daemon.
+    """Implements ``base.Actuator``.
 
-    A class without one goes without MPS: production never shares a server, and its fate, with opportunistic kernels.
+    ``folder`` holds a pipe directory for each class that has a control daemon. A class without one
+    goes without MPS: production never shares a server, and its fate, with opportunistic kernels.
     """
 
     name = "mps"
@@ -46,7 +48,7 @@ class Mps:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Those with a server, as last looked."""
+        """Return the classes that had a server at the last look."""
         return tuple(name for name in CLASSES if not self._problems.get(name, "not looked yet"))
 
     def environment(self, kernel: KernelCompute) -> Mapping[str, str]:
@@ -64,7 +66,7 @@ class Mps:
         }
 
     def needs_restart(self, kernel: KernelCompute, pids: Sequence[int]) -> tuple[str, ...]:
-        """All three are read when a process connects."""
+        """Return the settings that differ; a process reads all three when it connects."""
         want = self.environment(kernel)
         return tuple(text for pid in pids if (text := self._difference(pid, want)))
 

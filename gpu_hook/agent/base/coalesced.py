@@ -1,4 +1,4 @@
-"""A call that is made once for all that want it in one turn of the event loop."""
+"""A call that is made once for all requests in one turn of the event loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Coalesced:
-    """Calls ``call`` at the end of the turn in which ``soon`` was called."""
+    """Makes the call ``call`` at the end of the turn in which ``soon`` was called."""
 
     def __init__(self, call: Callable[[], object]) -> None:
         self._call = call
@@ -15,7 +15,7 @@ class Coalesced:
         self._is_closed = False
 
     def soon(self) -> None:
-        """Call it at the end of this turn, once."""
+        """Make the call at the end of this turn, once."""
         if self._handle is None and not self._is_closed:
             self._handle = asyncio.get_running_loop().call_soon(self._run)
 
@@ -24,13 +24,13 @@ class Coalesced:
         return self._handle is not None
 
     def withdraw(self) -> None:
-        """Do not call it for what was asked so far."""
+        """Drop the call that was requested so far."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
 
     def close(self) -> None:
-        """Call it no more. Idempotent."""
+        """Make no more calls. Idempotent."""
         self._is_closed = True
         self.withdraw()
 

@@ -1,8 +1,8 @@
-"""The facts in /proc about a process that did not register: its name, and the kernel that it came from.
+"""The facts in /proc about a process that did not register: its name, and its kernel.
 
-A process that cleared its environment is found by its parents, by its session or process group (which outlive a
-parent), by its cgroup or its pid namespace where that is one kernel's own (a container's), and by the environment
-that it was started with: last, for that is what the process can choose.
+A process that cleared its environment is found by its parents; by its session or process group,
+which outlive a parent; by its cgroup or pid namespace, where that is one kernel's own (a
+container's); and last, since a process can choose it, by the environment that it was started with.
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ class ProcessFacts:
 
 
 def read_facts(pid: int, proc: Path = _PROC) -> ProcessFacts | None:
-    """None when there is no such process, or it has ended and is only still to be waited for."""
+    """Return the facts of a process.
+
+    Return None when there is no such process, or it has ended and only its parent's wait is
+    missing.
+    """
     folder = proc / str(pid)
     try:
         name, words = _read_stat(folder)
@@ -43,7 +47,10 @@ def read_facts(pid: int, proc: Path = _PROC) -> ProcessFacts | None:
 
 
 def read_cgroup(pid: int, proc: Path = _PROC) -> str:
-    """The lines of /proc/PID/cgroup, as one name for all of its cgroups; empty when it is not to be had."""
+    """Return the lines of /proc/PID/cgroup, as one name for all of its cgroups.
+
+    Return an empty text when it cannot be read.
+    """
     try:
         return os.fsdecode((proc / str(pid) / "cgroup").read_bytes())
     except OSError:
@@ -51,7 +58,7 @@ def read_cgroup(pid: int, proc: Path = _PROC) -> str:
 
 
 def read_pid_namespace(pid: int, proc: Path = _PROC) -> str:
-    """A name for the pid namespace that a process is in; empty when it is not to be had."""
+    """Return a name for the process's pid namespace; empty when it cannot be read."""
     try:
         return os.readlink(proc / str(pid) / "ns" / "pid")
     except OSError:
@@ -59,7 +66,7 @@ def read_pid_namespace(pid: int, proc: Path = _PROC) -> str:
 
 
 def _read_stat(folder: Path) -> tuple[str, list[str]]:
-    """The name, which may hold anything that its process likes, and the fields from the third on."""
+    """Return the name, which the process can choose freely, and the fields from the third on."""
     text = (folder / "stat").read_bytes().decode(errors="replace")
     start, end = text.index("("), text.rindex(")")
     name = "".join(letter if letter.isprintable() else "?" for letter in text[start + 1 : end])
@@ -71,19 +78,26 @@ def _is_ending(words: Sequence[str]) -> bool:
 
 
 def _has_other_threads(folder: Path) -> bool:
-    """The first thread may end before the others: the process lives, and keeps its memory."""
+    """Return whether threads besides the first one live.
+
+    The first thread may end before the others: the process lives, and keeps its memory.
+    """
     for task in (folder / "task").iterdir():
-        with contextlib.suppress(OSError, ValueError, IndexError):  # that thread ended meanwhile
+        # that thread ended in the meantime
+        with contextlib.suppress(OSError, ValueError, IndexError):
             if task.name != folder.name and not _is_ending(_read_stat(task)[1]):
                 return True
     return False
 
 
 class Families:
-    """The known processes of all kernels at one moment, and who else belongs to them."""
+    """The known processes of all kernels at one moment, and the way to their descendants."""
 
     def __init__(self, members: Mapping[int, str], folders: Mapping[str, str], proc: Path = _PROC) -> None:
-        """``members``: pid to kernel id. ``folders``: ALIQUOT_KERNEL_DIR to kernel id."""
+        """Take the known processes.
+
+        ``members`` maps pids to kernel ids, ``folders`` maps ALIQUOT_KERNEL_DIR to kernel ids.
+        """
         self._members = members
         self._folders = folders
         self._proc = proc
@@ -92,19 +106,19 @@ class Families:
         self._kernels: dict[int, str | None] = {}
 
     def facts(self, pid: int) -> ProcessFacts | None:
-        """As ``read_facts``, at most once a process."""
+        """Return the facts as ``read_facts`` does, reading each process at most once."""
         if pid not in self._facts:
             self._facts[pid] = read_facts(pid, self._proc)
         return self._facts[pid]
 
     def kernel_of(self, pid: int) -> str | None:
-        """Return the kernel that a process belongs to; None: to none."""
+        """Return the kernel that a process belongs to; None: it belongs to none."""
         if pid not in self._kernels:
             self._kernels[pid] = self.kernel_by_descent(pid) or self._by_surroundings(pid) or self._by_environment(pid)
         return self._kernels[pid]
 
     def kernel_by_descent(self, pid: int) -> str | None:
-        """By its parents, its session and its process group alone."""
+        """Return its kernel by its parents, its session and its process group alone."""
         ancestor = pid
         for _ in range(_LONGEST_ANCESTRY):
             if ancestor in self._members:
@@ -127,7 +141,7 @@ class Families:
         return self._folders.get(found)
 
     def _by_surroundings(self, pid: int) -> str | None:
-        """Where each kernel has a cgroup or a pid namespace of its own."""
+        """Return its kernel by cgroup or pid namespace, where each kernel has its own."""
         for read, known in self._kinds.items():
             if not known:
                 known.update(self._owners(read))
@@ -136,7 +150,10 @@ class Families:
         return None
 
     def _owners(self, read: Callable[[int, Path], str]) -> dict[str, str | None]:
-        """By what ``read`` says of the members. Our own, and what kernels share, says nothing: None."""
+        """Map the names that ``read`` gives for the members to their kernels.
+
+        A name maps to None if it is our own, or kernels share it.
+        """
         owners: dict[str, str | None] = {"": None, read(os.getpid(), self._proc): None}
         for member, kernel_id in self._members.items():
             found = read(member, self._proc)

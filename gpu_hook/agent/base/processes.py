@@ -1,6 +1,6 @@
-"""Watching processes that are not our children: a pidfd where the kernel of this machine has them, else a poll.
+"""Watch processes that are not our children: by a pidfd where Linux has them, or else by polling.
 
-A process is named by its pid and its start time, so that a pid used again is not taken for it.
+A process is named by its pid and its start time, so that a reused pid is not taken for it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ _POLL_SECONDS = 0.25  # only where pidfd_open is missing (Linux before 5.3, some
 
 @dataclass(frozen=True)
 class Process:
-    """A process by pid and start time, so that a pid used again is another process."""
+    """A process by pid and start time, so that a reused pid is another process."""
 
     pid: int
     start_time_ticks: int
 
 
 def read_boot_id() -> str:
-    """Which start of the machine this is: pids and start times of another say nothing."""
+    """Return the id of this start of the machine.
+
+    Pids and start times of another start mean nothing.
+    """
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -34,16 +37,22 @@ def read_boot_id() -> str:
 
 
 def start_time_ticks(pid: int) -> int | None:
-    """Field 22 of /proc/PID/stat, or None when there is no such process (one that is ending counts as none)."""
+    """Return field 22 of /proc/PID/stat, or None when there is no such process.
+
+    A process that is ending counts as none.
+    """
     facts = read_facts(pid)
     return None if facts is None else facts.start_time_ticks
 
 
 class ProcessWatch:
-    """Calls ``ended`` once, on the loop, when the process ends. Owned by who made it, who calls ``close``."""
+    """A watch that calls ``ended`` once, on the loop, when the process ends.
+
+    Its maker owns it, and calls ``close``.
+    """
 
     def __init__(self, pid: int, ended: Callable[[], None]) -> None:
-        """Raises ProcessLookupError when there is no such process now."""
+        """Watch a process. Raises ProcessLookupError when there is no such process now."""
         self.pid = pid
         self._ended = ended
         self._loop = asyncio.get_running_loop()
@@ -68,7 +77,10 @@ class ProcessWatch:
 
     @property
     def is_alive(self) -> bool:
-        """Asked of the kernel, not of what the loop has heard so far."""
+        """Return whether the process lives.
+
+        The answer comes from the operating system, not from events that the loop has handled.
+        """
         if self._has_ended:
             return False
         if self._descriptor is None:
@@ -102,7 +114,10 @@ class ProcessWatch:
 
 
 class WatchedProcesses:
-    """Some processes, each of which leaves when it ends; ``ended`` is then called with its pid."""
+    """Some processes, each of which leaves the set when it ends.
+
+    ``ended`` is then called with its pid.
+    """
 
     def __init__(self, ended: Callable[[int], None]) -> None:
         self._ended = ended
@@ -116,7 +131,7 @@ class WatchedProcesses:
         return tuple(Process(watch.pid, watch.start_time_ticks) for watch in self._watches.values())
 
     def add(self, process: Process) -> bool:
-        """Watch it; tells whether it is there, and is that one."""
+        """Watch a process; return whether it is there, and is that one."""
         known = self._watches.get(process.pid)
         if known is not None and known.start_time_ticks == process.start_time_ticks:
             return True
@@ -132,7 +147,7 @@ class WatchedProcesses:
         return True
 
     def discard(self, pid: int) -> bool:
-        """Stop watching one; tells whether it was watched."""
+        """Stop watching a process; return whether it was watched."""
         watch = self._watches.pop(pid, None)
         if watch is not None:
             watch.close()

@@ -1,4 +1,7 @@
-"""Long work on the event loop in slices: between two of them whatever is due runs, compute control first of all."""
+"""Long work on the event loop in slices.
+
+Between two slices, due work runs, compute control first of all.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,14 @@ SLICE_SECONDS = 0.002  # a tenth of a control period
 
 
 class Slices:
-    """One piece of long work. ``clock``: seconds."""
+    """The slices of one piece of long work. ``clock`` returns seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._until = clock() + SLICE_SECONDS
 
     async def pause_if_due(self) -> None:
-        """Let the loop run what is due, where this slice is over."""
+        """Let the loop run due work, if this slice is over."""
         if self._clock() >= self._until:
             await asyncio.sleep(0)
             self._until = self._clock() + SLICE_SECONDS

@@ -29,11 +29,11 @@ log = logging.getLogger(__name__)
 
 SHORTEST_PAUSE = 5 * MILLISECOND
 LONGEST_PAUSE = SECOND
-QUIET = SECOND  # after so long without work a device is sampled less often
-QUIET_PAUSE = 150 * MILLISECOND  # and more, the longer it is quiet
+QUIET = SECOND  # after so long without work, the keeper samples a device less often
+QUIET_PAUSE = 150 * MILLISECOND  # and even more rarely the longer it is quiet
 MOST_QUIET_PAUSE = 500 * MILLISECOND
 AFTER_A_FAILURE = SECOND
-SILENT_SECONDS = 2.5  # for a board that shows work while nothing ends and NVML sees none
+SILENT_SECONDS = 2.5  # for a board that shows work while no work ends and NVML sees none
 
 
 @dataclass
@@ -46,7 +46,10 @@ class Tally:
 
 
 class DeviceController:
-    """``make`` makes a controller, which lives as long as there are processes on the device."""
+    """The control of one device.
+
+    ``make`` makes a controller, which lives as long as there are processes on the device.
+    """
 
     def __init__(self, make: Callable[[], Controller], is_capping: Callable[[bool], bool], is_on: bool = True) -> None:
         self._make = make
@@ -55,19 +58,20 @@ class DeviceController:
         self._controller: Controller | None = None
         self._quiet_since: int | None = None
         self._last_look = -1
-        self._owns: dict[str, int] = {}  # kernel -> what its controller last said
-        self._throttled: dict[int, int] = {}  # session -> what it last said
+        self._owns: dict[str, int] = {}  # kernel -> own time that its controller last reported
+        # session -> throttled time that its page last reported
+        self._throttled: dict[int, int] = {}
         self.members: dict[int, Member] = {}
         self.shares: Mapping[str, KernelShare] = {}
         self.unholdable: tuple[str, ...] = ()
         self.tallies: dict[str, Tally] = {}
         self.production = Production()
-        self.awaited: dict[str, Owner] = {}  # kernels with processes of an earlier agent that are not back
-        self.is_awaiting = False  # production
+        self.awaited: dict[str, Owner] = {}  # kernels whose processes of an earlier agent are not back
+        self.is_awaiting = False  # whether production is among these
         self.is_contended = False
         self.is_lost = False
         self.next_at = 0
-        self.cost = 0.0  # of a look, nanoseconds of a core
+        self.cost = 0.0  # of a sample, nanoseconds of a core
 
     def add(self, member: Member) -> None:
         self.members[member.who.key] = member
@@ -111,7 +115,7 @@ class DeviceController:
                 or was_awaiting
                 or (has_production and not had_production and not member.who.is_production)
             ):
-                # It may work in pauses at once: it is told of the boards that show them with the next message.
+                # It may work in pauses at once: its next message has the boards that show them.
                 member.order = PAUSES_ONLY if has_production and not member.who.is_production else first
         self._wait_for_production()
         self.next_at = 0
@@ -120,14 +124,17 @@ class DeviceController:
         return any(self._is_capping(member.who.is_production) for member in self.members.values())
 
     def _wait_for_production(self) -> None:
-        """Keep opportunistic processes waiting: production that is not back yet shows no work."""
+        """Keep opportunistic processes waiting.
+
+        Production that is not back yet shows no work.
+        """
         for member in self.members.values():
             if self.is_awaiting and not member.who.is_production:
                 member.order = WAITING
 
     def step(self, now: int, time_slices: bool) -> None:
         """Sample the processes, and take the controller's orders."""
-        if now <= self._last_look:  # a clock that was set back is waited for
+        if now <= self._last_look:  # wait for a clock that was set back
             self.next_at = now + LONGEST_PAUSE
             return
         self._last_look = now
@@ -183,7 +190,7 @@ class DeviceController:
 
     def _read(self, member: Member, now: int) -> ProcessSample:
         session, device = member.process.session, member.device
-        assert session.hook_side is not None  # as long as it is a member
+        assert session.hook_side is not None  # holds as long as it is a member
         words, board = session.hook_side.compute(device), member.process.board
         shown = board.read(device)
         self._watch(member, shown, words.occupied, now)

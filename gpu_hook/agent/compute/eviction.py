@@ -1,7 +1,7 @@
-"""Evict kernels that cannot be held back beside production, and let them return when production has been idle.
+"""Evict kernels that cannot be held back beside production; let them return when it has been idle.
 
-This module decides for how long; the lease keeper moves the kernels. A kernel that has to leave again soon after its
-return stays away longer.
+This module decides for how long; the lease keeper moves the kernels. A kernel that has to leave
+again soon after its return stays away longer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 IDLE_BEFORE_RETURN = 2 * SECOND
 LEAST_AWAY = 5 * SECOND
 MOST_AWAY = 300 * SECOND
-SETTLED = 300 * SECOND  # after so long since its return a kernel counts as one that never left
+SETTLED = 300 * SECOND  # after so long since its return, a kernel counts as never evicted
 
 
 class Production(NamedTuple):
@@ -33,14 +33,14 @@ class Production(NamedTuple):
 
 @dataclass
 class _Exile:
-    uuid: str  # of the device where it cannot be held
+    uuid: str  # the device where it cannot be held back
     since: int
-    away: int  # at least so long
+    away: int  # nanoseconds that it stays away at least
     back_at: int | None = None
 
 
 class Evictions:
-    """Times are nanoseconds on CLOCK_MONOTONIC."""
+    """The evicted kernels of this node. Times are nanoseconds on CLOCK_MONOTONIC."""
 
     def __init__(self, leases: Leases) -> None:
         self._leases = leases

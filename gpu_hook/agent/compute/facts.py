@@ -1,4 +1,7 @@
-"""The compute keeper's records of processes, and the parts of the agent that it uses, as Protocols. No decisions."""
+"""The compute keeper's records of processes, and its Protocols for other parts of the agent.
+
+It makes no decisions.
+"""
 
 from __future__ import annotations
 
@@ -41,18 +44,24 @@ class Owner(Protocol):
 
 
 class Watch(Protocol):
-    """Hears from kernels about their processes. The keeper implements it."""
+    """The receiver of a kernel's news about its processes.
+
+    The keeper implements it.
+    """
 
     def joining(self, kernel: Owner, session: Session) -> None:
-        """A process registers; its page is not handed over yet."""
+        """Note that a process registers; its page is not handed over yet."""
         ...
 
     def joined(self, kernel: Owner, session: Session) -> None:
-        """The process was welcomed."""
+        """Note that the process was welcomed."""
         ...
 
     def left(self, session: Session) -> None:
-        """The process left, and its pages are about to close. Also called for a session that never joined."""
+        """Note that the process left, and its pages are about to close.
+
+        Also called for a session that never joined.
+        """
         ...
 
     def resized(self, kernel: Owner) -> None: ...
@@ -77,7 +86,10 @@ class Unwatched:
 
 
 class Leases(Protocol):
-    """The lease keeper, as far as a kernel that cannot be held back otherwise has to stay swapped out."""
+    """The lease keeper, as the compute keeper uses it.
+
+    It keeps a kernel swapped out that cannot be held back otherwise.
+    """
 
     def keep_out(self, kernel_id: str) -> None: ...
 
@@ -92,8 +104,8 @@ class Leases(Protocol):
 class Member:
     """One process on one device, which is number ``device`` to it. Written by the keeper alone.
 
-    ``own``: its GPU time by NVML, in nanoseconds. ``silent_seconds``: how long NVML has seen no work of it while its
-    board shows work and does not change.
+    ``own`` is its GPU time by NVML, in nanoseconds. ``silent_seconds`` is how long NVML has seen no
+    work of it while its board shows work and does not change.
     """
 
     process: ProcessRecord
@@ -101,11 +113,12 @@ class Member:
     uuid: str
     who: Who
     reader: Reader
-    order: Order = OPEN  # as its controller wants it
+    order: Order = OPEN  # its controller's order
     own: int | None = None
     shown: object = None
     silent_seconds: float = 0.0
-    withdrawn_since: int | None = None  # its board counts no longer: it shows work that is not there
+    # since when its board does not count, since it shows work that is not there
+    withdrawn_since: int | None = None
 
 
 @dataclass(eq=False)
@@ -120,7 +133,7 @@ class ProcessRecord:
     @property
     def board(self) -> ActivityPage:
         """The board that the agent made with the process's pages."""
-        assert self.session.board is not None  # as long as there is a record
+        assert self.session.board is not None  # holds as long as there is a record
         return self.session.board
 
     @property

@@ -37,24 +37,24 @@ from .status import describe_control, describe_share
 
 log = logging.getLogger(__name__)
 
-_TOGETHER = MILLISECOND  # samples that are due so soon are taken at once
+_TOGETHER = MILLISECOND  # take samples that are due within this time at once
 _TELL_AGAIN, _TELL_MOST_RARELY = (
     5 * MILLISECOND,
     500 * MILLISECOND,
-)  # one that reads nothing costs little
+)  # a controller that reads nothing costs little
 _STALL = SECOND
-MOST_OF_A_CORE = 0.03  # for sampling: with many processes there are fewer samples
+MOST_OF_A_CORE = 0.03  # for sampling: with many processes, the keeper samples less often
 LONGEST_INTERVAL = 50 * MILLISECOND
 _COST_SMOOTHING = 0.1
 
 
 class ComputeKeeper:
-    """Implements facts.Watch.
+    """Samples devices and writes orders. Implements facts.Watch.
 
     Args:
         clock: CLOCK_MONOTONIC in nanoseconds.
         actuation: The actuators in force.
-        make: Makes a controller for one device; by the settings where it is None.
+        make: Makes a controller for one device; None: by the settings.
         cpu_clock: The time that sampling costs, in nanoseconds.
     """
 
@@ -80,7 +80,7 @@ class ComputeKeeper:
         self._devices: dict[str, DeviceController] = {}
         self._crowds: dict[str, AggregateActivityPage] = {}
         self._is_closed = False
-        self._is_behind = False  # some process has not been told of a neighbour yet
+        self._is_behind = False  # whether a process lacks a notice of a neighbour
         self._tell_at = self._tell_pause = 0
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0
@@ -111,7 +111,7 @@ class ComputeKeeper:
 
     def left(self, session: Session) -> None:
         record = self._records.pop(session.number, None)
-        if record is None or self._is_closed:  # what remains is the next agent's
+        if record is None or self._is_closed:  # the next agent does what remains
             return
         self._welcomed.discard(session.number)
         self._unsealed = [board for board in self._unsealed if board is not session.board]
@@ -180,7 +180,10 @@ class ComputeKeeper:
         return describe_control(self._settings, self._devices.get(uuid), self._time_slices)
 
     def close(self) -> None:
-        """End with the agent. Orders stay: the hooks follow their own rule until the next agent's first orders."""
+        """Close with the agent.
+
+        Orders stay: the hooks follow their own rule until the next agent's first orders.
+        """
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -301,7 +304,7 @@ class ComputeKeeper:
     @staticmethod
     def _write(record: ProcessRecord) -> None:
         page = record.session.agent_side
-        assert page is not None  # as long as there is a record
+        assert page is not None  # holds as long as there is a record
         gate, orders = combine([member.order for member in record.members])
         for member, order in zip(record.members, orders, strict=True):
             page.set_order(member.device, _in_the_hooks_measure(order, member.reader))
@@ -311,7 +314,7 @@ class ComputeKeeper:
         """Send each process the changes of its subscriptions.
 
         Args:
-            pause: Nanoseconds until a process whose socket was full is told again.
+            pause: Nanoseconds until the keeper tries again to tell a process whose socket was full.
         """
         self._is_behind = False
         self._tell_pause = min(pause, _TELL_MOST_RARELY)

@@ -1,6 +1,7 @@
-"""Pure: from a controller's orders for single devices to the words of one process's page, whose gate is for all.
+"""Combine a controller's orders for single devices into the words of one process's page.
 
-Also the orders that hold where no controller spoke yet, or one failed.
+The page has one gate for all devices. This module also has the orders that hold before a
+controller's first order, or after its failure. Pure.
 """
 
 from __future__ import annotations
@@ -13,26 +14,33 @@ from jupyter_aliquot.gpu_hook.agent.pages.agent_page import MEASURED, OPEN, Orde
 from jupyter_aliquot.gpu_hook.protocol.codec import Gate, Pace
 
 PAUSES_ONLY = Order(gate=Gate.PACED, pace=Pace.TIME, allowed_beside=0, in_flight_cap=1)
-# Between its welcome and the boards that follow it a process knows of no neighbour: what it may do then is bounded.
+# Between its welcome and the boards that follow, a process knows no neighbour, so its work is
+# bounded.
 FIRST_ALLOWANCE = 10 * MILLISECOND
 WAITING = Order(gate=Gate.CLOSED)  # as it did while there was no agent
 CAUTIOUS = replace(PAUSES_ONLY, allowed=FIRST_ALLOWANCE)
 
 
 def first_order(is_production: bool, is_contended: bool, has_production_beside: bool) -> Order:
-    """For a process that joins, until the controller has seen it."""
+    """Return the order for a process that joins, until the controller has seen it."""
     if not is_contended:
         return OPEN
     return CAUTIOUS if has_production_beside and not is_production else MEASURED
 
 
 def fallback(is_production: bool) -> Order:
-    """Return the order after a controller failed: production goes on, and others have its pauses, by its boards."""
+    """Return the order after a controller failed.
+
+    Production goes on; other processes have its pauses, by its boards.
+    """
     return MEASURED if is_production else PAUSES_ONLY
 
 
 def combine(orders: Sequence[Order]) -> tuple[Gate, tuple[Order, ...]]:
-    """The gate of a process, and its devices' orders under it: what holds it on one device does not on another."""
+    """Return the gate of a process, and its devices' orders under it.
+
+    An order that holds the process on one device does not hold it on another.
+    """
     gates = {order.gate for order in orders}
     if len(gates) == 1:
         return gates.pop(), tuple(orders)

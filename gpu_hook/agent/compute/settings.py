@@ -15,7 +15,11 @@ LEAST_PERIOD, MOST_PERIOD = 5, 1000  # milliseconds
 
 @dataclass(frozen=True)
 class ComputeSettings:
-    """``slowdown_target`` and ``floor`` are parts of time; ``cap`` says whose share is a limit, too."""
+    """The compute options.
+
+    ``slowdown_target`` and ``floor`` are parts of time; ``cap`` names the classes whose share is a
+    limit, too.
+    """
 
     control: str = "measured"
     cap: str = "none"
@@ -24,7 +28,7 @@ class ComputeSettings:
     period: int = 20 * MILLISECOND
 
     def caps(self, is_production: bool) -> bool:
-        """Whether a kernel of this class gets no more than its share, even alone."""
+        """Return whether a kernel of this class gets no more than its share, even alone."""
         return self.cap == "all" or (self.cap == "opportunistic" and not is_production)
 
 
@@ -83,7 +87,7 @@ def _percent(least: float, most: float) -> _Percent:
 
 
 class _Percent:
-    """Called by argparse; the value is a part of 1."""
+    """Parses a percentage. Called by argparse; the value is a part of 1."""
 
     def __init__(self, least: float, most: float) -> None:
         self._range = least, most

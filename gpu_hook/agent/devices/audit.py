@@ -17,7 +17,8 @@ from .devices import DeviceReading, call_in_thread
 
 log = logging.getLogger(__name__)
 
-# One look may fall between an allocation and its charge on the page; two, a second apart, may not.
+# One look may fall between an allocation and its charge on the page; two looks a second apart do
+# not.
 _CONFIRM_SECONDS = 0.9
 _SETTLE_SECONDS = 2.0  # hooks of kernels that are older than this agent come back to it within a second
 _SLOW_SECONDS = 10.0
@@ -40,9 +41,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Holding:
-    """One process's bytes on one device, as its hook says. ``most_bytes``: that it may have held since the last look.
+    """One process's bytes on one device, as its hook reports.
 
-    The driver was asked a moment ago, and what a process freed in between it had then.
+    ``most_bytes`` is the most that it may have held since the last look: the driver's figure is a
+    moment old, and may include bytes that the process has freed since.
     """
 
     charged_bytes: int = 0
@@ -51,22 +53,29 @@ class Holding:
 
 @dataclass(frozen=True)
 class KernelProcesses:
-    """The agent's record of one kernel's processes. ``holdings``: by pid and UUID, of those that registered."""
+    """The agent's record of one kernel's processes.
+
+    ``holdings`` are by pid and UUID, for the processes that registered.
+    """
 
     kernel_id: str
     folder: str
     members: frozenset[int]
     registered: frozenset[int]
-    awaited: frozenset[int]  # were registered with the agent before us, and are to come back
-    departed: frozenset[int]  # their sessions ended a moment ago: they are about to end, or pretend to be
+    # processes that were registered with the earlier agent, and are expected back
+    awaited: frozenset[int]
+    # processes whose sessions ended a moment ago: they are about to end, or pretend to be
+    departed: frozenset[int]
     holdings: Mapping[tuple[int, str], Holding]
 
 
 @dataclass(frozen=True)
 class Findings:
-    """Of one look. ``contexts``: bytes by kernel and UUID that contexts took beside what was charged, and whose.
+    """The findings of one look.
 
-    ``least_contexts``: those of them that cannot be what its processes freed since the driver was asked.
+    ``contexts`` are the bytes by kernel and UUID that contexts took beside charged memory, with
+    their processes. ``least_contexts`` are those of them that cannot be memory which the processes
+    freed since the driver's figure.
     """
 
     unhooked: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
@@ -77,7 +86,10 @@ class Findings:
 
 
 class Audit:
-    """Remembers from look to look what was seen before. ``slack_bytes``: of each process on each device."""
+    """The audit remembers earlier findings from look to look.
+
+    ``slack_bytes`` is for each process on each device.
+    """
 
     def __init__(self, slack_bytes: int) -> None:
         self._slack_bytes = slack_bytes
@@ -87,7 +99,10 @@ class Audit:
         self.findings = Findings()
 
     def look(self, readings: Iterable[DeviceReading], kernels: Sequence[KernelProcesses], now: float) -> None:
-        """Judge one look at the devices, with the time of an injected clock. Reads /proc, so that it may block."""
+        """Judge one look at the devices, with the time of an injected clock.
+
+        This reads /proc, so it may block.
+        """
         self._first_look = now if self._first_look is None else self._first_look
         members = {pid: kernel.kernel_id for kernel in kernels for pid in kernel.members}
         found = _Found(Families(members, {kernel.folder: kernel.kernel_id for kernel in kernels}))
@@ -108,13 +123,15 @@ class Audit:
     def _judge(self, found: _Found, kernel: KernelProcesses | None, seen: _Seen, now: float) -> None:
         is_settled = self._first_look is not None and now - self._first_look >= _SETTLE_SECONDS
         if kernel is None:
-            # A restarted agent does not know yet the kernels that relays and holders are about to tell it.
+            # A restarted agent does not know yet the kernels whose relays and holders are about to
+            # report.
             if is_settled:
                 found.foreign += found.describe(seen, NOT_REGISTERED)
             return
         holding = kernel.holdings.get((seen.pid, seen.device.uuid), Holding())
         if seen.pid not in kernel.registered:
-            # One whose session just ended has a moment to end, and is not let off for coming and going again.
+            # A process whose session just ended has a moment to end; coming and going again does
+            # not extend it.
             is_due = seen.pid not in kernel.departed or self._is_confirmed(found, seen, now)
             if is_settled and is_due:
                 found.add(kernel, seen, NOT_REGISTERED)
@@ -125,13 +142,13 @@ class Audit:
                 found.add(kernel, seen, PAST_ITS_CHARGE, holding.charged_bytes)
 
     def _is_confirmed(self, found: _Found, seen: _Seen, now: float) -> bool:
-        """Whether the same was suspected of it a second ago."""
+        """Return whether the same process was suspected a second ago."""
         key = (seen.pid, seen.device.uuid)
         found.suspected_since[key] = self._suspected_since.get(key, now)
         return now - found.suspected_since[key] >= _CONFIRM_SECONDS
 
     def _tell(self) -> None:
-        """Log what is new, once."""
+        """Log new findings, once."""
         seen = {(k, s.pid, s.uuid): s for k, findings in self.findings.unhooked.items() for s in findings}
         for key, finding in seen.items():
             if key not in self._told:
@@ -149,7 +166,10 @@ class Audit:
 
 
 class Auditor:
-    """Has each look audited in a thread: a process can make its /proc files slow, and the loop must not wait for it."""
+    """Runs each audit in a thread.
+
+    A process can make its /proc files slow, and the loop must not wait for it.
+    """
 
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
@@ -159,11 +179,14 @@ class Auditor:
 
     @property
     def findings(self) -> Findings:
-        """Of the last look that was audited."""
+        """Return the findings of the last audited look."""
         return self._audit.findings
 
     def look(self, readings: Sequence[DeviceReading], kernels: Sequence[KernelProcesses], now: float) -> None:
-        """Called on the loop after each look at the devices; leaves one out while that before is being audited."""
+        """Audit a look at the devices. Called on the loop after each look.
+
+        A look is skipped while the one before is being audited.
+        """
         if self._look is not None and not self._look.done():
             if now - self._began > _SLOW_SECONDS and not self._is_told_slow:
                 log.error(
@@ -213,7 +236,10 @@ class _Found:
             self.unhooked.setdefault(kernel.kernel_id, []).extend(described)
 
     def describe(self, seen: _Seen, why: str, charged_bytes: int = 0) -> tuple[Finding, ...]:
-        """With its name; nothing when it ended since the driver was asked."""
+        """Describe a finding, with the process's name.
+
+        Return nothing when it ended since the driver's figure.
+        """
         facts, device = self.families.facts(seen.pid), seen.device
         if facts is None:
             return ()

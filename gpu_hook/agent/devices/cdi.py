@@ -1,7 +1,8 @@
-"""CDI specs for container engines: the hook, and the devices of the software GPU. Pure builders, and their writing.
+"""CDI specs for container engines: the hook, and the devices of the software GPU.
 
-Everything is mounted at the path that it has on the host, so that a grant's environment is right in both. NVIDIA's
-devices are its own toolkit's to describe; the hook comes after them, for it stands before their libraries.
+This module has pure builders, and writes their results. Everything is mounted at the path that it
+has on the host, so that a grant's environment is right in both. NVIDIA's own toolkit describes its
+devices; the hook comes after them, since it stands before their libraries.
 """
 
 from __future__ import annotations
@@ -29,8 +30,12 @@ Spec = Mapping[str, Any]
 
 
 def hook_spec(libraries: Sequence[Path], loader_file: Path) -> Spec:
-    """``shim``: the folders of libraries are seen, and the grant's environment leads to them. ``preload``: every
-    program of the container loads them, for images that clear the environment. A variable says which it is."""
+    """Return the spec of the hook's devices.
+
+    ``shim``: the container sees the folders of libraries, and the grant's environment leads to
+    them. ``preload``: every program of the container loads them, for images that clear the
+    environment. A variable names the device in use.
+    """
     loader = _mount(loader_file, _READ_ONLY, LOADER_FILE)
     devices = [
         {"name": "shim", "containerEdits": {"env": ["ALIQUOT_CDI_HOOK=shim"]}},
@@ -40,7 +45,10 @@ def hook_spec(libraries: Sequence[Path], loader_file: Path) -> Spec:
 
 
 def softgpu_spec(libraries: Sequence[Path], state: Path, indices: Iterable[int]) -> Spec:
-    """A device for each index, and ``all``. A kernel's grant says which of them it sees."""
+    """Return a spec with a device for each index, and ``all``.
+
+    A kernel's grant says which of them it sees.
+    """
     marks = {str(index): f"ALIQUOT_CDI_SOFTGPU_{index}=present" for index in sorted(indices)}
     devices = [{"name": name, "containerEdits": {"env": [mark]}} for name, mark in marks.items()]
     devices.append({"name": "all", "containerEdits": {"env": list(marks.values())}})
@@ -49,9 +57,10 @@ def softgpu_spec(libraries: Sequence[Path], state: Path, indices: Iterable[int])
 
 
 def write_specs(folder: Path, specs: Iterable[Spec]) -> None:
-    """Replace our specs in the folder by these; other vendors' are left alone. Raises OSError.
+    """Replace our specs in the folder by these. Raises OSError.
 
-    They stay when the agent ends: kernels may start while the next one does.
+    Other vendors' specs stay as they are. Ours stay when the agent ends: kernels may start while
+    the next agent does.
     """
     folder.mkdir(parents=True, exist_ok=True)
     wanted = {f"{spec['kind'].replace('/', '-')}.json": spec for spec in specs}
@@ -78,7 +87,10 @@ log = logging.getLogger(__name__)
 def write_node_specs(
     folder: Path, runtime: RuntimeDir, libraries: Libraries, driver: Driver, indices: Iterable[int]
 ) -> None:
-    """Write what mounts the node's libraries, and its software GPUs of these indices. Raises OSError."""
+    """Write the specs that mount the node's libraries, and its software GPUs of these indices.
+
+    Raises OSError.
+    """
     replace_file(runtime.loader_file, libraries.preload_text, mode=0o644, is_durable=False)
     folders = mounted_folders(libraries)
     specs = [hook_spec(folders, runtime.loader_file)]

@@ -1,4 +1,7 @@
-"""Measures what a context takes of each device, by a process that makes one on each while the driver is asked."""
+"""Measure the memory that a context takes of each device.
+
+A process makes a context on each device while the agent reads the driver's figures.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from .devices import DeviceMonitor, DeviceReading
 
 log = logging.getLogger(__name__)
 
-SECONDS = 10.0  # a node with many devices and without a persistence daemon takes its time
+SECONDS = 10.0  # a node with many devices and without a persistence daemon is slow
 _END_SECONDS = 2.0  # a process that hangs in its driver does not end when it is killed
 _MOST_PROBES = 5  # of one agent: a device that comes and goes is not measured each time
 _NOT_INHERITED = ("CUDA_VISIBLE_DEVICES", "LD_PRELOAD", "LD_AUDIT")
@@ -29,7 +32,7 @@ class ProbeError(Exception):
 
 
 class ContextProbe:
-    """Measures at the agent's start, and again when a device comes, or comes back, that was not measured."""
+    """Measures contexts at the agent's start, and when a device comes that was not measured."""
 
     def __init__(self, cuda: Path, monitor: DeviceMonitor, costs: ContextCosts, seconds: float = SECONDS) -> None:
         self._cuda, self._monitor, self._costs, self._seconds = cuda, monitor, costs, seconds
@@ -38,7 +41,10 @@ class ContextProbe:
         self._task: asyncio.Task[None] | None = None
 
     async def measure(self) -> None:
-        """Measure all devices that answer. Never raises; a driver that is silent is not asked for contexts either."""
+        """Measure all devices that answer. Never raises.
+
+        A silent driver gets no request for contexts either.
+        """
         self._present = _present(self._monitor)
         if self._present and not self._monitor.is_silent:
             self._probes += 1
@@ -61,7 +67,7 @@ def _present(monitor: DeviceMonitor) -> frozenset[str]:
 
 
 async def measure_contexts(cuda: Path, monitor: DeviceMonitor, seconds: float = SECONDS) -> Mapping[str, int]:
-    """Return the bytes of a context by device; empty where that cannot be measured. Never raises."""
+    """Return the bytes of a context by device; empty where it cannot be measured. Never raises."""
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     command = (sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent.devices.context_process", os.fspath(cuda))
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
@@ -93,8 +99,8 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 async def _look(process: asyncio.subprocess.Process, monitor: DeviceMonitor) -> Mapping[str, int]:
-    """Raises ProbeError."""
-    assert process.stdout is not None  # as asked
+    """Look at the devices before and after the process makes its contexts. Raises ProbeError."""
+    assert process.stdout is not None  # the pipe was requested at its start
     before = {reading.facts.uuid: reading for reading in monitor.readings}
     try:
         answer = json.loads(await process.stdout.readline() or b"{}")
@@ -116,10 +122,11 @@ async def _look(process: asyncio.subprocess.Process, monitor: DeviceMonitor) -> 
 
 
 def context_bytes(pid: int, before: DeviceReading, after: DeviceReading) -> int | None:
-    """Return what the context that a process made between two looks takes; None: nobody can tell.
+    """Return the bytes of the context that a process made between two looks; None: unknown.
 
-    Where the driver does not tell its bytes, those that the device lost are its context, if no other process is there.
-    One that is there under a pid of another namespace may be this one.
+    Where the driver does not report a process's bytes, the bytes that the device lost are its
+    context, if no other process is there. A process that is there under a pid of another namespace
+    may be this one.
     """
     told = after.processes.get(pid)
     if told is not None:

@@ -1,7 +1,9 @@
-"""Make a context on each device, and wait: ``python -m …agent.devices.context_process LIBCUDA``.
+"""Make a context on each device, and wait.
 
-A process of its own, for contexts cost the agent memory on every device, and a driver may hang at them. Prints a line
-of JSON once they are there, ``{"devices": ["GPU-…"], "errors": ["…"]}`` or ``{"error": "…"}``, and ends with its stdin.
+Run as ``python -m …agent.devices.context_process LIBCUDA``. This is a process of its own, since
+contexts would cost the agent memory on every device, and a driver may hang while it makes them. It
+prints a line of JSON once they are there, ``{"devices": ["GPU-…"], "errors": ["…"]}`` or
+``{"error": "…"}``, and ends with its stdin.
 """
 
 from __future__ import annotations
@@ -17,7 +19,10 @@ class _DriverFailed(Exception):
 
 
 def make_contexts(library: str) -> tuple[list[str], list[str]]:
-    """Return on which devices, by UUID, and what failed on others. Raises OSError, AttributeError, _DriverFailed."""
+    """Return the UUIDs of the devices that have a context now, and the errors of the others.
+
+    Raises OSError, AttributeError, _DriverFailed.
+    """
     cuda = ctypes.CDLL(library)
 
     def call(name: str, *arguments: object) -> None:

@@ -1,7 +1,8 @@
-"""Bytes that processes which left still have on the devices: lent to no other before the driver has them back.
+"""Bytes of departed processes that are still on the devices.
 
-A driver takes memory back after its process's connection is closed, and a card takes its time. What is left of a
-process is told by the looks at the devices. Pure: times and what lives are passed in.
+The agent does not lend them again before the driver has them back. A driver takes memory back after
+its process's connection is closed, and a card takes its time. Looks at the devices show how much is
+left. Pure: the caller passes times and living processes in.
 """
 
 from __future__ import annotations
@@ -16,24 +17,27 @@ from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
 
 log = logging.getLogger(__name__)
 
-_ALIVE_SECONDS = 5.0  # a process that closed its connection and lives on is none that is about to end
-_DEAD_SECONDS = 30.0  # a driver that takes longer is not waited for
+_ALIVE_SECONDS = 5.0  # a process that closed its connection and lives so long is not about to end
+_DEAD_SECONDS = 30.0  # the longest wait for a driver
 _SOON_SECONDS, _FIRST_SECONDS, _LATER_SECONDS = 1.0, 0.05, 0.5  # pauses between looks: in the first second, and later
 
 
 @dataclass
 class _Departed:
-    """A process, however often it left: the driver tells its bytes once."""
+    """A process, however often it left: the driver reports its bytes once."""
 
     kernel_id: str
     process: Process
-    since: float  # it left first
-    last: float  # it left last
+    since: float  # when it left first
+    last: float  # when it left last
     bytes: dict[str, int]  # by device
     is_staying: bool = False
 
     def leave_again(self, found: Mapping[str, int], now: float) -> None:
-        """It came back, and did not tell all that it had: no bytes of one time are those of the other."""
+        """Note that it came back without claiming all its bytes, and left again.
+
+        The bytes of the two departures are different bytes.
+        """
         self.last = now
         for uuid, amount in found.items():
             self.bytes[uuid] = max(self.bytes.get(uuid, 0), amount)
@@ -41,13 +45,16 @@ class _Departed:
 
 @dataclass
 class Departures:
-    """``alive``: the start time of a pid, None where there is no such process."""
+    """The departed processes of this node.
+
+    ``alive`` returns the start time of a pid, None where there is no such process.
+    """
 
     alive: Callable[[int], int | None] = start_time_ticks
     _departed: list[_Departed] = field(default_factory=list)
 
     def left(self, kernel_id: str, process: Process, on_devices: Mapping[str, int], now: float) -> None:
-        """A process left with so many bytes on each device."""
+        """Note a process that left with so many bytes on each device."""
         found = {uuid: amount for uuid, amount in on_devices.items() if amount > 0}
         if not found:
             return
@@ -57,7 +64,10 @@ class Departures:
         self._departed.append(_Departed(kernel_id, process, now, now, found))
 
     def returned(self, process: Process, told: Mapping[str, int]) -> None:
-        """The same process is here again, and told what it has: that is counted as lent from now on."""
+        """Note that a process is here again and told what it has.
+
+        Those bytes count as lent from now on.
+        """
         rest = Counter(told)
         for one in self._departed:
             if one.process == process:
@@ -70,13 +80,14 @@ class Departures:
     def look(
         self, readings: Iterable[DeviceReading], began: float, now: float, on_device: Mapping[str, int] | None = None
     ) -> bool:
-        """Take in a look at the devices that began at a time; tells whether the driver has bytes back.
+        """Take in a look at the devices that began at a time.
 
-        ``on_device``: what connected processes have of each.
+        ``on_device`` is the bytes of connected processes on each device. Return whether the driver
+        has bytes back.
         """
         by_uuid = {reading.facts.uuid: reading for reading in readings}
         before = self._total()
-        seen = [one for one in self._departed if one.since <= began]  # the look may have passed by the others
+        seen = [one for one in self._departed if one.since <= began]  # the look may have missed the others
         for one in seen:
             for uuid, amount in one.bytes.items() if one.last <= began else ():
                 one.bytes[uuid] = min(amount, self._found(one, by_uuid.get(uuid)))
@@ -106,24 +117,27 @@ class Departures:
         return sum(one.bytes.get(uuid, 0) for one in self._departed if one.is_staying)
 
     def next_look(self, now: float) -> float | None:
-        """In how many seconds the devices are to be looked at again; None: nothing is leaving."""
+        """Return the seconds until the next look at the devices; None: no bytes are leaving."""
         ages = [now - one.since for one in self._departed if not one.is_staying]
         if not ages:
             return None
         return _FIRST_SECONDS if min(ages) < _SOON_SECONDS else _LATER_SECONDS
 
     def _found(self, one: _Departed, reading: DeviceReading | None) -> int:
-        """Return the bytes of a process on a device, as far as the driver tells."""
+        """Return the bytes of a process on a device, as far as the driver reports them."""
         pid = one.process.pid
         if reading is None or reading.is_lost or pid not in reading.processes:
             return 0
         if self.alive(pid) not in (None, one.process.start_time_ticks):
-            return 0  # the pid is another process's
+            return 0  # another process has the pid now
         used = reading.processes[pid]
         return max(one.bytes.values()) if used is None else used
 
     def _bound(self, reading: DeviceReading, on_device: int, began: float) -> None:
-        """Of which the driver does not tell the bytes have together what the device has in use beside all others."""
+        """Bound the bytes of processes that the driver does not report.
+
+        Together they have at most the device's use beside all other processes.
+        """
         uuid, seen = reading.facts.uuid, reading.processes
         there = [one for one in self._departed if one.bytes.get(uuid)]
         unknown = [one for one in there if one.last <= began and seen.get(one.process.pid, 0) is None]

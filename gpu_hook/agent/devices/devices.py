@@ -1,6 +1,7 @@
-"""The devices of this node as last seen, and the GPU time of processes. Reads a source in a thread, every second.
+"""The devices of this node as last seen, and the GPU time of processes.
 
-The source (NVML, or a test's) may block; the loop never does. A device that cannot be read is lost until it can.
+The monitor reads a source in a thread, every second. The source (NVML, or a test's) may block; the
+loop never does. A device that cannot be read is lost until it can.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ DEADLINE_SECONDS = 5.0  # for one look: after it the devices count as lost, unti
 
 
 class DriverError(Exception):
-    """The driver below does not start. The message is for the user."""
+    """The driver does not start. The message is for the user."""
 
 
 @dataclass(frozen=True)
 class DeviceReading:
-    """One look at one device. ``busy`` is GPU time in seconds by pid, of the last ``covered_seconds``.
+    """One look at one device.
 
-    ``processes`` are those that the driver sees on the device, with their bytes there (None: it does not tell).
+    ``busy`` is GPU time in seconds by pid, of the last ``covered_seconds``. ``processes`` are those
+    that the driver sees on the device, with their bytes there (None: the driver does not report
+    them).
     """
 
     facts: DeviceFacts
@@ -56,7 +59,10 @@ class DeviceSource(Protocol):
 
 
 class LateSource:
-    """Opens a source at its first read, for opening takes as long as the driver does. Implements DeviceSource."""
+    """Opens a source at its first read, since opening it takes as long as the driver's start.
+
+    Implements DeviceSource.
+    """
 
     def __init__(self, open_source: Callable[[], DeviceSource]) -> None:
         self._open_source = open_source
@@ -73,9 +79,10 @@ class LateSource:
 
 
 class DeviceMonitor:
-    """Reads the source, one look at a time. ``saw`` is called on the loop after each.
+    """Reads the source, one look at a time.
 
-    ``problem`` says why the last look failed; it is empty where it did not.
+    It calls ``saw`` on the loop after each look. ``problem`` says why the last look failed; it is
+    empty where it did not.
     """
 
     def __init__(
@@ -85,16 +92,18 @@ class DeviceMonitor:
         self._deadline_seconds = deadline_seconds
         self._saw = saw
         self._look: asyncio.Future[tuple[DeviceReading, ...]] | None = None
-        self._one_at_a_time = asyncio.Lock()  # two that took the same answer would book its GPU time twice
+        # two looks with the same answer would book its GPU time twice
+        self._one_at_a_time = asyncio.Lock()
         self._wanted = asyncio.Event()
-        self._next: asyncio.TimerHandle | None = None  # of the one look that was asked for last
-        self.began = 0.0  # the last look, on the monotonic clock
+        # the timer of the look that was requested last
+        self._next: asyncio.TimerHandle | None = None
+        self.began = 0.0  # when the last look began, on the monotonic clock
         self.readings: tuple[DeviceReading, ...] = ()
         self.problem = ""
 
     @property
     def is_silent(self) -> bool:
-        """Whether the driver still owes the answer to a look."""
+        """Return whether the driver still owes the answer to a look."""
         return self._look is not None and not self._look.done()
 
     async def look(self) -> None:
@@ -126,7 +135,10 @@ class DeviceMonitor:
         self._wanted.set()
 
     def look_within(self, seconds: float) -> None:
-        """Look in so long, instead of when that was asked for last: looks that ask for looks do not multiply."""
+        """Look in so many seconds, instead of at the time that was requested last.
+
+        So looks that request looks do not multiply.
+        """
         if self._next is not None:
             self._next.cancel()
         self._next = asyncio.get_running_loop().call_later(seconds, self.notify)
@@ -158,7 +170,10 @@ class DeviceMonitor:
 
 
 def call_in_thread(call: Callable[[], _Result]) -> asyncio.Future[_Result]:
-    """A thread of its own, and a daemon: a driver that hangs must not keep the agent from ending."""
+    """Run the call in a daemon thread of its own.
+
+    A hanging driver must not keep the agent from ending.
+    """
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[_Result] = loop.create_future()
 
@@ -176,7 +191,7 @@ def call_in_thread(call: Callable[[], _Result]) -> asyncio.Future[_Result]:
             result = call()
         except Exception as problem:
             error = problem
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits for the result
             loop.call_soon_threadsafe(deliver, result, error)
 
     threading.Thread(target=run, name="aliquot-devices", daemon=True).start()

@@ -16,7 +16,11 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class HostMemoryRule:
-    """``fraction`` of the machine's memory is shared out by GPU share; 0: no limit. ``floor`` is the least."""
+    """The rule for page-locked memory.
+
+    ``fraction`` of the machine's memory is split by GPU share; 0: no limit. ``floor`` is the least
+    quota.
+    """
 
     fraction: float = 0.5
     floor_bytes: int = 1 << 30
@@ -27,7 +31,7 @@ class HostMemoryRule:
             return None
         shared_bytes = int(machine_bytes * self.fraction)
         own = shared_bytes * hundredths // (WHOLE * max(1, device_count))
-        return max(1, min(shared_bytes, max(own, self.floor_bytes)))  # 0 would tell a hook that nothing is to be asked
+        return max(1, min(shared_bytes, max(own, self.floor_bytes)))  # 0 would tell a hook to request nothing
 
 
 def machine_memory_bytes(cgroups: Path = _CGROUPS) -> int:

@@ -1,7 +1,8 @@
-"""The native libraries that kernels are given: the package's own, or a copy of them where an engine's host sees it.
+"""The native libraries that kernels get.
 
-A copy is named by what it holds and never changes, so that an upgrade takes nothing from under a running kernel; those
-that no kernel was given any more are removed. Loads none of them.
+These are the package's own, or a copy of them where an engine's host sees it. A copy is named by
+its contents and never changes, so that an upgrade takes nothing from under a running kernel. The
+agent removes copies that no kernel uses any more. This module loads none of them.
 """
 
 from __future__ import annotations
@@ -26,28 +27,31 @@ _PRELOADED = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libaliquot-pre
 
 @dataclass(frozen=True)
 class Libraries:
-    """``folder`` has ``shim``, ``bin`` and ``softgpu``; it is one of several where it ``is_copy``."""
+    """The folders of one set of libraries.
+
+    ``folder`` has ``shim``, ``bin`` and ``softgpu``; it is one of several where it ``is_copy``.
+    """
 
     folder: Path
     is_copy: bool
 
     @property
     def shim(self) -> Path:
-        """To be put first on LD_LIBRARY_PATH."""
+        """Return the folder to put first on LD_LIBRARY_PATH."""
         return self.folder / "shim"
 
     @property
     def audit(self) -> Path:
-        """The redirector of absolute paths, for LD_AUDIT."""
+        """Return the redirector of absolute paths, for LD_AUDIT."""
         return self.shim / "libaliquot-audit.so"
 
     @property
     def preload_text(self) -> str:
-        """Of an ld.so.preload, for where neither variable can be set."""
+        """Return the text of an ld.so.preload, for places where neither variable can be set."""
         return "".join(f"{self.shim / name}\n" for name in _PRELOADED)
 
     def driver(self, found: Driver) -> Driver:
-        """The same driver, as kernels reach it: the software GPU is one of the copies."""
+        """Return the same driver, as kernels reach it: the software GPU is one of the copies."""
         if found.kind != "softgpu":
             return found
         folder = self.folder / "softgpu"
@@ -55,10 +59,11 @@ class Libraries:
 
 
 def audit_is_cheap() -> bool:
-    """Whether a process may be started with an audit library.
+    """Return whether a process may be started with an audit library.
 
-    Before 2.35, glibc sent every call between libraries through a slow trampoline then (bug 15533), on aarch64 with
-    cut SIMD arguments. Without the redirector the self-check reports absolute paths as not covered.
+    Before 2.35, glibc then sent every call between libraries through a slow trampoline (bug 15533),
+    on aarch64 with cut SIMD arguments. Without the redirector, the self-check reports absolute
+    paths as not covered.
     """
     try:
         name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
@@ -69,12 +74,12 @@ def audit_is_cheap() -> bool:
 
 
 def installed(native: Path) -> Libraries:
-    """The package's own."""
+    """Return the package's own libraries."""
     return Libraries(native, is_copy=False)
 
 
 def publish(native: Path, library_dir: Path) -> Libraries:
-    """Copy them below ``library_dir``, unless the same are there. Raises PathError."""
+    """Copy the libraries below ``library_dir``, unless the same are there. Raises PathError."""
     folder = library_dir / _digest(native)
     try:
         library_dir.mkdir(parents=True, exist_ok=True)
@@ -89,8 +94,11 @@ def publish(native: Path, library_dir: Path) -> Libraries:
 
 
 def mounted_folders(libraries: Libraries) -> tuple[Path, ...]:
-    """What a container has to see: these, and what older grants name. Not the folder around copies, which is the
-    administrator's, and may be closed to the container's user."""
+    """Return the folders that a container has to see: these libraries, and those of older grants.
+
+    The folder around copies is not among them: it is the administrator's, and may be closed to the
+    container's user.
+    """
     if not libraries.is_copy:
         return tuple(libraries.folder / part for part in PARTS)
     return tuple(_copies(libraries.folder.parent))
@@ -114,16 +122,16 @@ def _copies(library_dir: Path) -> list[Path]:
 
 
 def _copy(native: Path, folder: Path) -> None:
-    """Whole, then renamed: what has the name is complete."""
+    """Copy the libraries, then rename the copy: a folder with this name is complete."""
     new = Path(tempfile.mkdtemp(prefix=".new-", dir=folder.parent))
     try:
         for part in PARTS:
             shutil.copytree(native / part, new / part)
-        new.chmod(0o755)  # for any user of a container
+        new.chmod(0o755)  # readable for any user of a container
         os.rename(new, folder)
     except OSError:
         shutil.rmtree(new, ignore_errors=True)
-        if not folder.exists():  # else another agent was first, with the same
+        if not folder.exists():  # or another agent was first, with the same copy
             raise
 
 

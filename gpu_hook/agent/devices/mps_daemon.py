@@ -1,6 +1,7 @@
-"""A control daemon of NVIDIA's Multi-Process Service, by its pipe directory: whether it is there and ours.
+"""A control daemon of NVIDIA's Multi-Process Service, by its pipe directory.
 
-We neither start nor end one. Clients learn what holds for them from their environment, when they connect.
+This module finds out whether it is there and ours; it neither starts nor ends a daemon. Clients
+read their settings from their environment, when they connect.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ class MpsDaemon:
         self.pipe_directory = pipe_directory
 
     def unavailable(self) -> str:
-        """Why kernels of ours cannot connect; empty when they can. May block for some seconds."""
+        """Return why our kernels cannot connect; empty when they can.
+
+        May block for some seconds.
+        """
         program = shutil.which(_CONTROL)
         if program is None:
             return f"{_CONTROL} is not on PATH"

@@ -1,6 +1,7 @@
 """Readings through NVML, of the NVIDIA driver or of the software GPU: the same code on both.
 
-The chosen library is loaded by its absolute path first; glibc then answers pynvml's dlopen of the same SONAME with it.
+The module first loads the chosen library by its absolute path; glibc then answers pynvml's dlopen
+of the same SONAME with it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ log = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
 _CONTEXT = "ALIQUOT_SOFTGPU_CONTEXT"
-_LONGEST_LOOK_SECONDS = 6.0  # what NVML remembers of a process; after a pause of ours, the time before is lost
+# NVML's memory of a process; after a longer pause of ours, the time before is lost
+_LONGEST_LOOK_SECONDS = 6.0
 _LIBRARY_PREFIX = re.compile(r"^aliquot software gpu: (pid=\d+ )?")
 _GONE = {
     pynvml.NVML_ERROR_GPU_IS_LOST,
@@ -39,10 +41,13 @@ _GONE = {
 
 
 class NvmlSource:
-    """Owns NVML of this process. Implements ``devices.DeviceSource``."""
+    """NVML of this process. Implements ``devices.DeviceSource``."""
 
     def __init__(self, driver: Driver) -> None:
-        """Raises DriverError when the library does not load, does not start, or has no device."""
+        """Start NVML.
+
+        Raises DriverError when the library does not load, does not start, or has no device.
+        """
         self._is_software = driver.kind == "softgpu"
         words: list[str] = []
         try:
@@ -75,9 +80,10 @@ class NvmlSource:
             raise DriverError(f"NVML does not end: {error}") from error
 
     def _find_absent(self) -> str:
-        """Look for the devices that could not be read so far: one that fell off its bus must not cost the others.
+        """Look for the devices that could not be read so far.
 
-        Returns what NVML says of the last that still cannot be, or nothing.
+        A device that fell off its bus must not cost the others. Return NVML's error for the last
+        device that still cannot be read, or nothing.
         """
         problem, absent = "", self._absent
         self._absent = []
@@ -97,7 +103,8 @@ class NvmlSource:
         return problem
 
     def _read_device(self, facts: DeviceFacts, handle: Any) -> DeviceReading:
-        # First: reading the memory may make the driver forget a process that just ended, and its last work with it.
+        # First: reading the memory may make the driver forget a process that just ended, and its
+        # last work with it.
         busy, covered_seconds = self._read_busy(facts.uuid, handle)
         try:
             _, used = _read_memory(handle)
@@ -120,16 +127,20 @@ class NvmlSource:
         )
 
     def _read_heat(self, handle: Any) -> tuple[int | None, float | None]:
-        """Degrees Celsius and watts. The software GPU's are made up for dashboards, so that we report none."""
+        """Return degrees Celsius and watts.
+
+        The software GPU invents them for dashboards, so the agent reports none for it.
+        """
         if self._is_software:
             return None, None
         celsius = _optional(lambda: int(pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)))
         return celsius, _optional(lambda: float(pynvml.nvmlDeviceGetPowerUsage(handle)) / 1000)
 
     def _read_busy(self, uuid: str, handle: Any) -> tuple[dict[int, float], float]:
-        """GPU time by pid since the look before, and the time that it covers: utilisation times that time.
+        """Return GPU time by pid since the look before, and the time that it covers.
 
-        NVML answers one record for each process that was busy since the given time (microseconds since the epoch).
+        GPU time is utilisation times that time. NVML answers one record for each process that was
+        busy since the given time (microseconds since the epoch).
         """
         now = time.time()
         since, self._last_look[uuid] = self._last_look[uuid], now
@@ -154,7 +165,7 @@ def softgpu_environment(state: os.PathLike[str], settings: SoftGpuSettings) -> d
 
 @contextlib.contextmanager
 def _captured_stderr(words: list[str]) -> Iterator[None]:
-    """Capture stderr while a library fails: it has the reason that the error code leaves out."""
+    """Capture stderr while a library fails: it has the reason that the error code omits."""
     kept = os.dup(2)
     try:
         with tempfile.TemporaryFile() as caught:
@@ -171,7 +182,10 @@ def _captured_stderr(words: list[str]) -> Iterator[None]:
 
 
 def _read_processes(handle: Any) -> dict[int, int | None]:
-    """Compute and graphics alike: a process that draws has memory, too. One that does both is listed twice."""
+    """Return compute and graphics processes: a process that draws has memory, too.
+
+    NVML lists one that does both twice.
+    """
     found: dict[int, int | None] = {}
     for ask in (pynvml.nvmlDeviceGetComputeRunningProcesses, pynvml.nvmlDeviceGetGraphicsRunningProcesses):
         for process in _optional(lambda ask=ask: ask(handle)) or ():  # type: ignore[misc]
@@ -195,8 +209,8 @@ def _find_device(index: int) -> tuple[DeviceFacts, Any]:
 def _read_memory(handle: Any) -> tuple[int, int]:
     """Return the bytes that kernels can have, and those of them in use.
 
-    Both come of one record. The newer one tells what the driver keeps for itself apart; the older one counts that as
-    used, so that its ``used`` belongs to its ``total``. Raises NVMLError.
+    Both come from one record. The newer record lists the driver's own memory separately; the older
+    one counts it as used, so that its ``used`` belongs to its ``total``. Raises NVMLError.
     """
     record = _optional(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2))
     if record is not None:
@@ -215,12 +229,12 @@ def _refuse_slices(handle: Any, index: int) -> None:
 
 
 def _text(value: str | bytes) -> str:
-    """Older pynvml answers bytes."""
+    """Decode the bytes that older pynvml answers."""
     return value.decode() if isinstance(value, bytes) else value
 
 
 def _optional(read: Callable[[], _Result]) -> _Result | None:
-    """Return a value that a device may not have; None then."""
+    """Return a value, or None where a device does not have it."""
     try:
         return read()
     except pynvml.NVMLError:

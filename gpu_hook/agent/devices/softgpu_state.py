@@ -1,8 +1,9 @@
 """The state file that is the software GPU of one runtime folder, and the two folders around it.
 
-The outer folder is private; the inner one is what containers get, where users have uids of their own. That one is kept
-while kernels may live: it is mounted into their containers, and a new one would not be. What an agent left that was
-killed is removed by the next agent of the same user, in whatever runtime folder that runs: `remove_abandoned`.
+The outer folder is private; containers, where users have uids of their own, get the inner one. The
+inner folder stays while kernels may live: it is mounted into their containers, and a new one would
+not be. When an agent was killed, the next agent of the same user removes its files, whatever its
+runtime folder: `remove_abandoned`.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ log = logging.getLogger(__name__)
 
 _F_OFD_GETLK = 36
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
-_RUNTIME = "runtime"  # in the outer folder: a link to the runtime folder that the machine is of
+_RUNTIME = "runtime"  # in the outer folder: a link to the machine's runtime folder
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
 class SoftGpuSettings:
-    """The machine that the software GPU plays. None: its own default."""
+    """The machine that the software GPU simulates. None: its own default."""
 
     devices: int | None = None
     memory_bytes: int | None = None
@@ -46,7 +47,7 @@ def is_in_use(state: Path) -> bool:
         query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         return bool(_FLOCK.unpack(fcntl.fcntl(descriptor, _F_OFD_GETLK, query))[0] != fcntl.F_UNLCK)
     except OSError:
-        return True  # cannot tell: leave it
+        return True  # unknown: leave it
     finally:
         os.close(descriptor)
 
@@ -54,7 +55,8 @@ def is_in_use(state: Path) -> bool:
 def prepare(state: Path, runtime: RuntimeDir) -> int:
     """Make the folders, and a file of this agent's settings unless one is in use. Raises PathError.
 
-    Gives a descriptor: as long as it is open, `remove_abandoned` of no other agent takes the machine away.
+    Return a descriptor. As long as it is open, `remove_abandoned` of no other agent takes the
+    machine away.
     """
     outer = state.parent.parent
     try:
@@ -73,7 +75,7 @@ def prepare(state: Path, runtime: RuntimeDir) -> int:
     except OSError as error:
         raise PathError(f"cannot make {state.parent} for the software GPU: {error.strerror or error}") from error
     remove_unused(state)
-    with contextlib.suppress(OSError):  # the library says what is wrong with it
+    with contextlib.suppress(OSError):  # the library reports its defects
         descriptor = os.open(state, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         os.fchmod(descriptor, 0o666)
         os.close(descriptor)
@@ -85,7 +87,10 @@ def _not_ours(outer: Path) -> str:
 
 
 def _held(outer: Path) -> int:
-    """The folder, made if need be and locked: it is still there, once no other agent is about to remove it."""
+    """Return a descriptor of the folder, made if need be and locked.
+
+    The folder is still there once no other agent is about to remove it.
+    """
     while True:
         outer.mkdir(mode=0o700, exist_ok=True)
         descriptor = os.open(outer, _FOLDER)
@@ -101,14 +106,16 @@ def _held(outer: Path) -> int:
 
 
 def _point_to(runtime: RuntimeDir, outer: Path) -> None:
-    """Raises OSError."""
+    """Link the outer folder to its runtime folder. Raises OSError."""
     with contextlib.suppress(FileExistsError):  # the folder's name is made of this very path
         os.symlink(runtime.path.resolve(), outer / _RUNTIME)
 
 
 def remove_abandoned(state: Path) -> None:
-    """Remove the machines of this user's other runtime folders whose agent was killed, if no kernel may come back to
-    them. Never raises."""
+    """Remove the machines of this user's other runtime folders whose agent was killed.
+
+    Never raises. A machine stays if a kernel may come back to it.
+    """
     outer = state.parent.parent
     for other in outer.parent.glob(f"aliquot-{os.geteuid()}-*"):
         if other == outer:
@@ -116,7 +123,7 @@ def remove_abandoned(state: Path) -> None:
         with contextlib.suppress(OSError):
             descriptor = os.open(other, _FOLDER)
             try:
-                # An agent that lives has the lock.
+                # A living agent holds the lock.
                 if try_lock(descriptor) and _is_abandoned(other):
                     log.info("event=state_removed path=%s", other)
                     remove(other / state.parent.name / state.name)
@@ -125,7 +132,10 @@ def remove_abandoned(state: Path) -> None:
 
 
 def _is_abandoned(outer: Path) -> bool:
-    """True where the runtime folder is gone, or knows of no kernel. Raises OSError where that cannot be told."""
+    """Return True where the runtime folder is gone, or knows of no kernel.
+
+    Raises OSError where it is unknown.
+    """
     runtime = RuntimeDir(Path(os.readlink(outer / _RUNTIME)))
     try:
         return not any(runtime.kernels.iterdir())
@@ -134,7 +144,7 @@ def _is_abandoned(outer: Path) -> bool:
 
 
 def remove_unused(state: Path) -> None:
-    """Remove the file if no process uses it, so that the next agent makes one of its own settings."""
+    """Remove the file if no process uses it, so that the next agent's settings take effect."""
     try:
         if not is_in_use(state):
             state.unlink()
@@ -155,7 +165,7 @@ def remove(state: Path) -> None:
 
 
 def _remove_older_form(outer: Path) -> None:
-    """Where the outer folder is now, agents of before had the file itself."""
+    """Remove the file of an earlier version, which stands where the outer folder is now."""
     if outer.is_file() and not outer.is_symlink():
         if is_in_use(outer):
             raise PathError(f"kernels of an older version use {outer}; end them first")

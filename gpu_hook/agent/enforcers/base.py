@@ -1,7 +1,7 @@
-"""Enforcers keep kernels within their memory. This module has the interface that all share, and the default one.
+"""Enforcers keep kernels within their memory: their common interface, and the default one.
 
-The agent calls ``hold`` again and again with the limits in force, and the enforcer compares and repairs. A resize
-therefore needs no call of its own.
+The agent calls ``hold`` again and again with the limits in force, and the enforcer compares and
+repairs. A resize therefore needs no call of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class EnforcerError(Exception):
 
 @dataclass(frozen=True)
 class KernelLimits:
-    """The limits of one kernel. ``pids``: its processes so far; none until it was bound."""
+    """The limits of one kernel. ``pids`` are its processes so far; none until it was bound."""
 
     kernel_id: str
     parts: tuple[Part, ...]
@@ -28,7 +28,10 @@ class KernelLimits:
 
 
 class Enforcer(Protocol):
-    """``hold`` and ``release`` are called in a thread, one at a time, and may block."""
+    """An enforcer.
+
+    The agent calls ``hold`` and ``release`` in a thread, one at a time; they may block.
+    """
 
     name: str
     word: protocol.Enforcer
@@ -51,9 +54,10 @@ class Enforcer(Protocol):
 
 
 class HookEnforcer:
-    """The default enforcer: the hook itself, by the credit that the agent lends. There is nothing to set or repair.
+    """The default enforcer: the hook itself, by the credit that the agent lends.
 
-    It is cooperative; the audit finds processes that bypass the hook.
+    It has no limits to set or repair. It is cooperative; the audit finds processes that bypass the
+    hook.
     """
 
     name = "hook"

@@ -1,4 +1,4 @@
-"""The cgroup of a kernel: the one that its runtime gave it, or one that we make where it has none of its own."""
+"""The cgroup of a kernel: its runtime's, or one that we make where it has none of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .base import EnforcerError
 
 _ROOT = Path("/sys/fs/cgroup")
 _PROC = Path("/proc")
-_PREFIX = "aliquot-"  # of the cgroups that we make
+_PREFIX = "aliquot-"  # prefix of the cgroups that we make
 
 
 class CgroupHierarchy:
@@ -26,7 +26,7 @@ class CgroupHierarchy:
         self._leaves: dict[str, Path] = {}
 
     def unavailable(self) -> str:
-        """Why no cgroup can be made here; empty when it can."""
+        """Return why no cgroup can be made here; empty when it can."""
         here = self.folder_of(os.getpid())
         if here is None:
             return f"this process is in no cgroup under {self.root}"
@@ -51,14 +51,17 @@ class CgroupHierarchy:
         return leaf
 
     def forget(self, kernel_id: str) -> None:
-        """Remove what was made for it; a runtime's own it removes itself."""
+        """Remove the kernel's cgroup that we made. A runtime removes its own."""
         leaf = self._leaves.pop(kernel_id, None)
         if leaf is not None and _is_ours(leaf):
             with contextlib.suppress(OSError):  # a process in it still lives
                 leaf.rmdir()
 
     def folder_of(self, pid: int) -> Path | None:
-        """None when the process is gone, or in no cgroup that is visible here."""
+        """Return the process's cgroup.
+
+        Return None when the process is gone, or in no cgroup that is visible here.
+        """
         for line in read_cgroup(pid, self._proc).splitlines():
             _, controllers, path = line.split(":", 2)
             if self._controller in controllers.split(","):
@@ -85,7 +88,8 @@ class CgroupHierarchy:
             raise EnforcerError(f"kernel {kernel_id}: none of its processes {list(pids)} is in a cgroup of {self.root}")
         if present.name == _leaf_name(kernel_id):
             return present
-        while _is_ours(present):  # another kernel's, from which this one was started: its limit is not this one's
+        # the cgroup of another kernel, from which this one was started: its limit is not this one's
+        while _is_ours(present):
             present = present.parent
         return present if self._is_filled_by(present, kernel_id, pids) else present / _leaf_name(kernel_id)
 
@@ -104,7 +108,10 @@ def _is_ours(leaf: Path) -> bool:
 
 
 def find_hierarchy(may_be_version_1: bool, root: Path = _ROOT) -> CgroupHierarchy | None:
-    """Version 2; or, if that will do, version 1's memory controller. None: neither is mounted where it always is."""
+    """Return version 2, or else, if permitted, version 1's memory controller.
+
+    Return None if neither is mounted at its usual place.
+    """
     if (root / "cgroup.controllers").exists():
         return CgroupHierarchy(root)
     if may_be_version_1 and (root / "memory").is_dir():

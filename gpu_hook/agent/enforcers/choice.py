@@ -1,6 +1,6 @@
-"""The enforcers and actuators that a node could have, the default first, and the choice of those in force.
+"""The enforcers and actuators of a node, the default first, and the choice of those in force.
 
-Called by main before anything runs.
+main calls it before anything runs.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ from .mps import MpsEnforcer
 FindEnforcers = Callable[[Driver], Sequence[Enforcer]]
 
 ENFORCERS = ("hook", "driver", "mps")
-_PROVEN = {"hook"}  # the others have no run on hardware under docs/results: they are opt-in
+_PROVEN = {"hook"}  # docs/results have no run of the others on hardware: they are opt-in
 
 
 @dataclass(frozen=True)
 class EnforcerReport:
-    """One line of the status. ``reason``: why it is not in force; empty for the one that is."""
+    """One enforcer in the status.
+
+    ``reason`` says why it is not in force; it is empty for the one that is.
+    """
 
     name: str
     in_force: bool
@@ -43,7 +46,10 @@ class Choice:
 
 
 def choose(asked: str, candidates: Sequence[Enforcer]) -> Choice:
-    """``auto`` takes the first that is proven. Raises EnforcerError when the one asked for is not there."""
+    """Return the chosen enforcer; ``auto`` takes the first proven one.
+
+    Raises EnforcerError when the requested one is not available.
+    """
     problems = {candidate.name: candidate.unavailable() for candidate in candidates}
     by_name = {candidate.name: candidate for candidate in candidates}
     if asked == "auto":
@@ -64,7 +70,10 @@ def _report(name: str, is_in_force: bool, problem: str) -> EnforcerReport:
 
 @dataclass(frozen=True)
 class Chosen:
-    """``limits``: the enforcer in force; ``actuators``: what acts on compute."""
+    """The enforcer and the actuators in force.
+
+    ``limits`` is the enforcer; ``actuators`` act on compute.
+    """
 
     limits: Choice
     actuators: ChosenActuators

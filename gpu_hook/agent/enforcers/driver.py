@@ -1,7 +1,8 @@
-"""The driver's own memory limits, of release 615: soft and hard bytes of a cgroup on a device. Experimental.
+"""The driver's own memory limits, of release 615, experimental.
 
-Soft is set equal to hard: between the two the driver takes memory back by ending a process. Not all pynvml have these
-calls, so they are made here, on the library that pynvml has loaded.
+The limits are soft and hard bytes of a cgroup on a device. Soft is set equal to hard: between the
+two, the driver takes memory back by ending a process. Not all versions of pynvml have these calls,
+so this module makes them on the library that pynvml has loaded.
 """
 
 from __future__ import annotations
@@ -26,20 +27,23 @@ _NAMES = ("nvmlDeviceSetMemoryLimits_v1", "nvmlDeviceGetMemoryLimits_v1")
 
 
 class _SetLimits(ctypes.Structure):
-    """nvmlSetMemoryLimits_v1_t."""
+    """The structure nvmlSetMemoryLimits_v1_t."""
 
     _fields_ = [("name_space", ctypes.c_char_p), ("soft", ctypes.c_ulonglong), ("hard", ctypes.c_ulonglong)]
 
 
 class _GetLimits(ctypes.Structure):
-    """nvmlGetMemoryLimits_v1_t."""
+    """The structure nvmlGetMemoryLimits_v1_t."""
 
     _fields_ = [*_SetLimits._fields_, ("used", ctypes.c_ulonglong)]
 
 
 @dataclass(frozen=True)
 class DriverLimit:
-    """What is in force for a cgroup on a device. ``used_bytes`` is what it really has there, contexts included."""
+    """The limit in force for a cgroup on a device.
+
+    ``used_bytes`` is its real use of the device, contexts included.
+    """
 
     soft_bytes: int
     hard_bytes: int
@@ -80,7 +84,7 @@ class DriverEnforcer:
         return {}
 
     def hold(self, limits: KernelLimits) -> tuple[str, ...]:
-        assert self._hierarchy is not None  # else it is unavailable
+        assert self._hierarchy is not None  # a missing hierarchy makes it unavailable
         leaf = self._hierarchy.leaf_of(limits.kernel_id, limits.pids)
         before, parts = self._held.get(limits.kernel_id, (None, ()))
         known = {part.uuid: part.quota_bytes for part in parts} if before == leaf else {}
@@ -88,7 +92,7 @@ class DriverEnforcer:
         for part in limits.parts:
             try:
                 found = self._hold_part(leaf, part)
-            except EnforcerError as error:  # a device that is lost must not cost the limits on the others
+            except EnforcerError as error:  # a lost device must not cost the limits on the others
                 failed.append(str(error))
             else:
                 if found is not None and known.get(part.uuid) == part.quota_bytes:
@@ -99,7 +103,10 @@ class DriverEnforcer:
         return tuple(drifted)
 
     def release(self, kernel_id: str) -> None:
-        """Soft first: a leaf that is removed with a soft limit leaves its ancestors the reservation."""
+        """Remove the limits, soft before hard.
+
+        A leaf that is removed with a soft limit leaves its ancestors the reservation.
+        """
         held = self._held.pop(kernel_id, None)
         if held is None:
             return
@@ -116,7 +123,7 @@ class DriverEnforcer:
             raise EnforcerError("; ".join(failed))
 
     def _hold_part(self, leaf: Path, part: Part) -> DriverLimit | None:
-        """Set the limit where it is not in force; what was found there then."""
+        """Set the limit where it is not in force; return the limit that was there."""
         found = self.read(leaf, part.uuid)
         if (found.soft_bytes, found.hard_bytes) == (part.quota_bytes, part.quota_bytes):
             return None
@@ -124,7 +131,7 @@ class DriverEnforcer:
         return found
 
     def read(self, leaf: Path, uuid: str) -> DriverLimit:
-        """Raises EnforcerError."""
+        """Read the limit in force. Raises EnforcerError."""
         found = _GetLimits(os.fsencode(leaf))
         self._call(_NAMES[1], uuid, found)
         return DriverLimit(int(found.soft), int(found.hard), int(found.used))

@@ -1,6 +1,7 @@
-"""Keeps the enforcer in force at work: every kernel's limits are held, looked at again and again, and mended.
+"""Keep the enforcer at work: it checks and repairs every kernel's limits again and again.
 
-The enforcer blocks (driver calls, files), so it runs in a thread; what it said is kept here, on the loop.
+The enforcer blocks (driver calls, files), so it runs in a thread; its results are kept here, on the
+loop.
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ class _Outcome:
 
 
 class Enforcement:
-    """``kernels`` are those of the node now. A kernel that is not bound yet has no process to limit: it is pending."""
+    """The enforcement of this node.
+
+    ``kernels`` are those of the node now. A kernel that is not bound yet has no process to limit:
+    it is pending.
+    """
 
     def __init__(self, choice: Choice, kernels: Callable[[], Iterable[Kernel]]) -> None:
         self._choice = choice
@@ -53,11 +58,11 @@ class Enforcement:
         return self._choice.reports
 
     def state_of(self, kernel_id: str) -> str:
-        """``holds``, ``pending`` or ``failed: ...``."""
+        """Return ``holds``, ``pending`` or ``failed: ...``."""
         return self._states.get(kernel_id, HOLDS if self._is_hook else PENDING)
 
     def drifts_of(self, kernel_id: str) -> int:
-        """How often a limit was found other than it was set."""
+        """Return how often a limit differed from its set value."""
         return self._drifts.get(kernel_id, 0)
 
     def notify(self) -> None:
@@ -76,7 +81,7 @@ class Enforcement:
                 log.exception("event=enforcement_failed")
 
     async def hold(self) -> None:
-        """Look at every kernel once."""
+        """Check every kernel once."""
         kernels = {kernel.kernel_id: kernel for kernel in self._kernels()}
         wanted = [
             KernelLimits(kernel_id, kernel.reservation.parts, tuple(kernel.pids))
@@ -98,7 +103,7 @@ class Enforcement:
         return self._choice.enforcer.word is EnforcerWord.HOOK
 
     def _hold_all(self, wanted: Sequence[KernelLimits], ended: Sequence[str]) -> dict[str, _Outcome]:
-        """In a thread."""
+        """Hold all limits. Called in a thread."""
         enforcer = self._choice.enforcer
         for kernel_id in ended:
             try:
@@ -111,7 +116,7 @@ class Enforcement:
                 outcomes[limits.kernel_id] = _Outcome(HOLDS, enforcer.hold(limits))
             except EnforcerError as error:
                 outcomes[limits.kernel_id] = _Outcome(f"failed: {error}")
-            except Exception as error:  # the limits of the other kernels are held all the same
+            except Exception as error:  # the other kernels' limits are held all the same
                 log.exception("event=enforcer_failed kernel=%s", limits.kernel_id)
                 outcomes[limits.kernel_id] = _Outcome(f"failed: a defect of the agent ({error!r}); its log says how")
         return outcomes

@@ -1,6 +1,7 @@
-"""NVIDIA's Multi-Process Service: limits that each process gets by its environment, when it connects. Experimental.
+"""Memory limits of NVIDIA's Multi-Process Service, experimental.
 
-A fatal error of one client ends all clients of that device.
+Each process gets its limits from its environment, when it connects. A fatal error of one client
+ends all clients of that device.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ class MpsEnforcer:
         return self._daemon.unavailable()
 
     def environment(self, parts: Sequence[Part]) -> Mapping[str, str]:
-        """Ordinals are those of the kernel's own devices: one that is not there makes MPS drop all of the limits."""
+        """Return the variables with the limits of the kernel's own devices, by ordinal.
+
+        One ordinal that is not there makes MPS drop all of the limits.
+        """
         limits = ",".join(f"{ordinal}={part.quota_bytes // _MIB}M" for ordinal, part in enumerate(parts))
         return {
             PIPE_DIRECTORY: os.fspath(self._daemon.pipe_directory),
@@ -50,7 +54,10 @@ class MpsEnforcer:
         }
 
     def hold(self, limits: KernelLimits) -> tuple[str, ...]:
-        """A limit is read when a process connects, so that it cannot be mended: a drift is told once."""
+        """Report each drift once.
+
+        A process reads its limit when it connects, so that it cannot be repaired.
+        """
         want = self.environment(limits.parts)
         drifted = []
         for pid in limits.pids:

@@ -1,8 +1,9 @@
-"""The arena: all host copies of this node's swapped kernels. Lends segments to processes, within a budget of bytes.
+"""The arena: all host copies of this node's swapped kernels.
 
-A segment belongs to one process for its whole life, so nothing of it is ever read by another. When its process is back
-on its devices it stays warm for the next time, until another kernel needs the budget. On the event loop; what blocks is
-done in threads.
+It lends segments to processes, within a budget of bytes. A segment belongs to one process for its
+whole life, so no other process can read any of it. When its process is back on its devices, the
+segment stays warm for the next time, until another kernel needs the budget. The arena runs on the
+event loop; threads do its blocking work.
 """
 
 from __future__ import annotations
@@ -25,35 +26,44 @@ from .segments import PIECE_BYTES, NotWantedError, Segment, close_segment, empty
 
 log = logging.getLogger(__name__)
 
-_THREADS = 2  # making a segment is bound by the memory, not by processors
+_THREADS = 2  # memory limits how fast a segment is made, not processors
 
 T = TypeVar("T")
 Owner = tuple[str, int]  # kernel, number of its process's session
 
 
 class ArenaFullError(Exception):
-    """There is no host memory for a copy, nor room in a file. Says how much was asked and found."""
+    """Neither host memory nor a file has room for a copy.
+
+    The message says how much was requested and how much is there.
+    """
 
 
 class OwnerGoneError(Exception):
-    """The process that the segments are for has left meanwhile."""
+    """The process that the segments are for has left in the meantime."""
 
 
 @dataclass(frozen=True)
 class HostBudget:
-    """How much host memory may hold copies, and warm segments for copies, in all; spill files are not counted."""
+    """How much host memory copies, and warm segments for copies, may take in all.
+
+    Spill files do not count.
+    """
 
     memory_bytes: int
 
 
 @dataclass
 class _Stack:
-    """The segments of one process, in their order. ``holds``: a copy is in it, or may come into it."""
+    """The segments of one process, in their order.
+
+    ``holds``: a copy is in them, or may come into them.
+    """
 
     kernel_id: str
     segments: list[Segment] = field(default_factory=list)
     holds: bool = False
-    used: int = 0  # when last, in moves of the arena
+    used: int = 0  # the arena's count of moves when it was last used
 
     @property
     def bytes(self) -> int:
@@ -62,9 +72,11 @@ class _Stack:
 
 @dataclass(frozen=True)
 class ArenaUse:
-    """``used_bytes`` is memory: lent, warm, being made, held by processes since before this agent, and kept.
+    """The host memory that copies use, in bytes.
 
-    ``kept_bytes`` is what processes took with them when they left, and what is in segments that outlived their use.
+    ``used_bytes`` is memory that is lent, warm, being made, held by processes since before this
+    agent, or kept. ``kept_bytes`` is the memory that processes took with them when they left, and
+    the contents of segments that outlived their use.
     """
 
     used_bytes: int
@@ -76,7 +88,10 @@ class ArenaUse:
 
 
 class Arena:
-    """``close`` leaves what holds copies to the processes that have it open."""
+    """The segments of all processes on this node.
+
+    ``close`` leaves segments that hold copies to the processes that have them open.
+    """
 
     def __init__(
         self,
@@ -93,14 +108,15 @@ class Arena:
         self._stacks: dict[Owner, _Stack] = {}
         self._adopted: dict[Owner, int] = {}
         self._holders: dict[Owner, Process] = {}
-        self._in_making: dict[Owner, int] = {}  # memory
+        self._in_making: dict[Owner, int] = {}  # bytes of memory
         self._is_closed = False
-        self._leaving = 0  # memory that a thread is still giving back
+        self._leaving = 0  # bytes of memory that a thread is still freeing
         self._leaves: set[Future[Any]] = set()
         self._moves = 0
         self._kept = KeptCopies(self._submit_empty, self._submit_close, self.descriptors)
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="arena")
-        self._turn = asyncio.Lock()  # one grows at a time: two halves of a budget help nobody
+        # one request grows at a time: two halves of a budget help neither
+        self._turn = asyncio.Lock()
 
     @property
     def use(self) -> ArenaUse:
@@ -115,14 +131,17 @@ class Arena:
         )
 
     def kernel_bytes(self, kernel_id: str) -> int:
-        """Memory for one kernel: lent, warm, being made, adopted, kept."""
+        """Return one kernel's memory: lent, warm, being made, adopted and kept."""
         own = sum(_memory(stack) for owner, stack in self._stacks.items() if owner[0] == kernel_id)
         others = (*self._adopted.items(), *self._in_making.items())
         own += sum(amount for owner, amount in others if owner[0] == kernel_id)
         return own + self._kept.kernel_bytes(kernel_id)
 
     def could_hold(self, kernel_id: str, amount: int) -> bool:
-        """Whether a copy of so many bytes would find memory now, warm segments of others not counted. No promise."""
+        """Return whether a copy of so many bytes would find memory now. No promise.
+
+        The warm segments of other kernels do not count.
+        """
         own = self.kernel_bytes(kernel_id)
         lent = sum(_memory(stack) for owner, stack in self._stacks.items() if stack.holds and owner[0] != kernel_id)
         rest = lent + sum(n for owner, n in self._adopted.items() if owner[0] != kernel_id)
@@ -131,20 +150,26 @@ class Arena:
         return max(own, amount) <= limit or self._spill_dir is not None
 
     async def configure(self, budget: HostBudget) -> None:
-        """Another budget. What holds copies stays; warm segments over it are dropped."""
+        """Set another budget.
+
+        Segments that hold copies stay; the arena drops warm segments over the budget.
+        """
         self._budget = budget
         async with self._turn:
             await self._press(0, keep=None)
 
     def limit(self, kernel_id: str, memory_bytes: int | None) -> None:
-        """One kernel's part of the budget; None: all of it."""
+        """Limit one kernel's part of the budget; None: all of it."""
         if memory_bytes is None:
             self._limits.pop(kernel_id, None)
         else:
             self._limits[kernel_id] = memory_bytes
 
     def enter(self, kernel_id: str, process: int, holder: Process, *, has_copy: bool = True) -> None:
-        """Tell which process of the system a process of a kernel is, and whether it may have a copy of before."""
+        """Register the system process of a kernel's process.
+
+        ``has_copy``: it may have a copy from before.
+        """
         self._holders[kernel_id, process] = holder
         if not has_copy:
             self._kept.give_back(holder)
@@ -152,10 +177,11 @@ class Arena:
     async def lend(
         self, kernel_id: str, process: int, wanted: int, quota_bytes: int | None = None
     ) -> tuple[Segment, ...]:
-        """Segments for a copy of ``wanted`` bytes, held until ``release`` or ``leave``.
+        """Lend segments for a copy of ``wanted`` bytes, until ``release`` or ``leave``.
 
-        ``quota_bytes``: what the kernel may have on its devices; its copies and what it keeps stay within twice that.
-        Raises ArenaFullError and OwnerGoneError. Cancelled, or without room, what was made so far stays warm.
+        ``quota_bytes`` is the kernel's limit on its devices; its copies and the memory that it
+        keeps stay within twice that. Raises ArenaFullError and OwnerGoneError. When it is cancelled
+        or finds no room, the segments made so far stay warm.
         """
         owner = (kernel_id, process)
         self._check_kept(owner, wanted, quota_bytes)
@@ -179,19 +205,25 @@ class Arena:
         return tuple(stack.segments)
 
     def release(self, kernel_id: str, process: int) -> None:
-        """Its process has its bytes on its devices again: the segments are warm."""
+        """Keep the segments warm: the process has its bytes on its devices again."""
         self._adopted.pop((kernel_id, process), None)
         if (holder := self._holders.get((kernel_id, process))) is not None:
             self._kept.give_back(holder)
         stack = self._stacks.get((kernel_id, process))
         if stack is not None:
             stack.holds = False
-            self._drop(stack, [segment for segment in stack.segments if segment.is_spilled])  # no faster than new ones
-            while stack.segments and self._used() - self._leaving > self._budget.memory_bytes:  # it shrank
+            # a spill file is no faster than a new one
+            self._drop(stack, [segment for segment in stack.segments if segment.is_spilled])
+            # the budget shrank
+            while stack.segments and self._used() - self._leaving > self._budget.memory_bytes:
                 self._drop(stack, stack.segments[-1:])
 
     def leave(self, kernel_id: str, process: int) -> None:
-        """The process left. It may live and come back, so what may hold its copy is not emptied until it ends."""
+        """Note that the process left.
+
+        It may live and come back, so a segment that may hold its copy keeps its contents until it
+        ends.
+        """
         owner = (kernel_id, process)
         self._adopted.pop(owner, None)
         stack, holder = self._stacks.pop(owner, None), self._holders.pop(owner, None)
@@ -201,24 +233,28 @@ class Arena:
             self._drop(stack, list(stack.segments))
 
     def adopt(self, kernel_id: str, process: int, amount: int) -> None:
-        """A process holds so much since before this agent: counted, though it passes the budget; never lent."""
+        """Count bytes that a process has held since before this agent.
+
+        They count even beyond the budget, and the arena never lends them.
+        """
         holder = self._holders.get((kernel_id, process))
-        known = 0 if holder is None else self._kept.held_by(holder)  # it left this agent, and came back
+        # the process left this agent, and came back
+        known = 0 if holder is None else self._kept.held_by(holder)
         self._adopted[kernel_id, process] = max(0, amount - known)
 
     def forget(self, kernel_id: str) -> None:
-        """The kernel ended."""
+        """Forget a kernel that ended."""
         self.clear(kernel_id)
         self._limits.pop(kernel_id, None)
 
     def clear(self, kernel_id: str) -> None:
-        """None of the kernel's processes is left."""
+        """Clear the kernel's segments: none of its processes is left."""
         for owner in {*self._stacks, *self._adopted, *self._holders}:
             if owner[0] == kernel_id:
                 self.leave(*owner)
 
     def close(self) -> None:
-        """The agent ends. Hooks keep what holds their copies."""
+        """Close with the agent. Hooks keep the segments that hold their copies."""
         self._is_closed = True
         for stack in self._stacks.values():
             for segment in stack.segments:
@@ -233,7 +269,7 @@ class Arena:
         return held + sum(self._adopted.values()) + sum(self._in_making.values()) + self._leaving
 
     async def _grow(self, owner: Owner, amount: int) -> Segment:
-        """One more segment, and a descriptor for it. Raises ArenaFullError."""
+        """Return one more segment, with a descriptor for it. Raises ArenaFullError."""
         if not self.descriptors.take(owner[0], OF_A_SEGMENT):
             raise ArenaFullError(
                 f"requested {amount} bytes of host memory for its copy; its kernel has "
@@ -247,7 +283,7 @@ class Arena:
             raise
 
     async def _find(self, owner: Owner, amount: int) -> Segment:
-        """Of memory, else of a file. Raises ArenaFullError."""
+        """Find a segment in memory, or else in a file. Raises ArenaFullError."""
         await self._press(amount, keep=owner)
         limit, own = self._limits.get(owner[0]), self.kernel_bytes(owner[0])
         free = self._budget.memory_bytes - self._used()
@@ -269,7 +305,7 @@ class Arena:
             raise ArenaFullError(f"{asked}; no spill file either: {error.strerror}") from error
 
     async def _make(self, owner: Owner, amount: int, folder: Path | None) -> Segment:
-        """In a thread, counted from now on. Raises OSError."""
+        """Make a segment in a thread, counted from now on. Raises OSError."""
         is_unwanted = Event()
         counted = amount if folder is None else 0
         self._in_making[owner] = self._in_making.get(owner, 0) + counted
@@ -289,21 +325,25 @@ class Arena:
             raise
 
     async def _press(self, amount: int, keep: Owner | None) -> None:
-        """Drop warm memory until ``amount`` more fits: the one not used for longest first, the own kernel's last."""
-        if self._is_short(amount, None) and self._leaves:  # what threads give back already is nearly there
+        """Drop warm memory until ``amount`` more fits.
+
+        The longest unused goes first, the kernel's own last.
+        """
+        # memory that threads are freeing already will be there soon
+        if self._is_short(amount, None) and self._leaves:
             await asyncio.wait([asyncio.wrap_future(job) for job in self._leaves])
         for owner, stack in list(self._warm(keep)):
             is_sibling = keep is not None and owner[0] == keep[0]
             while not stack.holds and _memory(stack) and self._is_short(amount, keep if is_sibling else None):
                 segment = next(segment for segment in reversed(stack.segments) if not segment.is_spilled)
                 stack.segments.remove(segment)
-                # Nothing but the thread has it now: who is cancelled here must not take that from it.
+                # From here on only the thread holds it: a cancellation here must not take it away.
                 await asyncio.shield(asyncio.wrap_future(self._submit_empty(owner[0], segment)))
             if not stack.segments and self._stacks.get(owner) is stack and not stack.holds:
                 del self._stacks[owner]
 
     def _is_short(self, amount: int, owner: Owner | None) -> bool:
-        """Whether ``amount`` more passes the budget, or the limit of the owner's kernel."""
+        """Return whether ``amount`` more passes the budget, or the limit of the owner's kernel."""
         if self._used() + amount > self._budget.memory_bytes:
             return True
         limit = None if owner is None else self._limits.get(owner[0])
@@ -314,7 +354,7 @@ class Arena:
             self._drop(stack, stack.segments[-1:])
 
     def _drop(self, stack: _Stack, segments: Iterable[Segment]) -> None:
-        """They hold no copy."""
+        """Drop segments that hold no copy."""
         for segment in segments:
             stack.segments.remove(segment)
             self._submit_empty(stack.kernel_id, segment)
@@ -327,7 +367,7 @@ class Arena:
         yield from sorted(warm, key=order)
 
     def _check_kept(self, owner: Owner, wanted: int, quota_bytes: int | None) -> None:
-        """Raises ArenaFullError where the process, or its kernel, has copies of which nothing came back yet."""
+        """Raise ArenaFullError if the process or its kernel has copies that did not come back."""
         holder = self._holders.get(owner)
         if holder is not None and (own := self._kept.held_by(holder)):
             raise ArenaFullError(
@@ -357,9 +397,9 @@ class Arena:
     def _submit(
         self, job: Callable[[Segment], T], segment: Segment, then: Callable[[T], None] | None = None
     ) -> Future[T]:
-        """Give a segment back in a thread; its memory is counted until then."""
+        """Give a segment back in a thread. Its memory counts until then."""
         counted = 0 if segment.is_spilled else segment.bytes
-        if self._is_closed:  # nobody counts any more
+        if self._is_closed:  # the arena does not count any more
             job(segment)
             return Future()
         loop = asyncio.get_running_loop()
@@ -372,7 +412,7 @@ class Arena:
                 then(future.result())
 
         def done(future: Future[T]) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody counts any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and with it the count
                 loop.call_soon_threadsafe(left, future)
 
         future = self._pool.submit(job, segment)
@@ -381,7 +421,7 @@ class Arena:
         return future
 
     def _discard(self, job: asyncio.Future[Segment]) -> None:
-        """Note that no process waits for it any more."""
+        """Note that no process waits for the segment any more."""
         if job.cancelled():
             return
         error = job.exception()

@@ -1,8 +1,9 @@
-"""Host copies that processes took with them when they left the agent, and segments that outlive what they were for.
+"""Host copies of processes that left the agent, and segments that outlive their use.
 
-A process that leaves while it may hold a copy may live and come back: its segments are counted against its kernel until
-the process ends, or has its bytes on its devices again. Then they are emptied. A segment that is open in a process even
-so is counted by what is in it, until no process has it open: it may be filled again.
+A process that leaves while it may hold a copy may live and come back. Its segments count against
+its kernel until the process ends, or has its bytes on its devices again; then the agent empties
+them. If a process has a segment open even then, the bytes in it count until no process has it open:
+the process may fill it again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from jupyter_aliquot.gpu_hook.agent.base.processes import Process, WatchedProces
 
 from .segments import Segment, held_bytes
 
-_LOOK_SECONDS = 1.0  # between two looks at segments that outlive their use
+_LOOK_SECONDS = 1.0  # between two samples of segments that outlive their use
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,15 @@ class _Kept:
 class _Outliving:
     kernel_id: str
     segment: Segment
-    bytes: int = 0  # that are in it, as of the last look
+    bytes: int = 0  # bytes in it, as of the last sample
 
 
 class KeptCopies:
-    """``empty`` frees what is behind a kernel's segment; ``close`` closes one that is open in no other process."""
+    """The kept copies of this node.
+
+    ``empty`` frees the memory behind a kernel's segment; ``close`` closes a segment that no other
+    process has open.
+    """
 
     def __init__(
         self,
@@ -47,21 +52,22 @@ class KeptCopies:
         self._descriptors = descriptors
         self._kept: list[_Kept] = []
         self._outliving: list[_Outliving] = []
-        self._holders: dict[int, tuple[str, WatchedProcesses]] = {}  # pid -> kernel that its watch counts for
+        # pid -> kernel whose descriptors its watch counts against
+        self._holders: dict[int, tuple[str, WatchedProcesses]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def memory_bytes(self) -> int:
-        """Memory in all of them."""
+        """Return the memory in all kept copies."""
         return self._sum(is_spilled=False)
 
     @property
     def spilled_bytes(self) -> int:
-        """In files."""
+        """Return the bytes in spill files."""
         return self._sum(is_spilled=True)
 
     def kernel_bytes(self, kernel_id: str) -> int:
-        """Memory in those of one kernel."""
+        """Return the memory in the kept copies of one kernel."""
         return self._sum(is_spilled=False, kernel_id=kernel_id)
 
     def reach_bytes(self, kernel_id: str) -> int:
@@ -70,11 +76,14 @@ class KeptCopies:
         return sum(item.segment.bytes for item in items if item.kernel_id == kernel_id)
 
     def held_by(self, holder: Process) -> int:
-        """The bytes that one process took with it, in memory and files."""
+        """Return the bytes that one process took with it, in memory and files."""
         return sum(item.segment.bytes for item in self._kept if item.holder == holder)
 
     def keep(self, kernel_id: str, holder: Process, segments: Iterable[Segment]) -> None:
-        """Count the segments of a process that left; one that ended meanwhile keeps nothing."""
+        """Count the segments of a process that left.
+
+        A process that ended in the meantime keeps none.
+        """
         self._kept += [_Kept(kernel_id, holder, segment) for segment in segments]
         if not self.held_by(holder):
             return
@@ -85,7 +94,10 @@ class KeptCopies:
             self.give_back(holder)
 
     def give_back(self, holder: Process) -> None:
-        """The process ended, or has its bytes on its devices again: empty what it took with it."""
+        """Empty the segments that the process took with it.
+
+        It ended, or has its bytes on its devices again.
+        """
         gone = [item for item in self._kept if item.holder == holder]
         self._kept = [item for item in self._kept if item.holder != holder]
         if holder.pid in self._holders:
@@ -96,12 +108,15 @@ class KeptCopies:
             self._empty(item.kernel_id, item.segment)
 
     def outlive(self, kernel_id: str, segment: Segment) -> None:
-        """An empty segment is open in another process: count what comes into it until it is closed."""
+        """Watch an empty segment that another process has open.
+
+        Its bytes count until no process has it open.
+        """
         self._outliving.append(_Outliving(kernel_id, segment))
         self._look_later()
 
     def close(self) -> None:
-        """The agent ends: what holds copies stays with the processes that have it."""
+        """Close with the agent: copies stay with the processes that hold them."""
         if self._timer is not None:
             self._timer.cancel()
         for _, watched in self._holders.values():

@@ -1,7 +1,7 @@
-"""The claims that processes of one kernel may make in HELLO, and their entry into the ledger: whole, or not at all.
+"""The claims that processes of one kernel may make in HELLO, and their entry into the ledger.
 
-A process that was connected before, to this agent or the one before it, may say what it was lent. What any process says
-beyond that is bounded as if it asked for it now.
+A claim enters whole, or not at all. A process that was connected before, to this agent or the one
+before it, may claim what it was lent. Any further claim is bounded like a new request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ _MOST_REMEMBERED = 256  # processes that left and live: as many as may be connec
 
 
 class Claims:
-    """Of one kernel. Remembers what processes were lent that are not connected any more, as long as they live."""
+    """The claims of one kernel.
+
+    It remembers what disconnected processes were lent, as long as they live.
+    """
 
     def __init__(
         self, ledger: Ledger, kernel_id: str, write_journal: Callable[[], None], descriptors: Descriptors
@@ -29,12 +32,15 @@ class Claims:
         self._kernel_id = kernel_id
         self._descriptors = descriptors
         self._write_journal = write_journal
-        self._lent: dict[int, tuple[int, ...]] = {}  # pid -> bytes by device, those of host memory last
+        self._lent: dict[int, tuple[int, ...]] = {}  # pid -> bytes by device, host memory last
         self._living = WatchedProcesses(self._forget)
         self._journaled: dict[tuple[int, int], int] = {}  # session, device -> bytes in the last journal
 
     def restore(self, entry: Entry, host_quota_bytes: int) -> None:
-        """Remember what the agent before us lent. One that did not write that down granted the quota."""
+        """Remember what the earlier agent lent.
+
+        An earlier agent that did not write that down granted the quota.
+        """
         quotas = (*(part.quota_bytes for part in entry.reservation.parts), host_quota_bytes)
         before = entry.lent
         if before is None:
@@ -46,7 +52,7 @@ class Claims:
             self._ledger.keep(self._kernel_id, totals)
 
     def enter(self, reservation: Reservation, session: HookSession, hello: Hello) -> None:
-        """Raises MalformedError, LedgerError."""
+        """Enter the claims of a HELLO into the ledger. Raises MalformedError, LedgerError."""
         if hello.devices and hello.role is Role.OBSERVER:
             raise MalformedError("an observer has no bytes")
         index = {protocol.device_uuid_bytes(part.uuid): i for i, part in enumerate(reservation.parts)}
@@ -62,7 +68,10 @@ class Claims:
         self._note_said(session)
 
     def leave(self, session: HookSession) -> int:
-        """Take back what it was lent, and remember that while it lives; tells how much of the devices it was."""
+        """Take back what the process was lent, and remember it while the process lives.
+
+        Return how many bytes of the devices it was.
+        """
         amounts = tuple(_loan(account, session.number) for account in self._accounts)
         if any(amounts) and len(self._lent) < _MOST_REMEMBERED:
             self._remember(Process(session.pid, session.start_time_ticks), amounts)
@@ -72,7 +81,10 @@ class Claims:
         return any(_loan(account, session.number) for account in self._accounts)
 
     def journal(self, sessions: Iterable[HookSession]) -> tuple[LentBefore, ...]:
-        """Return the lines of the connected and the remembered for the record: taken for written from here on."""
+        """Return the lines of the connected and the remembered processes for the record.
+
+        From here on they count as written.
+        """
         amounts, ticks = dict(self._lent), {one.pid: one.start_time_ticks for one in self._living.all}
         self._journaled = {}
         for session in sessions:
@@ -83,10 +95,11 @@ class Claims:
         return tuple(LentBefore(pid, ticks[pid], lent) for pid, lent in amounts.items() if any(lent))
 
     def note_growth(self) -> int:
-        """Have the journal written where an agent after us would not believe a process what it has.
+        """Have the journal written where a later agent would not believe a process's claim.
 
-        Called before a process hears that it was lent something. What a kernel is guaranteed needs no journal.
-        Returns of how many processes it was written; 0: it was not.
+        The kernel calls this before a process learns that it was lent something. Guaranteed memory
+        needs no journal. Return the number of processes in the written journal; 0: none was
+        written.
         """
         if any(
             account.lent > account.part.reserved_bytes
@@ -98,7 +111,7 @@ class Claims:
         return 0
 
     def close(self) -> None:
-        """The kernel ended, or the agent does."""
+        """Close: the kernel ended, or the agent ends."""
         for pid in tuple(self._lent):
             self._drop(pid)
 
@@ -113,7 +126,7 @@ class Claims:
         self._ledger.adopt(self._kernel_id, device, session.number, amount, known)
 
     def _note_said(self, session: HookSession) -> None:
-        """Drop the claim of a process: another connection of it does not repeat it."""
+        """Drop the claim of a process, so that another connection of it does not repeat it."""
         lent = self._lent.get(session.pid, ()) if self._is_same(session) else ()
         left = tuple(
             max(0, before - _loan(account, session.number))
@@ -135,7 +148,10 @@ class Claims:
         self._lent[process.pid] = amounts
 
     def _watch(self, process: Process) -> bool:
-        """Watch one more. False: it ended, or its kernel has its part of the descriptors."""
+        """Watch one more process.
+
+        Return False if it ended, or its kernel has its part of the descriptors.
+        """
         if process.pid in self._lent:
             self._drop(process.pid)
         if not self._descriptors.take(self._kernel_id, OF_A_WATCH):
@@ -150,7 +166,7 @@ class Claims:
         self._forget(pid)
 
     def _forget(self, pid: int) -> None:
-        """Called when a process ended, and when it need not be known any more."""
+        """Forget a process that ended, or need not be known any more."""
         del self._lent[pid]
         self._descriptors.give_back(self._kernel_id, OF_A_WATCH)
 

@@ -10,17 +10,17 @@ from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
 from jupyter_aliquot.gpu_hook.agent.sessions.session import HookSession
 from jupyter_aliquot.gpu_hook.protocol.codec import HOST_MEMORY, Credit, MalformedError, MessageType
 
-# Requests that wait in all queues: a hook has one for each of its threads that allocates.
+# Requests that wait in all queues: a hook has one for each of its threads that allocate.
 MOST_OF_A_PROCESS = 1024
 MOST_OF_A_KERNEL = 4096
-_ALWAYS_OF_A_PROCESS = 16  # though its siblings fill what the kernel may have
+_ALWAYS_OF_A_PROCESS = 16  # even when its siblings fill the kernel's limit
 
 
 class KernelCreditQueues:
     """The queues of one kernel, and the transport that they send through.
 
-    ``sessions`` are the kernel's, by number; the kernel changes them. ``lent`` is called before a process is granted
-    credit.
+    ``sessions`` are the kernel's, by number; the kernel changes them. The queues call ``lent``
+    before they grant credit to a process.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class KernelCreditQueues:
         return {device: queue.wanted_bytes for device, queue in self._queues.items() if queue.wanted_bytes}
 
     def give_room(self) -> None:
-        """Answer all heads: the room that they wait for is there."""
+        """Answer all heads: their room is there."""
         for queue in self._queues.values():
             queue.give_room()
 
@@ -79,7 +79,7 @@ class KernelCreditQueues:
             queue.returned(session.number, message.bytes, message.sequence)
 
     def _check_crowd(self, process: int) -> None:
-        """Raises MalformedError."""
+        """Raise MalformedError when too many requests wait."""
         own = sum(queue.waiting(process) for queue in self._queues.values())
         if own < _ALWAYS_OF_A_PROCESS:
             return

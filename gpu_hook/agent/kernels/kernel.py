@@ -1,6 +1,7 @@
-"""One kernel on this node: its reservation, who holds it, its processes and their credit.
+"""One kernel on this node: its reservation, its holders, its processes and their credit.
 
-Joins listener, sessions, ledger and credit queues. Knows nothing of other kernels, and does not decide when it ends.
+It joins listener, sessions, ledger and credit queues. It does not know other kernels, and does not
+decide when it ends.
 """
 
 from __future__ import annotations
@@ -45,7 +46,11 @@ log = logging.getLogger(__name__)
 
 
 class Kernel:
-    """Made when its reservation is in the ledger already. ``left`` is called with the pid of a process that left."""
+    """One kernel.
+
+    It is made when its reservation is in the ledger already. It calls ``left`` with the pid of a
+    process that left.
+    """
 
     def __init__(
         self,
@@ -58,7 +63,7 @@ class Kernel:
         swap: SwapTools,
         descriptors: Descriptors,
     ) -> None:
-        """Raises OSError when its folder or its socket cannot be made."""
+        """Make the kernel's folder and socket. Raises OSError."""
         self.reservation = entry.reservation
         self.interception = entry.interception
         self.absolute_paths = entry.absolute_paths
@@ -66,10 +71,10 @@ class Kernel:
         self.folder = folder
         self.connections: set[int] = set()
         self.is_ending = False
-        self.activity: Activity | None = None  # not told since this agent runs
+        self.activity: Activity | None = None  # None: no report since this agent runs
         self.worked_at: float | None = None  # when a device was last seen working for it
-        self.has_room: HasRoom = always  # set by who keeps the leases
-        self.compute: Watch = Unwatched()  # set by who keeps compute
+        self.has_room: HasRoom = always  # set by the lease keeper
+        self.compute: Watch = Unwatched()  # set by the compute keeper
         self.usage = KernelUsage(entry.tallies, entry.host_tally, round(time.time() - time.monotonic()))
         self._ledger, self._left, self._descriptors = ledger, left, descriptors
         self._record = Record(folder, self._describe, (entry.tallies, entry.host_tally))
@@ -82,7 +87,8 @@ class Kernel:
         self._is_closed = False
         self._sessions: dict[int, HookSession] = {}  # joined
         self._bound = WatchedProcesses(self._bound_ended)
-        self._expected = WatchedProcesses(self._expected_ended)  # were connected to the agent before us, not yet to us
+        # processes that were connected to the earlier agent, not yet to this one
+        self._expected = WatchedProcesses(self._expected_ended)
         self._swap = swap
         self.residency = self._make_residency(entry)
         self._open()
@@ -106,17 +112,20 @@ class Kernel:
         return bool(self._expected)
 
     @property
-    def is_in_use(self) -> bool:  # whether a process of it is connected
+    def is_in_use(self) -> bool:  # whether one of its processes is connected
         return bool(self._sessions)
 
     @property
     def is_shared(self) -> bool:
-        """Whether several processes of it share its quota, and want to know what the others took."""
+        """Return whether several of its processes share its quota.
+
+        Each of them then needs to see what the others took.
+        """
         return len(self._sessions) > 1
 
     @property
     def pids(self) -> list[int]:
-        """Of all its processes that we know, the bound one too."""
+        """Return the pids of all its known processes, the bound one too."""
         return sorted({process.pid for process in self._bound.all} | {s.pid for s in self._sessions.values()})
 
     @property
@@ -140,29 +149,29 @@ class Kernel:
         return {**dict(enumerate(self.accounts)), protocol.HOST_MEMORY: self.host_account}
 
     def bind(self, pid: int, start_time_ticks: int) -> bool:
-        """Watch the kernel's process; tells whether it is there."""
+        """Watch the kernel's process; return whether it is there."""
         is_there = self._bound.add(Process(pid, start_time_ticks))
         if is_there:
             self.write_journal()
         return is_there
 
     def restore(self, entry: Entry) -> None:
-        """After a restart of the agent: watch what was bound, expect back what was connected.
+        """Watch the bound process and expect the connected ones, after a restart of the agent.
 
-        Until those have reported their loans, no process gets credit that may be theirs.
+        Until they have reported their loans, no process gets credit that may be theirs.
         """
         for process in entry.bound:
             self._bound.add(process)
         for process in entry.sessions:
             self._expected.add(process)
         self._claims.restore(entry, self.host_account.quota_bytes)
-        self.write_journal()  # for an agent after us, which knows no holder but those named here
+        self.write_journal()  # for a later agent, which knows no holders but those in the journal
         if self._expected:
             self.credit_queues.hold()
             self.compute.awaits(self, True)
 
     def stop_expecting(self) -> None:
-        """The grace for processes to come back is over."""
+        """Stop waiting for processes to come back: the grace period is over."""
         if self._expected:
             self._expected.clear()
             self.write_journal()
@@ -171,10 +180,11 @@ class Kernel:
             self.residency.emptied()
 
     def end(self) -> bool:
-        """Let go of all holders; tells whether nothing of it is left on the devices.
+        """Let go of all holders; return whether the devices hold nothing of it any more.
 
-        A process that still has bytes cannot be made to give them up without killing it. It gets no more, and its
-        session keeps the reservation until it ends: what is on a device stays in the ledger.
+        The agent cannot make a process give up its bytes without killing it. The process gets no
+        more, and its session keeps the reservation until it ends: bytes on a device stay in the
+        ledger.
         """
         self.is_ending = True
         self.connections.clear()
@@ -195,7 +205,7 @@ class Kernel:
         self._open()
 
     def close(self, keep: bool) -> None:
-        """Stop serving it: it ended, or the agent does and leaves it to the next one (``keep``)."""
+        """Stop serving the kernel: it ended, or the agent leaves it to the next one (``keep``)."""
         if keep:
             self.keep_record()
         self._is_closed = True
@@ -212,7 +222,7 @@ class Kernel:
             remove_folder(self.folder)
 
     def _describe(self) -> Entry:
-        """For the record. Observers are not in it."""
+        """Describe the kernel for the record. Observers are not in it."""
         joined = [s for s in self._sessions.values() if s.role is not Role.OBSERVER]
         return Entry(
             reservation=self.reservation,
@@ -230,18 +240,18 @@ class Kernel:
         )
 
     def note_libraries(self, name: str) -> None:
-        """Its processes may use these from now on: they are kept as long as it is."""
+        """Keep these libraries as long as the kernel: its processes may use them from now on."""
         if name not in self.libraries:
             self.libraries = (*self.libraries, name)
             self.write_journal()
 
     def keep_record(self) -> None:
-        """Write down what a killed agent would lose of what its kernel took."""
+        """Write down the kernel's use that a killed agent would lose."""
         self.usage.keep_peaks(tuple(self._sessions.values()), self._all_accounts)
         self._record.keep((self.usage.tallies, self.usage.host_tally))
 
     def sample(self) -> bool:
-        """Look at the hooks' pages and write ours; tells whether something changed."""
+        """Read the hooks' pages and write ours; return whether something changed."""
         self._ledger.count_contexts(self.kernel_id, processes_in(self._sessions.values()))
         return self.usage.sample(self._sessions.values(), self._all_accounts)
 
@@ -254,7 +264,7 @@ class Kernel:
                 self.usage.add_look(device, busy_seconds, covered_seconds, seen)
 
     def resize(self, reservation: Reservation, host_quota_bytes: int | None) -> None:
-        """Another size or class is in force, and in the ledger already: tell its processes."""
+        """Tell its processes about another size or class, which is in the ledger already."""
         self.reservation, self.host_quota_bytes = reservation, host_quota_bytes
         for session in self._sessions.values():
             if session.agent_side is not None:
@@ -265,7 +275,7 @@ class Kernel:
         self.write_journal()
 
     def set_enforcer(self, enforcer: protocol.Enforcer) -> None:
-        """Tell its processes what holds their limits."""
+        """Tell its processes which enforcer holds their limits."""
         self._enforcer = enforcer
         for session in self._sessions.values():
             if session.agent_side is not None:
@@ -289,7 +299,11 @@ class Kernel:
         return tuple(self.usage.report(sessions, device, account) for device, account in enumerate(self.accounts))
 
     def needs(self) -> tuple[tuple[int | None, int | None], ...]:
-        """Of each of its devices: the bytes with which no quota had refused it, and when one last did; or None."""
+        """Return the needs on each of its devices.
+
+        A need is the bytes with which no quota would have refused a request, and the time of the
+        last refusal; None without a refusal.
+        """
         own, now = tuple(self._sessions.values()), time.monotonic()
         return tuple(self.usage.need(own, device, now) for device in range(len(self.accounts)))
 
@@ -321,10 +335,10 @@ class Kernel:
             log.error("event=pages_failed kernel=%s error=%r", self.kernel_id, str(error))
             return session.close()
         self.compute.joining(self, session)
-        self.sample()  # before the welcome: a process that reads its page at once reads the truth
+        self.sample()  # before the welcome: a process may read its page at once
         self._claims.note_growth()
         if is_first:
-            self.write_journal()  # an agent after us has others wait for a kernel that it knows to be in use
+            self.write_journal()  # a later agent makes others wait for a kernel that it knows to be in use
         session.welcome()
         self.compute.joined(self, session)
         self.residency.joined(session)
@@ -348,7 +362,7 @@ class Kernel:
         self.credit_queues.take(session, message)
         if self.is_ending and message.type is MessageType.CREDIT_RETURN:
             return self._drop_without_bytes(session)
-        self._sampling.soon()  # not now: a look at all its pages costs more than a message
+        self._sampling.soon()  # not now: reading all its pages costs more than a message
 
     def leave(self, session: HookSession) -> None:
         if self._acceptor.discard(session):
@@ -370,7 +384,7 @@ class Kernel:
         self._left(self, session.pid)
 
     def _note_member(self, session: HookSession) -> None:
-        """Have a process that came or left written down."""
+        """Have a process that came or left written to the journal."""
         if session.role is not Role.OBSERVER:
             self._record.write_soon()
 
@@ -405,7 +419,10 @@ class Kernel:
 
 
 def bytes_on_devices(kernel: Kernel) -> tuple[dict[str, int], dict[str, int]]:
-    """Return by device what its processes say that they charged, and what they have there now, whatever they say."""
+    """Return the bytes by device that its processes charged, and the bytes that are there now.
+
+    The charged bytes are the processes' own claims; the second figure does not depend on them.
+    """
     uses = list(zip(kernel.reservation.parts, kernel.report(), strict=True))
     away = swapped_by_device(kernel.residency.facts())
     charged = {part.uuid: use.charged_bytes for part, use in uses}

@@ -1,6 +1,7 @@
 """All kernels of this node: reserve, bind and release them, and end those that no connection holds.
 
-The one place that makes and ends kernels, and the only caller of ``Ledger.reserve`` and ``release``.
+This is the one place that makes and ends kernels, and the only caller of ``Ledger.reserve`` and
+``release``.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 class Refused(Exception):
-    """A request that is answered with no. ``code`` is one of docs/reference/agent-protocol.md."""
+    """A refused request. ``code`` is one of docs/reference/agent-protocol.md."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -48,7 +49,7 @@ class Refused(Exception):
 
 
 class KernelSettings(Protocol):
-    """The agent's settings, as far as they are about kernels."""
+    """The agent's settings that concern kernels."""
 
     @property
     def runtime(self) -> RuntimeDir: ...
@@ -67,7 +68,11 @@ class KernelSettings(Protocol):
 
 
 class Reservations:
-    """``changed`` is called when what could be reserved changed; ``processes_changed`` when one came or left."""
+    """The reservations of this node.
+
+    It calls ``changed`` when the reservable capacity changed, and ``processes_changed`` when a
+    process came or left.
+    """
 
     def __init__(
         self,
@@ -88,8 +93,8 @@ class Reservations:
         self._changed = changed
         self._processes_changed = processes_changed
         self._kernels: dict[str, Kernel] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}  # of kernels that no connection holds
-        self._lost: dict[str, Reservation] = {}  # ended with the machine, before this agent
+        self._timers: dict[str, asyncio.TimerHandle] = {}  # kernels that no connection holds
+        self._lost: dict[str, Reservation] = {}  # they ended with the machine, before this agent
         self._departed: dict[int, tuple[str, int]] = {}  # pid -> kernel id, looks at the devices since it left
 
     @property
@@ -98,7 +103,7 @@ class Reservations:
 
     @property
     def lost(self) -> Iterable[Reservation]:
-        """Of kernels that ended with the machine: it was started again since."""
+        """Return the reservations that ended with the machine, which was started again since."""
         return self._lost.values()
 
     def __len__(self) -> int:
@@ -108,15 +113,16 @@ class Reservations:
         return self._kernels.get(kernel_id)
 
     def held_by(self, owner: str) -> int:
-        """Return the hundredths of all of an owner's kernels, with those that are ending."""
+        """Return the hundredths of all kernels of an owner, ending ones included."""
         return sum(k.reservation.hundredths for k in self._kernels.values() if k.reservation.owner == owner)
 
     def reserve(
         self, asked: Reservation, placement: Mapping[str, int] | None, connection: int, owner_limit: int | None = None
     ) -> Kernel:
-        """Reserve for a connection, or make it another holder of the same. Raises Refused.
+        """Reserve for a connection, or make the connection another holder. Raises Refused.
 
-        ``owner_limit``: hundredths that the owner may hold in all. Checked here, where no other start comes between.
+        ``owner_limit`` is the hundredths that the owner may hold in all. It is checked here, where
+        no other start comes between.
         """
         kernel = self._kernels.get(asked.kernel_id)
         if kernel is not None:
@@ -149,7 +155,7 @@ class Reservations:
         return kernel
 
     def _checked(self, parts: tuple[Part, ...] | Refusal, event: str, kernel_id: str) -> tuple[Part, ...]:
-        """Return what was placed, where a context fits into it, or raise Refused."""
+        """Return the placed parts if a context fits into them, or raise Refused."""
         if not isinstance(parts, Refusal) and (why := self.ledger.contexts.why_too_small(parts)):
             parts = Refusal(NEVER_FITS, why)
         if isinstance(parts, Refusal):
@@ -164,7 +170,7 @@ class Reservations:
             raise Refused("over_limit", over_limit(asked.owner, asked.hundredths, held, limit))
 
     def bind(self, kernel_id: str, pid: int, start_time_ticks: int) -> None:
-        """Raises Refused."""
+        """Bind a kernel to its process. Raises Refused."""
         kernel = self._kernels.get(kernel_id)
         if kernel is None or kernel.is_ending:
             raise Refused("not_found", f"no kernel {kernel_id} is reserved here; reserve it first")
@@ -174,7 +180,7 @@ class Reservations:
         self._processes_changed()
 
     def release(self, kernel_id: str) -> bool:
-        """End a reservation; tells whether it was there."""
+        """End a reservation; return whether it was there."""
         kernel = self._kernels.get(kernel_id)
         if kernel is None:
             return False
@@ -189,7 +195,7 @@ class Reservations:
     def resize(self, kernel_id: str, hundredths: int, memory_limit: int | None, workload_class: str | None) -> Kernel:
         """Give a kernel another size or class while it runs, on the same devices. Raises Refused.
 
-        Nothing is taken from it: what it has beyond a smaller limit it keeps until it frees or is swapped.
+        The kernel keeps memory beyond a smaller limit until it frees it or is swapped.
         """
         kernel = self._kernels.get(kernel_id)
         if kernel is None or kernel.is_ending:
@@ -216,12 +222,12 @@ class Reservations:
         self.ledger.resize(kernel_id, parts, host_quota, is_production=asked.is_production)
         kernel.resize(replace(asked, parts=parts, generation=before.generation + 1), host_quota)
         log.info("event=resized kernel=%s parts=%s", kernel_id, _show(kernel.reservation))
-        self._processes_changed()  # what else holds limits is to hold these
+        self._processes_changed()  # the enforcer is to hold the new limits, too
         self._changed()
         return kernel
 
     def note_activity(self, kernel_id: str, activity: Activity) -> None:
-        """Keep what a kernel's relay said last. Raises Refused."""
+        """Keep the last report of a kernel's relay. Raises Refused."""
         kernel = self._kernels.get(kernel_id)
         if kernel is None:
             raise Refused("not_found", f"no kernel {kernel_id} is reserved here")
@@ -236,14 +242,17 @@ class Reservations:
         kernel.credit_queues.interrupt()
 
     def drop_connection(self, connection: int) -> None:
-        """A control connection closed: it holds nothing any more."""
+        """Drop a closed control connection: it holds nothing any more."""
         for kernel in list(self._kernels.values()):
             if connection in kernel.connections:
                 kernel.connections.discard(connection)
                 self._check_holders(kernel)
 
     def restore(self) -> None:
-        """Read the kernels that an agent before us left. What is not whole, or does not fit, is removed."""
+        """Restore the kernels that an earlier agent left.
+
+        Remove records that are not whole, or do not fit.
+        """
         entries: list[Entry] = []
         boot_id = read_boot_id()
         for folder in sorted(self._settings.runtime.kernels.iterdir()):
@@ -272,7 +281,10 @@ class Reservations:
             )
 
     def _lose(self, folder: Path, reservation: Reservation) -> None:
-        """A kernel from before the machine was started again: its pids and start times are those of others now."""
+        """Note a kernel from before the machine's restart.
+
+        Its pids and start times belong to other processes now.
+        """
         log.warning("event=node_lost kernel=%s owner=%r", reservation.kernel_id, reservation.owner)
         self._lost[reservation.kernel_id] = reservation
         remove_folder(folder)
@@ -283,13 +295,19 @@ class Reservations:
         remove_folder(folder)
 
     def sample_shared(self) -> None:
-        """Look at the pages of kernels with several processes; one alone is sampled with the devices."""
+        """Read the pages of kernels with several processes.
+
+        A single process's page is read with the devices.
+        """
         for kernel in self._kernels.values():
             if kernel.is_shared:
                 kernel.sample()
 
     def on_devices(self) -> dict[str, int]:
-        """Return the bytes that processes of kernels have on each device now, whatever their pages say."""
+        """Return the bytes that processes of kernels have on each device now.
+
+        The figure does not depend on their pages.
+        """
         total: Counter[str] = Counter()
         for kernel in self._kernels.values():
             total.update(bytes_on_devices(kernel)[1])
@@ -303,7 +321,10 @@ class Reservations:
         ]
 
     def book_looks(self, readings: Iterable[DeviceReading]) -> None:
-        """Book GPU time of processes on their kernels, and show it to them; those that just left are included."""
+        """Book GPU time of processes on their kernels, and show it to them.
+
+        Processes that just left are included.
+        """
         departed = {pid: kernel_id for pid, (kernel_id, _) in self._departed.items()}
         for reading in readings:
             for kernel in self._kernels.values():
@@ -317,11 +338,12 @@ class Reservations:
                 kernel.sample()
             kernel.keep_record()
         self.ledger.begin_look()
-        # The look that was under way when a process left may not have seen its last work: the next one does.
+        # The look that was under way when a process left may have missed its last work; the next
+        # look does not.
         self._departed = {pid: (kernel, 1) for pid, (kernel, looks) in self._departed.items() if looks == 0}
 
     def close(self) -> None:
-        """The agent ends: leave what is held to the next one."""
+        """Close with the agent: leave held kernels to the next one."""
         for timer in self._timers.values():
             timer.cancel()
         for kernel in self._kernels.values():
@@ -329,7 +351,7 @@ class Reservations:
         self._kernels.clear()
 
     def _add(self, entry: Entry, is_restored: bool = False) -> Kernel:
-        """Enter a reservation and open its kernel, or neither. Raises Refused."""
+        """Enter a reservation and open its kernel, or do neither. Raises Refused."""
         reservation = entry.reservation
         host_quota = self._host_quota(reservation.hundredths)
         try:
@@ -363,7 +385,10 @@ class Reservations:
         return kernel
 
     def _enter_lease(self, kernel: Kernel) -> None:
-        """What happens to it is the keeper's business: who waits for room, and for its memory."""
+        """Enter the kernel with the lease keeper.
+
+        The keeper decides about its room and its memory.
+        """
         leases, residency = self._leases, kernel.residency
         residency.wants_wake = residency.changed = lambda _: leases.notify()
         kernel.has_room = lambda device, amount: leases.has_room(
@@ -376,14 +401,17 @@ class Reservations:
         return rule.quota(self.ledger.host_memory_bytes, hundredths, len(self.ledger.devices))
 
     def _left(self, kernel: Kernel, pid: int) -> None:
-        """Called by a kernel when one of its processes left."""
+        """Note that a process of the kernel left. Called by the kernel."""
         self._departed[pid] = (kernel.kernel_id, 0)
         self._processes_changed()
         self._leases.notify()
         self._check_holders(kernel)
 
     def _check_holders(self, kernel: Kernel) -> None:
-        """A holder may have been the last. Two seconds let a restarted one come back."""
+        """Start the kernel's end if its last holder is gone.
+
+        Two seconds let a restarted holder come back.
+        """
         if kernel.is_ending:
             if not kernel.is_in_use:
                 self._finish(kernel)
@@ -405,7 +433,7 @@ class Reservations:
 
     def _finish(self, kernel: Kernel) -> None:
         if self._kernels.get(kernel.kernel_id) is not kernel:
-            return  # ended by the last of its sessions, while we asked them to end
+            return  # the last of its sessions ended it, while we asked them to end
         self._stop_timer(kernel)
         del self._kernels[kernel.kernel_id]
         kernel.close(keep=False)
@@ -416,7 +444,10 @@ class Reservations:
         self._changed()
 
     def _stop_timer(self, kernel: Kernel) -> None:
-        """Somebody holds it (again), or it ended. After a restart the timer is also what ends the waiting."""
+        """Stop the timer: a connection holds the kernel again, or it ended.
+
+        After a restart the timer also ends the wait for holders.
+        """
         timer = self._timers.get(kernel.kernel_id)
         if timer is not None and not kernel.is_expecting:
             timer.cancel()

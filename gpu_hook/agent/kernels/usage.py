@@ -1,6 +1,7 @@
 """The use of one kernel: bytes by its hooks, bounded by their loans, and GPU time by NVML.
 
-It samples the hooks' pages, writes the sampled words of the agent's pages, and keeps the tallies of ended processes.
+It reads the hooks' pages, writes the measured words of the agent's pages, and keeps the tallies of
+ended processes.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from jupyter_aliquot.gpu_hook.protocol.codec import HOST_MEMORY, Role
 
 _MAX_REFUSALS = 1 << 53  # an untrusted counter must still fit into JSON's numbers
 _MAX_NEEDED_BYTES = 1 << 53
-# So long after a refusal its process may still make do: a framework returns its cache and asks again.
+# For so long after a refusal its process may still manage: a framework returns its cache and tries
+# again.
 _UNDECIDED_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class DeviceUse:
-    """One kernel on one device, or of host memory, for the status.
+    """One kernel's use of one device, or of host memory, for the status.
 
-    ``there_bytes``: what is on the device or in host copies, where a page says less than it has.
+    ``there_bytes`` is on the device or in host copies, where a page reports less than it has.
     """
 
     charged_bytes: int
@@ -41,14 +43,19 @@ class KernelUsage:
     """The tallies of one kernel, by the index of the device in its grant; host memory's is under HOST_MEMORY."""
 
     def __init__(self, tallies: Sequence[Tally], host_tally: Tally, wall_offset: float = 0.0) -> None:
-        """``wall_offset``: what the clock of the wall is ahead of the monotonic one."""
+        """Make the tallies of a kernel.
+
+        ``wall_offset`` is how far the wall clock is ahead of the monotonic one.
+        """
         self._wall_offset = wall_offset
         self._tallies = {**dict(enumerate(tallies)), HOST_MEMORY: host_tally}
         self._utilization = dict.fromkeys(range(len(tallies)), 0)
         self._residents: dict[int, frozenset[int]] = {}  # device -> pids that the driver saw there, in the last look
-        self._seen: dict[int, Mapping[int, int | None]] = {}  # the same with their bytes, as far as the driver tells
-        self._short_at: dict[int, float] = {}  # device -> when a refusal stood that was the last, as far as was seen
-        self._written: dict[int, object] = {}  # device -> what its words on our pages were made of
+        # device -> pid -> bytes there, as far as the driver reports them
+        self._seen: dict[int, Mapping[int, int | None]] = {}
+        self._short_at: dict[int, float] = {}  # device -> time of the last known refusal that stood
+        # device -> the values from which its words on our pages were made
+        self._written: dict[int, object] = {}
         self._shown_residents: dict[int, frozenset[int]] = {}
 
     @property
@@ -62,9 +69,10 @@ class KernelUsage:
     def add_look(
         self, device: int, busy_seconds: float, covered_seconds: float, residents: Mapping[int, int | None]
     ) -> None:
-        """What one look at a device said of the kernel: its GPU time, of how much time, and who was there.
+        """Take one look at a device.
 
-        ``residents``: pids, with their bytes there (None: the driver does not tell).
+        The look shows the kernel's GPU time, the time that it covers, and the kernel's processes
+        there. ``residents`` maps pids to their bytes there (None: the driver does not report them).
         """
         tally = self._tallies[device]
         self._tallies[device] = replace(tally, busy_seconds=tally.busy_seconds + busy_seconds)
@@ -74,7 +82,10 @@ class KernelUsage:
         self._seen[device] = residents
 
     def sample(self, sessions: Iterable[HookSession], accounts: Mapping[int, Account]) -> bool:
-        """Read what each process charged, and tell it what the others did. True when something changed."""
+        """Read what each process charged, and tell it what the others did.
+
+        Return True when something changed.
+        """
         seen = [s for s in sessions if s.hook_side and s.agent_side]
         numbers = [session.number for session in seen]
         charged = {device: [charged_bytes(s, account, device) for s in seen] for device, account in accounts.items()}
@@ -93,12 +104,12 @@ class KernelUsage:
             self._write_device(device, seen, charged[device], accounts[device].context_bytes)
         table = pack_processes(self._process_table(seen, charged))
         for session in seen:
-            assert session.agent_side is not None  # as asked above
+            assert session.agent_side is not None  # see the condition above
             session.agent_side.write_processes(table)
         return True
 
     def retire(self, session: HookSession, accounts: Mapping[int, Account]) -> None:
-        """A process ends: keep what its page says for the last time. Before the ledger forgets its loans."""
+        """Keep the last values of an ending process's page, before the ledger forgets its loans."""
         if session.hook_side is None:
             return
         for device, account in accounts.items():
@@ -117,21 +128,27 @@ class KernelUsage:
             )
 
     def joining(self, *, is_first: bool) -> None:
-        """A process comes. ``is_first``: no other is here, so that what failed in those before it is over."""
+        """Note that a process comes.
+
+        ``is_first``: no other process is here, so failures of earlier ones are over.
+        """
         if is_first:
             self._short_at.clear()
             fresh = {device: replace(tally, refusals=0, needed_bytes=0) for device, tally in self._tallies.items()}
             self._tallies = fresh
 
     def keep_peaks(self, sessions: Sequence[HookSession], accounts: Mapping[int, Account]) -> None:
-        """Into the tallies: an agent after us bounds what a page says by what it lent itself."""
+        """Keep the peaks in the tallies.
+
+        A later agent bounds a page only by what it lent itself.
+        """
         for device, account in accounts.items():
             peak = self.report(sessions, device, account).peak_bytes
             if peak > self._tallies[device].peak_bytes:
                 self._tallies[device] = replace(self._tallies[device], peak_bytes=peak)
 
     def report(self, sessions: Sequence[HookSession], device: int, account: Account) -> DeviceUse:
-        """One device's, or host memory's."""
+        """Return the use of one device, or of host memory."""
         tally = self._tallies[device]
         charged, peak, refusals = 0, tally.peak_bytes, tally.refusals
         for session in sessions:
@@ -147,11 +164,13 @@ class KernelUsage:
         return DeviceUse(charged, max(peak, charged), tally.busy_seconds, min(_MAX_REFUSALS, refusals), there)
 
     def _there_bytes(self, sessions: Sequence[HookSession], device: int, account: Account) -> int:
-        """What its processes charged, or can take from the device, or what the driver last saw there if that is more.
+        """Return the bytes that the kernel's processes have on a device.
 
-        The driver tells of contexts, too, which no process was lent: what the agent measured of one is left out, and
-        the rest is believed as far as a process was lent something. A context that its process's page shows could be
-        any allocation that the page hides.
+        For each process, this is the larger of two figures: the bytes that it charged or can take
+        from the device, and the bytes that the driver last saw there. The driver also reports
+        contexts, which no process was lent. The measured size of a context is subtracted; the rest
+        is believed up to what a process was lent. A context that a process's page shows does not
+        count: it could be any allocation that the page hides.
         """
         said, lent = Counter[int](), Counter[int]()
         for session in sessions:
@@ -165,9 +184,10 @@ class KernelUsage:
         return sum(max(said[pid], min(amount, believed[pid])) for pid, amount in lent.items())
 
     def needed_bytes(self, sessions: Iterable[HookSession], device: int, now: float) -> int | None:
-        """The most that it would have used of a device had no quota refused it; None: nothing was refused.
+        """Return the most that the kernel would have used of a device without its quota.
 
-        ``now``: on the monotonic clock, which hooks tell of, too. A moment in the future counts as long ago.
+        None: nothing was refused. ``now`` is on the monotonic clock, which hooks use, too. A moment
+        in the future counts as long ago.
         """
         most = self._tallies[device].needed_bytes
         for session in sessions:
@@ -178,13 +198,14 @@ class KernelUsage:
         return min(_MAX_NEEDED_BYTES, most) or None
 
     def need(self, sessions: Sequence[HookSession], device: int, now: float) -> tuple[int | None, int | None]:
-        """``needed_bytes`` and ``short_at``."""
+        """Return ``needed_bytes`` and ``short_at``."""
         return self.needed_bytes(sessions, device, now), self.short_at(sessions, device, now)
 
     def short_at(self, sessions: Iterable[HookSession], device: int, now: float) -> int | None:
-        """When a process last went on without what a quota refused it, in seconds since the epoch; None: none did.
+        """Return when a process last went on without memory that a quota refused; None: none did.
 
-        Whole seconds, by a clock that is read once: the figure stays until it happens again.
+        The value is in whole seconds since the epoch, by a clock that is read once: it stays until
+        the next such refusal.
         """
         for session in sessions:
             if session.hook_side is not None:
@@ -202,10 +223,10 @@ class KernelUsage:
     def holdings(
         sessions: Iterable[HookSession], accounts: Sequence[DeviceAccount]
     ) -> Mapping[tuple[int, str], Holding]:
-        """Return the bytes that each process holds of each device, by pid and UUID, bounded by the quota.
+        """Return the bytes that each process holds of each device, by pid and UUID.
 
-        A process may have several sessions (a hook in each of its link-map namespaces), and may claim in HELLO
-        whatever it likes.
+        They are bounded by the quota: a process may have several sessions (a hook in each of its
+        link-map namespaces), and may claim anything in HELLO.
         """
         held: dict[tuple[int, str], Holding] = {}
         for session in sessions:
@@ -229,7 +250,7 @@ class KernelUsage:
             self._tallies[device] = replace(tally, peak_bytes=total)
         for session, own in zip(sessions, charged, strict=True):
             page = session.agent_side
-            assert page is not None  # as sample() asked
+            assert page is not None  # sample() checked it
             page.write(device, total + context_bytes, total - own + context_bytes)
             if device != HOST_MEMORY:
                 page.write_busy(device, int(tally.busy_seconds * 1e9), self._utilization[device])
@@ -237,7 +258,10 @@ class KernelUsage:
     def _process_table(
         self, sessions: Sequence[HookSession], charged: Mapping[int, Sequence[int]]
     ) -> Iterator[ProcessEntry]:
-        """Yield the processes that charged on each device, or that the driver saw there: contexts count too."""
+        """Yield the processes that charged on each device, or that the driver saw there.
+
+        Contexts count, too.
+        """
         return (
             ProcessEntry(session.pid, session.own_pid, device, charged[device][position])
             for position, session in enumerate(sessions)
@@ -256,5 +280,5 @@ def charged_bytes(session: HookSession, account: Account, device: int) -> int:
 
 
 def processes_in(sessions: Iterable[HookSession]) -> int:
-    """Count the processes that may have contexts: one may have several sessions."""
+    """Count the processes that may have contexts. One process may have several sessions."""
     return len({session.pid for session in sessions if session.role is Role.PROCESS})

@@ -1,6 +1,8 @@
-"""Keeps the leases: looks at all kernels, lets ``decide`` say who moves, carries it out, and knows who waits for what.
+"""The lease keeper decides and carries out the moves of all kernels on this node.
 
-The one caller of swap_out and swap_in. Room that was promised to a kernel is reserved until the kernel is in.
+It looks at all kernels, lets ``decide`` choose the moves, carries them out, and keeps the kernels'
+waits. It is the only caller of swap_out and swap_in. Room that was promised to a kernel is reserved
+until the kernel is in.
 """
 
 from __future__ import annotations
@@ -22,19 +24,23 @@ from .views import NEVER, Decision, KernelView, Out, Policy, Reason, State, Wait
 
 log = logging.getLogger(__name__)
 
-_LONGEST_SLEEP_SECONDS = 1.0  # waiters hear from it every second, and idleness is found by sampling
+# the keeper reports to waiters every second, and finds idleness by sampling
+_LONGEST_SLEEP_SECONDS = 1.0
 _SHORTEST_SLEEP_SECONDS = 0.02
 _CHECKPOINT_RETRY_SECONDS = 60.0
-_RETRY_SECONDS = 1.0  # after a move that failed and does not say when to try again
-_SURE_SECONDS = 5.0  # that what is needed is held for good: a busy machine draws out moves, and what hooks tell
+_RETRY_SECONDS = 1.0  # after a failed move that does not say when to try again
+# until a lack of room counts as lasting: a busy machine delays moves and the hooks' reports
+_SURE_SECONDS = 5.0
 
 Tell = Callable[[str], None]
 
 
 class LeaseKeeper:
-    """``lent``: what all kernels were lent of a device. ``host_room``: what host copies may take yet; None: no limit.
+    """The leases of all kernels on this node.
 
-    ``tell`` is called with the id of a kernel whose state or wait changed, and every second while it waits.
+    ``lent`` returns the bytes that all kernels were lent of a device. ``host_room`` returns the
+    bytes that host copies may still take; None: no limit. The keeper calls ``tell`` with the id of
+    a kernel whose state or wait changed, and every second while it waits.
     """
 
     def __init__(
@@ -55,31 +61,32 @@ class LeaseKeeper:
         self._checkpoint_after = checkpoint_after_seconds  # None: never
         self._records: dict[str, LeaseRecord] = {}
         self._waits: dict[str, Wait] = {}
-        self._doubts: dict[str, float] = {}  # kernel -> since when others than kernels seem to hold what it wants
-        self._told: dict[str, tuple[object, float]] = {}  # kernel -> what was told of it, when
+        # kernel -> since when other processes seem to hold the room that it wants
+        self._doubts: dict[str, float] = {}
+        self._told: dict[str, tuple[object, float]] = {}  # kernel -> its last report, and when
         self._moves: set[asyncio.Task[None]] = set()
         self._wanted = asyncio.Event()
 
     def add(self, kernel: Leased, residency: Movable) -> None:
-        """A kernel was made, or found after a restart."""
+        """Add a kernel that was made, or found after a restart."""
         patience = Patience(silent_seconds=self._policy.silent_seconds)
         now, answer = self._clock().monotonic, self._policy.answer_seconds
         self._records[kernel.kernel_id] = LeaseRecord(kernel, residency, now, patience, answer)
         self.notify()
 
     def remove(self, kernel_id: str) -> None:
-        """It ended: what it had is free for others."""
+        """Remove a kernel that ended: its room is free for others."""
         for known in (self._records, self._waits, self._doubts, self._told):
             known.pop(kernel_id, None)
         self._tell(kernel_id)
         self.notify()
 
     def notify(self) -> None:
-        """Something changed: a call waits, a cell came or went, room returned."""
+        """Wake the keeper: a call waits, a cell came or went, or room returned."""
         self._wanted.set()
 
     def keep_out(self, kernel_id: str) -> None:
-        """Swap it out, and let it come back only after ``let_in``: production needs its devices' time."""
+        """Swap a kernel out until ``let_in``: production needs the time of its devices."""
         self._keep(kernel_id, is_out=True)
 
     def let_in(self, kernel_id: str) -> None:
@@ -100,11 +107,14 @@ class LeaseKeeper:
         return self._records.get(kernel_id)
 
     def wait(self, kernel_id: str) -> Wait | None:
-        """What it waits for, as of the last decision."""
+        """Return the kernel's wait, as of the last decision."""
         return self._waits.get(kernel_id)
 
     def has_room(self, kernel_id: str, uuid: str, amount: int) -> bool:
-        """Whether so much more is there, and nobody waits for it. False: room will be given, or refused, soon."""
+        """Return whether so many more bytes are there, and no kernel waits for them.
+
+        False: the keeper gives or refuses room soon.
+        """
         record = self._records.get(kernel_id)
         if record is None:
             return True
@@ -114,7 +124,7 @@ class LeaseKeeper:
         return False
 
     async def run(self) -> None:
-        """Decide whenever something changed, and every second; until cancelled."""
+        """Decide after each change, and every second; until cancelled."""
         look_at = NEVER
         while True:
             pause = min(_LONGEST_SLEEP_SECONDS, max(_SHORTEST_SLEEP_SECONDS, look_at - self._clock().monotonic))
@@ -128,13 +138,19 @@ class LeaseKeeper:
                 log.exception("event=lease_turn_failed")
 
     async def close(self) -> None:
-        """Wait for no move: they go on in the processes, and the next agent finds how they ended."""
+        """Close without waiting for moves.
+
+        Moves go on in the processes, and the next agent finds how they ended.
+        """
         for move in self._moves:
             move.cancel()
         await asyncio.gather(*self._moves, return_exceptions=True)
 
     def run_pass(self) -> float:
-        """Look, decide, begin what was decided; tells when time alone will change something."""
+        """Look, decide, and begin the decided moves.
+
+        Return when time alone will change a decision.
+        """
         now = self._clock()
         views = [record.view(now) for record in self._records.values()]
         decision = decide(self.room.views(), views, now.monotonic, self._policy, self._host_room())
@@ -164,7 +180,10 @@ class LeaseKeeper:
             self._records[kernel_id].kernel.credit_queues.give_room()
 
     def _save_the_quiet(self, now: float) -> None:
-        """Checkpoint kernels that stay unwanted: a context alone is up to half a GiB of each device."""
+        """Checkpoint kernels that stay unwanted.
+
+        A context alone takes up to half a GiB of each device.
+        """
         if self._checkpoint_after is None:
             return
         for kernel_id, record in self._records.items():
@@ -183,7 +202,10 @@ class LeaseKeeper:
         self.notify()
 
     def _answer_growth(self, views: list[KernelView], waits: dict[str, Wait], now: float) -> None:
-        """Where nobody can make room, waiting helps nobody: the driver is asked, or the request refused."""
+        """Answer requests that wait in vain, where no kernel can make room.
+
+        The driver is asked, or the request is refused.
+        """
         for view in views:
             wait, waited = waits.get(view.kernel_id), now - view.wants_since
             is_hopeless = wait is not None and (
@@ -195,7 +217,8 @@ class LeaseKeeper:
                 continue
             credit_queues = self._records[view.kernel_id].kernel.credit_queues
             held = self._held(views, self.room)
-            # What others than kernels have of a device is an estimate: what kernels do not have, its driver may grant.
+            # The use of other processes is an estimate: the driver may grant all that kernels do
+            # not have.
             if all(held.get(uuid, 0) + amount <= self.room.memory_bytes(uuid) for uuid, amount in wanted.items()):
                 credit_queues.give_room()
             elif waits[view.kernel_id].reason is Reason.STUCK and self._is_doubtful(view, wanted, views, now):
@@ -206,8 +229,12 @@ class LeaseKeeper:
             waits.pop(view.kernel_id, None)
 
     def _is_doubtful(self, view: KernelView, wanted: Mapping[str, int], views: list[KernelView], now: float) -> bool:
-        """Whether only what others seem to have of a device is in the way, or what kernels that may leave seem to keep
-        there (what was lent a moment ago is on no hook's page yet), and that not for long yet."""
+        """Return whether a lack of room is in doubt, and has not lasted long.
+
+        It is in doubt where only the estimated use of other processes is in the way, or the bytes
+        that movable kernels seem to keep. Bytes that were lent a moment ago are on no hook's page
+        yet.
+        """
         left = {uuid: self.room.memory_bytes(uuid) - amount for uuid, amount in wanted.items()}
         has_silent = False
         for one in views:
@@ -222,9 +249,10 @@ class LeaseKeeper:
         return has_silent or now - self._doubts.setdefault(view.kernel_id, now) < _SURE_SECONDS
 
     def _may_answer(self, kernel_id: str, wanter: KernelView, now: float) -> bool:
-        """True where it was told to move, and has not, and the agent has not given that up for this wanter.
+        """Return whether a kernel that was told to move may still do so for this waiter.
 
-        One that answers, but does not leave, may be at work that takes long: it is told again for longer.
+        A kernel that answers but does not leave may be at work that takes long: it is told again,
+        with more time.
         """
         record = self._records[kernel_id]
         if (since := record.silent_since) is not None:
@@ -235,7 +263,7 @@ class LeaseKeeper:
         return refusal.at < wanter.wants_since or now - wanter.wants_since < self._policy.patience_seconds
 
     def _prepare(self, waits: dict[str, Wait]) -> None:
-        """Who has to leave when its hold or turn is over then leaves without waiting for host memory."""
+        """Make host memory ahead for kernels that must leave when their hold or turn is over."""
         for wait in waits.values():
             for kernel_id in wait.behind if wait.reason in (Reason.HOLD, Reason.TURN) else ():
                 record = self._records[kernel_id]

@@ -47,14 +47,21 @@ def decide(
 
 
 def has_want(kernel: KernelView) -> bool:
-    """Whether it wants anything that it lacks. One on its way in lacks nothing: its room is promised."""
+    """Return whether the kernel wants room that it lacks.
+
+    A kernel on its way in lacks nothing: its room is promised.
+    """
     if not kernel.want or kernel.state is State.SWAPPING_IN:
         return False
     return kernel.state is not State.RESIDENT or any(h.wanted_bytes for h in kernel.holdings)
 
 
 class _Round:
-    """One decision. ``free``: unused room now. ``future``: with room of leaving kernels, less that of waiters."""
+    """One decision.
+
+    ``free`` is unused room now. ``future`` adds the room of leaving kernels, less the room for
+    waiters.
+    """
 
     def __init__(
         self,
@@ -74,8 +81,10 @@ class _Round:
         self._grown: list[str] = []
         self._waits: list[Wait] = []
         self._look_at = NEVER
-        self._claims: dict[str, list[str]] = {}  # device -> who waits for its room, in order
-        self._turns: dict[str, float | None] = {}  # device -> when the last of these has had its turn
+        # device -> the kernels that wait for its room, in order
+        self._claims: dict[str, list[str]] = {}
+        # device -> when the turns of these kernels are over
+        self._turns: dict[str, float | None] = {}
         self._enter()
         self._victims = Victims(kernels, now, policy, self._links, host_room_bytes)
 
@@ -91,7 +100,10 @@ class _Round:
         return Decision(tuple(self._outs), tuple(self._ins), tuple(self._grown), tuple(self._waits), self._look_at)
 
     def _enter(self) -> None:
-        """Take what is held and promised, and the moves under way. A device that is gone has no room."""
+        """Enter the room that is held and promised, and the moves under way.
+
+        A lost device has no room.
+        """
         leaving = {device.uuid: device.leaving_bytes for device in self._devices}
         free = {device.uuid: device.capacity_bytes - device.leaving_bytes for device in self._devices}
         for kernel in self._kernels:
@@ -109,7 +121,11 @@ class _Round:
         self._future = {uuid: amount + leaving.get(uuid, 0) for uuid, amount in free.items()}
 
     def _order(self, kernel: KernelView) -> tuple[bool, bool, bool, float, str]:
-        """Hints last; production first; in a class what is guaranteed; then who waits longest."""
+        """Return the sort key of a waiting kernel.
+
+        Hints are last and production is first; within a class, guaranteed memory is first, then the
+        longest wait.
+        """
         has_patience = self._now - kernel.wants_since < self._policy.patience_seconds
         return (
             kernel.want is Want.HINT,
@@ -130,7 +146,10 @@ class _Round:
             self._let_in(kernel, need)
 
     def _let_in(self, kernel: KernelView, need: _Need) -> None:
-        """Its room is there, and stays its own where the link is not free yet."""
+        """Let a kernel in whose room is there.
+
+        While its link is not free, it keeps a claim on the room.
+        """
         if kernel.state is State.RESIDENT:
             _take(self._future, need)
             self._grown.append(kernel.kernel_id)
@@ -157,7 +176,7 @@ class _Round:
             self._wait(kernel, need, Reason.TURN if plan.has_busy else Reason.HOLD, ready, behind)
             return
         ready = 0.0
-        for victim in plan.victims:  # those whose links are taken follow in later decisions
+        for victim in plan.victims:  # victims on busy links follow in later decisions
             is_free, end = self._links.take_out(victim)
             ready = max(ready, end)
             if is_free:
@@ -165,7 +184,7 @@ class _Round:
         self._wait(kernel, need, Reason.MOVING, ready, behind)
 
     def _wait(self, kernel: KernelView, need: _Need, reason: Reason, ready: float, behind: _Names = ()) -> None:
-        """It has a claim on room that will be there."""
+        """Let the kernel wait, with a claim on room that will be there."""
         end = ready if kernel.state is State.RESIDENT else self._links.expect_in(kernel, ready)
         self._claim(kernel, need, reason, end, behind)
 
@@ -177,7 +196,7 @@ class _Round:
             self._turns[uuid] = end + self._policy.quantum_seconds
 
     def _give_up(self, kernel: KernelView, need: _Need, plan: Plan) -> None:
-        """Nothing can be planned for it now, and it takes nothing from those after it."""
+        """Let the kernel wait without a claim: no plan makes room for it now."""
         capacity = {device.uuid: device.capacity_bytes for device in self._devices}
         turns = [self._turns[uuid] for uuid, _ in need if uuid in self._turns]
         end = None
@@ -202,7 +221,10 @@ class _Round:
 
 
 def _need(kernel: KernelView) -> _Need:
-    """What it takes of each device beside what it has; of one that is still leaving, when it has left."""
+    """Return the bytes of each device that the kernel needs beside those that it has.
+
+    For a kernel that is still leaving: when it has left.
+    """
     if kernel.state is State.SWAPPING_OUT:
         amounts = [(h.uuid, h.elastic_bytes + h.away_bytes + h.wanted_bytes) for h in kernel.holdings]
     elif kernel.state is State.RESIDENT:

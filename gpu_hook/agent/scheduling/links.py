@@ -1,6 +1,7 @@
-"""The links between devices and host during one decision: which moves may begin, and when links will be free.
+"""The links between devices and host in one decision.
 
-One move at a time for each link and direction: two at once would only halve each other. Out and in overlap.
+This module tells which moves may begin, and when links will be free. Each link carries one move at
+a time in each direction: two at once would only slow each other down. Out and in overlap.
 """
 
 from __future__ import annotations
@@ -9,22 +10,26 @@ from collections.abc import Iterable, Sequence
 
 from .views import DeviceView, Holding, KernelView, State
 
-_Way = list[tuple[str, float]]  # link, seconds that a kernel's bytes take on it
+_Way = list[tuple[str, float]]  # link, seconds for a kernel's bytes on it
 
 
 class Links:
-    """``move_seconds`` is what a move takes beside its bytes. Times are seconds from now."""
+    """The links during one decision.
+
+    ``move_seconds`` is the time of a move beside its bytes. Times are seconds from now.
+    """
 
     def __init__(self, devices: Sequence[DeviceView], move_seconds: float) -> None:
         self._move_seconds = move_seconds
         self._link = {d.uuid: (d.link or d.uuid, d.out_rate, d.in_rate) for d in devices}
-        self._out: dict[str, float] = {}  # link -> when it is free; one that is not here is
+        # link -> when it is free; a link that is not here is free now
+        self._out: dict[str, float] = {}
         self._in: dict[str, float] = {}
-        self._taken_out: set[str] = set()  # by a move under way, or one that begins now
+        self._taken_out: set[str] = set()  # links of a move under way, or of one that begins now
         self._taken_in: set[str] = set()
 
     def enter(self, kernel: KernelView, now: float) -> float:
-        """A move that is under way; tells how long it takes from now on."""
+        """Enter a move that is under way; return how many seconds it still takes."""
         is_out = kernel.state is State.SWAPPING_OUT
         way = self._way_out(kernel) if is_out else self._way_in(kernel)
         clocks, taken = (self._out, self._taken_out) if is_out else (self._in, self._taken_in)
@@ -35,17 +40,20 @@ class Links:
         return left
 
     def take_out(self, kernel: KernelView) -> tuple[bool, float]:
-        """Whether it may leave now, and when it will be out: after what is on these links."""
+        """Return whether the kernel may leave now, and when it will be out.
+
+        It follows the moves that are on these links.
+        """
         way = self._way_out(kernel)
         return _take(way, self._taken_out), self._follow(way, self._out, 0.0)
 
     def take_in(self, kernel: KernelView) -> tuple[bool, float]:
-        """Likewise in."""
+        """Return whether the kernel may come in now, and when it will be in."""
         way = self._way_in(kernel)
         return _take(way, self._taken_in), self._follow(way, self._in, 0.0)
 
     def expect_in(self, kernel: KernelView, ready: float) -> float:
-        """When it will be in, if its room is there at ``ready``."""
+        """Return when the kernel will be in if its room is there at ``ready``."""
         return self._follow(self._way_in(kernel), self._in, ready)
 
     def wake_seconds(self, kernel: KernelView) -> float:
@@ -63,7 +71,7 @@ class Links:
         return max(total.values(), default=0.0)
 
     def ready(self, kernel: KernelView) -> float:
-        """When what leaves the devices that it needs will be out."""
+        """Return when the kernels that leave the devices it needs will be out."""
         links = (self._link[h.uuid][0] for h in _known(kernel, self._link))
         return max((self._out.get(link, 0.0) for link in links), default=0.0)
 
@@ -89,7 +97,7 @@ class Links:
         ]
 
     def _seconds(self, way: _Way) -> float:
-        """Its devices move at once, save those of one link."""
+        """Return the seconds of a move: devices move at once, except those on one link."""
         if len(way) < 2:
             return way[0][1] + self._move_seconds if way else 0.0
         total: dict[str, float] = {}

@@ -1,6 +1,6 @@
-"""The lease keeper's record of one kernel between decisions, and the view that it makes of it.
+"""The lease keeper's record of one kernel between decisions, and its view of the kernel.
 
-Reads a kernel's facts; moves nothing and decides nothing.
+It reads a kernel's facts; it moves nothing and decides nothing.
 """
 
 from __future__ import annotations
@@ -30,17 +30,20 @@ _STATES = {
 
 
 class LeftFor(str, enum.Enum):
-    """Why a kernel's memory was taken out: what its user may want to know."""
+    """The reason why a kernel's memory was swapped out, for its user."""
 
-    ASKED = "asked"  # by a user or administrator
-    IDLE = "idle"  # another kernel needed the room, and it did not
+    ASKED = "asked"  # a user or an administrator asked for it
+    IDLE = "idle"  # another kernel needed the room, and this one was idle
     TURN = "turn"  # it was busy, and its turn was over
     PRODUCTION = "production"  # it was busy, and a kernel of production needed the room
     COMPUTE = "compute"  # production could not be protected enough beside it
 
 
 def read_moment() -> Moment:
-    """Now. The event loop's clock is the machine's monotonic one, which hooks tell of, too."""
+    """Return the current moment.
+
+    The event loop's clock is the machine's monotonic one, which hooks use, too.
+    """
     return Moment(time.monotonic(), time.time())
 
 
@@ -95,7 +98,10 @@ class Leased(Protocol):
 
 
 class LeaseRecord:
-    """One kernel. Written by the keeper alone; times are monotonic."""
+    """The record of one kernel.
+
+    Only the keeper writes it; times are monotonic.
+    """
 
     def __init__(
         self,
@@ -113,27 +119,28 @@ class LeaseRecord:
         self.wants_since: float | None = None
         self.idle_since: float | None = None
         self.idle_reason = ""
-        self.idle_at: float | None = None  # the same moment, in seconds since the epoch
+        # the same moment as the end of its work, in seconds since the epoch
+        self.idle_at: float | None = None
         self.hinted_until = 0.0
-        self.is_asked_in = False  # by its user: as if a cell had come
+        self.is_asked_in = False  # the user asked for it: counts as a cell that came
         self.is_asked_out = False
-        self.is_kept_out = False  # until the compute keeper lets it in: as if nobody wanted it
-        self.left_for: LeftFor | None = None  # the last time; None: it was not, since this agent has it
-        self.is_prepared = False  # host memory for its copy was made, since it came in
-        self.not_before = 0.0  # after a move that failed and does not say when to try again
-        self.not_saved_before = 0.0  # after a checkpoint that was refused
-        self.is_beginning: State | None = None  # a move that was decided, and shows in the facts in a moment
-        self.is_postponed = False  # it failed to come in, and tries again later
-        self.silent_since: float | None = None  # since when a process of it was seen not to answer; None: all do
+        self.is_kept_out = False  # until the compute keeper lets it in, it counts as unwanted
+        self.left_for: LeftFor | None = None  # the last time; None: never since this agent has it
+        self.is_prepared = False  # host memory for its copy was made since it came in
+        self.not_before = 0.0  # after a failed move that does not say when to try again
+        self.not_saved_before = 0.0  # after a refused checkpoint
+        self.is_beginning: State | None = None  # a decided move that its facts do not show yet
+        self.is_postponed = False  # a swap-in failed, and is tried again later
+        self.silent_since: float | None = None  # since when a process of it did not answer; None: all answer
         self._answer_seconds = answer_seconds
         self._known_since = now
         self._patience = patience or Patience()
         self._was_idle = False
         self._gave_up_at: float | None = None
-        self._stopped: Activity | None = None  # what its relay told last when an interrupt ended a wait
+        self._stopped: Activity | None = None  # its relay's last report when an interrupt ended a wait
 
     def view(self, now: Moment) -> KernelView:
-        """As it is now."""
+        """Return the kernel as it is now."""
         self.facts = facts = self.residency.facts()
         self._note_given_up(facts)
         state = self.is_beginning or _STATES.get(facts.state, State.RESIDENT)
@@ -174,18 +181,24 @@ class LeaseRecord:
         )
 
     def _note_given_up(self, facts: ResidencyFacts) -> None:
-        """An interrupt ended a wait: the cell that waited may still run for a moment, and wants nothing."""
+        """Note the end of a wait by an interrupt.
+
+        The cell that waited may still run for a moment, and wants nothing.
+        """
         if facts.gave_up_at != self._gave_up_at:
             self._gave_up_at, self._stopped = facts.gave_up_at, self.kernel.activity
 
     def came_in(self, now: float) -> None:
-        """Its hold and its turn begin."""
+        """Start its hold and its turn."""
         self.held_since = self.turn_since = now
         self.is_asked_in, self.hinted_until, self.is_prepared = False, 0.0, False
 
     @property
     def stays_out(self) -> bool:
-        """Where it cannot leave, it is not kept from growing either."""
+        """Return whether it is kept out.
+
+        A kernel that cannot leave may still grow.
+        """
         return self.is_kept_out and self.facts.is_swappable
 
     @property
@@ -200,12 +213,12 @@ class LeaseRecord:
 
     @property
     def retry_at(self) -> float:
-        """After a move that failed: when the next one makes sense."""
+        """Return when the next move makes sense after one that failed."""
         refusal = self.facts.refusal
         return self.not_before if refusal is None else max(self.not_before, refusal.retry_at)
 
     def is_refusing(self, now: float) -> bool:
-        """Whether it was told to leave for so long, each time in vain, and is not told again yet."""
+        """Return whether it refused each order to leave for so long, and gets no new order yet."""
         refusal = self.facts.refusal
         if refusal is None or not self.facts.is_swappable:
             return False
@@ -223,10 +236,10 @@ class LeaseRecord:
         return Want.HINT if now < self.hinted_until else Want.NONE
 
     def _movable_at(self, now: float) -> float:
-        if not self.facts.is_swappable or self.facts.silent_pids:  # it may still answer, and is then looked at anew
+        if not self.facts.is_swappable or self.facts.silent_pids:  # it may still answer: look at it again then
             return NEVER
         if self.kernel.is_expecting:
-            return now + 1.0  # after the agent's restart its processes first say what they have
+            return now + 1.0  # after the agent's restart its processes first report their memory
         return NEVER if self.is_refusing(now) else self.retry_at
 
     def _holdings(self, wanted: Mapping[int, int]) -> tuple[Holding, ...]:
@@ -245,7 +258,7 @@ class LeaseRecord:
 
 
 def why_out(out: Out, records: Mapping[str, LeaseRecord]) -> LeftFor:
-    """Of a decision, as of the views that it was made of."""
+    """Return the reason of a decision, from the views that it was made of."""
     record, wanter = records[out.kernel_id], records.get(out.wanted_by)
     if wanter is None:
         return LeftFor.COMPUTE if record.stays_out else LeftFor.ASKED
@@ -256,7 +269,10 @@ def why_out(out: Out, records: Mapping[str, LeaseRecord]) -> LeftFor:
 
 
 def _same_moment(told: float | None, since: float | None, now: Moment) -> float | None:
-    """``since`` on the wall clock: as it was told before, unless it is another moment. Two clocks never read alike."""
+    """Return ``since`` on the wall clock, unchanged unless the moment changed.
+
+    Two clocks never read alike.
+    """
     if since is None:
         return None
     at = round(now.wall - (now.monotonic - since), 3)

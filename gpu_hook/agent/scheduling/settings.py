@@ -28,7 +28,11 @@ class HostBudget:
 
 @dataclass(frozen=True)
 class LeaseSettings:
-    """``residency``: of a kernel that asks for no mode. ``opportunistic_ratio`` None: as for production."""
+    """The lease options.
+
+    ``residency`` is for a kernel that requests no mode. ``opportunistic_ratio`` None: as for
+    production.
+    """
 
     ratio: float = 1.0
     opportunistic_ratio: float | None = None
@@ -43,7 +47,7 @@ class LeaseSettings:
 
 
 def add_lease_arguments(parser: argparse.ArgumentParser, parse_bytes: Callable[[str], int]) -> None:
-    """``parse_bytes`` reads an amount of memory as the other options do."""
+    """Add the lease options. ``parse_bytes`` reads an amount of memory as the other options do."""
 
     def budget(text: str) -> HostBudget:
         if not text.endswith("%"):

@@ -1,4 +1,7 @@
-"""Select the kernels that a waiting kernel may displace, the least valuable first. Pure, for one decision."""
+"""Select the kernels that a waiting kernel may displace, the least valuable first.
+
+Pure, for one decision.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,21 @@ from .links import Links
 from .views import NEVER, KernelView, Policy, State, Want
 
 Need = Sequence[tuple[str, int]]  # bytes by device
-_LEAST_SECONDS = 1e-3  # a wake that costs nothing is no reason to divide by nothing
-_Choice = tuple[float, bool, KernelView]  # when it may go, whether it is busy
+_LEAST_SECONDS = 1e-3  # avoids a division by zero for a free restore
+_Choice = tuple[float, bool, KernelView]  # when it may leave, whether it is busy
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The kernels that all have to leave. ``ripe_at``: when the last of them may; a time in the past: now."""
+    """The kernels that must all leave.
+
+    ``ripe_at`` is when the last of them may leave; a time in the past: now.
+    """
 
     victims: tuple[KernelView, ...] = ()
     ripe_at: float = 0.0
     has_busy: bool = False
-    lacks_host: bool = False  # there were victims, and no host memory for them
+    lacks_host: bool = False  # there were victims, but no host memory for them
 
 
 class Victims:
@@ -48,14 +54,20 @@ class Victims:
         self._positions = {kernel.kernel_id: position for position, kernel in enumerate(wants)}
 
     def take(self, kernel: KernelView) -> bool:
-        """Take one out of the choice that leaves anyhow; False where it cannot, or host memory is full."""
+        """Take out of the choice a kernel that leaves in any case.
+
+        Return False if it cannot leave, or host memory is full.
+        """
         if kernel.kernel_id in self._taken or kernel.movable_at > self._now or not self._has_host(kernel, 0):
             return False
         self._book(kernel)
         return True
 
     def choose(self, wanter: KernelView, need: Need, future: Mapping[str, int]) -> Plan:
-        """The least valuable that together make room on every device; none where that cannot be."""
+        """Return the least valuable kernels that together make room on every device.
+
+        Return none where that is impossible.
+        """
         short = {uuid: amount - future[uuid] for uuid, amount in need if amount > future[uuid]}
         ranked = self._rank(wanter, short)
         chosen: list[_Choice] = []
@@ -87,8 +99,12 @@ class Victims:
     def _rank(
         self, wanter: KernelView, short: Mapping[str, int]
     ) -> list[tuple[float, bool, bool, float, str, KernelView]]:
-        """Those that may go now, then those that may soonest; idle before busy, opportunistic before production;
-        then idle time × bytes of use here ÷ what its wake will cost."""
+        """Return the possible victims, the least valuable first.
+
+        Kernels that may leave now come first, then those that may leave soonest; idle before busy,
+        opportunistic before production; then by idle time × useful bytes ÷ the cost of their
+        restore.
+        """
         ranked = []
         is_promised, position = is_guaranteed(wanter), self._positions[wanter.kernel_id]
         for victim in self._movable:
@@ -110,7 +126,7 @@ class Victims:
         return ranked
 
     def _ripe_at(self, victim: KernelView, wanter: KernelView, is_promised: bool) -> float:
-        """When it may be displaced for this one; NEVER: not as things are."""
+        """Return when the victim may be displaced for this waiter; NEVER: not as things are."""
         policy, movable_at, held_since, turn_since = (
             self._policy,
             victim.movable_at,
@@ -127,12 +143,12 @@ class Victims:
         if wanter.want is not Want.CALL or (victim.is_production and not wanter.is_production):
             return NEVER
         if victim.kernel_id in self._positions or (is_promised and not is_guaranteed(victim)):
-            return held_until  # it stands still itself and comes after us, or has more than it was promised
+            return held_until  # it waits, too, and comes after the waiter, or has more than its guarantee
         turn = max(policy.quantum_seconds, policy.quantum_moves * 2 * self._cost(victim))
         return max(held_until, turn_since + turn)
 
     def could_ever(self, wanter: KernelView, need: Need, capacity: Mapping[str, int]) -> bool:
-        """Whether it would have its room if all left that can."""
+        """Return whether the kernel would fit if all kernels left that can leave."""
         room = {uuid: capacity.get(uuid, 0) - amount for uuid, amount in need}
         for kernel in self._kernels:
             for h in kernel.holdings:
@@ -142,7 +158,7 @@ class Victims:
         return all(amount >= 0 for amount in room.values())
 
     def _cost(self, kernel: KernelView) -> float:
-        """Seconds that its wake will take."""
+        """Return the seconds that the kernel's restore will take."""
         cost = self._costs.get(kernel.kernel_id)
         if cost is None:
             cost = self._costs[kernel.kernel_id] = self._links.wake_seconds(kernel) + self._policy.move_seconds
@@ -158,12 +174,15 @@ class Victims:
 
 
 def is_guaranteed(kernel: KernelView) -> bool:
-    """Whether what it has and wants is within its guarantee, on every device."""
+    """Return whether the memory that it has and wants is within its guarantee, on every device."""
     return all(h.held_bytes + h.away_bytes + h.wanted_bytes <= h.guarantee_bytes for h in kernel.holdings)
 
 
 def _leaving(kernel: KernelView) -> int:
-    """Of one that swaps in, what is on its way too."""
+    """Return the bytes that leave with a kernel.
+
+    For a kernel that swaps in, the bytes on their way count, too.
+    """
     return sum(h.elastic_bytes + h.away_bytes for h in kernel.holdings)
 
 

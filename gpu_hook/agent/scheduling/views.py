@@ -1,6 +1,7 @@
-"""The values of a decision about leases: frozen views of devices and kernels, the policy, and the decision.
+"""The values of a decision about leases: frozen views, the policy and the decision.
 
-The records make the views and keep the invariants of their fields; leases.py decides.
+The views show devices and kernels; the records make them and keep the invariants of their fields.
+leases.py decides.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class Want(enum.IntEnum):
 
     NONE = 0
     HINT = 1  # a user may come soon: displaces idle kernels
-    CELL = 2  # a cell arrived: displaces idle kernels, and for production opportunistic ones
-    CALL = 3  # a call waits on the device: takes its turn with busy equals, too
+    CELL = 2  # a cell arrived: displaces idle kernels; for production, opportunistic ones, too
+    CALL = 3  # a call waits on the device: takes turns with busy equals, too
 
 
 class Reason(str, enum.Enum):
@@ -34,28 +35,33 @@ class Reason(str, enum.Enum):
 
     COMING = "coming"  # its memory is being copied in
     LINK = "link"  # room is there; another kernel is being copied over the same link
-    MOVING = "moving"  # others are being copied out for it
-    HOLD = "hold"  # others came in a moment ago, and may stay that long
-    TURN = "turn"  # others are busy, and their turn is not over
-    QUEUE = "queue"  # others wait for the same room, and came before
-    BUSY = "busy"  # those that hold the room are busy, and it may not displace them
-    HOST = "host"  # host memory for what would have to leave is full
-    COMPUTE = "compute"  # production works on its device, and could not be protected while it was there
-    STUCK = "stuck"  # what holds the room cannot leave, did not each time, or is silent; or the device has too little
+    MOVING = "moving"  # other kernels are being copied out for it
+    HOLD = "hold"  # other kernels came in a moment ago, and may stay that long
+    TURN = "turn"  # other kernels are busy, and their turn is not over
+    QUEUE = "queue"  # other kernels wait for the same room, and came before
+    BUSY = "busy"  # the kernels that hold the room are busy, and it may not displace them
+    HOST = "host"  # host memory for the kernels that would have to leave is full
+    COMPUTE = "compute"  # production works on its device, and could not be protected beside it
+    # the room is held by a kernel that cannot leave, never does, or is silent; or the device is too
+    # small
+    STUCK = "stuck"
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceView:
-    """``capacity_bytes``: what kernels may hold of it: without contexts, foreigners, and what the driver keeps.
+    """One device.
 
-    ``leaving_bytes`` of that are not there yet: processes that ended have them, and the driver takes them back.
+    ``capacity_bytes`` is what kernels may hold of it, without contexts, untracked processes and the
+    driver's own memory. ``leaving_bytes`` of that are not there yet: ended processes have them, and
+    the driver takes them back.
 
-    Devices with the same ``link`` share the way to the host. Rates are measured, in bytes per second.
+    Devices with the same ``link`` share the way to the host. Rates are measured, in bytes per
+    second.
     """
 
     uuid: str
     capacity_bytes: int
-    link: str = ""  # empty: one of its own
+    link: str = ""  # empty: a link of its own
     out_rate: float = 10e9
     in_rate: float = 10e9
     leaving_bytes: int = 0
@@ -66,10 +72,10 @@ class Holding:
     """One kernel on one device."""
 
     uuid: str
-    held_bytes: int  # of the device now: what is lent, or stays while it is swapped
-    elastic_bytes: int = 0  # of these: what leaves with a swap-out
-    away_bytes: int = 0  # on the host, or on its way in: what a swap-in takes
-    wanted_bytes: int = 0  # more, that it waits for
+    held_bytes: int  # bytes of the device now: lent, or staying while it is swapped
+    elastic_bytes: int = 0  # the part of these that leaves with a swap-out
+    away_bytes: int = 0  # bytes on the host, or on their way in: a swap-in needs room for them
+    wanted_bytes: int = 0  # further bytes that it waits for
     guarantee_bytes: int = 0
 
 
@@ -85,9 +91,9 @@ class KernelView:
     wants_since: float = 0.0
     idle_since: float | None = None  # None: busy
     held_since: float = 0.0  # resident since
-    turn_since: float = 0.0  # busy since, as far as it was resident
+    turn_since: float = 0.0  # when it became busy, as far as it was resident
     moving_since: float = 0.0  # while it is swapping
-    movable_at: float = 0.0  # when a swap-out may be tried at the earliest; NEVER: it cannot be swapped
+    movable_at: float = 0.0  # the earliest time for a swap-out; NEVER: it cannot be swapped
     is_asked_out: bool = False  # a user asked to swap it out
 
 
@@ -95,18 +101,24 @@ class KernelView:
 class Policy:
     """The administrator's knobs."""
 
-    hold_seconds: float = 5.0  # a kernel that came in stays so long, except opportunistic for production
+    # a kernel that came in stays so long, save an opportunistic one that production displaces
+    hold_seconds: float = 5.0
     quantum_seconds: float = 30.0  # a busy kernel's turn, when an equal waits
-    quantum_moves: float = 4.0  # and at least so many times what its swap out and in take
-    patience_seconds: float = 60.0  # after that, more than the guarantee is wanted as much as the guarantee
-    move_seconds: float = 0.1  # of a move, beside the copy
-    answer_seconds: float = 10.0  # a process that was told to move and does not answer is waited for so long
-    silent_seconds: float = 60.0  # a cell that made no call for so long counts as idle; decided before, by idleness
+    quantum_moves: float = 4.0  # and at least so many times the duration of its swap out and in
+    # after that, memory beyond the guarantee is wanted as much as the guarantee
+    patience_seconds: float = 60.0
+    move_seconds: float = 0.1  # duration of a move beside the copy
+    answer_seconds: float = 10.0  # wait so long for a process that does not answer an order to move
+    # a cell without calls for so long counts as idle; idleness.py decides this earlier
+    silent_seconds: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Out:
-    """Swap it out. ``wanted_by``: for whom; empty when it was asked for by its user or an administrator."""
+    """An order to swap a kernel out.
+
+    ``wanted_by`` is the kernel that needs the room; empty when a user or an administrator asked.
+    """
 
     kernel_id: str
     wanted_by: str
@@ -114,9 +126,11 @@ class Out:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """``position`` is 1 for the next; 0 while it is coming in. ``before``: who wait before it for the same devices.
+    """A kernel's wait.
 
-    ``behind``: who holds the room. ``expected_seconds`` is None where nobody knows.
+    ``position`` is 1 for the next; 0 while it is coming in. ``before`` are the kernels that wait
+    before it for the same devices; ``behind`` are the kernels that hold the room.
+    ``expected_seconds`` is None where it is unknown.
     """
 
     kernel_id: str
@@ -129,10 +143,13 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The actions of one decision. Room for ``ins`` and ``grown`` is there; ``look_at``: when time alone changes it."""
+    """The actions of one decision.
+
+    Room for ``ins`` and ``grown`` is there. ``look_at`` is when time alone changes the decision.
+    """
 
     outs: tuple[Out, ...] = ()
     ins: tuple[str, ...] = ()
-    grown: tuple[str, ...] = ()  # resident kernels that may have all they want
+    grown: tuple[str, ...] = ()  # resident kernels that may have all the memory they want
     waits: tuple[Wait, ...] = ()
     look_at: float = NEVER

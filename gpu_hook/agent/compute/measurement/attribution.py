@@ -1,6 +1,7 @@
-"""Own time from intervals that overlap: whose work the device did while several had work on it.
+"""The own time of each process: the time that a device worked for it while intervals overlapped.
 
-Owns the sweep and the short memory it needs (intervals of processes arrive late and out of step). Decides nothing.
+This module owns the sweep over intervals, and the short memory that the sweep needs, since
+intervals of processes arrive late and out of step. It decides nothing.
 """
 
 from __future__ import annotations
@@ -19,17 +20,20 @@ from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
 
 from .slices import HANDOVER, SLICE, Turns
 
-MEMORY = 250 * MILLISECOND  # so long is waited for the intervals of a process that is at work; later ones are late
-OFTEN = 0.1  # waits, of the starts beside others
-CORRECTION_SPAN = 2 * SECOND  # of NVML's counter: its samples are up to a second apart
+MEMORY = 250 * MILLISECOND  # wait at most so long for the intervals of a process at work; later ones are late
+OFTEN = 0.1  # share of the starts beside others from which on starts count as waiting
+# for comparisons with NVML's counter, whose samples are up to a second apart
+CORRECTION_SPAN = 2 * SECOND
 LEAST_CORRECTION, MOST_CORRECTION = 0.5, 2.0
 
 
 class Account(NamedTuple):
-    """Of one process, cumulative, nanoseconds; ``own_now`` goes beyond what is settled, and may fall back a little.
+    """The cumulative times of one process, in nanoseconds.
 
-    ``lost``: occupied time in which opportunistic neighbours had the device instead of it; ``lost_to_equals``: the
-    same for neighbours of class production. ``pending``: for so long is work on the device that no interval shows yet.
+    ``own_now`` goes beyond the settled time, and may fall back a little. ``lost`` is occupied time
+    in which opportunistic neighbours had the device instead of this process; ``lost_to_equals`` is
+    the same for neighbours of class production. ``pending`` is how long work has been on the device
+    that no interval shows yet.
     """
 
     own: float
@@ -41,19 +45,25 @@ class Account(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """Of one sweep, by index of the work; ``pauses`` of production as a whole, those that ended."""
+    """The result of one sweep; lists are indexed by process.
+
+    ``pauses`` are the ended pauses of production as a whole.
+    """
 
     own: list[float]
     lost: list[float]
     union: int
-    production: int  # during which production had work on the device
+    production: int  # nanoseconds during which production had work on the device
     pauses: list[Interval]
     idle_since: int | None  # None: production has work at the end
 
 
 @dataclass(frozen=True)
 class Attributed:
-    """``busy``: what was settled in this step, by process; ``start`` to ``until`` is the time it is about."""
+    """The result of one update, for the time from ``start`` to ``until``.
+
+    ``busy`` holds the intervals that were settled in this step, by process.
+    """
 
     accounts: dict[int, Account]
     busy: dict[int, list[Interval]]
@@ -65,12 +75,15 @@ class Attributed:
 
 
 def merged(intervals: Sequence[Interval], start: int, until: int) -> list[Interval]:
-    """What of ``intervals`` lies in start to until, in order; those that touch or overlap are one."""
+    """Return the parts of ``intervals`` from ``start`` to ``until``, in order.
+
+    Intervals that touch or overlap become one.
+    """
     result: list[Interval] = []
     last = start - 1
     for piece in intervals if _is_ordered(intervals) else sorted(intervals):
         begin, end = piece
-        if last < begin < end <= until:  # as nearly all are
+        if last < begin < end <= until:  # nearly all intervals take this branch
             result.append(piece)
             last = end
             continue
@@ -96,7 +109,11 @@ def _is_ordered(intervals: Sequence[Interval]) -> bool:
 
 
 def _events(work: Sequence[Sequence[Interval]]) -> tuple[list[int], int]:
-    """Starts and ends in order, as numbers: time, index, whether it ends. And how many bits index and end take."""
+    """Encode starts and ends as sorted numbers, and return them with the width of their low part.
+
+    Each number holds the time, then the index of the process, then one bit that is set for an end.
+    The second value is the number of bits that the index and that bit take.
+    """
     bits = max(1, (len(work) - 1).bit_length()) + 1
     events = []
     for index, intervals in enumerate(work):
@@ -104,14 +121,14 @@ def _events(work: Sequence[Sequence[Interval]]) -> tuple[list[int], int]:
         for begin, end in intervals:
             events.append(begin << bits | code)
             events.append(end << bits | code | 1)
-    events.sort()  # runs of each process: cheap
+    events.sort()  # cheap: the events of each process are sorted runs already
     return events, bits
 
 
 def sweep(work: Sequence[Sequence[Interval]], productions: Sequence[bool], idle_since: int | None) -> Swept:
-    """Processor sharing: of each moment each of the k who have work on the device gets the k-th part.
+    """Attribute time by processor sharing: k processes with work on the device get 1/k each.
 
-    ``work`` by process, each in order and without overlaps (`merged`).
+    ``work`` has one sequence for each process, in order and without overlaps (see `merged`).
     """
     events, bits = _events(work)
     mask = (1 << bits) - 1
@@ -152,7 +169,10 @@ def sweep(work: Sequence[Sequence[Interval]], productions: Sequence[bool], idle_
 def sweep_turns(
     work: Sequence[Sequence[Interval]], productions: Sequence[bool], idle_since: int | None, wait: float = 0.0
 ) -> Swept:
-    """As `sweep`, by turns; ``wait``: of production for opportunistic work that was there. See slices.py."""
+    """Attribute time as `sweep` does, but by turns; see slices.py.
+
+    ``wait`` is how long production waits on average for opportunistic work that was there.
+    """
     events, bits = _events(work)
     mask, at_work, production = (1 << bits) - 1, 0, 0
     turns, pauses = Turns(productions, wait), []
@@ -174,7 +194,7 @@ def sweep_turns(
 
 @dataclass
 class _Process:
-    """What is remembered of one process. ``tail``: told, not settled yet."""
+    """The state of one process. ``tail`` holds reported intervals that are not settled yet."""
 
     is_production: bool
     tail: list[Interval] = field(default_factory=list)
@@ -183,15 +203,16 @@ class _Process:
     occupied: float = 0.0
     lost: float = 0.0
     lost_to_equals: float = 0.0
-    begun_at: int = 0  # of work that was announced, until its interval says when it ran
+    begun_at: int = 0  # start of announced work, until its interval shows when it ran
     begun_beside: bool = False
-    open_since: int | None = None  # work that is on the device now, and in no interval yet
+    # start of the work that is on the device now and in no interval yet
+    open_since: int | None = None
     correction: float = 1.0
-    counter: tuple[int, float] | None = None  # NVML's own time and ours when they were last compared
+    counter: tuple[int, float] | None = None  # NVML's own time and ours at their last comparison
     compared_at: int = 0
 
     def hear(self, look: ProcessSample, now: int, settled: int) -> float:
-        """Takes in what is new; returns occupied time that no interval will show."""
+        """Take in a new sample; return the occupied time that no interval will show."""
         late = max(0, look.lost)
         for begin, end in look.intervals:
             begin, end = max(0, begin), min(end, now)
@@ -209,14 +230,14 @@ class _Process:
 
 
 class Attribution:
-    """The own time of all processes of one device. ``update`` at each look."""
+    """The own time of all processes of one device. Call ``update`` with each sample."""
 
     def __init__(self) -> None:
         self._processes: dict[int, _Process] = {}
         self._settled: int | None = None
         self._idle_since: int | None = None
-        self._wait = SLICE / 4  # of production's starts that waited, on average
-        self._waits = 1.0  # the part of work that began beside others and waited until its interval began
+        self._wait = SLICE / 4  # of the starts of production that waited, on average
+        self._waits = 1.0  # share of the work begun beside others whose interval began only after a wait
 
     def update(self, look: DeviceSample) -> Attributed:
         now = look.now
@@ -249,7 +270,7 @@ class Attribution:
         return Attributed(accounts, settled_work, settled, until, swept.union, swept.production, swept.pauses)
 
     def _restart(self, now: int) -> None:
-        """The first look, or a clock that jumped: nothing that was remembered has a place in time."""
+        """Forget the past: this is the first sample, or the clock jumped."""
         self._settled, self._idle_since = now, None
         for process in self._processes.values():
             process.tail, process.known = [], now
@@ -270,7 +291,7 @@ class Attribution:
         return late
 
     def _watch_waits(self, process: _Process, look: ProcessSample, is_beside: bool) -> None:
-        """Whether intervals begin with the launch or, later, when the work first has the device."""
+        """Learn whether intervals begin with the launch, or when the work first has the device."""
         if look.is_active and look.active_since > process.known:
             process.begun_at, process.begun_beside = look.active_since, is_beside
         if process.begun_at and look.intervals:
@@ -297,7 +318,7 @@ class Attribution:
     ) -> None:
         scaled = [own * process.correction for own, process in zip(swept.own, of, strict=True)]
         scale = sum(swept.own) / (sum(scaled) or 1.0)
-        # What no interval shows can have been only where the union has room.
+        # Time that no interval shows fits only into the gaps of the union.
         unseen = sum(late.values())
         room = min(1.0, max(0, elapsed - swept.union) / unseen) if unseen else 0.0
         for i, process in enumerate(of):
@@ -306,13 +327,16 @@ class Attribution:
             ratio = process.own / process.occupied if process.occupied else 1.0
             process.own += scaled[i] * scale + hidden * room * ratio
             process.occupied += occupied + hidden
-            if time_slices:  # side by side an overlap says nothing of what it costs; sampled launches do
+            if time_slices:  # side by side, an overlap does not show its cost; sampled launches do
                 process.lost += swept.lost[i]
                 process.lost_to_equals += max(0.0, occupied - swept.own[i] - swept.lost[i])
             process.tail = [i for i in process.tail if i.end > (self._settled or 0)]
 
     def _correct(self, look: DeviceSample) -> None:
-        """NVML's counter is right in the long run and late in the short one: it bends ours slowly."""
+        """Bend our own times slowly toward NVML's counter.
+
+        The counter is right in the long run and late in the short run.
+        """
         for one in look.processes:
             process = self._processes[one.key]
             if one.own is None or one.own < 0:
@@ -327,7 +351,7 @@ class Attribution:
                 process.counter, process.compared_at = (one.own, process.own), look.now
 
     def _ahead(self, of: list[_Process], until: int, now: int) -> list[float]:
-        """Own time from ``until`` to now, as it will be if all that is on the device stays there."""
+        """Return the own times from ``until`` to ``now`` if all work on the device stays there."""
         work = []
         for process in of:
             still = [Interval(process.open_since, now)] if process.open_since is not None else []

@@ -1,7 +1,8 @@
 """The subscriptions of one process to the boards of its neighbours, sent through ``Notify``.
 
-A number is free again only when the process was told that its neighbour is gone, in the order of the socket. A notice
-that a full socket does not take is sent later: the subscriptions are late then, never wrong.
+A number is free again only after the process received the notice that its neighbour is gone, in the
+order of the socket. The agent sends a notice again later if a full socket does not take it: then
+the subscriptions are late, never wrong.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ class Subscriptions:
         return self._told
 
     def bring_up_to_date(self, wanted: Mapping[BoardPlace, int], notify: Notify) -> bool:
-        """Send the difference to ``wanted`` (place → descriptor); False: a full socket did not take all of it."""
+        """Send the difference to ``wanted`` (place → descriptor).
+
+        Return False if a full socket did not take all of it.
+        """
         for place, number in list(self._told.items()):
             if place not in wanted:
                 if not notify(BoardNotice(BoardKind.GONE, number), None):
@@ -90,5 +94,8 @@ class AggregateActivityPage:
 
 
 def first_places(places: Mapping[BoardPlace, int], count: int) -> dict[BoardPlace, int]:
-    """Return the places of the processes that came first, which do not change when another process comes."""
+    """Return the places of the processes that came first.
+
+    They do not change when another process comes.
+    """
     return dict(sorted(places.items(), key=lambda item: item[0].owner)[:count])

@@ -1,6 +1,7 @@
-"""When work may begin in a pause of production: from the pauses of the last seconds, at a price in expected delay.
+"""Forecast when work may begin in a pause of production, at a price in expected delay.
 
-Owns the history of pauses of one device and the search; the price it is to keep comes from protection.py.
+The forecast uses the pauses of the last seconds. This module owns the history of one device's
+pauses and the search; protection.py sets the price to keep.
 """
 
 from __future__ import annotations
@@ -13,23 +14,27 @@ from itertools import accumulate, pairwise
 
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, Interval
 
-FEW = 8  # pauses; with fewer nothing is known about them
+FEW = 8  # pauses; fewer tell nothing
 MOST_PAUSES = 400
 MEMORY = 20 * SECOND
 QUANTILES = 32
 MOST_BORDERS = 6
-LONG_IDLE = 1 * SECOND  # no pause of a step: somebody is away
+LONG_IDLE = 1 * SECOND  # longer pauses belong to no step: the user is away
 LEAST_STEP, MOST_STEP, UNKNOWN_STEP = 2 * MILLISECOND, 2 * SECOND, 5 * MILLISECOND
-PRICES = tuple(0.005 * 1.25**i for i in range(32))  # of delay per harvested time; to 5
-MOST_NOTICED = 0.08  # of a step, however steps differ: requests may wait for nothing while their pauses differ
+PRICES = tuple(0.005 * 1.25**i for i in range(32))  # delay per harvested time, up to 5
+# share of a step, however steps differ: requests may wait for nothing while their pauses differ
+MOST_NOTICED = 0.08
 NEVER = 1 << 62
 
 
 @dataclass(frozen=True)
 class Risk:
-    """Of one process's work: ``delay``: of production when it returns while work is in flight, on average;
-    ``in_flight``: for how long what was begun can hold it up, at most. ``rate``: of delay that may be, per time.
-    ``noticed``, ``rare``: of the steps no more than this part may be delayed by more than the other part of a step.
+    """The risk that the work of one opportunistic process brings to production.
+
+    ``delay`` is the mean delay of production when it returns while work is in flight. ``in_flight``
+    is the longest time for which begun work can hold production up. ``rate`` is the permitted delay
+    per time. At most the part ``rare`` of the steps may be delayed by more than the part
+    ``noticed`` of a step.
     """
 
     delay: int
@@ -41,9 +46,10 @@ class Risk:
 
 @dataclass(frozen=True)
 class Gaps:
-    """Ages of a pause, nanoseconds, in which work may begin: from ``start`` to ``until``, and from ``again`` on.
+    """Ages of a pause in which work may begin, in nanoseconds.
 
-    ``rate``: of delay that this should cost, per time; ``price``: delay per harvested time that was asked for.
+    Work may begin from ``start`` to ``until``, and from ``again`` on. ``rate`` is the expected
+    delay per time; ``price`` is the requested delay per harvested time.
     """
 
     start: int
@@ -58,8 +64,10 @@ ALWAYS = Gaps(0, 0, 0)
 
 @dataclass
 class PauseHistory:
-    """``again_at_most``: a pause of that age, and of so many units of what would be in flight, is taken for idleness,
-    as long as history does not say otherwise.
+    """The recent pauses of production on one device.
+
+    Unless history says otherwise, a pause counts as idleness once its age reaches
+    ``again_at_most``, and ``again_units`` times the length of the work in flight.
     """
 
     again_at_most: int
@@ -68,10 +76,10 @@ class PauseHistory:
     _sorted: list[int] = field(default_factory=list)
     _sums: list[int] = field(default_factory=lambda: [0])
     _span: int = 0
-    step: int = UNKNOWN_STEP  # about how long one of production takes, its pauses included
-    typical: int = 0  # half of the time in pauses lies in longer ones
+    step: int = UNKNOWN_STEP  # approximate length of one step of production, its pauses included
+    typical: int = 0  # half of the time in pauses lies in longer pauses
     spread: int = 0
-    usual: int = 0  # of the pauses of steps that have one; 0: they have none, or many
+    usual: int = 0  # usual pause of a step; 0: steps have none, or many
 
     def add(self, pauses: Sequence[Interval], now: int) -> None:
         for pause in pauses:
@@ -84,10 +92,13 @@ class PauseHistory:
         self._pauses.clear()
 
     def digest(self) -> None:
-        """What `gaps` and `step` are about from now on; a millisecond's work, not for each look."""
+        """Prepare what `gaps` and `step` use from now on.
+
+        This takes a millisecond, so the controller does not call it for each sample.
+        """
         self._sorted = sorted(end - start for start, end in self._pauses)
         self._sums = [0, *accumulate(self._sorted)]
-        # A pause much longer than most is nobody's step.
+        # A pause much longer than most belongs to no step.
         longest = min(LONG_IDLE, max(LEAST_STEP, 3 * self._sorted[len(self._sorted) * 3 // 4])) if self._sorted else 0
         idle = sum(max(0, length - longest) for length in self._sorted)
         self._span = self._pauses[-1].end - self._pauses[0].start - idle if self._pauses else 0
@@ -101,18 +112,21 @@ class PauseHistory:
         return len(self._sorted)
 
     def _of_steps(self) -> tuple[int, int]:
-        """The usual pause of a step, and how much steps differ, for their pauses do: nobody notices a delay below
-        it. 0 where they have none."""
+        """Return the usual pause of a step, and the spread of steps; 0 where they have none.
+
+        Steps differ because their pauses do. Users do not notice a delay below that spread.
+        """
         main = self._sorted[bisect_left(self._sorted, self.typical // 4) :]
         if len(main) < FEW or len(main) * self.step < self._span // 2:
             return 0, 0
         return main[len(main) // 2], (main[len(main) * 84 // 100] - main[len(main) * 16 // 100]) // 2
 
     def _step_length(self) -> int:
-        """A step has one of the stretches of work in which production spends its time: half of it lies in longer ones.
+        """Return the estimated length of a step, in nanoseconds.
 
-        So a step with many short rounds and one long one is not taken for many steps, nor many short steps for a part
-        of a rare long one.
+        A step contains one of the long stretches of work: half of production's working time lies in
+        stretches that are longer. So a step with many short rounds and one long one does not count
+        as many steps, and many short steps do not count as a part of a rare long one.
         """
         if len(self._sorted) < FEW:
             return UNKNOWN_STEP
@@ -126,14 +140,15 @@ class PauseHistory:
         return min(MOST_STEP, max(LEAST_STEP, self._span // max(1, steps)))
 
     def gaps(self, risk: Risk) -> Gaps:
-        """The ages that give most at the highest price that keeps the delay within ``risk.rate``."""
+        """Return the ages with the most harvest whose delay stays within ``risk.rate``."""
         if len(self._sorted) < FEW or risk.rate <= 0:
             return Gaps(0, 0, max(self.again_at_most, self.again_units * risk.in_flight))
         allowed = risk.rate * self._span
         noticed = max(risk.noticed * self.step, min(self.spread, MOST_NOTICED * self.step))
         usual = self.usual + int(risk.noticed * self.step) if self.usual else 0
         search = _Search(self._sorted, self._sums, risk, self.step, noticed, self._again_from(risk), usual)
-        allowed += (self.count - search.ended[-1]) * search.delay  # of idleness, in which work begins anyway
+        # of idleness, in which work begins in any case
+        allowed += (self.count - search.ended[-1]) * search.delay
         if search.everywhere <= allowed:
             return Gaps(0, 0, 0, search.everywhere / self._span, PRICES[-1])
         low, high, best = 0, len(PRICES), None
@@ -150,20 +165,23 @@ class PauseHistory:
         return Gaps(start, until, again, cost / self._span, price)
 
     def _again_from(self, risk: Risk) -> int:
-        """From which age on work begins whatever history says of shorter pauses."""
+        """Return the age from which work begins, whatever history says of shorter pauses."""
         return max(
             self.again_at_most, self.again_units * risk.in_flight, 5 * self._sorted[len(self._sorted) * 3 // 4] // 2
         )
 
 
 def _borders(lengths: Sequence[int]) -> set[int]:
-    """The lengths on both sides of the widest gaps: where one kind of pause ends and the next begins."""
+    """Return the lengths on both sides of the widest gaps between kinds of pauses."""
     jumps = sorted(((b / (a + 1), a, b) for a, b in pairwise(lengths)), reverse=True)[:MOST_BORDERS]
     return {length for _, a, b in jumps for length in (a, b)}
 
 
 class _Search:
-    """Over ages that are candidates: quantiles of the pauses, and what lies before them by the work in flight."""
+    """A search over candidate ages.
+
+    Candidates are quantiles of the pauses, and the ages that lie before them by the work in flight.
+    """
 
     def __init__(
         self,
@@ -176,7 +194,8 @@ class _Search:
         usual: int,
     ) -> None:
         count = len(lengths)
-        # A delay that is noticed costs as much as would use up what is allowed when it is as rare as it has to be.
+        # A noticed delay costs so much that the permitted number of them uses up the permitted
+        # delay.
         self.dear = risk.rate * step / risk.rare
         often = max(0.0, 1 - noticed / max(1, risk.in_flight))
         self.delay = max(risk.delay, often * self.dear)
@@ -187,12 +206,14 @@ class _Search:
         self.ended = [bisect_left(lengths, age) for age in self.ages]
         self.time = [sums[n] + age * (count - n) for n, age in zip(self.ended, self.ages, strict=True)]
         self.tails = []
-        self.reach: list[tuple[int, int]] = []  # to which age what began before an age works on, and that time in all
+        # per age: until when work begun before it runs on, and the total time until then
+        self.reach: list[tuple[int, int]] = []
         for n, age in zip(self.ended, self.ages, strict=True):
             last = bisect_right(lengths, age + risk.in_flight)
             self.reach.append((age + risk.in_flight, sums[last] + (age + risk.in_flight) * (count - last)))
             heavy = bisect_left(lengths, age + risk.in_flight - noticed) if risk.in_flight > noticed else n
-            # A step whose pause was shorter than usual is not longer than usual for what fits into the usual one.
+            # If the work fits into the usual pause, a step with a shorter pause does not get longer
+            # than usual.
             heavy = n if age + risk.in_flight <= usual else max(n, heavy)
             over = (last - heavy) * (age + risk.in_flight) - (sums[last] - sums[heavy])
             self.tails.append((heavy - n) * max(self.dear, risk.delay) + over)
@@ -200,15 +221,19 @@ class _Search:
         self.everywhere = count * self.delay
 
     def best(self, price: float) -> tuple[int, int, int, float]:
-        """Start, until, again and cost of the choice with the most harvest, less its delay at that price."""
+        """Return start, until, again and cost of the choice with the most harvest.
+
+        The harvest counts less the choice's delay at this price.
+        """
         last = len(self.ages) - 1
-        onward = [  # worth of beginning again at each age, and never again after
+        onward = [  # worth of beginning again at each age and never again after it
             (self.total - self.time[i]) - (self.count - self.ended[i]) * self.delay / price for i in range(last + 1)
         ]
-        again = [last] * (last + 1)  # the best one from there on; the last always opens
+        again = [last] * (last + 1)  # index of the best age from there on; the last always opens
         for i in range(last - 1, -1, -1):
             again[i] = i if onward[i] > onward[again[i + 1]] else again[i + 1]
-        # One collision more than was seen: what did not happen yet is not impossible.
+        # Assume one collision more than was seen: an event that has not happened yet is not
+        # impossible.
         unseen = self.delay / price
         worth, choice, least, start = onward[again[0]], (0, 0), float("inf"), 0
         for i in range(last + 1):

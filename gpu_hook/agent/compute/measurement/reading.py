@@ -1,7 +1,8 @@
-"""Turn the untrusted words of one process on one device into a ProcessSample. It bounds them and never raises.
+"""Turn the untrusted words of one process on one device into a ProcessSample.
 
-Counters only grow, and no faster than time does. Intervals are in order and in the past; a time in the future counts
-as now. A hook's counter may start anywhere: its value at the first sample counts as 0, and ``raw`` converts back.
+The reader bounds them and never raises. Counters only grow, and no faster than time does. Intervals
+are in order and in the past; a time in the future counts as now. A hook's counter may start
+anywhere: its value at the first sample counts as 0, and ``raw`` converts back.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from jupyter_aliquot.gpu_hook.agent.pages.activity_page import ActivityWords
 from jupyter_aliquot.gpu_hook.agent.pages.hook_page import ComputeWords
 from jupyter_aliquot.gpu_hook.protocol.codec import BOARD_INTERVALS, NO_LIMIT
 
-MOST_BURSTS = 4096  # in flight, or threads that wait: more is nothing that a device could do
+MOST_BURSTS = 4096  # in flight, or waiting threads: a device could not do more
 MOST_STREAMS = 128  # of one process at once, for sums over streams and threads
 MOST_LAUNCHES_PER_SECOND = 50_000_000
 MOST_BLOCKS_PER_SECOND = 1 << 40
@@ -25,7 +26,7 @@ NO_WORK = ComputeWords(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
 class Who(NamedTuple):
-    """What the agent itself knows of the process; see ProcessSample."""
+    """The agent's own facts about the process; see ProcessSample."""
 
     key: int
     kernel_id: str
@@ -35,7 +36,10 @@ class Who(NamedTuple):
 
 
 class Counter:
-    """One counter of a hook's. ``value`` starts at 0, and is at most what could have been done since."""
+    """One counter of a hook.
+
+    ``value`` starts at 0, and is bounded by the work that fits into the elapsed time.
+    """
 
     __slots__ = ("_last", "_most_per_second", "value")
 
@@ -45,7 +49,7 @@ class Counter:
         self._most_per_second = most_per_second
 
     def read(self, raw: int, elapsed: int) -> int:
-        """What it grew by. One that shrinks starts anew."""
+        """Return the growth since the last read. A counter that shrinks starts anew."""
         if raw == self._last:
             return 0
         growth, self._last = raw - self._last, raw
@@ -56,12 +60,15 @@ class Counter:
         return growth
 
     def raw(self, value: int) -> int:
-        """The hook's own number for a ``value`` to come."""
+        """Return the hook's own number for a future ``value``."""
         return NO_LIMIT if value >= NO_LIMIT else max(0, min(NO_LIMIT, self._last + value - self.value))
 
 
 class Reader:
-    """One process on one device, since ``started``. ``ring`` reads the board's intervals and its count after that."""
+    """Reader of one process on one device, since ``started``.
+
+    ``ring`` reads the board's intervals, and its count after that.
+    """
 
     def __init__(self, started: int, words: ComputeWords = NO_WORK, board: ActivityWords = NO_BOARD) -> None:
         self._started = started
@@ -73,14 +80,15 @@ class Reader:
         self._solo = Counter(words.sampled_solo, SECOND * MOST_STREAMS)
         self._samples = Counter(words.samples, MOST_LAUNCHES_PER_SECOND)
         self._lost = Counter(board.lost)
-        self._count = board.interval_count  # numbers below it were read, the last of them perhaps not to its end
+        # intervals below it were read, the last of them perhaps not to its end
+        self._count = board.interval_count
         self._shown_until = started
-        self._shown = 0  # by intervals, or as lost
+        self._shown = 0  # occupied time that intervals or losses have shown
         self._before: tuple[object, ...] = ()
         self._look: ProcessSample | None = None
 
     def raw_allowed(self, value: int) -> int:
-        """An amount of occupied time as the hook counts it."""
+        """Convert an amount of occupied time to the hook's own count."""
         return self._occupied.raw(value)
 
     def raw_blocks(self, value: int) -> int:
@@ -142,7 +150,7 @@ class Reader:
         )
 
     def _read_counters(self, words: ComputeWords, elapsed: int) -> int:
-        """What its occupied time grew by."""
+        """Return the growth of its occupied time."""
         self._launches.read(words.launches, elapsed)
         self._blocks.read(words.blocks, elapsed)
         self._throttled.read(words.throttled, elapsed)
@@ -162,7 +170,7 @@ class Reader:
         lost, is_cut = self._lost.read(board.lost, elapsed), False
         intervals: tuple[Interval, ...] = ()
         if board.interval_count < self._count:
-            self._count = board.interval_count  # not what a hook does: what was there before is not counted twice
+            self._count = board.interval_count  # hooks never do this: do not count the older intervals twice
         elif board.interval_count > 0 and (board.interval_count > self._count or occupied_growth or board.is_active):
             words, count_after = ring()
             intervals, is_cut = self._read_ring(board.interval_count, words, count_after, now)
@@ -176,9 +184,10 @@ class Reader:
     def _read_ring(
         self, count: int, words: Sequence[int], count_after: int, now: int
     ) -> tuple[tuple[Interval, ...], bool]:
-        """What is new of the ring, and whether some of it was overwritten before it was read."""
-        first = max(self._count - 1, 0)  # the newest of the last look may have grown
-        oldest = max(count, count_after) - BOARD_INTERVALS + 1  # of the one before, its place may be written just now
+        """Return the ring's new intervals, and whether some were overwritten before the read."""
+        first = max(self._count - 1, 0)  # the newest interval of the last sample may have grown
+        # the hook may be overwriting the place of the one before just now
+        oldest = max(count, count_after) - BOARD_INTERVALS + 1
         is_cut = oldest > self._count
         found, until = [], self._shown_until
         for number in range(max(first, oldest), count):

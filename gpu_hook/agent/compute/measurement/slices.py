@@ -1,7 +1,8 @@
-"""Own time where an interval begins when work first runs: who has just begun has the device, and then turns are taken.
+"""Own time by turns, for devices where an interval begins only when its work first runs.
 
-The other reading of intervals, for devices whose events wait for their context's slice; attribution.py says which
-holds.
+The process whose interval has just begun has the device; after that, processes take turns. This is
+the second way to read intervals, for devices whose events wait for their context's time slice.
+attribution.py finds out which way holds.
 """
 
 from __future__ import annotations
@@ -11,23 +12,28 @@ from dataclasses import dataclass, field
 
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND
 
-SLICE = 2 * MILLISECOND  # NVIDIA's default for compute, and the software GPU's
-HANDOVER = 100_000  # between the end of one's work and the start of another's that waited for it: a switch of contexts
+SLICE = 2 * MILLISECOND  # NVIDIA's default for compute, and that of the software GPU
+HANDOVER = 100_000  # a context switch: from the end of one process's work to the start of another's that waited for it
 
 
 @dataclass
 class Turns:
-    """Whose turn it is while several have work. ``own`` and ``lost``: by index; lost: of production, to others."""
+    """The turns of processes that have work at the same time.
+
+    ``own`` and ``lost`` are indexed by process; ``lost`` is the time that production lost to
+    others.
+    """
 
     productions: Sequence[bool]
-    wait: float = SLICE / 2  # of production that begins right where opportunistic work left off, on average
+    wait: float = SLICE / 2  # mean wait of production that begins right where opportunistic work left off
     own: list[float] = field(init=False)
     lost: list[float] = field(init=False)
-    queue: list[int] = field(default_factory=list)  # of those with work; the first has the device
-    since: int = 0  # when its turn began
+    # indices of the processes with work; the first has the device
+    queue: list[int] = field(default_factory=list)
+    since: int = 0  # when the first one's turn began
     time: int = 0
     union: int = 0
-    taken: int = 0  # by opportunistic work; what production loses while it has work, too
+    taken: int = 0  # time of opportunistic work; production that has work meanwhile loses it
     _left: int | None = None  # when opportunistic work last had the device
 
     _taken_at: list[int] = field(init=False)
@@ -49,24 +55,30 @@ class Turns:
             if not self.productions[holder] and ran:
                 self.taken += ran
                 self._left = time
-            if time < until:  # its turn is over
+            if time < until:  # the first one's turn is over
                 queue.append(queue.pop(0))
                 self.since = time
         self.time = until
 
     def begin(self, index: int) -> None:
-        """It has the device now; so it waited, for some part of the turn that just ended, which no event shows."""
+        """Give the device to this process, whose work begins.
+
+        It waited for some part of the turn that just ended, which no event shows.
+        """
         if self.productions[index] and self._left is not None and self.time - self._left <= HANDOVER:
             self.lost[index] += self.wait
             self._left = None
         self._taken_at[index] = self.taken
         self.queue.insert(0, index)
-        if len(self.queue) > 2:  # whom it took the device from had its turn
+        if len(self.queue) > 2:  # the process that lost the device has had its turn
             self.queue.append(self.queue.pop(1))
         self.since = self.time
 
     def end(self, index: int) -> None:
-        """It had the device right before; where our count of turns says otherwise, the turn had not changed yet."""
+        """End the work of this process, which had the device until now.
+
+        If our count of turns says otherwise, the turn had not changed yet.
+        """
         holder, ran = self.queue[0], self.time - self.since
         if holder != index and ran < SLICE // 2:
             self.own[holder] -= ran

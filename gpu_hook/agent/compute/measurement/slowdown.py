@@ -13,8 +13,8 @@ from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import SECOND
 
 BESIDE_SPAN = 2 * SECOND
 QUIET_SPAN = 30 * SECOND
-FEW = 8  # samples, with and without
-TOLERANCE = 0.01  # of a launch's time: what chance makes of some samples
+FEW = 8  # samples, with opportunistic work and without
+TOLERANCE = 0.01  # of a launch's time: the effect of chance on a few samples
 
 
 @dataclass
@@ -46,7 +46,7 @@ class SlowdownWatch:
             (self._beside if is_beside else self._quiet).add(now, took, alone, count)
 
     def excess(self) -> float | None:
-        """Return the slowdown as a part of a launch's time; None: not known."""
+        """Return the slowdown as a part of a launch's time; None: unknown."""
         beside, quiet = self._beside.ratio(), self._quiet.ratio()
         if beside is None:
             return None

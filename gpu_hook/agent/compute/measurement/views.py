@@ -1,7 +1,8 @@
-"""The input and output of a compute controller for one device, as frozen values, and the interface of controllers.
+"""The input and output of a compute controller for one device, as frozen values.
 
-Times are nanoseconds on CLOCK_MONOTONIC. Sums of times are cumulative from a process's first measured work on. The
-words of hooks are untrusted; reading.py bounds them when it makes these values.
+Also the interface of controllers. Times are nanoseconds on CLOCK_MONOTONIC. Sums of times are
+cumulative from a process's first measured work on. The words of hooks are untrusted; reading.py
+bounds them when it makes these values.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ class Interval(NamedTuple):
 class ProcessSample:
     """One process on one device, in one sample.
 
-    ``intervals``: those added to its board since the sample before, in order, without overlaps; ``lost``: occupied
-    time since then that no interval shows. ``is_active``: work is on the device; ``active_since``: since when that is
-    so, or not so. ``longest``: of one launch or graph in the last seconds. ``sampled`` and ``sampled_solo``: time of
-    sampled launches, and what the same take alone. ``own``: its GPU time as NVML says it, None where NVML does not.
-    ``waiting_calls``: threads that wait at the gate or for the lease, launches or not, whatever device they are for.
+    ``intervals`` were added to its board since the sample before, in order and without overlaps;
+    ``lost`` is occupied time since then that no interval shows. ``is_active``: work is on the
+    device; ``active_since``: since when that is so, or not so. ``longest`` is the longest launch or
+    graph of the last seconds. ``sampled`` is the time of sampled launches, ``sampled_solo`` the
+    time that the same launches take alone. ``own`` is its GPU time by NVML; None where NVML does
+    not report it. ``waiting_calls`` counts the threads that wait at the gate or for the lease, with
+    launches or other calls, for any device.
     """
 
     key: int  # the session's number
@@ -60,7 +63,10 @@ class ProcessSample:
 
 @dataclass(frozen=True)
 class DeviceSample:
-    """All processes with a hook on one device. ``time_slices``: False where their work runs side by side (MPS)."""
+    """All processes with a hook on one device.
+
+    ``time_slices`` is False where their work runs side by side (MPS).
+    """
 
     now: int
     processes: tuple[ProcessSample, ...] = ()
@@ -69,12 +75,13 @@ class DeviceSample:
 
 @dataclass(frozen=True)
 class KernelShare:
-    """The share of a device that a kernel had over the last second or so. Shares are parts of its time, 0 to 1.
+    """The share of a device that a kernel had over the last second or so.
 
-    ``entitled``: by weight among those that want the device now; None where it wants nothing. ``own``: GPU time so far
-    in nanoseconds, neighbours' slices taken out. ``slowdown``: time of its launches against the same alone, None where
-    that is not known. ``bound``: nanoseconds for which its launches in flight can hold up a production kernel that
-    comes back.
+    Shares are parts of the device's time, 0 to 1. ``entitled`` is its share by weight among the
+    kernels that want the device now; None where it wants nothing. ``own`` is its GPU time so far in
+    nanoseconds, without neighbours' slices. ``slowdown`` is the time of its launches relative to
+    the same launches alone; None where that is unknown. ``bound`` is for how many nanoseconds its
+    launches in flight can hold up a production kernel that comes back.
     """
 
     entitled: float | None
@@ -83,14 +90,15 @@ class KernelShare:
     throttled: int = 0
     slowdown: float | None = None
     bound: int | None = None
-    reason: str = ""  # why it is held back, in words, for people
+    reason: str = ""  # why the kernel is held back, in words for users
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of one step. ``unholdable``: kernels that must leave the device, for no pace keeps the target.
+    """The result of one step.
 
-    ``look_after``: when the next step is wanted, nanoseconds.
+    ``unholdable`` are the kernels that must leave the device, since no pace keeps the target.
+    ``look_after`` is the time until the next step, in nanoseconds.
     """
 
     orders: Mapping[int, Order]  # by the process's key

@@ -1,4 +1,4 @@
-"""Bound the values of a sample, whatever wrote the page: the controller calculates with nothing else."""
+"""Bound the values of a sample, whatever the page says. The controller uses no other values."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _bounded(look: ProcessSample, now: int) -> ProcessSample:
         return look
     return replace(
         look,
-        lost=min(SECOND, max(0, look.lost)),  # between two looks
+        lost=min(SECOND, max(0, look.lost)),  # between two samples
         occupied=_counter(look.occupied),
         active_since=min(now, max(0, look.active_since)),
         in_flight=_counter(look.in_flight),
@@ -58,6 +58,9 @@ def _bounded(look: ProcessSample, now: int) -> ProcessSample:
 
 
 def bounded(look: DeviceSample) -> DeviceSample:
-    """One look at each process, every number in its range. Intervals are the attribution's to check."""
+    """Return the sample with every number of each process in its range.
+
+    The attribution checks the intervals.
+    """
     unique = {one.key: one for one in look.processes}
     return replace(look, processes=tuple(_bounded(one, look.now) for one in unique.values()))

@@ -1,6 +1,7 @@
-"""Our compute controller: weighted shares by own time, production first. Joins the parts; each has a module.
+"""Our compute controller: weighted shares by own time, production first.
 
-See docs/explanation/compute-shares.md. One object for each device; it remembers, but has no clock and does no I/O.
+It joins the parts, each of which has a module; see docs/explanation/compute-shares.md. There is one
+object for each device. It keeps state, but has no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from .shares import Allowance, FairQueue
 from .solo import SoloNeed, SoloWindows
 
 FORECAST_PERIOD = 100 * MILLISECOND
-JUMP = 2 * SECOND  # between two looks: what was remembered is no longer true
+JUMP = 2 * SECOND  # between two samples: after a longer gap, the controller forgets its state
 MOST_GAP = 0xFFFF_FFFF  # microseconds, the page's word
 
 
 @dataclass
 class _Plan:
-    """For the opportunistic processes, kept for `FORECAST_PERIOD`."""
+    """The plan for the opportunistic processes, kept for `FORECAST_PERIOD`."""
 
     made_at: int
     rooms: dict[int, Room]
@@ -59,9 +60,9 @@ class MeasuredController:
         self._plan: _Plan | None = None
         self._production_at: int | None = None
         self._slowdowns: dict[str, SlowdownWatch] = {}
-        self._interval = 0  # since the look before: an agent with much to do looks less often
+        self._interval = 0  # time since the sample before: a busy agent samples less often
         self._contenders = 0  # kernels that want the device, in this step
-        self._lag = 0.0  # between the end of work and the hook's saying so
+        self._lag = 0.0  # from the end of work until the hook reports it
 
     def step(self, look: DeviceSample) -> Verdict:
         if self._now is None or not 0 <= look.now - self._now < JUMP:
@@ -88,7 +89,7 @@ class MeasuredController:
         }
         return Verdict(orders, shares, self._unholdable(production, others, now), self._look_after(kernels, now))
 
-    # What was seen
+    # Measurement
 
     def _remember(self, look: DeviceSample, attributed: Attributed) -> dict[str, Kernel]:
         here = []
@@ -119,7 +120,7 @@ class MeasuredController:
     ) -> None:
         now, elapsed = look.now, attributed.until - attributed.start
         if any(p.look.lost > 0 for k in production for p in k.processes):
-            attributed.pauses.clear()  # what no interval shows would look like a pause
+            attributed.pauses.clear()  # time that no interval shows would look like a pause
         self._pauses.add(attributed.pauses, now)
         if any(k.wants(now) for k in production):
             self._production_at = now
@@ -154,7 +155,7 @@ class MeasuredController:
                 lag = min(process.look.active_since - work[-1].end, MILLISECOND)
                 self._lag += (lag - self._lag) * 0.1
 
-    # What follows from it
+    # Decisions
 
     def _fair(self, kernels: list[Kernel], attributed: Attributed, now: int) -> dict[str, Allowance]:
         if not kernels:
@@ -225,7 +226,10 @@ class MeasuredController:
     def _beneath(
         self, allowed: int, process: ProcessHistory, production: list[Kernel], kernels: dict[str, Kernel], now: int
     ) -> Order:
-        """An opportunistic process's: in the pauses of production, and a little beside it."""
+        """Return the order of an opportunistic process.
+
+        It may work in production's pauses, and a little beside production.
+        """
         plan = self._planned(production, kernels, now)
         space, gaps = plan.rooms[process.look.key], plan.gaps[process.look.key]
         shift = int(self._lag)
@@ -243,7 +247,11 @@ class MeasuredController:
         )
 
     def _beside(self, process: ProcessHistory, space: Room, now: int) -> int:
-        """The hook lets a burst begin while less than this was used: nothing is given that is less than a burst."""
+        """Return the time that an opportunistic process may use beside production.
+
+        The hook lets a burst begin while less than this was used, so the controller gives nothing
+        that is shorter than a burst.
+        """
         unit = max(space.burst, process.longest)
         used = process.look.occupied + process.account.pending
         if self._protection.is_lost(now) or not self._working(now):

@@ -1,7 +1,7 @@
 """The history of each process, and of each kernel's recent use, from which the controller decides.
 
-A history compares each sample with the one before. Counters are untrusted: one that shrinks started again, and adds
-nothing.
+A history compares each sample with the one before. Counters are untrusted: a counter that shrinks
+has started again, and adds nothing.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class ProcessHistory:
     seen_at: int
     acted_at: int | None = None
     served_at: int = 0  # when it last had own time
-    longest: int = 0  # a hook forgets its own after seconds without work
+    longest: int = 0  # kept here, since a hook forgets its own after seconds without work
     longest_at: int = 0
-    launches: float = 0.0  # of late, and the time they took
+    launches: float = 0.0  # recent ones, and the time that they took
     in_launches: float = 0.0
     own: float = 0.0
     lost: float = 0.0

@@ -1,7 +1,7 @@
-"""Production first: how much delay opportunistic work may cause now, and what each process of it may therefore do.
+"""Protect production: the permitted delay, and what each opportunistic process may do within it.
 
-Owns the AIMD of that delay and the verdict that it cannot be kept. What was lost comes from attribution.py, when work
-may begin in a pause from forecast.py.
+This module owns the AIMD of that delay, and the verdict that the target cannot be kept.
+attribution.py measures the loss; forecast.py says when work may begin in a pause.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from .policy import Policy
 
 @dataclass(frozen=True)
 class Seen:
-    """Of one step, nanoseconds. ``elapsed``: of time settled; ``working``: of it, without pauses that are idleness.
+    """The measurements of one step, in nanoseconds.
 
-    ``lost``: by the production kernel that lost most; ``slowdown_loss``: the same by its sampled launches, None where
-    these say nothing. ``opportunistic``: own time of the opportunistic. ``is_held``: some of these would like more.
+    ``elapsed`` is the settled time; ``working`` is its part without pauses that are idleness.
+    ``lost`` is the loss of the production kernel that lost most; ``slowdown_loss`` is the same by
+    its sampled launches, None where these tell nothing. ``opportunistic`` is the own time of the
+    opportunistic kernels. ``is_held``: some of these would like more.
     """
 
     now: int
@@ -34,13 +36,17 @@ class Seen:
 
 @dataclass
 class Protection:
-    """``rate``: of delay, per time of production at work, that is allowed now. ``slowdown``: measured, averaged."""
+    """The control of production's delay on one device.
+
+    ``rate`` is the delay that is permitted now, per time of production at work. ``slowdown`` is
+    measured and averaged.
+    """
 
     policy: Policy
     rate: float = 0.0
     beside: float = 0.0
     slowdown: float = 0.0
-    tokens: float = 0.0  # delay that may still be caused beside production at work
+    tokens: float = 0.0  # delay that opportunistic work may still cause beside production at work
     _cut_at: int = 0
     _over_since: int | None = None
 
@@ -49,11 +55,14 @@ class Protection:
         self.beside = self.policy.floor
 
     def step(self, seen: Seen, step: int, time_slices: bool) -> None:
-        """``step``: of production, nanoseconds."""
+        """Take the measurements of one look.
+
+        ``step`` is the length of production's step, in nanoseconds.
+        """
         policy = self.policy
         if seen.working <= 0:
             self._over_since = None
-            return  # idle: what was safe stays, for the moment production returns
+            return  # idle: keep the safe rate for the moment when production returns
         lost = max(seen.lost, seen.slowdown_loss or 0.0)
         self.slowdown += (lost / seen.working - self.slowdown) * min(1.0, seen.working / policy.slowdown_span)
         limit = policy.slowdown_target / 2 if time_slices else 1.0
@@ -63,7 +72,7 @@ class Protection:
                 self.rate = max(policy.least_rate, self.rate * cut)
                 self.beside = max(policy.floor, self.beside * cut)
                 self._cut_at = seen.now
-        elif seen.is_held:  # without demand a rise would mean nothing
+        elif seen.is_held:  # without demand, a higher rate would not show its effect
             up = policy.rise * seen.working / policy.period
             most = policy.most_rate * policy.slowdown_target
             self.rate = min(most, self.rate + up * policy.slowdown_target)
@@ -87,17 +96,17 @@ class Protection:
             self._over_since = seen.now
 
     def is_lost(self, now: int) -> bool:
-        """Whether the target cannot be kept with less than leaving."""
+        """Return whether the target cannot be kept unless an opportunistic kernel leaves."""
         return self._over_since is not None and now - self._over_since >= self.policy.patience
 
     def is_too_long(self, longest: int) -> bool:
-        """Whether one launch is more than the target permits."""
+        """Return whether one launch is longer than the target permits."""
         return longest > self.policy.slowdown_target * self.policy.bound_span
 
 
 @dataclass(frozen=True)
 class Room:
-    """How an opportunistic process works: bursts of so many nanoseconds, so many in flight, and what that means."""
+    """The bursts of an opportunistic process: their length in nanoseconds, and their number."""
 
     burst: int
     in_flight: int
@@ -106,7 +115,10 @@ class Room:
 
 
 def room(policy: Policy, longest: int, typical: int, history: PauseHistory, rate: float) -> Room:
-    """Bursts as long as production's steps allow, as many in flight as keep the device at work between two polls."""
+    """Return bursts as long as production's steps permit.
+
+    So many are in flight that the device stays at work between two polls.
+    """
     wanted = int(policy.slowdown_target * history.step)
     if history.typical:
         wanted = min(wanted, history.typical // policy.bursts_in_pause)
@@ -119,7 +131,10 @@ def room(policy: Policy, longest: int, typical: int, history: PauseHistory, rate
 
 
 def beside_interval(policy: Policy, unit: int, step: int) -> int:
-    """How long an opportunistic process that got nothing waits for one burst beside production: starvation's end."""
+    """Return how long a process without GPU time waits for one burst beside production.
+
+    The process is opportunistic; this wait bounds its starvation.
+    """
     interval = policy.floor_interval(unit)
     if unit > policy.noticed_delay * step:
         interval = max(interval, int(step / policy.rare_steps))

@@ -1,4 +1,7 @@
-"""Why a kernel is held back, in words, for people: panel, command line, status. Empty: it is not held back."""
+"""The reason why a kernel is held back, in words for users: panel, command line, status.
+
+An empty text: the kernel is not held back.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Weighted fair queueing on own time among the kernels of one class on one device.
 
-Each kernel earns its part of the time in which it has work (general processor sharing), and pays with own time; what
-it is behind or ahead is its lag. Who is ahead waits, who is behind never does: nothing is left idle that is wanted.
+Each kernel earns its part of the time in which it has work (general processor sharing), and pays
+with own time. The difference is its lag. A kernel that is ahead waits; a kernel that is behind
+never waits, so the device is never idle while a kernel wants it.
 """
 
 from __future__ import annotations
@@ -11,20 +12,26 @@ from dataclasses import dataclass, field
 
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, Interval
 
-SHORT_GAP = 1 * MILLISECOND  # between launches: who returns within it had not left the device
-SLICE = 2_500_000  # of each neighbour: an interval may begin when work does, after slices for which it waited
-MOST_CREDIT = 100 * MILLISECOND  # of the kernel's part of that time; more of a burst would break the share over 1 s
+# between launches: a kernel that launches again within it had not left the device
+SHORT_GAP = 1 * MILLISECOND
+# of each neighbour: an interval may begin when its work does, before slices for which the work
+# waited
+SLICE = 2_500_000
+MOST_CREDIT = 100 * MILLISECOND  # times the kernel's part: with more, one burst would break the share over 1 s
 MOST_DEBT = 300 * MILLISECOND
-JOINING, JOINING_DEBT = 2 * SECOND, 100 * MILLISECOND  # of work launched before the first order, while it runs
-FORGET_AFTER = 1 * SECOND  # without work: then debts are forgiven, too
+# for work that was launched before the first order, while it runs
+JOINING, JOINING_DEBT = 2 * SECOND, 100 * MILLISECOND
+FORGET_AFTER = 1 * SECOND  # without work; after that, debts are forgiven, too
 RATE_SPAN = 200 * MILLISECOND
 
 
 @dataclass(frozen=True)
 class Member:
-    """A kernel. ``own``: settled own time; ``ahead``: own time beyond that; ``busy``: when it had work, as settled.
+    """A kernel as the fair queue sees it.
 
-    ``wants``: it has work on the device, or launches wait; ``is_held``: they waited through the step.
+    ``own`` is its settled own time, ``ahead`` its own time beyond that, and ``busy`` the settled
+    intervals of its work. ``wants``: it has work on the device, or launches wait. ``is_held``: its
+    launches waited through the whole step.
     """
 
     kernel_id: str
@@ -39,7 +46,11 @@ class Member:
 
 @dataclass(frozen=True)
 class Allowance:
-    """``own``: nanoseconds of own time until the next step, None: no limit. ``entitled``: None if it wants nothing."""
+    """The permission for one kernel until the next step.
+
+    ``own`` is in nanoseconds of own time; None: no limit. ``entitled`` is None if the kernel wants
+    nothing.
+    """
 
     own: float | None
     entitled: float | None
@@ -47,7 +58,7 @@ class Allowance:
 
 
 def split(weights: Mapping[str, int], caps: Mapping[str, float]) -> dict[str, float]:
-    """Parts of the device by weight; what a cap leaves over goes to the others."""
+    """Split the device by weight; the others share what a cap leaves over."""
     parts: dict[str, float] = {}
     left, open_ones = 1.0, {key: max(1, weight) for key, weight in weights.items()}
     while open_ones:
@@ -66,20 +77,25 @@ def split(weights: Mapping[str, int], caps: Mapping[str, float]) -> dict[str, fl
 class _Standing:
     own: float  # as of the last step
     lag: float = 0.0
-    rate: float = 0.0  # of the device, earned lately
+    rate: float = 0.0  # share of the device that it earned lately
     last_work: int = 0
     joined: int = 0
 
 
 @dataclass
 class FairQueue:
-    """``step`` at each look, with what was settled from ``start`` to ``until``; allowances reach from ``now`` on."""
+    """The lags of the kernels of one class on one device.
+
+    Call ``step`` with each sample, for the time that was settled from ``start`` to ``until``.
+    Allowances reach from ``now`` on.
+    """
 
     _standings: dict[str, _Standing] = field(default_factory=dict)
     _settled: int | None = None
 
     def step(self, members: Sequence[Member], start: int, until: int, now: int, horizon: int) -> dict[str, Allowance]:
-        before = self._standings if start == self._settled else {}  # a kernel that was alone owes nothing for that
+        # a kernel that was alone has no debt for that time
+        before = self._standings if start == self._settled else {}
         self._settled = until
         self._standings = {
             m.kernel_id: before.get(m.kernel_id) or _Standing(m.own, last_work=until, joined=until) for m in members
@@ -94,7 +110,7 @@ class FairQueue:
         return {m.kernel_id: self._allowance(m, wanting, now_parts, now - until, horizon) for m in members}
 
     def _earned(self, members: Sequence[Member], start: int, until: int, caps: Mapping[str, float]) -> dict[str, float]:
-        """Of each moment, the part of each kernel among those that had work then."""
+        """Return what each kernel earned: at each moment, its part among the kernels with work."""
         earned = {m.kernel_id: 0.0 for m in members}
         events: list[tuple[int, int]] = []
         gap = SHORT_GAP + SLICE * (sum(m.wants for m in members) - 1)
@@ -142,7 +158,10 @@ class FairQueue:
         standing.lag = max(standing.lag, -float(JOINING_DEBT if is_joining else MOST_DEBT))
 
     def _level(self, wanting: Sequence[Member], until: int) -> None:
-        """Where all are behind, the device was not to be had: that is nobody's credit."""
+        """Take back the lag that all kernels share.
+
+        If all are behind, the device was not available to any of them.
+        """
         total = sum(m.weight for m in wanting) or 1
         for kernel_id, standing in self._standings.items():
             if until - standing.last_work > FORGET_AFTER:
@@ -162,7 +181,7 @@ class FairQueue:
     ) -> Allowance:
         standing = self._standings[member.kernel_id]
         part = parts.get(member.kernel_id)
-        if part is None:  # may begin at once when it comes, as if it had been there
+        if part is None:  # it may begin at once when work comes, as if it had been there
             part = split({m.kernel_id: m.weight for m in (*wanting, member)}, {})[member.kernel_id]
             part = min(part, member.weight / 100) if member.is_capped else part
         others = any(m.kernel_id != member.kernel_id for m in wanting)

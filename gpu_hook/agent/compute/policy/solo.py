@@ -1,7 +1,8 @@
-"""Solo windows: moments without opportunistic work, in which production's hooks measure what launches take alone.
+"""Solo windows: moments without opportunistic work, for the baselines of production's launches.
 
-Owns when one begins and ends. As often as baselines are missing or old, and never for more of the opportunistic
-kernels' time than the policy's part.
+In a window, production's hooks measure how long launches take alone. This module decides when a
+window begins and ends: as often as baselines are missing or old, and never for more of the
+opportunistic kernels' time than the policy's part.
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ from .policy import Policy
 
 class Stage(Enum):
     NONE = "none"
-    DRAINING = "draining"  # opportunistic gates are closed, work in flight ends
+    DRAINING = "draining"  # opportunistic gates are closed, and work in flight ends
     OPEN = "open"
 
 
 @dataclass(frozen=True)
 class SoloNeed:
-    """``missing``: functions of production without baseline; ``samples``: launches measured so far, of production.
+    """The reasons for and against a solo window now.
 
-    ``is_alone``: one production kernel is at work; others would be measured, too. ``is_quiet``: no opportunistic work
-    is in flight. ``harvest``: the part of the device that the opportunistic kernels get.
+    ``missing`` counts functions of production without a baseline; ``samples`` counts its measured
+    launches so far. ``is_alone``: one production kernel is at work; with more, a launch would be
+    measured beside the others. ``is_quiet``: no opportunistic work is in flight. ``harvest`` is the
+    part of the device that the opportunistic kernels get.
     """
 
     missing: int
@@ -35,7 +38,11 @@ class SoloNeed:
 
 @dataclass
 class SoloWindows:
-    """``word`` for the pages of production: odd in a window. ``closes``: opportunistic work waits."""
+    """The solo windows of one device.
+
+    ``word`` goes to the pages of production; it is odd during a window. ``closes``: opportunistic
+    work waits.
+    """
 
     policy: Policy
     word: int = 0
@@ -52,7 +59,7 @@ class SoloWindows:
         return self.stage is not Stage.NONE
 
     def step(self, now: int, need: SoloNeed) -> None:
-        if now < self._since:  # the clock went back
+        if now < self._since:  # the clock was set back
             self._end(now, 0.0)
             self._next = now
         if self._refreshed is None:
@@ -88,7 +95,10 @@ class SoloWindows:
         return self.policy.solo_length if sampled else self.policy.solo_longest
 
     def _end(self, now: int, harvest: float) -> None:
-        """The next one when this one is paid for; a window that brought nothing doubles the wait."""
+        """End the window, and schedule the next one for when this one is paid for.
+
+        A window without new samples doubles the wait.
+        """
         length = max(0, now - self._since)
         self._next = now + int(length * max(harvest, 0.05) / self.policy.solo_cost) * 2**self._fruitless
         self._since, self.stage = now, Stage.NONE
