@@ -1,4 +1,7 @@
-"""Beginning and end of an agent: one per runtime folder, what it leaves there, when it ends by itself."""
+"""Begin and end an agent: its lock, its files in the runtime folder, and its end when idle.
+
+There is one agent per runtime folder.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 
 log = logging.getLogger(__name__)
 
-_LOCK_SECONDS = 3.0  # an agent that is ending has closed its socket, and holds its lock a little longer
+_LOCK_SECONDS = 3.0  # an ending agent closes its socket first, and holds its lock a little longer
 _RETRY_SECONDS = 0.05
 
 
@@ -31,7 +34,7 @@ class AgentLock:
     """The lock agent.lock: its holder is the agent of the folder. The system releases it with the process."""
 
     def __init__(self, runtime: RuntimeDir) -> None:
-        """Raises StartError when another agent holds it."""
+        """Take the lock. Raises StartError when another agent holds it."""
         try:
             self._descriptor = open_lock(runtime.agent_lock)
         except OSError as error:
@@ -61,7 +64,11 @@ def write_agent_info(runtime: RuntimeDir, info: dict[str, Any]) -> None:
 
 
 def raise_descriptor_limit() -> None:
-    """Each process of each kernel costs two descriptors, each kernel one: the usual 1,024 are soon gone."""
+    """Raise the limit of descriptors.
+
+    Each process of each kernel costs two descriptors, and each kernel one: the usual 1,024 are soon
+    used up.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -81,17 +88,26 @@ def log_to(path: Path | None) -> None:
 
 
 def _open_log(path: Path) -> TextIO:
-    """Append to this file; a new one is its owner's alone, for it names users and kernels. Raises OSError."""
+    """Open a log file for appending. Raises OSError.
+
+    Only its owner may read a new one, since it names users and kernels.
+    """
     return open(path, "a", buffering=1, encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
 def _own_stderr() -> TextIO:
-    """Return a stderr that the log keeps while what a driver's library says on the other one is caught."""
+    """Return a stderr for the log.
+
+    The agent captures the other one, to which a driver's library writes.
+    """
     return open(os.dup(2), "w", buffering=1, encoding="utf-8", errors="backslashreplace")
 
 
 def end_on_signals(end: asyncio.Event) -> None:
-    """SIGTERM and SIGINT end the agent in order; so does its terminal, unless started by nohup."""
+    """End the agent in order at SIGTERM and SIGINT.
+
+    Its terminal's end does the same, unless nohup started it.
+    """
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN or number is not signal.SIGHUP:

@@ -1,4 +1,7 @@
-"""The node agent, put together: the only place where its objects are made and joined."""
+"""The node agent, put together.
+
+This is the only place that makes and joins its objects.
+"""
 
 from __future__ import annotations
 
@@ -90,12 +93,18 @@ class Makers:
 
 
 class Agent:
-    """Made when the lock is held and the driver runs. ``serve`` returns when it is to end."""
+    """The agent.
+
+    It is made when the lock is held and the driver runs. ``serve`` returns at its end.
+    """
 
     def __init__(
         self, settings: AgentSettings, node: Node, source: DeviceSource, chosen: Chosen, controller: MakeController
     ) -> None:
-        """``source`` may block at its first read for as long as the driver takes to start."""
+        """Make the agent.
+
+        ``source`` may block at its first read for as long as the driver takes to start.
+        """
         self._settings = settings
         self._node = node
         self._end = asyncio.Event()
@@ -121,7 +130,7 @@ class Agent:
         )
         self._enforcement = Enforcement(chosen.limits, self._kernels)
         self._auditor = Auditor(Audit(settings.context_slack_bytes))
-        self._learned = Findings()  # those from which contexts were learned last
+        self._learned = Findings()  # the findings from which the agent last learned contexts
         self._lease_operations = LeaseOperations(self._leases, self._send, self._notices.enter)
         self._trims = Trims(settings.trim, self._kernels, self._idle_since, self._send, read_moment)
         self._control = ControlServer(self._make_operations(chosen).answer, self._drop_connection)
@@ -157,9 +166,10 @@ class Agent:
         return StatusMaker(self._node, subjects, lambda: self._control.connections)
 
     async def serve(self) -> None:
-        """Raises StartError, DriverError; after that, runs until a signal, ``shutdown``, or the idle time.
+        """Run until a signal, ``shutdown``, or the idle time.
 
         The agent listens before it reads the devices, so that clients can ask why a driver hangs.
+        Raises StartError and DriverError at the start.
         """
         settings = self._settings
         end_on_signals(self._end)
@@ -180,9 +190,10 @@ class Agent:
         await self._run_jobs()
 
     async def _look_first(self) -> tuple[DeviceReading, ...] | None:
-        """Wait for the first look, no longer than its deadline, and measure contexts. Raises DriverError.
+        """Wait for the first look, no longer than its deadline, and measure contexts.
 
-        Returns what was seen before there was a context of ours; None: the agent is to end.
+        Return the look from before the agent had a context; None: the agent ends. Raises
+        DriverError.
         """
         if not await self._unless_ended(self._monitor.look()):
             return None
@@ -192,7 +203,7 @@ class Agent:
         return first if await self._unless_ended(self._probe.measure()) else None
 
     async def _unless_ended(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Wait for a piece of the start; False: the agent is to end before it is done."""
+        """Wait for a part of the start; return False if the agent ends before it is done."""
         task, end = asyncio.ensure_future(work), asyncio.ensure_future(self._end.wait())
         await asyncio.wait([task, end], return_when=asyncio.FIRST_COMPLETED)
         if self._end.is_set():
@@ -249,14 +260,17 @@ class Agent:
         return Circumstances(", ".join(versions), platform.machine(), self._enforcement.word)
 
     def _bytes_of(self, pids: Sequence[int]) -> dict[str, int]:
-        """As of the last look: at the latest a second ago, and who is swapped out does not grow."""
+        """Return the bytes of these processes at the last look.
+
+        The look is at most a second old, and a process that is swapped out does not grow.
+        """
         return {
             reading.facts.uuid: sum(reading.processes.get(pid) or 0 for pid in pids)
             for reading in self._monitor.readings
         }
 
     def _write_specs(self) -> None:
-        """Raises OSError."""
+        """Write the CDI specs. Raises OSError."""
         if self._settings.cdi_dir is not None:
             indices = [device.index for device in self._ledger.devices]
             write_node_specs(
@@ -268,7 +282,7 @@ class Agent:
         self._compute.close()
         await self._probe.close()
         await self._leases.close()
-        self._reservations.close()  # before the connections that hold some of them
+        self._reservations.close()  # before the connections that hold some of the kernels
         self._arena.close()
         await self._checkpoints.close()
         await self._control.close()
@@ -291,7 +305,7 @@ class Agent:
         before = self._ledger.device_states()
         self._ledger.set_devices((r.facts for r in readings), (r.facts.uuid for r in readings if r.is_lost))
         if not self._devices_known.is_set():
-            return  # no kernel is restored yet: their bytes would count as those of others
+            return  # no kernel is restored yet: its bytes would count as another process's
         self._auditor.look(readings, self._reservations.processes(), asyncio.get_running_loop().time())
         self._learn_contexts()
         self._reservations.book_looks(readings)
@@ -304,14 +318,17 @@ class Agent:
             self._tell_change()
 
     def _learn_contexts(self) -> None:
-        """Of each audit once: one that takes its time leaves the findings of the look before it."""
+        """Learn contexts once from each audit.
+
+        A slow audit leaves the findings of the look before it.
+        """
         found = self._auditor.findings
         if found is not self._learned:
             self._learned = found
             self._ledger.contexts.note_seen(found.least_contexts, found.context_pids)
 
     def _follow_departures(self, readings: Sequence[DeviceReading]) -> None:
-        """Lend from now on the memory that the driver took back, and look again soon at the rest."""
+        """Lend the memory that the driver took back, and look again soon at the rest."""
         departures, now = self._leases.room.departures, time.monotonic()
         if departures.look(readings, self._monitor.began, now, self._reservations.on_devices()):
             self._leases.notify()
@@ -319,7 +336,10 @@ class Agent:
             self._monitor.look_within(pause)
 
     def _processes_changed(self) -> None:
-        """Processes of a kernel came or went: their last GPU time is still to be had, their limits are to be set."""
+        """Note that processes of a kernel came or went.
+
+        Their last GPU time can still be read, and new limits have to be set.
+        """
         self._monitor.notify()
         self._enforcement.notify()
         self._notices.tell()
@@ -360,9 +380,10 @@ def run_agent(
     enforcers: FindEnforcers = find_enforcers,
     controllers: Controllers = CONTROLLERS,
 ) -> int:
-    """Run an agent in the foreground until it ends; return the exit code. A failure to start is one line on stderr.
+    """Run an agent in the foreground until it ends; return the exit code.
 
-    ``controllers``: what ``settings.compute.control`` may name; benchmarks add those of other systems.
+    A failure to start is one line on stderr. ``controllers`` are the names that
+    ``settings.compute.control`` may have; benchmarks add those of other systems.
     """
     try:
         log_to(settings.log_file)
@@ -382,14 +403,14 @@ def run_agent(
 
 
 def _run_locked(settings: AgentSettings, driver: Driver, libraries: Libraries, makers: Makers) -> int:
-    """Raises PathError."""
+    """Run the agent while its lock is held. Raises PathError."""
     driver_env: dict[str, str] = {}
     state = softgpu_state_path(settings.runtime)
     if driver.kind == "softgpu":
-        prepare(state, settings.runtime)  # held open until this process ends
+        prepare(state, settings.runtime)  # stays open until this process ends
         remove_abandoned(state)
         driver_env = softgpu_environment(state, settings.softgpu)
-        os.environ.update(driver_env)  # read by the library in this process
+        os.environ.update(driver_env)  # the library in this process reads it
     driver = libraries.driver(driver)
     may_be_shut_down = settings.exit_when_idle_seconds is not None
     name, residency = platform.node() or "localhost", settings.leases.residency
@@ -412,7 +433,7 @@ async def _run(settings: AgentSettings, node: Node, chosen: Chosen, makers: Make
     make_controller = makers.controllers[settings.compute.control]
     source = LateSource(partial(makers.open_source, node.driver))
     agent = Agent(settings, node, source, chosen, make_controller)
-    gc.freeze()  # a full collection over what never changes would only be a pause
+    gc.freeze()  # a full collection over constant objects would only be a pause
     try:
         await agent.serve()
     finally:
@@ -426,5 +447,8 @@ def _fail(message: str) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Called by ``python -m jupyter_aliquot.gpu_hook.agent`` and by ``aliquot agent``; the exit code."""
+    """Run the agent of a command line; return the exit code.
+
+    Called by ``python -m jupyter_aliquot.gpu_hook.agent`` and by ``aliquot agent``.
+    """
     return run_agent(read_arguments(arguments))

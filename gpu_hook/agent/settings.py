@@ -30,7 +30,7 @@ from jupyter_aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
-# Where this agent runs and writes: nothing that a kernel has of it.
+# Where this agent runs and writes; a kernel has none of it.
 _OWN_PATHS = frozenset({"runtime_dir", "log_file", "exit_when_idle"})
 
 
@@ -59,12 +59,12 @@ class AgentSettings:
     page_period_seconds: float = 0.05
     device_period_seconds: float = 1.0
     driver_deadline_seconds: float = DEADLINE_SECONDS
-    # Option to value, as ``told_options`` gives them, for those who ask what is in force.
+    # Option to value, as ``told_options`` gives them, for users who ask what is in force.
     options: Mapping[str, str] = field(default_factory=dict)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the agent, for its own command line and for ``aliquot agent``."""
+    """Add the options of the agent, for its own command line and for ``aliquot agent``."""
     parser.add_argument("--runtime-dir", type=Path, help="folder of the agent's sockets (ALIQUOT_RUNTIME_DIR)")
     parser.add_argument(
         "--driver",
@@ -145,7 +145,7 @@ def read_arguments(arguments: Sequence[str] | None = None) -> AgentSettings:
 
 
 def settings_from(options: argparse.Namespace) -> AgentSettings:
-    """Settings from what ``add_arguments`` parsed."""
+    """Return the settings from the parsed options of ``add_arguments``."""
     folder: Path | None = options.runtime_dir
     return AgentSettings(
         runtime=find_runtime_dir() if folder is None else RuntimeDir(Path(os.path.abspath(folder))),
@@ -173,14 +173,17 @@ def settings_from(options: argparse.Namespace) -> AgentSettings:
 
 
 def told_options(options: argparse.Namespace) -> dict[str, str]:
-    """Return what this namespace has, by the options' names; empty for what is not set. Its own paths are left out."""
+    """Return the values of this namespace, by the options' names; empty where none is set.
+
+    Its own paths are left out.
+    """
     return {
         "--" + name.replace("_", "-"): _told(value) for name, value in vars(options).items() if name not in _OWN_PATHS
     }
 
 
 def _told(value: object) -> str:
-    """A value as a command line has it."""
+    """Return a value as a command line has it."""
     if isinstance(value, tuple):
         return ",".join(map(_told, value))
     return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
@@ -191,7 +194,7 @@ def _absolute(folder: Path | None) -> Path | None:
 
 
 def parse_bytes(text: str) -> int:
-    """``16GiB``, ``512m`` or ``1073741824``; units are binary."""
+    """Parse ``16GiB``, ``512m`` or ``1073741824``; units are binary."""
     lowered = text.strip().lower().removesuffix("ib").removesuffix("b")
     number, unit = (lowered[:-1], lowered[-1:]) if lowered[-1:].isalpha() else (lowered, "")
     try:

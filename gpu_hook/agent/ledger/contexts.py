@@ -1,7 +1,8 @@
-"""The memory that a context takes of each device, measured once for a driver, and corrected by its processes.
+"""The memory that a context takes of each device.
 
-A context's memory is in no allocation: no hook charges it. It counts against the memory of the kernel whose process
-has it, from the process's HELLO on.
+It is measured once for a driver, and corrected by kernels' processes. A context's memory is in no
+allocation, so no hook charges it. It counts against the memory of the kernel whose process has it,
+from the process's HELLO on.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from collections.abc import Mapping, Sequence
 
 from jupyter_aliquot.gpu_hook.placement.placement import GRAIN_BYTES, Part, format_bytes, format_gpus
 
-_LOOKS = 3  # an allocation between the driver's figure and the hook's spoils a look, never so many after another
+_LOOKS = 3  # an allocation between the driver's figure and the hook's spoils a look, but never so many in a row
 _MOST_BYTES = 1 << 30
 
 
 class ContextCosts:
-    """Bytes by device, and of kernels' processes by kernel and device. ``most_bytes`` bounds what one of them shows."""
+    """Bytes of contexts by device, and of kernels' processes by kernel and device.
+
+    ``most_bytes`` bounds the figure of one process.
+    """
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._most_bytes = most_bytes
@@ -37,9 +41,10 @@ class ContextCosts:
     def note_seen(
         self, contexts: Mapping[tuple[str, str], int], pids: Mapping[tuple[str, str], frozenset[int]] | None = None
     ) -> None:
-        """Take from one look what the driver showed of kernels' processes beyond their charges, by kernel and device.
+        """Take from one look what the driver showed of kernels' processes beyond their charges.
 
-        ``pids``: of which processes. What was seen of others before tells nothing of these.
+        The bytes are by kernel and device; ``pids`` are the processes that have them. An earlier
+        look at other processes says nothing about these.
         """
         own = pids or {}
         kept = {key: looks for key, looks in self._seen.items() if own.get(key) == self._pids.get(key)}
@@ -61,7 +66,10 @@ class ContextCosts:
         return ""
 
     def counted(self, kernel_id: str, uuid: str, processes: int) -> int:
-        """Return the bytes that so many processes of a kernel count for: what was seen, where that is more."""
+        """Return the bytes that so many processes of a kernel count for.
+
+        If more was seen, that counts.
+        """
         looks = self._seen.get((kernel_id, uuid), ())
         seen = min(looks) if len(looks) == _LOOKS else 0
         return max(processes * self.measured(uuid), min(seen, processes * self._most_bytes))

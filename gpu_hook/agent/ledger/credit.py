@@ -16,7 +16,8 @@ from typing import Protocol
 from .ledger import Ledger
 
 _WAIT_SECONDS = 0.5  # between two CREDIT_WAIT messages; the protocol promises one a second
-_SILENCE_SECONDS = 2.0  # a process that leaves a recall unanswered for so long is stopped, or not scheduled
+# a process that leaves a recall unanswered for so long is stopped, or does not get a processor
+_SILENCE_SECONDS = 2.0
 
 HasRoom = Callable[[int, int], bool]  # whether this many bytes of this device, by index, are there now
 
@@ -48,7 +49,7 @@ class _Request:
     process: int
     amount: int
     sequence: int
-    may_wait: bool  # for room; it asks for more than it needs if not
+    may_wait: bool  # for room; False: it requests more than it needs
 
 
 class CreditQueue:
@@ -73,21 +74,22 @@ class CreditQueue:
         self._call_later = call_later
         self._recall_seconds = recall_seconds
         self._queue: deque[_Request] = deque()
-        self._waiting: Counter[int] = Counter()  # process -> its requests in the queue
+        self._waiting: Counter[int] = Counter()  # process -> number of its requests in the queue
         self._awaited: set[int] = set()  # processes whose answer the head waits for
-        self._unanswered: dict[int, int] = {}  # process -> sequence of a recall it has not answered, late ones too
-        self._silent: set[int] = set()  # of these, the processes that no request waits for any more
+        # process -> sequence of a recall that it has not answered, late ones too
+        self._unanswered: dict[int, int] = {}
+        self._silent: set[int] = set()  # the processes of these that no request waits for any more
         self._deadline: Timer | None = None
         self._next_sequence = 1
         self._is_open = True
         self._is_holding = False
 
     def waiting(self, process: int) -> int:
-        """How many requests of one process are not answered yet."""
+        """Return how many requests of one process are not answered yet."""
         return self._waiting[process]
 
     def __len__(self) -> int:
-        """How many requests are not answered yet."""
+        """Return how many requests are not answered yet."""
         return len(self._queue)
 
     @property
@@ -101,7 +103,8 @@ class CreditQueue:
             self._end_room_wait()
             request = self._queue[0]
             lent = self._ledger.lend(self._kernel_id, self._device, request.process, request.amount)
-            self._answer(request.amount if lent else 0)  # 0: the kernel was made smaller meanwhile
+            # 0: the kernel's limit shrank in the meantime
+            self._answer(request.amount if lent else 0)
             self._serve()
 
     def refuse_room(self) -> None:

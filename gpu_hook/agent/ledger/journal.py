@@ -30,7 +30,7 @@ RESIDENCY_MODES = tuple(mode.name.lower() for mode in ResidencyMode)
 
 
 class JournalError(Exception):
-    """A grant.json that is not ours, or not whole."""
+    """A grant.json that is not ours, or incomplete."""
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,15 @@ class Tally:
     peak_bytes: int = 0
     busy_seconds: float = 0.0
     refusals: int = 0
-    needed_bytes: int = 0  # 0: nothing was refused for want of quota; older records have none
+    needed_bytes: int = 0  # 0: no quota refused a request; older records have no such field
 
 
 @dataclass(frozen=True)
 class LentBefore:
-    """The bytes lent to a process: by device, in the order of the kernel's grant, and last of host memory."""
+    """The bytes lent to a process.
+
+    They are by device, in the order of the kernel's grant; host memory is last.
+    """
 
     pid: int
     start_time_ticks: int
@@ -84,7 +87,7 @@ class LentBefore:
 
 @dataclass(frozen=True)
 class Entry:
-    """The whole of a grant.json."""
+    """The complete contents of a grant.json."""
 
     reservation: Reservation
     interception: str = "unknown"
@@ -93,21 +96,26 @@ class Entry:
     tallies: tuple[Tally, ...] = field(default=())
     host_tally: Tally = field(default=Tally())
     absolute_paths: str = "unknown"
-    libraries: tuple[str, ...] = ()  # that its grants named; older records have none
-    boot_id: str = ""  # likewise
-    saved_bytes: Mapping[str, int] = field(default_factory=dict)  # what a restore of its contexts takes, by device
+    libraries: tuple[str, ...] = ()  # the libraries in its grants; older records have none
+    boot_id: str = ""  # older records have none
+    # bytes that a restore of its contexts takes, by device
+    saved_bytes: Mapping[str, int] = field(default_factory=dict)
     is_swapped: bool = False  # its lease was ended: its processes' memory is, or may be, on the host
-    lent: tuple[LentBefore, ...] | None = None  # to processes; None: older records have none
+    lent: tuple[LentBefore, ...] | None = None  # loans of processes; None: older records have none
 
 
 def write_entry(folder: Path, entry: Entry) -> None:
     """Replace the file. Not synced: it is of use only while the processes live, so no power cut needs it."""
-    text = json.dumps({"version": _VERSION, **vars(entry)}, default=vars)  # no copy of it all, as by asdict
+    # unlike asdict, this makes no copy of it all
+    text = json.dumps({"version": _VERSION, **vars(entry)}, default=vars)
     replace_file(folder / _NAME, text, is_durable=False)
 
 
 def read_entry(folder: Path) -> Entry:
-    """Raises JournalError for whatever is not a whole entry of this folder's kernel."""
+    """Read a grant.json.
+
+    Raises JournalError for anything but a complete entry of this folder's kernel.
+    """
     try:
         data = json.loads((folder / _NAME).read_bytes())
         if data["version"] != _VERSION:
@@ -139,7 +147,10 @@ def read_entry(folder: Path) -> Entry:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a kernel's folder and the plain files and sockets in it; leaves what it did not make."""
+    """Remove a kernel's folder and the plain files and sockets in it.
+
+    Files of other kinds stay.
+    """
     with contextlib.suppress(OSError):
         for path in folder.iterdir():
             with contextlib.suppress(OSError):
@@ -148,7 +159,10 @@ def remove_folder(folder: Path) -> None:
 
 
 def _is_possible(entry: Entry) -> bool:
-    """A kernel's processes can write to its folder: what they may claim must harm no other kernel."""
+    """Return whether the entry harms no other kernel.
+
+    A kernel's processes can write to its folder, and so choose its contents.
+    """
     asked = entry.reservation
     processes = (*entry.bound, *entry.sessions)
     return (
@@ -179,7 +193,8 @@ def _read_reservation(data: Mapping[str, Any]) -> Reservation:
         parts=tuple(_read_part(part) for part in data["parts"]),
         created=float(data["created"]),
         generation=int(data["generation"]),
-        residency=_read_mode(data.get("residency", "off")),  # its processes' hooks were told of none
+        # its processes' hooks got no order of residency
+        residency=_read_mode(data.get("residency", "off")),
     )
 
 
@@ -217,9 +232,9 @@ Tallies = tuple[tuple[Tally, ...], Tally]
 
 
 class Record:
-    """The file of one kernel, and when it is written. ``snapshot`` returns the entry to write.
+    """The file of one kernel, and the times when it is written.
 
-    ``tallies`` are those of the file that exists.
+    ``snapshot`` returns the entry to write. ``tallies`` are those of the existing file.
     """
 
     def __init__(self, folder: Path, snapshot: Callable[[], Entry], tallies: Tallies) -> None:
@@ -229,7 +244,7 @@ class Record:
         self._writing = Coalesced(self.write)
 
     def write(self) -> None:
-        """Replace the file now: an answer follows that an agent after us must know of.
+        """Replace the file now: a later agent must know what the next answer says.
 
         A full file system costs the restart, not the kernel.
         """
@@ -246,7 +261,7 @@ class Record:
         self._writing.soon()
 
     def keep(self, tallies: Tallies) -> None:
-        """Write where the file has other tallies, or owes something."""
+        """Write if the file has other tallies, or its last write failed."""
         if self._writing.is_due or self._tallies != tallies:
             self.write()
 

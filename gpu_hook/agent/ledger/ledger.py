@@ -1,12 +1,14 @@
-"""The ledger of bytes: the reservations on each device, and the loans of each process; also of host memory.
+"""The ledger of bytes: the reservations on each device, and the loans of each process.
 
-Pure data: no clock, no socket, no page. Written by the agent's event loop alone. Invariants, after every call:
+It also has the loans of host memory. It is pure data: no clock, no socket, no page. Only the
+agent's event loop writes it. Invariants, after every call:
 
     for each device:  sum of the reserved bytes and hundredths <= what it has, times the ratio of oversubscription
     for each kernel and device:  sum of the lent bytes <= its quota, save what was adopted
 
-Room is lent beyond what is reserved, up to a kernel's quota; whether the device has it now is for room.py to say.
-Page-locked host memory is lent like a device's and not reserved: the quotas of all kernels may exceed the machine.
+The ledger lends room beyond what is reserved, up to a kernel's quota; room.py says whether the
+device has it now. Page-locked host memory is lent like a device's and not reserved: the quotas of
+all kernels may exceed the machine.
 """
 
 from __future__ import annotations
@@ -38,7 +40,10 @@ class DeviceFacts:
 
 @dataclass
 class Loan:
-    """The bytes that one process was lent of one device. ``most``: ever; ``recent_most``: since the last look."""
+    """The bytes that one process was lent of one device.
+
+    ``most`` is the most ever; ``recent_most`` is the most since the last look.
+    """
 
     bytes: int = 0
     most: int = 0
@@ -47,11 +52,12 @@ class Loan:
 
 @dataclass
 class Account:
-    """One kernel's memory of one kind. ``lent`` is the sum over ``loans``, kept beside them.
+    """One kernel's memory of one kind.
 
-    ``kept_bytes``: what was lent before a quota that may be smaller was in force, or before this agent.
-    ``context_bytes``: what contexts of its processes take, which no process is lent.
-    ``measured_bytes``: what the agent measured of one of them itself; what its processes show has no part in it.
+    ``lent`` is the sum over ``loans``, kept with them. ``kept_bytes`` were lent before a quota in
+    force now, which may be smaller, or before this agent. ``context_bytes`` are the bytes of its
+    processes' contexts, which no process is lent. ``measured_bytes`` is the agent's own measurement
+    of one context, without any report of the kernel's processes.
     """
 
     quota_bytes: int
@@ -63,30 +69,36 @@ class Account:
 
     @property
     def most_bytes(self) -> int:
-        """As much as processes may hold, whatever they say."""
+        """Return the most that processes may hold, whatever they report."""
         return max(self.quota_bytes, self.kept_bytes)
 
     @property
     def room(self) -> int:
-        """Bytes that may still be lent; never negative, even when adoption went over the quota."""
+        """Return the bytes that may still be lent.
+
+        The figure is never negative, even when adoption passed the quota.
+        """
         return max(0, self.lendable_bytes - self.lent)
 
     @property
     def lendable_bytes(self) -> int:
-        """As much as processes may be lent in all: what contexts leave of the quota."""
+        """Return the bytes that processes may be lent in all: the quota without contexts."""
         return max(0, self.quota_bytes - self.context_bytes)
 
 
 @dataclass(kw_only=True)
 class DeviceAccount(Account):
-    """One kernel on one device."""
+    """One kernel's memory on one device."""
 
     part: Part
     is_production: bool = True
 
 
 class Ledger:
-    """Devices, reservations of kernels, loans of processes. ``host_memory_bytes`` is what the machine has."""
+    """Devices, reservations of kernels, and loans of processes.
+
+    ``host_memory_bytes`` is the machine's memory.
+    """
 
     def __init__(
         self,
@@ -104,7 +116,10 @@ class Ledger:
         self._reserved: dict[str, Reserved] = {}
 
     def set_devices(self, devices: Iterable[DeviceFacts], lost: Iterable[str] = ()) -> None:
-        """Tell which devices there are. A device that is gone stays known as lost while a kernel is on it."""
+        """Set the devices.
+
+        A device that is gone stays known as lost while a kernel is on it.
+        """
         found = {device.uuid: device for device in devices}
         missing = {uuid for uuid in self._devices if uuid not in found}
         for uuid in missing:
@@ -114,9 +129,11 @@ class Ledger:
         self._lost = (set(lost) | missing) & set(found)
 
     def add_lost(self, parts: Iterable[Part]) -> None:
-        """Tell where kernels of an agent before us are: a device that nobody sees now is lost, until it is seen.
+        """Add the devices of kernels of an earlier agent.
 
-        Their other devices hold their bytes all the same. How much memory it has is not known: what they reserved.
+        A device that is not visible now is lost, until the agent sees it. Their other devices hold
+        their bytes all the same. The memory of a lost device is unknown, and counts as what they
+        reserved.
         """
         seen = set(self._devices)
         for part in parts:
@@ -134,7 +151,10 @@ class Ledger:
         return uuid in self._lost
 
     def device_states(self, workload_class: str = "production", without: str = "") -> tuple[DeviceState, ...]:
-        """A snapshot for ``placement.place``: what a request of this class may reserve; one kernel may be left out."""
+        """Return a snapshot for ``placement.place``: what a request of this class may reserve.
+
+        ``without`` leaves one kernel out.
+        """
         own = {a.part.uuid: a for a in self._kernels.get(without, ())}
         left_out = {uuid: _reservation(a.part, a.is_production, -1) for uuid, a in own.items()}
         states = (
@@ -157,7 +177,10 @@ class Ledger:
         return self._reserved.get(uuid, Reserved())
 
     def host_room(self, without: str = "") -> HostRoom | None:
-        """Host memory that reservations beyond the devices count on; one kernel's may be left out. None: no limit."""
+        """Return the host memory that reservations beyond the devices count on; None: no limit.
+
+        ``without`` leaves one kernel out.
+        """
         own = {a.part.uuid: a.part.reserved_bytes for a in self._kernels.get(without, ())}
         devices = [(d.memory_bytes, self.reserved(d.uuid).bytes - own.get(d.uuid, 0)) for d in self._devices.values()]
         return host_room(self.oversubscription.host_bytes, devices, self.largest_kernel_bytes)
@@ -177,9 +200,10 @@ class Ledger:
         is_production: bool = True,
         is_restored: bool = False,
     ) -> None:
-        """Enter a reservation whole, or raise LedgerError and enter nothing. ``None``: all host memory.
+        """Enter a reservation whole, or raise LedgerError and enter nothing.
 
-        A restored one may have been made under another rule, but never beyond MOST_RATIO.
+        ``None``: all host memory. A restored reservation may have been made under another rule, but
+        never beyond MOST_RATIO.
         """
         if kernel_id in self._kernels:
             raise LedgerError(f"kernel {kernel_id} has a reservation already")
@@ -209,7 +233,7 @@ class Ledger:
         host.quota_bytes = self.host_memory_bytes if host_quota_bytes is None else host_quota_bytes
 
     def release(self, kernel_id: str) -> bool:
-        """Take a reservation out, with its loans; tells whether it was there."""
+        """Take a reservation out, with its loans; return whether it was there."""
         accounts = self._kernels.pop(kernel_id, None)
         self._host.pop(kernel_id, None)
         for account in accounts or ():
@@ -218,15 +242,18 @@ class Ledger:
         return accounts is not None
 
     def accounts(self, kernel_id: str) -> tuple[DeviceAccount, ...]:
-        """The kernel's accounts, in the order of its grant; to be read, not written."""
+        """Return the kernel's accounts, in the order of its grant. Callers only read them."""
         return self._kernels[kernel_id]
 
     def host_account(self, kernel_id: str) -> Account:
-        """The kernel's account of host memory; to be read, not written."""
+        """Return the kernel's account of host memory. Callers only read it."""
         return self._host[kernel_id]
 
     def account(self, kernel_id: str, device: int) -> Account:
-        """One account, by index into the kernel's grant or HOST_MEMORY; to be read, not written. Raises LedgerError."""
+        """Return one account, by index into the kernel's grant or HOST_MEMORY. Raises LedgerError.
+
+        Callers only read it.
+        """
         if device == protocol.HOST_MEMORY and kernel_id in self._host:
             return self._host[kernel_id]
         accounts = self._kernels.get(kernel_id, ())
@@ -252,10 +279,11 @@ class Ledger:
         return True
 
     def adopt(self, kernel_id: str, device: int, process: int, amount: int, known: int = 0) -> None:
-        """Enter what a process says that it has already, after it or the agent was away. Raises LedgerError.
+        """Enter the bytes that a process reports after it or the agent was away.
 
-        ``known`` bytes were lent to it before: they are on the device whatever we think of them, so they may pass a
-        quota that was made smaller since (then nothing is lent until enough came back). More is bounded more tightly.
+        Raises LedgerError. ``known`` bytes were lent to it before: they are on the device in any
+        case, so they may pass a quota that has shrunk since. Then nothing is lent until enough came
+        back. A tighter bound holds for further bytes.
         """
         account = self.account(kernel_id, device)
         is_known = amount <= known
@@ -268,13 +296,16 @@ class Ledger:
         self._add(account, process, amount)
 
     def keep(self, kernel_id: str, totals: Sequence[int]) -> None:
-        """Tell what a kernel's processes were lent in all by an agent before us: by device, of host memory last."""
+        """Keep what an earlier agent lent a kernel's processes: by device, host memory last."""
         for account, total in zip((*self._kernels[kernel_id], self._host[kernel_id]), totals, strict=True):
             account.kept_bytes = total
 
     def _claimable(self, kernel_id: str, account: Account) -> int:
-        """The most that a kernel's processes may say that they have without having been known: all that it is
-        guaranteed, and within its quota the memory that no other has or is guaranteed."""
+        """Return the most that a kernel's processes may claim without a known loan.
+
+        This is the kernel's guarantee, and within its quota the memory that no other kernel has or
+        is guaranteed.
+        """
         if not isinstance(account, DeviceAccount):
             return account.quota_bytes
         uuid = account.part.uuid
@@ -285,7 +316,10 @@ class Ledger:
         return min(account.quota_bytes, max(account.part.reserved_bytes, spare))
 
     def take_back(self, kernel_id: str, device: int, process: int, amount: int) -> None:
-        """A process returns credit. Raises LedgerError when it returns more than it was lent."""
+        """Take back credit from a process.
+
+        Raises LedgerError when it returns more than it was lent.
+        """
         account = self.account(kernel_id, device)
         loan = account.loans.get(process)
         if amount < 0 or amount > (loan.bytes if loan else 0):
@@ -295,7 +329,7 @@ class Ledger:
             account.lent -= amount
 
     def end_process(self, kernel_id: str, process: int) -> int:
-        """Take back all that a process was lent; tells how much of the devices that was."""
+        """Take back all that a process was lent; return how many bytes of the devices it was."""
         total = 0
         host = self._host.get(kernel_id)
         if host is not None and process in host.loans:
@@ -312,7 +346,7 @@ class Ledger:
         return sum(a.lent for accounts in self._kernels.values() for a in accounts if a.part.uuid == uuid)
 
     def begin_look(self) -> None:
-        """From here on ``recent_most`` counts for the next look at the devices."""
+        """Start counting ``recent_most`` for the next look at the devices."""
         for accounts in self._kernels.values():
             for account in accounts:
                 for loan in account.loans.values():
@@ -339,7 +373,7 @@ class Ledger:
     def _check_fit(
         self, kernel_id: str, parts: Sequence[Part], is_production: bool, is_restored: bool, without: str = ""
     ) -> None:
-        """Raises LedgerError."""
+        """Raise LedgerError if the parts do not fit."""
         states = {s.uuid: s for s in self.device_states("production" if is_production else "opportunistic", without)}
         for part in parts:
             state = states.get(part.uuid)

@@ -1,8 +1,10 @@
-"""A process's board: the third shared page, on which its hook shows its work to the agent, and to others through it.
+"""A process's board: the third shared page, on which its hook shows its work.
 
-Its owner gets a descriptor for writing, others one for reading. That nobody else writes it is kept twice: the file is
-the agent's user's alone, and once its owner has mapped it, it is sealed against further mappings for writing. What is
-on it is untrusted, and bounded by who reads it (compute/reading.py).
+The agent reads it, and so do the other processes that the agent lets read it. Its owner gets a
+descriptor for writing, others one for reading. Two measures keep others from writing it: the file
+belongs to the agent's user alone, and once its owner has mapped it, the agent seals it against
+further mappings for writing. Its contents are untrusted; the reader bounds them
+(compute/reading.py).
 """
 
 from __future__ import annotations
@@ -29,7 +31,11 @@ class ActivityWords(NamedTuple):
 
 
 class ActivityPage:
-    """One board. ``descriptor`` is for its owner, until ``close_descriptor``; ``reader`` for others, while it lives."""
+    """One board.
+
+    ``descriptor`` is for its owner, until ``close_descriptor``; ``reader`` is for other processes,
+    while the board lives.
+    """
 
     def __init__(self) -> None:
         self.descriptor = self.reader = self._sealer = -1
@@ -44,7 +50,7 @@ class ActivityPage:
         except OSError:
             self._close_descriptors()
             raise
-        # Aligned native words: each load is one machine word, never a torn one.
+        # Aligned native words: each load is one machine word, so it is never torn.
         self._bytes = memoryview(self._map)
         self._words = self._bytes.cast("Q")
         self._half_words = self._bytes.cast("I")
@@ -55,12 +61,15 @@ class ActivityPage:
         return ActivityWords(self._half_words[start // 4], *words[1:])
 
     def intervals(self, device: int) -> list[int]:
-        """The ring: starts and ends, one after the other."""
+        """Return the ring: starts and ends, alternating."""
         start = (Board.DEVICES + device * Board.DEVICE_BYTES + Board.INTERVALS) // 8
         return self._words[start : start + 2 * protocol.BOARD_INTERVALS].tolist()
 
     def seal(self) -> bool:
-        """Forbid further mappings for writing, once its owner has its own; tells whether that is done."""
+        """Forbid further mappings for writing, once the owner has its own.
+
+        Return whether the seal is in place.
+        """
         if self._sealer < 0:
             return True
         if self._half_words[Board.MAGIC // 4] != protocol.BOARD_MAGIC:
@@ -72,7 +81,7 @@ class ActivityPage:
         return True
 
     def close_descriptor(self) -> None:
-        """Its owner has its own now."""
+        """Close our copy of the descriptor: the owner has its own now."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1

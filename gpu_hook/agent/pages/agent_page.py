@@ -1,7 +1,8 @@
-"""The page that the agent writes for one process: its limits and orders. The process can only read it.
+"""The page that the agent writes for one process: its limits and orders.
 
-The agent hands out a descriptor opened for reading, and seals the file against writing by any but its own mapping, so
-that a process cannot reopen it for writing. The process's own pages: hook_page.py, activity_page.py.
+The process can only read it. The agent hands out a descriptor opened for reading, and seals the
+file against writing by any but its own mapping, so that a process cannot reopen it for writing.
+hook_page.py and activity_page.py have the process's own pages.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from .shared_page import SharedPage, fence
 
 @dataclass(frozen=True)
 class ResidencyPlan:
-    """How a process is to hold and to move its memory, as its page tells it. Does not change while it lives."""
+    """How a process holds and moves its memory, as its page tells it.
+
+    It does not change while the process lives.
+    """
 
     mode: protocol.ResidencyMode = protocol.ResidencyMode.OFF
     least_elastic_bytes: int = 0
@@ -49,7 +53,7 @@ class Order:
     allowed_beside: int = NO_LIMIT
     in_flight_cap: int = 0
     burst_microseconds: int = 1000
-    gap_from: int = 0  # microseconds, these three
+    gap_from: int = 0  # these three in microseconds
     gap_until: int = 0
     gap_again: int = 0
     solo_window: int = 0
@@ -92,7 +96,7 @@ class AgentSide:
         return self._page.descriptor
 
     def write(self, device: int, charged: int, charged_elsewhere: int) -> None:
-        """Write what was charged on one device, or of host memory, when it changed."""
+        """Write the bytes charged on one device, or of host memory, when they changed."""
         if self._written.get(device) == (charged, charged_elsewhere):
             return
         self._written[device] = (charged, charged_elsewhere)
@@ -182,7 +186,10 @@ class AgentSide:
         page.half_words[AgentPage.COPY_STREAMS // 4] = plan.copy_streams
 
     def write_processes(self, table: bytes) -> None:
-        """Replace the table (see ``pack_processes``), when it changed. A reader in between sees an odd sequence."""
+        """Replace the table (see ``pack_processes``), when it changed.
+
+        A reader in between sees an odd sequence.
+        """
         if table == self._processes:
             return
         self._processes = table
@@ -195,7 +202,7 @@ class AgentSide:
         half_words[AgentPage.PROCESS_SEQUENCE // 4] = (half_words[AgentPage.PROCESS_SEQUENCE // 4] + 1) & 0xFFFFFFFF
 
     def close_descriptor(self) -> None:
-        """The process has its own now."""
+        """Close our copy of the descriptor: the process has its own now."""
         self._page.close_descriptor()
 
     def close(self) -> None:
@@ -203,6 +210,9 @@ class AgentSide:
 
 
 def pack_processes(entries: Iterable[ProcessEntry]) -> bytes:
-    """The table of a kernel's processes, once for the pages of all of them; what it has no room for is left out."""
+    """Return the table of a kernel's processes, for the pages of all of them.
+
+    Processes for which it has no room are left out.
+    """
     shown = itertools.islice(entries, protocol.MAX_PROCESSES)
     return b"".join(AgentPage.PROCESS.pack(e.pid, e.own_pid, e.device, 0, e.charged_bytes) for e in shown)

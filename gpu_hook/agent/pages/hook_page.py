@@ -1,4 +1,7 @@
-"""The page that a process's hook writes, as the agent reads it. Untrusted: the reader bounds each word."""
+"""The page that a process's hook writes, as the agent reads it.
+
+It is untrusted: the reader bounds each word.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +29,11 @@ class HookWords:
 
 @dataclass(frozen=True)
 class NeedWords:
-    """The bytes that a process would have used of one device, by its hook. Untrusted; ``refused_at`` in seconds.
+    """The bytes that a process would have used of one device, by its hook. Untrusted.
 
-    ``stands_bytes``: of refusals that stand. ``open_bytes``: of the last one, while the process may yet make do.
-    ``refused_at``: of that one; of the last that stands, once it is decided.
+    ``stands_bytes`` belong to refusals that stand. ``open_bytes`` belong to the last one, while the
+    process may yet manage without. ``refused_at`` is the time of that one, in seconds; once it is
+    decided, of the last one that stands.
     """
 
     stands_bytes: int = 0
@@ -50,7 +54,7 @@ class ResidencyWords:
 class ComputeWords(NamedTuple):
     """A hook's words about its process's work on one device. Untrusted; times in nanoseconds.
 
-    ``waiting_calls``: of the whole process, for a call that waits may have no device yet.
+    ``waiting_calls`` is for the whole process, since a waiting call may have no device yet.
     """
 
     launches: int
@@ -78,13 +82,13 @@ class HookSide:
         return self._page.descriptor
 
     def charged(self, device: int) -> int:
-        """The one word that is read often."""
+        """Return the charged bytes, the one word that is read often."""
         if device == protocol.HOST_MEMORY:
             return self._page.words[HookPage.HOST_CHARGED // 8]
         return self._page.words[(HookPage.DEVICES + device * HookPage.DEVICE_BYTES + HookPage.CHARGED) // 8]
 
     def read(self, device: int) -> HookWords:
-        """Of one device, or of host memory (HOST_MEMORY)."""
+        """Return the words of one device, or of host memory (HOST_MEMORY)."""
         words = self._page.words
         if device == protocol.HOST_MEMORY:
             return HookWords(
@@ -100,7 +104,10 @@ class HookSide:
         )
 
     def need(self, device: int) -> NeedWords:
-        """Zeroes where nothing was refused, and of a hook from before these words."""
+        """Return the need on one device.
+
+        It is zero where nothing was refused, and for a hook from before these words.
+        """
         start = (HookPage.NEEDS + device * HookPage.NEED_BYTES) // 8
         words = self._page.words
         return NeedWords(
@@ -110,17 +117,20 @@ class HookSide:
         )
 
     def copied(self) -> int | None:
-        """Bytes that it copied so far, in all its moves; None: it does not tell."""
+        """Return the bytes that it copied so far, in all its moves.
+
+        None: the hook does not report them.
+        """
         if not self._page.half_words[HookPage.TELLS // 4] & protocol.Tells.COPIES:
             return None
         return self._page.words[HookPage.COPIED_BYTES // 8]
 
     def elastic(self, device: int) -> int:
-        """Of the charged bytes, those that can leave."""
+        """Return the charged bytes that can leave."""
         return self._page.words[(HookPage.DEVICES + device * HookPage.DEVICE_BYTES + HookPage.ELASTIC) // 8]
 
     def swapped(self, device: int) -> int:
-        """Of these, those on the host now."""
+        """Return the bytes of these that are on the host now."""
         return self._page.words[(HookPage.DEVICES + device * HookPage.DEVICE_BYTES + HookPage.SWAPPED) // 8]
 
     def launches(self, device: int) -> int:
@@ -168,7 +178,7 @@ class HookSide:
         return name if _FUNCTION_NAME.fullmatch(name) else "(no name)"
 
     def close_descriptor(self) -> None:
-        """The process has its own now."""
+        """Close our copy of the descriptor: the process has its own now."""
         self._page.close_descriptor()
 
     def close(self) -> None:

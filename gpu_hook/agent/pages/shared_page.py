@@ -1,4 +1,7 @@
-"""One size-sealed memfd that the agent shares with a process, and its mapping here. Knows no word of what is in it."""
+"""One size-sealed memfd that the agent shares with a process, and the agent's mapping of it.
+
+This module knows no word in it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ SIZE_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 
 class SharedPage:
-    """One mapped memfd, and the descriptor that is passed on until ``close_descriptor``."""
+    """One mapped memfd, and the descriptor to hand over until ``close_descriptor``."""
 
     def __init__(self, name: str, other_side_writes: bool, size_bytes: int = protocol.PAGE_BYTES) -> None:
         self.descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -30,7 +33,7 @@ class SharedPage:
         except OSError:
             os.close(self.descriptor)
             raise
-        # Aligned native words: each store and load is one machine word, never a torn one.
+        # Aligned native words: each store and load is one machine word, so it is never torn.
         self._bytes = memoryview(self._map)
         self.words = self._bytes.cast("Q")
         self.half_words = self._bytes.cast("I")
@@ -63,10 +66,13 @@ class SharedPage:
 
 
 def fence() -> None:
-    """Keep stores before it before those after it, on arm64 too: two lock operations do, one would not."""
+    """Order stores before it before stores after it, on arm64 too.
+
+    Two lock operations do; one would not.
+    """
     for _ in range(2):
         with _fence_lock:
             pass
 
 
-_fence_lock = threading.Lock()  # guards nothing
+_fence_lock = threading.Lock()  # protects no data

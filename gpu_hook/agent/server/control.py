@@ -1,6 +1,7 @@
-"""The control socket: connections, lines in, lines out, events. What a line means is ``operations``' business.
+"""The control socket: connections, lines in, lines out, events.
 
-A peer that is not ours is turned away; one that does not read its answers is dropped, so that it costs no memory.
+``operations`` interprets the lines. The server turns away peers that are not ours, and drops a peer
+that does not read its answers, so that it costs no memory.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 LONGEST_REQUEST = 1 << 20
 _MOST_UNREAD = 8 << 20
 _UNREAD_SECONDS = 5.0
-_FILE_SECONDS = 1.0  # between two looks at the socket file
+_FILE_SECONDS = 1.0  # between two checks of the socket file
 _CHANGED = b'{"event":"changed"}\n'
 _PEER = struct.Struct("iII")
 
@@ -33,7 +34,7 @@ Answer = Callable[[object, int], Awaitable[dict[str, Any]]]
 
 
 class ControlServer:
-    """Owns the socket file, and one task for each connection."""
+    """The socket file, and one task for each connection."""
 
     def __init__(self, answer: Answer, closed: Callable[[int], None]) -> None:
         self._answer = answer
@@ -51,12 +52,18 @@ class ControlServer:
         return len(self._writers)
 
     async def listen(self, path: Path) -> None:
-        """Raises OSError. The caller holds agent.lock, so a socket that is there is stale."""
+        """Listen at this path. Raises OSError.
+
+        The caller holds agent.lock, so an existing socket is stale.
+        """
         self._server = await asyncio.start_unix_server(self._accept, sock=_bind(path), limit=LONGEST_REQUEST)
         self._file = _file_at(path)
 
     async def keep_file(self, path: Path, period_seconds: float = _FILE_SECONDS) -> None:
-        """Make the socket file again where it was removed or replaced; connections stay. Runs until cancelled."""
+        """Make the socket file again where it was removed or replaced.
+
+        Connections stay. Runs until cancelled.
+        """
         while True:
             await asyncio.sleep(period_seconds)
             if _file_at(path) == self._file:
@@ -86,14 +93,14 @@ class ControlServer:
         self._subscribers.add(connection)
 
     def send(self, connection: int, event: dict[str, Any]) -> None:
-        """An event for one connection; nothing for one that is gone."""
+        """Send an event to one connection; drop it if the connection is gone."""
         writer = self._writers.get(connection)
         if writer is not None:
             writer.write(_encode(event))
             self._drop_if_slow(connection, writer)
 
     def tell_change(self) -> None:
-        """Tell subscribers, once for all changes of this turn of the loop."""
+        """Notify subscribers, once for all changes of this turn of the loop."""
         if not self._is_change_due:
             self._is_change_due = True
             asyncio.get_running_loop().call_soon(self._send_change)
@@ -142,7 +149,7 @@ class ControlServer:
         except ConnectionError:
             pass
         except asyncio.CancelledError:
-            pass  # the agent ends; nobody awaits this task's result
+            pass  # the agent ends; no task awaits this one's result
         except Exception:
             log.exception("event=connection_failed connection=%d", connection)
         finally:
@@ -153,7 +160,7 @@ class ControlServer:
 
 
 def _file_at(path: Path) -> tuple[int, int] | None:
-    """Device and inode; None where nothing is, or nothing can be seen."""
+    """Return device and inode; None where there is no file, or none is visible."""
     try:
         found = path.stat()
     except OSError:

@@ -1,6 +1,7 @@
-"""The control operations about residency: swap_out, wake, hint, watch. They request; the lease keeper decides.
+"""The control operations about residency: swap_out, wake, hint, watch.
 
-Each answers at once. The kernel's status, and the events for its watchers, show the outcome of a request.
+They make requests; the lease keeper decides. Each answers at once. The kernel's status, and the
+events for its watchers, show the outcome of a request.
 """
 
 from __future__ import annotations
@@ -34,7 +35,11 @@ Send = Callable[[int, dict[str, Any]], None]
 
 
 class LeaseOperations:
-    """``send`` hands an event to a connection; ``watch_node`` enters one that watches all kernels."""
+    """The operations about leases.
+
+    ``send`` hands an event to a connection; ``watch_node`` enters a connection that watches all
+    kernels.
+    """
 
     def __init__(self, leases: LeaseKeeper, send: Send, watch_node: Callable[[int], None]) -> None:
         self._leases = leases
@@ -119,9 +124,10 @@ class LeaseOperations:
 
 
 def describe_lease(leases: LeaseKeeper, kernel_id: str, *, has_ages: bool = True) -> dict[str, Any] | None:
-    """One kernel's residency, for the status, with what it waits for.
+    """Describe one kernel's residency and its wait, for the status.
 
-    ``has_ages``: with figures that grow by themselves while it is idle, and make each look at it another.
+    ``has_ages``: with figures that grow by themselves while it is idle. They make each description
+    differ from the last.
     """
     record, wait = leases.record(kernel_id), leases.wait(kernel_id)
     if record is None:

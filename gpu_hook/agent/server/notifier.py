@@ -1,6 +1,7 @@
-"""Tells those who watch the whole node that its status is another: at once, and not more often than they can look.
+"""Notify the watchers of the whole node when its status changed.
 
-A notice has no content: its receiver asks for the status. Without watchers nothing is done.
+A notice goes out at once, but not more often than watchers can look. It has no content: its
+receiver requests the status. Without watchers there is no work.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Copying(Protocol):
 
 
 class Sized(Protocol):
-    """A kernel, as far as its quota goes, and its memory moves."""
+    """A kernel whose quota may be exceeded, and whose memory moves."""
 
     @property
     def kernel_id(self) -> str: ...
@@ -40,7 +41,7 @@ class Sized(Protocol):
 
 
 class StatusNotices:
-    """``send`` hands an event to a connection."""
+    """Notices of a changed status. ``send`` hands an event to a connection."""
 
     def __init__(self, send: Callable[[int, dict[str, Any]], None]) -> None:
         self._send = send
@@ -50,15 +51,15 @@ class StatusNotices:
         self._over_quota: frozenset[str] = frozenset()
 
     def enter(self, connection: int) -> None:
-        """From now on it is told."""
+        """Enter a connection: it gets notices from now on."""
         self._watchers.add(connection)
 
     def drop(self, connection: int) -> None:
-        """It closed."""
+        """Drop a closed connection."""
         self._watchers.discard(connection)
 
     def tell(self) -> None:
-        """Something that the status shows to people changed: kernels, their states, sizes and waits."""
+        """Note a change that the status shows to users: kernels, their states, sizes and waits."""
         if not self._watchers or self._due is not None:
             return
         loop = asyncio.get_running_loop()
@@ -66,7 +67,10 @@ class StatusNotices:
         self._due = loop.call_later(wait, self._tell_now)
 
     def look(self, kernels: Iterable[Sized]) -> None:
-        """Called often: of a kernel that comes below its quota, or whose copy goes on, its page alone tells."""
+        """Note kernels that came below their quota, or whose copy goes on. Called often.
+
+        Only their pages show it.
+        """
         if not self._watchers:
             return
         known = tuple(kernels)
@@ -83,7 +87,10 @@ class StatusNotices:
 
 
 def is_over_quota(kernel: Sized) -> bool:
-    """Whether it has more than its quota, after that was shrunk. Nothing is charged that was not lent."""
+    """Return whether it has more than its quota, after the quota shrank.
+
+    A hook charges no more than it was lent.
+    """
     accounts = kernel.accounts
     if all(account.lent <= account.quota_bytes for account in accounts):
         return False

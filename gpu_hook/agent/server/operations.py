@@ -1,6 +1,7 @@
-"""The operations of the control socket: checks what was asked, does it, answers. Untrusted fields end here.
+"""The operations of the control socket: they check a request, perform it, and answer.
 
-``answer`` never raises: what goes wrong is an answer with a code of docs/reference/agent-protocol.md.
+Untrusted fields end here. ``answer`` never raises: an error is an answer with a code of
+docs/reference/agent-protocol.md.
 """
 
 from __future__ import annotations
@@ -46,9 +47,10 @@ _WITHOUT_DEVICES = ("hello", "subscribe", "shutdown")
 
 @dataclass(frozen=True)
 class FirstLook:
-    """``is_over``: the devices are known, or their driver let its deadline pass; earlier kernels are restored.
+    """The state of the first look at the devices.
 
-    ``why_unknown`` says why no device is known; it is empty where one is.
+    ``is_over``: the devices are known, or their driver missed its deadline; earlier kernels are
+    restored. ``why_unknown`` says why no device is known; it is empty where one is.
     """
 
     is_over: asyncio.Event
@@ -64,18 +66,22 @@ class Node:
     driver_env: Mapping[str, str]
     libraries: Libraries
     may_be_shut_down: bool
-    residency: str = "vmm"  # of kernels that ask for no mode
-    options: Mapping[str, str] = field(default_factory=dict)  # in force, by their names on the command line
+    residency: str = "vmm"  # for kernels that request no mode
+    # the options in force, by their names on the command line
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 class Operations:
-    """``devices`` tells whether the first look at the devices is over: until then what needs them waits for it.
+    """The operations, by their names.
 
-    ``describe`` gives the status, with the kernels or without, or with those alone that changed since a number;
-    ``shut_down`` ends the agent; ``subscribe`` enters a connection for events.
+    ``devices`` tells whether the first look at the devices is over; until then, requests that need
+    devices wait for it.
 
-    ``limits_env`` is what enforcer and actuators want in a kernel's environment; ``misfits``, what its running
-    processes cannot be given before they are restarted.
+    ``describe`` gives the status: with the kernels, without them, or with only those that changed
+    since a number. ``shut_down`` ends the agent; ``subscribe`` enters a connection for events.
+
+    ``limits_env`` are the variables of enforcer and actuators in a kernel's environment;
+    ``misfits`` are the settings that its running processes cannot get before they are restarted.
     """
 
     def __init__(
@@ -183,7 +189,10 @@ class Operations:
         return {"grant": grant}
 
     def _check_devices(self) -> None:
-        """Refuse what needs a device while none is known, since its driver does not answer."""
+        """Refuse requests that need a device, while none is known.
+
+        Its driver does not answer then.
+        """
         if why := self._devices.why_unknown():
             raise Refused(
                 "no_room", f"the devices of {self._node.name} are not known yet: {why}; queued until they are"
@@ -223,7 +232,10 @@ class Operations:
         return {}
 
     def _take_trimmer(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
-        """A relay can have its kernel trimmed, and is asked to on this connection."""
+        """Note a relay that can trim its kernel.
+
+        The agent requests trims on this connection.
+        """
         kernel_id = read_kernel_id(request)
         if not self._trims.note_relay(kernel_id, connection):
             raise Refused("not_found", f"no kernel {kernel_id} is reserved here")

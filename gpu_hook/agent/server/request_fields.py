@@ -1,4 +1,7 @@
-"""Reading the fields of a control request: untrusted, so whatever does not fit raises Refused with what was asked."""
+"""Read the fields of a control request.
+
+They are untrusted: a field that does not fit raises Refused with the requested value.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,7 @@ def read_placement(request: Mapping[str, Any]) -> dict[str, int] | None:
 
 
 def read_size(request: Mapping[str, Any]) -> tuple[int, int | None]:
-    """``hundredths`` and ``memory_limit``; how large they may be is placement's to say."""
+    """Return ``hundredths`` and ``memory_limit``. Placement decides how large they may be."""
     limit = request.get("memory_limit")
     return read_int(request, "hundredths", -_MAX_AMOUNT), None if limit is None else read_int(request, "memory_limit")
 

@@ -1,4 +1,4 @@
-"""The agent's status and grants as JSON objects. Reads, changes nothing."""
+"""The agent's status and grants as JSON objects. This module reads, and changes nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def describe_devices(
     used: Callable[[DeviceReading], int],
     compute: ComputeKeeper,
 ) -> list[dict[str, Any]]:
-    """One object a device. A device that NVML did not see this time is lost."""
+    """Return one object a device.
+
+    A device that NVML did not see this time is lost.
+    """
     seen = {reading.facts.uuid: reading for reading in readings}
     result = []
     for facts in ledger.devices:
@@ -58,19 +61,22 @@ def describe_devices(
 
 
 def describe_finding(finding: Finding) -> dict[str, Any]:
-    """A process with memory that no hook charged."""
+    """Describe a process with memory that no hook charged."""
     return asdict(finding)
 
 
 def describe_lost(reservation: Reservation) -> dict[str, Any]:
-    """A kernel that ended with the machine."""
+    """Describe a kernel that ended with the machine."""
     return {"kernel_id": reservation.kernel_id, "owner": reservation.owner, "label": reservation.label}
 
 
 def describe_kernel(
     kernel: Kernel, found: Findings, enforcement: Enforcement, compute: ComputeKeeper
 ) -> dict[str, Any]:
-    """All but where its memory is and what it waits for, which the keeper of the leases knows."""
+    """Describe a kernel, except where its memory is and its wait.
+
+    The lease keeper knows these.
+    """
     reservation = kernel.reservation
     return {
         "kernel_id": reservation.kernel_id,
@@ -170,7 +176,10 @@ def describe_grant(
 
 
 def describe_oversubscription(ledger: Ledger) -> dict[str, Any]:
-    """By what a planner gets the agent's own answer. ``host_bytes_left``: for reservations beyond the devices."""
+    """Describe the overcommit, so that a planner gets the agent's own answer.
+
+    ``host_bytes_left`` is for reservations beyond the devices.
+    """
     rule, host = ledger.oversubscription, ledger.host_room()
     return {
         "production": rule.production,

@@ -1,4 +1,4 @@
-"""The agent's answer to ``status``: reads every part of the agent, changes none."""
+"""The agent's answer to ``status``: it reads every part of the agent, and changes none."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Subjects:
 
 @dataclass(frozen=True)
 class _Seen:
-    """One kernel as it was when the status came to it."""
+    """One kernel at the moment when the status described it."""
 
     reservation: Reservation
     is_ending: bool
@@ -100,10 +100,12 @@ class _Seen:
 
 
 class StatusMaker:
-    """``connections`` tells how many control connections are open.
+    """Makes the answer to ``status``.
 
-    A status of many kernels is made in slices, between which the loop runs what is due; one status at a time. Which
-    kernels there are, and their reservations, are those of its last moment, like what it tells of devices.
+    ``connections`` returns the number of open control connections.
+
+    A status of many kernels is made in slices, between which the loop runs due work; one status at
+    a time. The list of kernels, their reservations and the devices are those of its last moment.
     """
 
     def __init__(
@@ -121,7 +123,10 @@ class StatusMaker:
         self._one_at_a_time = asyncio.Lock()
 
     async def describe(self, with_kernels: bool, since: int | None) -> dict[str, Any]:
-        """Return the status; with ``since``, of the kernels that changed since that number alone."""
+        """Return the status.
+
+        With ``since``, return only the kernels that changed since that number.
+        """
         async with self._one_at_a_time:
             slices, reservations = self._make_slices(), self._of.reservations
             found: dict[str, _Seen] = {}

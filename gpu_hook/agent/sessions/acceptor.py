@@ -21,13 +21,16 @@ from .session import HookSession, InvisiblePeerError, SessionOwner
 
 log = logging.getLogger(__name__)
 
-MESSAGES_A_SECOND, MESSAGES_AT_ONCE = 5000.0, 1000.0  # of one kernel's processes together; more are read later
-_ENTRY_TOKENS = 10.0  # a process that comes in costs the agent as much as so many messages
-_JOURNAL_TOKENS, _JOURNAL_TOKENS_A_PROCESS = 10.0, 0.5  # a record that is written for its sake, as measured
+# of one kernel's processes together; the agent reads further ones later
+MESSAGES_A_SECOND, MESSAGES_AT_ONCE = 5000.0, 1000.0
+_ENTRY_TOKENS = 10.0  # a process that joins costs the agent as much as so many messages
+# for a journal that is written because of the process, as measured
+_JOURNAL_TOKENS, _JOURNAL_TOKENS_A_PROCESS = 10.0, 0.5
 MAX_SESSIONS = 256  # of one kernel
 MAX_UNREGISTERED = 64  # of one kernel: a hook sends HELLO at once, and silent connections must not take all descriptors
 
-# On the host the folder above keeps others out. In a container this one is mounted, and any user may run there.
+# On the host the folder above keeps other users out. In a container this folder is mounted, and any
+# user may run there.
 _FOLDER_MODE = 0o711
 
 _session_numbers = itertools.count(1)
@@ -49,7 +52,7 @@ class Acceptor:
         self._bucket = TokenBucket(MESSAGES_A_SECOND, MESSAGES_AT_ONCE, time.monotonic())
         self._kernel_id = kernel_id
         self._owner = owner
-        self._unregistered: set[HookSession] = set()  # connected, have not said HELLO
+        self._unregistered: set[HookSession] = set()  # connected, without a HELLO
         self._listener = HookListener(folder / protocol.SOCKET_NAME, self._accept)
 
     def discard(self, session: HookSession) -> bool:
@@ -91,7 +94,8 @@ class Acceptor:
         if len(self._unregistered) >= MAX_UNREGISTERED:
             text = f"{MAX_UNREGISTERED} processes of the kernel have not sent HELLO"
             return session.refuse(RefusalReason.FULL, text)
-        # One more than may join, so that its refusal can be read: a socket closed with its HELLO unread loses that.
+        # One more than may join, so that its refusal can be read: a socket closed with its HELLO
+        # unread discards it.
         if not self._descriptors.take(self._kernel_id, OF_AN_UNREGISTERED, beyond=OF_AN_UNREGISTERED):
             return session.refuse(RefusalReason.FULL, self._shortage())
         self._unregistered.add(session)

@@ -29,7 +29,7 @@ class HookListener:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
             with contextlib.suppress(FileNotFoundError):
-                path.unlink()  # left by an agent that was killed; the caller holds agent.lock
+                path.unlink()  # a killed agent left it; the caller holds agent.lock
             self._socket.bind(os.fspath(path))
             path.chmod(_MODE)
             self._socket.listen(_BACKLOG)

@@ -1,6 +1,7 @@
-"""One process of a kernel at its hook socket: reads and checks its messages, owns its pages, notices its end.
+"""One process of a kernel at its hook socket.
 
-Its messages are untrusted: one that the header does not allow is refused and ends the connection, nothing more.
+A session reads and checks the process's messages, owns its pages, and notices its end. The messages
+are untrusted: one that the header does not allow is refused and ends the connection, nothing more.
 """
 
 from __future__ import annotations
@@ -39,14 +40,17 @@ from jupyter_aliquot.gpu_hook.protocol.codec import (
 log = logging.getLogger(__name__)
 
 _HELLO_SECONDS = 5.0
-_MESSAGES_A_TURN = 16  # so that one process that floods us does not keep the loop from the others
+_MESSAGES_A_TURN = 16  # so that a process that floods us does not keep the loop from the others
 _PEER = struct.Struct("iII")
 _FULL_SOCKET = (errno.EAGAIN, errno.ENOBUFS, errno.ETOOMANYREFS)  # the last: too many descriptors are on their way
 _FULL_SOCKET_SECONDS = 0.005
 
 
 class InvisiblePeerError(Exception):
-    """A process in a pid namespace that is not ours, nor below it: it has no pid here, so its end could not be seen."""
+    """A process in a pid namespace that is neither ours nor below it.
+
+    It has no pid here, so the agent could not see its end.
+    """
 
 
 FromHook = Credit | SelfCheckResult | Wake | Moved
@@ -63,21 +67,29 @@ class SessionOwner(Protocol):
 
 
 class HookSession:
-    """``number`` names it within the agent; the ledger's loans are under it. ``bucket``: how fast it is read."""
+    """One process's session.
+
+    ``number`` names it within the agent; the ledger has its loans under it. ``bucket`` limits how
+    fast it is read.
+    """
 
     def __init__(self, number: int, connection: socket.socket, owner: SessionOwner, bucket: TokenBucket) -> None:
-        """Raises OSError (ProcessLookupError too) when the peer is gone already, and InvisiblePeerError."""
+        """Take a connection.
+
+        Raises OSError (ProcessLookupError too) when the peer is gone already, and
+        InvisiblePeerError.
+        """
         self.number = number
         self.role = Role.OBSERVER
         self.own_pid = 0  # as the process sees itself
-        self.told_residency = Residency.RESIDENT  # in its HELLO
+        self.told_residency = Residency.RESIDENT  # from its HELLO
         self.agent_side: AgentSide | None = None
         self.hook_side: HookSide | None = None
-        self.board: ActivityPage | None = None  # of a process with a hook that has one
+        self.board: ActivityPage | None = None  # None for a process whose hook has none
         self._connection = connection
         self._owner = owner
         self._bucket = bucket
-        self._pause: asyncio.TimerHandle | None = None  # set while it is not read
+        self._pause: asyncio.TimerHandle | None = None  # set while the agent does not read it
         self._loop = asyncio.get_running_loop()
         self._is_joined = False
         self._has_checked = False
@@ -106,11 +118,14 @@ class HookSession:
 
     @property
     def is_ending(self) -> bool:
-        """Whether nothing can be said to it any more: it is closed, or will be in a moment."""
+        """Return whether no message can reach it any more: it is closed, or will be in a moment."""
         return self._is_closed or self._closing is not None
 
     def open_pages(self) -> None:
-        """Make what this process itself writes, to be handed over with the agent's page. Raises OSError."""
+        """Make the pages that this process itself writes, to hand over with the agent's page.
+
+        Raises OSError.
+        """
         self.hook_side = HookSide()
         if self.role is Role.PROCESS:
             self.board = ActivityPage()
@@ -118,7 +133,7 @@ class HookSession:
     def welcome(self) -> None:
         """Welcome the process, and hand it its pages."""
         agent_side, hook_side = self.agent_side, self.hook_side
-        assert agent_side is not None  # as opened before
+        assert agent_side is not None  # opened before
         assert hook_side is not None
         welcome = protocol.Welcome(agent_side.device_count)
         try:
@@ -134,7 +149,10 @@ class HookSession:
                 self.board.close_descriptor()
 
     def notify(self, notice: protocol.BoardNotice, descriptor: int | None = None) -> bool:
-        """Send a notice of a neighbour's board with its descriptor; False: the socket is full, so send it again."""
+        """Send a notice of a neighbour's board with its descriptor.
+
+        Return False if the socket is full: send it again later.
+        """
         if self._is_closed:
             return True
         try:
@@ -146,7 +164,10 @@ class HookSession:
         return True
 
     def send(self, message: Message) -> None:
-        """Send one message. A process that does not read is dropped, later: the caller may be iterating."""
+        """Send one message.
+
+        A process that does not read is dropped, but later: the caller may be iterating.
+        """
         if self._is_closed:
             return
         try:
@@ -155,7 +176,10 @@ class HookSession:
             self._close_soon(f"cannot be written to: {error}")
 
     async def send_segment(self, segment: Segment, descriptor: int, patience_seconds: float) -> bool:
-        """Hand a descriptor over; tells whether it went. There are many at once: a full socket is waited for."""
+        """Hand a descriptor over; return whether it went.
+
+        There are many at once, so this waits for a full socket.
+        """
         deadline = self._loop.time() + patience_seconds
         while not self._is_closed:
             try:
@@ -171,7 +195,7 @@ class HookSession:
         return False
 
     def refuse(self, reason: RefusalReason, text: str) -> None:
-        """Say why, and close."""
+        """Tell the process the reason, and close."""
         log.info("event=hook_refused pid=%d reason=%s text=%r", self.pid, reason.name, text)
         self.send(protocol.Refuse(reason, text))
         self.close()
@@ -197,7 +221,7 @@ class HookSession:
                     page.close()
 
     def _hand_over(self, message: Message, *descriptors: int) -> None:
-        """Raises OSError."""
+        """Send a message with descriptors. Raises OSError."""
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors).tobytes())]
         self._connection.sendmsg([protocol.pack(message)], rights if descriptors else [])
 
@@ -281,12 +305,16 @@ class HookSession:
             raise MalformedError("got a message that only the agent sends")
         if self.role is not Role.CHECK or self._has_checked:
             raise MalformedError("got a self-check from another than the kernel's start, or a second one")
-        self._has_checked = True  # each is written down: not as often as a process likes
+        # each check is written to the journal, so a process may not repeat it at will
+        self._has_checked = True
         return message
 
 
 def _drop_descriptors(ancillary: list[tuple[int, int, bytes]]) -> None:
-    """Close descriptors that a peer passed unasked, or a hostile peer would fill the agent's table."""
+    """Close descriptors that a peer passed unasked.
+
+    A hostile peer would otherwise fill the agent's table.
+    """
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             for descriptor in array.array("i", data[: len(data) - len(data) % 4]):

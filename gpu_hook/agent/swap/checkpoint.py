@@ -1,6 +1,7 @@
-"""The last gear of one kernel: the contexts of its processes leave the devices, too, and come back before its memory.
+"""The last stage of one kernel's swap: its processes' contexts leave the devices, too.
 
-Keeps what they take there, for a restore that finds too little room ends the kernel. Knows no lease and no state.
+They come back before its memory. The module keeps how much they take there, since a restore that
+finds too little room ends the kernel. It knows no lease and no state.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ End = tuple[Event, Move]
 
 
 class Checkpointer(Protocol):
-    """Raises CheckpointError; all processes, or none."""
+    """The checkpoint calls: for all processes, or for none. Raises CheckpointError."""
 
     async def save(self, pids: Sequence[int], lock_milliseconds: int) -> None: ...
 
@@ -73,7 +74,11 @@ class Checkpointer(Protocol):
 
 @dataclass(frozen=True)
 class CheckpointTools:
-    """``bytes_of``: what processes have on each device, contexts included, as the driver sees it now."""
+    """The tools for checkpoints.
+
+    ``bytes_of`` returns the bytes of processes on each device, contexts included, as the driver
+    sees them now.
+    """
 
     checkpointer: Checkpointer
     here: Callable[[], Circumstances]
@@ -81,7 +86,11 @@ class CheckpointTools:
 
 
 class KernelCheckpoint:
-    """``saved_bytes``: what a restore takes of each device; empty: nothing is saved. ``journal`` writes it down."""
+    """The checkpoint of one kernel.
+
+    ``saved_bytes`` is what a restore takes of each device; empty: nothing is saved. ``journal``
+    writes it down.
+    """
 
     def __init__(
         self,
@@ -96,11 +105,15 @@ class KernelCheckpoint:
         self._journal = journal
 
     def why_not(self, facts: ResidencyFacts) -> str:
-        """Empty: it may be saved."""
+        """Return why it may not be saved; empty: it may."""
         return "this agent has no checkpoints" if self._tools is None else why_not(facts, self._tools.here())
 
     async def save(self, pids: Sequence[int]) -> End:
-        """What it is about to save is written down before: an agent that ends in between finds what to restore."""
+        """Save the contexts.
+
+        The journal has them before: if the agent ends in between, the next one finds what to
+        restore.
+        """
         if self._tools is None:
             return Event.FAILED, Move(MoveResult.REFUSED, "this agent has no checkpoints")
         self.saved_bytes = dict(self._tools.bytes_of(pids))
@@ -113,7 +126,10 @@ class KernelCheckpoint:
         return Event.DONE, Move(MoveResult.DONE)
 
     async def restore(self, pids: Sequence[int]) -> End:
-        """Its room is reserved. One that fails may be tried again, unless the driver has given the process up."""
+        """Restore the contexts; their room is reserved.
+
+        A failed restore may be tried again, unless the driver has given the process up.
+        """
         if self._tools is None:
             return Event.FAILED, Move(MoveResult.REFUSED, "this agent has no checkpoints")
         try:
@@ -125,7 +141,10 @@ class KernelCheckpoint:
         return Event.DONE, Move(MoveResult.DONE)
 
     def amend(self, devices: Sequence[DeviceBytes]) -> tuple[DeviceBytes, ...]:
-        """As they are while it is saved: nothing is there, and more is to come back than was swapped."""
+        """Return the bytes as they are while it is saved.
+
+        Nothing is on the devices, and more is to come back than was swapped.
+        """
         return tuple(
             replace(
                 device,
@@ -137,7 +156,7 @@ class KernelCheckpoint:
         )
 
     def forget(self) -> None:
-        """None of its processes is left."""
+        """Forget the checkpoint: none of its processes is left."""
         if self.saved_bytes:
             self._forget()
 

@@ -1,7 +1,9 @@
-"""The agent's end of the checkpointing process: all processes of a kernel are saved, or none; all restored, or stuck.
+"""The agent's end of the checkpointing process.
 
-Starts the process once and keeps it warm; one that hangs or dies is ended and replaced, and what it left half done is
-undone by asking the driver where each process is. Knows no kernels, and does not decide when.
+Either all processes of a kernel are saved, or none; all restored, or stuck. The helper starts the
+process once and keeps it warm. It ends and replaces a process that hangs or dies, and undoes its
+unfinished work by asking the driver where each process is. It knows no kernels, and does not decide
+when.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _NAMES = {1: "invalid value", 2: "out of memory", 401: "illegal state", 600: "no
 
 
 class ProcessState(IntEnum):
-    """CUprocessState."""
+    """The driver's CUprocessState."""
 
     RUNNING = 0
     LOCKED = 1
@@ -34,7 +36,10 @@ class ProcessState(IntEnum):
 
 
 class CheckpointError(Exception):
-    """A checkpoint or a restore that did not happen. ``is_fatal``: a process cannot be brought back any more."""
+    """A checkpoint or a restore that did not happen.
+
+    ``is_fatal``: a process cannot come back any more.
+    """
 
     def __init__(self, text: str, is_fatal: bool = False) -> None:
         super().__init__(text)
@@ -42,7 +47,10 @@ class CheckpointError(Exception):
 
 
 class CheckpointHelper:
-    """``library``: the driver's own, not the hook's. ``environment`` is added to the agent's."""
+    """The checkpointing process.
+
+    ``library`` is the driver's own, not the hook's. ``environment`` is added to the agent's.
+    """
 
     def __init__(self, library: Path, environment: Mapping[str, str]) -> None:
         self._library = library
@@ -74,12 +82,15 @@ class CheckpointHelper:
                     await self._act("unlock", pid, ProcessState.RUNNING)
 
     async def states(self, pids: Sequence[int]) -> dict[int, ProcessState | None]:
-        """Where each is, as the driver says; None: it does not tell, or the process is gone. Raises CheckpointError."""
+        """Return where each process is, by the driver. Raises CheckpointError.
+
+        None: the driver does not tell, or the process is gone.
+        """
         async with self._turn:
             return {pid: await self._state(pid) for pid in pids}
 
     async def close(self) -> None:
-        """End the process; those that are checkpointed stay so."""
+        """End the process; checkpointed processes stay so."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -88,7 +99,10 @@ class CheckpointHelper:
         await process.wait()
 
     async def _act(self, verb: str, pid: int, want: ProcessState, timeout_milliseconds: int = 0) -> None:
-        """A process that ended is no error: nothing of it is on a device."""
+        """Bring a process into the wanted state.
+
+        A process that ended is no error: it has nothing on a device.
+        """
         answer = await self._ask({"verb": verb, "pid": pid, "timeout_ms": timeout_milliseconds}, timeout_milliseconds)
         error, state = answer.get("error"), answer.get("state")
         if state is None and not _is_there(pid):
@@ -102,7 +116,7 @@ class CheckpointHelper:
         return ProcessState(state) if isinstance(state, int) and state in list(ProcessState) else None
 
     async def _undo(self, pids: Sequence[int]) -> None:
-        """Whatever was done goes back: the room of the saved ones is still theirs."""
+        """Undo every step: the room of the saved processes is still theirs."""
         for pid in pids:
             try:
                 state = await self._state(pid)

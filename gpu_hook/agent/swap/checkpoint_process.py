@@ -1,11 +1,13 @@
 """A small process that checkpoints others: ``python -m …agent.swap.checkpoint_process LIBCUDA``.
 
-Attaching to the driver takes seconds, so it stays; it is no part of the agent, for a driver that hangs or crashes at
-this must not take the agent along. Reads requests as lines of JSON from stdin, one at a time, and answers each:
+Attaching to the driver takes seconds, so the process stays. It is no part of the agent, since a
+driver that hangs or crashes at this must not take the agent along. It reads requests as lines of
+JSON from stdin, one at a time, and answers each:
 
     {"verb": "lock", "pid": 4711, "timeout_ms": 2000}   →   {"error": 0, "state": 1}
 
-``error`` is the CUresult. Ends with its stdin. Makes no context: it holds nothing of any device.
+``error`` is the CUresult. The process ends with its stdin. It makes no context, so it holds no
+memory of any device.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _STATE = "cuCheckpointProcessGetState"
 
 
 class LockArguments(ctypes.Structure):
-    """CUcheckpointLockArgs."""
+    """The driver's CUcheckpointLockArgs."""
 
     _fields_ = (
         ("timeout_milliseconds", ctypes.c_uint),
@@ -39,14 +41,17 @@ class LockArguments(ctypes.Structure):
 
 
 class Checkpoints:
-    """The driver's functions. Raises OSError when the library does not load."""
+    """The driver's checkpoint functions.
+
+    Raises OSError when the library does not load.
+    """
 
     def __init__(self, library: str) -> None:
         self._cuda = ctypes.CDLL(library)
         self._functions = {name: self._find(name) for name in (*_VERBS.values(), _STATE)}
 
     def start(self) -> int:
-        """cuInit, and whether all of it is there: a CUresult."""
+        """Call cuInit, and find all functions. Return a CUresult."""
         error = int(self._cuda.cuInit(0))
         return error or (0 if all(self._functions.values()) else _NOT_FOUND)
 
@@ -58,14 +63,17 @@ class Checkpoints:
         return int(function(pid, ctypes.byref(lock) if verb == "lock" else None))
 
     def state(self, pid: int) -> int | None:
-        """CUprocessState; None where the driver does not tell."""
+        """Return the CUprocessState; None where the driver does not tell."""
         function, found = self._functions[_STATE], ctypes.c_int(-1)
         if function is None or function(pid, ctypes.byref(found)) != 0:
             return None
         return found.value
 
     def _find(self, name: str) -> Callable[..., int] | None:
-        """By the driver's resolver: dlsym gives the first version of a function, whatever came since."""
+        """Find a function by the driver's resolver.
+
+        dlsym gives the first version of a function, whatever came since.
+        """
         address, status = ctypes.c_void_p(), ctypes.c_int()
         resolve = self._cuda.cuGetProcAddress_v2
         resolve.argtypes = (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64, ctypes.c_void_p)
@@ -76,7 +84,7 @@ class Checkpoints:
 
 
 def answer(checkpoints: Checkpoints, line: str) -> dict[str, Any]:
-    """Whatever comes: an answer."""
+    """Answer a line, whatever it contains."""
     try:
         request = json.loads(line)
         verb, pid = request["verb"], int(request["pid"])
@@ -90,7 +98,10 @@ def answer(checkpoints: Checkpoints, line: str) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> int:
-    """The exit code. Its first line says how its start went."""
+    """Serve requests; return the exit code.
+
+    The first line of output tells how the start went.
+    """
     try:
         checkpoints = Checkpoints(arguments[0])
         error = checkpoints.start()

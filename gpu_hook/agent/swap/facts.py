@@ -1,6 +1,7 @@
 """The residency of one kernel as frozen values: the input of decisions, and the results of moves.
 
-Made by ``residency``; nothing here acts. Times are seconds of CLOCK_MONOTONIC, which the event loop and hooks share.
+``residency`` makes them; nothing here acts. Times are seconds of CLOCK_MONOTONIC, which the event
+loop and hooks share.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ class MoveResult(Enum):
     """The result of a move of a whole kernel. Any but DONE leaves the kernel unchanged."""
 
     DONE = "done"
-    IGNORED = "ignored"  # in its state there was nothing to do
-    BUSY = "busy"  # something kept a device for longer than the drain may take
+    IGNORED = "ignored"  # there was nothing to do in its state
+    BUSY = "busy"  # work kept a device for longer than the drain may take
     SILENT = "silent"  # a process did not answer
-    HOST_FULL = "host_full"  # no host memory, and no file, for the copy
-    NO_ROOM = "no_room"  # wake: a device had less room than was promised
-    REFUSED = "refused"  # it cannot: its mode is off, its hook too old, a context lost
+    HOST_FULL = "host_full"  # neither host memory nor a file had room for the copy
+    NO_ROOM = "no_room"  # swap-in: a device had less room than was promised
+    REFUSED = "refused"  # impossible: its mode is off, its hook too old, a context lost
     FAILED = "failed"  # the driver failed
 
 
@@ -61,7 +62,7 @@ class Move:
         return self.result is MoveResult.DONE
 
     def within(self, seconds: float) -> Move:
-        """As it was measured here: no phase of it took longer, whatever a hook says."""
+        """Return the move with no phase longer than measured here, whatever a hook reports."""
         return replace(
             self,
             seconds=seconds,
@@ -73,7 +74,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Moving:
-    """A copy under way: bytes of it."""
+    """The progress of a copy under way, in bytes."""
 
     done_bytes: int
     total_bytes: int
@@ -81,9 +82,9 @@ class Moving:
 
 @dataclass(frozen=True)
 class MoveRefusal:
-    """Why the last attempt came to nothing, and from when on another one makes sense.
+    """The reason why the last attempt failed, and the earliest time for the next one.
 
-    ``at``: when it did; ``since``: when the first in a row did.
+    ``at`` is the time of the last failure; ``since`` is the time of the first in a row.
     """
 
     result: MoveResult
@@ -95,7 +96,7 @@ class MoveRefusal:
 
     @classmethod
     def after(cls, before: MoveRefusal | None, move: Move, now: float) -> MoveRefusal:
-        """Of a move that failed: each attempt in a row waits twice as long."""
+        """Return the refusal after a failed move: each attempt in a row waits twice as long."""
         attempts = 1 if before is None else before.attempts + 1
         wait = backoff_seconds(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS, attempts)
         return cls(move.result, move.text, now + wait, attempts, now, now if before is None else before.since)
@@ -103,10 +104,11 @@ class MoveRefusal:
 
 @dataclass(frozen=True)
 class DeviceBytes:
-    """One kernel on one device. All of it is bounded by what was lent.
+    """One kernel on one device, bounded by its loan.
 
-    ``on_device_bytes`` is what the device lacks because of it now; ``staying_bytes`` what it would still lack after a
-    swap-out, or does since one. ``context_bytes``, which stay and are in none of these, are of its guarantee.
+    ``on_device_bytes`` is what the device lacks because of it now. ``staying_bytes`` is what the
+    device would still lack after a swap-out, or lacks since one. ``context_bytes`` stay, are in
+    none of these, and belong to its guarantee.
     """
 
     uuid: str
@@ -125,22 +127,22 @@ class ResidencyFacts:
     kernel_id: str
     state: KernelState
     mode: ResidencyMode
-    mode_reason: str  # why it cannot be swapped at all; empty: it can
+    mode_reason: str  # why it can never be swapped; empty: it can
     since: float  # when it came into this state
     devices: tuple[DeviceBytes, ...]
     staying: Staying
     refusal: MoveRefusal | None
     waits_since: float | None  # since when a call waits for the lease
-    telemetry: tuple[Telemetry, ...]  # of each process
+    telemetry: tuple[Telemetry, ...]  # one for each process
     launches: int
-    silent_pids: tuple[int, ...]  # were told to move, and have not answered yet
+    silent_pids: tuple[int, ...]  # processes that were told to move, and have not answered yet
     host_bytes: int  # of the arena, lent to it or kept warm for it
     last_out: Move | None = None
     last_in: Move | None = None
     swaps_out: int = 0
     swaps_in: int = 0
-    waited_seconds: float = 0.0  # by calls, for the lease, in all
-    moving: Moving | None = None  # how far the copy under way is
+    waited_seconds: float = 0.0  # all waits of calls for the lease
+    moving: Moving | None = None  # the progress of the copy under way
     gave_up_at: float | None = None  # when an interrupt last ended the last call's wait for the lease
 
     @property
@@ -161,27 +163,30 @@ class ResidencyFacts:
 
 
 def staying_words(staying: Staying) -> list[str]:
-    """The reasons, as the status names them."""
+    """Return the reasons, as the status names them."""
     return [word for flag, word in _STAYING_WORDS.items() if flag in staying]
 
 
 def swapped_by_device(facts: ResidencyFacts) -> dict[str, int]:
-    """Bytes of the kernel on the host instead of on each of its devices, for the status."""
+    """Return the kernel's bytes on the host instead of on each of its devices, for the status."""
     return {device.uuid: device.swapped_bytes for device in facts.devices}
 
 
 def describe_residency(facts: ResidencyFacts, now: Moment) -> dict[str, Any]:
-    """One kernel's residency, for the status; for what it waits, the keeper of the leases adds."""
+    """Describe one kernel's residency, for the status.
+
+    The lease keeper adds its wait.
+    """
     refusal, staying = facts.refusal, facts.staying_bytes
     return {
         "state": facts.state.value,
         "mode": facts.mode.name.lower(),
         "mode_reason": facts.mode_reason,
-        # Coarse: of two clocks that drift apart the finer digits change all the time.
+        # Coarse: two clocks drift apart, so finer digits would change all the time.
         "since": round(now.wall - (now.monotonic - facts.since), 1),
         "elastic_bytes": facts.elastic_bytes,
         "swapped_bytes": facts.swapped_bytes,
-        # What stays is known in all, and why for all of it together: a hook does not say which reason has how much.
+        # A hook reports the reasons for all staying bytes together, not the bytes of each reason.
         "staying": [{"reason": ", ".join(staying_words(facts.staying)) or "plain", "bytes": staying}]
         if staying
         else [],
@@ -199,7 +204,7 @@ def describe_residency(facts: ResidencyFacts, now: Moment) -> dict[str, Any]:
 
 
 def slowest(moves: Iterable[Move]) -> Move:
-    """One Move of all that succeeded: bytes added up, phases of the slowest."""
+    """Return one Move for all that succeeded: bytes added up, phases of the slowest."""
     moves = list(moves)
     return Move(
         MoveResult.DONE,

@@ -1,4 +1,8 @@
-"""The ended moves of one kernel: the last of each way, how often each was made, and the refusal that still holds."""
+"""The ended moves of one kernel.
+
+These are the last move of each direction, how often each was made, and the refusal that still
+holds.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class MoveHistory:
-    """Of one kernel, since this agent has it."""
+    """The history of one kernel, since this agent has it."""
 
     def __init__(self, kernel_id: str) -> None:
         self.refusal: MoveRefusal | None = None
@@ -26,7 +30,10 @@ class MoveHistory:
         return self._counts.get(way, 0)
 
     def note(self, event: Event, move: Move, now: float, counts: bool) -> None:
-        """Log a move that ended. ``counts``: it is the last of its way, or the refusal that holds from now on."""
+        """Log an ended move.
+
+        ``counts``: it is the last of its direction, or the refusal that holds from now on.
+        """
         log.info(
             "event=moved kernel=%s to=%s result=%s bytes=%d seconds=%.3f text=%r",
             self._kernel_id,

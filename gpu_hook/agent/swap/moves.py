@@ -1,6 +1,7 @@
-"""The two moves of one kernel, over all its processes at once: all of them, or those that went come back.
+"""The two moves of one kernel, over all its processes at once.
 
-Host memory first, then the processes. Knows no state and no lease: ``residency`` does.
+Either all move, or those that moved come back. A move gets host memory first, then the processes
+act. This module knows no state and no lease: ``residency`` does.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ End = tuple[Event, Move]
 
 
 class MoveProgress:
-    """The progress of one move, for people who wait, read from the counters in the hooks' pages.
+    """The progress of one move, for waiting users, from the counters in the hooks' pages.
 
-    Made when the agent orders the move: bytes that were copied before do not count. Nothing is decided by it, for the
-    counters are untrusted; they are bounded by the bytes that the process has to move.
+    It is made when the agent orders the move: bytes copied before do not count. No decision uses
+    it, since the counters are untrusted; the bytes that the process has to move bound them.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ def _bytes(process: ProcessResidency, device: int, account: DeviceAccount, is_ou
 
 
 class KernelMoves:
-    """``accounts`` are read anew each time."""
+    """The moves of one kernel. It reads ``accounts`` anew each time."""
 
     def __init__(
         self,
@@ -92,7 +93,10 @@ class KernelMoves:
         return None if self._progress is None else self._progress.now()
 
     async def prepare(self, processes: Sequence[ProcessResidency], is_held: bool) -> bool:
-        """Host memory for all, held for ``take_out`` or only warm. False: ``why_unprepared`` says why."""
+        """Make host memory for all, held for ``take_out`` or only warm.
+
+        Return False on failure: ``why_unprepared`` says why.
+        """
         self._is_called_off, is_kept = False, False
         work = asyncio.gather(*(self._prepare(process) for process in processes))
         self._preparing.add(work)
@@ -112,13 +116,16 @@ class KernelMoves:
         return not failed
 
     def call_off(self) -> None:
-        """Cancel the waits for host memory that is not wanted any more."""
+        """Cancel waits for host memory that is not wanted any more."""
         self._is_called_off = bool(self._preparing)
         for work in self._preparing:
             work.cancel()
 
     async def take_out(self, processes: Sequence[ProcessResidency]) -> End:
-        """All out, or all as before; STUCK when one can neither go nor come back."""
+        """Take all processes out, or leave all as before.
+
+        Return STUCK when a process can neither leave nor come back.
+        """
         with self._watching(processes, is_out=True):
             return await self._take_all_out(processes)
 
@@ -135,7 +142,10 @@ class KernelMoves:
         return Event.FAILED if is_back else Event.STUCK, failed[0]
 
     async def bring_in(self, processes: Sequence[ProcessResidency]) -> End:
-        """Bring all processes in, or all out again. A silent process keeps its room, and is not waited for."""
+        """Bring all processes in, or all out again.
+
+        A silent process keeps its room, and the move does not wait for it.
+        """
         out = [process for process in processes if process.is_out]
         with self._watching(out, is_out=False):
             moves = await self._bring_all(out)
@@ -150,7 +160,10 @@ class KernelMoves:
 
     @contextlib.contextmanager
     def _watching(self, processes: Sequence[ProcessResidency], *, is_out: bool) -> Iterator[None]:
-        """Unified memory is the driver's to move, and it does not tell how far it is."""
+        """Show the progress while the move runs.
+
+        The driver moves unified memory, and does not report its progress.
+        """
         if self._mode is not ResidencyMode.MANAGED:
             self._progress = MoveProgress(processes, self._accounts(), is_out=is_out)
         try:
@@ -164,11 +177,14 @@ class KernelMoves:
         except ArenaFullError as error:
             return Move(MoveResult.HOST_FULL, str(error))
         except OwnerGoneError:
-            pass  # and nothing of it is left to be moved
+            pass  # and none of its memory has to move any more
         return Move(MoveResult.DONE)
 
     async def _take_out_one(self, process: ProcessResidency) -> Move:
-        """NO_SPACE is answered by more segments, once: it may have allocated since its page was read."""
+        """Take one process out.
+
+        After NO_SPACE, send more segments once: it may have allocated since its page was read.
+        """
         wanted = self._wanted(process)
         try:
             for _ in range(2):
@@ -208,7 +224,10 @@ class KernelMoves:
             self._arena.release(self._kernel_id, process.session.number)
 
     def _wanted(self, process: ProcessResidency) -> int:
-        """Host memory for its copy. Unified memory needs none: the driver pages it, in the process's account."""
+        """Return the host memory for its copy.
+
+        Unified memory needs none: the driver pages it, in the process's account.
+        """
         if self._mode is ResidencyMode.MANAGED:
             return 0
         return sum(process.elastic(device, account) for device, account in enumerate(self._accounts()))

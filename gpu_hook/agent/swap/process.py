@@ -1,6 +1,6 @@
-"""One process of a kernel: where its memory is, and what it was told to do. Bounds what it says by its loans.
+"""One process of a kernel: where its memory is, and its orders.
 
-Knows no other process, and decides nothing.
+Its loans bound its reports. It knows no other process, and decides nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _RESULTS = {
 
 
 class Absence(Enum):
-    """Why there is no answer."""
+    """The reason why there is no answer."""
 
     GONE = "the process ended"
     SILENT = "the process did not answer"
@@ -51,27 +51,27 @@ Answer = Moved | Absence
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a process may take to begin what it was told, and then to end it."""
+    """The time that a process has to begin an order, and then to complete it."""
 
     begin_seconds: float
     move_seconds: float
 
 
 class ProcessResidency:
-    """``accounts`` are the kernel's, in the order of its grant."""
+    """The residency of one process. ``accounts`` are the kernel's, in the order of its grant."""
 
     def __init__(self, session: HookSession, residency: Residency) -> None:
         self.session = session
         self.residency = residency
         self.said_staying = _NO_STAYING
-        self.order: MessageType | None = None  # SWAP_OUT or SWAP_IN, not answered yet
+        self.order: MessageType | None = None  # SWAP_OUT or SWAP_IN without an answer yet
         self._sequence = 0
         self._waiter: asyncio.Future[Answer] | None = None
         self.has_left = False
 
     @property
     def is_out(self) -> bool:
-        """Whether its bytes, or some, are on the host."""
+        """Return whether its bytes, or some of them, are on the host."""
         return self.residency is not Residency.RESIDENT
 
     @property
@@ -82,7 +82,7 @@ class ProcessResidency:
     async def tell(
         self, kind: MessageType, segments: Sequence[Segment], drain_milliseconds: int, patience: Patience
     ) -> Answer:
-        """Hand over the segments, tell it to move, and wait for what it says."""
+        """Hand over the segments, order the process to move, and wait for its answer."""
         if self.has_left:
             return Absence.GONE
         for number, segment in enumerate(segments):
@@ -108,7 +108,10 @@ class ProcessResidency:
 
     @property
     def _is_moving(self) -> bool:
-        """As its page says: a stopped process does not begin, and the others of its kernel wait for it in vain."""
+        """Return whether its page shows that it moves.
+
+        A stopped process does not begin, and the others of its kernel wait for it in vain.
+        """
         page = self.session.hook_side
         return page is not None and page.residency() in (Residency.SWAPPING_OUT, Residency.SWAPPING_IN)
 
@@ -127,7 +130,7 @@ class ProcessResidency:
         return True
 
     def leave(self) -> None:
-        """Its connection is closed."""
+        """End the waits for it: its connection is closed."""
         self.has_left = True
         self.order = None
         if self._waiter is not None and not self._waiter.done():
@@ -151,7 +154,10 @@ class ProcessResidency:
         return None if page is None or self.has_left else page.copied()
 
     def on_device(self, device: int, account: DeviceAccount) -> int:
-        """While it moves, all of it: the room is its own."""
+        """Return its bytes on the device.
+
+        While it moves, all its bytes count: the room is its own.
+        """
         is_out = self.residency is Residency.SWAPPED and self.order is None
         return self.lent(account) - (self.swapped(device, account) if is_out else 0)
 
@@ -162,10 +168,11 @@ class ProcessResidency:
 
 
 def move_of(answer: Answer, wanted: Residency, accounts: Sequence[DeviceAccount]) -> Move:
-    """What one process's answer says, as a Move: DONE when it is where it is wanted, or why not.
+    """Return one process's answer as a Move.
 
-    ``accounts`` bound its bytes. A process that was there already refuses, and is as good as moved; one that says that
-    it did as it was told, and is not there, failed.
+    The Move is DONE when the process is where it should be, or gives the reason why not.
+    ``accounts`` bound its bytes. A process that was there already refuses, and counts as moved. A
+    process that claims to have moved, and is not there, failed.
     """
     if answer is Absence.GONE:
         return Move(MoveResult.DONE)
@@ -191,7 +198,10 @@ def on_devices(process: ProcessResidency | None, accounts: Sequence[DeviceAccoun
 
 
 def bytes_of(device: int, account: DeviceAccount, processes: Iterable[ProcessResidency]) -> DeviceBytes:
-    """Credit of who is no process of ours to move (a self-check) is on the device."""
+    """Return the bytes of a kernel on one device.
+
+    Credit of a process that we cannot move (a self-check) is on the device.
+    """
     ours = tuple(processes)
     others = account.lent - sum(process.lent(account) for process in ours)
     return DeviceBytes(

@@ -1,6 +1,7 @@
-"""One kernel's memory between its devices and the host: moves it whole, over all its processes, or not at all.
+"""One kernel's memory between its devices and the host: it moves whole, or not at all.
 
-Does what it is told, by the table of ``residency_table``; when, and who instead, others decide from ``facts``.
+A move covers all the kernel's processes. This module carries orders out, by the table of
+``residency_table``; other parts decide from ``facts`` which kernel moves, and when.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ SAVED = frozenset({KernelState.CHECKPOINTED, KernelState.RESTORING})
 
 @dataclass(frozen=True)
 class SwapTools:
-    """The tools for moves that all kernels of a node share."""
+    """The tools for moves, which all kernels of a node share."""
 
     arena: Arena
     settings: SwapSettings
@@ -42,10 +43,11 @@ class SwapTools:
 
 
 class KernelResidency:
-    """``accounts`` are read anew each time; ``journal`` writes the kernel's down, with ``is_lease_ended``.
+    """The residency of one kernel.
 
-    ``wants_wake`` is called when a call waits for the lease, once for each time that it is out; ``changed`` when the
-    state did. Both are set by the keeper of the leases.
+    It reads ``accounts`` anew each time. ``journal`` writes the kernel's entry, with
+    ``is_lease_ended``. It calls ``wants_wake`` when a call waits for the lease, once for each time
+    that it is out, and ``changed`` after each change of state. The lease keeper sets both.
     """
 
     def __init__(
@@ -98,18 +100,24 @@ class KernelResidency:
         }
 
     async def swap_out(self, reason: str) -> Move:
-        """End its lease and take its memory to the host. Whatever but DONE leaves it as it was."""
+        """End its lease and take its memory to the host.
+
+        Any result but DONE leaves it as it was.
+        """
         why = self._why_not()
         if why is not None:
             return why
         return await self._start(Event.OUT, reason)
 
     async def swap_in(self) -> Move:
-        """Bring it back, and give it the lease. Its room is reserved already; whatever but DONE leaves it out."""
+        """Bring its memory back, and give it the lease.
+
+        Its room is reserved already. Any result but DONE leaves it out.
+        """
         return await self._start(Event.IN, "wake")
 
     async def checkpoint(self) -> Move:
-        """Have its contexts leave, too. Whatever but DONE leaves it swapped."""
+        """Checkpoint it: its contexts leave, too. Any result but DONE leaves it swapped."""
         why = self._checkpoint.why_not(self.facts())
         if why:
             return Move(MoveResult.REFUSED, why)
@@ -121,11 +129,14 @@ class KernelResidency:
         return self._checkpoint.saved_bytes
 
     async def prepare(self) -> bool:
-        """Make host memory for its copy ahead, warm, while it runs; tells whether there is enough."""
+        """Make warm host memory for its copy ahead, while it runs.
+
+        Return whether there is enough.
+        """
         return self._why_not() is None and await self._moves.prepare(tuple(self._processes.values()), is_held=False)
 
     def call_off(self) -> None:
-        """It is wanted after all: a swap-out that is still making host memory is given up."""
+        """Give up a swap-out that is still making host memory: the kernel is wanted after all."""
         self._moves.call_off()
 
     @property
@@ -134,11 +145,14 @@ class KernelResidency:
 
     @property
     def lease(self) -> Lease:
-        """For the page of a process that joins."""
+        """Return the lease for the page of a process that joins."""
         return Lease.ENDED if self.is_lease_ended else Lease.HELD
 
     def joined(self, session: HookSession) -> None:
-        """A process was welcomed. Its memory may be out since before this agent."""
+        """Note that a process was welcomed.
+
+        Its memory may be out since before this agent.
+        """
         if session.role is not Role.PROCESS:
             return
         self._processes[session.number] = ProcessResidency(session, session.told_residency)
@@ -148,7 +162,10 @@ class KernelResidency:
         self._handle(Event.JOINED)
 
     def left(self, session: HookSession, is_expecting: bool) -> None:
-        """A process's connection closed. ``is_expecting``: others may still come back, after the agent's restart."""
+        """Note that a process's connection closed.
+
+        ``is_expecting``: others may still come back, after the agent's restart.
+        """
         process = self._processes.pop(session.number, None)
         if process is not None:
             process.leave()
@@ -157,16 +174,22 @@ class KernelResidency:
             self.emptied()
 
     def leaving(self, session: HookSession) -> None:
-        """A process is about to leave, and with it its loans: what it has on the devices is there yet."""
+        """Note that a process is about to leave, with its loans.
+
+        Its memory is still on the devices.
+        """
         left = on_devices(self._processes.get(session.number), self._accounts())
         self._departures.left(self.kernel_id, session.process, left, self._loop.time())
 
     def emptied(self) -> None:
-        """No process of it is left, nor expected. While it moves, the move's end sees that itself."""
+        """Note that no process of it is left, nor expected.
+
+        During a move, the move's end sees that itself.
+        """
         self._handle(Event.EMPTIED)
 
     def moved(self, session: HookSession, message: Moved) -> None:
-        """Raises MalformedError."""
+        """Take a MOVED message of a process. Raises MalformedError."""
         process = self._processes[session.number]
         was_awaited = process.take(message)
         if message.sequence == 0 and process.is_out:
@@ -180,7 +203,7 @@ class KernelResidency:
         self._look_for_strays()
 
     def woken(self) -> None:
-        """A call waits for the lease."""
+        """Note that a call waits for the lease."""
         if self.state in LEASE_HELD:
             return
         if self._waits_since is None:
@@ -188,23 +211,26 @@ class KernelResidency:
         self._ask_for_wake()
 
     def given_up(self) -> None:
-        """An interrupt ended the last wait of a process: unless others wait, nothing is to be copied back."""
+        """Note that an interrupt ended the last wait of a process.
+
+        Unless other calls wait, its memory does not have to come back.
+        """
         if self.state not in LEASE_HELD and not any(page.waiting_calls for page in self._telemetry()):
             self._waits_since, self._gave_up_at = None, self._loop.time()
             self.changed(self)
 
     def note_trimmed(self) -> None:
-        """Its frameworks returned their caches."""
+        """Note that its frameworks returned their caches."""
         self._handle(Event.TRIMMED)
 
     def close(self) -> None:
-        """The kernel ended here, or the agent does."""
+        """Close: the kernel ended here, or the agent ends."""
         if self._task is not None:
             self._task.cancel()
         self._handle(Event.ENDED)
 
     def facts(self) -> ResidencyFacts:
-        """A snapshot for who decides."""
+        """Return a snapshot for decisions."""
         self.look()
         processes = tuple(self._processes.values())
         pages = [process.session.hook_side for process in processes]
@@ -238,7 +264,7 @@ class KernelResidency:
         )
 
     def look(self) -> None:
-        """Sample the hooks' pages: note calls that wait, and processes that work again."""
+        """Read the hooks' pages: note calls that wait, and processes that work again."""
         telemetry = self._telemetry()
         if self.is_lease_ended and self._waits_since is None and any(page.waiting_calls for page in telemetry):
             self.woken()
@@ -254,7 +280,7 @@ class KernelResidency:
         return tuple(process.session.pid for process in self._processes.values())
 
     def _why_never(self) -> str:
-        """Why it cannot be swapped at all; empty: it can."""
+        """Return why it can never be swapped; empty: it can."""
         if self.mode is ResidencyMode.OFF:
             return MODE_IS_OFF
         pages = (process.session.hook_side for process in self._processes.values())
@@ -276,21 +302,25 @@ class KernelResidency:
         return sum(process.lent(account) for account in self._accounts())
 
     async def _start(self, event: Event, reason: str) -> Move:
-        """Begin a move that the table allows, and wait for its end. Cancelling the wait does not end the move."""
+        """Begin a move that the table allows, and wait for its end.
+
+        Cancelling the wait does not end the move.
+        """
         if ACTIONS[self.state][event].action is Action.IGNORE:
             return Move(MoveResult.IGNORED, f"it is {self.state.value}")
         log.info("event=move_began kernel=%s to=%s reason=%r", self.kernel_id, event.value, reason)
         self._handle(event)
-        assert self._task is not None  # as _handle made it
+        assert self._task is not None  # _handle made it
         task = self._task
         try:
             move = await asyncio.shield(task)
-            while move.is_done and self._task is not task:  # restored, and on its way in
+            # its contexts are restored, and its memory is on its way in
+            while move.is_done and self._task is not task:
                 task = self._task
                 move = await asyncio.shield(task)
             return move
         except asyncio.CancelledError:
-            if task.cancelled():  # not who waits here
+            if task.cancelled():  # the task was cancelled, not this wait
                 return Move(MoveResult.FAILED, "the kernel ended, or the agent does")
             raise
 
@@ -307,7 +337,7 @@ class KernelResidency:
         self._task = asyncio.create_task(self._move(event, work), name=f"move {self.kernel_id}")
 
     async def _move(self, event: Event, work: Coroutine[None, None, tuple[Event, Move]]) -> Move:
-        """One move from its start to its end in the table."""
+        """Run one move from its start to its end in the table."""
         start, before = self._loop.time(), self._swapped_bytes()
         try:
             end, move = await work
@@ -333,7 +363,10 @@ class KernelResidency:
         return await self._moves.bring_in(tuple(self._processes.values()))
 
     def _note(self, event: Event, move: Move) -> None:
-        """Note a move that ended. A kernel that cannot be saved stays swapped, and comes in as any other."""
+        """Note a move that ended.
+
+        A kernel that cannot be saved stays swapped, and comes in like any other.
+        """
         is_save = event is Event.CHECKPOINT and (move.is_done or self.state is KernelState.CHECKPOINTING)
         self._history.note(event, move, self._loop.time(), counts=not is_save)
 
@@ -361,7 +394,11 @@ class KernelResidency:
             self._waits_since = None
 
     def _set_lease(self, is_ended: bool) -> None:
-        """Written down before it ends and after it is given: what is found after a restart may be out, never is in."""
+        """Set the lease.
+
+        The journal says so before the lease ends, and after it is given: after a restart, a kernel
+        in the journal may be out, but is never wrongly in.
+        """
         was, self.is_lease_ended = self.is_lease_ended, is_ended
         if is_ended and not was:
             self._journal()
@@ -376,14 +413,14 @@ class KernelResidency:
             self.wants_wake(self)
 
     def _look_for_strays(self) -> None:
-        """Processes that are out while the kernel is not."""
+        """Note processes that are out while the kernel is not."""
         if any(p.residency is Residency.SWAPPED and p.order is None for p in self._processes.values()):
             self._handle(Event.FOUND)
 
 
 def _nothing() -> None:
-    """The state alone changes."""
+    """Do nothing: only the state changes."""
 
 
 def _nobody(_: KernelResidency) -> None:
-    """Until the keeper of the leases is there."""
+    """Do nothing, until the lease keeper is there."""

@@ -16,9 +16,11 @@ _LARGEST_COUNT = 64
 
 @dataclass(frozen=True)
 class SwapSettings:
-    """``drain_milliseconds``: how long a swap-out waits for what runs on the devices.
+    """The swap options.
 
-    ``patience_seconds``: how long a process may take to begin, and to answer beside that and what its bytes take.
+    ``drain_milliseconds`` is how long a swap-out waits for running work on the devices.
+    ``patience_seconds`` is how long a process may take to begin, and to answer beside that and the
+    time for its bytes.
     """
 
     spill_dir: Path | None = None
@@ -32,7 +34,7 @@ class SwapSettings:
     patience_seconds: float = 5.0
 
     def plan(self, mode: ResidencyMode) -> ResidencyPlan:
-        """What the processes of a kernel in this mode are told."""
+        """Return the plan for the processes of a kernel in this mode."""
         return ResidencyPlan(
             mode=mode,
             least_elastic_bytes=self.least_elastic_bytes,
@@ -44,7 +46,7 @@ class SwapSettings:
 
 
 def add_swap_arguments(parser: argparse.ArgumentParser, parse_bytes: Callable[[str], int]) -> None:
-    """``parse_bytes`` reads an amount of memory as the other options do."""
+    """Add the swap options. ``parse_bytes`` reads an amount of memory as the other options do."""
 
     def pieces(text: str) -> int:
         amount = parse_bytes(text)
@@ -81,7 +83,7 @@ def add_swap_arguments(parser: argparse.ArgumentParser, parse_bytes: Callable[[s
 
 
 def read_swap_settings(options: argparse.Namespace, spill_dir: Path | None) -> SwapSettings:
-    """What was not said stays at its default."""
+    """Return the settings; options that are not given keep their defaults."""
     said = {
         "segment_bytes": options.swap_segment,
         "drain_milliseconds": options.swap_drain,

@@ -1,7 +1,8 @@
-"""The life of a kernel on its devices, as a table: what each event does in each state.
+"""The life of a kernel on its devices, as a table: the effect of each event in each state.
 
-The one definition; docs/reference/kernel-life.md shows it, compared by a test. Every cell is written down: ``_`` is an
-event that is ignored there. Decides nothing else, and does nothing: ``residency`` carries the actions out.
+This is the one definition; docs/reference/kernel-life.md shows it, and a test compares them. Every
+cell is written down: ``_`` is an event that is ignored there. The table decides nothing else, and
+does nothing: ``residency`` carries the actions out.
 """
 
 from __future__ import annotations
@@ -30,13 +31,15 @@ class Event(Enum):
     JOINED = "joined"  # a process of it reached the agent
     OUT = "out"  # another kernel needs its room, or a user asked for it
     IN = "in"  # room was reserved for it
-    DONE = "done"  # every process did as it was told, or is gone
-    FAILED = "failed"  # one could not, and those that had moved are back
-    STUCK = "stuck"  # one could not, and another cannot come back by itself
-    FOUND = "found"  # a process is out though the kernel is not: a late answer, or said after the agent's restart
+    DONE = "done"  # every process moved, or is gone
+    FAILED = "failed"  # a process could not move, and those that had moved are back
+    STUCK = "stuck"  # a process could not move, and another cannot come back by itself
+    # a process is out though the kernel is not: a late answer, or a report after the agent's
+    # restart
+    FOUND = "found"
     TRIMMED = "trimmed"  # its frameworks returned their caches
     USED = "used"  # it called its device again
-    CHECKPOINT = "checkpoint"  # its context is to leave, too
+    CHECKPOINT = "checkpoint"  # its contexts leave the devices, too
     EMPTIED = "emptied"  # its last process left
     ENDED = "ended"  # the grant is over
 
@@ -106,7 +109,10 @@ ACTIONS: Mapping[KernelState, Mapping[Event, Cell]] = {
 
 
 def table_markdown() -> str:
-    """The table as the docs show it: one line for each state and event that is not ignored, and the ignored ones."""
+    """Return the table as the docs show it.
+
+    It has one line for each state and event that is not ignored, and the ignored ones.
+    """
     lines = ["| state | event | what is done | then |", "|---|---|---|---|"]
     for state, cells in ACTIONS.items():
         lines += [

@@ -1,5 +1,7 @@
-"""Pure: whether an idle kernel is to return what its frameworks keep. Once in a quiet period, and only where somebody
-shares a device with it: the next cell pays for its memory again.
+"""Decide whether an idle kernel is to return its frameworks' caches. Pure.
+
+It does so once in a quiet period, and only where another kernel shares a device with it: its next
+cell pays for memory again.
 """
 
 from __future__ import annotations
@@ -13,15 +15,19 @@ from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
 
 @dataclass(frozen=True)
 class TrimPolicy:
-    """``idle_seconds`` 0: never."""
+    """The trim options. ``idle_seconds`` 0: never."""
 
     idle_seconds: float = 20.0
-    least_bytes: int = 64 << 20  # on its devices; below, a cache cannot be worth a cell's new allocations
+    # on its devices; a smaller cache cannot be worth a cell's new allocations
+    least_bytes: int = 64 << 20
 
 
 @dataclass(frozen=True)
 class TrimView:
-    """One kernel whose relay can trim. ``asked_for``: the quiet period in which it was last asked to."""
+    """One kernel whose relay can trim.
+
+    ``asked_for`` is the quiet period of its last request.
+    """
 
     activity: Activity | None
     idle_since: float | None
@@ -32,7 +38,10 @@ class TrimView:
 
 
 def is_trim_due(view: TrimView, now: float, policy: TrimPolicy) -> bool:
-    """A swapped kernel is never asked: its frameworks would call the device, and wake it."""
+    """Return whether a trim is due.
+
+    A swapped kernel gets no request: its frameworks would call the device, and wake it.
+    """
     quiet = quiet_period(view.activity)
     return (
         policy.idle_seconds > 0
@@ -47,7 +56,10 @@ def is_trim_due(view: TrimView, now: float, policy: TrimPolicy) -> bool:
 
 
 def quiet_period(activity: Activity | None) -> float | None:
-    """It is named by its beginning; None while something is open, or nobody tells."""
+    """Return the quiet period, named by its beginning.
+
+    None while requests are open, or no relay reports.
+    """
     return None if activity is None or activity.open else activity.since
 
 

@@ -25,7 +25,7 @@ Send = Callable[[int, dict[str, Any]], None]  # hands an event to a control conn
 
 
 class Trimmed(Protocol):
-    """A kernel, as this uses it."""
+    """A kernel, as the trimmer uses it."""
 
     @property
     def kernel_id(self) -> str: ...
@@ -41,7 +41,7 @@ class Trimmed(Protocol):
 
 
 class Trims:
-    """Asks relays that can trim, once a second. ``idle_since`` comes from the lease keeper."""
+    """Requests trims from relays, once a second. ``idle_since`` comes from the lease keeper."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Trims:
         self._relays = {kernel_id: one for kernel_id, one in self._relays.items() if one != connection}
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
