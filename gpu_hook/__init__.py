@@ -1,4 +1,4 @@
-"""What runs on a GPU node: the hook, the software GPU, the node agent and the client that talks to it.
+"""The parts of Aliquot on a GPU node: hook, software GPU, node agent, and the agent's client.
 
-Imports nothing of the gateway or the provisioner.
+They import nothing of the gateway or the provisioner.
 """

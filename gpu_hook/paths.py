@@ -1,6 +1,6 @@
-"""Where things are on this machine: the runtime folder, our native libraries, the NVIDIA driver.
+"""Paths on this machine: the runtime folder, our native libraries, the NVIDIA driver.
 
-Reads the environment in ``find_runtime_dir`` alone. Creates nothing but the runtime folder.
+Only ``find_runtime_dir`` reads the environment. This module creates nothing but the runtime folder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_RUNTIME_DIR = 50  # characters: the longest socket below it must stay under 
 KERNEL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,35}")
 
 _SERVICE_DIR = Path("/run/aliquot")
-_PASSED = 0o711  # a folder that others can pass through, and not list
+_PASSED = 0o711  # other users can pass through the folder, but not list it
 _DRIVER_DIRS = (
     "/usr/local/nvidia/lib64",
     "/usr/lib/x86_64-linux-gnu",
@@ -33,7 +33,10 @@ _DRIVER_DEVICES = ("/dev/nvidiactl", "/dev/dxg")
 
 
 class PathError(Exception):
-    """A folder or library that is needed is not there, or not usable. Says what was found and what to do."""
+    """A required folder or library is missing or unusable.
+
+    The message says what was found and what to do.
+    """
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ class RuntimeDir:
 
     @property
     def loader_file(self) -> Path:
-        """What a container may have as its ld.so.preload."""
+        """Return the file that a container may have as its ld.so.preload."""
         return self.path / "ld.so.preload"
 
     @property
@@ -113,7 +116,10 @@ class Driver:
 
 
 def find_runtime_dir(environ: Mapping[str, str] | None = None) -> RuntimeDir:
-    """Choose the runtime folder; it may not exist yet. The order is that of docs/reference/agent-protocol.md."""
+    """Choose the runtime folder; it may not exist yet.
+
+    The order is that of docs/reference/agent-protocol.md.
+    """
     env = os.environ if environ is None else environ
     if chosen := env.get("ALIQUOT_RUNTIME_DIR"):
         return RuntimeDir(Path(chosen).absolute())
@@ -126,7 +132,7 @@ def find_runtime_dir(environ: Mapping[str, str] | None = None) -> RuntimeDir:
 
 
 def _has_agent(service: RuntimeDir) -> bool:
-    """Whether an agent has its socket there, as far as this account may see."""
+    """Return whether an agent has its socket there, as far as this account can see."""
     try:
         return service.agent_socket.exists()
     except OSError:
@@ -158,13 +164,14 @@ def check_runtime_dir(runtime: RuntimeDir) -> None:
 def prepare_runtime_dir(runtime: RuntimeDir, is_service: bool = False) -> None:
     """Create the folder, private to us. Raises PathError.
 
-    The way to each kernel's ``hook.sock`` is opened for accounts that know its path by the agent that root runs as a
-    service, whose kernels may have accounts of their own, and stays open. None can list it.
+    Kernels of an agent that root runs as a service may have accounts of their own. So accounts that
+    know a kernel's path from the agent can pass to its ``hook.sock``, and the way stays open. They
+    cannot list it.
     """
     check_runtime_dir(runtime)
     try:
         runtime.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        check_runtime_dir(runtime)  # again: somebody else may have been first
+        check_runtime_dir(runtime)  # again: another process may have made it first
         if stat.S_IMODE(runtime.path.stat().st_mode) != _PASSED:
             runtime.path.chmod(0o700)
         runtime.kernels.mkdir(mode=0o700, exist_ok=True)
@@ -181,35 +188,44 @@ def prepare_runtime_dir(runtime: RuntimeDir, is_service: bool = False) -> None:
 
 
 def private_opener(path: str, flags: int) -> int:
-    """For ``open``: a file of the runtime folder that no other account may read, also where it was there before."""
+    """Open a file of the runtime folder, for ``open``: no other account may read it.
+
+    That also holds for a file that was there before.
+    """
     descriptor = os.open(path, flags, 0o600)
     os.fchmod(descriptor, 0o600)
     return descriptor
 
 
 def softgpu_state_path(runtime: RuntimeDir) -> Path:
-    """The shared file that is the software GPU of this runtime folder, and of no other. Containers get its folder."""
+    """Return the shared file that is the software GPU of this runtime folder, and of no other.
+
+    Containers get its folder.
+    """
     name = hashlib.sha256(os.fsencode(runtime.path.resolve())).hexdigest()[:8]
     return Path("/dev/shm") / f"aliquot-{os.geteuid()}-{name}" / "machine" / "state"
 
 
 def native_dir() -> Path:
-    """``jupyter_aliquot/native``: beside the packages, not resolved, since an editable install is a folder of links."""
+    """Return ``jupyter_aliquot/native``, beside the packages.
+
+    The path is not resolved, since an editable install is a folder of links.
+    """
     return Path(__file__).absolute().parent.parent / "native"
 
 
 def shim_dir() -> Path:
-    """The hook's libraries, to be put first on LD_LIBRARY_PATH."""
+    """Return the folder of the hook's libraries, to put first on LD_LIBRARY_PATH."""
     return native_dir() / "shim"
 
 
 def audit_library() -> Path:
-    """The redirector of absolute paths, for LD_AUDIT."""
+    """Return the redirector of absolute paths, for LD_AUDIT."""
     return shim_dir() / "libaliquot-audit.so"
 
 
 def softgpu_driver() -> Driver:
-    """The software GPU's libraries. Raises PathError when they were not built."""
+    """Return the software GPU's libraries. Raises PathError when they were not built."""
     folder = native_dir() / "softgpu"
     driver = Driver("softgpu", folder / "libcuda.so.1", folder / "libnvidia-ml.so.1")
     for library in (driver.cuda, driver.nvml):
@@ -219,7 +235,10 @@ def softgpu_driver() -> Driver:
 
 
 def nvidia_driver() -> Driver | None:
-    """The NVIDIA driver of this machine, or None where its libraries or its device are missing."""
+    """Return the NVIDIA driver of this machine.
+
+    Return None where its libraries or its device are missing.
+    """
     if not any(os.path.exists(device) for device in _DRIVER_DEVICES):
         return None
     cuda, nvml = _find_library("libcuda.so.1"), _find_library("libnvidia-ml.so.1")
@@ -227,7 +246,7 @@ def nvidia_driver() -> Driver | None:
 
 
 def choose_driver(kind: str = "auto") -> Driver:
-    """``nvidia`` where there is one, else the software GPU. Raises PathError."""
+    """Return the NVIDIA driver where there is one, or else the software GPU. Raises PathError."""
     if kind not in ("auto", "nvidia", "softgpu"):
         raise PathError(f"asked driver {kind!r}; choose auto, nvidia or softgpu")
     if kind == "softgpu":
@@ -242,7 +261,10 @@ def choose_driver(kind: str = "auto") -> Driver:
 
 
 def _find_library(name: str) -> Path | None:
-    """Look in the loader's order: a libcuda for forward compatibility may come before the driver's own."""
+    """Find a library in the loader's order.
+
+    A libcuda for forward compatibility may come before the driver's own.
+    """
     chosen = [Path(folder) / name for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
     candidates = [Path(folder) / name for folder in _DRIVER_DIRS]
     for path in [*chosen, *_cached_libraries(name), *candidates]:
@@ -252,13 +274,16 @@ def _find_library(name: str) -> Path | None:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether a hook's libraries are there, this installation's or another's, or our software GPU's: no driver's."""
+    """Return whether the folder has a hook's libraries or our software GPU's.
+
+    The hook's may be those of another installation. No driver is in such a folder.
+    """
     ours = (shim_dir().resolve(), (native_dir() / "softgpu").resolve())
     return folder.resolve() in ours or (folder / _PRELOAD_LIBRARY).exists()
 
 
 def _cached_libraries(name: str) -> list[Path]:
-    """What the loader's cache says about ``name``, for this machine's architecture."""
+    """Return the paths of ``name`` in the loader's cache, for this machine's architecture."""
     for tool in ("/sbin/ldconfig", "/usr/sbin/ldconfig", "ldconfig"):
         try:
             listing = subprocess.run([tool, "-p"], capture_output=True, text=True, timeout=10, check=False).stdout

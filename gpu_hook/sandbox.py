@@ -1,4 +1,7 @@
-"""Whether the kernel below is one that Aliquot does not support. Needs nothing but the standard library."""
+"""Find out whether Aliquot supports the operating system's kernel.
+
+This module needs nothing but the standard library.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,17 @@ GVISOR = (
 )
 _READ_ALL = 3  # SYSLOG_ACTION_READ_ALL
 _LOG_BYTES = 1 << 16
-_SIGN = "Starting gVisor"  # in the log that its kernel shows everybody
+_SIGN = "Starting gVisor"  # in its kernel's log, which every process may read
 
 
 def is_gvisor() -> bool:
-    """Look into the kernel's log. Linux may not permit that; gVisor does."""
+    """Return whether this is gVisor, by the kernel's log.
+
+    Linux may not permit reading it; gVisor does.
+    """
     text = ctypes.create_string_buffer(_LOG_BYTES)
     try:
         length = ctypes.CDLL(None).klogctl(_READ_ALL, text, _LOG_BYTES)
-    except (AttributeError, OSError):  # no such call in this C library
+    except (AttributeError, OSError):  # this C library has no such call
         return False
     return length > 0 and _SIGN in text.raw[:length].decode(errors="replace")

@@ -1,6 +1,7 @@
-"""Waiting with a bound, and ending a task for sure, where asyncio.wait_for is not enough; and tasks that live long.
+"""Wait with a bound, end tasks for certain, and start tasks that live long.
 
-Before Python 3.12 it loses a cancellation that meets the end of what it waits for; its caller then waits on.
+Before Python 3.12, asyncio.wait_for loses a cancellation that meets the end of the awaited task;
+its caller then waits on.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ _ASK_AGAIN_SECONDS = 0.1
 
 
 async def within(awaitable: Awaitable[T], seconds: float) -> T:
-    """Its result, or asyncio.TimeoutError after that time. A cancellation is never lost; what was awaited ends too."""
+    """Return the result of *awaitable*, or raise asyncio.TimeoutError after that time.
+
+    No cancellation is lost, and the awaited task ends, too.
+    """
     task = asyncio.ensure_future(awaitable)
     try:
         await asyncio.wait({task}, timeout=seconds)
@@ -31,7 +35,10 @@ async def within(awaitable: Awaitable[T], seconds: float) -> T:
 
 
 async def until_first(*work: Coroutine[Any, Any, object]) -> None:
-    """Return when the first of them is done, and cancel the others. Raises what the first raised."""
+    """Wait for the first of these to finish, and cancel the others.
+
+    Raises the exception of the first.
+    """
     tasks = {asyncio.ensure_future(one) for one in work}
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -43,29 +50,34 @@ async def until_first(*work: Coroutine[Any, Any, object]) -> None:
 
 
 def outlasting(act: Callable[[], T]) -> T:
-    """What ``act`` gives. What it begins outlasts the request that asked for it, and must not keep it.
+    """Return the result of ``act``, which starts work that outlasts the current request.
 
-    Tasks, timers and transports hold the context variables they were made with; a server's lead to the whole request.
+    The work must not keep the request alive. Tasks, timers and transports hold the context
+    variables they were made with; a server's lead to the whole request.
     """
     return contextvars.Context().run(act)
 
 
 def outlasting_task(work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-    """A task that is begun so."""
+    """Start a task that outlasts the current request (see ``outlasting``)."""
     return outlasting(lambda: asyncio.create_task(work, name=name))
 
 
 def forget_reading(transport: object) -> None:
-    """Of a connection that is lost: asyncio's transport holds itself by the method that reads.
+    """Break the cycle in the transport of a lost connection.
 
-    With its socket it would wait for a look for garbage. The name is private to CPython's selector_events.
+    asyncio's transport holds itself by the method that reads. Without this it would wait, with its
+    socket, for the garbage collector. The name is private to CPython's selector_events.
     """
     with contextlib.suppress(AttributeError):
         transport._read_ready_cb = None  # type: ignore[attr-defined]
 
 
 async def end_task(task: asyncio.Future[Any]) -> None:
-    """Cancel until it is done: what it awaits may swallow a cancellation. Its exception is not raised here."""
+    """Cancel a task until it is done, since its awaited calls may swallow a cancellation.
+
+    Its exception is not raised here.
+    """
     while not task.done():
         task.cancel()
         await asyncio.wait({task}, timeout=_ASK_AGAIN_SECONDS)

@@ -29,7 +29,10 @@ class Daemon:
     log_start: int
 
     def last_words(self) -> str:
-        """Return what it wrote last. The log may hold the lines of those before it."""
+        """Return the last lines of its output.
+
+        The log may hold the lines of earlier processes.
+        """
         with contextlib.suppress(OSError), open(self.log, "rb") as log:
             log.seek(self.log_start)
             lines = log.read().decode(errors="replace").splitlines()
@@ -57,7 +60,10 @@ def start_daemon(command: Sequence[str], name: str, log: Path) -> Daemon:
 
 
 def wait_aside(process: subprocess.Popen[bytes]) -> None:
-    """Wait for the process in a thread. It may outlive this one; if it ends before, it must not stay as a zombie."""
+    """Wait for the process in a thread.
+
+    It may outlive this one; if it ends before, it must not stay as a zombie.
+    """
     threading.Thread(target=process.wait, name=f"aliquot-child-{process.pid}", daemon=True).start()
 
 

@@ -1,4 +1,4 @@
-"""How fast something may go on: token buckets, a throttle, and waits that double. Pure; the caller passes the time.
+"""Rate limits: token buckets, a throttle, and waits that double. Pure; the caller passes the time.
 
 All times are seconds on a clock that only goes forward.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 _MOST_KEYS = 10_000
-# The key of all who come when there is no space to tell more of them apart.
+# The key for all callers that come when there is no space for more keys.
 _OTHERS = ""
 _MOST_DOUBLINGS = 30
 
@@ -52,7 +52,10 @@ class TokenBucket:
 
 
 class TokenBuckets:
-    """One bucket for each key. Full buckets are dropped: a new one would tell the same."""
+    """One bucket for each key.
+
+    Full buckets are dropped: a new one would answer the same.
+    """
 
     def __init__(self, rate: float, burst: float, most_keys: int = _MOST_KEYS) -> None:
         self._rate = rate
@@ -65,7 +68,10 @@ class TokenBuckets:
         return len(self._buckets)
 
     def take(self, key: str, now: float) -> float:
-        """As TokenBucket.take. When there is no space for more keys, all new ones share a bucket."""
+        """Take a token as TokenBucket.take does.
+
+        When there is no space for more keys, all new ones share a bucket.
+        """
         if now - self._swept_at > self._burst / self._rate:
             self._swept_at = now
             self._buckets = {key: one for key, one in self._buckets.items() if not one.is_full(now)}
@@ -78,7 +84,10 @@ class TokenBuckets:
 
 
 class Throttle:
-    """Lets something pass once in *seconds* for each key. A key for which there is no space does not pass."""
+    """Lets one call pass in *seconds* for each key.
+
+    A key for which there is no space does not pass.
+    """
 
     def __init__(self, seconds: float, most_keys: int = _MOST_KEYS) -> None:
         self._seconds = seconds
@@ -86,7 +95,7 @@ class Throttle:
         self._passed: dict[Hashable, float] = {}
 
     def passes(self, key: Hashable, now: float) -> bool:
-        """Return whether it passes now, and remember that it did."""
+        """Return whether the call passes now, and remember that it did."""
         last = self._passed.get(key)
         if last is not None and now - last < self._seconds:
             return False
@@ -99,7 +108,10 @@ class Throttle:
 
 
 class Backoff:
-    """Waits between the tries of something that fails: from *first_seconds*, doubled up to *longest_seconds*."""
+    """Waits between the tries of a failing call.
+
+    They begin at *first_seconds*, and double up to *longest_seconds*.
+    """
 
     def __init__(self, first_seconds: float, longest_seconds: float) -> None:
         self._first_seconds = first_seconds
@@ -112,10 +124,10 @@ class Backoff:
         return backoff_seconds(self._first_seconds, self._longest_seconds, self._failures)
 
     def reset(self) -> None:
-        """Begin anew: it succeeded."""
+        """Begin anew after a success."""
         self._failures = 0
 
 
 def backoff_seconds(first_seconds: float, longest_seconds: float, failures: int) -> float:
-    """Return the wait after so many failures in a row, of which there is one at least."""
+    """Return the wait after so many failures in a row. There was at least one."""
     return min(longest_seconds, first_seconds * 2.0 ** min(failures - 1, _MOST_DOUBLINGS))

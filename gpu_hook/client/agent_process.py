@@ -1,4 +1,4 @@
-"""Starting a node agent in the background, once however many ask, and finding out about the one that is there."""
+"""Start a node agent in the background, only once for many callers, and find a running one."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from jupyter_aliquot.gpu_hook.base.files import LockHeldError, locked
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_dir, prepare_runtime_dir
 
 _POLL_SECONDS = 0.02
-_END_SECONDS = 5.0  # for an agent that was told to end; one whose driver hangs may not
+_END_SECONDS = 5.0  # for an agent that was told to end; with a hanging driver it may not
 _STATUS = b'{"id":1,"op":"status","kernels":false}\n'  # answered when the agent has looked at its devices
 
 
 class AgentStartError(Exception):
-    """The agent did not start; the message has its last words."""
+    """The agent did not start. The message has its last log lines."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class AgentFacts:
 
     @property
     def has_stale_socket(self) -> bool:
-        """A socket file whose agent was killed; the next agent replaces it."""
+        """Return whether a killed agent's socket file is there; the next agent replaces it."""
         return self.pid is None and not self.answers and self.socket.exists()
 
 
 def find_agent(runtime_dir: str | os.PathLike[str] | None = None) -> AgentFacts:
-    """Look, and change nothing."""
+    """Find the agent of this folder, and change nothing."""
     runtime = _runtime(runtime_dir)
     driver: str | None = None
     with contextlib.suppress(OSError, ValueError, AttributeError):
@@ -68,9 +68,10 @@ def start_agent(
     seconds: float = 15,
     command: Sequence[str] = (sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent"),
 ) -> bool:
-    """Make sure that an agent answers; tells whether this call started it. Blocks: call it from a thread.
+    """Make sure that an agent answers; return whether this call started it.
 
-    ``arguments`` are further options of ``aliquot agent``. Raises PathError and AgentStartError.
+    It blocks: call it from a thread. ``arguments`` are further options of ``aliquot agent``. Raises
+    PathError and AgentStartError.
     """
     runtime = _runtime(runtime_dir)
     prepare_runtime_dir(runtime)
@@ -97,7 +98,10 @@ def start_agent(
 
 
 def _end(process: subprocess.Popen[bytes]) -> str:
-    """End an agent that does not answer; return what to add to the message where it does not end."""
+    """End an agent that does not answer.
+
+    Return the addition to the error message where it does not end.
+    """
     process.terminate()
     try:
         process.wait(_END_SECONDS)
@@ -108,7 +112,10 @@ def _end(process: subprocess.Popen[bytes]) -> str:
 
 
 def _knows_its_devices(path: Path, deadline: float) -> bool:
-    """Wait until the agent at this socket has looked at its devices. False: it did not, or it ended."""
+    """Wait until the agent at this socket has looked at its devices.
+
+    Return False if it did not, or ended.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             connection.settimeout(max(_POLL_SECONDS, deadline - time.monotonic()))
@@ -125,7 +132,10 @@ def _runtime(runtime_dir: str | os.PathLike[str] | None) -> RuntimeDir:
 
 @contextlib.contextmanager
 def _only_one_starts(runtime: RuntimeDir, seconds: float) -> Iterator[None]:
-    """Hold start.lock. Others wait, and then find the agent there. Raises AgentStartError."""
+    """Hold start.lock. Raises AgentStartError.
+
+    Other callers wait, and then find the agent there.
+    """
     try:
         with locked(runtime.start_lock, seconds, _POLL_SECONDS):
             yield

@@ -1,12 +1,13 @@
-"""The only door from Python to the node agent: an asyncio client, and a synchronous question for the command line.
+"""The client of the node agent: an asyncio client, and a synchronous query for the command line.
 
-One connection, no reconnecting and no retries: that is the caller's matter. When the connection is lost, every
-waiter fails at once. Exceptions:
+All Python code reaches the agent by this module. The client has one connection; it neither
+reconnects nor retries, since the caller decides that. When the connection is lost, every waiter
+fails at once. Exceptions:
 
     AgentClientError
      ├── AgentUnreachable    no agent answers at the socket, or the connection was lost
-     ├── AgentRefused        the agent answered no; ``code`` is one of docs/reference/agent-protocol.md
-     └── AgentUnreadable     the agent answered what this version cannot read
+     ├── AgentRefused        the agent refused the request; ``code`` is one of docs/reference/agent-protocol.md
+     └── AgentUnreadable     the agent's answer is unreadable for this version
 """
 
 from __future__ import annotations
@@ -72,12 +73,12 @@ __all__ = [
 
 PROTOCOL_VERSION = 1
 _LONGEST_ANSWER = 64 << 20
-_MOST_EVENTS = 16  # that a watcher has not read
+_MOST_EVENTS = 16  # events that a watcher has not read
 _Report = TypeVar("_Report")
 
 
 class AgentClientError(Exception):
-    """Base of what this module raises."""
+    """Base of the exceptions that this module raises."""
 
 
 class AgentUnreachable(AgentClientError):
@@ -85,7 +86,7 @@ class AgentUnreachable(AgentClientError):
 
 
 class AgentRefused(AgentClientError):
-    """The agent answered no."""
+    """The agent refused the request."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -93,11 +94,14 @@ class AgentRefused(AgentClientError):
 
 
 class AgentUnreadable(AgentClientError):
-    """The agent answered what this version cannot read."""
+    """The agent's answer is unreadable for this version."""
 
 
 class AgentClient:
-    """One control connection. It holds the reservations that it asked for: closing it lets them go."""
+    """One control connection.
+
+    It holds the reservations that it requested: closing it lets them go.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: Path) -> None:
         self._reader = reader
@@ -122,7 +126,7 @@ class AgentClient:
         except (OSError, asyncio.TimeoutError) as error:
             raise _unreachable(path, error) from error
         except asyncio.CancelledError:
-            # It may have opened in the very moment in which its caller gave up.
+            # It may have opened just when its caller gave up.
             if not opening.cancelled() and opening.exception() is None:
                 opening.result()[1].close()
             raise
@@ -137,7 +141,11 @@ class AgentClient:
         return _readable(read_hello, await self.ask("hello", version=PROTOCOL_VERSION, name=name))
 
     async def status(self, *, kernels: bool = True) -> NodeStatus:
-        """``kernels`` False: what an agent of now leaves out, and one of before tells all the same."""
+        """Return the status.
+
+        With ``kernels`` False, present agents leave the kernels out; earlier ones send them all the
+        same.
+        """
         if not kernels:
             return _readable(read_status, await self.ask("status", kernels=False))
         return _readable(self._status.read, await self.ask("status", since=self._status.seen))
@@ -158,8 +166,9 @@ class AgentClient:
     ) -> KernelGrant:
         """Reserve, or become another holder of the same reservation. Raises AgentRefused.
 
-        ``residency``: how the kernel's memory may leave its devices (``vmm``, ``managed``, ``off``; None: the node's).
-        ``owner_limit``: hundredths that the owner may hold in all; a grant without ``owner_hundredths`` ignored it.
+        ``residency`` is how the kernel's memory may leave its devices (``vmm``, ``managed``,
+        ``off``; None: the node's default). ``owner_limit`` is the hundredths that the owner may
+        hold in total; an agent whose grant has no ``owner_hundredths`` ignored it.
         """
         size = {"hundredths": hundredths, "memory_limit": memory_limit, "workload_class": workload_class}
         fields: dict[str, Any] = {"kernel_id": kernel_id, "owner": owner, **size, "label": label}
@@ -176,36 +185,47 @@ class AgentClient:
         await self.ask("bind", kernel_id=kernel_id, pid=pid, start_time_ticks=start_time_ticks)
 
     async def release(self, kernel_id: str) -> bool:
-        """End a reservation; tells whether it was there."""
+        """End a reservation; return whether it was there."""
         return bool((await self.ask("release", kernel_id=kernel_id)).get("released"))
 
     async def resize(
         self, kernel_id: str, *, hundredths: int, memory_limit: int | None = None, workload_class: str | None = None
     ) -> KernelGrant:
-        """Give a running kernel another size or class, on the same devices; its generation grows. Raises AgentRefused.
+        """Give a running kernel another size or class, on the same devices; its generation grows.
 
-        ``no_room``: it has to grow and cannot now. What it has beyond a smaller limit it keeps until it is next out.
+        Raises AgentRefused; ``no_room``: it has to grow and cannot now. It keeps memory beyond a
+        smaller limit until its next swap-out.
         """
         fields = {"hundredths": hundredths, "memory_limit": memory_limit, "workload_class": workload_class}
         answer = await self.ask("resize", kernel_id=kernel_id, **fields)
         return _readable(read_grant, answer.get("grant"))
 
     async def swap_out(self, kernel_id: str) -> None:
-        """Take an idle kernel's memory to the host soon. Raises AgentRefused: ``conflict`` if busy, or never out."""
+        """Take an idle kernel's memory to the host soon.
+
+        Raises AgentRefused: ``conflict`` if it is busy, or can never be swapped out.
+        """
         await self.ask("swap_out", kernel_id=kernel_id)
 
     async def wake(self, kernel_id: str) -> None:
-        """Bring a kernel's memory back as soon as there is room, as if a cell had come. Raises AgentRefused."""
+        """Bring a kernel's memory back as soon as there is room, as if a cell had come.
+
+        Raises AgentRefused.
+        """
         await self.ask("wake", kernel_id=kernel_id)
 
     async def hint(self, kernel_id: str) -> None:
-        """Say that a cell may come soon: the kernel comes back if only idle ones have to leave. Raises AgentRefused."""
+        """Tell the agent that a cell may come soon. Raises AgentRefused.
+
+        The kernel comes back if only idle kernels have to leave.
+        """
         await self.ask("hint", kernel_id=kernel_id)
 
     async def watch(self, kernel_id: str) -> AsyncIterator[LeaseEvent]:
-        """What a kernel waits for: now, at each change, and each second while it waits. Old events give way to new.
+        """Yield what a kernel waits for: now, at each change, and each second while it waits.
 
-        Raises AgentRefused and AgentUnreachable, and ends when this client is closed.
+        New events replace old ones. Raises AgentRefused and AgentUnreachable, and ends when this
+        client is closed.
         """
         events: asyncio.Queue[LeaseEvent | None] = asyncio.Queue(maxsize=_MOST_EVENTS)
         watchers = self._watchers.setdefault(kernel_id, set())
@@ -220,7 +240,10 @@ class AgentClient:
             watchers.discard(events)
 
     async def tell_activity(self, kernel_id: str, activity: KernelActivity) -> None:
-        """Say what is open in a kernel; refused (``not_found``) for one without a grant. Holds no reservation."""
+        """Report the open requests of a kernel.
+
+        The agent refuses (``not_found``) for a kernel without a grant. This holds no reservation.
+        """
         await self.ask("activity", kernel_id=kernel_id, **asdict(activity))
 
     async def shutdown(self) -> None:
@@ -228,14 +251,18 @@ class AgentClient:
         await self.ask("shutdown")
 
     def subscribe(self) -> AsyncIterator[None]:
-        """Yield whenever what could be reserved may have changed; changes that meet a busy reader become one.
+        """Yield whenever the reservable capacity may have changed.
 
-        Raises AgentUnreachable when the connection is lost, and ends when this client is closed.
+        Changes while the reader is busy become one. Raises AgentUnreachable when the connection is
+        lost, and ends when this client is closed.
         """
         return self._heed("subscribe")
 
     def watch_node(self) -> AsyncIterator[None]:
-        """Likewise, when the status shows something else of kernels. Without ``subscribe``. Raises AgentRefused."""
+        """Yield whenever the kernels in the status changed. Raises AgentRefused.
+
+        Otherwise it is like ``subscribe``; do not use both.
+        """
         return self._heed("watch")
 
     async def _heed(self, op: str) -> AsyncIterator[None]:
@@ -263,7 +290,7 @@ class AgentClient:
         self._answers[number] = answer
         try:
             self._writer.write(_line({"id": number, "op": op, **fields}))
-            with contextlib.suppress(ConnectionError):  # the listener tells it to every waiter
+            with contextlib.suppress(ConnectionError):  # the listener reports it to every waiter
                 await self._writer.drain()
             return _checked(await answer)
         finally:
@@ -273,7 +300,8 @@ class AgentClient:
         """Close the connection and let go of what it holds. Idempotent."""
         self._is_closed = True
         self._writer.close()
-        listener, self._listener = self._listener, None  # its end leads to us
+        # the end of the listener calls this method again
+        listener, self._listener = self._listener, None
         if listener is not None:
             await end_task(listener)
         self._fail(AgentUnreachable(f"the connection to the agent at {self._path} was closed by us"))
@@ -300,7 +328,8 @@ class AgentClient:
         if not isinstance(message, dict):
             raise ValueError(f"it sent {type(message).__name__} instead of an object")
         if message.get("event") == "lease":
-            with contextlib.suppress(AgentUnreadable):  # a watcher hears again in a second
+            # a watcher gets the next event within a second
+            with contextlib.suppress(AgentUnreadable):
                 event = _readable(read_lease_event, message)
                 for watcher in self._watchers.get(event.kernel_id, ()):
                     _put_newest(watcher, event)
@@ -333,7 +362,10 @@ class AgentClient:
 def query(
     op: str, *, runtime_dir: str | os.PathLike[str] | None = None, seconds: float = 5, **fields: Any
 ) -> dict[str, Any]:
-    """Ask one question without asyncio, and return the answer's fields. Raises the exceptions of this module."""
+    """Send one request without asyncio, and return the answer's fields.
+
+    Raises the exceptions of this module.
+    """
     path = agent_socket_path(runtime_dir)
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:

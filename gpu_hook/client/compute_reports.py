@@ -1,6 +1,7 @@
-"""The node agent's reports of GPU time as frozen values: fair shares, use, and kernels that are held back.
+"""The node agent's reports of GPU time: fair shares, use, and kernels that are held back.
 
-Reads JSON objects, and does no I/O. An agent from before says nothing, and that is read, too.
+They are frozen values. This module reads JSON objects, and does no I/O. It also reads the status of
+an earlier agent, which has no such report.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ComputeStatus:
-    """One kernel on one device, over the last second or so; shares are parts of the device's time, 0 to 1.
+    """One kernel on one device, over the last second or so.
 
-    ``share_entitled`` None: it wants nothing; ``share_used`` and ``stretch`` None: not measured.
-    ``bound_milliseconds``: how long what it has in flight can hold up production. ``reason``: why it is held back,
-    empty where it is not. ``unholdable``: swapped out while production works. ``is_capped``: its share is a limit, too.
+    Shares are parts of the device's time, 0 to 1. ``share_entitled`` None: it wants nothing;
+    ``share_used`` and ``stretch`` None: not measured. ``bound_milliseconds`` is how long its work
+    in flight can hold up production. ``reason`` says why it is held back; it is empty where it is
+    not. ``unholdable``: swapped out while production works. ``is_capped``: its share is a limit,
+    too.
     """
 
     share_entitled: float | None = None
@@ -42,7 +45,10 @@ class ComputeControl:
 
 
 def read_compute(report: Mapping[str, Any] | None) -> ComputeStatus | None:
-    """None for an agent that says nothing. Raises KeyError, TypeError, ValueError or AttributeError."""
+    """Return the GPU time, or None for an agent without a report.
+
+    Raises KeyError, TypeError, ValueError or AttributeError.
+    """
     if report is None:
         return None
     return ComputeStatus(
@@ -60,7 +66,10 @@ def read_compute(report: Mapping[str, Any] | None) -> ComputeStatus | None:
 
 
 def read_compute_control(report: Mapping[str, Any] | None) -> ComputeControl | None:
-    """As read_compute."""
+    """Return the control of a device, or None for an agent without a report.
+
+    Raises the exceptions of read_compute.
+    """
     if report is None:
         return None
     return ComputeControl(

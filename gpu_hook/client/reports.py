@@ -1,6 +1,6 @@
 """The node agent's reports as frozen values: grants, and the status of the node.
 
-Reads JSON objects, and does no I/O.
+This module reads JSON objects, and does no I/O.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Kind = TypeVar("_Kind")
 
 
 class UnreadableReportError(Exception):
-    """The agent said something that this version cannot read."""
+    """The agent's report is unreadable for this version."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class AgentHello:
     node: str
     driver: str
     pid: int
-    # In force, by their names on the command line; empty of an agent that does not tell.
+    # The options in force, by their names on the command line; empty if the agent does not report
+    # them.
     options: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -47,13 +48,16 @@ class DeviceGrant:
     index: int
     hundredths: int
     quota_bytes: int
-    # What is reserved of the quota; None: all of it.
+    # The reserved part of the quota; None: all of it.
     guarantee_bytes: int | None = None
 
 
 @dataclass(frozen=True)
 class KernelGrant:
-    """The grant of a kernel. ``env`` is all that its process needs in addition to its own environment."""
+    """The grant of a kernel.
+
+    ``env`` has all variables that its process needs in addition to its own environment.
+    """
 
     kernel_id: str
     owner: str
@@ -65,15 +69,16 @@ class KernelGrant:
     devices: tuple[DeviceGrant, ...]
     kernel_dir: str
     env: tuple[tuple[str, str], ...]
-    # All that the owner holds with this kernel; None where no limit was asked, or by an agent that knows none.
+    # The owner's total with this kernel; None if no limit was requested, or the agent knows none.
     owner_hundredths: int | None = None
 
 
 @dataclass(frozen=True)
 class DeviceStatus:
-    """One device of the node. ``charged_bytes``: what the hooks charged.
+    """One device of the node.
 
-    ``used_bytes``: NVML's figure, less what kernels gave back since it was read.
+    ``charged_bytes`` is what the hooks charged. ``used_bytes`` is NVML's figure, less what kernels
+    gave back since it was read.
     """
 
     index: int
@@ -88,15 +93,18 @@ class DeviceStatus:
     temperature_celsius: int | None
     power_watts: float | None
     lost: bool
-    # None from an agent of before: then it is all of it.
+    # None from an earlier agent: then it is all of it.
     reserved_by_production: ReservedShare | None = None
     compute_control: ComputeControl | None = None
-    context_bytes: int = 0  # what each process's context takes of its kernel's memory
+    context_bytes: int = 0  # of its kernel's memory, for each process's context
 
 
 @dataclass(frozen=True)
 class UnhookedProcess:
-    """A process on a device with memory that no hook charged. ``used_bytes`` None: the driver does not tell."""
+    """A process on a device with memory that no hook charged.
+
+    ``used_bytes`` None: the driver does not report it.
+    """
 
     pid: int
     name: str
@@ -120,9 +128,11 @@ class HostMemoryStatus:
 
 @dataclass(frozen=True)
 class KernelActivity:
-    """A relay's word: ``open`` requests, ``work`` of them cells or comm messages, and ``since`` when there is work.
+    """A relay's report of the requests in a kernel.
 
-    ``input``: since when all of the work waits for input(). Moments are seconds since the epoch.
+    ``open`` counts requests, ``work`` those of them that are cells or comm messages; ``since`` is
+    the time since when there is work, and ``input`` since when all of the work waits for input().
+    Moments are seconds since the epoch.
     """
 
     open: int
@@ -141,7 +151,7 @@ class TrimStatus:
 
 @dataclass(frozen=True)
 class EnforcerStatus:
-    """One of the enforcers, and why it is not in force."""
+    """One of the enforcers, and the reason why it is not in force."""
 
     name: str
     in_force: bool
@@ -162,20 +172,23 @@ class KernelDeviceStatus:
     busy_seconds: float
     refusals: int
     context_bytes: int = 0
-    # What is reserved of the quota; None from an agent that reserves all of it.
+    # The reserved part of the quota; None from an agent that reserves all of it.
     guarantee_bytes: int | None = None
-    # Of the charged bytes, those that are in host memory instead.
+    # Part of the charged bytes; these are in host memory instead.
     swapped_bytes: int = 0
-    # The most that it would have charged had nothing been refused for want of quota; None: nothing was.
+    # The most that it would have charged without its quota; None: no quota refused a request.
     needed_bytes: int | None = None
-    # When a process last went on without what it was refused, in seconds since the epoch.
+    # When a process last went on without refused memory, in seconds since the epoch.
     short_at: float | None = None
     compute: ComputeStatus | None = None
 
 
 @dataclass(frozen=True)
 class KernelStatus:
-    """A kernel that holds a part of the node. ``enforcement``: ``holds``, ``pending`` or ``failed: ...``."""
+    """A kernel that holds a part of the node.
+
+    ``enforcement`` is ``holds``, ``pending`` or ``failed: ...``.
+    """
 
     kernel_id: str
     owner: str
@@ -198,7 +211,7 @@ class KernelStatus:
     activity: KernelActivity | None = None
     residency: ResidencyStatus | None = None
     trimmed: TrimStatus | None = None
-    # What its running processes have otherwise than its grant says, until it is restarted.
+    # Settings of its running processes that differ from its grant until it is restarted.
     misfits: tuple[str, ...] = ()
 
 
@@ -213,7 +226,7 @@ class LostKernel:
 
 @dataclass(frozen=True)
 class ActuatorStatus:
-    """One of the actuators: why it is not in force, and what to know while it is."""
+    """One of the actuators: why it is not in force, and its warning while it is."""
 
     name: str
     in_force: bool
@@ -235,7 +248,7 @@ class NodeStatus:
     host_memory_bytes: int = 0
     foreign_processes: tuple[UnhookedProcess, ...] = ()
     lost_kernels: tuple[LostKernel, ...] = ()
-    # How much of the node may be promised, 1 for what it has.
+    # The factor by which the node may be overcommitted; 1: not at all.
     oversubscription: float = 1.0
     oversubscription_rule: OversubscriptionStatus = field(default_factory=OversubscriptionStatus)
     host_copies: HostCopies | None = None
@@ -266,7 +279,10 @@ def read_grant(report: Mapping[str, Any]) -> KernelGrant:
 def read_status(
     report: Mapping[str, Any], read_one: Callable[[Mapping[str, Any]], KernelStatus] | None = None
 ) -> NodeStatus:
-    """``read_one`` reads a kernel: one that knows what it read before need not do it again."""
+    """Return the status.
+
+    ``read_one`` reads a kernel; it need not read an unchanged one again.
+    """
     read_one = read_one or read_kernel
     try:
         return _read(
@@ -300,7 +316,10 @@ def _read_kernel_device(report: Mapping[str, Any]) -> KernelDeviceStatus:
 
 
 def read_kernel(report: Mapping[str, Any]) -> KernelStatus:
-    """One of the status's kernels. Raises UnreadableReportError, and KeyError, TypeError or AttributeError."""
+    """Read one of the status's kernels.
+
+    Raises UnreadableReportError, and KeyError, TypeError or AttributeError.
+    """
     activity, trimmed = report.get("activity"), report.get("trimmed")
     return _read(
         KernelStatus,
@@ -327,7 +346,11 @@ def _names(kind: Hashable) -> tuple[str, ...]:
 
 
 def _read(kind: type[_Kind], report: Mapping[str, Any], **parts: Any) -> _Kind:
-    """Fields that a newer agent adds are ignored; one that is missing is an error, unless older agents have it not."""
+    """Read an object.
+
+    Fields that a newer agent adds are ignored. A missing field is an error, unless older agents do
+    not have it.
+    """
     try:
         given = {name: report[name] for name in _names(cast(Hashable, kind)) if name in report}
         given.update(parts)

@@ -1,6 +1,7 @@
-"""The node agent's reports of residency as frozen values: where a kernel's memory is, and why it waits.
+"""The node agent's reports of residency as frozen values.
 
-Reads JSON objects, and does no I/O. An agent from before residency says nothing, and that is read, too.
+They say where a kernel's memory is, and why it waits. This module reads JSON objects, and does no
+I/O. It also reads the status of an agent from before residency, which has no such report.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ from typing import Any
 
 from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription
 
-# The ``mode_reason`` of a kernel that was started so; any other reason is a finding.
+# The ``mode_reason`` of a kernel that was started in this mode; any other reason is a finding.
 MODE_IS_OFF = "its residency mode is off"
 
 
 @dataclass(frozen=True)
 class Staying:
-    """Memory of a kernel that no swap moves, and why: ``ipc``, ``exported``, ``context`` and so on."""
+    """Memory of a kernel that no swap moves, and the reason.
+
+    Reasons are ``ipc``, ``exported``, ``context`` and so on.
+    """
 
     reason: str
     bytes: int
@@ -25,7 +29,10 @@ class Staying:
 
 @dataclass(frozen=True)
 class Waits:
-    """A kernel that wants its memory back and has no room yet. ``before``: how many are served first."""
+    """A kernel that wants its memory back and has no room yet.
+
+    ``before`` is the number of kernels that are served first.
+    """
 
     reason: str
     seconds: float
@@ -35,7 +42,7 @@ class Waits:
 
 @dataclass(frozen=True)
 class Moving:
-    """How far a copy of a kernel's memory is, out or in."""
+    """The progress of a copy of a kernel's memory, out or in."""
 
     done_bytes: int
     total_bytes: int
@@ -43,11 +50,13 @@ class Moving:
 
 @dataclass(frozen=True)
 class ResidencyStatus:
-    """The residency of one kernel; ``state`` is a word of the table in docs/reference/kernel-life.md.
+    """The residency of one kernel.
 
-    ``mode_reason``: why it cannot be swapped at all, empty where it can; ``refusal``: why it was last not swapped.
-    ``left_for``: why it was last taken out, a word of docs/reference/agent-protocol.md.
-    ``since`` and ``idle_since`` in seconds since the epoch. ``is_busy``: a cell, a call or the device works for it.
+    ``state`` is a word of the table in docs/reference/kernel-life.md. ``mode_reason`` says why it
+    can never be swapped; it is empty where it can. ``refusal`` says why its last swap failed.
+    ``left_for`` says why it was last taken out, by a word of docs/reference/agent-protocol.md.
+    ``since`` and ``idle_since`` are in seconds since the epoch. ``is_busy``: a cell, a call or the
+    device works for it.
     """
 
     state: str = "resident"
@@ -70,13 +79,19 @@ class ResidencyStatus:
 
     @property
     def obstacle(self) -> str:
-        """Why a kernel whose mode allows swaps cannot be swapped at all; empty: it can, or its mode is off."""
+        """Return why a kernel whose mode allows swaps can never be swapped.
+
+        Empty: it can, or its mode is off.
+        """
         return "" if self.mode_reason == MODE_IS_OFF else self.mode_reason
 
 
 @dataclass(frozen=True)
 class HostCopies:
-    """Host memory with copies of swapped kernels, in all. ``budget_bytes`` None: no limit."""
+    """Host memory with copies of swapped kernels, in total.
+
+    ``budget_bytes`` None: no limit.
+    """
 
     used_bytes: int = 0
     budget_bytes: int | None = None
@@ -93,7 +108,10 @@ class ReservedShare:
 
 @dataclass(frozen=True)
 class OversubscriptionStatus:
-    """How much more may be reserved than there is; ``host_bytes``: for what no device has. None: no limit."""
+    """The factor by which more may be reserved than there is.
+
+    ``host_bytes`` is the budget for memory that no device has. None: no limit.
+    """
 
     production: float = 1.0
     opportunistic: float = 1.0
@@ -101,12 +119,15 @@ class OversubscriptionStatus:
     largest_kernel_bytes: int = 0
 
     def rule(self) -> Oversubscription:
-        """As placement takes it."""
+        """Return the rule, as placement takes it."""
         return Oversubscription(self.production, self.opportunistic, self.host_bytes)
 
 
 def read_oversubscription(report: Mapping[str, Any] | None) -> OversubscriptionStatus:
-    """An agent that says nothing reserves what there is. Raises what read_residency raises."""
+    """Read the overcommit; an agent without a report reserves what there is.
+
+    Raises the exceptions of read_residency.
+    """
     if report is None:
         return OversubscriptionStatus()
     budget = report.get("host_bytes")
@@ -114,15 +135,17 @@ def read_oversubscription(report: Mapping[str, Any] | None) -> OversubscriptionS
         production=float(report["production"]),
         opportunistic=float(report["opportunistic"]),
         host_bytes=None if budget is None else int(budget),
-        largest_kernel_bytes=int(report.get("largest_kernel_bytes", 0)),  # an agent of before tells none
+        # an earlier agent does not report it
+        largest_kernel_bytes=int(report.get("largest_kernel_bytes", 0)),
     )
 
 
 @dataclass(frozen=True)
 class LeaseEvent:
-    """One word of the agent's to who watches a kernel. ``waits_seconds`` None: it waits for nothing.
+    """One message of the agent to the watcher of a kernel.
 
-    ``reason`` is a word of docs/reference/agent-protocol.md; ``waiting_calls`` 0: no call waits yet.
+    ``waits_seconds`` None: it waits for nothing. ``reason`` is a word of
+    docs/reference/agent-protocol.md. ``waiting_calls`` 0: no call waits yet.
     """
 
     kernel_id: str
@@ -136,7 +159,10 @@ class LeaseEvent:
 
 
 def read_residency(report: Mapping[str, Any] | None) -> ResidencyStatus | None:
-    """None for an agent that says nothing. Raises KeyError, TypeError, ValueError or AttributeError."""
+    """Return the residency, or None for an agent without a report.
+
+    Raises KeyError, TypeError, ValueError or AttributeError.
+    """
     if report is None:
         return None
     refusal, lease, since, waits = (report.get(name) for name in ("refusal", "lease", "since", "waits"))
@@ -163,13 +189,19 @@ def read_residency(report: Mapping[str, Any] | None) -> ResidencyStatus | None:
 
 
 def _is_busy(report: Mapping[str, Any]) -> bool:
-    """Since when it is idle is said by agents of now, and how long in whole reports alone; null in both: it is not."""
+    """Return whether the kernel is busy: both idle fields are null, or missing.
+
+    Present agents report since when it is idle; how long, only in full reports.
+    """
     name = "idle_seconds" if "idle_seconds" in report else "idle_since"
     return name in report and report[name] is None
 
 
 def read_host_copies(report: Mapping[str, Any] | None) -> HostCopies | None:
-    """None for an agent that says nothing. Raises what read_residency raises."""
+    """Return the host copies, or None for an agent without a report.
+
+    Raises the exceptions of read_residency.
+    """
     if report is None:
         return None
     budget = report.get("budget_bytes")

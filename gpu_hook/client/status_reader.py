@@ -1,6 +1,7 @@
-"""Reads one status of the node after another, and what did not change only once: it is asked every second.
+"""Read one status of the node after another, and unchanged parts only once.
 
-A kernel that the agent describes as before is the very same value as before, so that others see at a glance that it is.
+The status is read every second. A kernel whose description did not change is the same object as
+before, so that callers can compare by identity.
 """
 
 from __future__ import annotations
@@ -13,16 +14,23 @@ from .reports import KernelStatus, NodeStatus, UnreadableReportError, read_kerne
 
 
 class StatusReader:
-    """Of one connection. ``seen`` is what to ask with: the agent then tells only of kernels that changed since."""
+    """The reader of one connection.
+
+    ``seen`` is the number for the next request: the agent then reports only kernels that changed
+    since.
+    """
 
     def __init__(self) -> None:
         self.seen = 0
         self._kernels: dict[str, KernelStatus] = {}
-        # Of an agent that tells all: what it said of each.
+        # The kernels' descriptions from an agent that always sends all.
         self._said: dict[str, Mapping[str, Any]] = {}
 
     def read(self, report: Mapping[str, Any]) -> NodeStatus:
-        """As agent_reports.read_status, of all kernels that there are. Raises UnreadableReportError."""
+        """Return the status of all kernels, as agent_reports.read_status does.
+
+        Raises UnreadableReportError.
+        """
         said: dict[str, Mapping[str, Any]] = {}
 
         def read(kernel: Mapping[str, Any]) -> KernelStatus:
@@ -43,7 +51,7 @@ class StatusReader:
     def _joined(
         self, report: Mapping[str, Any], told: Mapping[str, KernelStatus]
     ) -> tuple[dict[str, KernelStatus], int]:
-        """Those that changed among those that did not."""
+        """Return all kernels: the changed ones among the unchanged."""
         try:
             known = {**self._kernels, **told}
             return {name: known[name] for name in report["kernel_ids"]}, int(report["seen"])

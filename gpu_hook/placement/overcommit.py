@@ -1,7 +1,7 @@
-"""How much more than there is may be reserved, as the administrator says it, and what that leaves of a device.
+"""The administrator's overcommit: how much more may be reserved than there is.
 
-Pure, and shared: the agent reserves by it, and the gateway plans by what the agent's status tells, so that both get the
-same answer.
+This module computes what it leaves of a device. Pure, and shared: the agent reserves by it, and the
+gateway plans by the agent's status, so that both get the same answer.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ MOST_RATIO = 16.0
 
 @dataclass(frozen=True)
 class Oversubscription:
-    """Reservations of production may come to ``production`` times each device, of both classes together to the larger.
+    """The limits of overcommit.
 
-    ``host_bytes`` is the budget of host copies; None: no limit. What is reserved beyond a device has to fit there.
+    Reservations of production may come to ``production`` times each device; those of both classes
+    together to the larger of the factors. ``host_bytes`` is the budget of host copies; None: no
+    limit. Reservations beyond a device have to fit there.
     """
 
     production: float = 1.0
@@ -34,7 +36,7 @@ class Oversubscription:
 
 @dataclass(frozen=True)
 class Reserved:
-    """The reserved part of one device: in all, and of that by production."""
+    """The reserved part of one device: in total, and by production."""
 
     hundredths: int = 0
     bytes: int = 0
@@ -52,11 +54,12 @@ def device_state(
     *,
     lost: bool = False,
 ) -> DeviceState:
-    """One device, as far as a request of this class may reserve of it."""
+    """Return one device, with what a request of this class may reserve of it."""
     ratio = rule.ratio(workload_class)
     free_hundredths = int(WHOLE * ratio) - reserved.hundredths
     free_bytes = int(memory_bytes * ratio) - reserved.bytes
-    if workload_class == "production":  # what opportunistic kernels hold beyond is no reason to refuse production
+    # memory that opportunistic kernels hold beyond it is no reason to refuse production
+    if workload_class == "production":
         free_hundredths = min(
             int(WHOLE * ratio) - reserved.production_hundredths, int(WHOLE * rule.most) - reserved.hundredths
         )

@@ -1,6 +1,7 @@
 """Place a request on one node: whole devices first, then best fit for the part.
 
-Pure: the agent calls it before it reserves, the gateway's planner calls it on a snapshot, and both get the same answer.
+Pure: the agent calls it before it reserves, the gateway's planner calls it on a snapshot, and both
+get the same answer.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ DEVICE_LOST = "device_lost"
 
 @dataclass(frozen=True)
 class DeviceState:
-    """One device as a planner sees it, for one class: what it has, and what may still be reserved (``free``).
+    """One device as a planner sees it, for one class.
 
-    Where more is reserved than there is, ``reservable`` says how much may be in all, and ``backed`` how much of what is
-    free the device itself has: who is placed beyond that takes turns. See overcommit.py, which makes these.
+    It has the device's size, and the capacity that may still be reserved (``free``). Where more is
+    reserved than there is, ``reservable`` is the limit of all reservations, and ``backed`` is the
+    part of the free capacity that the device itself has: kernels beyond that take turns.
+    overcommit.py makes these.
     """
 
     uuid: str
@@ -40,7 +43,7 @@ class DeviceState:
     backed_bytes: int | None = None
 
     def emptied(self) -> DeviceState:
-        """As it would be with nothing reserved."""
+        """Return the device with nothing reserved."""
         most = self.memory_bytes if self.reservable_bytes is None else self.reservable_bytes
         return replace(
             self,
@@ -51,7 +54,7 @@ class DeviceState:
         )
 
     def without(self, part: Part) -> DeviceState:
-        """As it is once ``part`` of it is reserved, too."""
+        """Return the device once ``part`` of it is reserved, too."""
         hundredths, amount = self.backed
         return replace(
             self,
@@ -62,7 +65,10 @@ class DeviceState:
         )
 
     def for_owner(self, part: Part) -> DeviceState:
-        """As it is for whom has ``part`` of it, which is free here: it may be kept, though rules are stricter now."""
+        """Return the device for the kernel that has ``part`` of it, which is free here.
+
+        The kernel may keep it, though rules are stricter now.
+        """
         return replace(
             self,
             free_hundredths=max(self.free_hundredths, part.hundredths),
@@ -71,7 +77,7 @@ class DeviceState:
 
     @property
     def backed(self) -> tuple[int, int]:
-        """Hundredths and bytes of the free ones that the device has itself."""
+        """Return the free hundredths and bytes that the device has itself."""
         hundredths, amount = self.backed_hundredths, self.backed_bytes
         return (
             self.free_hundredths if hundredths is None else hundredths,
@@ -81,9 +87,10 @@ class DeviceState:
 
 @dataclass(frozen=True)
 class Part:
-    """The part of a request on one device: ``guarantee_bytes`` are reserved, up to ``quota_bytes`` it may take.
+    """The part of a request on one device.
 
-    What lies between is elastic: used while it is free, given back when another kernel's guarantee needs it.
+    ``guarantee_bytes`` are reserved; the kernel may take up to ``quota_bytes``. Memory between the
+    two is burstable: used while it is free, given back when another kernel's guarantee needs it.
     """
 
     uuid: str
@@ -99,7 +106,7 @@ class Part:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A request, and how much it takes of a device."""
+    """A request, and its size on a device."""
 
     hundredths: int
     memory_limit: int | None
@@ -127,9 +134,10 @@ class _Asked:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a request was not placed: ``bad_request``, ``never_fits``, ``no_room`` or ``device_lost``.
+    """The reason why a request was not placed.
 
-    ``host``: set where the devices have room for it, and the host has none for the copies of those that take turns.
+    It is ``bad_request``, ``never_fits``, ``no_room`` or ``device_lost``. ``host`` is set where the
+    devices have room, and the host has none for the copies of kernels that take turns.
     """
 
     code: str
@@ -146,11 +154,11 @@ def place(
     is_elastic: bool = True,
     host: HostRoom | None = None,
 ) -> tuple[Part, ...] | Refusal:
-    """Place ``hundredths`` of GPUs, or say why not.
+    """Place ``hundredths`` of GPUs, or return a Refusal.
 
-    ``placement`` (uuid → hundredths) is a plan made elsewhere: it is checked, not changed. A kernel that is not
-    ``is_elastic`` can never give memory back: its whole limit is reserved. ``host`` is the host memory for what
-    devices do not have themselves (None: no limit).
+    ``placement`` (uuid → hundredths) is a plan made elsewhere: it is checked, not changed. A kernel
+    that is not ``is_elastic`` can never give memory back: its whole limit is reserved. ``host`` is
+    the host memory for reservations beyond the devices (None: no limit).
     """
     refusal = _check_request(hundredths, memory_limit)
     if refusal is not None:
@@ -180,7 +188,10 @@ def resize(
     is_elastic: bool = True,
     host: HostRoom | None = None,
 ) -> tuple[Part, ...] | Refusal:
-    """Another size on the same devices, or why not. ``devices`` are as they are without this kernel's ``parts``."""
+    """Return another size on the same devices, or a Refusal.
+
+    ``devices`` are as they are without this kernel's ``parts``.
+    """
     refusal = _check_request(hundredths, memory_limit)
     if refusal is not None:
         return refusal
@@ -204,18 +215,24 @@ def resize(
 
 
 def quota_bytes(memory_bytes: int, part: int, hundredths: int, memory_limit: int | None) -> int:
-    """The memory of ``part`` hundredths of a device, out of a request of ``hundredths`` in all."""
+    """Return the memory of ``part`` hundredths of a device.
+
+    The request has ``hundredths`` in total.
+    """
     share = memory_bytes * part // WHOLE if memory_limit is None else memory_limit * part // hundredths
     return share - share % GRAIN_BYTES
 
 
 def format_gpus(hundredths: int) -> str:
-    """``format_gpus(25) == "0.25 GPU"``, ``format_gpus(250) == "2.5 GPUs"``."""
+    """Format a number of GPUs.
+
+    ``format_gpus(25) == "0.25 GPU"``, ``format_gpus(250) == "2.5 GPUs"``.
+    """
     return f"{hundredths / WHOLE:g} {'GPU' if hundredths <= WHOLE else 'GPUs'}"
 
 
 def format_bytes(amount: int) -> str:
-    """``format_bytes(8 << 30) == "8.0 GiB"``."""
+    """Format an amount of memory: ``format_bytes(8 << 30) == "8.0 GiB"``."""
     return f"{amount / (1 << 30):.1f} GiB" if amount >= 1 << 30 else f"{amount / (1 << 20):.0f} MiB"
 
 
@@ -243,9 +260,11 @@ def _check_request(hundredths: int, memory_limit: int | None) -> Refusal | None:
 
 
 def _search(usable: Sequence[DeviceState], asked: _Asked) -> tuple[Part, ...] | None:
-    """Greedy is complete here: a device that holds a whole part holds the rest as well, so no choice blocks another.
+    """Search greedily, which is complete here.
 
-    Devices that have it themselves come first; beyond that, kernels are spread, for they will take turns.
+    A device that holds a whole part also holds the rest, so no choice blocks another. Devices that
+    have the memory themselves come first; beyond that, kernels are spread, since they will take
+    turns.
     """
     whole_count, rest = divmod(asked.hundredths, WHOLE)
     if whole_count + bool(rest) > MAX_DEVICES:

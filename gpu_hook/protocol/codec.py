@@ -1,6 +1,7 @@
-"""The twin of aliquot_protocol.h: constants, messages as frozen values, and where the words of the pages lie.
+"""The twin of aliquot_protocol.h: constants, messages as frozen values, and page layouts.
 
-Packs and unpacks; it opens no socket and maps no page. A message that does not fit the header raises MalformedError.
+This module packs and unpacks; it opens no socket and maps no page. A message that does not fit the
+header raises MalformedError.
 """
 
 from __future__ import annotations
@@ -140,7 +141,10 @@ def pack(message: Message) -> bytes:
 
 
 def unpack(datagram: bytes) -> Message:
-    """Read one datagram; raises MalformedError for anything that the header does not allow."""
+    """Read one datagram.
+
+    Raises MalformedError for anything that the header does not allow.
+    """
     if len(datagram) < HEADER.size:
         raise MalformedError(f"got {len(datagram)} bytes; a message has at least {HEADER.size}")
     magic, version, kind, length, sequence = HEADER.unpack_from(datagram)
@@ -161,12 +165,12 @@ def unpack(datagram: bytes) -> Message:
 
 
 def device_uuid_bytes(text: str) -> bytes:
-    """The 16 bytes of ``GPU-01234567-89ab-…``; raises ValueError."""
+    """Return the 16 bytes of ``GPU-01234567-89ab-…``. Raises ValueError."""
     return uuids.UUID(text[-36:]).bytes
 
 
 def cut_text(text: str, room: int) -> bytes:
-    """UTF-8 that fits, with its final NUL and no character cut in half."""
+    """Return UTF-8 that fits, with its final NUL. No character is cut in half."""
     return text.encode()[: room - 1].decode(errors="ignore").encode()
 
 

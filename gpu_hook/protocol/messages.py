@@ -1,4 +1,7 @@
-"""The messages of include/aliquot_protocol.h as frozen values, which ``protocol`` packs, unpacks and re-exports."""
+"""The messages of include/aliquot_protocol.h as frozen values.
+
+``protocol`` packs, unpacks and re-exports them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ from .words import BoardKind, MessageType, MoveOutcome, RefusalReason, Residency
 
 
 class MalformedError(Exception):
-    """A message that does not follow the header. ``reason`` is what the sender is told."""
+    """A message that does not follow the header.
+
+    The sender gets ``reason`` in the refusal.
+    """
 
     def __init__(self, text: str, reason: RefusalReason = RefusalReason.MESSAGE) -> None:
         super().__init__(text)
@@ -35,7 +41,10 @@ class Hello:
 
 @dataclass(frozen=True)
 class Credit:
-    """REQUEST, GRANT, WAIT, RETURN or RECALL, by ``type``."""
+    """A message about credit.
+
+    Its ``type`` is REQUEST, GRANT, WAIT, RETURN or RECALL.
+    """
 
     type: MessageType
     device: int
@@ -66,7 +75,7 @@ class Refuse:
 
 @dataclass(frozen=True)
 class Segment:
-    """Host memory for the next SWAP_OUT; its descriptor goes beside it."""
+    """Host memory for the next SWAP_OUT; its descriptor travels with it."""
 
     number: int
     bytes: int
@@ -75,7 +84,10 @@ class Segment:
 
 @dataclass(frozen=True)
 class BoardNotice:
-    """A board; its descriptor goes beside it, unless it is GONE. The numbers are a neighbour's."""
+    """A board; its descriptor travels with it, unless it is GONE.
+
+    The numbers are a neighbour's.
+    """
 
     kind: BoardKind
     number: int = 0
@@ -86,7 +98,7 @@ class BoardNotice:
 
 @dataclass(frozen=True)
 class Swap:
-    """SWAP_OUT or SWAP_IN, by ``type``."""
+    """An order to move; its ``type`` is SWAP_OUT or SWAP_IN."""
 
     type: MessageType
     sequence: int

@@ -1,6 +1,6 @@
-"""The words of include/aliquot_protocol.h: constants, enumerations, and where the words of the pages lie.
+"""The words of include/aliquot_protocol.h: constants, enumerations, and page layouts.
 
-Together with ``protocol``, which re-exports them, the header's twin.
+Together with ``protocol``, which re-exports them, this is the header's twin.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ MAX_NEIGHBOURS = 32
 GRID_CLASSES = 32
 NAME_BYTES = 32
 SOCKET_NAME = "hook.sock"
-MAX_AMOUNT = (1 << 63) - 1  # larger amounts can only be negative numbers or overflows of a caller
+# a larger amount can only be a negative number, or an overflow in the caller
+MAX_AMOUNT = (1 << 63) - 1
 
 
 class MessageType(IntEnum):
@@ -81,7 +82,7 @@ class Gate(IntEnum):
 
 
 class Pace(IntEnum):
-    """How launches on one device are measured and held back."""
+    """The way to measure launches on one device and hold them back."""
 
     OFF = 0
     MEASURE = 1
@@ -125,7 +126,7 @@ class MoveOutcome(IntEnum):
 
 
 class Staying(IntFlag):
-    """Why bytes of a process stay on the device when it is swapped out."""
+    """The reason why bytes of a process stay on the device when it is swapped out."""
 
     SMALL = 1 << 0
     POOL = 1 << 1
