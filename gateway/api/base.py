@@ -1,4 +1,4 @@
-"""What all handlers of /aliquot/api/v1 share: what they ask, who asks them, and how they answer."""
+"""The base of all handlers of /aliquot/api/v1: their sources, their user, and how they answer."""
 
 from __future__ import annotations
 
@@ -27,32 +27,39 @@ SETTING = "aliquot_sources"
 
 @dataclass(frozen=True)
 class Sources:
-    """What the handlers ask. Made by the extension, found in the application's settings."""
+    """The objects that the handlers read from and act on.
 
-    # Of a user: what may be shown to this one, and no more of the kernels. Of a kernel: no other kernel.
+    The extension makes it and puts it into the application's settings.
+    """
+
+    # Called with a user, it returns the scene that this user may see, and no more of the kernels.
+    # Called with a kernel's id, too, it gathers no other kernel.
     scene: Callable[..., Scene]
     metrics: ServerMetrics
-    # As the rules allow it; and no more than the node has.
+    # The largest request that the rules allow, and the largest that also fits this node.
     largest: GpuShare
     largest_here: Callable[[], GpuShare]
     folders: Folders
-    # What the owner of a kernel asks who wants it to stay; None where nothing ends kernels by themselves.
+    # Postpones the culling of a kernel for its owner. None where nothing culls kernels.
     keep: Callable[[str], str | None] | None = None
     # None on a server in gateway mode, whose kernels are the gateway's.
     changes: KernelChanges | None = None
-    # None likewise.
+    # None on a server in gateway mode, too.
     events: KernelEvents | None = None
-    # None likewise.
+    # None on a server in gateway mode, too.
     history: UsageHistory | None = None
-    # None likewise.
+    # None on a server in gateway mode, too.
     outlooks: DryRunService | None = None
 
 
 class ErrorsAsWritten(WaitsForRecovery, APIHandler):
-    """Comes before Jupyter's own class among a handler's bases."""
+    """A handler whose errors keep their message. It precedes Jupyter's class among the bases."""
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """As Jupyter's, with the message as it was written: tornado doubles each ``%`` in it, for its log."""
+        """Send the error as Jupyter does, with the message as it was written.
+
+        tornado doubles each ``%`` in a message, for its log.
+        """
         error = (kwargs.get("exc_info") or (None, None))[1]
         if not isinstance(error, HTTPError) or not error.log_message:
             super().write_error(status_code, **kwargs)
@@ -64,7 +71,10 @@ class ErrorsAsWritten(WaitsForRecovery, APIHandler):
 
 
 class AliquotHandler(ErrorsAsWritten):
-    """What all of ours share. Watching is no activity: a panel left open does not keep an idle server alive."""
+    """The base class of our REST handlers.
+
+    Their requests are no activity: a panel left open does not keep an idle server alive.
+    """
 
     auth_resource = "aliquot"
     _track_activity = False
@@ -79,14 +89,14 @@ class AliquotHandler(ErrorsAsWritten):
         return user_of(self)
 
     def compute_etag(self) -> str | None:
-        """Called by tornado. No cache keeps an answer, so nobody asks whether it is still the same."""
+        """Called by tornado. No cache keeps an answer, so no client needs an ETag."""
         return None
 
     def answer(self, report: Mapping[str, object]) -> None:
-        """Send JSON, never kept by a cache: it is another one for each user and each second."""
+        """Send the report as JSON, and forbid caches to keep it: it differs by user and by second."""
         self.answer_text(to_json(report))
 
     def answer_text(self, text: str) -> None:
-        """The same, for what is JSON already."""
+        """Send text that is JSON already, and forbid caches to keep it."""
         self.set_header("Cache-Control", "no-store")
         self.finish(text)

@@ -1,4 +1,4 @@
-"""REST of /aliquot/api/v1/dry-run: reads what is asked, and answers what would happen. Changes nothing."""
+"""REST of /aliquot/api/v1/dry-run: read a request, and answer what it would get. Changes nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request, Work
 from .kernels import OneKernelHandler, told_as_http
 
 _NAMES = ("gpus", "memory", "priority", "kernel", "replaces")
-# Of sizes in one question: each costs a plan of the whole queue.
+# The most sizes in one request: each costs a plan of the whole queue.
 _MOST_SIZES = 64
 _SIZE_MARK = "gpu-"
 _GIB = 1 << 30
@@ -30,12 +30,12 @@ _MOST_GIB = 99_999  # what size_names.PATTERN reads
 
 
 class _DryRunHandlerBase(OneKernelHandler):
-    """The part of a question that one size and several sizes have in common."""
+    """The part that requests for one size and for several sizes share."""
 
     async def dry_runs_of(
         self, wishes: Sequence[ResizeRequest], kernel_id: str | None, replaces: str | None
     ) -> list[DryRun]:
-        """Return one outlook for each wish. Raises HTTPError."""
+        """Return one dry run for each requested size. Raises HTTPError."""
         if kernel_id is not None and replaces is not None:
             raise HTTPError(400, "asked kernel and replaces; ask one of them: a change of it, or what takes its place")
         with told_as_http():
@@ -45,16 +45,19 @@ class _DryRunHandlerBase(OneKernelHandler):
             if replaces is not None:
                 self.state(replaces)
                 if access_of(self.asker, self.kernel_manager, replaces) < Access.OWN:
-                    # A guest's notebook leaves it as it is, and its room with it.
+                    # A collaborator's notebook does not end the kernel, so its room stays taken.
                     replaces = None
             return await self._outlooks().of_new(self.asker, [_new_request(wish) for wish in wishes], replaces)
 
     def asked(self) -> dict[str, str]:
-        """The query. Raises HTTPError 400."""
+        """Return the query's arguments. Raises HTTPError 400."""
         return self.asked_once(_NAMES)
 
     def asked_once(self, names: Sequence[str]) -> dict[str, str]:
-        """Return these arguments of the query, as far as it has them. Raises HTTPError 400 for one that it repeats."""
+        """Return those of the named arguments that the query has.
+
+        Raises HTTPError 400 for an argument that the query repeats.
+        """
         found = {name: self.get_query_arguments(name) for name in names}
         for name, values in found.items():
             if len(values) > 1:
@@ -68,9 +71,10 @@ class _DryRunHandlerBase(OneKernelHandler):
 
 
 class DryRunHandler(_DryRunHandlerBase):
-    """A dry run of a request for this size now; with `kernel`, of a resize of that kernel.
+    """Answer a dry run of a request for one size now; with `kernel`, of a resize of that kernel.
 
-    `replaces`: a kernel that ends when this one is asked for, as the one of a notebook that gets another.
+    `replaces` names a kernel that ends when the new one is requested, as when a notebook gets
+    another kernel.
     """
 
     @authenticated
@@ -85,7 +89,7 @@ class DryRunHandler(_DryRunHandlerBase):
 
 
 class DryRunsHandler(_DryRunHandlerBase):
-    """Dry runs of requests for several sizes, each by itself: one answer for a picker."""
+    """Answer dry runs of requests for several sizes, each by itself: one answer for a size picker."""
 
     @authenticated
     @authorized
@@ -105,7 +109,7 @@ class DryRunsHandler(_DryRunHandlerBase):
 
 
 def wanted(query: Mapping[str, str]) -> dict[str, Any]:
-    """The query, as the body of a change would say it. Raises HTTPError 400."""
+    """Return the query in the form of a resize request's body. Raises HTTPError 400."""
     found: dict[str, Any] = dict(query)
     try:
         if "gpus" in found:
@@ -119,7 +123,7 @@ def wanted(query: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _wish_of(size: str) -> ResizeRequest:
-    """Read ``gpu-0.25-4g-low`` as all that a kernel is to have. Raises RequestError."""
+    """Read ``gpu-0.25-4g-low`` as a complete resize request. Raises RequestError."""
     text = size.lower()
     if not text.startswith(_SIZE_MARK):
         raise RequestError(
@@ -133,7 +137,7 @@ def _wish_of(size: str) -> ResizeRequest:
 
 
 def dry_run_report(dry_run: DryRun) -> DryRunReport:
-    """As openapi.yaml has it."""
+    """Return the dry run as openapi.yaml describes it."""
     request = dry_run.request
     return {
         "suffix": size_suffix(_named(request)),
@@ -148,7 +152,7 @@ def dry_run_report(dry_run: DryRun) -> DryRunReport:
 
 
 def _new_request(wish: ResizeRequest) -> Request:
-    """A size that a kernelspec's name can carry. Raises RequestError."""
+    """Return a request of a size that a kernelspec's name can carry. Raises RequestError."""
     if wish.gpus is None:
         raise RequestError("asked no share; write one such as gpus=0.25, or kernel= for a kernel that runs")
     request = wish.applied_to(Request(GpuShare(0), None, WorkloadClass.PRODUCTION))
@@ -159,7 +163,10 @@ def _new_request(wish: ResizeRequest) -> Request:
 
 
 def _named(request: Request) -> Request:
-    """The nearest size that has a name and holds this one; only of a running kernel may it be another."""
+    """Return the nearest size that has a name and holds this one.
+
+    It differs from the request only for a running kernel.
+    """
     if request.memory_limit is None:
         return request
     whole = -(-int(request.memory_limit) // _GIB) * _GIB

@@ -1,4 +1,4 @@
-"""The websocket /aliquot/api/v1/events: events of the asker's kernels, as JSON, one a message."""
+"""The WebSocket /aliquot/api/v1/events: events of the user's kernels as JSON, one per message."""
 
 # mypy: disable-error-code="no-untyped-call, misc, override"
 # Jupyter Server's handlers carry no types, and tornado's get is not as its base class says.
@@ -19,12 +19,12 @@ from jupyter_aliquot.gateway.reports import to_json
 
 from .base import SETTING, Sources
 
-# Of RFC 6455's registry: a server that closes and may be asked anew.
+# From RFC 6455's registry: the server closes, and the client may connect again.
 TRY_AGAIN = 1013
 
 
 class EventsHandler(WaitsForRecovery, WebSocketMixin, WebSocketHandler, JupyterHandler):
-    """One stream. Watching is no activity."""
+    """One stream of events. A client that watches is no activity."""
 
     auth_resource = "aliquot"
     _track_activity = False
@@ -34,11 +34,11 @@ class EventsHandler(WaitsForRecovery, WebSocketMixin, WebSocketHandler, JupyterH
     @ws_authenticated
     @authorized
     async def get(self, *args: Any, **kwargs: Any) -> None:
-        """Open it."""
+        """Called by tornado for the handshake."""
         await super().get(*args, **kwargs)
 
     def open(self, *args: Any, **kwargs: Any) -> None:
-        """Called by tornado when the handshake is done, whether or not anybody is still there."""
+        """Called by tornado after the handshake, even if the client has disconnected already."""
         if self._is_over:
             return
         super().open(*args, **kwargs)
@@ -50,10 +50,10 @@ class EventsHandler(WaitsForRecovery, WebSocketMixin, WebSocketHandler, JupyterH
         return without_tornado_pings(super().get_websocket_protocol())
 
     def on_message(self, message: str | bytes) -> None:
-        """Called by tornado. Nobody is asked anything here."""
+        """Called by tornado. The stream ignores what a client sends."""
 
     def on_close(self) -> None:
-        """Called by tornado, also while it is asked who comes."""
+        """Called by tornado, possibly while authentication is under way."""
         self._is_over = True
         super().on_close()
         end_pings(self)
@@ -62,7 +62,7 @@ class EventsHandler(WaitsForRecovery, WebSocketMixin, WebSocketHandler, JupyterH
             sender.cancel()
 
     async def _send(self) -> None:
-        """What is told, until the stream is over."""
+        """Send the events to the client until the stream is over."""
         sources: Sources = self.settings[SETTING]
         if sources.events is None:
             self.close(TRY_AGAIN, "this server tells no events")

@@ -1,4 +1,7 @@
-"""REST of the history: one's own kernels, administrators all, devices everybody. Parses, asks, answers."""
+"""REST of the usage history. Parses a request, queries the history and answers.
+
+Users see their own kernels, administrators see all kernels, and every user sees the devices.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _MOST_IDS = 100
 
 
 class HistoryHandler(AliquotHandler):
-    """How much of devices was used, and by which kernels, over the last hour, day or week."""
+    """Answer how much of each device was used, by which kernels, over the last hour, day or week."""
 
     @authenticated
     @authorized
@@ -38,7 +41,7 @@ class HistoryHandler(AliquotHandler):
         self.send(text, is_csv, question.range.name)
 
     def question(self) -> Question:
-        """What the request asks for. Raises HTTPError, 400."""
+        """Return the request as a question to the history. Raises HTTPError 400."""
         name = self.get_query_argument("range", "hour")
         if name not in RANGES:
             raise HTTPError(400, _refusal("range", name, tuple(RANGES)))
@@ -49,7 +52,10 @@ class HistoryHandler(AliquotHandler):
         return Question(RANGES[name], asker.name, asker.is_admin, tuple(kernels), tuple(devices))
 
     def wants_csv(self) -> bool:
-        """By `format`, else by the header Accept. Raises HTTPError, 400."""
+        """Return whether the client requests CSV, by `format`, else by the header Accept.
+
+        Raises HTTPError 400.
+        """
         name = self.get_query_argument("format", "")
         if name and name not in _FORMATS:
             raise HTTPError(400, _refusal("format", name, _FORMATS))

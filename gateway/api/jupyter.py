@@ -1,6 +1,7 @@
-"""Jupyter's own handlers where they would hide our errors: they turn every failure of a start into a bare 500.
+"""Replacements for Jupyter's handlers, which turn every failure of a start into a bare 500.
 
-Each does exactly what its parent does, and then lets the cause speak. They take the place of their parents' routes.
+Each calls its parent, and then answers with the cause of the error. They take their parents'
+routes.
 """
 
 from __future__ import annotations
@@ -34,18 +35,22 @@ from jupyter_aliquot.provisioner.errors import AliquotError
 
 from .base import ErrorsAsWritten
 
-# In the answer of a gateway of ours to a question for the asker's own kernels; other gateways list everybody's.
+# Set in an Aliquot gateway's answer to a request for the user's own kernels. Other gateways ignore
+# the argument and list the kernels of all users.
 OWNER_HEADER = "Aliquot-Owner"
 OWN_KERNELS = {"owner": "me"}
 
-# What these handlers read of a body: strings, in the body itself and in these parts of it.
+# The fields that these handlers read: strings, in the body itself and in these parts of it.
 _STRINGS = ("name", "kernel_id", "id", "path", "type")
 _PARTS = ("kernel", "notebook")
 _SESSION_PARTS = ("path", "name", "type")
 
 
 async def with_cause(serve: Callable[..., Awaitable[None] | None], *args: Any) -> None:
-    """Serve the request; an error of ours, or one that was wrapped as a defect, is answered as what it is."""
+    """Serve the request, and answer an error of Aliquot's with its own status and message.
+
+    This holds for an error that Jupyter wrapped as a defect, too.
+    """
     try:
         if (answer := serve(*args)) is not None:
             await answer
@@ -60,15 +65,18 @@ async def with_cause(serve: Callable[..., Awaitable[None] | None], *args: Any) -
             if said := gateway_words(found.__cause__):
                 raise HTTPError(found.status_code, said) from error
             if found.log_message and found.args:
-                # Filled in here: Jupyter would answer with the template, and so hide what was said.
+                # Formatted here: Jupyter would answer with the template and hide the arguments.
                 raise HTTPError(found.status_code, found.log_message % found.args) from error
             raise found from None
         finally:
-            del cause, found  # its frames would know the error, and the error its frames: all of the request
+            del cause, found  # their frames hold the error, and it holds them: a cycle
 
 
 def read_body(read: Callable[[], Any]) -> dict[str, Any] | None:
-    """What Jupyter's handlers and our authorizer take for granted of a body. Raises HTTPError 400 for another one."""
+    """Return a body of the form that Jupyter's handlers and our authorizer take for granted.
+
+    Raises HTTPError 400 for any other body.
+    """
     try:
         body = read()
     except UnicodeDecodeError as error:
@@ -100,7 +108,10 @@ class KernelsHandler(ErrorsAsWritten, kernels.MainKernelHandler):
     @authenticated
     @authorized
     async def get(self) -> None:
-        """With `?owner=me` those of the asker and shared with him: what the servers in gateway mode of a user ask."""
+        """Return the kernels; with `?owner=me`, the user's own and those shared with this user.
+
+        A user's servers in gateway mode send this argument.
+        """
         manager: Any = self.kernel_manager
         if not hasattr(manager, "sharing") or self.get_query_argument("owner", "") != OWN_KERNELS["owner"]:
             await with_cause(super().get)
@@ -162,15 +173,19 @@ class SessionHandler(ErrorsAsWritten, sessions.SessionHandler):
     _started: str | None = None
 
     def get_json_body(self) -> dict[str, Any] | None:
-        """Called by Jupyter's handler. A kernel that was asked for by its name is there already, under its id."""
+        """Called by Jupyter's handler.
+
+        A kernel that the body requested by name has started already; the returned body has its id.
+        """
         body = read_body(super().get_json_body)
         return body if body is None or self._started is None else {**body, "kernel": {"id": self._started}}
 
     @authenticated
     @authorized
     async def patch(self, session_id: str) -> None:
-        """With the name of a kernelspec it starts a kernel in the place of the session's: Jupyter's handler answers
-        every failure of that with a 501.
+        """Change the session; with the name of a kernelspec, start a kernel in place of its kernel.
+
+        Jupyter's handler answers every failure of that start with a 501.
         """
         await with_cause(self._patch, session_id)
 
@@ -178,7 +193,7 @@ class SessionHandler(ErrorsAsWritten, sessions.SessionHandler):
         body, table = self.get_json_body() or {}, cast(Any, self.session_manager)
         kernel = body.get("kernel") or {}
         if kernel.get("id") is None and kernel.get("name") is not None:
-            # What else it wants comes first: nothing is started, or ended, for a request that is refused.
+            # The other changes come first: a request that is refused starts and ends no kernel.
             await table.update_session(session_id, **{what: body[what] for what in _SESSION_PARTS if what in body})
             before = await table.get_session(session_id=session_id)
             replace(before["kernel"]["id"])
@@ -188,13 +203,18 @@ class SessionHandler(ErrorsAsWritten, sessions.SessionHandler):
 
 
 class ChannelsHandler(WaitsForRecovery, websocket.KernelWebsocketHandler):
-    """The WebSocket /api/kernels/{id}/channels: one that waits with its kernel hears why the kernel never started."""
+    """The WebSocket /api/kernels/{id}/channels.
 
-    # Connections whose disconnect bears that they were never open; Jupyter's own takes each for one that it counted.
+    A client that waits with its kernel is told why the kernel never started.
+    """
+
+    # Connections that can be disconnected before they opened. Jupyter's own takes each for one that
+    # it has counted.
     _ours: tuple[type[Any], ...] = (KernelWebsocketConnection,)
     _pace: MessagePace | None = None
     _ending: SocketEnding | None = None
-    # Whether its browser left, or has none to wait for; and whether it was opened, for then tornado tells its end.
+    # ``is_gone``: the browser disconnected, or the handshake ended without a connection.
+    # ``_has_opened``: the socket was opened, so tornado calls `on_close`.
     is_gone = False
     _has_opened = False
     _left: Any = None
@@ -210,7 +230,7 @@ class ChannelsHandler(WaitsForRecovery, websocket.KernelWebsocketHandler):
             self._left = None
 
     async def pre_get(self) -> None:
-        """Called by get. Whoever left while the kernel was waited for has no socket to be opened."""
+        """Called by get. Ends the handshake if the client disconnected while its kernel started."""
         await super().pre_get()  # type: ignore[no-untyped-call]
         if self.is_gone:
             raise Finish
@@ -223,29 +243,33 @@ class ChannelsHandler(WaitsForRecovery, websocket.KernelWebsocketHandler):
         begin_pings(self)
 
     def on_close(self) -> None:
-        """Called by tornado, perhaps before there is a connection, and by get where it was never opened. Idempotent."""
+        """Called by tornado, perhaps before there is a connection, and by `get` if it never opened.
+
+        Idempotent.
+        """
         self.is_gone = True
         if (connection := getattr(self, "connection", None)) is not None:
             self._left = None if self._has_opened else connection
             super().on_close()  # type: ignore[no-untyped-call]
         elif isinstance(self._left, self._ours):
-            self._left.disconnect()  # what was begun for it since
+            self._left.disconnect()  # begun since the browser disconnected
         end_pings(self)
         ending, self._ending = self._ending, None
         if ending is not None:
             ending.closed()
 
     def revoke(self) -> None:
-        """Called by HubSockets before it closes this websocket: its token may open it no more."""
+        """Called by HubSockets before it closes this websocket, whose token is no longer valid."""
         if isinstance(self.connection, KernelWebsocketConnection):
             self.connection.revoke()
 
     def on_message(self, ws_message: str | bytes) -> Awaitable[None] | None:
-        """Called by tornado, which reads no more of the socket until what is returned is done."""
+        """Called by tornado, which reads on from the socket when the returned awaitable is done."""
         if self.ws_connection is None:
             return None
         seconds = 0.0 if self._pace is None else self._pace.delay()
-        waiting = self._until_room()  # for what others sent: sockets that wait, and such as closed since
+        # For messages of other sockets, which wait or have closed since.
+        waiting = self._until_room()
         if seconds or waiting is not None:
             return self._handle_later(seconds, waiting, ws_message)
         self._handle(ws_message)
@@ -262,12 +286,15 @@ class ChannelsHandler(WaitsForRecovery, websocket.KernelWebsocketHandler):
                 await more
 
     def _until_room(self) -> Awaitable[None] | None:
-        """What has to pass before more is read of this socket: a relay, or a gateway, may have much to take yet."""
+        """Return what to await before tornado reads on; None if there is room now.
+
+        A relay, or a gateway in gateway mode, may still have much to receive.
+        """
         connection = self.connection
         return connection.until_room() if isinstance(connection, self._ours) else None
 
     def _handle(self, ws_message: str | bytes) -> None:
-        """What the browser sent. What is no message ends its socket, and nothing else."""
+        """Handle a message of the browser. One that is no Jupyter message closes this socket alone."""
         why = why_unreadable(ws_message, self.selected_subprotocol)
         if not why:
             try:
@@ -280,14 +307,14 @@ class ChannelsHandler(WaitsForRecovery, websocket.KernelWebsocketHandler):
             self.close(1007, f"no Jupyter message: {why}"[:120])
 
     def get_websocket_protocol(self) -> Any:
-        """Called by tornado: a message that is too large closes the socket, and the reason says what is."""
+        """Called by tornado. A message over the limit closes the socket, and the reason says so."""
         protocol = without_tornado_pings(super().get_websocket_protocol())
         self._ending = explain_large_messages(protocol, self, user_of(self).name)
         return protocol
 
 
 def replacements() -> list[tuple[str, type[RequestHandler]]]:
-    """Route and handler, the routes as Jupyter wrote them."""
+    """Return pairs of route and handler, with the routes as Jupyter wrote them."""
     ours = (
         KernelsHandler,
         KernelHandler,

@@ -1,6 +1,6 @@
-"""REST for one kernel under /aliquot/api/v1: what it has, and what may be asked of it while it runs, and by whom.
+"""REST for the kernels under /aliquot/api/v1: their reports, and the requests that change them.
 
-What each of them needs is checked here: a kernel that the asker may not see answers as one that does not exist.
+Access is checked here: a kernel that the user may not see answers as one that does not exist.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from jupyter_aliquot.provisioner.errors import AliquotError
 from .base import AliquotHandler
 from .jupyter import read_body
 
-# For websockets that were opened just now.
+# The time that websockets opened just now get to attach.
 _ATTACH_SECONDS = 1.0
-# Of the ids that a page may ask about at once.
+# The most ids that a page may ask about at once, and the length of the longest.
 _MOST_SENT, _LONGEST_ID = 100, 256
 _RUNNING = ("on_gpu", "swapped_out", "restoring", "checkpointed")
 
 
 class OneKernelHandler(AliquotHandler):
-    """What those share that are asked about one kernel."""
+    """The base class of handlers for one kernel."""
 
     def report(self, kernel_id: str) -> Kernel:
-        """What is told of the kernel. Raises HTTPError 404 for one that the asker may not see."""
+        """Return the kernel's report. Raises HTTPError 404 for one that the user may not see."""
         return self._find(kernel_id).report()
 
     def state(self, kernel_id: str) -> str:
-        """The kernel's state alone, with no report made. Raises HTTPError 404 as report does."""
+        """Return the kernel's state without making a report. Raises HTTPError 404 as `report` does."""
         return self._find(kernel_id).state
 
     def _find(self, kernel_id: str) -> OneKernel:
@@ -54,13 +54,18 @@ class OneKernelHandler(AliquotHandler):
         return found
 
     def changes_of(self, kernel_id: str, needed: Access = Access.OWN) -> KernelChanges:
-        """What changes this kernel. Raises HTTPError: 404 as report does, 403 for who may not, 409 where none runs."""
+        """Return the object that changes this kernel.
+
+        Raises:
+            HTTPError: 404 as `report` does; 403 if the user may not change it; 409 if it does not run.
+        """
         if kernel_id in self.kernel_manager:
             require_access(self.asker, self.kernel_manager, kernel_id, needed)
         try:
             state = self.state(kernel_id)
         except HTTPError:
-            # A plain kernel is not told of, and has an owner all the same: he hears that it has no GPU.
+            # A kernel without a GPU may have no report, but it has an owner, who gets the error
+            # that it has no GPU.
             if kernel_id not in self.kernel_manager:
                 raise
             state = "on_gpu"
@@ -73,20 +78,23 @@ class OneKernelHandler(AliquotHandler):
         return self.sources.changes
 
     def need(self, kernel_id: str, access: Access) -> None:
-        """Of a kernel of this server. Raises HTTPError 404, or 403 for who may see it and no more."""
+        """Check the user's access to a kernel of this server.
+
+        Raises HTTPError 404, or 403 for a user who may see the kernel but lacks this access.
+        """
         if kernel_id not in self.kernel_manager:
             raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
         require_access(self.asker, self.kernel_manager, kernel_id, access)
 
     def asking(self, kernel_id: str) -> AbstractContextManager[None]:
-        """Around what the asker wants of it: events say whose doing it is."""
+        """Return a context in which events name this user as the one who changed the kernel."""
         events = self.sources.events
         return contextlib.nullcontext() if events is None else events.asked(kernel_id, self.asker.name)
 
 
 @contextlib.contextmanager
 def told_as_http() -> Iterator[None]:
-    """Errors of ours, as those of HTTP."""
+    """Re-raise an `AliquotError` as the `HTTPError` that `http_errors` maps it to."""
     try:
         yield
     except AliquotError as error:
@@ -94,7 +102,7 @@ def told_as_http() -> Iterator[None]:
 
 
 class KernelsHandler(AliquotHandler):
-    """The kernels that the asker may see."""
+    """Answer the kernels that the user may see."""
 
     @authenticated
     @authorized
@@ -103,7 +111,7 @@ class KernelsHandler(AliquotHandler):
 
 
 class KernelHandler(OneKernelHandler):
-    """One kernel, and another size or priority for it."""
+    """Answer one kernel's report, and change its size or priority."""
 
     @authenticated
     @authorized
@@ -124,7 +132,7 @@ class KernelHandler(OneKernelHandler):
 
 
 class ResizeHandler(OneKernelHandler):
-    """A change of size that waits for room."""
+    """Withdraw a queued resize."""
 
     @authenticated
     @authorized
@@ -138,7 +146,7 @@ class ResizeHandler(OneKernelHandler):
 
 
 class SwapOutHandler(OneKernelHandler):
-    """Its memory is to leave its devices."""
+    """Swap a kernel's memory out of its devices."""
 
     @authenticated
     @authorized
@@ -150,7 +158,7 @@ class SwapOutHandler(OneKernelHandler):
 
 
 class RestoreHandler(OneKernelHandler):
-    """Its memory is to come back."""
+    """Restore a kernel's memory to its devices."""
 
     @authenticated
     @authorized
@@ -162,7 +170,7 @@ class RestoreHandler(OneKernelHandler):
 
 
 class PrefetchHandler(OneKernelHandler):
-    """It will be used soon."""
+    """Prefetch a kernel's memory: its user expects to run a cell soon."""
 
     @authenticated
     @authorized
@@ -174,7 +182,7 @@ class PrefetchHandler(OneKernelHandler):
 
 
 class PostponeCullingHandler(OneKernelHandler):
-    """A kernel that would be ended for want of use is to stay. Somebody else's is not there."""
+    """Postpone the culling of an idle kernel. Answers 404 for another user's kernel."""
 
     @authenticated
     @authorized
@@ -188,7 +196,10 @@ class PostponeCullingHandler(OneKernelHandler):
 
 
 class OutputsHandler(OneKernelHandler):
-    """What its cells showed that run, or ended a short while ago. Somebody else's kernel is not there."""
+    """Answer the output of cells that run or ended a short while ago.
+
+    Another user's kernel, if it is not shared, is answered with 404.
+    """
 
     @authenticated
     @authorized
@@ -207,10 +218,10 @@ class OutputsHandler(OneKernelHandler):
             whole = report.with_cells(reports(waiting))
             return whole.text(is_brief=is_brief, is_own=is_own, not_received=lost)
 
-        self.answer_text(await asyncio.to_thread(written))  # off the loop: it may be much
+        self.answer_text(await asyncio.to_thread(written))  # off the loop: it may be large
 
     async def _not_received(self, pending: PendingKernels | None, kernel_id: str) -> list[str] | None:
-        """Return which of the requests that the page says it sent are lost. Raises HTTPError."""
+        """Return the ids of lost requests among those that the page says it sent. Raises HTTPError."""
         session, sent = self.sent()
         if not sent or pending is None:
             return None if sent else []
@@ -225,7 +236,7 @@ class OutputsHandler(OneKernelHandler):
         return session, sent
 
     def is_brief(self) -> bool:
-        """Whether the messages are to be left out. Raises HTTPError."""
+        """Return whether the client wants the answer without messages. Raises HTTPError."""
         wish = self.get_query_argument("messages", "yes")
         if wish not in ("yes", "no"):
             raise HTTPError(400, f"asked messages={wish!r}: use yes or no")

@@ -33,19 +33,20 @@ __all__ = ["HANDLERS", "SETTING", "AliquotHandler", "Sources"]
 
 
 class StatusHandler(AliquotHandler):
-    """The node, its devices, and the kernels that the asker may see."""
+    """Answer the node, its devices, and the kernels that the user may see."""
 
     @authenticated
     @authorized
     async def get(self) -> None:
         scene = self.sources.scene(self.asker)
         if self.asker.is_admin:
-            await asyncio.sleep(0)  # of a thousand kernels, perhaps: between the two halves others have their turn
+            # A thousand kernels, perhaps: other requests are served between the two halves.
+            await asyncio.sleep(0)
         self.answer_text(status_text(scene, self.asker))
 
 
 class SizesHandler(AliquotHandler):
-    """The sizes that are listed, and the grammar of all others."""
+    """Answer the sizes that this server lists, and the grammar of all others."""
 
     @authenticated
     @authorized
@@ -68,13 +69,14 @@ class SizesHandler(AliquotHandler):
         self.answer(report)
 
     def _smallest_device(self) -> int | None:
-        status = self.sources.scene(self.asker).node.status  # of the node alone: no need to gather everybody's kernels
+        # Of the node alone: no need to gather all kernels.
+        status = self.sources.scene(self.asker).node.status
         sizes = [device.memory_bytes for device in status.devices if not device.lost] if status else []
         return min(sizes, default=None)
 
 
 class FoldersHandler(AliquotHandler):
-    """The folders that the asker's kernels get; for an administrator, all that are shared."""
+    """Answer the folders that the user's kernels get; for an administrator, all shared folders."""
 
     @authenticated
     @authorized
@@ -83,7 +85,7 @@ class FoldersHandler(AliquotHandler):
 
 
 class FolderHandler(AliquotHandler):
-    """One shared folder, for administrators to add, change and take back."""
+    """Add, change or remove one shared folder. For administrators."""
 
     @authenticated
     @authorized
@@ -91,7 +93,7 @@ class FolderHandler(AliquotHandler):
         self._refuse_users()
         try:
             folder = read_folder(read_body(self.get_json_body), "the body", name)
-            # Off the loop: a folder may lie on a network's disk.
+            # Off the loop: a folder may lie on a network disk.
             listed = await asyncio.to_thread(self.sources.folders.put, folder)
         except AliquotError as error:
             raise http_error(error) from error
@@ -115,7 +117,10 @@ class FolderHandler(AliquotHandler):
 
 
 class MetricsHandler(AliquotHandler):
-    """Prometheus text. For administrators: it names every kernel and its owner."""
+    """Answer the metrics as Prometheus text.
+
+    For administrators: the metrics name every kernel and its owner.
+    """
 
     @authenticated
     @authorized
@@ -126,7 +131,7 @@ class MetricsHandler(AliquotHandler):
 
 
 class NothingHandler(AliquotHandler):
-    """What is no path of ours, in JSON like all that is: Jupyter answers it with a page."""
+    """Answer any other path under our prefix with a 404 in JSON: Jupyter would answer with a page."""
 
     async def prepare(self, **how: Any) -> None:
         """Called by tornado, before any method."""
@@ -148,7 +153,8 @@ HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"/aliquot/api/v1/folders", FoldersHandler),
     (r"/aliquot/api/v1/folders/(?P<name>[^/]+)", FolderHandler),
     (r"/aliquot/api/v1/metrics", MetricsHandler),
-    (r"/aliquot/api(?:/.*)?", NothingHandler),  # the last: it takes what no other does
+    # The last one: it takes each path that no other handler takes.
+    (r"/aliquot/api(?:/.*)?", NothingHandler),
 )
 
 

@@ -1,6 +1,6 @@
-"""REST of one kernel's shares under /aliquot/api/v1: with whom it is shared, and giving and taking back. For its owner.
+"""REST of a kernel's shares under /aliquot/api/v1: list, give and take back. For its owner.
 
-What a name has to be, auth/shares.py decides.
+auth/shares.py decides which names are valid.
 """
 
 from __future__ import annotations
@@ -22,10 +22,14 @@ _KINDS = {"users": "user", "teams": "team"}
 
 
 class _KernelSharesHandler(OneKernelHandler):
-    """What both have in common, and no method of HTTP."""
+    """The base class of both handlers. It has no HTTP method of its own."""
 
     def shares(self, kernel_id: str) -> Shares:
-        """Raises HTTPError: 404 and 403 as for every kernel, 409 for one that nobody here can share."""
+        """Return the kernel's shares.
+
+        Raises:
+            HTTPError: 404 and 403 as for every kernel; 409 for one that cannot be shared here.
+        """
         if kernel_id not in self.kernel_manager:
             if self.state(kernel_id) == "ended":
                 raise HTTPError(409, f"asked the shares of kernel {kernel_id}; it has ended, and they with it")
@@ -37,7 +41,7 @@ class _KernelSharesHandler(OneKernelHandler):
 
     @property
     def manager(self) -> AliquotKernelManager:
-        """Raises HTTPError 409 where Jupyter's own kernels are in its place."""
+        """Return our kernel manager. Raises HTTPError 409 if this server uses Jupyter's own."""
         manager = self.kernel_manager
         if not isinstance(manager, AliquotKernelManager):
             raise HTTPError(
@@ -46,7 +50,7 @@ class _KernelSharesHandler(OneKernelHandler):
         return manager
 
     async def share(self, kernel_id: str, shares: Shares) -> None:
-        """Share the kernel so from now on, tell pages that listen, and answer when it is on disk."""
+        """Replace the kernel's shares, notify pages that listen, and answer when they are on disk."""
         self.manager.sharing.share(kernel_id, shares, self.asker)
         await self.manager.handover.noted(kernel_id)
         if self.sources.events is not None:
@@ -55,7 +59,7 @@ class _KernelSharesHandler(OneKernelHandler):
 
 
 class SharesHandler(_KernelSharesHandler):
-    """With whom a kernel is shared."""
+    """Answer the users and teams that a kernel is shared with."""
 
     @authenticated
     @authorized
@@ -64,7 +68,7 @@ class SharesHandler(_KernelSharesHandler):
 
 
 class ShareHandler(_KernelSharesHandler):
-    """One user or team."""
+    """Share a kernel with one user or team, or take the share back."""
 
     @authenticated
     @authorized
@@ -95,7 +99,7 @@ class ShareHandler(_KernelSharesHandler):
 
 
 def read_resize_request(body: dict[str, Any] | None) -> object:
-    """The access that a body asks for. Raises HTTPError 400."""
+    """Return the access that the body requests. Raises HTTPError 400."""
     if body is None or set(body) != {"access"}:
         found = ", ".join(sorted(body or {})) or "nothing"
         raise HTTPError(400, f'asked to share a kernel with {found[:80]}; write {{"access": "read"}} or "write"')

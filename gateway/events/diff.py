@@ -1,6 +1,6 @@
-"""What became different between two looks at the kernels: pure, from their reports to the data of events.
+"""Compute the events between two looks at the kernels: pure, from their reports to event data.
 
-kernel_event.yaml is the form of an event; who hears of it, stream.py decides.
+kernel_event.yaml defines an event's form; stream.py decides which users receive it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _NOBODY: Mapping[str, str] = MappingProxyType({})
 def kernel_news(
     before: Mapping[str, Kernel], after: Mapping[str, Kernel], askers: Mapping[str, str] = _NOBODY
 ) -> list[KernelEvent]:
-    """Events of all kernels, in their order: one for each thing that changed, one for each that waits.
+    """Return the events of all kernels in order: one for each change and one for each new wait.
 
-    ``askers``: who last asked a change of a kernel, by the REST API.
+    ``askers``: the user who last requested a change of a kernel by the REST API, by kernel id.
     """
     news: list[KernelEvent] = []
     for kernel_id, report in after.items():
         was = before.get(kernel_id)
         if was is report:
-            continue  # the very same: nothing of it changed
+            continue  # the very same report: nothing changed
         news += _of_one(was, report)
         if was is not None and (eviction := find_eviction(was, report, askers.get(kernel_id))) is not None:
             event = _event(report, "evicted", was["state"])
@@ -39,7 +39,7 @@ def kernel_news(
 
 
 def by_id(reports: Iterable[Kernel]) -> dict[str, Kernel]:
-    """Reports, as kernel_news takes them."""
+    """Return the reports by kernel id, as `kernel_news` takes them."""
     return {report["id"]: report for report in reports}
 
 
@@ -68,13 +68,20 @@ def _of_one(was: Kernel | None, now: Kernel) -> list[KernelEvent]:
 
 
 def _is_doubted_anew(was: Kernel, now: Kernel) -> bool:
-    """Tell a doubt about a kernel that runs and waits for nothing: the agent does not confirm what the kernel has."""
+    """Return whether the agent's doubt about a kernel on the GPU changed.
+
+    The agent doubts a kernel if it does not confirm what the kernel has. Kernels that wait are left
+    out.
+    """
     told = [report["reason"] for report in (was, now) if _memory_queue(report) is None and report["state"] == "on_gpu"]
     return len(set(told)) > 1
 
 
 def _resized(was: Kernel, now: Kernel) -> EventResize | None:
-    """A wish that is new or stands at another place; a size that is another; a wish that is no more."""
+    """Return the resize that was queued, moved in the queue, was granted or was withdrawn.
+
+    None if none of these happened.
+    """
     wish, before = _wish(now), _wish(was)
     if wish is not None:
         return None if wish == before else wish
@@ -87,7 +94,7 @@ def _resized(was: Kernel, now: Kernel) -> EventResize | None:
 
 
 def _wish(report: Kernel) -> EventResize | None:
-    """What is news of a queued resize. The numbers behind its reason are for those who ask."""
+    """Return the event of a queued resize. The numbers behind its reason are in the report alone."""
     wish = report["resize"]
     if wish is None:
         return None
@@ -112,14 +119,14 @@ def _size(report: Kernel) -> tuple[float, int | None, str]:
 
 
 def _lacks_more(was: Kernel, now: Kernel) -> bool:
-    """Tell allocations that failed at the memory limit, more than before or again."""
+    """Return whether allocations failed at the memory limit, again or for more than before."""
     required = now["required_bytes"] or 0
     is_again = now["last_failed_allocation_at"] != was["last_failed_allocation_at"]
     return required > now["memory_limit_bytes"] and (is_again or required > (was["required_bytes"] or 0))
 
 
 def _waits_on(before: MemoryQueue | None, now: MemoryQueue | None) -> bool:
-    """Tell a wait that is worth a word: new, another, over, or a second longer. Looks may come faster."""
+    """Return whether a wait began, changed, ended or grew by a second. Looks may come faster."""
     if before is None or now is None:
         return before is not now
     return _wait_key(before) != _wait_key(now)
@@ -134,7 +141,10 @@ def _memory_queue(report: Kernel) -> MemoryQueue | None:
 
 
 def _ended(report: Kernel) -> KernelEvent:
-    """Of a kernel of another program: of this server's own the report says why they ended."""
+    """Return the event of an ended kernel of another program.
+
+    For this server's own kernels the report says why they ended.
+    """
     event = _event(report, "state", report["state"])
     event["state"], event["reason"], event["queued"] = "ended", None, None
     return event

@@ -1,7 +1,8 @@
-"""When a kernel's owner should hear that something was taken of it: pure, from two looks at the kernel.
+"""Decide which evictions a kernel's owner is notified of: pure, from two looks at the kernel.
 
-An idle kernel that makes room is normal life, and so is the end of a turn: told as quiet, for who wants to know. What
-somebody else did, or production took of a kernel that worked, is not. Other users' kernels are never named.
+The eviction of an idle kernel and the end of a turn are normal: their events are marked as quiet. A
+change by another user, and normal-priority work that evicts a working kernel, are not. Events never
+name other users' kernels.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ _SWAPPED = {
 
 
 def find_eviction(was: Kernel, now: Kernel, asker: str | None) -> tuple[Eviction, str] | None:
-    """What was taken, and that in a sentence. ``asker``: who last asked a change of it by the REST API."""
+    """Return the eviction and a sentence that describes it; None if there was none.
+
+    ``asker``: the user who last requested a change of the kernel by the REST API.
+    """
     other = asker if asker and asker != now["owner"] else ""
     changed = _changed(was, now)
     if other and changed:
@@ -31,12 +35,12 @@ def find_eviction(was: Kernel, now: Kernel, asker: str | None) -> tuple[Eviction
     if why == "requested" and other:
         return {"reason": "requested", "by": other, "is_quiet": False}, f"{other} had its memory swapped out."
     if why is None or why not in _SWAPPED:
-        return None  # its owner's wish; or compute: the event paused says that
+        return None  # its owner's request; or compute, which the event paused reports
     return {"reason": why, "by": "", "is_quiet": why in _QUIET}, _SWAPPED[why]
 
 
 def _changed(was: Kernel, now: Kernel) -> str:
-    """What of its size is another, in words; empty where nothing is."""
+    """Return in words how the kernel's size changed; empty if it did not."""
     if was["gpus"] != now["gpus"]:
         return f"its size from {was['gpus']:g} to {now['gpus']:g} GPU"
     if was["requested_memory_bytes"] != now["requested_memory_bytes"]:

@@ -1,7 +1,8 @@
-"""Events of kernels, to those who may hear of them: looks at each new status, and tells what became different.
+"""The stream of kernel events: compare each new status with the last, and send the changes.
 
-Jupyter's own event stream tells everybody everything, so this one has a logger and listeners of its own. While nobody
-listens nothing is looked at.
+Each listener gets the events of the kernels that its user may see. Jupyter's own event stream sends
+every event to every user, so this one has a logger and listeners of its own. Without listeners it
+looks at nothing.
 """
 
 from __future__ import annotations
@@ -26,23 +27,23 @@ from .diff import by_id, kernel_news
 SCHEMA = Path(__file__).parent / "kernel_event.yaml"
 _SCHEMA_ID = "https://schema.aliquot.dev/kernel-change"
 _EVERYBODY = User("", "admin")
-# One that reads so slowly reads the status anew: its stream ends.
+# A longer queue ends the stream: a client that reads so slowly has to read the status anew.
 _LONGEST_QUEUE = 1024
 _LAST_ENDED = 20
 
-# An event as jupyter_events gives it: a KernelEvent with the id of its schema.
+# An event in the form of jupyter_events: a KernelEvent with the id of its schema.
 Event = dict[str, Any]
 
 
 class Listener:
-    """One open stream."""
+    """One open stream of one user."""
 
     def __init__(self, user: User) -> None:
         self.user = user
         self.events: asyncio.Queue[Event | None] = asyncio.Queue()
 
     def put(self, event: Event | None) -> None:
-        """What comes too fast ends the stream, and not the server's memory."""
+        """Queue the event. A full queue ends the stream instead of filling the server's memory."""
         if self.events.qsize() < _LONGEST_QUEUE:
             self.events.put_nowait(event)
         elif self.events.qsize() == _LONGEST_QUEUE:
@@ -50,23 +51,26 @@ class Listener:
 
 
 class KernelEvents:
-    """``scene``: all that is known now."""
+    """The events of all kernels, and their listeners. ``scene``: returns all that is known now."""
 
     def __init__(self, scene: Callable[[], Scene], log: logging.Logger) -> None:
         self._scene = scene
         self._log = log
-        # Every kernel as it was at the last look, and at the one before.
+        # Each kernel's report at the last look; in ``_last``, at the one before.
         self._before: Mapping[str, Kernel] = {}
         self._last: Mapping[str, Kernel] = {}
         self._listeners: set[Listener] = set()
-        # Who last asked a change of a kernel, while somebody listens.
+        # The user who last requested a change of a kernel, while there are listeners.
         self._askers: dict[str, str] = {}
         self._logger = EventLogger()
         self._logger.register_event_schema(SCHEMA)
         self._logger.add_listener(schema_id=_SCHEMA_ID, listener=self._deliver)
 
     def listen(self, user: User) -> Listener:
-        """From now on this user hears of the kernels that he may see. To be given back with forget."""
+        """Return a listener that gets the events of the kernels that the user may see.
+
+        The caller gives it back with `forget`.
+        """
         if not self._listeners:
             self._before = self._look()
         listener = Listener(user)
@@ -74,14 +78,14 @@ class KernelEvents:
         return listener
 
     def forget(self, listener: Listener) -> None:
-        """It closed. Idempotent."""
+        """Remove a listener whose stream closed. Idempotent."""
         self._listeners.discard(listener)
         if not self._listeners:
             self._askers.clear()
 
     @contextlib.contextmanager
     def asked(self, kernel_id: str, asker: str) -> Iterator[None]:
-        """Around a wish of a user's: what comes of it is his doing. One that was refused is not."""
+        """Attribute the changes of the kernel that follow to this user. A refused request has none."""
         if self._listeners:
             self._askers[kernel_id] = asker
         try:
@@ -91,13 +95,16 @@ class KernelEvents:
             raise
 
     def close(self) -> None:
-        """The server stops: every stream ends."""
+        """End every stream. Called when the server stops."""
         for listener in self._listeners:
             listener.put(None)
         self._listeners.clear()
 
     def tell(self, *_: object) -> None:
-        """Called with each new view of the node, and after each cycle of admission."""
+        """Send the changes to the listeners.
+
+        Called with each new view of the node, and after each cycle of admission.
+        """
         if not self._listeners:
             return
         before, self._before = self._before, self._look()
@@ -111,10 +118,11 @@ class KernelEvents:
         return by_id(kernel_reports(self._scene(), _EVERYBODY, _LAST_ENDED))
 
     async def _deliver(self, logger: EventLogger, schema_id: str, data: Event) -> None:
-        """Called by the logger with what it has found to be of the schema."""
+        """Called by the event logger with data that fits the schema."""
         looks = [self._before.get(data["kernel_id"]), self._last.get(data["kernel_id"])]
         told = [look for look in looks if look is not None]
-        # Who lost it hears of that alone; of its end, those who could see it: shares end with it.
+        # A user who lost a share gets that event alone. The event of a kernel's end goes to those
+        # who could see it, for the shares end with it.
         is_last = data["kind"] == "shared" or data["state"] == "ended"
         for listener in list(self._listeners):
             if any(_may_hear(listener.user, look) for look in (told if is_last else told[:1])):

@@ -1,4 +1,4 @@
-"""The reports of the REST API and of its events: one typed struct for each, and the one place that serialises them.
+"""The typed reports of the REST API and its events, and the one function that serializes them.
 
 A struct has the name and the fields of its schema in api/openapi.yaml or events/kernel_event.yaml;
 tests/gateway/rest/test_report_types.py compares them. This package imports no other of the gateway.

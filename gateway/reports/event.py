@@ -1,6 +1,7 @@
-"""An event of GET /aliquot/api/v1/events, and its parts. events/kernel_event.yaml says what each field means.
+"""An event of GET /aliquot/api/v1/events, and its parts.
 
-An event tells one change of one kernel; figures that change all the time are in the status alone.
+events/kernel_event.yaml says what each field means. An event describes one change of one kernel;
+figures that change all the time are in the status alone.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class EventResize(TypedDict):
 
 
 class Eviction(TypedDict):
-    """What was taken from a kernel: for another one, or by another user."""
+    """An eviction: memory or a size taken from a kernel, for another kernel or by another user."""
 
     reason: str
     by: str
@@ -30,7 +31,7 @@ class Eviction(TypedDict):
 
 
 class KernelEvent(TypedDict):
-    """One change of one kernel, without the `schema_id` that its message has, too."""
+    """One change of one kernel. The message that carries it also has a `schema_id`."""
 
     kernel_id: str
     owner: str

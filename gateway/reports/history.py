@@ -1,6 +1,7 @@
-"""What the history tells of one kernel and of one device. Lists have one entry for each step, the oldest first.
+"""The history's reports of one kernel and of one device.
 
-None is a gap: nobody looked, or nobody told. See api/openapi.yaml.
+Lists have one entry for each step, the oldest first. None is a gap: the gateway did not look, or
+the agent did not answer. See api/openapi.yaml.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ Column = list[float | None]
 
 
 class HistoryFigure(TypedDict):
-    """One figure of each step; the mean is weighted by time."""
+    """One figure at each step; the mean is weighted by time."""
 
     min: Column
     mean: Column
@@ -19,7 +20,7 @@ class HistoryFigure(TypedDict):
 
 
 class KernelFigures(TypedDict):
-    """What one kernel used."""
+    """The figures of one kernel."""
 
     busy_gpus: HistoryFigure
     own_gpus: HistoryFigure
@@ -31,7 +32,7 @@ class KernelFigures(TypedDict):
 
 
 class DeviceFigures(TypedDict):
-    """What was used of one device."""
+    """The figures of one device."""
 
     utilization_percent: HistoryFigure
     used_bytes: HistoryFigure

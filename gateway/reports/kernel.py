@@ -1,6 +1,7 @@
-"""The report of one kernel, and its parts. Times are ISO 8601 in UTC, amounts are bytes, shares numbers of GPUs.
+"""The report of one kernel, and its parts.
 
-What each field means, and the words of enumerations, api/openapi.yaml says.
+Times are ISO 8601 in UTC, amounts are bytes, shares are numbers of GPUs. api/openapi.yaml says what
+each field means, and lists the words of enumerations.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Compute(TypedDict):
 
 
 class KernelDevice(TypedDict):
-    """What a kernel has of one device."""
+    """The part of one device that a kernel has."""
 
     uuid: str
     index: int
@@ -40,7 +41,7 @@ class KernelDevice(TypedDict):
 
 
 class MemoryQueue(TypedDict):
-    """The wait of a kernel for memory: its own to come back, or more of it."""
+    """A kernel's wait for memory: to be restored, or for a larger allocation."""
 
     reason: str
     seconds: float
@@ -56,14 +57,14 @@ class Moving(TypedDict):
 
 
 class Unswappable(TypedDict):
-    """Memory that a swap leaves on the device, and why."""
+    """Memory that a swap-out leaves on the device, and the reason."""
 
     reason: str
     bytes: int
 
 
 class Residency(TypedDict):
-    """Where a kernel's memory is."""
+    """The place of a kernel's memory: on the GPU, swapped out, or moving."""
 
     mode: str
     state: str
@@ -102,14 +103,14 @@ class UncontrolledProcess(TypedDict):
 
 
 class Requested(TypedDict):
-    """What a queued request needs."""
+    """The amounts that a queued request needs."""
 
     gpus: float
     memory_bytes: int | None
 
 
 class Free(TypedDict):
-    """What is free where the most is free."""
+    """The free amounts of the device that has the most free."""
 
     gpus: float | None
     memory_bytes: int | None
@@ -117,14 +118,14 @@ class Free(TypedDict):
 
 
 class HostShortage(TypedDict):
-    """Host memory that copies of swapped-out kernels would need, and what is set aside for them."""
+    """Host memory that copies of swapped-out kernels would need, and the amount reserved for them."""
 
     required_bytes: int
     budget_bytes: int
 
 
 class WaitReason(TypedDict):
-    """Why a request is queued, in numbers."""
+    """The reason why a request is queued, in numbers."""
 
     code: str
     requested: Requested
@@ -148,7 +149,7 @@ class Resize(TypedDict):
 
 
 class Termination(TypedDict):
-    """Why and when a kernel ended."""
+    """The reason and the time of a kernel's end."""
 
     reason: str
     message: str
@@ -159,7 +160,7 @@ class Termination(TypedDict):
 
 
 class ScheduledTermination(TypedDict):
-    """An announced end."""
+    """An end that the gateway has announced."""
 
     at: str
     message: str
@@ -175,7 +176,7 @@ class Share(TypedDict):
 
 
 class DroppedMessages(TypedDict):
-    """Messages that browsers were not sent, by reason."""
+    """Counts of messages that were not sent to browsers, by reason."""
 
     rate_limit: int
     closed_socket: int
@@ -186,7 +187,7 @@ class DroppedMessages(TypedDict):
 
 
 class Usage(TypedDict):
-    """What a kernel was granted and uses: the part of its report that the node agent tells."""
+    """A kernel's grant and usage: the part of its report that the node agent supplies."""
 
     memory_limit_bytes: int
     guaranteed_memory_bytes: int

@@ -1,4 +1,4 @@
-"""The report of a node, and what the API answers beside kernels: sizes, dry runs, folders. See api/openapi.yaml."""
+"""The reports of the node, sizes, dry runs and folders. See api/openapi.yaml."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .kernel import Kernel
 
 
 class TeamGpuLimit(TypedDict):
-    """GPUs that a team may hold at once, and holds."""
+    """The most GPUs that a team may hold at once, and the number that it holds."""
 
     name: str
     gpus: float
@@ -18,7 +18,7 @@ class TeamGpuLimit(TypedDict):
 
 
 class UserGpuLimit(TypedDict):
-    """GPUs that a user may hold at once, and holds."""
+    """The most GPUs that a user may hold at once, and the number that the user holds."""
 
     gpus: float | None
     held_gpus: float
@@ -28,7 +28,7 @@ class UserGpuLimit(TypedDict):
 
 
 class StatusUser(TypedDict):
-    """The user who asks."""
+    """The user of the request."""
 
     name: str
     role: str
@@ -57,7 +57,7 @@ class Node(TypedDict):
 
 
 class ComputeControl(TypedDict):
-    """What decides about a device's time."""
+    """The mechanism that divides a device's time."""
 
     controller: str
     sharing: str
@@ -66,7 +66,7 @@ class ComputeControl(TypedDict):
 
 
 class Device(TypedDict):
-    """One GPU; "mine" are sums of the asker's kernels."""
+    """One GPU. The fields named "mine" are sums over the user's own kernels."""
 
     index: int
     uuid: str
@@ -88,13 +88,13 @@ class Device(TypedDict):
 
 
 class Queue(TypedDict):
-    """Requests of all users that are queued."""
+    """Queued requests of all users."""
 
     length: int
 
 
 class Status(TypedDict):
-    """GET /aliquot/api/v1/status."""
+    """The answer of GET /aliquot/api/v1/status."""
 
     version: str
     user: StatusUser
@@ -119,7 +119,7 @@ class Size(TypedDict):
 
 
 class Sizes(TypedDict):
-    """GET /aliquot/api/v1/sizes."""
+    """The answer of GET /aliquot/api/v1/sizes."""
 
     may_use_normal_priority: bool
     sizes: list[Size]
@@ -132,7 +132,7 @@ class Sizes(TypedDict):
 
 
 class DryRun(TypedDict):
-    """What a request for one size would get now."""
+    """The outcome of a request for one size if it were sent now."""
 
     suffix: str
     gpus: float

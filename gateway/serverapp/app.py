@@ -29,18 +29,24 @@ class AliquotServerApp(ServerApp):
 
     @default("min_open_files_limit")
     def _default_min_open_files_limit(self) -> int | None:
-        """A kernel has three of this process's descriptors, a browser two: Jupyter's 4096 end at a thousand kernels."""
+        """Return a limit for more than a thousand kernels, where Jupyter's 4096 would end.
+
+        Each kernel takes three of this process's descriptors, each browser two.
+        """
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         return _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
 
     def find_server_extensions(self) -> None:
-        """Called by ServerApp.initialize. Ours is on, as if its configuration file were installed."""
+        """Called by ServerApp.initialize. Enables our extension as its configuration file would."""
         self.jpserver_extensions = {**self.jpserver_extensions, EXTENSION: True}
         super().find_server_extensions()
 
 
 class KernelFolders(AsyncLargeFileManager):
-    """Tells sessions in which folder a kernel starts, and serves no file: the stock manager adds a route of its own."""
+    """A contents manager that knows the folder in which a kernel starts, and serves no file.
+
+    Jupyter's own contents manager would add a route.
+    """
 
     def get_extra_handlers(self) -> list[Any]:
         """Called by ServerWebApplication."""
@@ -48,7 +54,10 @@ class KernelFolders(AsyncLargeFileManager):
 
 
 class GatewayServerApp(AliquotServerApp):
-    """Kernels, sessions, kernelspecs and our API. No files, no terminals, no browser application."""
+    """A server of kernels, sessions, kernelspecs and our API.
+
+    It serves no files, no terminals and no browser application.
+    """
 
     name = "aliquot serve"
     description = "The Aliquot gateway."
@@ -58,7 +67,7 @@ class GatewayServerApp(AliquotServerApp):
 
     @default("config_file_name")
     def _default_config_file_name(self) -> str:
-        # Jupyter would look for a file of our name, which no document knows.
+        # Jupyter would look for a file of our name, which no document mentions.
         return "jupyter_server_config"
 
     @default("contents_manager_class")
@@ -78,12 +87,12 @@ class GatewayServerApp(AliquotServerApp):
         return "/api"
 
     def initialize(self, *args: Any, **kwargs: Any) -> None:
-        """Called by launch_instance. The process is ours alone."""
+        """Called by launch_instance. No other program shares this process."""
         keep_little(os.environ)
         super().initialize(*args, **kwargs)
 
     def start(self) -> None:
-        """Called by launch_instance: serves until it is stopped."""
+        """Called by launch_instance. Serves until the process is stopped."""
         collector = CalmCollector()
         collector.start()
 
@@ -95,5 +104,8 @@ class GatewayServerApp(AliquotServerApp):
         super().start()
 
     def find_server_extensions(self) -> None:
-        """Called by ServerApp.initialize. Only what the command line or a ServerApp setting names, and ours."""
+        """Called by ServerApp.initialize.
+
+        Enables our extension, and those that the command line or a ServerApp setting names.
+        """
         self.jpserver_extensions = {**self.jpserver_extensions, EXTENSION: True}

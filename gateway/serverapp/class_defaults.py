@@ -1,7 +1,8 @@
-"""Which of Jupyter Server's classes are replaced by ours, and when: only where nobody chose others.
+"""Replacement of Jupyter Server's classes by ours, where the configuration names no others.
 
-Jupyter Server reads nothing but the list of extensions from jupyter_server_config.d, and links extensions before it
-makes its managers: that moment is ours. What a user, JupyterHub or gateway mode decided is left alone.
+Jupyter Server reads nothing but the list of extensions from jupyter_server_config.d, and links
+extensions before it makes its managers: the extension replaces the classes at that moment. A class
+that a user, JupyterHub or gateway mode has chosen stays.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ REMOTE_CLASSES: dict[str, type] = {
     "session_manager_class": RemoteSessionManager,
     "kernel_websocket_connection_class": RemoteWebsocketConnection,
 }
-# With kernels of the server's own beside the gateway's. They are put in place together or not at all.
+# The classes for kernels of the server's own beside the gateway's. All of them are put in place, or
+# none.
 MIXED_CLASSES: dict[str, type] = {
     "kernel_manager_class": MixedKernelManager,
     "kernel_spec_manager_class": MixedKernelSpecManager,
@@ -49,12 +51,14 @@ ACCESS_CLASSES: dict[str, type] = {
 
 
 def replace_stock_classes(server: ServerApp, *, has_own_kernels: bool) -> None:
-    """Put our classes in, except where the configuration names others. Called before the server makes its managers.
+    """Put our classes in, except where the configuration names others.
+
+    Called before the server makes its managers.
 
     *has_own_kernels*: a server in gateway mode has kernels of its own beside the gateway's.
     """
     classes = dict(ACCESS_CLASSES)
-    # A server in gateway mode has its kernels elsewhere: the gateway gives them their sizes.
+    # A server in gateway mode has its kernels elsewhere: the gateway sets their sizes.
     is_remote = GatewayClient.instance(parent=server).gateway_enabled
     classes |= REMOTE_CLASSES if is_remote else KERNEL_CLASSES
     if is_remote and has_own_kernels and all(_is_free(server, trait) for trait in MIXED_CLASSES):
@@ -67,13 +71,16 @@ def replace_stock_classes(server: ServerApp, *, has_own_kernels: bool) -> None:
 
 
 def _is_free(server: ServerApp, trait: str) -> bool:
-    """Whether nobody chose a class there."""
+    """Return whether the configuration names no class for this trait."""
     configured: Any = server.config.get("ServerApp", {})
     return trait not in configured and not server.trait_has_value(trait)
 
 
 def _replace_default_provisioner(server: ServerApp) -> None:
-    """Kernelspecs that name no provisioner get ours: their kernels have relays, and outlive this server, too."""
+    """Make ours the default provisioner, for kernelspecs that name none.
+
+    Their kernels get relays, and outlive this server, too.
+    """
     factory = KernelProvisionerFactory.instance(parent=server)
     configured = "default_provisioner_name" in server.config.get("KernelProvisionerFactory", {})
     if not configured and not os.environ.get(factory.default_provisioner_name_env):

@@ -1,4 +1,4 @@
-"""What a server says of itself that works otherwise than its documentation has it. Changes nothing."""
+"""Warnings of a server that works otherwise than its documentation says. Changes nothing."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
 
 
 def gateway_mode(url: str) -> tuple[str, ...]:
-    """What a server says that has its kernels on a gateway."""
+    """Return the remark of a server whose kernels are on a gateway."""
     if not url:
         return ()
     return (f"This server takes its kernels from the gateway at {url}, which gives them their sizes and their GPUs.",)
 
 
 def replaced_classes(server: ServerApp) -> tuple[str, ...]:
-    """What works differently because this server's configuration puts other classes in the place of ours."""
+    """Return remarks on the effects of other classes that the configuration puts in place of ours."""
     remarks = []
     if not isinstance(server.kernel_manager, AliquotKernelManager):
         remarks.append(
@@ -40,7 +40,10 @@ def replaced_classes(server: ServerApp) -> tuple[str, ...]:
 
 
 def engine_within_reach(server: ServerApp) -> str:
-    """For the administrator's log: where users' processes run as an account that may use a container engine."""
+    """Return a warning if users' processes run as an account that may use a container engine.
+
+    It is for the administrator's log; empty if there is none.
+    """
     specs = server.kernel_spec_manager
     if not tells_people_apart(server.identity_provider) or not isinstance(specs, SizedKernelSpecManager):
         return ""
@@ -55,7 +58,10 @@ def engine_within_reach(server: ServerApp) -> str:
 
 
 def unknown_users(server: ServerApp) -> str:
-    """For the administrator's log: where another identity provider names users, whose roles we cannot know."""
+    """Return a warning if another identity provider names users, whose roles are unknown here.
+
+    It is for the administrator's log; empty if there is none.
+    """
     provider = server.identity_provider
     is_known = isinstance(provider, AliquotIdentityProvider)
     if is_known or type(provider) in (IdentityProvider, PasswordIdentityProvider):

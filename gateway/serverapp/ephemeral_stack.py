@@ -1,4 +1,4 @@
-"""An agent, a relay host and a gateway of one's own, in a private folder: started, waited for, ended without a trace.
+"""A private agent, relay host and gateway in a folder of their own, removed without a trace.
 
 Owns its child processes and the folder. Touches no other agent, gateway or kernel of the machine.
 """
@@ -41,7 +41,7 @@ class StackError(AliquotError):
 
 @dataclass(frozen=True)
 class StackSettings:
-    """What the agent drives, and what else it is told."""
+    """The driver of the agent, and its other options."""
 
     driver: str = "auto"
     softgpu_memory: str = "4GiB"
@@ -61,7 +61,10 @@ class EphemeralStack:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process needs to find this stack, and to leave the user's Jupyter settings alone."""
+        """Return the variables by which a process finds this stack.
+
+        They keep it from the user's Jupyter settings.
+        """
         return {
             "ALIQUOT_RUNTIME_DIR": str(self._folder),
             "JUPYTER_RUNTIME_DIR": str(self.jupyter_runtime),
@@ -71,11 +74,11 @@ class EphemeralStack:
 
     @property
     def jupyter_runtime(self) -> Path:
-        """Where Jupyter keeps connection files and the servers' addresses."""
+        """Return the folder where Jupyter keeps connection files and the servers' addresses."""
         return self._folder / "jupyter"
 
     def log_path(self, name: str) -> Path:
-        """The log of one process of the stack."""
+        """Return the path of the log of one process of the stack."""
         return self._folder / f"{name}.log"
 
     async def __aenter__(self) -> EphemeralStack:
@@ -97,7 +100,7 @@ class EphemeralStack:
         await self._end()
 
     def gateway_address(self) -> str:
-        """Where the gateway serves HTTP. Raises StackError before it does."""
+        """Return the URL at which the gateway serves HTTP. Raises StackError before it does."""
         gateway = dict(self._processes)["gateway"]
         try:
             return str(json.loads((self.jupyter_runtime / f"jpserver-{gateway.pid}.json").read_text())["url"])
@@ -105,7 +108,7 @@ class EphemeralStack:
             raise StackError("the gateway has not told its address") from None
 
     async def granted(self) -> int:
-        """How many requests the gateway has granted, by its own count. Raises StackError."""
+        """Return how many requests the gateway has granted, by its own count. Raises StackError."""
         try:
             text = await asyncio.to_thread(self._read_metrics)
         except OSError as error:
@@ -126,15 +129,19 @@ class EphemeralStack:
         await self._until("agent", self._agent_answers)
 
     async def _start_relay_host(self) -> None:
-        """One that kernels would start by themselves outlives them for a while, and would find its folder gone."""
+        """Start the relay host before a kernel would.
+
+        One that a kernel starts outlives the kernels for a while, and its folder would be gone.
+        """
         self._spawn("relay", ["relay"])
         await self._until("relay", self._relay_host_answers)
 
     async def _start_gateway(self) -> None:
         options = ["--ServerApp.ip=127.0.0.1", "--ServerApp.port=0", f"--ServerApp.root_dir={self._folder}"]
-        # Whatever ends the stack ends its kernels with it.
+        # The stack's kernels end with the stack, however it ends.
         options += ["--Aliquot.keep_kernels=never"]
-        # Only loopback and only for this demonstration, so its user may be root, as in a container.
+        # The gateway listens on loopback alone, for this demonstration, so its user may be root, as
+        # in a container.
         self._spawn("gateway", ["serve", *options, *(["--allow-root"] if os.geteuid() == 0 else [])])
         await self._until("gateway", self._gateway_answers)
 
@@ -146,7 +153,7 @@ class EphemeralStack:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                # Ctrl-C in the terminal is for us; we end them in order.
+                # Ctrl-C in the terminal is for this process, which ends the others in order.
                 start_new_session=True,
             )
         self._processes.append((name, process))
@@ -183,13 +190,16 @@ class EphemeralStack:
         return True
 
     def _log_end(self, name: str) -> str:
-        """Its own last word to its user, where it had one; else the end of its log."""
+        """Return the process's last message to its user, or else the end of its log."""
         lines = self.log_path(name).read_text(errors="replace").splitlines()
         words = [line for line in lines if line.startswith("aliquot")]
         return "\n".join(words[-1:] or lines[-_LOG_LINES:]) or "(its log is empty)"
 
     async def _end(self) -> None:
-        """End what we started, last first, and remove the folder. Never raises for what is already gone."""
+        """End the child processes, last first, and remove the folder.
+
+        Never raises for one that is already gone.
+        """
         for _, process in reversed(self._processes):
             await asyncio.to_thread(_end_process, process)
         shutil.rmtree(self._folder, ignore_errors=True)

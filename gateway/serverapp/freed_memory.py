@@ -1,7 +1,8 @@
-"""What the C library keeps of the memory that the gateway's process has freed: as little as it can be made to.
+"""Limit the memory that the C library keeps after the gateway's process has freed it.
 
-By itself glibc gives back the end of its heap alone, and takes ever larger pieces from the heap once one was freed
-(mallopt(3), "dynamic mmap threshold"): between what a thousand kernels come and go with, holes stay for ever.
+By itself glibc gives back the end of its heap alone, and takes ever larger pieces from the heap
+once one was freed (mallopt(3), "dynamic mmap threshold"): the objects of a thousand kernels that
+come and go leave holes that stay forever.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import contextlib
 import ctypes
 from collections.abc import Mapping
 
-# Of mallopt(3).
+# Parameters of mallopt(3).
 _MMAP_THRESHOLD, _ARENA_MAX = -3, -8
-# Larger pieces, as the text of a status of all kernels, are given back when they are freed. glibc's first value.
+# glibc gives larger pieces, such as the text of a status of all kernels, back when they are freed.
+# This is its initial value.
 _LARGE_BYTES = 128 << 10
-# Else each of the first sixteen threads gets one, and each keeps what its thread has freed.
+# Otherwise each of the first sixteen threads gets a heap, which keeps what its thread has freed.
 _HEAPS = 2
 _OWN_CHOICE = ("MALLOC_", "GLIBC_TUNABLES")
 
@@ -22,9 +24,10 @@ _LIBRARY = ctypes.CDLL(None)
 
 
 def keep_little(environ: Mapping[str, str]) -> None:
-    """For the rest of this process's life; before it has threads, for a heap that is there stays.
+    """Limit the kept memory for the rest of this process's life.
 
-    Nothing where the environment has settings of its own, or the C library knows none.
+    Called before the process has threads, for an existing heap stays. Does nothing where the
+    environment has malloc settings of its own, or the C library has no mallopt.
     """
     if any(name.startswith(_OWN_CHOICE) for name in environ):
         return
@@ -34,6 +37,6 @@ def keep_little(environ: Mapping[str, str]) -> None:
 
 
 def give_back() -> None:
-    """Give every page without anything in it to the system: some milliseconds at most."""
+    """Give every empty page back to the system. Takes some milliseconds at most."""
     with contextlib.suppress(AttributeError):
         _LIBRARY.malloc_trim(0)

@@ -1,6 +1,7 @@
-"""When Python looks for garbage in the gateway's process: at what is new in small steps, at all that lives rarely.
+"""Tune the garbage collector of the gateway's process: frequent young collections, rare full ones.
 
-A thousand kernels are millions of objects, and a look at all of them holds everybody up for half a second.
+A thousand kernels are millions of objects, and a full collection blocks every request for half a
+second.
 """
 
 from __future__ import annotations
@@ -11,29 +12,34 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-# Of its three generations; what one request makes dies in the first, and nothing comes into the last.
-# Python's own: 700, 10, 10.
+# Thresholds of the three generations. The objects of one request die in the first, and none reaches
+# the last. Python's own: 700, 10, 10.
 _THRESHOLDS = (5_000, 10, 10)
 _MIDDLE = 1
-# Between two questions whether all is looked at, for to count it takes a quarter of the look itself. It is where so
-# much more was left out since, and after some hours in any case: until then garbage waits that had lived long.
+# The time between two checks whether a full collection is due: a check counts objects, which takes
+# a quarter of the collection. It is due once ``_MORE`` times as many objects are frozen as after the
+# last one, and after some hours in any case: until then garbage among the frozen objects stays.
 WHOLE_SECONDS = 600.0
 LONGEST_SECONDS = 6 * 3600.0
 _MORE = 1.03
 
 
-# From this version on CPython's collector is another: its second generation is collected in small steps, each of which
-# would have us freeze everything, garbage too. It makes no long pauses, and is left as it is.
+# From this version on CPython has another collector. It collects its second generation in small
+# steps, each of which would make us freeze everything, garbage too. It makes no long pauses, so it
+# is left as it is.
 _OTHER_COLLECTOR = (3, 14)
 
 
 def is_known_collector(version: tuple[int, ...] = sys.version_info[:2], name: str = sys.implementation.name) -> bool:
-    """Tell whether an interpreter's collector has the three generations that this policy is made for."""
+    """Return whether an interpreter's collector has the three generations of this policy."""
     return name == "cpython" and version < _OTHER_COLLECTOR
 
 
 class CalmCollector:
-    """What a look at more than the newest finds alive is left out of later ones, until all is looked at again."""
+    """A collector that freezes what survives a collection of more than the youngest generation.
+
+    Later collections skip frozen objects, until a full collection.
+    """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic, is_known: bool = is_known_collector()) -> None:
         self._monotonic = monotonic
@@ -42,7 +48,7 @@ class CalmCollector:
         self._kept = 0
 
     def start(self) -> None:
-        """For the rest of this process's life. Changes nothing where the collector is another."""
+        """Apply the policy from now on. Does nothing with another collector."""
         if not self._is_known:
             return
         gc.set_threshold(*_THRESHOLDS)
@@ -50,7 +56,7 @@ class CalmCollector:
         gc.callbacks.append(self.told)
 
     def look_at_all(self) -> None:
-        """Whatever is garbage goes."""
+        """Run a full collection, and freeze what survives it."""
         gc.unfreeze()
         gc.collect()
         gc.freeze()
@@ -58,7 +64,7 @@ class CalmCollector:
         self._kept = gc.get_freeze_count()
 
     def look_if_due(self) -> None:
-        """Called once in a while."""
+        """Run a full collection if one is due. Called periodically."""
         now = self._monotonic()
         if not self._is_known or now - self._asked_at < WHOLE_SECONDS:
             return
@@ -69,6 +75,6 @@ class CalmCollector:
             self._kept = min(self._kept, count)
 
     def told(self, phase: str, info: Mapping[str, Any]) -> None:
-        """Called by Python before ("start") and after ("stop") each look."""
+        """Called by Python before ("start") and after ("stop") each collection."""
         if phase == "stop" and info["generation"] >= _MIDDLE:
             gc.freeze()

@@ -1,4 +1,4 @@
-"""The gateway as a service of JupyterHub: where it listens, and that the Hub alone says who asks."""
+"""The gateway as a JupyterHub service: the Hub sets its address and authenticates its users."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from jupyter_aliquot.gateway.hub_service.proxy_headers import believe_the_proxy
 
 from .app import GatewayServerApp
 
-# Whose own token, password and users count for nothing here.
+# The sections whose own token, password and users are ignored here.
 _OWN_LOGINS = ("IdentityProvider", "PasswordIdentityProvider", "AliquotIdentityProvider", "ServerApp")
 _OWN_LOGIN_KNOBS = ("token", "password", "hashed_password", "password_required")
 
 
 class HubGatewayServerApp(GatewayServerApp):
-    """`aliquot serve --hub`. The environment says the defaults; options and files still win, but for who asks."""
+    """The application of `aliquot serve --hub`.
+
+    The environment sets the defaults. Options and files still win, except for authentication.
+    """
 
     name = "aliquot serve"
     classes = [*GatewayServerApp.classes, HubIdentityProvider]
@@ -48,7 +51,7 @@ class HubGatewayServerApp(GatewayServerApp):
 
     @default("allow_remote_access")
     def _default_allow_remote_access(self) -> bool:
-        # The Hub's proxy hands on the host that browsers asked for.
+        # The Hub's proxy passes the browser's Host header on.
         return True
 
     @default("trust_xheaders")
@@ -68,7 +71,7 @@ class HubGatewayServerApp(GatewayServerApp):
         return self.hub.client_ca if self.hub.is_secure else ""
 
     def find_server_extensions(self) -> None:
-        """Called by ServerApp.initialize, when its configuration is read and none of its parts is made."""
+        """Called by ServerApp.initialize between reading the configuration and making its parts."""
         self._put_classes()
         if ignored := self._ignored_logins():
             self.log.warning(
@@ -103,9 +106,9 @@ class HubGatewayServerApp(GatewayServerApp):
 
     def init_webapp(self) -> None:
         """Called by ServerApp.initialize."""
-        # JupyterHub's check of forged requests stands in for tornado's, which comes before anybody knows who asks.
+        # JupyterHub's XSRF check replaces tornado's, which runs before the user is authenticated.
         self.tornado_settings: dict[str, Any] = {**self.tornado_settings, "xsrf_cookies": False}
         headers = self.tornado_settings.setdefault("headers", {})
-        # Pages of users' servers have this gateway's origin.
+        # Pages of users' servers share this gateway's origin.
         headers.setdefault("Content-Security-Policy", "frame-ancestors 'none'")
         super().init_webapp()

@@ -1,7 +1,8 @@
-"""Puts off what jsonschema would build at its import: a grammar of international addresses.
+"""Delay what jsonschema builds at its import: a grammar of international addresses.
 
-That is more than half of the time that a Jupyter server needs to start, for two formats that neither Jupyter's schemas
-nor ours name. Whoever checks one still gets the whole grammar, then. Importing this module does it.
+It takes more than half of the time that a Jupyter server needs to start, for two formats that
+neither Jupyter's schemas nor ours name. A program that checks one of them still gets the whole
+grammar, at that time. Importing this module applies the delay.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ _NAME = "rfc3987_syntax"
 
 
 def _put_off() -> None:
-    """Does nothing where the grammar was built already, or is not installed."""
+    """Put a stand-in in the module's place.
+
+    Does nothing if the grammar was built already, or is not installed.
+    """
     spec = None if _NAME in sys.modules else importlib.util.find_spec(_NAME)
     if spec is None:
         return
     stand_in = ModuleType(_NAME)
-    # A package as the real one: other programs in this process may import its modules.
+    # A package like the real one: other programs in this process may import its modules.
     stand_in.__spec__ = spec
     stand_in.__path__ = list(spec.submodule_search_locations or ())
 
@@ -29,7 +33,7 @@ def _put_off() -> None:
         if sys.modules.get(_NAME) is stand_in:
             del sys.modules[_NAME]
         found = importlib.import_module(_NAME)
-        # Modules that were imported before are attributes of the stand-in alone.
+        # Modules imported before are attributes of the stand-in alone.
         for name in [name for name in sys.modules if name.startswith(f"{_NAME}.")]:
             setattr(found, name.rpartition(".")[2], sys.modules[name])
         return found
@@ -38,7 +42,10 @@ def _put_off() -> None:
         return whole().is_valid_syntax(*words, **options)
 
     def look_up(name: str) -> Any:
-        """Called for all that jsonschema does not import; importing asks for names of Python's own."""
+        """Called for each name that jsonschema does not import.
+
+        Python's import asks for private names of modules.
+        """
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(whole(), name)

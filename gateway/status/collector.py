@@ -1,4 +1,4 @@
-"""What this server knows of its own GPU kernels, gathered from those who know it. Keeps nothing."""
+"""Gather what this server knows of its own GPU kernels. Keeps nothing."""
 
 from __future__ import annotations
 
@@ -16,62 +16,65 @@ from jupyter_aliquot.provisioner.resources import Request
 
 from .report import PLAIN, LocalKernel
 
-# Values of kernels that are no more.
+# The most remembered values of kernels that no longer exist.
 _SPARE = 64
 
 
 class Activities(Protocol):
-    """The kernels' activity, as their relays tell it; None stands for a kernel without a relay."""
+    """The kernels' activity, as their relays report it. None stands for a kernel without a relay."""
 
     def of(self, kernel_id: str) -> Activity | None:
-        """Return what the kernel does."""
+        """Return the kernel's activity."""
         ...
 
     def dropped_messages(self, kernel_id: str) -> Mapping[str, int] | None:
-        """Return how many messages the browsers were not sent, by reason."""
+        """Return how many messages were not sent to browsers, by reason."""
         ...
 
     def interrupted_at(self, kernel_id: str) -> float | None:
-        """Return when what runs now was last interrupted; None where nothing that runs was."""
+        """Return when the running cell was last interrupted; None if it was not, or none runs."""
         ...
 
 
 class KernelManagers(Protocol):
-    """The part of our kernel manager that knows kernels, their owners and where they are in their lives."""
+    """The part of our kernel manager that knows kernels, their owners and their states."""
 
     def get_kernel(self, kernel_id: str) -> Any:
-        """Jupyter's manager of one kernel."""
+        """Return Jupyter's manager of one kernel."""
         ...
 
     def owner_of(self, kernel_id: str) -> str | None:
-        """The owner's name."""
+        """Return the owner's name."""
         ...
 
     def kernel_state(self, kernel_id: str) -> tuple[str, str | None]:
-        """State, and why."""
+        """Return the state and the reason."""
         ...
 
     @property
     def activity(self) -> Activities:
-        """The activity of the kernels that have a relay."""
+        """Return the activity of the kernels that have a relay."""
         ...
 
 
 class KernelMemo:
-    """The values that were made last: of a thousand kernels few change between two looks."""
+    """The values made last: among a thousand kernels, few change between two looks."""
 
     def __init__(self) -> None:
         self._made: dict[str, LocalKernel] = {}
 
     def same(self, kernel: LocalKernel) -> LocalKernel:
-        """The very one that was made before, if it is equal."""
+        """Return the object made before if it is equal, else this one."""
         found = self._made.get(kernel.id)
         if found is None or found != kernel:
             found = self._made[kernel.id] = kernel
         return found
 
     def forget_others(self, there: Collection[str]) -> None:
-        """Called with each look, and the ids of all that are: of those that are gone few are kept."""
+        """Drop values of kernels that no longer exist, except for a few.
+
+        Called at each look with the ids of all kernels.
+        """
         if len(self._made) > len(there) + _SPARE:
             self._made = {one: kernel for one, kernel in self._made.items() if one in there}
 
@@ -84,7 +87,10 @@ def local_kernels(
     announced: Mapping[str, Announcement],
     memo: KernelMemo | None = None,
 ) -> tuple[LocalKernel, ...]:
-    """Those of these kernels that ask for a GPU, and plain ones as soon as there is something to tell about them."""
+    """Return the values of those kernels that request a GPU.
+
+    A kernel without a GPU is included once it crashed, was shared or has an announced end.
+    """
     queue, found = {entry.kernel_id: entry for entry in snapshot.starts}, []
     holdings, memo = snapshot.ledger.holdings, memo or KernelMemo()
     for kernel_id in ids:
@@ -118,16 +124,19 @@ def local_kernels(
 
 
 def _asked(holding: Holding | None, waiting: QueueEntry | None) -> Request | None:
-    """To read it from the kernelspec takes longer than all the rest: what is granted or waits, admission knows."""
+    """Return the kernel's request from its grant or its queue entry; None if it has neither.
+
+    Reading it from the kernelspec takes longer than all the rest.
+    """
     return holding.grant.request if holding else waiting.request if waiting else None
 
 
 def waiting_elsewhere(
     snapshot: AdmissionSnapshot, known: Iterable[LocalKernel], kernel_id: str | None = None
 ) -> tuple[LocalKernel, ...]:
-    """Kernels that other programs of this machine start, and that wait in this server's queue.
+    """Return kernels that other programs of this machine start and that wait in this queue.
 
-    ``kernel_id``: this one alone.
+    ``kernel_id``: return this kernel alone.
     """
     ids = {kernel.id for kernel in known}
     waiting = (entry for entry in snapshot.starts if kernel_id in (None, entry.kernel_id))

@@ -1,6 +1,6 @@
-"""GPU time, as people are told: pure functions from the agent's words to those of the REST API and the terminal.
+"""Translate GPU time from the agent's words to those of the REST API and the terminal. Pure.
 
-Knows no user and no server; report.py decides who may see what it makes.
+Knows no user and no server; report.py decides which users see the result.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from jupyter_aliquot.gpu_hook.client.compute_reports import ComputeControl as Co
 
 
 def compute_report(compute: ComputeStatus | None) -> Compute | None:
-    """``compute`` of a kernel on one device; None where the agent says nothing of it."""
+    """Return a kernel's ``compute`` on one device; None if the agent does not report it."""
     if compute is None:
         return None
     bound = compute.bound_milliseconds
@@ -32,7 +32,7 @@ def compute_report(compute: ComputeStatus | None) -> Compute | None:
 
 
 def control_report(control: ControlStatus | None) -> ComputeControl | None:
-    """``compute_control`` of a device; None where the agent says nothing of it."""
+    """Return a device's ``compute_control``; None if the agent does not report it."""
     if control is None:
         return None
     return {
@@ -44,24 +44,33 @@ def control_report(control: ControlStatus | None) -> ComputeControl | None:
 
 
 def throttle_text(devices: Iterable[KernelDevice]) -> str | None:
-    """Why a kernel is throttled, over its devices; None where it is not. ``devices`` as in its report."""
+    """Return why a kernel is throttled on its devices; None if it is not.
+
+    ``devices``: as in the kernel's report.
+    """
     told = [one["compute"] for one in devices if one["compute"] is not None]
     reasons = [compute["throttle_reason"] for compute in told if compute["throttle_reason"]]
     return "; ".join(dict.fromkeys(reasons)) or None
 
 
 def is_paused(devices: Iterable[KernelDevice]) -> bool:
-    """Whether a kernel is kept off a device for normal-priority work. ``devices`` as in its report."""
+    """Return whether a kernel is paused on a device for normal-priority work.
+
+    ``devices``: as in the kernel's report.
+    """
     return any(one["compute"] is not None and one["compute"]["paused"] for one in devices)
 
 
 def percent_text(part: float | None) -> str:
-    """``25 %``; a dash for what nobody measured, or wants."""
+    """Return a part as ``25 %``, or a dash if there is no figure."""
     return "–" if part is None else f"{100 * part:.0f} %"
 
 
 def share_text(compute: ComputeStatus | None) -> str:
-    """A cell of the command line's table: used of the fair share, ``24 of 25 %``; ``max`` where it is a hard limit."""
+    """Return the share of time used as a table cell of the command line: ``24 of 25 %``.
+
+    The second number is the fair share. A hard limit is marked with ``max``.
+    """
     if compute is None or (compute.share_used is None and compute.share_entitled is None):
         return "–"
     used = percent_text(compute.share_used)
@@ -71,5 +80,5 @@ def share_text(compute: ComputeStatus | None) -> str:
 
 
 def slowdown_text(slowdown: float | None) -> str:
-    """``1.03x``: launches take 3 % longer than alone."""
+    """Return ``1.03x`` if launches take 3 % longer than alone; a dash if there is no figure."""
     return "–" if slowdown is None else f"{slowdown:.2f}x"

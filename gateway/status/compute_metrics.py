@@ -1,4 +1,4 @@
-"""Prometheus metrics of GPU time, from the report of the status. Pure; prometheus.py is who is asked."""
+"""Prometheus metrics of GPU time, made from the status report. Pure; prometheus.py serves them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from jupyter_aliquot.gateway.reports.kernel import Compute, Kernel
 from jupyter_aliquot.gateway.reports.status import Status
 
-# Metric, figure of a kernel's compute on a device, help.
+# Tuples of metric, function that takes the figure from a kernel's compute on a device, and help.
 _GAUGES: tuple[tuple[str, Callable[[Compute], float | None], str], ...] = (
     (
         "aliquot_kernel_fair_share_ratio",
@@ -51,9 +51,13 @@ _COUNTERS: tuple[tuple[str, Callable[[Compute], float], str], ...] = (
 def compute_metrics(
     report: Status, kernel: Sequence[str], device: Sequence[str], labels: Callable[[Kernel], list[str]]
 ) -> Iterator[Metric]:
-    """``kernel`` and ``device``: names of their labels; ``labels``: the values of a kernel's, its device left out.
+    """Yield the metrics of kernels and devices. A figure that was not measured has no sample.
 
-    What nobody measured has no sample.
+    Args:
+        report: The status report.
+        kernel: The names of a kernel's labels.
+        device: The names of a device's labels.
+        labels: Returns the label values of a kernel, without its device.
     """
     told = [
         ([*labels(one), part["uuid"]], part["compute"])

@@ -1,6 +1,6 @@
-"""Devices, as the REST API has them: each with what all kernels have of it, and the asker's of that. Pure.
+"""Device reports of the REST API: the sums of all kernels and of the user's own. Pure.
 
-One pass over the kernels for all devices; nobody learns here whose the others' are.
+One pass over the kernels serves all devices. A report names no other user.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .compute import control_report
 
 @dataclass
 class _Sums:
-    """Of one device, in bytes."""
+    """Sums over the kernels of one device, in bytes."""
 
     charged: int = 0
     reserved: int = 0
@@ -23,7 +23,7 @@ class _Sums:
     burstable: int = 0
 
     def add(self, part: KernelDeviceStatus) -> None:
-        """One kernel's part of the device."""
+        """Add one kernel's part of the device."""
         guarantee = part.quota_bytes if part.guarantee_bytes is None else part.guarantee_bytes
         self.charged += part.charged_bytes
         self.reserved += guarantee
@@ -32,7 +32,10 @@ class _Sums:
 
 
 class DeviceSums:
-    """What all kernels of one status have together, and each owner's: added up once, however many ask."""
+    """The sums over all kernels of one status, and over each owner's.
+
+    They are computed once, for any number of users.
+    """
 
     def __init__(self, status: NodeStatus) -> None:
         self._status = status
@@ -45,7 +48,7 @@ class DeviceSums:
                     self._owners.setdefault((kernel.owner, part.uuid), _Sums()).add(part)
 
     def reports(self, name: str) -> list[Device]:
-        """All devices of the node. ``name``: the user whose kernels are "mine"."""
+        """Return all devices of the node. ``name``: the user whose kernels count as "mine"."""
         nothing = _Sums()
         return [
             _device(device, self._all[device.uuid], self._owners.get((name, device.uuid), nothing))
@@ -54,7 +57,7 @@ class DeviceSums:
 
 
 def device_reports(status: NodeStatus, name: str) -> list[Device]:
-    """For who asks once."""
+    """Return the device reports of a status that is used once."""
     return DeviceSums(status).reports(name)
 
 

@@ -1,4 +1,4 @@
-"""When what waits is expected to start: gathers the ends that were announced, and asks the planner."""
+"""Expected starts of queued requests: gather the announced ends, and ask the planner."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 
 
 class ExpectedStarts:
-    """Made by SceneMaker. Keeps the last answer: many pages ask for the status of one moment."""
+    """The expected starts. Made by SceneMaker.
+
+    Keeps the last answer: many pages request the status of one moment.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -22,7 +25,7 @@ class ExpectedStarts:
         self._found: Mapping[str, float] = {}
 
     def filled(self, snapshot: AdmissionSnapshot, announced: Mapping[str, Announcement]) -> AdmissionSnapshot:
-        """The snapshot with the expected start of each request that has one."""
+        """Return the snapshot with the expected start of each request that has one."""
         if not snapshot.queue or snapshot.agent_state != "ok":
             return snapshot
         ends = {kernel_id: told.at for kernel_id, told in announced.items()}
@@ -38,7 +41,7 @@ class ExpectedStarts:
     def _foresee(
         self, ledger: LedgerSnapshot, pending: tuple[Pending, ...], ends: Mapping[str, float], wall: float
     ) -> Mapping[str, float]:
-        # Announcements are told in the time that people read, deadlines in time that only goes forward.
+        # Announcements are in wall clock time, deadlines in monotonic time.
         ahead = self._clock.wall() - self._clock.now()
         dated = [one if one.deadline is None else replace(one, deadline=one.deadline + ahead) for one in pending]
         return expected_starts(ledger, dated, ends, wall)

@@ -1,6 +1,7 @@
 """Prometheus metrics of one server, from the same scene as the status. Keeps nothing.
 
-A registry of its own: several servers in one process do not mix, and Jupyter's own metrics stay where they are.
+It has a registry of its own: several servers in one process do not mix, and Jupyter's own metrics
+stay where they are.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _EVERYTHING = User("", "admin")
 _DEVICE = ["device", "uuid", "name"]
 _KERNEL = ["kernel", "owner", "kernelspec", "priority", "uuid"]
 
-# Metric, figure of a device's report, help.
+# Tuples of metric, function that takes the figure from a device's report, and help.
 _DEVICE_GAUGES: tuple[tuple[str, Callable[[Device], float | None], str], ...] = (
     ("aliquot_device_memory_bytes", lambda one: one["memory_bytes"], "Memory of the device."),
     (
@@ -71,7 +72,7 @@ _KERNEL_GAUGES: tuple[tuple[str, Callable[[KernelDevice], float], str], ...] = (
         "Memory that contexts take beside what the kernel allocates.",
     ),
 )
-# Metric, figure of a kernel's host memory, help.
+# Tuples of metric, function that takes the figure from a kernel's host memory, and help.
 _HOST_GAUGES: tuple[tuple[str, Callable[[HostMemory], float | None], str], ...] = (
     (
         "aliquot_kernel_host_memory_limit_bytes",
@@ -94,7 +95,7 @@ _OUTCOMES = {
 
 
 class ServerMetrics(Collector):
-    """Collects when it is asked, so that what it tells is as fresh as the scene."""
+    """A collector that reads the scene at each scrape, so that its figures are current."""
 
     def __init__(self, scene: Callable[[], Scene]) -> None:
         self._scene = scene
@@ -102,11 +103,14 @@ class ServerMetrics(Collector):
         self._registry.register(self)
 
     def text(self) -> bytes:
-        """The Prometheus exposition text. Called by GET /aliquot/api/v1/metrics."""
+        """Return the Prometheus exposition text. Called by GET /aliquot/api/v1/metrics."""
         return generate_latest(self._registry)
 
     def describe(self) -> Iterator[Metric]:
-        """Called by CollectorRegistry.register; without it the registry would collect while nothing is there yet."""
+        """Called by CollectorRegistry.register.
+
+        Without it the registry would collect before the scene is there.
+        """
         return iter(())
 
     def collect(self) -> Iterator[Metric]:

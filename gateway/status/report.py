@@ -1,6 +1,6 @@
-"""What the server tells about devices and kernels: one pure function from what is known to what one user may see.
+"""Reports of devices and kernels: one pure function from the scene to what one user may see.
 
-It reads nothing by itself and decides nothing; node/watcher.py and collector.py bring what is known.
+It reads nothing by itself and decides nothing; node/watcher.py and collector.py supply the scene.
 """
 
 from __future__ import annotations
@@ -35,19 +35,23 @@ from .report_cache import ReportMemo
 from .residency import host_copies_report, shown_state, waiting_text
 from .usage import idle_since, kernel_usage
 
-# What a kernel without a GPU asks for.
+# The request of a kernel without a GPU.
 PLAIN = Request(GpuShare(0))
 LAST_ENDED = 20
-# The report of a kernel of another program, beside those of our own by who sees them.
+# The report of another program's kernel; the reports of our own have their access level as key.
 FOREIGN = "foreign"
 _NOT_RUNNING = ("queued", "starting", "ended")
 
 
 class LocalKernel(NamedTuple):
-    """A kernel of this server as the server knows it. ``quotas``: what it was granted; none for a plain kernel.
+    """A kernel of this server as the server knows it.
 
-    ``dropped_messages``: what its browsers were not sent, by reason, and ``activity``: what of it runs; None where no
-    relay tells. ``needed_bytes``: of one that has ended, where its quota was too small.
+    Attributes:
+        quotas: What the kernel was granted; empty for a kernel without a GPU.
+        dropped_messages: Counts of messages not sent to browsers, by reason; None without a relay.
+        activity: What runs in the kernel; None without a relay.
+        needed_bytes: The memory limit that would have been enough, for a kernel that has ended because
+            its limit was too small.
     """
 
     id: str
@@ -73,12 +77,16 @@ class LocalKernel(NamedTuple):
 
 @dataclass(frozen=True)
 class Scene:
-    """All that is known at one moment. ``ended``: kernels that are no more, the last one first.
+    """All that the server knows at one moment.
 
-    ``resizes``: changes of running kernels' sizes that wait for room, by kernel.
-    ``ledger``, ``pending`` and ``caps``: as admission has them; ``grants``: whether this server grants.
-    ``counts`` and ``endings``: how requests left the queue, and kernels ended, since the server started; ``refusals``:
-    how often each of c.Limits refused something, or held it back.
+    Attributes:
+        ended: Kernels that have ended, the last one first.
+        resizes: Queued resizes of running kernels, by kernel.
+        ledger, pending, caps: The ledger, the pending requests and the GPU limits of admission.
+        grants: Whether this server grants GPUs.
+        counts: How requests left the queue since the server started.
+        endings: How kernels ended since the server started.
+        refusals: How often each of c.Limits refused or delayed something.
     """
 
     version: str
@@ -94,14 +102,15 @@ class Scene:
     caps: GpuCaps = field(default_factory=GpuCaps)
     grants: bool = True
     refusals: Mapping[str, int] = field(default_factory=dict)
-    # What was told of the scenes before this one.
+    # Reports that were made of earlier scenes.
     memo: ReportMemo = field(default_factory=ReportMemo, compare=False, repr=False)
 
 
 def status_report(scene: Scene, who: User, ended: int = LAST_ENDED) -> Status:
-    """The answer of GET /aliquot/api/v1/status: aggregates for everybody, kernels for their owner and administrators.
+    """Return the answer of GET /aliquot/api/v1/status.
 
-    It is asked for every few seconds: of the kernels that ended it has the last few that the asker did not end.
+    Every user gets the aggregates; kernels go to their owner and to administrators. Clients request
+    it every few seconds, so of the ended kernels it has the last few that the user did not end.
     """
     status = scene.node.status
     return {
@@ -115,7 +124,10 @@ def status_report(scene: Scene, who: User, ended: int = LAST_ENDED) -> Status:
 
 
 def status_text(scene: Scene, who: User) -> str:
-    """The same as JSON. What is told of a kernel is written once for all who may see it."""
+    """Return the status report as JSON.
+
+    A kernel's JSON is made once for all users who see the same of it.
+    """
     report = status_report(scene, who)
     kernels = ", ".join(scene.memo.text(kernel) for kernel in report["kernels"])
     report["kernels"] = []
@@ -141,9 +153,15 @@ def _gpu_limit(scene: Scene, who: User) -> UserGpuLimit | None:
 
 
 def kernel_reports(scene: Scene, who: User, ended: int | None = None, *, but_by: str | None = None) -> list[Kernel]:
-    """The kernels that this user may see: of this server, of other programs, and the ``ended`` last that ended.
+    """Return the kernels that this user may see.
 
-    ``ended`` None: all that are remembered. ``but_by``: without those that this user ended.
+    They are those of this server, of other programs, and the last ``ended`` ones that ended.
+
+    Args:
+        scene: All that the server knows.
+        who: The user.
+        ended: The most ended kernels to return; None for all that are remembered.
+        but_by: Leave out ended kernels that this user ended.
     """
     memo, status = scene.memo, scene.node.status
     known, local = memo.kernels(status), {kernel.id for kernel in scene.kernels}
@@ -158,7 +176,7 @@ def kernel_reports(scene: Scene, who: User, ended: int | None = None, *, but_by:
         if other.kernel_id not in local and access_for(who, other.owner):
             causes = (other, scene.resizes.get(other.kernel_id))
             seen.append(memo.report(other.kernel_id, FOREIGN, causes, partial(_of_foreign, *causes)))
-    # A thousand, of which most are others': the cheapest question first.
+    # A thousand, perhaps, most of them other users': the cheapest check comes first.
     his = (one for one in scene.ended if one.owner == who.name or who.is_admin)
     news = (one for one in his if one.ending.by != but_by and one.id not in local)
     gone = (one for one in news if access_for(who, one.owner))
@@ -167,17 +185,17 @@ def kernel_reports(scene: Scene, who: User, ended: int | None = None, *, but_by:
 
 @dataclass(frozen=True)
 class OneKernel:
-    """One kernel as a user may see it: its state at once, its report only when it is asked for."""
+    """One kernel as a user may see it: its state, and a function that makes its report."""
 
     state: str
     report: Callable[[], Kernel]
 
 
 def find_kernel(scene: Scene, who: User, kernel_id: str) -> OneKernel | None:
-    """Find one of the kernels of `kernel_reports`. ``scene``: may be of this kernel alone.
+    """Find one of the kernels of `kernel_reports`. ``scene`` may hold this kernel alone.
 
     Returns:
-        None for a kernel that is not there, and for one that this user may not see.
+        None for a kernel that does not exist, and for one that this user may not see.
     """
     known = scene.memo.kernels(scene.node.status).get(kernel_id)
     local = next((kernel for kernel in scene.kernels if kernel.id == kernel_id), None)
@@ -202,7 +220,10 @@ def find_kernel(scene: Scene, who: User, kernel_id: str) -> OneKernel | None:
 
 
 def _remembered(scene: Scene, kernel: LocalKernel, known: KernelStatus | None, access: Access) -> Kernel:
-    """What is told of it to who has this access: one report for all of them, until something of it changes."""
+    """Return the kernel's report for users with this access.
+
+    All of them get the same object until something in it changes.
+    """
     causes = (kernel, known, access, scene.resizes.get(kernel.id))
     return scene.memo.report(kernel.id, access.word, causes, partial(_of_local, *causes))
 
@@ -215,7 +236,7 @@ def _of_local(kernel: LocalKernel, known: KernelStatus | None, access: Access, r
         "name": kernel.name,
         "owner": kernel.owner,
         "access": access.word,
-        "shares": kernel.shares.report() if access is Access.OWN else None,  # told to its owner alone
+        "shares": kernel.shares.report() if access is Access.OWN else None,  # for its owner alone
         "label": kernel.label,
         "gpus": float(kernel.request.gpus),
         "requested_memory_bytes": None if limit is None else int(limit),
@@ -240,7 +261,7 @@ def _of_local(kernel: LocalKernel, known: KernelStatus | None, access: Access, r
 
 
 def _of_foreign(known: KernelStatus, resize: QueueEntry | None) -> Kernel:
-    """A kernel that some other program of this machine started, for example nbclient."""
+    """Return the report of a kernel that another program of this machine started, as nbclient does."""
     limit = None if known.memory_limit is None else Bytes(known.memory_limit)
     kernel = LocalKernel(
         id=known.kernel_id,
@@ -254,18 +275,21 @@ def _of_foreign(known: KernelStatus, resize: QueueEntry | None) -> Kernel:
 
 
 def _with_ending(kernel: LocalKernel, why: Mapping[str, Ending]) -> LocalKernel:
-    """A kernel whose start failed is still there for Jupyter, which may try again."""
+    """Return the kernel with its ending, if its start failed.
+
+    Jupyter still lists such a kernel, and may start it again.
+    """
     ending = why.get(kernel.id) if kernel.state == "ended" else None
     return kernel if ending is None else kernel._replace(reason=ending.message, ending=ending)
 
 
 def access_for(who: User, owner: str, shares: Shares = UNSHARED) -> Access:
-    """What this user may do with a kernel of this owner."""
+    """Return this user's access to a kernel of this owner."""
     return Access.OWN if who.is_admin else shares.access(who.name, who.teams, owner)
 
 
 def _as_local(ended: EndedKernel) -> LocalKernel:
-    """One that is no more, as it is listed."""
+    """Return an ended kernel in the form of a listed one."""
     return LocalKernel(
         id=ended.id,
         name=ended.name,
@@ -280,7 +304,7 @@ def _as_local(ended: EndedKernel) -> LocalKernel:
 
 
 def _resize_report(entry: QueueEntry) -> Resize:
-    """A change of size that waits for room."""
+    """Return the report of a queued resize."""
     limit = entry.request.memory_limit
     return {
         "state": "queued",
@@ -297,7 +321,7 @@ def _resize_report(entry: QueueEntry) -> Resize:
 
 
 def _termination_report(ending: Ending) -> Termination:
-    """Why and when, for people and for programs."""
+    """Return the reason and the time of an end, for people and for programs."""
     return {
         "reason": ending.code.value,
         "message": ending.message,
@@ -313,7 +337,7 @@ def _announcement(told: Announcement) -> ScheduledTermination:
 
 
 def _foreign_state(known: KernelStatus) -> str:
-    """What its program and its processes tell; where its memory is, shown_state adds."""
+    """Return the state that its program and processes show; `shown_state` adds its memory's place."""
     return "ended" if known.ending else "on_gpu" if known.pids else "starting"
 
 

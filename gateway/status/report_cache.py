@@ -1,6 +1,7 @@
-"""Reports that were made before and are still so: of a thousand kernels few change between two looks.
+"""Reports made before that still hold: among a thousand kernels, few change between two looks.
 
-Owned by whoever makes scenes. It decides nothing and knows no user: the same causes give the same report.
+Owned by the maker of scenes. It decides nothing and knows no user: the same causes give the same
+report.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from jupyter_aliquot.gpu_hook.client.reports import KernelStatus, NodeStatus
 from .devices import DeviceSums
 
 _NO_KERNELS: Mapping[str, KernelStatus] = {}
-# Reports of kernels that are no more: the last that ended are shown for a while.
+# The most unused reports: the kernels that ended last are shown for a while.
 _SPARE = 64
 
 
 class _Made:
-    """One report, and of what it was made. ``is_used``: since others were last forgotten."""
+    """One report, and the causes that it was made of.
+
+    ``is_used``: whether it was requested since reports were last dropped.
+    """
 
     __slots__ = ("causes", "is_used", "report")
 
@@ -31,7 +35,7 @@ class _Made:
 
 
 class ReportMemo:
-    """``made`` counts the reports that had to be made."""
+    """The reports of kernels by their causes. ``made`` counts the reports that had to be made."""
 
     def __init__(self) -> None:
         self._reports: dict[tuple[str, str], _Made] = {}
@@ -44,7 +48,10 @@ class ReportMemo:
         self.made = 0
 
     def report(self, kernel_id: str, view: str, causes: tuple[Any, ...], make: Callable[[], Kernel]) -> Kernel:
-        """The one of these causes, to be read and never changed. ``view``: which of a kernel's reports this is."""
+        """Return the report of these causes, which callers never change.
+
+        ``view``: which of a kernel's reports this is.
+        """
         found = self._reports.get((kernel_id, view))
         if found is None or found.causes != causes:
             self.made += 1
@@ -53,14 +60,14 @@ class ReportMemo:
         return found.report
 
     def text(self, report: Kernel) -> str:
-        """The JSON of one that was made here."""
+        """Return a report that was made here as JSON."""
         found = self._texts.get(report["id"])
         if found is None or found[0] is not report:
             found = self._texts[report["id"]] = (report, to_json(report))
         return found[1]
 
     def kernels(self, status: NodeStatus | None) -> Mapping[str, KernelStatus]:
-        """The agent's kernels by their ids."""
+        """Return the agent's kernels by their ids."""
         if status is not self._status:
             self._status, self._devices = status, None
             self._kernels = {kernel.kernel_id: kernel for kernel in status.kernels} if status else _NO_KERNELS
@@ -70,21 +77,23 @@ class ReportMemo:
         return self._kernels
 
     def owned(self, status: NodeStatus | None, owner: str) -> Collection[KernelStatus]:
-        """Those of this owner."""
+        """Return the agent's kernels of this owner."""
         self.kernels(status)
         return self._owned.get(owner, ())
 
     def devices(self, status: NodeStatus) -> DeviceSums:
-        """What kernels have of the devices."""
+        """Return the sums over the kernels of each device."""
         self.kernels(status)
         if self._devices is None:
             self._devices = DeviceSums(status)
         return self._devices
 
     def forget_others(self, there: Callable[[], Collection[str]]) -> None:
-        """Called with each scene. ``there``: gives the ids of kernels; asked only when many reports came.
+        """Drop reports of kernels that no longer exist. Called with each scene.
 
-        Of others, plain ones and such as ended, those stay that somebody was shown since.
+        ``there``: returns the ids of kernels; called only after many new reports. Reports of other
+        kernels, such as ended ones and those without a GPU, stay if they were requested since the
+        last call.
         """
         if len(self._reports) <= self._limit:
             return

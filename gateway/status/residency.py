@@ -1,6 +1,6 @@
-"""Where a kernel's memory is, as people are told: pure functions from the agent's words to those of the REST API.
+"""Translate the place of a kernel's memory from the agent's words to those of the REST API. Pure.
 
-Knows no user and no server; report.py decides who may see what it makes.
+Knows no user and no server; report.py decides which users see the result.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from jupyter_aliquot.gpu_hook.client.reports import KernelStatus
 from jupyter_aliquot.gpu_hook.client.residency_reports import HostCopies as HostCopiesStatus, ResidencyStatus
 from jupyter_aliquot.provisioner.resources import Bytes
 
-# The agent's state: the kernel's state in REST, and the state of its memory there. Memory on its way out is still on
-# the GPU, and so is that of a trimmed kernel.
+# The agent's state → the kernel's state in REST, and the state of its memory there. Memory on its
+# way out is still on the GPU, and so is that of a trimmed kernel.
 _STATES: Mapping[str, tuple[str, str]] = {
     "resident": ("on_gpu", "on_gpu"),
     "trimmed": ("on_gpu", "trimmed"),
@@ -26,7 +26,7 @@ _STATES: Mapping[str, tuple[str, str]] = {
     "checkpointed": ("checkpointed", "checkpointed"),
     "restoring": ("restoring", "restoring"),
 }
-# The agent's reason to swap a kernel out: the reason in REST.
+# The agent's reason for a swap-out → the reason in REST.
 EVICT_REASONS: Mapping[str, str] = {
     "asked": "requested",
     "idle": "idle",
@@ -37,7 +37,10 @@ EVICT_REASONS: Mapping[str, str] = {
 
 
 def shown_state(state: str, known: KernelStatus | None) -> str:
-    """A kernel's state for people. ``state``: what the server or its processes tell; the agent says more."""
+    """Return a kernel's state as users see it.
+
+    ``state``: what the server or its processes report; the agent knows more.
+    """
     residency = None if known is None else known.residency
     if residency is None or state != "on_gpu":
         return state
@@ -52,7 +55,7 @@ def state_text(state: str) -> str:
 
 
 def residency_report(residency: ResidencyStatus | None) -> Residency | None:
-    """One kernel's ``residency``; None where the agent says nothing of it."""
+    """Return a kernel's ``residency``; None if the agent does not report it."""
     if residency is None:
         return None
     waits, moving = residency.waits, residency.moving
@@ -82,7 +85,7 @@ def residency_report(residency: ResidencyStatus | None) -> Residency | None:
 
 
 def host_copies_report(copies: HostCopiesStatus | None) -> HostCopies | None:
-    """The node's ``host_copies``; None where the agent says nothing of it."""
+    """Return the node's ``host_copies``; None if the agent does not report them."""
     if copies is None:
         return None
     return {
@@ -93,12 +96,15 @@ def host_copies_report(copies: HostCopiesStatus | None) -> HostCopies | None:
 
 
 def over_limit_bytes(devices: Iterable[KernelDevice]) -> int:
-    """What a kernel uses beyond its memory limit after that was lowered, over its devices."""
+    """Return by how much a kernel exceeds its memory limit, summed over its devices.
+
+    A kernel exceeds its limit after the limit was lowered.
+    """
     return sum(max(0, device["used_bytes"] - device["memory_limit_bytes"]) for device in devices)
 
 
 def waiting_text(residency: ResidencyStatus | None) -> str | None:
-    """One sentence for who waits for a kernel's memory; None when nobody does."""
+    """Return a sentence for users that wait for the kernel's memory; None if it does not wait."""
     waits = None if residency is None else residency.waits
     if waits is None:
         return None
@@ -111,9 +117,10 @@ def waiting_text(residency: ResidencyStatus | None) -> str | None:
 
 
 def residency_text(residency: ResidencyStatus | None) -> str:
-    """A cell of the command line's table: ``on GPU``, ``swapped out 3.0 GiB``, ``restoring (2 ahead)``.
+    """Return a table cell for the command line: ``on GPU``, ``swapped out 3.0 GiB``.
 
-    A kernel that cannot be swapped says so, and why: ``on GPU, not swappable: unknown driver function cuFoo``.
+    A wait reads ``restoring (2 ahead)``. A kernel that cannot be swapped has the reason in its
+    cell: ``on GPU, not swappable: unknown driver function cuFoo``.
     """
     if residency is None:
         return "–"

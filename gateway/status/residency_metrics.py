@@ -1,4 +1,4 @@
-"""Prometheus metrics of swaps: what is out, how often, how long kernels waited, and what it takes of the host."""
+"""Prometheus metrics of swaps: memory swapped out, swaps, waiting times, and host memory used."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ _COPIES: tuple[tuple[str, Callable[[HostCopies], float | None], str], ...] = (
 
 
 def residency_metrics(report: Status, names: Sequence[str], labels: Callable[[Kernel], list[str]]) -> Iterator[Metric]:
-    """``names`` and ``labels``: those of a kernel. Kernels of which the agent tells nothing have no samples."""
+    """Yield the metrics of swaps. A kernel that the agent does not report has no samples.
+
+    ``names`` and ``labels``: the names and values of a kernel's labels.
+    """
     told = [(labels(kernel), kernel["residency"]) for kernel in report["kernels"] if kernel["residency"] is not None]
     for metric, figure_of, text in _GAUGES:
         gauge = GaugeMetricFamily(metric, text, labels=names)

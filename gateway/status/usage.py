@@ -1,6 +1,6 @@
-"""A kernel's figures, as the REST API has them: pure functions from what was granted and what the agent tells.
+"""A kernel's figures as the REST API has them: pure, from the grant and the agent's report.
 
-Knows no user and no server; report.py decides who may see what it makes.
+Knows no user and no server; report.py decides which users see the result.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from .residency import over_limit_bytes, residency_report
 
 
 def kernel_usage(known: KernelStatus | None, granted: Sequence[Quota] = (), required: int | None = None) -> Usage:
-    """Return what the agent tells of a kernel.
+    """Return a kernel's figures, from the agent's report.
 
     Args:
-        known: None while the agent does not answer, and for a kernel that has ended.
-        granted: What is left to say then.
+        known: The agent's report; None while it does not answer, and for a kernel that has ended.
+        granted: The grant, which is reported while ``known`` is None.
         required: Of a kernel that has ended, the memory limit that would have been enough.
     """
     parts = known.devices if known else tuple(map(_granted, granted))
@@ -67,7 +67,7 @@ def _device(part: KernelDeviceStatus) -> KernelDevice:
 
 
 def _granted(quota: Quota) -> KernelDeviceStatus:
-    """The part of a device that was granted, with nothing used of it."""
+    """Return the granted part of a device, with none of it used."""
     return KernelDeviceStatus(
         uuid=quota.uuid,
         index=quota.index,
@@ -82,7 +82,7 @@ def _granted(quota: Quota) -> KernelDeviceStatus:
 
 
 def control_state(state: str) -> str:
-    """The agent's ``holds`` is ``active``; its other words stay."""
+    """Return ``active`` for the agent's ``holds``; its other words stay."""
     return "active" if state == "holds" else state
 
 
@@ -107,9 +107,10 @@ def _process(process: UnhookedProcess) -> UncontrolledProcess:
 
 
 def idle_since(activity: Activity | None, known: KernelStatus | None) -> float | None:
-    """Since when nothing of it runs; None while something does, and where nobody can tell.
+    """Return since when the kernel is idle; None while it runs something, or if that is unknown.
 
-    ``activity``: what its relay tells this server; the agent hears the same, and adds what threads do by themselves.
+    ``activity``: what its relay tells this server. The agent hears the same, and adds what threads
+    do by themselves.
     """
     told = None if known is None else known.activity
     residency = None if known is None else known.residency
