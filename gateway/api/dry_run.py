@@ -1,4 +1,5 @@
-"""REST of /aliquot/api/v1/dry-run: read a request, and answer what it would get. Changes nothing."""
+"""REST of /aliquot/api/v1/dry-run: read a request, and answer what it would get. Changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +90,8 @@ class DryRunHandler(_DryRunHandlerBase):
 
 
 class DryRunsHandler(_DryRunHandlerBase):
-    """Answer dry runs of requests for several sizes, each by itself: one answer for a size picker."""
+    """Answer dry runs of requests for several sizes, each by itself: one answer for a size picker.
+    """
 
     @authenticated
     @authorized

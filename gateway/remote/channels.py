@@ -1,10 +1,11 @@
-"""A browser's websocket to a kernel on the gateway: it is open while the one to the gateway is, and no longer.
+"""A browser's websocket to a kernel on the gateway: open as long as the gateway's socket is.
 
-Jupyter's own opens before the gateway answers, stays open while it tries again, and drops in silence what the browser
-sends meanwhile, its first question included. Here a page is let in once the gateway has let us in, so that it keeps
-what it has to say until then. A page takes each socket that opens for a success, and comes again at once: after a
-refusal that is final its next ones are refused before they open. A message that was lost with the gateway is not sent
-again: the page learns from the gateway which of its cells the kernel has.
+Jupyter's own opens before the gateway answers, stays open while it reconnects, and silently drops
+what the browser sends meanwhile, its first request included. This one opens once the gateway has
+opened ours, so the page keeps its messages until then. A page takes each socket that opens for a
+success, and reconnects at once: after a final refusal by the gateway, the page's next sockets are
+refused before they open. A message that was lost with the gateway is not sent again: the page
+learns from the gateway which of its cells the kernel has.
 """
 
 # mypy: disable-error-code="no-untyped-call, override"
@@ -38,33 +39,34 @@ _REFUSED = 1008
 _AWAY = 1013
 _AWAY_WORDS = "the gateway does not answer: wait until it is back"
 _UNAVAILABLE = 503
-# A browser waits no longer for its socket to open.
+# A browser waits no longer than this for its socket to open.
 _BROWSERS_SECONDS = 300.0
-# Not any more, or not at all: a kernel that ended, or is shared no more, is not found.
+# The statuses that are final: a kernel that has ended, or is not shared any more, is not found.
 _FINAL = (403, 404)
 
 
-# Where the refusals are, in the application's settings.
+# The key of the refusals in the application's settings.
 SETTING = "aliquot_refused_sockets"
 _REFUSED_SECONDS = 10.0
 
 
 class Refusals:
-    """Kernels whose websockets the gateway refused a short while ago. ``now``: seconds that only go forward."""
+    """Kernels whose websockets the gateway refused a short while ago. ``now``: monotonic seconds.
+    """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        # By kernel id: since when, the status and the words.
+        # By kernel id: the time, the status and the message of the refusal.
         self._noted: dict[str, tuple[float, int, str]] = {}
 
     def note(self, kernel_id: str, code: int, reason: str) -> None:
-        """The gateway refused it just now."""
+        """Note that the gateway refused this kernel's websocket just now."""
         now = self._now()
         self._noted = {one: said for one, said in self._noted.items() if now - said[0] < _REFUSED_SECONDS}
         self._noted[kernel_id] = (now, code, reason)
 
     def check(self, kernel_id: str) -> None:
-        """Raises HTTPError, the gateway's, for one that it need not be asked about again yet."""
+        """Raise the gateway's HTTPError for a kernel that it refused a short while ago."""
         since, code, reason = self._noted.get(kernel_id, (float("-inf"), 0, ""))
         if self._now() - since < _REFUSED_SECONDS:
             raise HTTPError(code, reason)
@@ -77,9 +79,10 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
     _refusal = ""
 
     async def prepare(self) -> None:
-        """Called before the browser's socket opens. Raises HTTPError 503 where the gateway stays away.
+        """Called before the browser's socket opens. Raises HTTPError 503 while the gateway is away.
 
-        It is tried as long as Jupyter's own would be: then the browser hears of it, and comes again by itself.
+        It retries for as long as Jupyter's own would. Then the browser gets the error, and
+        reconnects by itself.
         """
         client = GatewayClient.instance()
         deadline = time.monotonic() + patience_seconds(client)
@@ -96,7 +99,7 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
                     self.log.warning("kernel=%s socket=refused reason=%s", self.kernel_id, error)
                     raise HTTPError(_UNAVAILABLE, gateway_words(error) or _AWAY_WORDS) from error
                 self.log.info("kernel=%s gateway=unavailable tries=again reason=%s", self.kernel_id, error)
-            # Those who lost the same gateway do not all come back to it at one moment.
+            # Sockets that lost the same gateway do not all return to it at one moment.
             await asyncio.sleep(client.gateway_retry_interval * random.uniform(0.75, 1.25))
         raise HTTPError(_UNAVAILABLE, "the browser has left")
 
@@ -114,7 +117,7 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
             self.ws.close()
 
     def handle_incoming_message(self, message: str) -> None:
-        """Called with what the browser sent."""
+        """Called with each message of the browser."""
         if self.ws is not None and not self.disconnected:
             self._write(self.ws, message)
 
@@ -127,7 +130,10 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
             self._unsent.add(len(message), written)
 
     def until_room(self) -> Awaitable[None] | None:
-        """Called before more is read of the browser's socket: to be awaited while the gateway has much to take yet."""
+        """Called before tornado reads on from the browser's socket.
+
+        Return what to await while the gateway has much to receive; None otherwise.
+        """
         return self._unsent.until_room()
 
     @cached_property
@@ -135,7 +141,10 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
         return WriteBuffer(UNREAD_BYTES)
 
     async def _dial(self) -> WebSocketClientConnection:
-        """Answered once the kernel is there: one that waits for its GPU may take long, and that is no failure."""
+        """Open the gateway's websocket, which opens once the kernel has started.
+
+        A kernel that waits for its GPU may take long, and that is no failure.
+        """
         client = GatewayClient.instance()
         url = url_path_join(client.ws_url or "", client.kernels_endpoint, url_escape(str(self.kernel_id)), "channels")
         query = {"session_id": self.session_id} if self.session_id else {}
@@ -152,7 +161,7 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
         self._lose(opened)
 
     def _lose(self, opened: WebSocketClientConnection) -> None:
-        """The gateway's socket is closed, by what it says, or without a word."""
+        """Close the browser's socket after the gateway's closed, with its reason if it gave one."""
         if not self.disconnected:
             code = opened.close_code if opened.close_code in (_REFUSED, _AWAY) else _AWAY
             self._end(code, opened.close_reason or _AWAY_WORDS)
@@ -169,6 +178,6 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
 
 
 def patience_seconds(client: GatewayClient) -> float:
-    """For how long Jupyter's own tries a gateway, by its knobs."""
+    """Return for how long Jupyter's own connection retries a gateway, by its settings."""
     first, longest = client.gateway_retry_interval, client.gateway_retry_interval_max
     return float(sum(backoff_seconds(first, longest, tries + 1) for tries in range(client.gateway_retry_max)))

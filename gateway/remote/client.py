@@ -1,6 +1,7 @@
-"""Requests of a server in gateway mode to /aliquot/api/v1 of its gateway, with the credentials that its user gave it.
+"""Requests of a server in gateway mode to its gateway's /aliquot/api/v1.
 
-What the gateway says is passed on as it is said; a gateway that is away, or of another kind, is said so.
+They carry the credentials of the server's user. The gateway's errors are passed on as they are;
+errors of a gateway that is away, or has no Aliquot, say so.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from tornado.websocket import WebSocketClientConnection, WebSocketError, websock
 from jupyter_aliquot.gateway.base.http_errors import gateway_words
 from jupyter_aliquot.gpu_hook.waiting import within
 
-# Below the patience of a browser that asks us; the client alone would try for half a minute.
+# Below the timeout of a browser that asks this server; the client alone would retry for half a
+# minute.
 _ANSWER_SECONDS = 5.0
-# A gateway whose machine went away closes nothing: it is noticed by its silence.
+# A gateway whose machine went away closes no connection: missing pongs reveal it.
 PING_SECONDS = 30.0
 _AWAY = 503
 _NOT_FOUND = 404
@@ -52,7 +54,7 @@ def read_json(answer: HTTPResponse, path: str) -> Any:
 
 
 async def open_events() -> WebSocketClientConnection:
-    """The gateway's stream of events. Raises HTTPError likewise."""
+    """Return the gateway's stream of events. Raises HTTPError as `send_to_gateway` does."""
     client = GatewayClient.instance()
     url = url_path_join(client.ws_url or "", "aliquot/api/v1/events")
     request = HTTPRequest(url, **client.load_connection_args())  # type: ignore[no-untyped-call]
@@ -76,7 +78,10 @@ def _close(opening: asyncio.Future[WebSocketClientConnection]) -> None:
 
 
 def _told(error: HTTPClientError) -> HTTPError:
-    """What the gateway said, in its words; of one without words for /aliquot/api/v1, that it has none."""
+    """Return the gateway's error in its own words.
+
+    A gateway that answers 404 without a message has no Aliquot; the error says so.
+    """
     if error.code == 599:
         return _away(error)
     if message := gateway_words(error):

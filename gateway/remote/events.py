@@ -16,14 +16,15 @@ from jupyter_aliquot.gateway.auth.identity import user_of
 
 from .client import open_events
 
-# Of RFC 6455's registry: a server that will not have the asker.
+# From RFC 6455's registry: the server refuses this user.
 _REFUSED = 1008
 
 
 class RemoteEventsHandler(EventsHandler):
-    """On a server in gateway mode: the gateway's stream, passed on to its administrators. Others hear nothing.
+    """Pass the gateway's stream on to the administrators of a server in gateway mode.
 
-    A gateway that is away, or has no stream, is told at the handshake; one that is lost later closes the stream.
+    Other users get no events. If the gateway is away or has no stream, the handshake fails; if it
+    is lost later, the stream closes.
     """
 
     _upstream: WebSocketClientConnection | None = None
@@ -32,9 +33,9 @@ class RemoteEventsHandler(EventsHandler):
     @ws_authenticated
     @authorized
     async def get(self, *args: Any, **kwargs: Any) -> None:
-        """Open both, the gateway's first."""
+        """Open both streams, the gateway's first."""
         self._upstream = await open_events() if user_of(self).is_admin else None
-        if self._is_over:  # its page went meanwhile, and nobody will say so again
+        if self._is_over:  # the page left meanwhile, and tornado will not call on_close again
             self._leave()
             return
         try:
@@ -43,7 +44,7 @@ class RemoteEventsHandler(EventsHandler):
             self._leave()
 
     def on_close(self) -> None:
-        """Called by tornado, also while the gateway is asked."""
+        """Called by tornado, possibly while the gateway's stream is being opened."""
         super().on_close()
         self._leave()
 
@@ -71,7 +72,10 @@ class RemoteEventsHandler(EventsHandler):
 
 
 def _readable(message: str | bytes) -> str | None:
-    """An event as it came; None for what is none, which a browser must not be handed."""
+    """Return a message that is an event as it came; None for anything else.
+
+    A browser must not get anything else.
+    """
     try:
         text = message if isinstance(message, str) else str(message, "utf-8")
         return text if _is_event(json.loads(text)) else None

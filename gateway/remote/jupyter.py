@@ -19,7 +19,10 @@ class GatewayKernelHandler(KernelHandler):
     @authenticated
     @authorized
     async def get(self, kernel_id: str) -> None:
-        """A page whose socket was refused decides by it whether it comes again: the gateway itself is asked."""
+        """Return the kernel's model, after asking the gateway whether the kernel exists.
+
+        A page whose socket was refused reconnects or not, depending on this answer.
+        """
         manager: Any = self.kernel_manager
         if isinstance(manager, AliquotRemoteKernelManager) and manager.is_remote(kernel_id):
             await manager.ask_for_kernel(kernel_id)
@@ -27,7 +30,8 @@ class GatewayKernelHandler(KernelHandler):
 
 
 class GatewayChannelsHandler(ChannelsHandler):
-    """The WebSocket /api/kernels/{id}/channels, of the gateway's kernels and of this server's own."""
+    """The WebSocket /api/kernels/{id}/channels, of the gateway's kernels and of this server's own.
+    """
 
     _ours = (*ChannelsHandler._ours, RemoteWebsocketConnection)
 

@@ -1,7 +1,7 @@
-"""The user's own server in gateway mode: its kernels live on the gateway, and stay there when this server goes.
+"""The kernels of a server in gateway mode: they live on the gateway, and outlive this server.
 
-After a restart it finds them by the gateway's list, and its notebooks find them by their sessions. It decides nothing
-about kernels: ending one for want of use is the gateway's matter.
+After a restart the server finds them in the gateway's list, and its notebooks find them by their
+sessions. It decides nothing about kernels: the gateway culls idle ones.
 """
 
 # mypy: disable-error-code="no-untyped-call, override"
@@ -29,23 +29,29 @@ from jupyter_aliquot.gpu_hook.waiting import within
 _NOT_FOUND = 404
 _UNAVAILABLE = 503
 _REFUSALS = (401, 403)
-# Below the patience of a browser that asks; Jupyter's client alone would try for half a minute.
+# Below the timeout of a browser that asks this server; Jupyter's client alone would retry for half
+# a minute.
 _ANSWER_SECONDS = 5.0
 _FIRST_RETRY_SECONDS = 0.5
 _LAST_RETRY_SECONDS = 30.0
 
 
 class AliquotRemoteKernelManager(GatewayMappingKernelManager):
-    """``leaves_kernels``: whether a stop leaves them running; ``kernels_of_sessions``: those that our sessions use."""
+    """The manager of the kernels on the gateway.
+
+    Attributes:
+        leaves_kernels: Returns whether a stop of this server leaves them running.
+        kernels_of_sessions: Returns the ids of the kernels that this server's sessions use.
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        # Jupyter's is one for all instances of a process.
+        # Jupyter has one dict for all instances of a process.
         self._kernels: dict[str, GatewayKernelManager] = {}
         self.leaves_kernels: Callable[[], bool] = lambda: False
         self.kernels_of_sessions: Callable[[], set[str]] = set
         self._started: set[str] = set()
-        # Whether the gateway was heard once: before that nobody can tell which kernels are no more.
+        # True once the gateway has answered: before that, it is unknown which kernels have ended.
         self.is_known = False
 
     @default("kernel_manager_class")
@@ -53,7 +59,10 @@ class AliquotRemoteKernelManager(GatewayMappingKernelManager):
         return "jupyter_server.gateway.managers.GatewayKernelManager"
 
     async def start_kernel(self, *, kernel_id: str | None = None, path: Any = None, **kwargs: Any) -> str:
-        """Called by POST /api/kernels and by sessions; with an id, to use a kernel that is there. Raises HTTPError."""
+        """Called by POST /api/kernels and by sessions; with an id, to use a running kernel.
+
+        Raises HTTPError.
+        """
         known = kernel_id is not None and kernel_id in self
         if told := variables():
             kwargs["env"] = {**kwargs.get("env", {}), **told}
@@ -67,22 +76,29 @@ class AliquotRemoteKernelManager(GatewayMappingKernelManager):
         return found
 
     def is_of_another(self, kernel_id: str) -> bool:
-        """Whether it is a kernel that somebody else shares with this server's user: nothing here ends it by itself."""
+        """Return whether another user shares this kernel with this server's user.
+
+        This server never ends such a kernel by itself.
+        """
         kernel = self._kernels.get(kernel_id)
         model = None if kernel is None else kernel.kernel
         return isinstance(model, dict) and "owner" in model
 
     def leaves_to_gateway(self, kernel_id: str, replaced: str) -> bool:
-        """Whether the gateway ends the replaced one, once the one of this id is certain to run."""
+        """Return whether the gateway ends the kernel *replaced* once *kernel_id* is certain to run.
+        """
         kernel = self._kernels.get(kernel_id)
         return kernel is not None and is_left_to_gateway(kernel.kernel, replaced)
 
     def spare(self, kernel_id: str) -> None:
-        """What the request that is served now does by itself ends it not."""
+        """Keep this kernel running even if the present request would shut it down."""
         CallContext.set(SPARED_KERNEL, kernel_id)
 
     async def shutdown_kernel(self, kernel_id: str, now: bool = False, restart: bool = False) -> None:
-        """Called by DELETE /api/kernels/{id}, which the gateway refuses to guests, and by sessions and culling."""
+        """Called by DELETE /api/kernels/{id}, by sessions and by culling.
+
+        The gateway refuses a DELETE by a user who does not own the kernel.
+        """
         if CallContext.get(SPARED_KERNEL) != kernel_id:
             await super().shutdown_kernel(kernel_id, now=now, restart=restart)
 
@@ -96,10 +112,11 @@ class AliquotRemoteKernelManager(GatewayMappingKernelManager):
         return await self.list_gateway_kernels(**kwargs)
 
     async def list_gateway_kernels(self, **kwargs: Any) -> list[dict[str, Any]]:
-        """What the gateway has for this user: kernels of his own, and those that others share with him."""
+        """Return the user's own kernels on the gateway, and those shared with the user."""
         response = await gateway_request(url_concat(self.kernels_url, OWN_KERNELS), method="GET")
         if OWNER_HEADER not in response.headers:
-            # Some other gateway, on which kernels that we do not know may be anybody's.
+            # Another kind of gateway: kernels that this server does not know may belong to any
+            # user.
             self.is_known = True
             listed: list[dict[str, Any]] = await GatewayMappingKernelManager.list_kernels(self, **kwargs)
             return listed
@@ -110,24 +127,26 @@ class AliquotRemoteKernelManager(GatewayMappingKernelManager):
         for kernel_id in [kernel_id for kernel_id in self._kernels if kernel_id not in models]:
             started = await self._ask_for(kernel_id)
             if started is not None:
-                # While the gateway answered.
+                # It was started while the gateway answered.
                 models[kernel_id] = started
         return list(models.values())
 
     def is_remote(self, kernel_id: str) -> bool:
-        """Whether it is one of the gateway's that this server knows of."""
+        """Return whether this is a kernel of the gateway that this server knows."""
         return kernel_id in self._kernels
 
     async def ask_for_kernel(self, kernel_id: str) -> None:
-        """Raises HTTPError: 404 for one that the gateway does not know, 503 while nobody can tell.
+        """Ask the gateway whether this kernel exists.
 
-        By the first a page takes its kernel for dead, by the second it asks again for as long as it takes.
+        Raises:
+            HTTPError: 404 if the gateway does not know the kernel, which a page takes for dead; 503
+                while the gateway cannot answer, after which a page retries for as long as it takes.
         """
         try:
             model = await within(self._kernels[kernel_id].refresh_model(), _ANSWER_SECONDS)
         except HTTPError as error:
             if error.status_code in _REFUSALS:
-                return  # as heard last: the kernel is there
+                return  # the gateway refuses the question: keep the last model
             raise HTTPError(_UNAVAILABLE, f"the gateway cannot say how kernel {kernel_id} is: {error}") from error
         except (OSError, ValueError, asyncio.TimeoutError) as error:
             raise HTTPError(_UNAVAILABLE, f"the gateway does not answer: {error!r}") from error
@@ -137,18 +156,20 @@ class AliquotRemoteKernelManager(GatewayMappingKernelManager):
             raise HTTPError(_NOT_FOUND, f"Kernel does not exist: {kernel_id}")
 
     async def find_kernels(self) -> None:
-        """Ask until the gateway was heard once. Called when the server starts."""
+        """Ask the gateway until it has answered once. Called when the server starts."""
         waits = Backoff(_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS)
         while not self.is_known:
             try:
                 await self.list_gateway_kernels()
             except Exception as error:
-                # The client wraps few of the ways in which a gateway can be away; each of them may pass.
+                # The client wraps only some of the errors of a gateway that is away; each of them
+                # may pass.
                 self.log.warning("gateway=unavailable url=%s reason=%s", self.kernels_url, error)
                 await asyncio.sleep(waits.next_seconds())
 
     async def shutdown_all(self, now: bool = False) -> None:
-        """Called when the server stops. Kernels of the user's other servers are never ended here."""
+        """Called when the server stops. Kernels of the user's other servers are never ended here.
+        """
         if self.leaves_kernels():
             self.log.info("kernels=%d left=running gateway=%s", len(self._kernels), self.kernels_url)
             self._kernels.clear()
@@ -174,7 +195,8 @@ class AliquotRemoteKernelManager(GatewayMappingKernelManager):
         try:
             model: dict[str, Any] | None = await self._kernels[kernel_id].refresh_model()
         except HTTPError as error:
-            # A gateway that answers no question just now, for there were too many, has not said that it ended.
+            # A gateway that refuses the question, perhaps for too many requests, has not reported
+            # an end.
             self.log.warning("kernel=%s as_heard_last reason=%s", kernel_id, error)
             kernel = self._kernels.get(kernel_id)
             return None if kernel is None else kernel.kernel

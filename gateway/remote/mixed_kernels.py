@@ -1,7 +1,8 @@
-"""Kernels of a server in gateway mode: the gateway's, and plain ones of this server's own beside them.
+"""Kernels of a server in gateway mode: the gateway's, and this server's own without a GPU.
 
-An own one is Jupyter's ordinary kernel: it has no GPU, and ends with this server. Whose a kernel is, its id tells: this
-server's are of uuid version 8, which no gateway gives, so that it is known of a session without the gateway, too.
+An own one is Jupyter's ordinary kernel, and ends with this server. A kernel's id tells where it
+runs: this server's ids are of uuid version 8, which no gateway gives. So the place of a session's
+kernel is known without the gateway, too.
 """
 
 # mypy: disable-error-code="no-untyped-call, override"
@@ -30,12 +31,12 @@ _OWN_VERSION = 8
 
 
 def new_own_id() -> str:
-    """An id for a kernel of this server."""
+    """Return a new id for a kernel of this server."""
     return str(uuid.UUID(int=uuid.uuid4().int & ~(0xF << 76) | (_OWN_VERSION << 76)))
 
 
 def is_own_id(kernel_id: str) -> bool:
-    """Whether it was made by new_own_id, in this life of the server or an earlier one."""
+    """Return whether `new_own_id` made this id, in this run of the server or an earlier one."""
     try:
         return uuid.UUID(kernel_id).version == _OWN_VERSION
     except ValueError:
@@ -43,7 +44,10 @@ def is_own_id(kernel_id: str) -> bool:
 
 
 class MixedKernelManager(AliquotRemoteKernelManager):
-    """``own``: the kernels of this server. What Jupyter's handlers call goes to whom the kernel belongs."""
+    """A kernel manager that forwards each of Jupyter's calls to the manager of the kernel.
+
+    ``own`` manages the kernels of this server.
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -55,13 +59,13 @@ class MixedKernelManager(AliquotRemoteKernelManager):
         )
         self.own.observe(self._take_activity, "last_kernel_activity")
 
-    # ---- which kernels there are
+    # ---- lists of kernels
 
     def __contains__(self, kernel_id: object) -> bool:
         return kernel_id in self.own or kernel_id in self._kernels
 
     def list_kernel_ids(self) -> list[str]:
-        """Called when the server says how many kernels a stop would end."""
+        """Called when the server logs how many kernels a stop would end."""
         return [*self._kernels, *self.own.list_kernel_ids()]
 
     def get_kernel(self, kernel_id: str) -> KernelManager:
@@ -78,18 +82,18 @@ class MixedKernelManager(AliquotRemoteKernelManager):
         return await super().kernel_model(kernel_id)
 
     async def list_kernels(self, **kwargs: Any) -> list[dict[str, Any]]:
-        """Called by GET /api/kernels. While the gateway is away, its kernels are those that were heard of last."""
+        """Called by GET /api/kernels. While the gateway is away, its last list is used."""
         own: list[dict[str, Any]] = self.own.list_kernels()
         try:
             listed = await within(self.list_gateway_kernels(), GATEWAY_SECONDS)
         except (HTTPError, OSError, ValueError, KeyError, asyncio.TimeoutError) as error:
             if not self.is_known and any(not is_own_id(kernel_id) for kernel_id in self.kernels_of_sessions()):
-                raise  # some that nobody has heard of yet
+                raise  # sessions use kernels that no list has shown yet
             self.log.warning("gateway=unavailable kernels=as_heard_last reason=%s", error)
             listed = [{**k.kernel, "execution_state": "unknown"} for k in self._kernels.values() if k.kernel]
         return [*listed, *own]
 
-    # ---- what is done to one
+    # ---- actions on one kernel
 
     async def start_kernel(self, *, kernel_id: str | None = None, path: Any = None, **kwargs: Any) -> str:
         """Called by POST /api/kernels and by sessions."""
@@ -126,10 +130,13 @@ class MixedKernelManager(AliquotRemoteKernelManager):
         else:
             super().update_env(kernel_id=kernel_id, env=env)
 
-    # ---- what is done to all
+    # ---- actions on all kernels
 
     async def cull_kernels(self) -> None:
-        """Called by Jupyter's timer for the gateway's; this server's own have one of theirs, by the same knobs."""
+        """Called by Jupyter's timer for the gateway's kernels.
+
+        This server's own kernels have another timer, with the same settings.
+        """
         await self.list_gateway_kernels()
         await MappingKernelManager.cull_kernels(self)
 
@@ -139,12 +146,15 @@ class MixedKernelManager(AliquotRemoteKernelManager):
         await super().shutdown_all(now=now)
 
     def _take_activity(self, change: Any) -> None:
-        """A server that ends for want of use asks this manager alone."""
+        """Adopt the activity of this server's own kernels.
+
+        Jupyter's check for an idle server reads this manager alone.
+        """
         self.last_kernel_activity = change.new
 
 
 class MixedWebsocketConnection(BaseKernelWebsocketConnection):
-    """Makes the connection that fits the kernel: there is none of this class itself."""
+    """Makes the connection class that fits the kernel. It has no instances itself."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Called by Jupyter's handler of a WebSocket with ``parent``, the kernel's own manager."""

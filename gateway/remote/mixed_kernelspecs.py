@@ -1,6 +1,7 @@
-"""Kernelspecs of a server in gateway mode: the gateway's, and its own plain ones beside them, as ``local.NAME``.
+"""Kernelspecs of a server in gateway mode: the gateway's, and its own ones as ``local.NAME``.
 
-An own one always bears the prefix, so that a name says where its kernel runs whether or not the gateway answers.
+Its own ones need no GPU. They always have the prefix, so that a name tells where its kernel runs
+whether or not the gateway answers.
 """
 
 # mypy: disable-error-code="no-untyped-call, override"
@@ -19,21 +20,21 @@ from jupyter_aliquot.gateway.kernelspecs.manager import is_plain
 from jupyter_aliquot.gpu_hook.waiting import within
 
 PREFIX = "local."
-# Who opens a launcher does not wait longer for a gateway that is away.
+# A launcher waits no longer than this for a gateway that is away.
 GATEWAY_SECONDS = 5.0
 _NOT_FOUND = 404
 
 
 class OwnKernelSpecManager(KernelSpecManager):
-    """Those that are installed beside this server and need no GPU."""
+    """The kernelspecs that are installed on this server and need no GPU."""
 
     def find_kernel_specs(self) -> dict[str, str]:
-        """Name → folder. Called by Jupyter's listings."""
+        """Return name → folder. Called by Jupyter's listings."""
         found: dict[str, str] = super().find_kernel_specs()
         return {f"{PREFIX}{name}": folder for name, folder in found.items() if is_plain(name, folder)}
 
     def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-        """The kernelspec of this name. Raises NoSuchKernel."""
+        """Return the kernelspec of this name. Raises NoSuchKernel."""
         if kernel_name not in self.find_kernel_specs():
             raise NoSuchKernel(kernel_name)
         spec = super().get_kernel_spec(kernel_name.removeprefix(PREFIX))
@@ -42,7 +43,10 @@ class OwnKernelSpecManager(KernelSpecManager):
 
 
 class MixedKernelSpecManager(GatewayKernelSpecManager):
-    """The gateway's keep their names; while it is away, they are listed as they were heard last."""
+    """The kernelspecs of the gateway, under their names, and of this server.
+
+    While the gateway is away, its kernelspecs are those of its last list.
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -50,7 +54,7 @@ class MixedKernelSpecManager(GatewayKernelSpecManager):
         self._heard: dict[str, Any] = {}
 
     def is_own(self, kernel_name: str | None) -> bool:
-        """Whether this name is one of this server's own kernelspecs."""
+        """Return whether this name is one of this server's own kernelspecs."""
         return bool(kernel_name and kernel_name.startswith(PREFIX)) and kernel_name not in self._heard
 
     async def get_all_specs(self) -> dict[str, Any]:
@@ -82,5 +86,5 @@ class MixedKernelSpecManager(GatewayKernelSpecManager):
             if file.is_relative_to(folder):
                 return file.read_bytes()
         except (KeyError, OSError, ValueError):
-            pass  # answered as every other file that is not there
+            pass  # answered like any other missing file
         raise HTTPError(_NOT_FOUND, f"asked {path!r} of the kernelspec {kernel_name!r}; it has no such file")

@@ -1,7 +1,7 @@
-"""REST under /aliquot/api/v1 on a server in gateway mode: the gateway answers each path, known here or not.
+"""REST under /aliquot/api/v1 on a server in gateway mode, answered by the gateway for each path.
 
-The gateway takes this server for its user, so only this server's administrators are passed on. This server adds what it
-alone knows: paths of notebooks, and the size that its variables ask for.
+The gateway takes this server for its user, so only this server's administrators are passed on. This
+server adds what the gateway lacks: paths of notebooks, and the size in this server's variables.
 """
 
 from __future__ import annotations
@@ -31,13 +31,16 @@ _Report = dict[str, Any]
 
 _REQUEST_HEADERS = ("Accept", "Content-Type")
 _ANSWER_HEADERS = ("Content-Disposition", "Cache-Control", "Retry-After")
-# What the API answers with. A page, as of a proxy that stands before the gateway, is no answer of it.
+# The types of the API's answers. A page, as from a proxy before the gateway, is no answer of it.
 _ANSWER_TYPES = ("application/json", "text/csv", "text/plain")
 _HAS_BODY = ("POST", "PUT", "PATCH")
 
 
 class ProxyHandler(AliquotHandler):
-    """One request, sent on to the gateway as it came: method, path, query and body. Its answer likewise."""
+    """Pass a request on to the gateway unchanged: method, path, query and body.
+
+    Its answer comes back unchanged, too.
+    """
 
     async def _pass_on(self, *_: str, **__: str) -> None:
         check_owner(self)
@@ -54,8 +57,8 @@ class ProxyHandler(AliquotHandler):
         """Return the gateway's answer to this request.
 
         Raises:
-            HTTPError: The gateway's own refusal; 404 where it has no Aliquot; 503 where nothing readable comes. An
-                empty answer in their place would say that the kernels are no more.
+            HTTPError: The gateway's own refusal; 404 if it has no Aliquot; 503 if nothing readable
+                comes. An empty answer in their place would say that the kernels have ended.
         """
         request = self.request
         headers = {name: request.headers[name] for name in _REQUEST_HEADERS if name in request.headers}
@@ -71,12 +74,18 @@ class ProxyHandler(AliquotHandler):
         return answer
 
     async def gateway_report(self) -> _Report:
-        """Return the gateway's answer to this request, which is JSON. Raises HTTPError as `ask_gateway` does."""
+        """Return the gateway's answer to this request as JSON.
+
+        Raises HTTPError as `ask_gateway` does.
+        """
         report: _Report = read_json(await self.ask_gateway(), self.request.path)
         return report
 
     def _path(self) -> str:
-        """Path and query below the base URL. Raises HTTPError 404 for one that a proxy could read as another API's."""
+        """Return path and query below the base URL.
+
+        Raises HTTPError 404 for a path that a proxy could read as another API's.
+        """
         path = self.request.path.removeprefix(self.base_url)
         if {".", ".."} & set(path.lower().replace("%2e", ".").replace("%2f", "/").split("/")):
             raise HTTPError(404, f"asked {self.request.path}; found no such path: write it without dots")
@@ -84,7 +93,10 @@ class ProxyHandler(AliquotHandler):
 
 
 def check_owner(handler: AliquotHandler) -> None:
-    """The gateway takes this server for its user, whom nobody else may speak for. Raises HTTPError 403."""
+    """Check that the request is of this server's owner. Raises HTTPError 403.
+
+    The gateway takes every request of this server for its owner's.
+    """
     if not handler.asker.is_admin:
         raise HTTPError(
             403,
@@ -94,14 +106,21 @@ def check_owner(handler: AliquotHandler) -> None:
 
 
 def relabel(kernels: list[_Report], labels: Mapping[str, str]) -> None:
-    """Own kernels are called by this server's notebooks; one that somebody shares is called as its owner calls it."""
+    """Label the user's own kernels with this server's notebooks.
+
+    A kernel that another user shares keeps its owner's label.
+    """
     for kernel in kernels:
         if kernel.get("access", "own") == "own":
             kernel["label"] = labels.get(kernel["id"], kernel["label"])
 
 
 async def _answer_labelled(handler: ProxyHandler, told_others: Callable[[], Awaitable[None] | None]) -> None:
-    """Answer with kernels named by this server's notebooks; other users than its owner have no kernels by it."""
+    """Answer the gateway's report, with kernels labeled by this server's notebooks.
+
+    Other users than this server's owner get this server's own answer: through it, they have no
+    kernels on the gateway.
+    """
     if not handler.asker.is_admin:
         return await with_cause(told_others)
     report = await handler.gateway_report()
@@ -110,7 +129,7 @@ async def _answer_labelled(handler: ProxyHandler, told_others: Callable[[], Awai
 
 
 class RemoteStatusHandler(ProxyHandler, StatusHandler):
-    """The gateway's node."""
+    """Answer the status of the gateway's node."""
 
     @authenticated
     @authorized
@@ -119,7 +138,7 @@ class RemoteStatusHandler(ProxyHandler, StatusHandler):
 
 
 class RemoteKernelsHandler(ProxyHandler, KernelsHandler):
-    """The kernels that the gateway has for this server's user."""
+    """Answer the kernels that the gateway has for this server's user."""
 
     @authenticated
     @authorized
@@ -128,7 +147,7 @@ class RemoteKernelsHandler(ProxyHandler, KernelsHandler):
 
 
 class RemoteKernelHandler(ProxyHandler, KernelHandler):
-    """One of them."""
+    """Answer one of the gateway's kernels."""
 
     @authenticated
     @authorized
@@ -137,7 +156,7 @@ class RemoteKernelHandler(ProxyHandler, KernelHandler):
 
 
 class RemoteSizesHandler(ProxyHandler):
-    """The sizes that the gateway offers, and the one that this server's variables ask for where a name has none."""
+    """Answer the gateway's sizes, and the size that this server's variables set as default."""
 
     @authenticated
     @authorized
@@ -158,5 +177,6 @@ _OVERRIDES: dict[type[RequestHandler], type[RequestHandler]] = {
 
 
 def remote_handlers(routes: tuple[tuple[str, type[RequestHandler]], ...]) -> list[tuple[str, type[RequestHandler]]]:
-    """Return the same routes for gateway mode: no handler of this server's own answers any of them."""
+    """Return the same routes for gateway mode: no handler of this server's own answers any of them.
+    """
     return [(route, _OVERRIDES.get(handler, ProxyHandler)) for route, handler in routes]

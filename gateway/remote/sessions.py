@@ -1,6 +1,7 @@
-"""Which notebook uses which kernel on a server in gateway mode; kept over restarts of this server.
+"""The sessions of a server in gateway mode: which notebook uses which kernel.
 
-A session whose kernel is unknown is deleted when it is looked at, so that nobody looks before kernels are known.
+They survive restarts of this server. Jupyter deletes a session with an unknown kernel when it reads
+it, so sessions are not read before the kernels are known.
 """
 
 # mypy: disable-error-code="no-untyped-call, override"
@@ -18,10 +19,13 @@ from .mixed_kernels import MixedKernelManager, is_own_id
 
 
 class RemoteSessionManager(GatewaySessionManager):
-    """Before the gateway was heard, sessions of this server's own kernels alone can be told of."""
+    """Jupyter's session manager, which first learns the kernels on the gateway.
+
+    Before the gateway has answered, only sessions of this server's own kernels are listed.
+    """
 
     async def list_sessions(self) -> list[dict[str, Any]]:
-        """Called by GET /api/sessions. Raises HTTPError while nobody can tell which kernels there are."""
+        """Called by GET /api/sessions. Raises HTTPError while the gateway's kernels are unknown."""
         await self._know_kernels()
         sessions: list[dict[str, Any]] = await super().list_sessions()
         return sessions
@@ -38,15 +42,17 @@ class RemoteSessionManager(GatewaySessionManager):
         return bool(await super().session_exists(path))
 
     async def update_session(self, session_id: str, **kwargs: Any) -> None:
-        """Called by PATCH, which ends the kernel that the session had before, unless it is somebody else's, or the
-        gateway ends it when there is a grant for the new one.
+        """Called by PATCH, which ends the session's former kernel.
+
+        Another user's kernel stays. So does one that the gateway ends once the new kernel has its
+        grant.
         """
         if kwargs.get("kernel_id") is not None:
             self._spare_kernel_of(session_id, kwargs["kernel_id"])
         await super().update_session(session_id, **kwargs)
 
     async def delete_session(self, session_id: str) -> None:
-        """Called by DELETE, which ends the kernel, unless it is somebody else's."""
+        """Called by DELETE, which ends the kernel unless it is another user's."""
         await self._know_kernels(session_id=session_id)
         self._spare_kernel_of(session_id)
         await super().delete_session(session_id)
@@ -69,7 +75,7 @@ class RemoteSessionManager(GatewaySessionManager):
             await manager.list_gateway_kernels()
 
     def _kernels_of(self, wanted: dict[str, Any]) -> list[str]:
-        """Of the sessions that are asked about."""
+        """Return the kernel ids of the sessions that match *wanted*."""
         columns = [column for column in wanted if column in self._columns]
         where = " AND ".join(f"{column}=?" for column in columns)
         self.cursor.execute(

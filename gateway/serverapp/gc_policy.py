@@ -17,8 +17,8 @@ from typing import Any
 _THRESHOLDS = (5_000, 10, 10)
 _MIDDLE = 1
 # The time between two checks whether a full collection is due: a check counts objects, which takes
-# a quarter of the collection. It is due once ``_MORE`` times as many objects are frozen as after the
-# last one, and after some hours in any case: until then garbage among the frozen objects stays.
+# a quarter of the collection. It is due once ``_MORE`` times as many objects are frozen as after
+# the last one, and after some hours in any case: until then garbage among the frozen objects stays.
 WHOLE_SECONDS = 600.0
 LONGEST_SECONDS = 6 * 3600.0
 _MORE = 1.03
