@@ -93,8 +93,7 @@ class AliquotHandler(ErrorsAsWritten):
         return None
 
     def answer(self, report: Mapping[str, object]) -> None:
-        """Send the report as JSON, and forbid caches to keep it: it differs by user and by second.
-        """
+        """Send the report as JSON, and forbid caches to keep it: it differs by user and by second."""
         self.answer_text(to_json(report))
 
     def answer_text(self, text: str) -> None:

@@ -1,5 +1,4 @@
-"""REST of /aliquot/api/v1/dry-run: read a request, and answer what it would get. Changes nothing.
-"""
+"""REST of /aliquot/api/v1/dry-run: read a request, and answer what it would get. Changes nothing."""
 
 from __future__ import annotations
 
@@ -90,8 +89,7 @@ class DryRunHandler(_DryRunHandlerBase):
 
 
 class DryRunsHandler(_DryRunHandlerBase):
-    """Answer dry runs of requests for several sizes, each by itself: one answer for a size picker.
-    """
+    """Answer dry runs of requests for several sizes, each by itself: one answer for a size picker."""
 
     @authenticated
     @authorized

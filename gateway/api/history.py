@@ -20,8 +20,7 @@ _MOST_IDS = 100
 
 
 class HistoryHandler(AliquotHandler):
-    """Answer how much of each device was used, by which kernels, over the last hour, day or week.
-    """
+    """Answer how much of each device was used, by which kernels, over the last hour, day or week."""
 
     @authenticated
     @authorized

@@ -294,8 +294,7 @@ class ChannelsHandler(WaitsForRecovery, websocket.KernelWebsocketHandler):
         return connection.until_room() if isinstance(connection, self._ours) else None
 
     def _handle(self, ws_message: str | bytes) -> None:
-        """Handle a message of the browser. One that is no Jupyter message closes this socket alone.
-        """
+        """Handle a message of the browser. One that is no Jupyter message closes this socket alone."""
         why = why_unreadable(ws_message, self.selected_subprotocol)
         if not why:
             try:

@@ -44,8 +44,7 @@ class OneKernelHandler(AliquotHandler):
         return self._find(kernel_id).report()
 
     def state(self, kernel_id: str) -> str:
-        """Return the kernel's state without making a report. Raises HTTPError 404 as `report` does.
-        """
+        """Return the kernel's state without making a report. Raises HTTPError 404 as `report` does."""
         return self._find(kernel_id).state
 
     def _find(self, kernel_id: str) -> OneKernel:
@@ -222,8 +221,7 @@ class OutputsHandler(OneKernelHandler):
         self.answer_text(await asyncio.to_thread(written))  # off the loop: it may be large
 
     async def _not_received(self, pending: PendingKernels | None, kernel_id: str) -> list[str] | None:
-        """Return the ids of lost requests among those that the page says it sent. Raises HTTPError.
-        """
+        """Return the ids of lost requests among those that the page says it sent. Raises HTTPError."""
         session, sent = self.sent()
         if not sent or pending is None:
             return None if sent else []

@@ -131,8 +131,7 @@ class MetricsHandler(AliquotHandler):
 
 
 class NothingHandler(AliquotHandler):
-    """Answer any other path under our prefix with a 404 in JSON: Jupyter would answer with a page.
-    """
+    """Answer any other path under our prefix with a 404 in JSON: Jupyter would answer with a page."""
 
     async def prepare(self, **how: Any) -> None:
         """Called by tornado, before any method."""

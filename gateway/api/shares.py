@@ -50,8 +50,7 @@ class _KernelSharesHandler(OneKernelHandler):
         return manager
 
     async def share(self, kernel_id: str, shares: Shares) -> None:
-        """Replace the kernel's shares, notify pages that listen, and answer when they are on disk.
-        """
+        """Replace the kernel's shares, notify pages that listen, and answer when they are on disk."""
         self.manager.sharing.share(kernel_id, shares, self.asker)
         await self.manager.handover.noted(kernel_id)
         if self.sources.events is not None:

@@ -1,5 +1,4 @@
-"""Access of users without the role admin on a server of several users: two tables, and their
-reading.
+"""Access of users without the role admin on a server of several users: two tables and their rules.
 
 Everything else is denied, with the handlers of other extensions. The levels of access to one kernel
 are here, too; ``identity.py`` decides which user has which level.
@@ -24,7 +23,7 @@ class Access(IntEnum):
 
     @property
     def word(self) -> str:
-        """The word in REST."""
+        """Return the word in REST."""
         return self.name.lower()
 
 

@@ -60,8 +60,9 @@ class KernelOwners(Protocol):
 
 
 def operating_system_user() -> User:
-    """Return the account that this server runs as: the one user of a server without configured
-    users.
+    """Return the account that this server runs as.
+
+    It is the one user of a server without configured users.
     """
     try:
         name = pwd.getpwuid(os.getuid()).pw_name
@@ -106,10 +107,10 @@ def users_by_name(provider: IdentityProvider) -> Callable[[str], User]:
 
 
 def askers_by_name(provider: IdentityProvider) -> Callable[[str], User]:
-    """Return a function that finds the user whom a request over HTTP would have; the server's own
-    without configured users.
+    """Return a function that finds the user whom a request over HTTP would have.
 
-    It serves grants to a name outside of a request, or by the local socket.
+    Without configured users that is the server's own. The function serves grants to a name outside
+    of a request, or by the local socket.
     """
     if isinstance(provider, AliquotIdentityProvider) and provider.has_users:
         return provider.user_named
@@ -189,8 +190,9 @@ class AliquotIdentityProvider(PasswordIdentityProvider):
         return self._user_with_token(handler.get_argument("password", default="") or "")
 
     def user_to_cookie(self, user: JupyterUser) -> str:
-        """Return a cookie with the user and the token that led to it, so that a withdrawn token
-        ends its logins.
+        """Return a cookie with the user and the token of the login.
+
+        So a withdrawn token ends its logins.
         """
         if not isinstance(user, AliquotUser):
             return str(super().user_to_cookie(user))
@@ -259,16 +261,14 @@ def refuse_unreachable(user: JupyterUser | None, handler: JupyterHandler) -> Non
 
 
 class AliquotAuthorizer(Authorizer):
-    """The authorizer: users reach their own kernels and sessions; administrators, and a server's
-    only user, everything.
+    """The authorizer: users reach their own kernels and sessions.
 
-    Another user's kernel answers exactly as one that does not exist.
+    Administrators, and a server's only user, reach everything. Another user's kernel answers
+    exactly as one that does not exist.
     """
 
     async def is_authorized(self, handler: JupyterHandler, user: JupyterUser, action: str, resource: str) -> bool:
-        """Called by Jupyter's `authorized` decorator and its WebSocket handlers, after
-        authentication.
-        """
+        """Called after authentication by Jupyter's `authorized` and its WebSocket handlers."""
         asker = user_of(handler)
         if asker.is_admin:
             return True
@@ -290,8 +290,9 @@ class AliquotAuthorizer(Authorizer):
         return True
 
     def _refuse_taken_id(self, asker: User, handler: JupyterHandler) -> None:
-        """Refuse a start at an id that another user's kernel has, so that the kernel is not handed
-        out.
+        """Refuse a start at an id that another user's kernel has.
+
+        Otherwise Jupyter would hand that kernel out.
         """
         wanted = (handler.get_json_body() or {}).get("kernel_id")
         if wanted is None or wanted not in handler.kernel_manager:

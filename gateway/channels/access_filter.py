@@ -1,8 +1,8 @@
-"""Decides for each message of a websocket whether it may reach the kernel, and answers the others.
+"""Decide for each message of a websocket whether it may reach the kernel, and answer the others.
 
-The right is asked anew with each message, for shares change. Two questions of a user who may only
-look go to the kernel, made anew so that nothing else of them does. All other messages are answered
-at once, as by a kernel that refuses, so that a cell ends.
+Access is checked anew with each message, for shares change. Two requests of a user with read access
+go to the kernel, made anew so that nothing else in them takes effect. All other messages are
+answered at once, as by a kernel that refuses, so that a cell ends.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -41,9 +41,9 @@ _MOST_QUESTIONS, _QUESTIONS_EACH_SECOND = 30, 5
 _MOST_REFUSED, _REFUSED_EACH_SECOND = 400, 50
 _MOST_UNREAD = 400
 _LONGEST_READ = 1 << 20
-# Of a message's frames.
+# Positions in a message's frames.
 _PARENT, _CONTENT = 3, 5
-# Raised for what is no message.
+# Errors of data that is no message.
 UNREADABLE = (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError, OverflowError, struct.error)
 
 
@@ -85,31 +85,31 @@ class AccessFilter:
     def __init__(self, handler: Any, manager: Any, kernel_id: str) -> None:
         self._handler, self._manager, self._kernel_id = handler, manager, kernel_id
         self.user: User = user_of(handler)
-        # A manager that knows no owners, as of kernels beside a gateway's, shares nothing.
+        # A manager without owners, as of the kernels beside a gateway's, shares no kernel.
         self._has_owners = hasattr(manager, "owner_of")
         self._owner: str = manager.owner_of(kernel_id) or "" if self._has_owners else self.user.name
         self._questions = TokenBucket(_QUESTIONS_EACH_SECOND, _MOST_QUESTIONS, time.monotonic())
         self._refused = TokenBucket(_REFUSED_EACH_SECOND, _MOST_REFUSED, time.monotonic())
         self._unread = 0
-        # Headers of the questions on their way, by the ids under which the kernel knows them.
+        # Headers of the requests on their way, by the ids under which the kernel knows them.
         self._asked: dict[str, dict[str, Any]] = {}
-        # Questions for a kernel that has not started, with their channels.
+        # Requests for a kernel that has not started, with their channels.
         self._later: list[tuple[str, dict[str, Any]]] = []
 
     @property
     def is_guest(self) -> bool:
-        """True if the user is not the kernel's owner; an administrator perhaps."""
+        """True if the user is not the kernel's owner; possibly an administrator."""
         return self.user.name != self._owner
 
     @property
     def access(self) -> Access:
-        """What the user may do with the kernel now."""
+        """The user's access to the kernel now."""
         if not self._has_owners:
             return Access.OWN
         return access_of(user_of(self._handler), self._manager, self._kernel_id)
 
     def passes(self, page: FilteredPage, message: Any) -> bool:
-        """Tell whether a browser's message may go to the kernel as it is; answer it otherwise."""
+        """Return whether a browser's message may go to the kernel as it is; answer it otherwise."""
         access = self.access
         if access is Access.OWN or (access is Access.WRITE and not self._ends_kernel(page, message)):
             return True
@@ -118,7 +118,7 @@ class AccessFilter:
         return False
 
     def began(self, page: FilteredPage) -> None:
-        """Send the questions that waited for the kernel, which has started."""
+        """Send the requests that waited for the kernel, which has started."""
         later, self._later = self._later, []
         if self.access is Access.NONE:
             return
@@ -126,8 +126,9 @@ class AccessFilter:
             self._ask(page, channel, asked)
 
     def takes_reply(self, page: FilteredPage, channel: str, frames: list[Any]) -> bool:
-        """Tell whether a kernel's message answers a question of this filter's; the page then gets
-        it as its own.
+        """Return whether a kernel's message answers a request of this filter.
+
+        The page then gets it as its own.
         """
         header = self._asked.pop(parent_id(frames), None) if self._asked and channel != "iopub" else None
         if header is None:
@@ -137,8 +138,9 @@ class AccessFilter:
         return True
 
     def _ends_kernel(self, page: FilteredPage, message: Any) -> bool:
-        """Recognize a request to end the kernel, which only its owner may do; one that cannot be
-        read might be one.
+        """Recognize a request to end the kernel, which only its owner may send.
+
+        A message that cannot be read might be one.
         """
         try:
             return _read_header(page.subprotocol, message).get("msg_type") == "shutdown_request"
@@ -163,8 +165,9 @@ class AccessFilter:
                 self._tell(page, answer, header)
 
     def _ask(self, page: FilteredPage, channel: str, asked: dict[str, Any]) -> None:
-        """Ask under an id of our own: a relay takes each id once, so the owner could not use one of
-        the page's.
+        """Send the request under an id of our own.
+
+        A relay takes each id once, so the owner could not use one of the page's.
         """
         if page.is_pending:
             self._later = [*self._later, (channel, asked)][-_MOST_QUESTIONS:]
@@ -181,8 +184,9 @@ class AccessFilter:
         return self._unread < _MOST_UNREAD and not self._questions.take(time.monotonic())
 
     def _tire(self, page: FilteredPage) -> bool:
-        """Tell whether the page may go on; close one that asks without end, or does not read its
-        answers.
+        """Return whether the page may go on.
+
+        Closes the socket of a page that sends requests without end, or does not read its answers.
         """
         if self._unread < _MOST_UNREAD and not self._refused.take(time.monotonic()):
             return True
@@ -221,15 +225,16 @@ def replies(channel: str, header: Mapping[str, Any], content: dict[str, Any]) ->
 
 
 def refusal(owner: str, access: Access = Access.READ) -> str:
-    """Return what a cell shows that may not run."""
+    """Return the message that a cell shows if its user may not run it."""
     if access is Access.WRITE:
         return f"shared with you to use by {owner}, who alone ends it"
     return f"shared with you read-only by {owner}: you see what it shows, and run nothing in it"
 
 
 def parent_id(frames: list[Any]) -> str:
-    """Return the id of the message that this one, from its delimiter on, answers; empty without
-    one.
+    """Return the id of the message that this one answers, or an empty text.
+
+    ``frames`` begin at the delimiter.
     """
     try:
         return str(json.loads(bytes(frames[_PARENT])).get("msg_id", ""))
@@ -252,8 +257,9 @@ def _read(subprotocol: str | None, message: Any) -> tuple[str, dict[str, Any], d
 
 
 def _read_header(subprotocol: str | None, message: Any) -> dict[str, Any]:
-    """Return the header. Of the newer protocol the content, which may be nested at will, is not
-    read.
+    """Return the header.
+
+    In the newer protocol the content, which may be nested arbitrarily, is not read.
     """
     if subprotocol != V1:
         return _read(subprotocol, message)[1]

@@ -1,9 +1,8 @@
-"""What every websocket of a browser needs, whatever it carries: pings, a check of its frames, a
-bound on what it holds.
+"""The parts that every websocket of a browser needs: pings, a check of frames, a bound on memory.
 
-The check reads the numbers of a message alone, which say where its parts lie. Jupyter's readers
-believe those numbers: eight bytes of them make a server build a list without end, and parts that
-overlap become many times what was sent.
+The check reads only the numbers of a message that say where its parts lie. Jupyter's readers trust
+those numbers: eight bytes of them make a server build a list without end, and parts that overlap
+become many times the size of the message.
 """
 
 from __future__ import annotations
@@ -25,8 +24,9 @@ _MOST_PARTS = 1 << 16
 
 
 def without_tornado_pings(protocol: Any) -> Any:
-    """Return tornado's protocol of a websocket without pings: it takes Jupyter's milliseconds for
-    seconds.
+    """Return tornado's websocket protocol without pings.
+
+    tornado takes Jupyter's milliseconds for seconds.
     """
     if protocol is not None:
         protocol.params.ping_interval = None
@@ -34,8 +34,7 @@ def without_tornado_pings(protocol: Any) -> Any:
 
 
 def begin_pings(socket: Any) -> None:
-    """Start the pings of Jupyter's WebSocketMixin anew, so that they do not keep the request of the
-    socket.
+    """Restart the pings of Jupyter's WebSocketMixin, so that they do not keep the socket's request.
 
     A timer holds the context variables that it was made with, and those hold the request.
     """
@@ -65,9 +64,7 @@ def why_unreadable(message: str | bytes, subprotocol: str | None) -> str:
 
 
 def _why_not(message: str | bytes, *, count_format: str, number: str, order: str, least: int) -> str:
-    """Check the number of offsets, then the offsets of the parts: ascending, and none beyond the
-    end.
-    """
+    """Check the number of offsets, and that they ascend and stay within the message."""
     if isinstance(message, str):
         return "text, where this protocol has bytes"
     width = struct.calcsize(count_format)
@@ -84,7 +81,7 @@ def _why_not(message: str | bytes, *, count_format: str, number: str, order: str
     return ""
 
 
-# ---- what was written
+# ---- written bytes
 
 
 class WriteBuffer:
@@ -99,9 +96,7 @@ class WriteBuffer:
         self.bytes = 0
 
     def add(self, size: int, written: asyncio.Future[None]) -> None:
-        """Count a message of *size* bytes until *written* is done: it was taken, or its socket
-        closed.
-        """
+        """Count a message of *size* bytes until *written* is done: written, or its socket closed."""
         self.bytes += size
         written.add_done_callback(partial(self._remove, size))
 

@@ -1,8 +1,7 @@
-"""A page's websocket to a kernel: over the kernel's relay where it has one, else over ZMQ sockets
-as in Jupyter.
+"""A page's websocket to a kernel: over the kernel's relay if it has one, else over ZMQ sockets.
 
 It opens whether or not the kernel has started; until then `PendingMessages` keeps what the page
-sends. What a page is told is Jupyter's own: both subprotocols, allowed types, tracebacks, rate
+sends. The page gets what Jupyter would send: both subprotocols, allowed types, tracebacks, rate
 limits. An `AccessFilter` decides which of its messages reach the kernel.
 """
 
@@ -41,44 +40,46 @@ from .transports import CHANNELS, LinkChannel, RelayTransport, Transport, ZmqCha
 
 _REFUSED = 1008
 _REQUESTS = ("shell", "control", "stdin")
-# Of answers that a browser has not read. All that one interrupt answers is less, so a browser that
-# reads stays open.
+# The most bytes of answers that a browser has not read. All answers to one interrupt are fewer, so
+# a browser that reads stays open.
 MOST_ANSWER_BYTES = 8 << 20
 _READS_NOTHING = "does not read what it is answered: open it again"
 
 
 class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
-    """Made by KernelWebsocketHandler for each socket. A `Subscriber` of the kernel's link and
-    pending messages.
+    """A page's websocket. KernelWebsocketHandler makes one for each socket.
+
+    It is a `Subscriber` of the kernel's link and of its pending messages.
     """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         manager, settings = self.multi_kernel_manager, self.websocket_handler.settings
         self._links: RelayLinks | None = getattr(manager, "links", None)
-        # None for a manager whose kernels are never pending.
+        # None with a manager whose kernels are never pending.
         self._kernels: PendingKernels | None = getattr(manager, "pending", None)
         self._filter = AccessFilter(self.websocket_handler, manager, self.kernel_id)
         self._own = OwnMessages(settings.get(GUARD))
         self._transport: Transport = ZmqTransport()
-        # What keeps the page's messages; None while they go to the kernel.
+        # The messages that the page sent before the kernel started; None once they go to the
+        # kernel.
         self._pending: PendingMessages | None = None
-        # Whether the kernel's channels are yet to be connected.
+        # True while the kernel's channels are not connected yet.
         self.waits = False
         self._is_connected = self._is_counted = False
         self._tasks: set[asyncio.Future[None]] = set()
-        # Of the message that was written last, until `give` has looked at it.
+        # The future of the message that was written last, until `give` has read it.
         self._written: asyncio.Future[None] | None = None
         # The size of a message that was too large to be written; 0 for none.
         self._too_large = 0
         # Jupyter looks for this text on the kernel's manager, and fails without it.
         self.kernel_manager.traceback_replacement_message = manager.traceback_replacement_message
 
-    # ---- who has it
+    # ---- its user and session
 
     @property
     def user(self) -> User:
-        """The user who opened it, as the identity provider knew them then."""
+        """The user who opened it, as the identity provider returned the user then."""
         return self._filter.user
 
     @property
@@ -98,7 +99,7 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
 
     @property
     def has_left(self) -> bool:
-        """True if its browser is gone, perhaps before the socket was open."""
+        """True if its browser has disconnected, perhaps before the socket was open."""
         return bool(getattr(self.websocket_handler, "is_gone", False))
 
     @property
@@ -122,10 +123,9 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
             await super().prepare()
 
     async def _register_session(self) -> None:
-        """Called by prepare. It closes a socket of the same session, which gives back what it has
-        not taken.
+        """Called by prepare. Closes another socket of the same session.
 
-        The browser may be at that other socket by now.
+        That one gives back what it has not taken. The browser may be at that other socket by now.
         """
         self._require_browser()
         if self.is_registered:
@@ -157,8 +157,9 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         return self._links.of_guests(self.kernel_id) if self.is_guest else self._links.get(self.kernel_id)
 
     async def _ask_whether_it_lives(self, link: KernelLink) -> None:
-        """Ask the kernel, unless the relay tells that it works: then it has shown it, and would not
-        answer.
+        """Ask the kernel whether it lives, unless the relay reports that it works.
+
+        A kernel that works has shown that it lives, and would not answer.
         """
         await link.wait_until_told(self.kernel_info_timeout)
         if link.is_at_work or self.has_left:
@@ -167,7 +168,7 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
             super().request_kernel_info()
 
     def _require_browser(self) -> None:
-        """Raises Finish for a browser that left meanwhile."""
+        """Raise Finish if the browser has disconnected meanwhile."""
         if self.has_left:
             raise Finish
 
@@ -186,7 +187,7 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
             return self._connect_to(self._transport.link)
         opened: asyncio.Future[None] | None = super().connect()
         for channel in self.channels.values():
-            if isinstance(channel, ZmqChannel):  # perhaps of a websocket that closed
+            if isinstance(channel, ZmqChannel):  # perhaps of another websocket, which has closed
                 channel.hold = self.hold
         return opened
 
@@ -208,13 +209,14 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         """Make channels without ZMQ sockets."""
         self.channels = {name: LinkChannel(self.send, name, self.session_name, self.log) for name in CHANNELS}
         open_sockets(ZMQChannelsWebsocketConnection).add(self)
-        # Small messages follow each other: else each waits up to 40 ms until the browser's machine
-        # confirms the last.
+        # Small messages follow each other. With Nagle's algorithm, each would wait up to 40 ms
+        # until the browser's machine confirms the last.
         self.websocket_handler.set_nodelay(True)
 
     async def _open(self, link: KernelLink) -> None:
-        """Subscribe to the link. A page that comes in the middle of a cell has to be told that the
-        kernel is busy.
+        """Subscribe to the link.
+
+        A page that connects in the middle of a cell has to get the status that the kernel is busy.
         """
         await link.open(self, self.kernel_info_timeout)
         if link.is_at_work:
@@ -224,10 +226,11 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
     # ---- while the kernel has not started
 
     def _wait(self) -> asyncio.Future[None]:
-        """Take messages for the kernel until it is there. Called in the place of connect; done at
-        once.
+        """Take messages for the kernel until it has started.
+
+        Called in place of connect; done at once.
         """
-        assert self._kernels is not None  # waits says so
+        assert self._kernels is not None  # ``waits`` implies it
         self._open_channels()
         self._send_status_message("starting")
         self._pending = self._kernels.open(self.kernel_id, self._own.most_kept_bytes)
@@ -235,8 +238,9 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         return _done()
 
     async def begin(self) -> bool:
-        """Called when the kernel is there: do what prepare and connect do for others. Tells whether
-        it is connected.
+        """Called when the kernel has started: do what prepare and connect do otherwise.
+
+        Return whether it is connected.
         """
         self.waits = False
         try:
@@ -245,7 +249,7 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
             if opened is not None:
                 await opened
         except Finish:
-            return False  # its browser has left
+            return False  # its browser has disconnected
         except Exception as error:
             self.log.warning("kernel=%s websocket=failed reason=%r", self.kernel_id, error)
             self.end(str(error) or "the kernel cannot be connected")
@@ -253,19 +257,20 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         return True
 
     def go_on(self) -> None:
-        """Called when what was kept is handed on: what comes from now on goes to the kernel."""
+        """Called when the kept messages are handed on: later ones go to the kernel."""
         self._pending = None
         self._filter.began(self)
 
     def end(self, reason: str) -> None:
-        """Called when the kernel does not come. The page asks for the kernel, and hears that it is
-        no more.
+        """Called when the kernel does not start.
+
+        The page then asks for the kernel, and learns that it has ended.
         """
         self._leave_pending()
         self.websocket_handler.close(_REFUSED, fitting(reason))
 
     def send_now(self, channel: str, frames: Sequence[Any]) -> None:
-        """Called with a message that was kept, where the kernel has no relay."""
+        """Called with a message that was kept, if the kernel has no relay."""
         self.channels[channel].send_multipart(frames)
 
     def _leave_pending(self) -> None:
@@ -277,8 +282,9 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
     # ---- closing
 
     def disconnect(self) -> None:
-        """Called when the socket closed, perhaps before it was open. Its relay keeps from now on
-        what comes for it.
+        """Called when the socket closed, perhaps before it was open.
+
+        From now on the relay keeps the messages for it.
         """
         if self._is_counted:
             self._is_counted = False
@@ -286,18 +292,21 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         if self.has_relay:
             self.give_back()
             self.channels = {}
-        self._leave_pending()  # what it brought stays the kernel's
+        self._leave_pending()  # its messages stay the kernel's
         self._disconnect_from_jupyter()
 
     def _disconnect_from_jupyter(self) -> None:
-        """Jupyter takes each socket for one that it counted, and gives up what is buffered for the
-        next. Idempotent.
+        """Disconnect the socket from Jupyter's handler. Idempotent.
+
+        Jupyter takes each socket for one that it counted, and gives up what is buffered for the
+        next.
         """
         if self._is_connected:
             self._is_connected = False
-            open_sockets(ZMQChannelsWebsocketConnection).add(self)  # which it leaves: connect may have failed before
+            # Jupyter's disconnect removes it, and connect may have failed before it was added.
+            open_sockets(ZMQChannelsWebsocketConnection).add(self)
             super().disconnect()
-            self.channels = {}  # where there is a buffer, it has them
+            self.channels = {}  # a buffer, if there is one, has them
             return
         counts: dict[str, int] = connection_counts(self.multi_kernel_manager)
         count = counts.pop(self.kernel_id, None)
@@ -308,34 +317,36 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
                 counts[self.kernel_id] = count
 
     def give_back(self) -> None:
-        """The socket takes nothing any more; what it has not taken is the relay's again."""
+        """Take nothing more; the relay gets back what the socket has not taken."""
         if self._pending is None and not self.has_relay:
             return
         self._leave_pending()
         for channel in self.channels.values():
             channel.close()
         if not self.has_relay:
-            return  # its kernel had not come
+            return  # its kernel had not started
         self._transport.leave(self)
         stream = getattr(self.websocket_handler.ws_connection, "stream", None)
         if stream is not None and not stream.closed() and stream.writing():
-            stream.close()  # what is given again elsewhere must not arrive here as well
+            stream.close()  # a message that is given again elsewhere must not arrive here, too
 
     def refuse_socket(self, reason: str) -> None:
-        """Close the socket for what its user does, or may not do any more."""
+        """Close the socket because of what its user did, or may not do any more."""
         self.give_back()
         self.websocket_handler.close(_REFUSED, reason)
 
     def look_again(self) -> None:
-        """Called after a change of the kernel's shares: a user who lost the kernel loses the
-        socket.
+        """Called after a change of the kernel's shares.
+
+        Closes the socket of a user who lost access.
         """
         if self._filter.access is Access.NONE:
             self.refuse_socket(NO_MORE)
 
     def revoke(self) -> None:
-        """Called when its user's token is accepted no more. An owner's cells stay: the kernel is
-        the owner's.
+        """Called when its user's token is no longer accepted.
+
+        An owner's cells stay: the kernel is the owner's.
         """
         if self.is_guest and self._kernels is not None:
             self._kernels.drop_guest(self.kernel_id, self.user.name)
@@ -343,36 +354,36 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
     # ---- from the page to the kernel
 
     def handle_incoming_message(self, incoming_msg: Any) -> None:
-        """Called for each message of the browser's."""
+        """Called for each message of the browser."""
         if self.channels and self._filter.passes(self, incoming_msg):
             super().handle_incoming_message(incoming_msg)
 
     def ask_kernel(self, channel: str, message: dict[str, Any]) -> None:
-        """Send a question that the filter made."""
+        """Send a request that the filter made."""
         self.session.send(self.channels[channel], message)
 
     def send(self, channel: str, session: str, frames: Sequence[bytes]) -> None:
-        """Called by its channels with what its browser sent."""
+        """Called by its channels with each message of its browser."""
         if not self.hold(channel, frames):
             self._transport.send(channel, session, frames)
 
     def hold(self, channel: str, frames: Sequence[Any]) -> bool:
-        """Keep a message where others before it are kept; tells whether it was."""
+        """Keep a message if earlier ones are kept; return whether it was."""
         if self._pending is None:
             return False
         self._pending.keep(self, channel, frames)
         return True
 
     def until_room(self) -> Awaitable[None] | None:
-        """Return what is to be awaited before more is read of the socket; None: nothing."""
+        """Return what to await before tornado reads on from the socket; None: nothing."""
         return self._transport.until_room(self) if self.has_relay else self._own.until_room()
 
     # ---- from the kernel to the page
 
     def give(self, channel: str, frames: list[Any]) -> asyncio.Future[None] | None:
-        """Write one message of the link's. None: the socket has taken it, or it was left out.
+        """Write one message of the link.
 
-        Raises WebSocketClosedError.
+        Return None if the socket has taken it, or it was left out. Raises WebSocketClosedError.
         """
         if self._filter.takes_reply(self, channel, frames):
             return None
@@ -387,7 +398,7 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         except WebSocketClosedError:
             raise
         except Exception:
-            # One message must not end the link, which would bring it again.
+            # One message must not end the link, which would deliver it again.
             self.log.exception("kernel=%s message=dropped channel=%s", self.kernel_id, channel)
             self._transport.count("unreadable")
         written, self._written = self._written, None
@@ -400,18 +411,20 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         return written if connection.stream.writing() else None
 
     def _readable(self, frames: list[Any]) -> list[Any]:
-        """Large messages come as views of one buffer; what is looked into must be bytes."""
+        """Return the frames with those that are read as bytes.
+
+        Large messages come as views of one buffer.
+        """
         if not any(isinstance(frame, memoryview) for frame in frames[:6]):
             return frames
         looked_into = 4 if self.subprotocol and self.multi_kernel_manager.allow_tracebacks else 6
         return [bytes(frame) for frame in frames[:looked_into]] + frames[looked_into:]
 
     def write_message(self, message: Any, binary: bool = False) -> asyncio.Future[None]:
-        """Called by Jupyter's connection with what goes to the browser. One that is too large would
-        come for ever:
+        """Called by Jupyter's connection with each message for the browser.
 
-        a server in gateway mode closes its socket to the gateway over it, comes back, and is given
-        it again.
+        A message that is too large would come back forever: a server in gateway mode closes its
+        socket to the gateway over it, reconnects, and gets it again.
         """
         if not may_be_sent(self.websocket_handler, len(message), tells_people_apart):
             self._too_large = len(message)
@@ -425,7 +438,7 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         self.write_stderr(left_out(self.websocket_handler, length), parent_header)
 
     def _limit_rate(self, channel: Any, msg: Any, msg_list: Any) -> bool:
-        """Called by handle_outgoing_message: whether this message is left out."""
+        """Called by handle_outgoing_message. Return whether this message is left out."""
         if self._has_waited(channel, msg, msg_list):
             return False
         is_left_out = bool(super()._limit_rate(channel, msg, msg_list))
@@ -434,8 +447,10 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         return is_left_out
 
     def _has_waited(self, channel: Any, msg: Any, msg_list: Any) -> bool:
-        """Limits are for what a kernel prints now. What the relay kept comes whole, as fast as the
-        browser takes it.
+        """Return whether the relay kept the message, so that no rate limit applies to it.
+
+        Limits are for what a kernel prints now. Kept messages come whole, as fast as the browser
+        takes them.
         """
         if not self.limit_rate or channel != "iopub":
             return False
@@ -449,8 +464,9 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
 
     @property
     def protocol(self) -> str:
-        """The name of what `encode` makes: messages are the same for all websockets of one
-        protocol.
+        """The protocol of what `encode` makes.
+
+        Messages are the same for all websockets of one protocol.
         """
         return str(self.subprotocol or "")
 
@@ -459,11 +475,11 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         return self._own.encode(self, answer, parent)
 
     def tell(self, answer: Answer, parent: dict[str, Any]) -> asyncio.Future[None] | None:
-        """Send a message of the gateway's own. None: the socket is closed."""
+        """Send a message of the gateway's own. Return None if the socket is closed."""
         return self._own.write(self, self._own.encode(self, answer, parent))
 
     def tell_encoded(self, message: str | bytes) -> None:
-        """Send an encoded message. A page that reads none of them is closed."""
+        """Send an encoded message. Closes the socket of a page that reads none of them."""
         self._own.write_bounded(self, message)
         unread = self._own.unread_bytes
         if unread > MOST_ANSWER_BYTES:
@@ -489,6 +505,6 @@ def _done() -> asyncio.Future[None]:
 
 
 def _retrieve(done: asyncio.Future[None]) -> None:
-    """A socket that closes meanwhile is no error of ours."""
+    """Retrieve the exception of a socket that closed meanwhile, which is no error of ours."""
     if not done.cancelled():
         done.exception()

@@ -1,4 +1,7 @@
-"""What the gateway tells a page in the kernel's place: in the page's protocol, and within a bound."""
+"""Messages that the gateway sends to a page in the kernel's place, in the page's protocol.
+
+Their size is bounded.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,12 @@ from jupyter_aliquot.provisioner.relay.wire.messages import HEADER, read_object
 from .browser_socket import V1, WriteBuffer
 
 ENAME = "KernelNotResponding"
-# Of refusals that a browser has not read; beyond it the browser is read no further.
+# The most bytes of refusals that a browser has not read; beyond it nothing more is read from it.
 _MOST_UNREAD_BYTES = 1 << 20
 
 
 class Page(Protocol):
-    """A websocket, as its own messages see it."""
+    """A websocket, as `OwnMessages` uses it."""
 
     session: Any
 
@@ -36,7 +39,7 @@ class Page(Protocol):
     def subprotocol(self) -> str | None: ...
 
     def write_message(self, message: Any, binary: bool = False) -> asyncio.Future[None]:
-        """Raises WebSocketClosedError."""
+        """Send a message. Raises WebSocketClosedError."""
         ...
 
 
@@ -60,7 +63,7 @@ class OwnMessages:
         return self._unread.bytes
 
     def until_room(self) -> Awaitable[None] | None:
-        """Return what to await before more is read of the browser; None: nothing."""
+        """Return what to await before more is read from the browser; None: nothing."""
         return self._unread.until_room()
 
     def encode(self, page: Page, answer: Answer, parent: dict[str, Any]) -> str | bytes:

@@ -1,5 +1,4 @@
-"""Kernels that are not there yet, and what pages sent to them: kept until the kernel has started,
-then handed on.
+"""Kernels that have not started, and the pages' messages to them, which are handed on then.
 
 A kernel is pending while it waits for its grant, while it starts, and while it is restarted.
 """
@@ -33,7 +32,7 @@ def relay_session(session_id: str, guest: str | None = None) -> str:
     """Return the name of a page's session for the relay.
 
     A client chooses its session, and each output names the owner's. So a *guest*, a user other than
-    the owner, gets a session that nobody can choose.
+    the owner, gets a session that no client can choose.
     """
     if guest is not None:
         named = f"{guest}\0{session_id}".encode(errors="surrogatepass")
@@ -53,13 +52,14 @@ class Kernels(Protocol):
     def get_kernel(self, kernel_id: str) -> Any: ...
 
     async def until_there(self, kernel_id: str) -> None:
-        """Wait until a kernel has started, and its link is made. Raises what its start failed with."""
+        """Wait until a kernel has started, and its link is made. Raises the error of its start."""
         ...
 
 
 class PendingKernels:
-    """Made by the kernel manager. A kernel has messages here from its first websocket on, until
-    they are handed on.
+    """The messages of all pending kernels. Made by the kernel manager.
+
+    A kernel has messages here from its first websocket on, until they are handed on.
     """
 
     def __init__(self, kernels: Kernels, log: logging.Logger) -> None:
@@ -69,8 +69,9 @@ class PendingKernels:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def is_pending(self, kernel_id: str) -> bool:
-        """Tell websockets that wait here: the kernel is not there, or earlier messages are not
-        handed on yet.
+        """Return whether websockets wait here.
+
+        They wait if the kernel has not started, or earlier messages are not handed on yet.
         """
         ready = self._kernels.get_kernel(kernel_id).ready
         return kernel_id in self._messages or not ready.done()
@@ -85,8 +86,9 @@ class PendingKernels:
         return found
 
     def cells(self, kernel_id: str) -> list[PendingMessage]:
-        """Return the cells that wait for a kernel: `reports` has them in the form of
-        `CellsReport.cells`.
+        """Return the cells that wait for a kernel.
+
+        `reports` returns them in the form of `CellsReport.cells`.
         """
         found = self._messages.get(kernel_id)
         return [] if found is None else found.cells()
@@ -126,19 +128,20 @@ class PendingKernels:
             found.end()
 
     def look_again(self, kernel_id: str) -> None:
-        """Drop what guests may not ask this kernel any more. Called after a change of its shares."""
+        """Drop the messages of users who lost access. Called after a change of the kernel's shares."""
         if (found := self._messages.get(kernel_id)) is not None:
             found.drop(lambda each: not self._may_reach(kernel_id, each), NOT_YOURS)
 
     def drop_guest(self, kernel_id: str, name: str) -> None:
-        """Drop what this guest asked this kernel. Called when the guest's token is accepted no
-        longer.
+        """Drop this guest's messages to this kernel.
+
+        Called when the guest's token is no longer accepted.
         """
         if (found := self._messages.get(kernel_id)) is not None:
             found.drop(lambda each: each.is_guest and each.user.name == name, NOT_YOURS)
 
     async def stop(self) -> None:
-        """Tell pages that nothing they sent was run. Called at the server's end."""
+        """Tell pages that none of their messages was run. Called at the server's end."""
         tasks, self._tasks = list(self._tasks.values()), {}
         messages, self._messages = list(self._messages.values()), {}
         for task in tasks:
@@ -147,13 +150,14 @@ class PendingKernels:
             await each.give_up(_STOPPING)
 
     async def _see_through(self, kernel_id: str, messages: PendingMessages) -> None:
-        """Owned by _tasks. Ends with the messages handed on, or given up, and no websocket left
-        that waits.
+        """See a kernel's messages handed on, or given up. Owned by _tasks.
+
+        Ends when no websocket waits any more.
         """
         try:
             await self._kernels.until_there(kernel_id)
             await self._pass(kernel_id, messages)
-            while messages.has_subscribers:  # such as came meanwhile, or are not connected yet
+            while messages.has_subscribers:  # some came meanwhile, or are not connected yet
                 await messages.until_moved()
                 await self._pass(kernel_id, messages)
         except Exception as error:
@@ -196,8 +200,9 @@ class PendingKernels:
             subscriber.send_now(message.channel, frames)
 
     def _may_reach(self, kernel_id: str, message: PendingMessage) -> bool:
-        """Allow or refuse a sender's message. A reader may ask what every page asks of a kernel,
-        and run nothing.
+        """Return whether a sender's message may reach the kernel.
+
+        A reader may send the requests that every page sends, and run nothing.
         """
         access = access_of(message.user, self._kernels, kernel_id)
         is_question = message.request is not None and message.request.msg_type in ASKABLE

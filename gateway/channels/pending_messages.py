@@ -1,8 +1,7 @@
-"""Messages of pages to one kernel that is not there yet: kept in order, within a bound, and handed
-on once when it is.
+"""Messages of pages to one kernel that has not started: kept in order, and handed on once.
 
-They belong to the kernel, not to the websocket that brought them: a page that is loaded anew is
-told of its cells.
+Their number and size are bounded. They belong to the kernel, not to the websocket that brought
+them: a page that is loaded anew learns of its cells.
 """
 
 from __future__ import annotations
@@ -46,13 +45,13 @@ STOPPED_WORDS = (
     "The cell was stopped before its kernel had started: it was not run. The kernel keeps its place in the queue."
 )
 RESTARTED_WORDS = "A restart was asked before the kernel had started: the cell was not run. Run it again."
-# How many messages are kept of one kernel; guests leave half of them to its owner. Bytes alone
-# would be too many cells.
+# The most messages kept of one kernel; guests leave half of them to its owner. Within a limit of
+# bytes alone, there could be too many cells.
 MOST_MESSAGES = 1000
-# How long one pass waits for the websockets that it connects: one that hangs holds up no other's
-# cells.
+# The time that one pass waits for the websockets that it connects: one that hangs must not delay
+# the others' cells.
 CONNECT_SECONDS = 5.0
-# So many answers are written before others use the loop.
+# The answers that are written before other tasks use the loop.
 _ANSWERS_AT_ONCE = 200
 _CELL = "execute_request"
 _TOO_MANY = (
@@ -86,7 +85,7 @@ class Subscriber(Protocol):
         ...
 
     def tell_encoded(self, message: str | bytes) -> None:
-        """Send an encoded message; closes a websocket that does not read what it is told."""
+        """Send an encoded message; closes a websocket that does not read."""
         ...
 
     def refuse(self, channel: str, frames: Sequence[Any], words: str) -> None:
@@ -94,8 +93,9 @@ class Subscriber(Protocol):
         ...
 
     async def begin(self) -> bool:
-        """Connect to the kernel, which is there now; tells whether it is. Closes the websocket
-        where that fails.
+        """Connect to the kernel, which has started, and return whether that succeeded.
+
+        Closes the websocket if it failed.
         """
         ...
 
@@ -114,8 +114,9 @@ class Subscriber(Protocol):
 
 @dataclass(frozen=True)
 class PendingMessage:
-    """A kept message. ``frames`` start at the delimiter; they are signed when the kernel's key is
-    known.
+    """A kept message.
+
+    ``frames`` start at the delimiter; they are signed when the kernel's key is known.
     """
 
     channel: str
@@ -136,7 +137,9 @@ class PendingMessages:
     """The messages for one kernel. ``clock`` returns seconds since the epoch."""
 
     def __init__(self, most_bytes: int, log: logging.Logger, clock: Callable[[], float] = time.time) -> None:
-        """``most_bytes`` bounds what is kept, by the rules for what a kernel has not read; 0: no
+        """Make an empty queue of messages.
+
+        ``most_bytes`` bounds what is kept, by the rules for what a kernel has not read; 0: no
         bound.
         """
         self._most_bytes = most_bytes
@@ -145,25 +148,26 @@ class PendingMessages:
         self._log = log
         self._clock = clock
         self._messages: list[PendingMessage] = []
-        self._subscribers: dict[Subscriber, bool] = {}  # in the order of their coming; whether it is connected
+        # In order of joining; the value: whether it is connected.
+        self._subscribers: dict[Subscriber, bool] = {}
         self._connecting: dict[Subscriber, asyncio.Task[bool]] = {}
         self._answering: set[asyncio.Task[None]] = set()
         self._has_moved = asyncio.Event()
 
-    # ---- what websockets do
+    # ---- called by websockets
 
     def join(self, subscriber: Subscriber) -> None:
-        """Have one more websocket wait for the kernel."""
+        """Add a websocket that waits for the kernel."""
         self._subscribers[subscriber] = False
         self._has_moved.set()
 
     def leave(self, subscriber: Subscriber) -> None:
-        """Forget a websocket that closed; what it brought stays. Idempotent."""
+        """Forget a websocket that closed; its messages stay. Idempotent."""
         self._subscribers.pop(subscriber, None)
         self._has_moved.set()
 
     def keep(self, subscriber: Subscriber, channel: str, frames: Sequence[Any]) -> None:
-        """Keep a message, or answer it: one too many, and one that is for a running kernel alone."""
+        """Keep a message, or answer it if there is no room or it needs a running kernel."""
         request = read_request(read_object(frames[HEADER]), channel)
         size = charge(frames)
         if request is not None and request.is_for_one_kernel:
@@ -186,7 +190,7 @@ class PendingMessages:
         return self._most_bytes // 2 if is_guest else self._most_bytes
 
     def _has_room(self, channel: str, size: int, *, is_guest: bool) -> bool:
-        """Tell whether a message may wait. One may on an empty channel, whatever its size."""
+        """Return whether a message may wait. On an empty channel it may, whatever its size."""
         if not self._most_bytes or not self._kept_on[channel]:
             return True
         return self._bytes + size <= self._bound(is_guest=is_guest)
@@ -206,11 +210,12 @@ class PendingMessages:
             for answer in said:
                 subscriber.tell_encoded(subscriber.encode(answer, json.loads(parent)))
 
-    # ---- what is done to the kernel
+    # ---- events of the kernel
 
     def stop(self, words: str) -> None:
-        """Drop the cells, and answer each as a kernel that is interrupted: the first of a page
-        fails, others abort.
+        """Drop the cells, and answer each as a kernel that is interrupted.
+
+        The first cell of a page fails, the others abort.
         """
         self._answer(self._take(lambda each: each.is_cell), _Stopped(words))
 
@@ -219,9 +224,7 @@ class PendingMessages:
         self._answer(self._take(is_dropped), partial(_not_run, words=words))
 
     async def give_up(self, reason: str) -> None:
-        """Answer the cells with the reason for which the kernel does not come, and close all
-        websockets.
-        """
+        """Answer the cells with the reason why the kernel does not start, and close all websockets."""
         words = f"The kernel did not start, so this was not run: {reason}"
         self._answer(self._take(lambda _: True), lambda each: _not_run(each, words) if each.is_cell else [])
         subscribers, self._subscribers = list(self._subscribers), {}
@@ -234,8 +237,9 @@ class PendingMessages:
             subscriber.end(reason)
 
     async def connect(self, most_seconds: float = CONNECT_SECONDS) -> None:
-        """Connect the websockets that wait now, in one pass. One that takes longer goes on until a
-        later pass.
+        """Connect the websockets that wait now, in one pass.
+
+        A connection that takes longer goes on until a later pass.
         """
         began = []
         for subscriber in self._subscribers:
@@ -288,15 +292,14 @@ class PendingMessages:
         return bool(self._subscribers)
 
     def end(self) -> None:
-        """Note that the kernel ended: no websocket is waited for."""
+        """Note that the kernel ended, so that `connect` waits for no websocket."""
         self._has_moved.set()
 
     def hand_on(self, send: Callable[[PendingMessage, Subscriber | None], None]) -> None:
-        """Give all messages to ``send`` in their order, each with a websocket, its own if it is
-        open.
+        """Give all messages to ``send`` in order, each with a websocket, its own if it is open.
 
-        From now on the websockets that are connected send for themselves. A message that ``send``
-        raises for is answered with what it raised, and those behind it go on.
+        From now on the connected websockets send for themselves. If ``send`` raises for a message,
+        the message is answered with the error, and those behind it go on.
         """
         messages, everyone = self._take(lambda _: True), list(self._subscribers)
         subscribers = [subscriber for subscriber, is_connected in self._subscribers.items() if is_connected]
@@ -313,7 +316,7 @@ class PendingMessages:
                 self._log.warning("pending_message=dropped reason=%r", error, exc_info=True)
                 self._answer([message], partial(_not_run, words=str(error)), everyone)
 
-    # ---- what is told
+    # ---- queries and answers
 
     def ids(self, session: str) -> set[str]:
         """Return the ids of a session's requests that are kept."""
@@ -368,8 +371,9 @@ def _tell_each(
     messages: Iterable[PendingMessage],
     said: Callable[[PendingMessage], list[Answer]],
 ) -> Iterator[bool]:
-    """Tell what the kernel would: iopub to all, a reply to its asker. Yields True after each slice
-    of the work.
+    """Send what the kernel would: iopub messages to all, a reply to the sender of its request.
+
+    Yields True after each slice of the work.
     """
     told = 0
     for message in messages:
@@ -400,26 +404,27 @@ def _not_run(message: PendingMessage, words: str) -> list[Answer]:
 
 
 def _aborted(answer: Answer) -> Answer:
-    """Return a reply as of a kernel that drops what is queued behind a failure."""
+    """Return the reply of a kernel that drops the requests queued behind a failure."""
     return answer if answer.channel == "iopub" else Answer(answer.channel, answer.msg_type, {"status": "aborted"})
 
 
 def reports(cells: Iterable[PendingMessage]) -> list[tuple[dict[str, Any], list[tuple[Any, ...]]]]:
-    """Return the cells in the form of `CellsReport.cells`. It may be much to read: not for the
-    loop.
+    """Return the cells in the form of `CellsReport.cells`.
+
+    There may be much to read, so it is not for the loop.
     """
     return [_report(each) for each in cells]
 
 
 def _report(cell: PendingMessage) -> tuple[dict[str, Any], list[tuple[Any, ...]]]:
-    assert cell.request is not None  # is_cell says so
+    assert cell.request is not None  # is_cell implies it
     told = {
         **{"msg_id": cell.request.msg_id, "cell_id": named_cell(cell.frames) or None, "began": iso(cell.kept_at)},
         **{"ended": None, "is_open": True, "input": None, "omitted_messages": 0},
     }
     if len(cell.frames[CONTENT]) > LONGEST_READ:
         return told, []
-    # Pages find by its code a cell that has no lasting id.
+    # Pages find a cell without a lasting id by its code.
     header = json.dumps({"msg_id": f"{cell.request.msg_id}-input", "msg_type": "execute_input"})
     code = read_object(cell.frames[CONTENT]).get("code")
     content = json.dumps({"code": code, "execution_count": None})

@@ -1,6 +1,4 @@
-"""How a websocket's messages reach the kernel: over the link to its relay, or over ZMQ sockets as
-in Jupyter.
-"""
+"""Transports of a websocket's messages: the link to the kernel's relay, or ZMQ sockets."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from jupyter_aliquot.gateway.relays.link import KernelLink, Subscriber
 CHANNELS = ("iopub", "shell", "control", "stdin")
 
 # The delimiter, the signature, and the four parts that every message has. The relay refuses links
-# that send less, or more than fits one record.
+# that send fewer frames, or more than fit one record.
 _LEAST_FRAMES, _MOST_FRAMES = 6, 4096
 _LONGEST_HEADER = 1 << 16  # much of it is kept for as long as a request is open
 
@@ -22,14 +20,14 @@ Send = Callable[[str, str, Sequence[bytes]], None]
 
 
 class Transport(Protocol):
-    """What a websocket asks of its way to the kernel."""
+    """The calls of a websocket to its transport."""
 
     def send(self, channel: str, session: str, frames: Sequence[bytes]) -> None:
         """Send a signed message that a `LinkChannel` hands over."""
         ...
 
     def until_room(self, page: Subscriber) -> Awaitable[None] | None:
-        """Return what to await before more is read of the browser; None: nothing."""
+        """Return what to await before more is read from the browser; None: nothing."""
         ...
 
     def leave(self, page: Subscriber) -> None:
@@ -37,7 +35,7 @@ class Transport(Protocol):
         ...
 
     def count(self, why: str) -> None:
-        """Count a message that the page was not given."""
+        """Count a message that was not sent to the page."""
         ...
 
 
@@ -64,28 +62,29 @@ class ZmqTransport:
     """Jupyter's own ZMQ sockets, to a kernel without a relay: nothing is bounded or counted there."""
 
     def send(self, channel: str, session: str, frames: Sequence[bytes]) -> None:
-        """Drop a message of a channel that has no ZMQ socket: the kernel never came."""
+        """Drop a message of a channel that has no ZMQ socket: the kernel never started."""
 
     def until_room(self, page: Subscriber) -> Awaitable[None] | None:
         return None
 
     def leave(self, page: Subscriber) -> None:
-        """Jupyter closes the sockets, or keeps them for a page that comes back."""
+        """Do nothing: Jupyter closes the sockets, or keeps them for a page that comes back."""
 
     def count(self, why: str) -> None:
-        """Jupyter counts nothing."""
+        """Do nothing: Jupyter counts no messages."""
 
 
 class ZmqChannel:
-    """A ZMQStream to a kernel whose earlier messages may still wait in the gateway; the rest is the
-    stream's own.
+    """A ZMQStream to a kernel whose earlier messages may still wait in the gateway.
+
+    All other calls go to the stream.
     """
 
     def __init__(self, stream: Any, channel: str) -> None:
         self.channel = channel
         self._stream = stream
-        # Tells whether it kept a message behind others. Replaced by the websocket that has the
-        # channel now.
+        # Returns whether it kept a message behind others. The websocket that has the channel now
+        # replaces it.
         self.hold: Callable[[str, Sequence[Any]], bool] = lambda *_: False
 
     def __getattr__(self, name: str) -> Any:
@@ -98,12 +97,13 @@ class ZmqChannel:
 
 
 class LinkChannel:
-    """One channel of a websocket, with the part of a ZMQStream that Jupyter's connection and
-    Session call.
+    """One channel of a websocket over the relay's link.
+
+    It has the part of a ZMQStream that Jupyter's connection and Session call.
     """
 
     def __init__(self, send: Send, channel: str, session: str, log: logging.Logger) -> None:
-        """``send`` takes each message on its way to the kernel, with its channel and its session."""
+        """Make the channel. ``send`` gets each message to the kernel, with its channel and session."""
         self.channel = channel
         self._send = send
         self._session = session
@@ -111,7 +111,7 @@ class LinkChannel:
         self._is_closed = False
 
     def send_multipart(self, frames: Sequence[bytes], flags: int = 0, copy: bool = True, **_: Any) -> None:
-        """Called by Session.send and send_raw with a signed message. What is none is left out."""
+        """Called by Session.send and send_raw with a signed message. Drops anything else."""
         if self._is_closed:
             return  # what the relay has yet to take is bounded by sockets that wait, and this one waits no more
         if is_message(frames):
@@ -126,11 +126,12 @@ class LinkChannel:
         self._is_closed = True
 
     def on_recv(self, callback: Any) -> None:
-        """Called by Jupyter's disconnect with None; what arrives comes through the socket itself."""
+        """Called by Jupyter's disconnect with None; messages arrive through the socket itself."""
 
     def flush(self) -> None:
-        """Called before a status message. Nothing waits here: the link hands on what arrives at
-        once.
+        """Called before a status message.
+
+        Nothing waits here: the link hands messages on at once.
         """
 
 

@@ -1,6 +1,4 @@
-"""The settings of the container engine: its address, and how devices and the hook come into a
-container.
-"""
+"""The settings of the container engine: its address, and access to devices and the hook."""
 
 from __future__ import annotations
 

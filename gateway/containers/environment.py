@@ -42,8 +42,7 @@ def allowed_env(env: Mapping[str, str], allowed: Iterable[str]) -> dict[str, str
 
 
 def without_servers_own(env: Mapping[str, str]) -> dict[str, str]:
-    """Return a kernel's environment without the server's credentials, for a server of several
-    users.
+    """Return a kernel's environment without the credentials of a server of several users.
 
     On a user's own server they stay: a notebook may talk to the Hub as its user.
     """

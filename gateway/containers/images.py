@@ -1,5 +1,4 @@
-"""The image catalogue: container images from the configuration, which users pick as they pick
-kernelspecs.
+"""The image catalogue: container images from the configuration, which users pick like kernelspecs.
 
 This module reads and checks the entries, and makes base kernelspecs of them. It starts no
 container.
@@ -182,8 +181,9 @@ def image_kernel_spec(image: CatalogueImage) -> KernelSpec:
 
 
 def image_of(metadata: Mapping[str, Any]) -> str | None:
-    """Return the image in a kernelspec's metadata, as `image_kernel_spec` wrote it; None for a
-    kernel that is a process.
+    """Return the image in a kernelspec's metadata, as `image_kernel_spec` wrote it.
+
+    None for a kernel that is a process.
     """
     about = metadata.get("aliquot")
     image = about.get("image") if isinstance(about, Mapping) else None
@@ -191,8 +191,9 @@ def image_of(metadata: Mapping[str, Any]) -> str | None:
 
 
 def _read_container(entry: Entry, base: BaseSpec) -> ContainerPlan:
-    """Read the container's part, checked by the plan's own rules, so that an error ends the server
-    at its start.
+    """Read the container's part, checked by the plan's own rules.
+
+    So an error ends the server at its start.
     """
     try:
         return ContainerPlan(
@@ -266,8 +267,9 @@ def _read_limits(entry: Entry) -> ContainerLimits:
 
 
 def _read_logos(entry: Entry, language: str) -> str:
-    """Read the folder of the picker's pictures, such as `logo-64x64.png`; for Python, ipykernel's
-    by default.
+    """Read the folder of the picker's pictures, such as `logo-64x64.png`.
+
+    For Python it is ipykernel's by default.
     """
     folder = entry.text("logos", "")
     if folder and not Path(folder).is_dir():

@@ -112,9 +112,7 @@ class ContainerPlanner:
 
 
 def session_inside(session: str, mounts: Iterable[Mount]) -> str:
-    """Return the notebook's path inside the container; its name alone if the container does not
-    have it.
-    """
+    """Return the notebook's path inside the container, or its name alone if it is not there."""
     seen = seen_inside(session, [(mount.source, mount.target) for mount in mounts])
     return seen or os.path.basename(session)
 
@@ -142,16 +140,18 @@ def image_limits(image: CatalogueImage, limits: ContainerLimits) -> ContainerLim
 
 
 def _notebooks_folder(start: ContainerStart) -> str:
-    """Return the notebook's folder: the client's own, if it sent one, as it may share that folder
-    with this machine.
+    """Return the notebook's folder: the client's own, if it sent one.
+
+    The client may share that folder with this machine.
     """
     folder = dict(start.env).get(WORKING_VARIABLE) or start.folder
     return folder if folder.startswith("/") and os.path.normpath(folder) == folder else ""
 
 
 def refuse_without_planner(kernel_name: str, image: str) -> LaunchError:
-    """Return the error of a server without the extension: an image's kernel must not become a
-    process of its account.
+    """Return the error of a server without the extension.
+
+    An image's kernel must not become a process of its account.
     """
     return LaunchError(
         f"asked {kernel_name!r}, a kernel in a container of {image}; found that this server starts no containers; "

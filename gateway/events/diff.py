@@ -94,8 +94,7 @@ def _resized(was: Kernel, now: Kernel) -> EventResize | None:
 
 
 def _wish(report: Kernel) -> EventResize | None:
-    """Return the event of a queued resize. The numbers behind its reason are in the report alone.
-    """
+    """Return the event of a queued resize. The numbers behind its reason are in the report alone."""
     wish = report["resize"]
     if wish is None:
         return None

@@ -85,8 +85,7 @@ class KernelEvents:
 
     @contextlib.contextmanager
     def asked(self, kernel_id: str, asker: str) -> Iterator[None]:
-        """Attribute the changes of the kernel that follow to this user. A refused request has none.
-        """
+        """Attribute the changes of the kernel that follow to this user. A refused request has none."""
         if self._listeners:
             self._askers[kernel_id] = asker
         try:

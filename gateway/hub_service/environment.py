@@ -28,10 +28,10 @@ _SECRETS = ("JUPYTERHUB_API_TOKEN", "JPY_API_TOKEN")
 class HubService:
     """This gateway as its Hub knows it.
 
-    ``scopes``: one of them must be had by whoever wants to reach it.
+    ``scopes``: a client needs one of them to reach the gateway.
 
-    ``is_secure``: whether the Hub's proxy and users' servers come by TLS. The files are for asking
-    a Hub that has its internal TLS on, too, where the gateway listens without it.
+    ``is_secure``: whether the Hub's proxy and users' servers connect by TLS. The files serve
+    requests to a Hub that has its internal TLS on, too, where the gateway listens without it.
     """
 
     name: str
@@ -52,9 +52,9 @@ class HubService:
 
 
 def read_hub_service(environment: MutableMapping[str, str]) -> HubService:
-    """The service that the Hub's variables describe.
+    """Return the service that the Hub's variables describe.
 
-    UsageError says which are missing, or wrong.
+    Raises UsageError, which names missing or wrong variables.
     """
     missing = [name for name in _NEEDED if not environment.get(name)]
     if missing:

@@ -52,12 +52,13 @@ _MOST_LOGINS, _LONGEST_PAGE = 20_000, 2048
 
 
 class HubTokens(HubOAuth):
-    """JupyterHub's part, with our memory of tokens in the place of its own, and never a call that
-    blocks the loop.
+    """JupyterHub's client, with our cache of tokens in place of its own.
+
+    No call blocks the loop.
     """
 
     checks = Instance(TokenChecks)
-    # How long one question may take.
+    # The timeout of one request to the Hub.
     answer_seconds = 10.0
 
     @default("checks")
@@ -94,7 +95,7 @@ class HubTokens(HubOAuth):
         return str(super().generate_state(next_url if is_kept else None, **more))
 
     async def ask(self, token: str) -> Model | None:
-        """The question itself. Raises HubAwayError."""
+        """Ask the Hub about the token. Raises HubAwayError."""
         try:
             asked = super().user_for_token(token, use_cache=False, sync=False)
             model: Model | None = await asyncio.wait_for(asked, self.answer_seconds)
@@ -104,13 +105,13 @@ class HubTokens(HubOAuth):
         return model
 
     def _get_token_url(self, handler: RequestHandler) -> str:
-        """Called by get_token. A websocket may be one of a client that tells no fetch mode."""
+        """Called by get_token. A websocket may come from a client that sends no fetch mode."""
         if isinstance(handler, WebSocketHandler):
             return str(handler.get_argument("token", ""))
         return str(super()._get_token_url(handler))
 
     def _get_token_cookie(self, handler: RequestHandler) -> str | None:
-        """Called by HubOAuth, which goes by a header that browsers send to secure origins only."""
+        """Called by HubOAuth, which checks a header that browsers send to secure origins only."""
         if isinstance(handler, WebSocketHandler) and not self.allow_websocket_cookie_auth:
             return None
         token: str | None = super()._get_token_cookie(handler)
@@ -149,7 +150,7 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
 
     hub = Instance(HubService, help="The service that this gateway is, from the environment.")
     hub_auth = Instance(HubTokens)
-    # The Hub's class tells the service's secret here, which Jupyter writes into files and URLs.
+    # The Hub's class stores the service's secret here, which Jupyter writes into files and URLs.
     token = ""
     hashed_password = ""
     auth_enabled = True
@@ -278,7 +279,7 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
         return User(name, role, frozenset(model.get("groups") or ()) if is_user else frozenset())
 
     def remember_in(self, folder: Path) -> None:
-        """Called by the extension: where this gateway keeps what it knows."""
+        """Called by the extension with the folder where this gateway keeps its state."""
         self.people.keep_in(folder / "hub_users.json")
 
     def user_named(self, name: str) -> User:
@@ -316,8 +317,9 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
 
 
 def _answer_in_words(handler: JupyterHandler) -> None:
-    """So that the program behind a websocket can read why it is refused: Jupyter would answer with
-    a page.
+    """Refuse a websocket with a status and a message that its client can read.
+
+    Jupyter would answer with a page.
     """
     if isinstance(handler, WebSocketHandler):
         handler.write_error = MethodType(APIHandler.write_error, handler)  # type: ignore[method-assign]

@@ -21,7 +21,7 @@ from jupyter_aliquot.gateway.base.startup_gate import until_recovered
 from jupyter_aliquot.gateway.limits.http import admit, refuse_for
 from jupyter_aliquot.provisioner.errors import HubError, TooManyTokensError
 
-# What a browser that comes without a wish sees when it is logged in.
+# The first page after a login that was not on the way to another one.
 _FIRST_PAGE = "aliquot/api/v1/status"
 
 
@@ -37,7 +37,7 @@ class HubLoginHandler(JupyterHandler):
         if self.current_user:
             self.redirect(page)
             return
-        # Where the Hub's way back leads.
+        # The Hub redirects back to this page.
         self.request.uri = page
         self.redirect(self.get_login_url())
 
@@ -57,8 +57,8 @@ class HubCallbackHandler(JupyterHubOAuthCallbackHandler):
     async def prepare(self) -> None:
         """Called by tornado. JupyterHub's handler would ask the Hub later on, and block the loop.
 
-        It is none of Jupyter Server's, which are counted, and known to whoever wants to know where
-        a token came from.
+        That handler is no JupyterHandler, whose `prepare` counts the request and sets it as the
+        present one, by which the address of a token's sender is found. So this method does both.
         """
         CallContext.set(CallContext.JUPYTER_HANDLER, self)
         self._hub_auth_user_cache = None

@@ -10,14 +10,13 @@ from typing import Any
 from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPHeaders, HTTPMessageDelegate, RequestStartLine, ResponseStartLine
 
-# tornado would believe it before X-Forwarded-For, to which the Hub's proxy adds. This one it hands on as it came.
+# tornado would trust this header before X-Forwarded-For, to which the Hub's proxy adds. The proxy
+# passes this one on as it came.
 _CLIENTS_OWN = "X-Real-Ip"
 
 
 def believe_the_proxy(server: HTTPServer, trusted_proxies: Iterable[str]) -> None:
-    """Believe the headers of the Hub's proxy, and of ``trusted_proxies``: addresses of proxies in
-    front of it.
-    """
+    """Trust the headers of the Hub's proxy, and of *trusted_proxies*, the proxies in front of it."""
     server.trusted_downstream = list(trusted_proxies)
     start = server.start_request
 

@@ -29,8 +29,10 @@ _MOST_ADDRESSES = 10_000
 
 @dataclass(frozen=True)
 class CheckLimits:
-    """The age of an answer, the time that the last good one counts while the Hub is away, and the
-    rate of questions.
+    """Bounds of the cache.
+
+    They are the age of an answer, the time that the last good one counts while the Hub is away, and
+    the rate of questions.
     """
 
     recheck_seconds: float = 30.0
@@ -129,7 +131,7 @@ class TokenChecks:
                 raise
             self._is_away = False
         if model is None and not is_known and not was_wrong:
-            # Pages that were left open come with the same wrong token for hours: they guess nothing.
+            # Open pages send the same wrong token for hours: that is no guessing.
             self._wrong_counts.add(address)
         self._remember(key, _Answer(model, asked_at))
         return model
@@ -143,7 +145,7 @@ class TokenChecks:
             table.popitem(last=False)
 
     def _while_away(self, key: str) -> Model | None:
-        """The last good answer, for a while; a wrong token stays wrong."""
+        """Return the last good answer, for a while; a wrong token stays wrong."""
         if key in self._wrong:
             return None
         last = self._known.get(key)

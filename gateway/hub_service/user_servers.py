@@ -20,9 +20,10 @@ from jupyter_aliquot.gateway.culling.policy import Policy
 from .user_cache import is_service
 
 LOOK_SECONDS = 30.0
-# Users whom the Hub knows no server of are asked about again: one may have come and gone between two looks.
+# The Hub is asked again about users without a known server: one may have come and gone between two
+# polls.
 ASK_AGAIN_SECONDS = 600.0
-_MOST_QUESTIONS = 20  # of one look
+_MOST_QUESTIONS = 20  # in one poll
 _LISTED = {"Accept": "application/jupyterhub-pagination+json"}
 
 
@@ -37,7 +38,7 @@ class Questions(Protocol):
 
 
 class HubQuestions:
-    """Asked with the service's own token: no user has to be there.
+    """The questions to the Hub, asked with the service's own token, not a user's.
 
     Needs the scopes of hub/scopes.py.
     """
@@ -57,7 +58,7 @@ class HubQuestions:
 
     async def had_server(self, user: str) -> bool:
         answer = await self._ask(f"users/{quote(user, safe='')}?include_stopped_servers=1")
-        # A visit of the spawn page makes a server that never did anything.
+        # A visit of the spawn page creates a server that was never active.
         return any(server.get("last_activity") for server in answer["servers"].values())
 
     async def _ask(self, path: str, **headers: str) -> Any:
@@ -65,9 +66,10 @@ class HubQuestions:
 
 
 class HubServers:
-    """Made by the extension.
+    """The poll of users' servers. Made by the extension.
 
-    Times are of when it was first seen, so a restart of the gateway begins them anew.
+    A server's end counts from the poll that first missed it, so a restart of the gateway begins
+    that time anew.
     """
 
     def __init__(self, hub: Questions, clock: Clock, log: logging.Logger, look_seconds: float = LOOK_SECONDS) -> None:
@@ -76,14 +78,17 @@ class HubServers:
         self._log = log
         self._looks = Recurring("hub-servers", self.look, look_seconds, clock, log)
         self._present: frozenset[str] | None = None
-        # Of owners of kernels alone, whom the culler asks about.
+        # Owners of kernels alone: the culler asks about them.
         self._had: set[str] = set()
         self._unknown: set[str] = set()
         self._without: dict[str, float] = {}
         self._gone: dict[str, float] = {}
 
     def gone_since(self, user: str) -> float | None:
-        """Called by the culler, of owners of kernels: so only they are remembered."""
+        """Return since when the user has no server; None if one runs, or that is unknown.
+
+        Called by the culler for owners of kernels, so only they are remembered.
+        """
         if self._present is None or is_service(user):
             return None
         if user in self._present:
@@ -96,12 +101,12 @@ class HubServers:
         return self._gone.setdefault(user, self._clock.wall())
 
     async def look(self) -> None:
-        """Once."""
+        """Poll the Hub once."""
         try:
             self._present = await self._hub.present()
             await self._ask_about_unknown()
         except Exception as error:
-            # The client has many ways to say that the Hub is away; each of them may pass.
+            # The client raises many errors while the Hub is away; each of them may pass.
             self._log.warning("hub_servers=unknown reason=%s", error)
             self._present = None
 
@@ -113,7 +118,7 @@ class HubServers:
             try:
                 has_had = await self._hub.had_server(user)
             except Exception as error:
-                # Also for a user whom the Hub has deleted. What is known of the others counts all the same.
+                # This happens for a deleted user, too. The answers about the others still count.
                 self._log.warning("hub_servers=unknown user=%s reason=%s", user, error)
                 has_had = False
             if has_had:
@@ -122,16 +127,16 @@ class HubServers:
                 self._without[user] = now + ASK_AGAIN_SECONDS
 
     def start(self) -> None:
-        """Look from time to time, in the background."""
+        """Poll the Hub periodically, in the background."""
         self._looks.start()
 
     async def stop(self) -> None:
-        """Idempotent."""
+        """Stop the polling. Idempotent."""
         await self._looks.stop()
 
 
 def hub_servers(provider: Any, policy: Policy, clock: Clock, log: logging.Logger) -> HubServers | None:
-    """What the culler needs for the policy; None where it needs nothing of a Hub.
+    """Return the poll that the culling policy needs; None if the policy needs no Hub.
 
     Raises TraitError without a Hub.
     """

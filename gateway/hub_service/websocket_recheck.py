@@ -1,8 +1,7 @@
-"""Websockets that a Hub's token opened, and their end when it may open them no more.
+"""Check the tokens of open websockets, and close a websocket whose token is no longer valid.
 
-Asks through the same memory.
-
-A request is checked when it comes; a socket would live on for days after its token was revoked.
+A request is checked when it comes, but a socket would stay open for days after its token was
+revoked. The checks use the cache of tokens.
 """
 
 from __future__ import annotations
@@ -22,24 +21,27 @@ from jupyter_aliquot.provisioner.errors import HubAwayError, HubError
 
 from .user_cache import HubPeople
 
-# How old may an answer be, in parts of the time within which sockets have to close; and how often it is looked.
+# The age of an answer and the time between two checks, as parts of the time within which sockets
+# have to close.
 _AGE, _LOOK = 0.7, 0.1
 
-# Codes of RFC 6455's registry, with what a page can show; a reason has 123 bytes at most.
+# Codes from RFC 6455's registry, each with a reason for a page to show; a reason has 123 bytes at
+# most.
 NO_MORE = (1008, "JupyterHub no longer accepts this token: log in again, or restart your server from the Hub")
 MAY_LESS = (1013, "what you may do on this gateway has changed: open it again")
 HUB_AWAY = (1013, "JupyterHub has not answered for too long: open it again when it is back")
 
-# Whose a token is, by an answer not older than so many seconds; None: nobody's, or of somebody who may not come.
+# Return a token's user, by an answer of at most so many seconds; None for an unknown token, and for
+# a user who may not use the gateway.
 AskUser = Callable[[str, float], Awaitable[User | None]]
 
 
 @runtime_checkable
 class Revocable(Protocol):
-    """A websocket that left something to be done later, in its user's name."""
+    """A websocket that left tasks to be done later in its user's name."""
 
     def revoke(self) -> None:
-        """Drop that. Called before the websocket is closed."""
+        """Drop those tasks. Called before the websocket is closed."""
         ...
 
 
@@ -72,10 +74,10 @@ class HubSockets:
         await self._people.save()
 
     async def look(self) -> None:
-        """Close the websockets that their token may not open any more."""
+        """Close the websockets whose token does not allow them any more."""
         by_token: dict[str, list[tuple[WebSocketHandler, User]]] = {}
         for socket, (token, user) in list(self._sockets.items()):
-            # One whose handshake goes on, or that is closed, has none.
+            # A websocket in its handshake, or a closed one, has no connection.
             if socket.ws_connection is not None:
                 by_token.setdefault(token, []).append((socket, user))
         await asyncio.gather(*(self._look_at(token, sockets) for token, sockets in by_token.items()))
@@ -94,7 +96,8 @@ class HubSockets:
             if found is None or found.name != was.name:
                 self._close(socket, was, NO_MORE)
             elif may_less(was, found):
-                # What is open was allowed to somebody who may do more; opened again, it is judged anew.
+                # The user opened it with more rights. A websocket that the client opens anew is
+                # checked anew.
                 self._close(socket, was, MAY_LESS)
 
     def _close(self, socket: WebSocketHandler, user: User, why: tuple[int, str]) -> None:

@@ -2,7 +2,7 @@
 
 A message is done when all sockets that it was given to and that are still open took it, and at
 least one did. The relay takes an acknowledgement for all that it sent before; so does this. It
-tells nobody: the link asks.
+sends nothing: the link reads from it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ class _Given:
 
 @dataclass(frozen=True)
 class Leaving:
-    """What a closed socket left: messages that others took or have (``missed``), and that no one
-    has.
+    """Counts of the messages that a closed socket had not taken.
+
+    ``missed``: those that other sockets took or have. ``returned``: those that no socket has.
     """
 
     missed: int = 0
@@ -33,13 +34,12 @@ class Leaving:
 
 
 class Deliveries:
-    """The messages of one relay, by their numbers, from when sockets were given them until all took
-    them.
-    """
+    """The messages of one relay by number, until all sockets that were given them took them."""
 
     def __init__(self) -> None:
         self._given: dict[int, _Given] = {}
-        self._order: deque[_Given] = deque()  # as they came; what is over waits for what came before it
+        # As they came; a finished one waits for those before it.
+        self._order: deque[_Given] = deque()
         self._taken = Numbers()
         self._acknowledged: int | None = None
 
@@ -48,12 +48,13 @@ class Deliveries:
         return len(self._given)
 
     def is_known(self, number: int) -> bool:
-        """Tell whether a message was taken, or is with a socket: a repeated one is dropped then."""
+        """Return whether a message was taken, or is with a socket: a repeated one is dropped then."""
         return number in self._taken or number in self._given
 
     def give(self, number: int, waiting: Iterable[Hashable], *, was_taken: bool) -> None:
-        """Note the sockets that have yet to take a message; ``was_taken``: another one has taken
-        it.
+        """Note the sockets that have yet to take a message.
+
+        ``was_taken``: another socket has taken it.
         """
         given = _Given(number, set(waiting), was_taken)
         if given.waiting:

@@ -1,8 +1,7 @@
 """A kernel's activity as values, and in the form of Jupyter's models.
 
-Work is what was asked for and is not finished: cells and comm messages, on subshells, too. Requests
-for information do not count. Jupyter's own `execution_state` tells only what the last status
-message said.
+Work is every request that is not finished: cells and comm messages, on subshells, too. Requests for
+information do not count. Jupyter's own `execution_state` shows only the last status message.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from jupyter_aliquot.provisioner.relay.client.link import Activity as RelayActiv
 
 @dataclass(frozen=True)
 class Activity:
-    """A kernel's unfinished requests; ``work`` of them are cells and comm messages. Seconds since
-    the epoch.
+    """A kernel's unfinished requests. Times are seconds since the epoch.
 
-    Of ``busy_since`` and ``idle_since`` one is None. ``last_activity``: when work last began or
-    ended, or something was printed; a kernel that is busy is active now, whatever this says.
+    ``work`` of them are cells and comm messages. Of ``busy_since`` and ``idle_since`` one is None.
+    ``last_activity``: when work last began or ended, or something was printed; a busy kernel is
+    active now, whatever this says.
     """
 
     open: int

@@ -1,10 +1,9 @@
-"""The gateway's link to a kernel's relay, shared by the kernel's websockets. It reconnects by
-itself.
+"""The gateway's link to a kernel's relay, shared by the kernel's websockets.
 
-While no websocket is open no session is attached, and the relay keeps what comes. Nothing is queued
-here: the relay sends only so much as is not acknowledged, and it is acknowledged when the sockets
-took it. Of what goes to the relay a bounded part is held until it took it; beyond that websockets
-are not read.
+It reconnects by itself. While no websocket is open no session is attached, and the relay keeps its
+messages. Nothing is queued here: the relay sends only so much as is not acknowledged, and it is
+acknowledged when the sockets took it. Of the messages to the relay a bounded part is held until the
+relay took it; beyond that, nothing is read from websockets.
 """
 
 from __future__ import annotations
@@ -44,7 +43,8 @@ from .activity import Activity, read_activity
 
 _FIRST_WAIT_SECONDS = 0.05
 _LONGEST_WAIT_SECONDS = 2.0
-# What a relay may have to take yet before websockets wait: a relay that lives takes all at once.
+# The bytes that a relay may have yet to take before websockets wait: a live relay takes all at
+# once.
 _MOST_UNTAKEN_BYTES = 8 << 20
 
 
@@ -57,13 +57,13 @@ class Subscriber(Protocol):
     def session_name(self) -> str: ...
 
     def give(self, channel: str, frames: list[Any]) -> asyncio.Future[None] | None:
-        """Write one message; None: the socket has taken it. Raises WebSocketClosedError."""
+        """Write one message; return None if the socket has taken it. Raises WebSocketClosedError."""
         ...
 
 
-# Messages that no browser, or not every browser, was given since the link was made, by reason.
+# Counts of messages, since the link was made, that were not sent to all browsers, by reason.
 # Replaced, never changed in place: a look at a thousand kernels then knows by identity which of
-# them are as they were.
+# them are unchanged.
 NOTHING_DROPPED: Mapping[str, int] = MappingProxyType(
     dict.fromkeys(("rate_limit", "closed_socket", "too_large", "unreadable", "relay", "unsent"), 0)
 )
@@ -89,7 +89,10 @@ class KernelLink(LinkListener):
         refused: Callable[[int], None] = lambda count: None,
         is_of_guests: bool = False,
     ) -> None:
-        """``cells`` keeps outputs for pages that come back; None: nothing does."""
+        """Make a link that is not connected yet.
+
+        ``cells`` keeps outputs for pages that reconnect; None keeps none.
+        """
         self._is_of_guests = is_of_guests
         self._connect, self._changed, self._refused = connect, changed, refused
         self._log, self._name = log, name
@@ -98,7 +101,7 @@ class KernelLink(LinkListener):
         self._epoch = ""
         self._is_up, self._is_told, self._is_lost = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._subscribers: dict[str, Subscriber] = {}
-        # Subscribers whose attachment the relay has confirmed: what came before was not for them.
+        # Subscribers whose attachment the relay has confirmed: earlier messages were not for them.
         self._attached: set[str] = set()
         self._is_attached = asyncio.Event()
         self._deliveries = Deliveries()
@@ -108,16 +111,16 @@ class KernelLink(LinkListener):
         self._is_closed = False
         self._acknowledging: asyncio.Handle | None = None
         self._cells = cells
-        # What the relay was asked and has not answered, by the number of the question.
+        # Questions that the relay has not answered yet, by their numbers.
         self._questions: dict[int, asyncio.Future[frozenset[str] | None]] = {}
-        # The number of the latest output that _cells was told of.
+        # The number of the latest output that was passed to _cells.
         self._told_cells = -1
         self._keeper: asyncio.Task[None] | None = None
         self.dropped: Mapping[str, int] = NOTHING_DROPPED
         self.activity: Activity | None = None
         self.kernel: KernelState | None = None
 
-    # ---- its life
+    # ---- life cycle
 
     def start(self) -> None:
         """Connect, and connect again after each loss, until `close`."""
@@ -125,7 +128,8 @@ class KernelLink(LinkListener):
 
     async def close(self) -> None:
         """Close the link at the kernel's or the server's end; the relay goes on."""
-        keeper, self._keeper = self._keeper, None  # its end leads to us: kept, we would wait for a look for garbage
+        # Its end leads to us: kept, we would wait for the garbage collector.
+        keeper, self._keeper = self._keeper, None
         if keeper is not None:
             await end_task(keeper)
         self._is_closed = True
@@ -134,7 +138,7 @@ class KernelLink(LinkListener):
         self._has_moved.set()
 
     async def wait_until_up(self, seconds: float) -> bool:
-        """Tell whether the relay answers within this time."""
+        """Return whether the relay answers within this time."""
         try:
             await asyncio.wait_for(self._is_up.wait(), seconds)
         except asyncio.TimeoutError:
@@ -142,7 +146,7 @@ class KernelLink(LinkListener):
         return True
 
     async def wait_until_told(self, seconds: float) -> None:
-        """Wait until the relay has told once what the kernel does, or this time is over."""
+        """Wait until the relay has reported the kernel's activity once, or this time is over."""
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._is_told.wait(), seconds)
 
@@ -170,7 +174,7 @@ class KernelLink(LinkListener):
     def _begin(self, link: RelayLink) -> None:
         self._link = link
         if link.epoch != self._epoch:
-            # Another relay: it numbers anew, and knows nothing of what the one before had sent.
+            # Another relay: it numbers anew, and does not know what the earlier one had sent.
             self._epoch, self._deliveries, self._told_cells, self._told_refused = link.epoch, Deliveries(), -1, 0
         self._deliveries.begin()
         for session in self._subscribers:
@@ -195,16 +199,16 @@ class KernelLink(LinkListener):
                 self._unsent.appendleft((request.channel, request.session, request.frames))
                 self._unsent_bytes += request.size
 
-    # ---- what websockets do
+    # ---- called by websockets
 
     @property
     def is_up(self) -> bool:
-        """Tell whether the relay is connected, so that its state is current."""
+        """Return whether the relay is connected, so that its state is current."""
         return self._is_up.is_set()
 
     @property
     def is_at_work(self) -> bool:
-        """Tell whether the kernel works on something, and so has shown that it answers."""
+        """Return whether the kernel works on something, and so has shown that it answers."""
         return self.activity is not None and self.activity.is_busy
 
     def count(self, why: str, messages: int = 1) -> None:
@@ -213,11 +217,11 @@ class KernelLink(LinkListener):
 
     @property
     def waiting(self) -> int:
-        """How many messages a websocket still has to take."""
+        """Return how many messages a websocket still has to take."""
         return len(self._deliveries)
 
     async def cells(self, seconds: float) -> CellsReport:
-        """Return what the cells showed up to now. Open websockets get what comes later."""
+        """Return what the cells showed up to now. Open websockets get later messages."""
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._wait_until_attached(), seconds)
         if self._cells is None:
@@ -231,10 +235,10 @@ class KernelLink(LinkListener):
             await self._is_attached.wait()
 
     async def seen(self, session: str, ids: Sequence[str], seconds: float) -> frozenset[str] | None:
-        """Return which of a session's requests the kernel has or gets; None where the relay cannot
-        tell in time.
+        """Return which of a session's requests the kernel has or gets.
 
-        What this gateway sent before counts, whether or not the relay has read it.
+        None if the relay cannot tell in time. What this gateway sent before counts, whether or not
+        the relay has read it.
         """
         if not await self.wait_until_up(seconds) or self._link is None:
             return None
@@ -244,7 +248,7 @@ class KernelLink(LinkListener):
         return answer.result() if done else None
 
     async def open(self, subscriber: Subscriber, seconds: float) -> None:
-        """Give a websocket what was kept and what comes. Returns when the relay was asked."""
+        """Give a websocket the kept messages and later ones. Returns when the relay was asked."""
         self._shut_session(subscriber.session_name)
         self._subscribers[subscriber.session_name] = subscriber
         if self._link is not None:
@@ -253,7 +257,7 @@ class KernelLink(LinkListener):
             self._log.warning("relay_link=%s websocket=waiting the relay does not answer", self._name)
 
     def shut(self, subscriber: Subscriber) -> None:
-        """Give a websocket nothing more. Idempotent."""
+        """Give a websocket no more messages. Idempotent."""
         if self._subscribers.get(subscriber.session_name) is subscriber:
             self._shut_session(subscriber.session_name)
 
@@ -277,14 +281,14 @@ class KernelLink(LinkListener):
 
     @property
     def is_full(self) -> bool:
-        """Tell whether the relay has yet to take as much as may be held for it."""
+        """Return whether the relay has yet to take as much as may be held for it."""
         untaken = self._unsent_bytes if self._link is None else self._link.untaken_bytes
         return untaken >= _MOST_UNTAKEN_BYTES
 
     async def until_room(self, subscriber: Subscriber) -> None:
         """Wait until the relay took enough, or the websocket is shut.
 
-        Called before more is read of the websocket.
+        Called before more is read from the websocket.
         """
         while self.is_full and self._subscribers.get(subscriber.session_name) is subscriber:
             self._has_moved.clear()
@@ -307,7 +311,7 @@ class KernelLink(LinkListener):
             self._ask_again(self._link)
 
     def _ask_again(self, link: RelayLink) -> None:
-        """Attach all sessions anew: the relay then repeats what no socket took."""
+        """Attach all sessions anew: the relay then repeats the messages that no socket took."""
         self._attached.clear()
         self._deliveries.begin()
         for session in self._subscribers:
@@ -315,10 +319,10 @@ class KernelLink(LinkListener):
         for session in self._subscribers:
             link.attach(session, is_guest=self._is_of_guests)
 
-    # ---- what the relay says
+    # ---- called by the RelayLink
 
     def take(self, event: LinkEvent) -> None:
-        """Called by the RelayLink, in the order in which the relay spoke."""
+        """Called by the RelayLink with each event, in the order of the relay."""
         if isinstance(event, LinkMessage):
             self._tell_cells(event)
             self._pass_on(event)
@@ -354,11 +358,12 @@ class KernelLink(LinkListener):
             question.set_result(seen.ids if seen.saw_all else None)
 
     def _tell_cells(self, message: LinkMessage) -> None:
-        """Tell the cells of a message once, and before the sockets have it, so that no page misses
-        it.
+        """Pass a message to the cells once, and before the sockets have it.
+
+        So no page misses it.
         """
         if self._cells is None or self._is_of_guests:
-            return  # the other link tells all of it, in order
+            return  # the other link passes all of them, in order
         if message.session is None and message.seq > self._told_cells:
             self._told_cells = message.seq
             self._cells.told(message.frames, time.time())
@@ -378,7 +383,7 @@ class KernelLink(LinkListener):
                 try:
                     written = subscriber.give(message.channel, message.frames)
                 except WebSocketClosedError:
-                    waiting.append(subscriber)  # until `shut` tells of its end
+                    waiting.append(subscriber)  # until `shut` is called for it
                     continue
                 if written is None:
                     was_taken = True
@@ -411,5 +416,5 @@ class KernelLink(LinkListener):
 
 
 def is_another(before: KernelState, now: KernelState) -> bool:
-    """Tell whether the kernel is another process, so that the cells of the earlier one are gone."""
+    """Return whether the kernel is another process, so that the cells of the earlier one are gone."""
     return now.state == "ended" or now.incarnation != before.incarnation

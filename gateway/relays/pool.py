@@ -1,7 +1,7 @@
-"""The links to the relays of this server's kernels, from a kernel's start or recovery to its end:
-one each, and another for its guests once there are some.
+"""The links to the relays of this server's kernels, from a kernel's start or recovery to its end.
 
-Kernels without a relay have none.
+Each kernel has one link, and another for its guests once there are some. Kernels without a relay
+have none.
 """
 
 from __future__ import annotations
@@ -35,10 +35,12 @@ class RelayLinks:
         outputs: CellOutputs | None = None,
         refused: Callable[[str, int], None] = lambda kernel_id, count: None,
     ) -> None:
-        """``outputs``: where it is kept what cells showed; None: nowhere.
+        """Make an empty pool.
 
-        ``refused`` is told of which kernel how many messages were refused, because it does not
-        read.
+        ``outputs``: where the outputs of cells are kept; None: nowhere.
+
+        ``refused`` is called with a kernel's id and the number of messages that the relay refused,
+        because the kernel does not read.
         """
         self._refused = refused
         self._log = log
@@ -93,7 +95,7 @@ class RelayLinks:
         return link
 
     def close(self, kernel_id: str) -> None:
-        """Close what is kept of a kernel at its end. Idempotent."""
+        """Close a kernel's links and outputs at its end. Idempotent."""
         links = [self._links.pop(kernel_id, None), self._guests.pop(kernel_id, None)]
         self._folders.pop(kernel_id, None)
         if self._outputs is not None:
@@ -111,14 +113,12 @@ class RelayLinks:
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     def activity(self, kernel_id: str) -> Activity | None:
-        """Return what the kernel does; None without a relay."""
+        """Return the kernel's activity; None without a relay."""
         link = self._links.get(kernel_id)
         return None if link is None else link.activity
 
     def dropped(self, kernel_id: str) -> Mapping[str, int] | None:
-        """Return the number of messages that browsers were not sent, by reason; None without a
-        relay.
-        """
+        """Return the number of messages not sent to browsers, by reason; None without a relay."""
         link = self._links.get(kernel_id)
         return None if link is None else link.dropped
 
@@ -130,6 +130,6 @@ async def connect(folder: Path, listener: LinkListener) -> RelayLink:
     except (FileNotFoundError, UnreadableRecordError) as error:
         raise RelayUnavailableError(f"there is no relay in {folder}: {error}") from error
     if not record.is_alive and record.has_living_kernel:
-        # It was killed, and its host with it, perhaps: a host puts another relay before the kernel.
+        # It was killed, perhaps with its host: a host puts another relay before the kernel.
         await ensure_relay_host(RuntimeDir(folder.parent.parent))
     return await RelayLink.connect(record, listener)

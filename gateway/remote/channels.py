@@ -51,8 +51,7 @@ _REFUSED_SECONDS = 10.0
 
 
 class Refusals:
-    """Kernels whose websockets the gateway refused a short while ago. ``now``: monotonic seconds.
-    """
+    """Kernels whose websockets the gateway refused a short while ago. ``now``: monotonic seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now

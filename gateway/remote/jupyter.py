@@ -30,8 +30,7 @@ class GatewayKernelHandler(KernelHandler):
 
 
 class GatewayChannelsHandler(ChannelsHandler):
-    """The WebSocket /api/kernels/{id}/channels, of the gateway's kernels and of this server's own.
-    """
+    """The WebSocket /api/kernels/{id}/channels, of the gateway's kernels and of this server's own."""
 
     _ours = (*ChannelsHandler._ours, RemoteWebsocketConnection)
 

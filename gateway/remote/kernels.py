@@ -85,8 +85,7 @@ class AliquotRemoteKernelManager(GatewayMappingKernelManager):
         return isinstance(model, dict) and "owner" in model
 
     def leaves_to_gateway(self, kernel_id: str, replaced: str) -> bool:
-        """Return whether the gateway ends the kernel *replaced* once *kernel_id* is certain to run.
-        """
+        """Return whether the gateway ends the kernel *replaced* once *kernel_id* is certain to run."""
         kernel = self._kernels.get(kernel_id)
         return kernel is not None and is_left_to_gateway(kernel.kernel, replaced)
 
@@ -168,8 +167,7 @@ class AliquotRemoteKernelManager(GatewayMappingKernelManager):
                 await asyncio.sleep(waits.next_seconds())
 
     async def shutdown_all(self, now: bool = False) -> None:
-        """Called when the server stops. Kernels of the user's other servers are never ended here.
-        """
+        """Called when the server stops. Kernels of the user's other servers are never ended here."""
         if self.leaves_kernels():
             self.log.info("kernels=%d left=running gateway=%s", len(self._kernels), self.kernels_url)
             self._kernels.clear()

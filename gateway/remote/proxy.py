@@ -177,6 +177,5 @@ _OVERRIDES: dict[type[RequestHandler], type[RequestHandler]] = {
 
 
 def remote_handlers(routes: tuple[tuple[str, type[RequestHandler]], ...]) -> list[tuple[str, type[RequestHandler]]]:
-    """Return the same routes for gateway mode: no handler of this server's own answers any of them.
-    """
+    """Return the same routes for gateway mode: no handler of this server's own answers any of them."""
     return [(route, _OVERRIDES.get(handler, ProxyHandler)) for route, handler in routes]

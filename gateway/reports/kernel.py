@@ -118,8 +118,7 @@ class Free(TypedDict):
 
 
 class HostShortage(TypedDict):
-    """Host memory that copies of swapped-out kernels would need, and the amount reserved for them.
-    """
+    """Host memory that copies of swapped-out kernels would need, and the amount reserved for them."""
 
     required_bytes: int
     budget_bytes: int

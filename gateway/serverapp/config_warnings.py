@@ -19,8 +19,7 @@ def gateway_mode(url: str) -> tuple[str, ...]:
 
 
 def replaced_classes(server: ServerApp) -> tuple[str, ...]:
-    """Return remarks on the effects of other classes that the configuration puts in place of ours.
-    """
+    """Return remarks on the effects of other classes that the configuration puts in place of ours."""
     remarks = []
     if not isinstance(server.kernel_manager, AliquotKernelManager):
         remarks.append(

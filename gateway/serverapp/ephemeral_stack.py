@@ -49,8 +49,7 @@ class StackSettings:
 
 
 class EphemeralStack:
-    """An asynchronous context manager: inside it an agent answers, and a gateway if one is wanted.
-    """
+    """An asynchronous context manager: inside it an agent answers, and a gateway if one is wanted."""
 
     def __init__(self, settings: StackSettings, has_gateway: bool = True) -> None:
         self._settings = settings

@@ -21,8 +21,7 @@ _SPARE = 64
 
 
 class Activities(Protocol):
-    """The kernels' activity, as their relays report it. None stands for a kernel without a relay.
-    """
+    """The kernels' activity, as their relays report it. None stands for a kernel without a relay."""
 
     def of(self, kernel_id: str) -> Activity | None:
         """Return the kernel's activity."""

@@ -261,8 +261,7 @@ def _of_local(kernel: LocalKernel, known: KernelStatus | None, access: Access, r
 
 
 def _of_foreign(known: KernelStatus, resize: QueueEntry | None) -> Kernel:
-    """Return the report of a kernel that another program of this machine started, as nbclient does.
-    """
+    """Return the report of a kernel that another program of this machine started, as nbclient does."""
     limit = None if known.memory_limit is None else Bytes(known.memory_limit)
     kernel = LocalKernel(
         id=known.kernel_id,
@@ -338,8 +337,7 @@ def _announcement(told: Announcement) -> ScheduledTermination:
 
 
 def _foreign_state(known: KernelStatus) -> str:
-    """Return the state that its program and processes show; `shown_state` adds its memory's place.
-    """
+    """Return the state that its program and processes show; `shown_state` adds its memory's place."""
     return "ended" if known.ending else "on_gpu" if known.pids else "starting"
 
 
