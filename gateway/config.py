@@ -165,8 +165,9 @@ class Aliquot(Configurable):
         return ClassPolicy(rule if callable(rule) else tuple(rule))
 
     def residency_of(self, request: Request) -> str:
-        """Return how memory of kernels of this size may leave their GPU; empty for the node agent's
-        setting.
+        """Return how memory of kernels of this size may leave their GPU.
+
+        Empty for the node agent's setting.
         """
         modes = {parse_size(size): mode for size, mode in self.size_residency.items()}
         return str(modes.get(request, self.residency))
@@ -314,9 +315,7 @@ class Aliquot(Configurable):
 
 
 def configuration_page(*classes: type[HasTraits]) -> str:
-    """Return docs/reference/configuration.md: the settings of these classes, from their own
-    definitions.
-    """
+    """Return docs/reference/configuration.md, made from these classes' definitions."""
     lines = [
         "# Configuration of the server",
         "",
@@ -333,8 +332,9 @@ def configuration_page(*classes: type[HasTraits]) -> str:
 
 
 def configuration_of(server: object) -> Aliquot | None:
-    """Return the configuration that the extension of *server* read; None where the server does not
-    load it.
+    """Return the configuration that the extension of *server* read.
+
+    None if the server does not load the extension.
     """
     extensions = getattr(server, "extension_manager", None)
     for apps in () if extensions is None else extensions.extension_apps.values():

@@ -73,8 +73,9 @@ from .status_source import SceneMaker
 
 
 class AliquotExtension(ExtensionApp):
-    """The gateway as an extension of Jupyter Server, which loads it, starts it with its event loop,
-    and stops it.
+    """The gateway as an extension of Jupyter Server.
+
+    The server loads it, starts it with its event loop, and stops it.
     """
 
     name = "aliquot"
@@ -117,8 +118,9 @@ class AliquotExtension(ExtensionApp):
             self._memory = claim_memory(serverapp, settings, self.log, is_remote=is_remote)
 
     def kernel_services(self) -> KernelServices:
-        """Called by the constructor of our kernel manager: after the extension was linked, before
-        the server has its users.
+        """Called by the constructor of our kernel manager.
+
+        The extension is linked by then, but the server does not have its users yet.
         """
         return KernelServices() if self.serverapp is None else self._local_parts.kernels
 
@@ -307,8 +309,9 @@ def admission_settings(asker: Callable[[str], User], settings: Aliquot, limits: 
 
 
 def shared_folders(server: ServerApp, settings: Aliquot, state: Path | None, log: logging.Logger) -> Folders:
-    """Return the list of shared folders, with those that administrators added in an earlier run of
-    this gateway.
+    """Return the list of shared folders.
+
+    It includes those that administrators added in an earlier run of this gateway.
     """
     own = private_folders(settings)
     return Folders(SharedFolders(parent=server).read(own), own, state and state / "folders.json", log)

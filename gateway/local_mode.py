@@ -1,5 +1,6 @@
-"""The parts of a server that starts kernels itself: made here, joined to its kernel manager,
-started and stopped.
+"""The parts of a server that starts kernels itself.
+
+They are made here, joined to its kernel manager, started and stopped.
 """
 
 from __future__ import annotations
@@ -90,8 +91,9 @@ def make_parts(services: Services) -> LocalParts:
 
 
 class OwnKernels:
-    """The kernels of a server that starts them itself: found, culled, reported, and ended or left
-    at its stop.
+    """The kernels of a server that starts them itself.
+
+    They are found, culled and reported here, and ended or left at its stop.
     """
 
     def __init__(self, manager: AliquotKernelManager, parts: LocalParts, services: Services) -> None:
@@ -116,9 +118,7 @@ class OwnKernels:
     def listed(
         self, admission: AdmissionSnapshot, who: User | None = None, kernel_id: str | None = None
     ) -> tuple[LocalKernel, ...]:
-        """Return the kernels' reports: all, or those that the user *who* may see, or that of
-        *kernel_id* alone.
-        """
+        """Return the reports of all kernels, of those that *who* may see, or of *kernel_id* alone."""
         if kernel_id is not None:
             ids = [kernel_id] if kernel_id in self.manager else []
         else:

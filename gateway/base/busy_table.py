@@ -1,5 +1,4 @@
-"""The wait for a table of sessions that another process has locked, for example a backup of the
-state folder.
+"""The wait for a table of sessions that another process has locked, as a backup does.
 
 The wait is bounded and asynchronous: the event loop serves others meanwhile.
 """
@@ -38,8 +37,7 @@ class TableBusyError(HTTPError):
 
 
 def patiently(method: Callable[Asked, Coroutine[Any, Any, Result]]) -> Callable[Asked, Coroutine[Any, Any, Result]]:
-    """Wrap a coroutine method so that it is run again while the table is busy, for 5 seconds at
-    most.
+    """Wrap a coroutine method to run again while the table is busy, for 5 seconds at most.
 
     The method must be one that does no harm when it runs twice. Raises TableBusyError.
     """

@@ -1,5 +1,4 @@
-"""Strict reading of a table, field by field: an entry of the configuration, or the body of a
-request.
+"""Strict reading of a table, field by field: a configuration entry, or the body of a request.
 
 It knows no field by itself. Every refusal is a RequestError that says what was found and what to
 write.
@@ -68,8 +67,9 @@ class Entry:
         return value
 
     def amount(self, field: str) -> Bytes | None:
-        """Read an amount of memory: bytes, or a text such as '8GiB'; 0 for an explicit null, None
-        if it is not there.
+        """Read an amount of memory: bytes, or a text such as '8GiB'.
+
+        0 for an explicit null, None if it is not there.
         """
         is_there, value = field in self._table, self._get(field, None)
         if not is_there or value is None:

@@ -43,8 +43,9 @@ HTTP_STATUS: dict[type[errors.AliquotError], int] = {
 
 
 def http_error(error: errors.AliquotError) -> HTTPError:
-    """Return an HTTPError with the same message, and the status of the narrowest class in the
-    table.
+    """Return an HTTPError with the same message.
+
+    Its status is that of the narrowest class in the table.
     """
     status = next(HTTP_STATUS[kind] for kind in type(error).__mro__ if kind in HTTP_STATUS)
     return HTTPError(status, str(error))

@@ -1,7 +1,7 @@
-"""Write docs/reference/cli.md from the help texts of the commands: `python -m
-jupyter_aliquot.gateway.cli.reference`.
+"""Write docs/reference/cli.md from the help texts of the commands.
 
-A test compares the page with this output.
+Run it by `python -m jupyter_aliquot.gateway.cli.reference`. A test compares the page with this
+output.
 """
 
 from __future__ import annotations

@@ -54,8 +54,9 @@ class Servers(Protocol):
     """The servers of the Hub's users."""
 
     def gone_since(self, user: str) -> float | None:
-        """Return since when the user has no server, in seconds since the epoch; None if one runs or
-        that is not known.
+        """Return since when the user has no server, in seconds since the epoch.
+
+        None if one runs, or that is not known.
         """
         ...
 

@@ -1,7 +1,7 @@
-"""The guard that ends kernels which use a GPU without the hook: in containers always, elsewhere if
-configured.
+"""The guard that ends kernels which use a GPU without the hook.
 
-It decides by the agent's reports alone. Its reasons are kept with those of all other terminations.
+It ends kernels in containers always, others if configured. It decides by the agent's reports alone.
+Its reasons are kept with those of all other terminations.
 """
 
 from __future__ import annotations
@@ -35,9 +35,7 @@ class KernelEnder(Protocol):
 
 @dataclass(frozen=True)
 class GuardRules:
-    """The reasons that end a kernel: a failed self-check, or a process on a device that no hook
-    sees.
-    """
+    """The reasons that end a kernel: a failed self-check, or a process on a device without a hook."""
 
     requires_interception: bool = True
     ends_unhooked: bool = False

@@ -124,8 +124,9 @@ class Decision:
 
 
 def read_policy(settings: Culling, jupyter: Any) -> Policy:
-    """Return the policy of our settings, or of Jupyter's kernel manager's where ours leave the idle
-    time open.
+    """Return the policy of our settings.
+
+    If they leave the idle time open, Jupyter's kernel manager's settings apply.
     """
     is_jupyters = not settings.idle_seconds and jupyter.cull_idle_timeout > 0
     idle = float(jupyter.cull_idle_timeout) if is_jupyters else settings.idle_seconds

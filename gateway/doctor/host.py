@@ -194,9 +194,7 @@ def _answers(path: Path) -> bool:
 
 
 def _peer(path: Path) -> str:
-    """Return the process that listens at the socket, as the system reports it; empty where none
-    does.
-    """
+    """Return the process that listens at the socket, as the system reports it; empty if none does."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(2)

@@ -64,8 +64,9 @@ def _enforcers(status: NodeStatus) -> list[Finding]:
 
 
 async def _status_of_users_agent() -> NodeStatus | None:
-    """Return the status of the user's agent, which has the options that kernels get; None where
-    none runs.
+    """Return the status of the user's agent, which has the options that kernels get.
+
+    None if none runs.
     """
     try:
         async with await AgentClient.connect() as agent:
@@ -75,8 +76,9 @@ async def _status_of_users_agent() -> NodeStatus | None:
 
 
 def _actuators(status: NodeStatus) -> list[Finding]:
-    """Name the actuators of GPU time in force here, with their warnings, and why the others are
-    not.
+    """Return findings on the actuators of GPU time in force here, with their warnings.
+
+    The findings also say why the other actuators are not in force.
     """
     findings = []
     for actuator in status.actuators:

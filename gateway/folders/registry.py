@@ -1,8 +1,7 @@
-"""The list of host folders for kernels in containers: users' homes, and folders shared with users
-and teams.
+"""The list of host folders for kernels in containers: users' homes, and shared folders.
 
-It has the folders of the configuration, and those that administrators added, which a file keeps.
-Each start of a kernel checks its folders on the disk again.
+It has the folders of the configuration, and those that administrators added, which a file keeps. A
+folder is shared with users and teams. Each start of a kernel checks its folders on the disk again.
 """
 
 from __future__ import annotations

@@ -10,8 +10,9 @@ from .shared_folder import HOME, FolderSettings
 
 
 def folder_reports(folders: Folders, who: User) -> list[Folder]:
-    """Return the folders of a user's kernels; for an administrator, all shared folders and their
-    own home.
+    """Return the folders of a user's kernels.
+
+    An administrator gets all shared folders and their own home.
     """
     home = [_home_report(folders.settings, who)] if folders.settings.home else []
     listed = [folder_report(listed, who) for listed in folders.all()]

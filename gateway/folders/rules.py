@@ -157,8 +157,9 @@ def home_of(template: str, user: str) -> str:
 
 
 def seen_inside(folder: str, mounts: Iterable[tuple[str, str]]) -> str | None:
-    """Return where a kernel finds this host folder, by its mounts as (source, target); None if
-    nowhere.
+    """Return where a kernel finds this host folder, by its mounts as (source, target).
+
+    None if it does not find it.
     """
     found = [(source, target) for source, target in mounts if lies_in(folder, source)]
     if not found:

@@ -1,6 +1,7 @@
-"""Samples into steps of equal length: least, mean and most of each figure, weighted by time. Pure; keeps no file.
+"""Divide samples into steps of equal length. Pure; keeps no file.
 
-A step starts at a multiple of its length since the epoch, so that steps of all lives of a gateway fit together.
+A step has the minimum, mean and maximum of each figure, weighted by time. It starts at a multiple
+of its length since the epoch, so that steps of all runs of a gateway fit together.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from .samples import FIGURES, Figure, Key, Sample, Subject
 
 @dataclass(frozen=True)
 class Range:
-    """A range that can be asked for: how far it goes back, in steps of what length."""
+    """A range for a question: how far it goes back, and the length of its steps."""
 
     name: str
     step_seconds: int
@@ -25,7 +26,7 @@ class Range:
         return self.step_seconds * self.count
 
     def start(self, now: float) -> int:
-        """Of its first step; the last is the one that ``now`` is in."""
+        """Return the start of its first step; the last step is the one that ``now`` is in."""
         return step_start(now, self.step_seconds) - (self.count - 1) * self.step_seconds
 
 
@@ -33,7 +34,7 @@ HOUR = Range("hour", 10, 360)
 DAY = Range("day", 300, 288)
 WEEK = Range("week", 900, 672)
 RANGES = {each.name: each for each in (HOUR, DAY, WEEK)}
-# What is written first; the others are made from it while it is still kept.
+# The step that is written first; the others are made from it while it is still kept.
 FINE_SECONDS = HOUR.step_seconds
 COARSE = (DAY, WEEK)
 
@@ -54,12 +55,12 @@ class Point:
 
 
 def step_start(moment: float, step_seconds: int) -> int:
-    """The start of the step that this moment is in."""
+    """Return the start of the step that this moment is in."""
     return math.floor(moment / step_seconds) * step_seconds
 
 
 def parts(end: float, seconds: float, step_seconds: int) -> Iterator[tuple[int, float]]:
-    """A stretch of time, divided among the steps that it is in: starts, and seconds in each."""
+    """Divide a stretch of time among its steps; yield each step's start and the seconds in it."""
     begin = end - seconds
     at = step_start(begin, step_seconds)
     while at < end:
@@ -77,7 +78,7 @@ class OpenSteps:
         self._sums: dict[tuple[int, Key], _Sums] = {}
 
     def add(self, found: Iterable[Sample], end: float, seconds: float) -> None:
-        """Samples of the ``seconds`` before ``end``."""
+        """Add samples of the ``seconds`` before ``end``."""
         divided = list(parts(end, seconds, self._step_seconds))
         for sample in found:
             for at, inside in divided:
@@ -88,11 +89,11 @@ class OpenSteps:
                 sums.add(sample, inside)
 
     def points(self) -> list[Point]:
-        """All of them as they are now."""
+        """Return all open steps as they are now."""
         return [sums.point(at) for (at, _), sums in self._sums.items()]
 
     def forget_before(self, moment: float) -> None:
-        """Steps that ended by now grow no more."""
+        """Remove steps that ended before this moment, which grow no more."""
         last = step_start(moment, self._step_seconds)
         self._sums = {key: sums for key, sums in self._sums.items() if key[0] >= last}
 
@@ -101,7 +102,10 @@ class OpenSteps:
 
 
 class _Sums:
-    """One subject in one step that still grows. Of each figure: seconds for which it is known, sum, least, most."""
+    """One subject in one step that still grows.
+
+    For each figure: the seconds for which it is known, its sum, minimum and maximum.
+    """
 
     __slots__ = ("figures", "seconds", "subject")
 

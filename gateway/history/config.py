@@ -17,7 +17,8 @@ from .recorder import HistorySettings
 
 _NAME = "history.sqlite"
 _LEAST_MEGABYTES = 1
-# Looks of a busy server come late; a longer time without one is a gap.
+# A busy server's looks come late; a gap is a time without one that is longer than this many of
+# them.
 _LATE_LOOKS = 5
 _LEAST_GAP_SECONDS = 10.0
 
@@ -37,7 +38,7 @@ class History(Configurable):
     most_rows = Int(2_000_000, help="The most rows in it; beyond, the oldest go.").tag(config=True)
 
     def settings(self, folder: GatewayFolder | None, server: Aliquot) -> HistorySettings:
-        """``folder``: None where the gateway has none."""
+        """Return the settings as one value. ``folder``: None if the gateway has none."""
         state = None if folder is None else folder.path / _NAME
         path = Path(self.path) if self.path else state
         every = max(self.sample_seconds, server.status_refresh_seconds)

@@ -1,6 +1,7 @@
-"""The SQLite file of the history: opened or begun anew, written, made coarser, pruned. One thread at a time uses it.
+"""The SQLite file of the history: opened or begun anew, written, made coarser, pruned.
 
-What cannot be read is set aside under another name, never deleted. Who may see what, query.py asks.
+One thread at a time uses it. A file that cannot be read is set aside under another name, never
+deleted. query.py checks which user may see what.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _IN_MEMORY = ":memory:"
 _APPLICATION = 0x41716869
 _VERSION = 1
 _PAGE_BYTES = 4096
-# Of what is there, the oldest part that goes when it is too much.
+# The oldest part of all steps, which is removed when there are too many.
 _CUT = 0.25
 _FULL = 0.9
 
@@ -40,7 +41,8 @@ PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};
 """
 _SEEN = "UPDATE subject SET last_at = MAX(last_at, ?1), first_at = MIN(first_at, ?1) WHERE number = ?2"
-# The more complete word on a step stands, whichever came first: a gateway that comes back within a step has seen less.
+# Of two records of a step, the more complete one stays, whichever came first: a gateway that comes
+# back within a step has seen less of it.
 _INSERT = f"""
 INSERT INTO point (step, at, subject, seconds, {", ".join(COLUMNS)}) {{source}}
 ON CONFLICT (step, at, subject) DO UPDATE SET seconds = excluded.seconds,
@@ -61,7 +63,7 @@ _ROLL = _INSERT.format(
 
 @dataclass(frozen=True)
 class Limits:
-    """How much is kept, at most."""
+    """The most that the file keeps."""
 
     bytes: int
     rows: int
@@ -69,36 +71,37 @@ class Limits:
 
 
 class _OtherVersion(sqlite3.DatabaseError):
-    """It is a sound file, of another version of ours or of another program."""
+    """The error of an intact file of another version of ours, or of another program."""
 
 
 class HistoryFile:
-    """``path`` None: in memory. All methods raise sqlite3.Error, OSError."""
+    """The file, open. ``path`` None: in memory. All methods raise sqlite3.Error and OSError."""
 
     def __init__(self, path: Path | None, limits: Limits, log: logging.Logger) -> None:
         self._path = path
         self._limits = limits
         self._log = log
-        # Of the subjects that were written last: those that are no more would become ever more.
+        # Only of the subjects written last: with those that have ended, they would become ever
+        # more.
         self._numbers: dict[Key, int] = {}
         self._told: dict[Key, Subject] = {}
         self.database = self._open()
         try:
             self._roll_the_last()
-        except sqlite3.OperationalError as error:  # a full disk: what is there can be read all the same
+        except sqlite3.OperationalError as error:  # a full disk: the file can still be read
             self._log.warning("history=not_rolled path=%s reason=%s", path, error)
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the file. Idempotent."""
         self.database.close()
 
     @property
     def is_ours(self) -> bool:
-        """Whether the path still leads to the file that is open: somebody may have removed it."""
+        """Return whether the path still leads to the open file: a user may have removed it."""
         return self._path is None or (self._path.exists() and self._path.stat().st_ino == self._inode)
 
     def write(self, points: Sequence[Point]) -> None:
-        """Steps of the finest kind."""
+        """Write steps of the finest kind."""
         holes = ", ".join("?" * (4 + len(COLUMNS)))
         with self._transaction():
             rows = [
@@ -112,12 +115,12 @@ class HistoryFile:
         self._told = {key: subject for key, subject in self._told.items() if key in there}
 
     def roll(self, step_seconds: int, moment: float) -> None:
-        """Make the coarser step that ``moment`` is in from the fine ones, as far as they are there."""
+        """Make the coarser step that ``moment`` is in from the fine ones that are there."""
         with self._transaction():
             self.database.execute(_ROLL, (step_seconds, step_start(moment, step_seconds)))
 
     def prune(self, now: float) -> None:
-        """What is too old goes, and the oldest part of everything while it is too much."""
+        """Remove steps that are too old, and the oldest part of everything while it is too much."""
         with self._transaction():
             for each in RANGES.values():
                 keep = each.seconds if each is HOUR else min(each.seconds, self._limits.days * 86400)
@@ -128,7 +131,10 @@ class HistoryFile:
             self._forget_subjects(now - max(each.seconds for each in RANGES.values()))
 
     def shrink(self) -> None:
-        """Remove the oldest part of each kind of step as often as it takes, and of what then nothing is left."""
+        """Remove the oldest part of each kind of step as often as it takes.
+
+        Subjects without a step left are removed, too.
+        """
         while self._is_too_much():
             with self._transaction():
                 before = self._rows()
@@ -158,7 +164,10 @@ class HistoryFile:
         return int(self.database.execute(f"PRAGMA {name}").fetchone()[0])
 
     def _forget_subjects(self, before: float) -> int:
-        """Those of which nothing is left, and that were last seen before this; how many they were."""
+        """Remove subjects without a step left that were last seen before this.
+
+        Return how many they were.
+        """
         left = "SELECT DISTINCT subject FROM point"
         statement = f"DELETE FROM subject WHERE last_at < ? AND number NOT IN ({left})"
         forgotten = self.database.execute(statement, (before,)).rowcount
@@ -168,7 +177,7 @@ class HistoryFile:
         return forgotten
 
     def _number(self, point: Point) -> int:
-        """The subject's number; what became different of it is written."""
+        """Return the subject's number, and write what changed of the subject."""
         subject, key = point.subject, point.subject.key
         number = self._numbers.get(key)
         if number is None:
@@ -193,7 +202,8 @@ class HistoryFile:
             yield
             self.database.execute("COMMIT")
         except BaseException:
-            # A number that was given in it is given no more; SQLite may have rolled back by itself.
+            # Numbers given in this transaction are not in use; SQLite may have rolled back by
+            # itself.
             self._numbers.clear()
             self._told.clear()
             if self.database.in_transaction:
@@ -205,7 +215,8 @@ class HistoryFile:
             return self._connect(_IN_MEMORY)
         for name in (self._path, self._path.with_name(f"{self._path.name}-journal")):
             if name == self._path or name.exists():
-                # Before SQLite makes it, and its journal after its example: what users did is for nobody else.
+                # Made before SQLite makes it, and the journal follows its mode: only this account
+                # may read what users did.
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
                 descriptor = os.open(name, flags, 0o600)
                 os.fchmod(descriptor, 0o600)
@@ -231,7 +242,7 @@ class HistoryFile:
     def _connect(self, name: str) -> sqlite3.Connection:
         database = sqlite3.connect(name, isolation_level=None, check_same_thread=False, timeout=1.0)
         try:
-            # No WAL: one thread uses it, and state folders may lie on a network's disk.
+            # No WAL: one thread uses it, and state folders may lie on a network disk.
             database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
             database.execute("PRAGMA journal_mode = TRUNCATE")
             database.execute("PRAGMA synchronous = NORMAL")
@@ -243,7 +254,7 @@ class HistoryFile:
         return database
 
     def _roll_the_last(self) -> None:
-        """A gateway that was killed left fine steps of which no coarser ones were made."""
+        """Make the coarser steps that a killed gateway did not make of its last fine ones."""
         fine = "SELECT MAX(at) FROM point WHERE step = ?"
         last = self.database.execute(fine, (FINE_SECONDS,)).fetchone()[0]
         for each in COARSE if last is not None else ():
@@ -251,7 +262,11 @@ class HistoryFile:
 
 
 def _check(database: sqlite3.Connection) -> None:
-    """Raises sqlite3.OperationalError where it cannot be used now, another sqlite3.DatabaseError when it is damaged."""
+    """Check the file, and make its tables if it is empty.
+
+    Raises sqlite3.OperationalError if it cannot be used now, another sqlite3.DatabaseError if it is
+    damaged.
+    """
     found = database.execute("PRAGMA quick_check").fetchone()[0]
     if found != "ok":
         raise sqlite3.DatabaseError(found)

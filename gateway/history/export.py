@@ -1,4 +1,4 @@
-"""The history as people and programs get it: JSON for charts, CSV for tables. Pure."""
+"""The history in the forms for clients: JSON for charts, CSV for tables. Pure."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ from .query import Answer, Series
 from .samples import FIGURES, Subject
 
 _PARTS = ("min", "mean", "max")
-# What the table calls a figure or a fact that the file keeps under another name.
+# The table's names of figures and facts that have another name in the file.
 _NAMES = {
     "share_entitled": "fair_share",
     "quota_bytes": "memory_limit_bytes",
     "memory_limit_bytes": "requested_memory_bytes",
     "workload_class": "priority",
 }
-# What a table program would take for a formula. Labels and ids are what users wrote.
+# The beginnings that a spreadsheet takes for a formula. Users choose labels and ids.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _FACTS = ("kind", "id", "owner", "label", "kernelspec", "gpus", "memory_limit_bytes", "workload_class", "device_index")
 
 Labels = Mapping[tuple[str, str], str]
-# One for each step: seconds known, then the figures in the order of COLUMNS; None for a step that is not known.
+# One row for each step: the seconds known, then the figures in the order of COLUMNS; None for a
+# step that is not known.
 Rows = Sequence[tuple[float | None, ...] | None]
 
 
 def json_report(answer: Answer, labels: Labels) -> str:
-    """``labels``: newer ones of kernels that run, by id and owner."""
+    """Return the answer as JSON. ``labels``: newer labels of running kernels, by id and owner."""
     by_kind: dict[str, list[str]] = {"kernel": [], "device": []}
     for series in answer.series:
-        # One by one: json keeps other threads, the server's loop among them, from running while it writes.
+        # One by one: json blocks other threads, the server's loop among them, while it writes.
         by_kind[series.subject.kind].append(to_json(_report(answer, series, labels)))
     head = {
         "range": answer.range.name,
@@ -51,7 +52,10 @@ def json_report(answer: Answer, labels: Labels) -> str:
 
 
 def csv_report(answer: Answer, labels: Labels) -> str:
-    """A line for each step of each kernel and device; what is not known is an empty cell, a gap no line."""
+    """Return the answer as CSV, with a line for each step of each kernel and device.
+
+    An unknown figure is an empty cell; a gap has no line.
+    """
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\r\n")
     columns = [f"{_NAMES.get(name, name)}_{part}" for name in FIGURES for part in _PARTS]
@@ -110,7 +114,7 @@ def _device(subject: Subject, rows: Rows) -> HistoryDevice:
 
 
 def _figure(rows: Rows, name: str) -> HistoryFigure:
-    """``name``: as the file has it."""
+    """Return one figure's columns. ``name``: its name in the file."""
     return {
         "min": _column(rows, f"{name}_min"),
         "mean": _column(rows, f"{name}_mean"),
@@ -123,7 +127,7 @@ def _fact(subject: Subject, name: str) -> object:
 
 
 def _priority(workload_class: str) -> str:
-    """Devices have none."""
+    """Return the priority's name; empty for devices, which have none."""
     return WorkloadClass(workload_class).priority if workload_class else ""
 
 
@@ -133,14 +137,14 @@ def _column(rows: Rows, column: str) -> Column:
 
 
 def _rounded(value: float | None) -> float | None:
-    """Bytes whole; shares to a ten-thousandth."""
+    """Round bytes to whole ones, shares to a ten-thousandth."""
     if value is None:
         return None
     return round(value) if value == round(value) or abs(value) >= 10_000 else round(value, 4)
 
 
 def _cell(value: object) -> object:
-    """No cell of text begins a formula."""
+    """Return the cell's content. Text that would begin a formula gets a quote before it."""
     if value is None:
         return ""
     if isinstance(value, str) and value.lstrip(" \u00a0").startswith(_FORMULA):

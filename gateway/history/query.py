@@ -1,4 +1,7 @@
-"""Questions to the history and their answers: which subjects somebody may see, and their steps. Writes nothing."""
+"""Questions to the history and their answers: the subjects that a user may see, and their steps.
+
+Writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from .buckets import Range
 from .database import COLUMNS
 from .samples import Subject
 
-# A chart of more is not read, and an answer of more holds up everybody else's.
+# A chart of more could not be read, and an answer of more would delay other users' answers.
 MOST_SERIES = 100
 
 _SUBJECT = "number, kind, id, owner, label, kernelspec, gpus, memory_limit_bytes, workload_class, device_index"
@@ -28,7 +31,7 @@ _BUSIEST = """
 SELECT subject, SUM(COALESCE(own_gpus_mean, busy_gpus_mean, 0) * seconds) AS used FROM point
 WHERE step = ? AND at >= ? AND at < ? GROUP BY subject ORDER BY used DESC, subject
 """
-# Both lists first: the table is then read by its key, however many kernels there are.
+# Both lists come first: SQLite then reads the table by its key, however many kernels there are.
 _POINTS = f"""
 WITH RECURSIVE grid (at) AS (VALUES (:start) UNION ALL SELECT at + :step FROM grid WHERE at + :step < :end)
 SELECT point.subject, point.at, point.seconds, {", ".join(f"point.{column}" for column in COLUMNS)}
@@ -39,7 +42,11 @@ ON point.step = :step AND point.at = grid.at AND point.subject = asked.value
 
 @dataclass(frozen=True)
 class Question:
-    """``owner``: whose kernels; ``is_admin``: everybody's. Without a filter all kernels and devices are meant."""
+    """A question to the history.
+
+    ``owner``: the user whose kernels are meant; ``is_admin``: all users' kernels. Without a filter
+    all kernels and devices are meant.
+    """
 
     range: Range
     owner: str
@@ -59,7 +66,10 @@ class Question:
 
 @dataclass(frozen=True)
 class Series:
-    """``steps``: by their start, seconds known and then the figures in the order of COLUMNS."""
+    """The steps of one subject.
+
+    ``steps``: by their start, the seconds known and then the figures in the order of COLUMNS.
+    """
 
     subject: Subject
     steps: dict[int, tuple[float | None, ...]] = field(default_factory=dict)
@@ -67,7 +77,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Answer:
-    """``omitted``: how many subjects that used the least were left out."""
+    """The answer to a question.
+
+    ``omitted``: the number of subjects that were left out, those that used the least.
+    """
 
     range: Range
     start: int
@@ -80,7 +93,7 @@ class Answer:
 
 
 def answer(database: sqlite3.Connection, question: Question, now: float) -> Answer:
-    """Raises sqlite3.Error."""
+    """Return the answer to a question. Raises sqlite3.Error."""
     asked, start = question.range, question.range.start(now)
     times = {"start": start, "end": start + asked.seconds, "step": asked.step_seconds}
     rows = list(giving_way(database.execute(_CANDIDATES, {**times, **_wishes(question)})))
@@ -88,7 +101,7 @@ def answer(database: sqlite3.Connection, question: Question, now: float) -> Answ
     if len(rows) > question.most:
         used = giving_way(database.execute(_BUSIEST, (times["step"], start, times["end"])))
         places = {number: place for place, (number, _) in enumerate(used)}
-        # Devices are few, and everybody's.
+        # Devices are few, and all users see them.
         ranked = sorted(rows, key=lambda row: (row[1] != "device", places.get(row[0], len(places))))
         kept = {row[0] for row in ranked[: question.most]}
         chosen = [row for row in rows if row[0] in kept]

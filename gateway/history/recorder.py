@@ -1,6 +1,7 @@
-"""The history of devices and kernels: takes each look at the node, answers questions. Owns the one thread of its file.
+"""The history of devices and kernels: it records each look at the node, and answers questions.
 
-Nothing here stops a gateway: what cannot be written is a gap, and is said in the log once.
+It owns the one thread of its file. Nothing here stops a gateway: if the file cannot be written, a
+gap remains, and one line in the log says so.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from .samples import Look, has_jumped, is_gap, samples
 
 _PRUNE_SECONDS = 600.0
 _RETRY_SECONDS = 60.0
-# After the clock was set nothing goes for its age: with a wrong one, everything would be too old.
+# After the clock was set, nothing is removed for its age: by a wrong clock everything would be too
+# old.
 _DOUBT_SECONDS = 3600.0
-# Looks that wait for a disk that does not answer; those beyond are gaps.
+# The most looks that wait for a disk that does not answer; further looks are gaps.
 _MOST_WAITING = 30
 _THREAD = "aliquot-history"
 
@@ -37,7 +39,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class HistorySettings:
-    """``path`` None: in memory. ``sample_seconds``: the least between two looks that count."""
+    """The settings of the history.
+
+    ``path`` None: in memory. ``sample_seconds``: the least time between two looks that count.
+    """
 
     is_enabled: bool
     path: Path | None
@@ -47,14 +52,17 @@ class HistorySettings:
 
 
 class UsageHistory:
-    """What the loop sees of it: ``look`` and ``ask`` hand over to the thread, and wait for no disk."""
+    """The history as the event loop uses it.
+
+    ``look`` and ``ask`` hand over to the thread, and wait for no disk.
+    """
 
     def __init__(self, settings: HistorySettings, clock: Clock, log: logging.Logger) -> None:
         self._settings = settings
         self._clock = clock
         self._log = log
         self._keeper = HistoryKeeper(settings, log)
-        # The one named place where the history's file is touched.
+        # No other thread touches the history's file.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=_THREAD)
         self._waiting = 0
         self._last = -float("inf")
@@ -72,7 +80,10 @@ class UsageHistory:
         future.add_done_callback(self._taken)
 
     async def ask(self, question: Question, render: Callable[[Answer], T]) -> T:
-        """The answer in the form that ``render`` gives it, in the thread too. Raises StateError."""
+        """Return the answer as ``render`` makes it. Raises StateError.
+
+        ``render`` runs in the thread, too.
+        """
         if not self._settings.is_enabled:
             raise StateError("this server keeps no history, for c.History.enabled is off")
         now, monotonic = self._clock.wall(), self._clock.now()
@@ -80,7 +91,7 @@ class UsageHistory:
         return await loop.run_in_executor(self._thread, lambda: render(self._keeper.answer(question, now, monotonic)))
 
     async def stop(self) -> None:
-        """Write what is known by now. Idempotent."""
+        """Write the steps up to now, and end the thread. Idempotent."""
         if not self._settings.is_enabled:
             return
         keeper, wall, now = self._keeper, self._clock.wall(), self._clock.now()
@@ -97,7 +108,7 @@ class UsageHistory:
 
 
 class HistoryKeeper:
-    """Everything that the thread does; used by one thread at a time, and by no clock of its own."""
+    """The part that runs in the thread. One thread at a time uses it; times are arguments."""
 
     def __init__(self, settings: HistorySettings, log: logging.Logger) -> None:
         self._settings = settings
@@ -113,7 +124,7 @@ class HistoryKeeper:
         self._problem = ""
 
     def take(self, look: Look) -> None:
-        """One more look at the node; steps that ended by it are written."""
+        """Add a look at the node, and write the steps that ended by it."""
         before, self._last = self._last, look
         if before is not None and has_jumped(before, look):
             self._log.info("history=gap the clock went by %+.0f s", look.wall - before.wall)
@@ -127,14 +138,15 @@ class HistoryKeeper:
             self._write(look.wall, look.monotonic)
 
     def answer(self, question: Question, now: float, monotonic: float) -> Answer:
-        """Raises StateError."""
+        """Return the answer to a question. Raises StateError."""
         self._write(now, monotonic)
         step = question.range.step_seconds
 
         def read(file: HistoryFile) -> Answer:
             # Growing steps change little from one look to the next.
             if step != FINE_SECONDS and monotonic - self._rolled.get(step, -step) >= step / 30:
-                with contextlib.suppress(sqlite3.OperationalError):  # a full disk: what was rolled before is answered
+                # A full disk: the steps rolled before are answered.
+                with contextlib.suppress(sqlite3.OperationalError):
                     file.roll(step, now)
                     self._rolled[step] = monotonic
             return answer_question(file.database, question, now)
@@ -145,14 +157,14 @@ class HistoryKeeper:
         return found
 
     def close(self, now: float, monotonic: float) -> None:
-        """Idempotent."""
+        """Write the open steps, and close the file. Idempotent."""
         self._write(now, monotonic, is_over=True)
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def _write(self, now: float, monotonic: float, is_over: bool = False) -> None:
-        """What is known of steps. ``is_over``: none of them grows on."""
+        """Write the open steps. ``is_over``: none of them grows on."""
         points = self._steps.points()
         self._steps.forget_before(now)
         if is_over:
@@ -179,7 +191,10 @@ class HistoryKeeper:
     def _with_file(
         self, act: Callable[[HistoryFile], T], now: float, monotonic: float, *, is_write: bool = True
     ) -> T | None:
-        """None where the file cannot be used, which is said once."""
+        """Return the result of ``act`` on the file.
+
+        None if the file cannot be used, which is logged once.
+        """
         try:
             if self._file is None and monotonic < self._try_again and is_write:
                 return None
@@ -189,7 +204,7 @@ class HistoryKeeper:
             self._make_room(now)
             return None
         except (sqlite3.Error, OSError) as error:
-            # A damaged one is set aside as it is opened again.
+            # A damaged file is set aside as it is opened again.
             self._tell(str(error), monotonic)
             if self._file is not None:
                 self._file.close()

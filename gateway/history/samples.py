@@ -1,6 +1,7 @@
-"""What the history keeps of devices and kernels, and what happened to each between two looks at the node. Pure.
+"""The figures that the history keeps of devices and kernels, from two looks at the node. Pure.
 
-A figure that nobody told, or that cannot be known because its counter began anew, is None, and never zero.
+A figure is None, and never zero, if the agent did not report it, or if it cannot be known because
+its counter began anew.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ DEVICE_FIGURES = ("utilization_percent", "used_bytes", "temperature_celsius", "p
 FIGURES = tuple(dict.fromkeys((*KERNEL_FIGURES, *DEVICE_FIGURES)))
 
 Figure = float | None
-# In the order of FIGURES.
+# Figures in the order of FIGURES.
 Values = tuple[Figure, ...]
 Key = tuple[str, str, str]
 
-# The wall clock against the monotonic one: beyond this somebody set it, or the machine slept.
+# The largest drift of the wall clock against the monotonic one: beyond it, the clock was set, or
+# the machine slept.
 _LARGEST_DRIFT_SECONDS = 2.0
 # Counters of GPU time are read at another moment than the clock.
 _COUNTER_SLACK = 1.1
@@ -44,9 +46,9 @@ class Look:
 
 @dataclass(frozen=True)
 class Subject:
-    """A kernel or a device, with what is needed to read its history after it is gone.
+    """A kernel or a device, with the facts that its history needs after it is gone.
 
-    An id may be used again after its kernel ended, also by somebody else: the owner is a part of the key.
+    Another user may reuse an id after its kernel ended, so the owner is a part of the key.
     """
 
     kind: str
@@ -73,18 +75,21 @@ class Sample:
 
 
 def has_jumped(before: Look, after: Look) -> bool:
-    """Whether the wall clock went otherwise than time did."""
+    """Return whether the wall clock and the monotonic clock drifted apart."""
     return abs((after.wall - before.wall) - (after.monotonic - before.monotonic)) > _LARGEST_DRIFT_SECONDS
 
 
 def is_gap(before: Look, after: Look, longest_seconds: float) -> bool:
-    """Whether nothing can be said about the time between the two."""
+    """Return whether nothing is known about the time between the two looks."""
     seconds = after.monotonic - before.monotonic
     return not 0 < seconds <= longest_seconds or has_jumped(before, after)
 
 
 def samples(before: Look, after: Look) -> Iterator[Sample]:
-    """Of all that both looks saw. Gauges are the later look's; the caller has asked ``is_gap``."""
+    """Yield a sample of each subject that is in both looks.
+
+    Gauges are the later look's. The caller has checked ``is_gap``.
+    """
     if before.status is None or after.status is None:
         return
     seconds = after.monotonic - before.monotonic
@@ -117,7 +122,10 @@ def _kernel(kernel: KernelStatus) -> Subject:
 
 
 def _writable(text: str) -> str:
-    """No file holds half a character of two, and one such name would keep all from being written: it is spelled out."""
+    """Return the text with unpaired surrogates spelled out.
+
+    No file holds half a character of two, and one such name would keep all from being written.
+    """
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -156,7 +164,10 @@ def _own_seconds(kernel: KernelStatus) -> Figure:
 
 
 def _rate(before: Figure, after: Figure, seconds: float, devices: int) -> Figure:
-    """GPUs in use, by a counter of seconds; None where it began anew, or tells of more time than there was."""
+    """Return the GPUs in use, by a counter of seconds.
+
+    None if the counter began anew, or counted more time than there was.
+    """
     if before is None or after is None or after < before:
         return None
     rate = (after - before) / seconds
@@ -164,6 +175,6 @@ def _rate(before: Figure, after: Figure, seconds: float, devices: int) -> Figure
 
 
 def _sum(parts: list[Figure]) -> Figure:
-    """Of what is known; None where nothing is."""
+    """Return the sum of the known parts; None if none is known."""
     known = [part for part in parts if part is not None]
     return sum(known) if known else None

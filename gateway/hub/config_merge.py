@@ -20,8 +20,9 @@ from .settings import HubConfigError
 
 
 def sections_of(c: Config, base: str, knob: str) -> list[str]:
-    """``base``, and each section of a class named like it (`DockerSpawner` for `Spawner`) that has
-    this knob.
+    """Return ``base``, and each section of a class named like it that has this knob.
+
+    An example is `DockerSpawner` for `Spawner`.
     """
     own = [name for name in c if name.endswith(base) and name != base and knob in c[name]]
     return [base, *sorted(own)]
@@ -83,9 +84,7 @@ def compose(c: Config, base: str, knob: str, make: Callable[[Any], Any]) -> None
 
 
 def add_role(c: Config, name: str, scopes: Iterable[str], before: Iterable[str] = (), **members: list[str]) -> None:
-    """Scopes, and members (`users`, `groups`, `services`), for a role, which may stand there
-    already.
-    """
+    """Add scopes and members (`users`, `groups`, `services`) to a role, which may exist already."""
     found = found_in(c, "JupyterHub", "load_roles")
     if isinstance(found, LazyConfigValue):
         found = c.JupyterHub.load_roles = appended(found)

@@ -21,8 +21,10 @@ CUSTOM_PATTERN = r"[0-9]+(\.[0-9][0-9]?)?(-[0-9]+[gG])?(-[lL][oO][wW])?"
 
 
 def size_form(offered: Sequence[str], chosen: str, limit: str, has_custom: bool) -> str:
-    """``chosen``: what stands selected, one of the offered or, with ``has_custom``, any size: that
-    is listed, too.
+    """Return the form.
+
+    ``chosen`` is the selected size: one of those on offer or, with ``has_custom``, any size, which
+    is then listed, too.
     """
     listed = list(dict.fromkeys([*offered, chosen]))
     rows = [_radio(size, choice_label(size), size == chosen) for size in listed]

@@ -18,10 +18,10 @@ _ONLY_PROFILE = {"display_name": "JupyterLab", "slug": "jupyterlab", "default": 
 
 
 def profile_list(choice: SizeChoice, found: Any) -> Callable[[Any], Any]:
-    """Made of what is set: a list of profiles, a function of the spawner, or None for one profile
-    of ours.
+    """Return a function that makes the profiles for a spawner, from the profiles that are set.
 
-    A function of the spawner: each user is offered what their caps allow.
+    ``found`` is a list of profiles, a function of the spawner, or None for one profile of ours. The
+    result is a function because each user is offered what their GPU limits allow.
     """
 
     async def profiles(spawner: Any) -> list[dict[str, Any]]:

@@ -25,7 +25,8 @@ def access_scope(service: str) -> str:
 
 
 def server_scopes(service: str) -> tuple[str, ...]:
-    """Return the scopes of a server's token beyond the Hub's own; the Hub drops those that its user
-    lacks.
+    """Return the scopes of a server's token beyond the Hub's own.
+
+    The Hub drops those that its user lacks.
     """
     return (access_scope(service), ADMIN_SCOPE)

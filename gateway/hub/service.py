@@ -1,5 +1,6 @@
-"""The gateway as a service of the Hub: its entry, its scopes, and the environment of users'
-servers. Values.
+"""The gateway as a service of the Hub: its entry, its scopes, and users' servers' environment.
+
+Values only.
 """
 
 from __future__ import annotations
@@ -41,11 +42,10 @@ def _patience() -> dict[str, int]:
 
 
 def server_environment(settings: HubSettings) -> dict[str, Any]:
-    """Return the environment for Jupyter Server's gateway mode; the Hub calls the functions in it
-    at each start.
+    """Return the environment for Jupyter Server's gateway mode.
 
-    The token is the server's: it expires with the server, and the gateway asks the Hub for its
-    user.
+    The Hub calls the functions in it at each start. The token is the server's: it expires with the
+    server, and the gateway asks the Hub for its user.
     """
     origin = (settings.connect_url or settings.url).rstrip("/")
     prefix = f"services/{settings.name}"

@@ -19,7 +19,7 @@ from jupyter_aliquot.provisioner.resources import GpuShare
 NO_GPU = "none"
 NO_GPU_LABEL = "No GPU"
 GRAMMAR = f"A size is <gpus>[-<n>g][-low], such as 0.25, 2.5-low or 0.5-8g, or {NO_GPU}"
-LONGEST_SIZE = 40  # of a size that somebody sends; the grammar's own longest is shorter
+LONGEST_SIZE = 40  # of a submitted size; the grammar's own longest is shorter
 
 
 class SizeChoiceError(Exception):
@@ -28,8 +28,10 @@ class SizeChoiceError(Exception):
 
 @dataclass(frozen=True)
 class SizeChoice:
-    """``sizes``: as they are listed, in their normal form; `none` is always one of them, the first
-    if not placed.
+    """The sizes that users can choose.
+
+    ``sizes`` are in the order of the list, in their normal form; `none` is always one of them, the
+    first if the setting does not place it.
     """
 
     sizes: tuple[str, ...]

@@ -1,5 +1,4 @@
-"""The hooks that the Hub calls when a server starts: the form, the submitted options, and the
-checked size.
+"""The hooks that the Hub calls when a server starts: the form, its options, and the checked size.
 
 An administrator's own form and hooks stay: they run first, and these add to their result.
 """
@@ -34,8 +33,9 @@ def asked_size(options: Mapping[str, Any]) -> Any:
 
 
 def options_form(choice: SizeChoice) -> Callable[[Any], Any]:
-    """Made of what is set, a text or a function of the spawner; or of the spawner class's own where
-    nothing is.
+    """Return a function that makes the form, from the form that is set.
+
+    That is a text or a function of the spawner, or the spawner class's own if none is set.
     """
 
     def make(found: Any) -> Any:
@@ -138,8 +138,10 @@ def _set_size(choice: SizeChoice, spawner: Any, options: dict[str, Any]) -> None
 
 
 def _choose_in_profile(options: dict[str, Any], size: str, offered: Sequence[str]) -> None:
-    """KubeSpawner takes a listed choice by one name, any other by another, and knows no second way
-    to write a size.
+    """Write the size into the options of the chosen profile.
+
+    KubeSpawner takes a listed choice by one name, any other by another, and knows no second way to
+    write a size.
     """
     options.pop(UNLISTED, None)
     options.pop(FIELD, None)

@@ -88,8 +88,9 @@ class Handover:
         return kernel
 
     def unmake_kernel(self, kernel_id: str, kernel: ManagedKernel | None) -> None:
-        """Undo it for a kernel that could not be taken over: it belongs to no user here, and goes
-        on as it is.
+        """Undo the takeover of a kernel that could not be taken over.
+
+        The kernel belongs to no user here, and goes on as it is.
         """
         if kernel_id in self._kernels:
             return  # it was, as far as its user sees
@@ -101,8 +102,9 @@ class Handover:
     # ---- remembered
 
     async def noted(self, kernel_id: str) -> None:
-        """Wait until the facts that a later gateway needs of the kernel are on disk: an answer
-        promises it.
+        """Wait until the facts that a later gateway needs of the kernel are on disk.
+
+        An answer to a client promises that.
         """
         if self._memory is not None:
             await self._memory.noted(kernel_id)
@@ -113,8 +115,9 @@ class Handover:
             kernel.note(KernelState.RUNNING)
 
     def take_env(self, kernel: ManagedKernel, env: dict[str, str]) -> None:
-        """Remember changed variables of a kernel: its notebook has another name, also after a
-        restart of ours.
+        """Remember changed variables of a kernel.
+
+        Its notebook has another name, also after a restart of this gateway.
         """
         kernel.start_arguments["env"] = {**kernel.start_arguments.get("env", {}), **env}
         self.note_again(kernel)

@@ -1,5 +1,4 @@
-"""One kernel of this server: it waits for its grant, starts within it, and gives it back at its
-end.
+"""One kernel of this server: it waits for its grant, starts within it, and returns it at its end.
 
 The grant comes from admission and is handed to the provisioner by value. Without admission the
 provisioner asks itself.
@@ -59,9 +58,7 @@ class KernelListener(Protocol):
         ...
 
     def end_replaced(self, kernel: ManagedKernel) -> None:
-        """Called when it has its grant, or lacks nothing but the capacity of the kernels that it
-        replaces.
-        """
+        """Called when the kernel has its grant, or lacks only the replaced kernels' capacity."""
         ...
 
 
@@ -115,10 +112,9 @@ class ManagedKernel(ServerKernelManager):
         self.start_arguments, self.replaces = dict(arguments), frozenset(arguments.get(REPLACES, ()))
 
     def request(self) -> Request | None:
-        """Return the size that it holds, or else the one that its kernelspec requests; None for a
-        plain kernel.
+        """Return the size that it holds, or else the one that its kernelspec requests.
 
-        Raises RequestError.
+        None for a plain kernel. Raises RequestError.
         """
         if self._grant is not None:
             return self._grant.request
@@ -137,9 +133,7 @@ class ManagedKernel(ServerKernelManager):
         return os.path.basename(session).encode(errors="backslashreplace").decode() or self.kernel_name
 
     def stanza(self) -> dict[str, Any]:
-        """Return its kernelspec, for a later gateway in which the kernelspec may not exist any
-        more.
-        """
+        """Return its kernelspec, for a later gateway in which it may not exist any more."""
         spec = self.kernel_spec
         return {} if spec is None else {**spec.to_dict(), "name": spec.name, "resource_dir": spec.resource_dir}
 
@@ -224,8 +218,9 @@ class ManagedKernel(ServerKernelManager):
             self._kernel_spec = before
 
     def outlives_us(self) -> bool:
-        """Return whether it goes on when this server ends: it has a relay that waits for a gateway,
-        or has not begun.
+        """Return whether it goes on when this server ends.
+
+        It does if it has a relay that waits for a gateway, or has not begun.
         """
         if self.memory is None or not self.memory.gateway:
             return False
@@ -367,8 +362,9 @@ class ManagedKernel(ServerKernelManager):
         return plan
 
     async def until_restarted(self) -> None:
-        """Wait for a restart that is under way: until then Jupyter's manager cannot read whether
-        the start failed.
+        """Wait for a restart that is under way.
+
+        Until then Jupyter's manager cannot read whether the start failed.
         """
         if self._ready is not None and not self._ready.done():
             await asyncio.wait({cast("asyncio.Future[None]", self._ready)})
@@ -387,9 +383,7 @@ class ManagedKernel(ServerKernelManager):
         return await super().restart_kernel(*args, **kwargs)
 
     async def _give_up(self, error: BaseException) -> None:
-        """Clean up after a start that failed: end the process, return the grant, and keep the
-        reason.
-        """
+        """Clean up after a start that failed: end the process, return the grant, keep the reason."""
         # The restarter would repeat the failed start for ever.
         self.stop_restarter()
         if self.has_kernel:
@@ -415,8 +409,9 @@ class ManagedKernel(ServerKernelManager):
             error.__traceback__, error = None, error.__cause__ or error.__context__
 
     async def clean_up_removed(self, provisioner: KernelProvisionerBase | None) -> None:
-        """End the process, the relay and the grant of a kernel that Jupyter removed because its
-        restarter gave up.
+        """End the process, the relay and the grant of a kernel that Jupyter removed.
+
+        Jupyter removes a kernel when its restarter gives up.
         """
         self.provisioner = provisioner
         try:
@@ -450,8 +445,9 @@ class ManagedKernel(ServerKernelManager):
 
 
 def _provisioner_info(relay: RelayRecord, process: KernelProcess | None, grant: Grant | None) -> dict[str, Any]:
-    """Return the facts for a provisioner that did not start its kernel; see
-    AliquotProvisioner.get_provisioner_info.
+    """Return the facts for a provisioner that did not start its kernel.
+
+    See AliquotProvisioner.get_provisioner_info.
     """
     return {
         "kernel_id": relay.kernel_id,

@@ -1,9 +1,8 @@
-"""The kernels of this server: Jupyter's verbs on them, with owners, grants and the reasons of
-terminations.
+"""The kernels of this server, with owners, grants and the reasons of terminations.
 
-Admission decides which kernel gets a grant, and ``kernel.py`` starts a single kernel. The manager's
-collaborators keep what else there is to know of kernels; it makes them from the services that the
-extension made.
+Jupyter's calls on kernels come here. Admission decides which kernel gets a grant, and ``kernel.py``
+starts a single kernel. The manager's collaborators keep what else there is to know of kernels; it
+makes them from the services that the extension made.
 """
 
 # mypy: disable-error-code="no-untyped-call, attr-defined, assignment"
@@ -148,9 +147,7 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         return self.sharing.shares_of(kernel_id)
 
     def visible_to(self, user: User) -> list[str]:
-        """Return the ids of the kernels that the user may see, in the order in which they were
-        started.
-        """
+        """Return the ids of the kernels that the user may see, in the order of their starts."""
         return [] if self.handover.leaves_kernels else self.sharing.visible_to(user)
 
     def list_kernel_ids(self) -> list[str]:
@@ -369,8 +366,9 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         kernel.execution_state, kernel.reason, kernel.last_activity = state, "", utcnow()
 
     async def _add_kernel_when_ready(self, kernel_id: str, km: Any, kernel_awaitable: Any) -> None:
-        """Called by MultiKernelManager.start_kernel as a task: sees a start through, and logs how
-        it ended.
+        """Called by MultiKernelManager.start_kernel as a task.
+
+        Sees a start through, and logs how it ended.
         """
         try:
             await kernel_awaitable
@@ -467,8 +465,9 @@ class AliquotKernelManager(AsyncMappingKernelManager):
     # ---- end
 
     async def end_kernel(self, kernel_id: str, asked: Asked, now: bool = False) -> None:
-        """End the kernel for the reason *asked*, for example a rule of this server, and not by a
-        user's request.
+        """End the kernel for the reason *asked*, for example a rule of this server.
+
+        A user's request does not come here.
         """
         if self.endings is not None:
             self.endings.expect(kernel_id, asked)

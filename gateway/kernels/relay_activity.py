@@ -1,5 +1,4 @@
-"""What kernels do, as their relays tell it: busy or idle, when last, and whether an interrupt still
-applies.
+"""The kernels' activity, as their relays report it: busy or idle, since when, and interrupted.
 
 A kernel without a relay is not known here: Jupyter Server watches it through the kernel's own
 sockets.
@@ -86,8 +85,9 @@ class RelayActivity:
         self._interrupted[kernel_id] = (time.time(), activity.busy_since if activity is not None else None)
 
     async def tell_interrupt(self, kernel_id: str) -> None:
-        """Tell the node agent, after the signal was sent: a thread that the signal finds waiting
-        gives up by itself.
+        """Tell the node agent of an interrupt, after the signal was sent.
+
+        A thread that the signal finds waiting gives up by itself.
         """
         if self._tell_interrupt is not None:
             with contextlib.suppress(AliquotError):  # a kernel without a GPU, or an agent that is away
@@ -98,8 +98,9 @@ class RelayActivity:
         return None if self._links is None else self._links.activity(kernel_id)
 
     def active_until(self, kernel_id: str) -> str | None:
-        """Return the last activity of a busy kernel as Jupyter's API writes times; None for any
-        other kernel.
+        """Return the last activity of a busy kernel as Jupyter's API writes times.
+
+        None for any other kernel.
         """
         activity = self.of(kernel_id)
         if activity is None or not activity.is_busy:
@@ -107,24 +108,24 @@ class RelayActivity:
         return str(isoformat(moment(activity.active_until(time.time()))))
 
     def interrupted_at(self, kernel_id: str) -> float | None:
-        """Return when what runs now was last interrupted; None where nothing runs, or nothing
-        interrupted it.
-        """
+        """Return when the running cell was last interrupted; None if it was not, or none runs."""
         sent, activity = self._interrupted.get(kernel_id), self.of(kernel_id)
         if sent is None or activity is None or not activity.is_busy or activity.busy_since != sent[1]:
             return None
         return sent[0]
 
     def dropped_messages(self, kernel_id: str) -> Mapping[str, int] | None:
-        """Return how many messages the browsers were not sent, by reason; None for a kernel without
-        a relay.
+        """Return how many messages were not sent to browsers, by reason.
+
+        None for a kernel without a relay.
         """
         return None if self._links is None else self._links.dropped(kernel_id)
 
 
 def relay_folder(kernel: Any) -> Path | None:
-    """Return the folder of the relay to whose sockets a kernel's clients connect; None for other
-    sockets.
+    """Return the folder of the relay to whose sockets a kernel's clients connect.
+
+    None for other sockets.
     """
     folder = Path(kernel.ip).parent
     return folder if kernel.transport == "ipc" and (folder / "relay.json").exists() else None

@@ -60,8 +60,7 @@ class ReplacementTracker:
         self._ending: set[asyncio.Task[None]] = set()
 
     def requested(self, user: User, env: Mapping[str, str]) -> frozenset[str]:
-        """Return the user's kernels that the start replaces which the request asks for, by *env* or
-        by its session.
+        """Return the user's kernels that the requested start replaces, by *env* or by its session.
 
         Kernels of others, and kernels that end, are left out. If the named kernel never ran, the
         kernels that it was to replace are replaced, too.
@@ -74,8 +73,9 @@ class ReplacementTracker:
         return frozenset({kernel_id, *(one for one in before if self._owners.get(one) == user.name)})
 
     def start_arguments(self, replaced: frozenset[str]) -> dict[str, list[str]]:
-        """Return arguments of the start that a later gateway reads, to end the kernels that this
-        one did not end.
+        """Return arguments of the start for a later gateway.
+
+        By them it ends the kernels that this one did not end.
         """
         return {REPLACES: sorted(replaced)} if replaced and self._has_queue else {}
 
@@ -91,8 +91,9 @@ class ReplacementTracker:
         return replaced if waits else replaced - {CallContext.get(REPLACED_KERNEL)}
 
     def replace_later(self, replaced: frozenset[str]) -> None:
-        """End those of *replaced* that wait themselves; the new kernel waits for a grant and ends
-        the others then.
+        """End those of *replaced* that wait themselves.
+
+        The new kernel waits for a grant, and ends the others then.
         """
         for kernel_id in replaced:
             kernel = self._kernels.find(kernel_id)
@@ -107,18 +108,16 @@ class ReplacementTracker:
             self._end_soon(kernel_id)
 
     def end_replaced(self, kernel: ManagedKernel) -> None:
-        """End the kernels that this one replaces: it has its grant, or lacks nothing but their
-        capacity.
+        """End the kernels that this one replaces. Called by the kernel, and by admission.
 
-        Called by the kernel, and by admission.
+        It has its grant, or lacks nothing but their capacity.
         """
         for kernel_id in kernel.replaces:
             if self._may_replace(kernel_id, kernel.owner):
                 self._end_soon(kernel_id)
 
     async def finish(self, kernel_id: str, used: Callable[[], Container[str]]) -> None:
-        """End the kernels that a recovered kernel replaces, where an earlier gateway did not come
-        to it.
+        """End the kernels that a recovered kernel replaces, if an earlier gateway did not.
 
         Kernels that a notebook has (*used*) stay: the notebook was never told of the new kernel.
         Kernels that were requested after it stay, too: their ids are in use again. A kernel that

@@ -1,5 +1,6 @@
-"""Values of the request being served: its variables, the kernel that it replaces, and a kernel that
-it must not end.
+"""Values of the request being served: its variables, and two kernels.
+
+They are the kernel that it replaces, and the one that it must not end.
 """
 
 from __future__ import annotations
@@ -29,15 +30,17 @@ def replace(kernel_id: str) -> None:
 
 
 def replaced_kernel(env: Mapping[str, str]) -> str:
-    """Return the id of the kernel that the request's start replaces, by its session or *env*; empty
-    for none.
+    """Return the id of the kernel that the request's start replaces, by its session or *env*.
+
+    Empty for none.
     """
     return str(CallContext.get(REPLACED_KERNEL) or env.get(VARIABLE) or "")
 
 
 def variables() -> Mapping[str, str]:
-    """Return the variables that tell a gateway of the replacement; none for a start that replaces
-    no kernel.
+    """Return the variables that tell a gateway of the replacement.
+
+    It is empty for a start that replaces no kernel.
     """
     kernel_id = CallContext.get(REPLACED_KERNEL)
     return {VARIABLE: kernel_id} if kernel_id else {}
@@ -59,8 +62,9 @@ def is_spared(kernel_id: str) -> bool:
 
 
 def requested_env() -> dict[str, str]:
-    """Return the variables in the body of the kernel request that is being served; empty for any
-    other request.
+    """Return the variables in the body of the kernel request that is being served.
+
+    Empty for any other request.
     """
     handler = CallContext.get(CallContext.JUPYTER_HANDLER)
     body = handler.get_json_body() if isinstance(handler, MainKernelHandler) else None

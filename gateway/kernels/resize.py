@@ -1,5 +1,4 @@
-"""Other sizes for kernels that run: which kernels wait for one, and what follows when a size is
-granted.
+"""Resizes of running kernels: which kernels wait for one, and the steps after a size is granted.
 
 Admission decides when there is room. A container's limits on its host follow the grant.
 """
@@ -60,9 +59,7 @@ class ResizeTracker:
         self._note(kernel_id, None)
 
     def take_outcome(self, kernel_id: str, outcome: Grant | AliquotError) -> None:
-        """Called by admission with each size that was granted, and with the error of a request that
-        had waited.
-        """
+        """Called by admission with each granted size, and with the error of a queued request."""
         kernel = self._find(kernel_id)
         if kernel is None:
             return
@@ -74,8 +71,9 @@ class ResizeTracker:
             task.add_done_callback(self._tasks.discard)
 
     def _rename(self, kernel: ManagedKernel, grant: Grant) -> None:
-        """Let the kernel hold another grant at once, so that a client that asks next reads the new
-        size's name.
+        """Let the kernel hold another grant at once.
+
+        So a client that asks next reads the new size's name.
         """
         before = kernel.kernel_name
         kernel.take_grant(grant)

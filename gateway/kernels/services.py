@@ -1,9 +1,8 @@
-"""The objects that the kernel manager and its kernels use, made by the extension before Jupyter
-makes the manager.
+"""The objects that the kernel manager and its kernels use, made by the extension.
 
-Jupyter Server makes its kernel manager from a class, with itself as the parent. The manager
-therefore asks the extensions of its parent for the services, in its constructor; nothing is put
-into a manager that is already made.
+Jupyter Server makes its kernel manager from a class, with itself as the parent, after the extension
+made these. The manager therefore asks the extensions of its parent for the services, in its
+constructor; nothing is put into a manager that is already made.
 """
 
 from __future__ import annotations
@@ -59,9 +58,7 @@ class MakesKernelServices(Protocol):
 
 
 def services_of(server: object) -> KernelServices:
-    """Return the services that an extension of *server* makes; those without an extension where
-    none does.
-    """
+    """Return the services that an extension of *server* makes; default ones if none does."""
     if isinstance(server, ServerApp):
         for apps in server.extension_manager.extension_apps.values():
             for app in apps:

@@ -1,9 +1,8 @@
-"""Sessions with owners: a session belongs to its kernel's owner, or to the guest who made it for a
-shared kernel.
+"""Sessions with owners: a session belongs to its kernel's owner, or to the guest who made it.
 
-Their table is a file where the gateway has a state folder. Without one, or when its disk is full,
-it is in memory. A file that another program has locked stays the table: requests wait for it, and
-fail when the wait is too long.
+A guest makes one for a shared kernel. Their table is a file where the gateway has a state folder.
+Without one, or when its disk is full, it is in memory. A file that another program has locked stays
+the table: requests wait for it, and fail when the wait is too long.
 """
 
 from __future__ import annotations
@@ -106,8 +105,9 @@ def _refuse_long(named: dict[str, Any]) -> None:
 
 
 class OwnedSessionManager(SessionManager):
-    """Jupyter's session manager, which shows users their own sessions and binds none to a kernel
-    they may not see.
+    """Jupyter's session manager, with owners.
+
+    It shows users their own sessions, and binds none to a kernel that they may not see.
     """
 
     _guests: GuestSessions | None = None
@@ -137,8 +137,9 @@ class OwnedSessionManager(SessionManager):
         return found
 
     def leave_disk(self, error: sqlite3.OperationalError) -> None:
-        """Go on with the table in memory: a disk that is full, or became read-only, must end no
-        session.
+        """Go on with the table in memory.
+
+        A disk that is full, or became read-only, must end no session.
         """
         if self.database_filepath == IN_MEMORY:
             raise error
@@ -337,8 +338,9 @@ class OwnedSessionManager(SessionManager):
 
 
 class SessionLabels:
-    """The notebooks' names of kernels, from the table of sessions: read again only when the table
-    changed.
+    """The notebooks' names of kernels, from the table of sessions.
+
+    It is read again only when the table changed.
     """
 
     def __init__(self, sessions: SessionManager) -> None:

@@ -42,7 +42,10 @@ class KernelOwners(Mapping[str, str]):
         return len(self._owners)
 
     def get(self, kernel_id: str, default: Any = None) -> Any:
-        """As a dict's, and as fast: each status report asks for each kernel."""
+        """Return the owner, as dict.get does, and as fast.
+
+        Each status report calls it for each kernel.
+        """
         return self._owners.get(kernel_id, default)
 
     def of(self, owner: str) -> Collection[str]:
@@ -155,8 +158,7 @@ class ShareRegistry:
         return self._guests.get(kernel_id, 0)
 
     def visible_to(self, user: User) -> list[str]:
-        """Return the ids of the kernels that the user may see, in the order in which they were
-        started.
+        """Return the ids of the kernels that the user may see, in the order of their starts.
 
         Each status request asks first of all: of a thousand kernels, this looks at the user's own
         and at shared ones.

@@ -33,8 +33,9 @@ class KernelSpecFileError(AliquotError):
 
 @dataclass(frozen=True)
 class Installed:
-    """The result of one call: folders written, and folders removed because their size is no longer
-    offered.
+    """The result of one call: folders written, and folders removed.
+
+    A folder is removed if its size is no longer offered.
     """
 
     written: tuple[Path, ...]
@@ -52,14 +53,14 @@ def sys_prefix_folder() -> Path:
 
 
 def install_sizes(manager: SizedKernelSpecManager, folder: Path) -> Installed:
-    """Write every size that is offered into *folder*, and remove those written before that no
-    longer are.
+    """Write every size on offer into *folder*, and remove those written before that no longer are.
 
     Sizes of images are left out: a client that reads only the disk starts processes, and has no
     container to start one in. Sizes that a user installed by name stay.
 
     Raises:
-        KernelSpecFileError: the folder cannot be written, or another program's kernelspec has one of the names.
+        KernelSpecFileError: the folder cannot be written, or another program's kernelspec has one
+            of the names.
     """
     sizes = [size for size in manager.offered_sizes() if size.image is None]
     offered = {size.name: manager.get_kernel_spec(size.name) for size in sizes}

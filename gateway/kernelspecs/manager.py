@@ -1,5 +1,4 @@
-"""Sizes for Jupyter: a KernelSpecManager that lists the presets and resolves every valid sized
-name.
+"""Sizes for Jupyter: a KernelSpecManager that lists the presets and resolves valid sized names.
 
 It owns no kernelspec: a sized one is derived from its base at each look-up, so that a changed base
 is seen at once. A base is an installed kernelspec, or an image of the catalogue, which exists only
@@ -67,8 +66,9 @@ class NoSuchSize(SizeNameError, NoSuchKernel):
 
 
 class NoSuchBase(NoSuchKernel):
-    """A kernelspec, or the base of a sized name, that is not installed, cannot be read, or has no
-    sizes.
+    """A kernelspec that cannot be used: not installed, not readable, or without sizes.
+
+    It may be the base of a sized name.
     """
 
     def __init__(self, name: str, message: str) -> None:
@@ -236,9 +236,7 @@ class SizedKernelSpecManager(KernelSpecManager):
         return image if image is not None and image.is_for(current_user()) else None
 
     def _names_of(self, image: CatalogueImage) -> list[str]:
-        """Return the listed kernelspecs of an image: the size that it proposes, itself, and the
-        presets.
-        """
+        """Return the listed kernelspecs of an image: its proposed size, itself, and the presets."""
         sizes = [size_name(image.name, request) for request in self._offered(self.settings.preset_requests())]
         first = [size_name(image.name, request) for request in self._proposed(image)]
         return list(dict.fromkeys([*first, image.name, *sizes]))
@@ -293,8 +291,9 @@ class SizedKernelSpecManager(KernelSpecManager):
         return is_plain(name, folder)
 
     def _allowed_by_name(self) -> Iterator[tuple[str, str]]:
-        """Return the sizes that the administrator allowed one by one (`allowed_kernelspecs`), with
-        their base's folder.
+        """Return the sizes that the administrator allowed one by one, with their base's folder.
+
+        The setting is `allowed_kernelspecs`.
         """
         for name in self.allowed_kernelspecs:
             sized = self._read_valid(name)
@@ -361,9 +360,7 @@ def _copy(base: KernelSpec, name: str, label: str, metadata: dict[str, Any]) -> 
 
 
 def is_plain(name: str, folder: str) -> bool:
-    """Return whether an installed kernelspec requests no GPU, and Jupyter's own provisioner starts
-    it.
-    """
+    """Return whether an installed kernelspec requests no GPU, and has Jupyter's own provisioner."""
     return not _looks_sized(name) and _provisioner_of(_metadata_on_disk(folder)) in (None, _LOCAL_PROVISIONER_NAME)
 
 

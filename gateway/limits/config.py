@@ -1,8 +1,7 @@
-"""The settings against abuse: how much of a server one user, or one address without a login, may
-use.
+"""The settings against abuse: how much of a server one user, or one address, may use.
 
-The defaults are far above the needs of users with many notebooks. c.Aliquot.user_limit_gpus limits
-GPUs.
+The limits of an address are for clients without a login. The defaults are far above the needs of
+users with many notebooks. c.Aliquot.user_limit_gpus limits GPUs.
 """
 
 from __future__ import annotations

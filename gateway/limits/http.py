@@ -1,5 +1,6 @@
-"""Refusal of requests that come too fast, and of bodies that are too large, before any other
-handler.
+"""Refusal of requests that come too fast, and of bodies that are too large.
+
+It comes before any other handler.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Limits of clients' messages on websockets: fast ones are read later, and a large one ends its
-socket.
+"""Limits of clients' messages on websockets.
+
+Fast messages are read later, and a large one ends its socket.
 """
 
 from __future__ import annotations
@@ -75,10 +76,9 @@ def left_out(handler: RequestHandler, length: int) -> str:
 
 
 def explain_large_messages(protocol: Any, handler: RequestHandler, who: str) -> SocketEnding | None:
-    """Let tornado's websocket protocol say why it closes a socket whose client sent too much, and
-    count that.
+    """Let tornado's websocket protocol say why it closes a socket whose client sent too much.
 
-    The caller must call ``closed`` of the returned object when the socket closed.
+    Count that, too. The caller must call ``closed`` of the returned object when the socket closed.
     """
     guard: LimitGuard | None = handler.settings.get(SETTING)
     if protocol is None or guard is None:
@@ -97,8 +97,9 @@ def fitting(reason: str) -> str:
 
 
 class SocketEnding:
-    """The end of one websocket. tornado resets the connection of a client that still sends, which
-    then gets no reason.
+    """The end of one websocket.
+
+    tornado resets the connection of a client that still sends, which then gets no reason.
     """
 
     def __init__(self, protocol: Any, guard: LimitGuard, who: str) -> None:
@@ -142,8 +143,9 @@ class SocketEnding:
             self._let_go()
 
     def _let_go(self) -> None:
-        """Break the cycle of references with the protocol, which would last until the next garbage
-        collection.
+        """Break the cycle of references with the protocol.
+
+        It would last until the next garbage collection.
         """
         for name in ("close", "_abort"):
             self._protocol.__dict__.pop(name, None)

@@ -80,9 +80,7 @@ class AgentLink:
             await end_task(keeper)
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call *listener* whenever capacity may have returned, and whenever the agent goes or
-        comes.
-        """
+        """Call *listener* whenever capacity may have returned, or the agent goes or comes."""
         self._listeners.append(listener)
 
     async def status(self) -> Node:

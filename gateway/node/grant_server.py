@@ -1,5 +1,4 @@
-"""The gateway's local socket: kernels that other programs start on this node wait in the same
-queue.
+"""The gateway's local socket, by which kernels of other programs on this node join its queue.
 
 provisioner/grants/gateway_client.py is the other side, and defines the messages. One gateway on a
 node owns the socket.
@@ -228,8 +227,9 @@ class _Peer:
         return message
 
     async def receive(self) -> dict[str, Any] | None:
-        """Return the next line; None at the end of the connection, or for a line that cannot be
-        read.
+        """Return the next line.
+
+        None at the end of the connection, or for a line that cannot be read.
         """
         try:
             line = await self._reader.readline()

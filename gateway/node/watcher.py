@@ -59,10 +59,9 @@ class NodeWatch:
         return 0 if status is None else sum(not device.lost for device in status.devices)
 
     def lacked_bytes(self, kernel_id: str) -> int | None:
-        """Return the memory limit that would have been enough for a kernel, as it was last seen;
-        None if its own was.
+        """Return the memory limit that would have been enough for a kernel, as it was last seen.
 
-        This holds for a kernel, too, that the agent has forgotten by now.
+        None if its own was. This holds for a kernel, too, that the agent has forgotten by now.
         """
         return self._lacked.get(kernel_id)
 

@@ -1,5 +1,6 @@
-"""Search for the processes of an earlier gateway: relays by their folders, containers by their
-labels.
+"""Search for the processes of an earlier gateway.
+
+Relays are found by their folders, containers by their labels.
 """
 
 from __future__ import annotations
@@ -77,8 +78,9 @@ class ProcessFinder:
                 self._log.error("kernel=%s relay=stuck reason=%s", found.relay.kernel_id, error)
 
     async def _find_relays(self) -> dict[str, RelayRecord]:
-        """Start a relay host where relays are found: it takes over the kernels of relays that were
-        killed.
+        """Find the relays, by their kernels, and start a relay host if there are any.
+
+        The host takes over the kernels of relays that were killed.
         """
         loop = asyncio.get_running_loop()
         give_up = loop.time() + _RELAY_SECONDS

@@ -25,7 +25,7 @@ from jupyter_aliquot.provisioner.terminations import (
 
 
 class RecoveryAction(str, Enum):
-    """What happens to one kernel."""
+    """The action of recovery on one kernel."""
 
     # It runs: this server takes it over.
     RECOVER = "recover"
@@ -60,7 +60,7 @@ class FoundProcesses:
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do with one kernel.
+    """The decision about one kernel.
 
     ``ending`` is why it ended, or for END why it must; None if that is not to be told.
     """
@@ -76,8 +76,9 @@ class Decision:
 def plan_recovery(
     records: Iterable[KernelRecord], found: Mapping[str, FoundProcesses], boot_id: str, now: float
 ) -> tuple[Decision, ...]:
-    """Return a decision for each kernel: first those with a record, the oldest first, then those
-    without one.
+    """Return a decision for each kernel.
+
+    Kernels with a record come first, the oldest first, then those without one.
     """
     noted = {record.kernel_id: record for record in records}
     ids = [*noted, *(kernel_id for kernel_id in found if kernel_id not in noted)]

@@ -1,8 +1,8 @@
-"""Recovery of the kernels that an earlier gateway of the same name left, before the first request
-is served.
+"""Recovery of the kernels that an earlier gateway of the same name left.
 
-``plan.py`` decides what happens to each kernel. Nothing here waits for a kernel to answer: the
-gateway notices later whether it does, as with every other kernel.
+It runs before the first request is served. ``plan.py`` decides what happens to each kernel. Nothing
+here waits for a kernel to answer: the gateway notices later whether it does, as with every other
+kernel.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Keep what one kernel's running and recently ended cells showed. Pure: time is an argument; memory
-only.
+"""Keep what one kernel's running and recently ended cells showed. Pure: time is an argument.
 
-It sees every request and every iopub message once. Of what would change nothing any more (cleared,
-updated again) and of what is beyond the bounds only the numbers are kept.
+It keeps memory only. It sees every request and every iopub message once. Of messages that no longer
+matter (cleared, updated again) and of those beyond the bounds only the numbers are kept.
 """
 
 from __future__ import annotations
@@ -32,8 +31,9 @@ _LONGEST_ID = 256
 
 @dataclass
 class Budget:
-    """Bounds of what is kept, of one kernel and of all. The kernels' cells write `used`, which is
-    of all.
+    """Bounds of what is kept, of one kernel and of all.
+
+    The kernels' cells write `used`, which is of all.
     """
 
     kernel_bytes: int
@@ -93,8 +93,9 @@ class KernelCells:
             cell.input = None
 
     def knows(self, cells: Iterable[KnownCell], now: float) -> None:
-        """Take the relay's list of cells, some from before this gateway; cells that it leaves out
-        are over.
+        """Take the relay's list of cells, some from before this gateway.
+
+        Cells that it leaves out are over.
         """
         told = {cell.msg_id: cell for cell in cells if len(cell.msg_id) <= _LONGEST_ID}
         for each in told.values():
@@ -259,8 +260,9 @@ class KernelCells:
         cell.updates.clear()
 
     def _discard(self, message: KeptMessage) -> None:
-        """Drop a message's content. It stays in its place until `_tidy`, for a search would take
-        longer.
+        """Drop a message's content.
+
+        The message stays in its place until `_tidy`, for a search would take longer.
         """
         if not message.is_gone:
             message.drop()
@@ -292,9 +294,7 @@ class KernelCells:
         self._tidy()
 
     def _tidy(self) -> None:
-        """Remove dropped messages: those at the beginning at once, others in an occasional pass
-        over all.
-        """
+        """Remove dropped messages: those at the beginning at once, others in an occasional pass."""
         while self._order and self._order[0][1].is_gone:
             self._order.popleft()
         if len(self._order) <= 2 * self._messages + (_UNTIDY if self._messages else 0):

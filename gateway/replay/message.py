@@ -23,8 +23,9 @@ _LONGEST_END = 400
 
 
 class KeptMessage:
-    """A kept message. ``text`` is None for all but streams; ``count`` is the number of messages
-    joined in it.
+    """A kept message.
+
+    ``text`` is None for all but streams; ``count`` is the number of messages joined in it.
     """
 
     __slots__ = ("content", "count", "display_id", "header", "is_gone", "metadata", "msg_type", "name", "size", "text")

@@ -1,4 +1,4 @@
-"""What the cells of all kernels showed, within one bound. In memory only."""
+"""The output of the cells of all kernels, within one bound. In memory only."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from collections.abc import Callable
 from .cells import Budget, KernelCells
 
 _LOOK_SECONDS = 60.0
-# So much of the kernel that keeps the most is given up at a time where all together keep too much.
+# When all kernels together keep too much, the one that keeps the most drops this many bytes at a
+# time.
 _STEP = 1 << 16
 
 
 class CellOutputs:
-    """The outputs of all kernels, made by the extension for the links. ``clock``: seconds since the
-    epoch.
+    """The outputs of all kernels, made by the extension for the links.
+
+    ``clock``: seconds since the epoch.
     """
 
     def __init__(self, budget: Budget, clock: Callable[[], float] = time.time) -> None:

@@ -241,14 +241,13 @@ class Admission:
         return waiting is not None and waiting.is_growth and self.withdraw(kernel_id, reason)
 
     def observe_resizes(self, observer: ResizeObserver) -> None:
-        """Call *observer* with each size that was granted, and with the error of each that had
-        waited and was not.
-        """
+        """Call *observer* with each granted size, and with each resize's error after it had waited."""
         self._resize_observers.append(observer)
 
     def waiting(self, kernel_id: str, *, grows: bool = False) -> QueueEntry | None:
-        """Return the kernel's place in the queue; None for a kernel that does not wait to start, or
-        to grow.
+        """Return the kernel's place in the queue.
+
+        None for a kernel that does not wait to start, or to grow.
         """
         entry = self._queue.entry(kernel_id)
         return entry if entry is not None and entry.is_growth == grows else None
@@ -453,8 +452,9 @@ class Admission:
             observer(kernel_id, outcome)
 
     def _wait_for_agent(self, error: AliquotError) -> None:
-        """Keep the requests while the agent is away, and refuse those that have waited for it for
-        too long.
+        """Keep the requests while the agent is away.
+
+        Those that have waited for it for too long are refused.
         """
         self._rank()
         now, away_since = self._clock.now(), self._agent.unavailable_since

@@ -75,7 +75,10 @@ class Room:
         return resize(states, held.parts, *size, is_elastic=is_elastic, host=host)
 
     def place_alone(self, request: Request, held: Held | None = None) -> tuple[Part, ...] | Refusal:
-        """Where it would go on the empty node, or why nowhere; ``held``: of a running kernel, which stays there."""
+        """Return the request's parts on the empty node, or the reason why it does not fit.
+
+        ``held``: the parts of a running kernel, which stays there.
+        """
         empty = self.emptied()
         return (empty if held is None else empty.take(held.parts, held.workload_class)).place(request, held)
 

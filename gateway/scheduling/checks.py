@@ -1,6 +1,4 @@
-"""Pure functions for admission: the requests that it refuses at once, and the time for which it may
-sleep.
-"""
+"""Pure functions for admission: the requests that it refuses at once, and its time to sleep."""
 
 from __future__ import annotations
 
@@ -56,8 +54,9 @@ def agent_deadline(waiting: Waiting, away_since: float | None, settings: Admissi
 def refusal_without_agent(
     waiting: Waiting, away_since: float | None, settings: AdmissionSettings, now: float, error: AliquotError
 ) -> AgentUnavailableError | None:
-    """Return the refusal of a request that has waited long enough for an agent that does not
-    answer; else None.
+    """Return the refusal of a request that has waited long enough for the agent.
+
+    None for one that may still wait. The agent does not answer meanwhile.
     """
     deadline = waiting.pending.deadline
     if away_since is not None:

@@ -35,7 +35,10 @@ _LABELS: tuple[tuple[type[AliquotError], str], ...] = (
 
 
 class Outcome(str, Enum):
-    """For a kernel that runs, ``starts`` means that its size changes at once."""
+    """The outcome of a dry run.
+
+    For a running kernel, ``starts`` means that its size changes at once.
+    """
 
     STARTS = "starts"
     QUEUED = "queued"
@@ -69,7 +72,7 @@ class Candidate:
 
     @property
     def held(self) -> Held | None:
-        """What it has, as the planner takes it."""
+        """Return what a running kernel holds, as the planner takes it."""
         return None if self.before is None else held_of(self.before)
 
 

@@ -143,9 +143,7 @@ class LedgerSnapshot:
         return replace(self, node=replace(self.node, devices=devices), holdings=holdings)
 
     def with_parts(self, kernel_id: str, request: Request, parts: Sequence[Part]) -> LedgerSnapshot:
-        """Return the ledger as it will be once this kernel has these parts instead of its present
-        ones.
-        """
+        """Return the ledger after this kernel has exchanged its present parts for these."""
         before, left = self.holdings.get(kernel_id), self.without(kernel_id)
         room = Room((), reserved={device.uuid: device.all_reserved() for device in left.node.devices})
         room = replace(room, largest_kernel_bytes=left.node.largest_kernel_bytes)
@@ -159,9 +157,7 @@ class LedgerSnapshot:
         return replace(left, node=node, holdings=MappingProxyType({**left.holdings, kernel_id: holding}))
 
     def held_by(self, owner: str, teams: Iterable[str] = ()) -> tuple[Holding, ...]:
-        """Return the grants of this user, and those that were requested in one of these teams; each
-        once.
-        """
+        """Return the grants of this user, and those requested in one of these teams; each once."""
         found = {held.grant.kernel_id: held for held in self._by_owner.get(owner, ())}
         for team in teams:
             found.update((held.grant.kernel_id, held) for held in self._by_team.get(team, ()))

@@ -196,11 +196,10 @@ def _ended(snapshot: LedgerSnapshot, kernel_ids: Iterable[str]) -> LedgerSnapsho
 
 
 def queue_order(snapshot: LedgerSnapshot, pending: Sequence[Pending]) -> list[Pending]:
-    """Return the order in which a plan serves the requests: the only rule for a position in the
-    queue.
+    """Return the order in which a plan serves the requests, and thus their places in the queue.
 
-    Requests whose replaced kernels are ending come first, then those that free capacity, then all
-    others as they arrived.
+    No other rule gives a place. Requests whose replaced kernels are ending come first, then those
+    that free capacity, then all others as they arrived.
     """
     room = snapshot.room()
     return sorted(pending, key=lambda entry: (not entry.is_preempting, not _makes_room(snapshot, room, entry)))
@@ -219,8 +218,9 @@ def _makes_room(snapshot: LedgerSnapshot, room: Room, entry: Pending) -> bool:
 
 
 def _room_in_place(snapshot: LedgerSnapshot, room: Room, entry: Pending) -> Room | None:
-    """Return the capacity that is left once it has replaced its kernels; None if theirs is not
-    enough, or none ends.
+    """Return the capacity that is left once the request has replaced its kernels.
+
+    None if theirs is not enough, or none ends.
     """
     given_up = snapshot.held_in_place_of(entry.replaces)
     for held in given_up:
@@ -230,8 +230,9 @@ def _room_in_place(snapshot: LedgerSnapshot, room: Room, entry: Pending) -> Room
 
 
 def never_fits(room: Room, request: Request, held: Held | None = None) -> AliquotError | None:
-    """Return the error of a request that waiting cannot help; None if it fits the empty node with
-    *held* on it.
+    """Return the error of a request that waiting cannot help.
+
+    None if it fits the empty node with *held* on it.
     """
     try:
         if held is not None:

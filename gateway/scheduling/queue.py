@@ -97,8 +97,9 @@ class RequestQueue:
         return self._waiting.get(kernel_id)
 
     def add(self, waiting: Waiting) -> None:
-        """Add it at its place by time: a request that an earlier gateway queued comes before later
-        ones.
+        """Add it at its place by time.
+
+        A request that an earlier gateway queued comes before later ones.
         """
         self._places = None
         later = [other for other in self._waiting.values() if other.pending.since > waiting.pending.since]

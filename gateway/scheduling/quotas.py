@@ -115,8 +115,7 @@ def claims_of(
 
 
 def _beyond(ledger: LedgerSnapshot, one: Pending, without: frozenset[str], teams: frozenset[str]) -> int:
-    """Return the hundredths that it waits for beyond its own and those of the kernels that it
-    replaces.
+    """Return the hundredths that it waits for beyond its own and those of kernels that it replaces.
 
     A replaced kernel counts if it is held in all of these teams: its owner may have been in others
     when it was requested.
@@ -126,9 +125,7 @@ def _beyond(ledger: LedgerSnapshot, one: Pending, without: frozenset[str], teams
 
 
 def cap_uses(caps: GpuCaps, claims: Collection[Claim], name: str, teams: Iterable[str]) -> tuple[CapUse, ...]:
-    """Return the use of the user's own limit, and then of the user's teams that have a limit, by
-    name.
-    """
+    """Return the use of the user's own limit, and then of the user's limited teams, by name."""
     own = _use(caps.of_user(name), [claim for claim in claims if claim.owner == name])
     of_teams = (_use(caps.teams[team], [c for c in claims if team in c.teams], team) for team in caps.teams_of(teams))
     return (own, *of_teams)

@@ -50,8 +50,10 @@ def check_devices(held: Held, request: Request) -> None:
 
 
 def needs_room(room: Room, held: Held, request: Request) -> bool:
-    """Return whether the change takes more of a device than the kernel has there, or changes the
-    class of its part.
+    """Return whether the change needs room.
+
+    It does if it takes more of a device than the kernel has there, or changes the class of its
+    part.
     """
     placed = room.emptied().take(held.parts, held.workload_class).place(request, held)
     if isinstance(placed, Refusal) or (

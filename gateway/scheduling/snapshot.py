@@ -1,6 +1,4 @@
-"""Values of admission: its settings, its snapshot, and the part of the node agent that it speaks
-to.
-"""
+"""Values of admission: its settings, its snapshot, and the part of the node agent that it calls."""
 
 from __future__ import annotations
 

@@ -137,8 +137,9 @@ def replaced_kernel(request: Request) -> WaitReason:
 
 
 def lacking(room: Room, request: Request, held: Held | None = None) -> WaitReason:
-    """Return what of *room* is too little for *request*; ``held``: what a running kernel has
-    already.
+    """Return what of *room* is too little for *request*.
+
+    ``held``: what a running kernel has already.
     """
     room = replace(room, closed=frozenset())
     refusal = room.place(request, held)

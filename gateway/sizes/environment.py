@@ -1,7 +1,7 @@
-"""The size in the body of a request for a kernel, `KERNEL_GPU`, as a server in gateway mode sends
-it. Pure.
+"""The size in the body of a request for a kernel, `KERNEL_GPU`. Pure.
 
-It becomes part of a kernelspec's name. No environment of a process is read.
+A server in gateway mode sends it. It becomes part of a kernelspec's name. No environment of a
+process is read.
 """
 
 from __future__ import annotations

@@ -99,11 +99,10 @@ def size_suffix(request: Request) -> str:
 
 
 def resized_name(name: str, request: Request) -> str:
-    """Return the name of the same kernelspec in the size of *request*; *name* itself if it names no
-    size.
+    """Return the name of the same kernelspec in the size of *request*.
 
-    A name has whole GiB. A memory limit between two of them gets the larger: a kernel that is
-    started by the name has at least that memory.
+    *name* itself if it names no size. A name has whole GiB. A memory limit between two of them gets
+    the larger: a kernel that is started by the name has at least that memory.
     """
     try:
         sized = parse_size_name(name)
@@ -118,8 +117,9 @@ def resized_name(name: str, request: Request) -> str:
 
 
 def largest_here(most: GpuShare, devices: int) -> GpuShare:
-    """Return the most that one kernel can have by the rules, on a node of so many GPUs; 0 if that
-    is not known yet.
+    """Return the most that one kernel can have by the rules, on a node of so many GPUs.
+
+    0 if that is not known yet.
     """
     return min(most, GpuShare(100 * devices)) if devices else most
 

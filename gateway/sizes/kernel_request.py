@@ -12,8 +12,9 @@ from jupyter_aliquot.provisioner.resources import Grant, Request
 
 
 def request_of(kernel: Any) -> Request | None:
-    """Return a kernel's size, or else its kernelspec's; None for a plain kernel, and if the
-    kernelspec is gone.
+    """Return a kernel's size, or else its kernelspec's.
+
+    None for a plain kernel, and if the kernelspec is gone.
     """
     if (grant := getattr(kernel, "grant", None)) is not None:
         return cast(Grant, grant).request

@@ -1,7 +1,7 @@
-"""The state of kernels that a later gateway needs: records in files, and metadata with the relay of
-each kernel.
+"""The state of kernels that a later gateway needs.
 
-Either is enough to recover a running kernel. Only a record knows a kernel that still waits.
+It is in records in files, and in metadata with the relay of each kernel. Either is enough to
+recover a running kernel. Only a record knows a kernel that still waits.
 """
 
 from __future__ import annotations
@@ -157,8 +157,9 @@ class KernelMemory:
         return relay.is_alive and relay.gateway == self.gateway
 
     def facts(self, kernel: Remembered, grant: Grant | None) -> dict[str, Any]:
-        """Return the metadata that the kernel's relay keeps, for a gateway that recovers it without
-        a record.
+        """Return the metadata that the kernel's relay keeps.
+
+        A gateway recovers the kernel from it without a record.
         """
         return {
             "version": FACTS_VERSION,
@@ -195,11 +196,10 @@ class SavedKernel:
 
 
 def read_saved_kernel(record: KernelRecord | None, facts: Mapping[str, Any] | None) -> SavedKernel:
-    """Read the saved state from a relay's metadata, which is from the start itself, or else from
-    the record.
+    """Read the saved state from a relay's metadata, or else from the record.
 
-    A kernel that never started has a record alone. Raises StateError for metadata that this version
-    cannot read, where there is no record.
+    The metadata is from the start itself. A kernel that never started has a record alone. Raises
+    StateError for metadata that this version cannot read, where there is no record.
     """
     try:
         if facts is not None:

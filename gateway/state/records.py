@@ -1,5 +1,4 @@
-"""Records of kernels for a later gateway: one file a kernel, replaced whole, and checked when it is
-read.
+"""Records of kernels for a later gateway: one file a kernel, replaced whole, checked when read.
 
 A record holds what cannot be found out: that a kernel waits, the arguments of its start, and a
 pending restart or end.

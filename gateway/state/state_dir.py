@@ -60,8 +60,9 @@ class GatewayFolder:
         return f"{self.name}@{_digest(str(self.path))}"
 
     def tell_stopping(self) -> None:
-        """Write that this server stops, so that the next one waits for the name instead of taking
-        another.
+        """Write that this server stops.
+
+        So the next one waits for the name instead of taking another.
         """
         if not self.lock.closed:
             _write_holder(self.lock, _STOPPING)

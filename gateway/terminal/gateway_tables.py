@@ -35,9 +35,7 @@ _SHORT_ID = 8
 
 
 def gateway_view(report: Mapping[str, Any], url: str) -> RenderableType:
-    """Draw the status of a node whose agent runs on another machine, from its gateway's status
-    report.
-    """
+    """Draw the status of a node whose agent runs on another machine, from its gateway's report."""
     node, kernels = report["node"], report["kernels"]
     driver = DRIVER_NAMES.get(node["driver"], node["driver"] or "no driver")
     parts: list[RenderableType] = [Text(printable(f"node {node['name'] or '?'} · {driver} · from the gateway {url}"))]
@@ -97,8 +95,9 @@ def waiting_kernels(kernels: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]
 
 
 def doubtful_kernels(kernels: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the running kernels that the node agent does not know, so that their GPU is
-    unconfirmed.
+    """Return the running kernels that the node agent does not know.
+
+    Their GPU is unconfirmed.
     """
     return [dict(one) for one in kernels if one["state"] == "on_gpu" and one["reason"] and one["residency"] is None]
 

@@ -74,8 +74,9 @@ def sparkline(values: Sequence[float | None], width: int = _WIDTH) -> str:
 
 
 def _used(kernel: Report) -> list[float | None]:
-    """Return the GPUs in use: by the kernel's own time, or by all that its work took where that is
-    not known.
+    """Return the GPUs in use by the kernel's own time.
+
+    Where that is not known, by all that its work took.
     """
     own, busy = (kernel["figures"][name]["mean"] for name in ("own_gpus", "busy_gpus"))
     return [all_of_it if alone is None else alone for alone, all_of_it in zip(own, busy, strict=True)]

@@ -40,10 +40,10 @@ class ChangeError(AliquotError):
 
 
 def pick_kernel(kernels: Iterable[Mapping[str, Any]], word: str) -> Mapping[str, Any]:
-    """Return the kernel with this name: its id, first letters of it, its notebook, or the
-    notebook's file name.
+    """Return the kernel with this name.
 
-    Raises NoSuchKernelError.
+    A name is its id, first letters of it, its notebook, or the notebook's file name. Raises
+    NoSuchKernelError.
     """
     running = [kernel for kernel in kernels if kernel["state"] != "ended"]
     tests: tuple[Callable[[Mapping[str, Any]], bool], ...] = (

@@ -34,8 +34,9 @@ _NO_WORDS = ("", "Forbidden", "Unauthorized")
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A handler that follows no redirect: the token must not reach another address, such as a login
-    page.
+    """A handler that follows no redirect.
+
+    The token must not reach another address, such as a login page.
     """
 
     def redirect_request(self, *args: Any) -> None:
@@ -117,11 +118,10 @@ class OwnGateway:
 
     @classmethod
     def elsewhere(cls, environ: Mapping[str, str]) -> tuple[OwnGateway, ...]:
-        """Return the servers that Jupyter's variables name, in the order to try; none without the
-        variables.
+        """Return the servers that Jupyter's variables name, in the order to try.
 
-        In a Hub the user's server comes first: it knows its notebooks' names, and forwards to the
-        gateway.
+        It is empty without the variables. In a Hub the user's server comes first: it knows its notebooks'
+        names, and forwards to the gateway.
         """
         if not environ.get("JUPYTER_GATEWAY_URL"):
             return ()
@@ -195,8 +195,9 @@ class Gateways:
 
     @classmethod
     def of(cls, runtime_dir: str, environ: Mapping[str, str] = os.environ) -> Gateways:
-        """Choose by a command's option: a *runtime_dir* names the gateway of that folder; empty
-        leaves it open.
+        """Choose by a command's option.
+
+        A *runtime_dir* names the gateway of that folder; empty leaves it open.
         """
         if runtime_dir:
             return cls(RuntimeDir(Path(runtime_dir).absolute()))

@@ -62,9 +62,7 @@ def software_note(driver: str | None) -> list[Text]:
 
 
 def _promises(status: NodeStatus) -> str:
-    """Return the overcommit of the node, and the host memory that copies of swapped-out kernels
-    take.
-    """
+    """Return the node's overcommit, and the host memory of copies of swapped-out kernels."""
     parts = [f" · overcommit: {status.oversubscription:g} times its memory"] if status.oversubscription > 1 else []
     copies = status.host_copies
     if copies is not None and (copies.used_bytes or status.oversubscription > 1):
@@ -74,7 +72,9 @@ def _promises(status: NodeStatus) -> str:
 
 
 def warnings(status: NodeStatus) -> list[str]:
-    """Return one line for each kernel that waits for memory, process without hook, and limit that
+    """Return the warnings, one line each.
+
+    They concern each kernel that waits for memory, each process without hook, and each limit that
     fails.
     """
     lines = []
@@ -156,8 +156,9 @@ def kernels_table(kernels: Sequence[KernelStatus]) -> RankedTable:
 
 
 def _compute_cells(kernel: KernelStatus) -> tuple[str, str, str]:
-    """Return share, slowdown and throttled time; those on several devices stand one after the
-    other.
+    """Return share, slowdown and throttled time.
+
+    Those on several devices stand one after the other.
     """
     told = [device.compute for device in kernel.devices if device.compute is not None]
     if not told:
@@ -211,8 +212,9 @@ def short_ids(ids: Sequence[str], least: int = 8) -> dict[str, str]:
 
 
 def console() -> Console:
-    """Return standard output: with colors and the width of a terminal, or plain lines of any
-    length.
+    """Return standard output as a console.
+
+    It has colors and the width of a terminal, or plain lines of any length.
     """
     found = Console(highlight=False, markup=False)
     return found if found.is_terminal else Console(highlight=False, markup=False, width=_UNFOLDED, no_color=True)

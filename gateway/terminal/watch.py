@@ -94,8 +94,9 @@ def _keys() -> Iterator[Callable[[float], bool]]:
     before = termios.tcgetattr(descriptor)
 
     def is_end(seconds: float) -> bool:
-        """Read all keys of one escape sequence together, so that an arrow key is not taken for
-        Escape.
+        """Read all keys of one escape sequence together.
+
+        So an arrow key is not taken for Escape.
         """
         return bool(select.select([descriptor], [], [], seconds)[0]) and os.read(descriptor, 64) in _END_KEYS
 

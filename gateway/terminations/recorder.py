@@ -56,14 +56,16 @@ class KernelEndings:
         self._asked.setdefault(kernel_id, asked)
 
     def expect_stop(self) -> None:
-        """Expect the server's stop: kernels that end from now on end with it, except for an earlier
-        request.
+        """Expect the server's stop.
+
+        Kernels that end from now on end with it, except for an earlier request.
         """
         self._is_stopping = True
 
     def asked(self, kernel_id: str, asker: str, owner: str) -> Asked:
-        """Return why this kernel is being ended; without an expectation, by the request of the user
-        *asker*.
+        """Return why this kernel is being ended.
+
+        Without an expectation, it ends by the request of the user *asker*.
         """
         expected = self._asked.get(kernel_id)
         if expected is not None:

@@ -1,6 +1,4 @@
-"""The base of the commands that change one running kernel: how a word names it, and which gateway
-has it.
-"""
+"""The base of the commands that change one running kernel: its name, and the gateway that has it."""
 
 from __future__ import annotations
 

@@ -72,10 +72,9 @@ class RelayCommand(NodeProgramCommand):
     program: ClassVar[ModuleType] = relay_settings
 
     def start(self) -> None:
-        """Replace this process by another program, because relays share its memory, which must be
-        small.
+        """Replace this process by another program. Called by Application.start.
 
-        Called by Application.start.
+        Relays share the process's memory, which must be small.
         """
         relay_settings.read_arguments(self.extra_args)  # so that this command reports errors in them
         os.execv(sys.executable, [sys.executable, "-m", "jupyter_aliquot.provisioner.relay", *self.extra_args])

@@ -1,6 +1,4 @@
-"""The command `aliquot sizes`: lists the sizes that are offered, and writes them as kernelspecs to
-the disk.
-"""
+"""The command `aliquot sizes`: list the sizes on offer, and write them as kernelspecs to the disk."""
 
 from __future__ import annotations
 
@@ -87,8 +85,9 @@ class SizesCommand(Command):
         return sys_prefix_folder() if self.to_sys_prefix else user_folder()
 
     def _names(self, sizes: list[OfferedSize]) -> list[str]:
-        """Return the named kernelspecs; a size by itself stands for that size of each kernelspec
-        that has sizes.
+        """Return the named kernelspecs.
+
+        A size by itself stands for that size of each kernelspec that has sizes.
         """
         bases = list(dict.fromkeys(size.base for size in sizes if size.image is None))
         return [
