@@ -18,7 +18,10 @@ from .services import Services
 
 
 class SceneMaker:
-    """*own* are the kernels of this server; None in gateway mode, and with another kernel manager."""
+    """The maker of status snapshots.
+
+    *own* are the kernels of this server; None in gateway mode, and with another kernel manager.
+    """
 
     def __init__(
         self, services: Services, own: OwnKernels | None, *, is_remote: bool, remarks: tuple[str, ...]

@@ -268,7 +268,7 @@ class ChannelsHandler(WaitsForRecovery, websocket.KernelWebsocketHandler):
         if self.ws_connection is None:
             return None
         seconds = 0.0 if self._pace is None else self._pace.delay()
-        # For messages of other sockets, which wait or have closed since.
+        # Messages of other sockets, which wait or have closed since, may leave no room.
         waiting = self._until_room()
         if seconds or waiting is not None:
             return self._handle_later(seconds, waiting, ws_message)

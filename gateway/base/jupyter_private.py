@@ -1,8 +1,10 @@
-"""Private names of Jupyter Server, jupyter_client, JupyterHub, tornado and traitlets, used on their objects.
+"""Private names of Jupyter's libraries, tornado and traitlets, used on their objects.
 
-Each has a function here, so that a release without one is mended in one place. It imports none of them, for the Hub's
-process loads no Jupyter server. Private names that our subclasses override or call on themselves stay where they are.
-tests/gateway/test_private_names.py holds that each exists, and that no other module of the gateway uses these.
+The libraries are Jupyter Server, jupyter_client and JupyterHub. Each name has a function here, so
+that a release without one is mended in one place. It imports none of them, for the Hub's process
+loads no Jupyter server. Private names that our subclasses override or call on themselves stay where
+they are. tests/gateway/test_private_names.py checks that each exists, and that no other module of
+the gateway uses these.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ def known_user(handler: Any) -> Any:
 
 
 def forget_user(handler: Any) -> None:
-    """Set the user as JupyterHandler.prepare does when it refuses a host: the page of an error asks for it."""
+    """Set the user as JupyterHandler.prepare does when it refuses a host: an error page needs it."""
     handler.current_user = handler._jupyter_current_user = None
 
 
@@ -86,7 +88,7 @@ def replace_log(handler: Any, say: Callable[[], None]) -> None:
 
 
 def is_finished(handler: Any) -> bool:
-    """Whether a handler has sent its answer."""
+    """Return whether a handler has sent its answer."""
     return bool(handler._finished)
 
 

@@ -1,7 +1,8 @@
-"""Requests that come before the kernels of the gateway's last run are recovered wait until they are.
+"""Delay of requests until the kernels of the gateway's last run are recovered.
 
-A session whose kernel is unknown is deleted when it is looked up, so no request may look too early. The event for
-"recovered" is among the application's settings; where the extension is not loaded there is none, and nothing waits.
+A session whose kernel is unknown is deleted when it is looked up, so no request may look too early.
+The event for "recovered" is among the application's settings; without the extension there is none,
+and nothing waits.
 """
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ def after_recovery(serve: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Co
 
 
 class WaitsForRecovery(RequestHandler):
-    """Comes before Jupyter's own class among a handler's bases. Websockets wait as all others do."""
+    """A handler that waits for recovery. It precedes Jupyter's class among the bases.
+
+    Websockets wait as all other requests do.
+    """
 
     async def prepare(self, **options: Any) -> None:
         """Called by tornado, before any method."""

@@ -1,9 +1,7 @@
-"""Adding to a traitlets configuration what is missing, beside what an administrator set.
+"""Add missing settings to a traitlets configuration, beside those of an administrator.
 
-It replaces nothing.
-
-A section of a spawner's own class comes before `c.Spawner`: what is there is added to, too, or ours
-would be lost.
+It replaces nothing. A section of a spawner's own class comes before `c.Spawner`: settings there are
+extended, too, or ours would be lost.
 """
 
 from __future__ import annotations

@@ -67,9 +67,9 @@ def size_option(choice: SizeChoice, name: str, teams: Iterable[str]) -> dict[str
 
 
 def with_option(profiles: Iterable[dict[str, Any]], option: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each profile with ours beside its own options.
+    """Return the profiles, each with our option beside its own.
 
-    Raises HubConfigError where one has that name already.
+    Raises HubConfigError for a profile that has an option of that name already.
     """
     made = []
     for profile in profiles:

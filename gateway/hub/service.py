@@ -66,7 +66,10 @@ def server_environment(settings: HubSettings) -> dict[str, Any]:
 
 
 def server_token_scopes(settings: HubSettings) -> Callable[[Any], Any]:
-    """Made of what is set: a list, a function of the spawner, or None."""
+    """Return the function that adds our scopes to those that are set.
+
+    They are a list, a function of the spawner, or None.
+    """
     ours = server_scopes(settings.name)
 
     def make(found: Any) -> Any:

@@ -98,12 +98,12 @@ class HubSettings:
 
     @property
     def has_choice(self) -> bool:
-        """Whether the spawn page offers sizes; else only the kernel picker does."""
+        """Return whether the spawn page offers sizes; else only the kernel picker does."""
         return bool(self.sizes)
 
     @property
     def is_managed(self) -> bool:
-        """Whether the Hub starts the gateway."""
+        """Return whether the Hub starts the gateway."""
         return not self.api_token
 
     def choice(self) -> SizeChoice:

@@ -98,7 +98,10 @@ class SizeChoice:
 
 
 def normal_size(size: str, largest: GpuShare | None = None) -> str:
-    """``0.50-LOW`` → ``0.5-low``; `none` stays. Raises SizeChoiceError."""
+    """Return a size in its normal form: ``0.50-LOW`` → ``0.5-low``.
+
+    `none` stays. Raises SizeChoiceError.
+    """
     if size.lower() == NO_GPU:
         return NO_GPU
     try:

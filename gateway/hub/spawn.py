@@ -17,7 +17,8 @@ from .options_form import FIELD, read_form, rest_of, size_form
 from .settings import HubSettings
 from .size_choice import SizeChoice, SizeChoiceError
 
-VARIABLE = "KERNEL_GPU"  # of the user's server, whose gateway mode sends it with each kernel it asks for
+# Of the user's server, whose gateway mode sends it with each kernel request.
+VARIABLE = "KERNEL_GPU"
 # KubeSpawner's name for the text that is typed in place of a listed choice.
 UNLISTED = f"{FIELD}--unlisted-choice"
 
@@ -33,9 +34,9 @@ def asked_size(options: Mapping[str, Any]) -> Any:
 
 
 def options_form(choice: SizeChoice) -> Callable[[Any], Any]:
-    """Return a function that makes the form, from the form that is set.
+    """Return the function that extends the form that is set by our sizes.
 
-    That is a text or a function of the spawner, or the spawner class's own if none is set.
+    That form is a text or a function of the spawner; if none is set, it is the spawner class's own.
     """
 
     def make(found: Any) -> Any:
@@ -53,7 +54,10 @@ def options_form(choice: SizeChoice) -> Callable[[Any], Any]:
 
 
 def options_from_form() -> Callable[[Any], Any]:
-    """Made of what is set. The Hub gives the spawner with a form, and none with a query."""
+    """Return the function that extends the reader of forms that is set.
+
+    The Hub passes the spawner with a form, and none with a query.
+    """
 
     def make(found: Any) -> Any:
         def from_form(form: dict[str, Any], spawner: Any = None) -> Any:
@@ -77,7 +81,10 @@ def options_from_form() -> Callable[[Any], Any]:
 
 
 def apply_user_options(settings: HubSettings) -> Callable[[Any], Any]:
-    """Made of what is set: a function, or the Hub's table of options and attributes."""
+    """Return the function that extends the application of options that is set.
+
+    That is a function, or the Hub's table of options and attributes.
+    """
     choice = settings.choice() if settings.has_choice else None
 
     def make(found: Any) -> Any:
@@ -159,7 +166,7 @@ def _check_environment(spawner: Any) -> None:
 
 def _refusal(status: int, message: str) -> HTTPError:
     error = HTTPError(status, "%s", message, reason=None)
-    # What the Hub's spawn page shows; its API shows the other.
+    # The Hub's spawn page shows this one, its API the other.
     error.jupyterhub_message = message  # type: ignore[attr-defined]
     return error
 

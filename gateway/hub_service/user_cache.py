@@ -71,14 +71,14 @@ class HubPeople:
         """Write the changes since the last call: names and teams. The role is asked anew."""
         if self._file is None or not self._is_unsaved:
             return
-        # What changes while the file is written is written next time.
+        # Changes during the write are written next time.
         self._is_unsaved = False
         told = {name: sorted(user.teams) for name, user in self._users.items()}
         if not await asyncio.to_thread(self._write, self._file, told):
             self._is_unsaved = True
 
     def _write(self, file: Path, told: dict[str, list[str]]) -> bool:
-        """Tell whether it is written."""
+        """Write the file, and return whether that succeeded."""
         try:
             replace_file(file, json.dumps(told))
         except OSError as error:

@@ -51,7 +51,7 @@ REPLACES = "replaces"
 
 
 class KernelListener(Protocol):
-    """The kernel manager, told by its kernels of what happens to them."""
+    """The kernel manager, which its kernels notify of their events."""
 
     def start_failed(self, kernel: ManagedKernel, error: BaseException) -> None:
         """Called when its start failed, after the kernel gave back what it had."""

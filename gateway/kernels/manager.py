@@ -71,7 +71,7 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         services = self.services
         self.endings, self.links = services.endings, services.links
         self._stopping: dict[str, asyncio.Task[None]] = {}
-        # What is left of kernels that died, while it is cleared away.
+        # The tasks that clear away what is left of kernels that died.
         self._clearing: set[asyncio.Task[None]] = set()
         self.owners = KernelOwners()
         self.pending = PendingKernels(self, self.log)

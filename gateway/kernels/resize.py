@@ -23,9 +23,10 @@ from .kernel import ManagedKernel
 
 
 class ResizeTracker:
-    """Made by the kernel manager; hears from admission of each size that was granted.
+    """The running kernels that wait for another size. Made by the kernel manager.
 
-    *find* returns a kernel by its id, and *note_again* writes the record of a kernel anew.
+    Admission calls it with each size that was granted. *find* returns a kernel by its id, and
+    *note_again* writes the record of a kernel anew.
     """
 
     def __init__(

@@ -59,7 +59,7 @@ class KernelOwners(Mapping[str, str]):
         self._ids.setdefault(owner, {})[kernel_id] = None
 
     def forget(self, kernel_id: str) -> None:
-        """Remove a kernel that is no more. Idempotent."""
+        """Remove a kernel that has ended. Idempotent."""
         owner = self._owners.pop(kernel_id, None)
         if owner is None:
             return
@@ -137,7 +137,7 @@ class ShareRegistry:
         (self._shared_ids.add if shares else self._shared_ids.discard)(kernel_id)
 
     def forget(self, kernel_id: str) -> None:
-        """Remove a kernel that is no more."""
+        """Remove a kernel that has ended."""
         self._shared_ids.discard(kernel_id)
 
     def guest_came(self, kernel_id: str) -> None:

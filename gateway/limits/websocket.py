@@ -28,7 +28,7 @@ _DRAIN_BYTES = 1 << 16
 
 
 class MessagePace:
-    """The pace of one websocket, whose messages are read later if they come too fast."""
+    """The pace of one websocket: messages that come too fast are read later."""
 
     def __init__(self, guard: LimitGuard, who: str) -> None:
         self._guard = guard

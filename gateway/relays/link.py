@@ -89,10 +89,7 @@ class KernelLink(LinkListener):
         refused: Callable[[int], None] = lambda count: None,
         is_of_guests: bool = False,
     ) -> None:
-        """Make a link that is not connected yet.
-
-        ``cells`` keeps outputs for pages that reconnect; None keeps none.
-        """
+        """Make a link, not connected. ``cells`` keeps outputs for pages that reconnect, if any."""
         self._is_of_guests = is_of_guests
         self._connect, self._changed, self._refused = connect, changed, refused
         self._log, self._name = log, name

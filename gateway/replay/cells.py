@@ -22,8 +22,8 @@ from .seen_ids import SeenMessages
 _OUTPUTS = frozenset({"stream", "display_data", "execute_result", "error"})
 _KEPT = _OUTPUTS | {"execute_input", "clear_output", "update_display_data"}
 _MOST_CELLS = 1000
-# So many messages that are gone may keep their places behind others, and as many as are kept: each
-# holds its cell.
+# The most dropped messages that keep their places behind others, beyond as many as are kept:
+# each holds its cell.
 _UNTIDY = 16
 # Kernels and pages choose the ids: of one that is longer nothing is kept.
 _LONGEST_ID = 256
@@ -50,9 +50,9 @@ class _Cell:
     began: float
     ended: float | None = None
     omitted: int = 0
-    # Whether its first message was seen; else it is not known how many there were.
+    # False if its first message was not seen; then the number of its messages is unknown.
     is_whole: bool = True
-    # Whether the relay has it: until then it may be on its way there.
+    # False until the relay has it: it may be on its way there.
     has_come: bool = False
     input: dict[str, Any] | None = None
     asks: KeptMessage | None = None  # its execute_input
@@ -62,10 +62,13 @@ class _Cell:
 
 
 class KernelCells:
-    """One kernel's cells. The kernel's link tells it what passes."""
+    """One kernel's cells. The kernel's link passes them the messages."""
 
     def __init__(self, budget: Budget, make_room: Callable[[], None]) -> None:
-        """``make_room`` is called when all kernels together keep more than they may."""
+        """Make an empty store.
+
+        ``make_room`` is called when all kernels together keep more than they may.
+        """
         self._budget = budget
         self._make_room = make_room
         self._cells: dict[str, _Cell] = {}
@@ -304,7 +307,7 @@ class KernelCells:
             if cell.shown:
                 cell.shown = deque(message for message in cell.shown if not message.is_gone)
 
-    # ---- what is told
+    # ---- reports
 
     def report(self, now: float, idle_since: float | None) -> CellsReport:
         """Return a report of all cells.

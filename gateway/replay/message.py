@@ -31,7 +31,10 @@ class KeptMessage:
     __slots__ = ("content", "count", "display_id", "header", "is_gone", "metadata", "msg_type", "name", "size", "text")
 
     def __init__(self, msg_type: str, frames: Sequence[Any], content: dict[str, Any]) -> None:
-        """``frames`` from the delimiter on; ``content`` as read, empty where it was not."""
+        """Keep a message.
+
+        ``frames`` begin at the delimiter; ``content`` is as read, empty if it was not read.
+        """
         self.msg_type = msg_type
         self.header = bytes(frames[HEADER])
         self.metadata = bytes(frames[METADATA])
@@ -42,7 +45,7 @@ class KeptMessage:
         self.is_gone = False
         transient = content.get("transient")
         name = transient.get("display_id") if isinstance(transient, dict) else None
-        # Of an update: what of it shows is replaced.
+        # The id that an update's message has: the output shown under it is replaced.
         self.display_id = name if isinstance(name, str) and msg_type == "update_display_data" else None
         self.size = sum(len(frame) for frame in frames[HEADER : CONTENT + 1])
         text = content.get("text")
@@ -87,7 +90,7 @@ def read_content(msg_type: str, frame: Any) -> dict[str, Any]:
 
 
 def _overwrites(shown: str, text: str) -> bool:
-    """Tell whether a line that begins anew, like a progress bar's, hides the one before it."""
+    """Return whether a line that begins anew, as a progress bar does, hides the one before it."""
     is_one_line = text.startswith("\r") and shown.startswith("\r") and "\n" not in text + shown
     return is_one_line and len(text) >= len(shown) and "\b" not in text
 

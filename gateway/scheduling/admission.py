@@ -51,7 +51,7 @@ class Admission:
         self._log = log or logging.getLogger(__name__)
         self._ledger = Ledger()
         self._queue = RequestQueue()
-        # Ended grants of which the agent has not heard yet.
+        # Ended grants of which the agent does not know yet.
         self._releases = Releases(agent, self._log)
         self._began = clock.wall()
         self._seen_connections = 0
@@ -62,7 +62,7 @@ class Admission:
         self._resize_observers: list[ResizeObserver] = []
         # Kernel id to a future that is done when the agent has answered to its change of size.
         self._committing: dict[str, asyncio.Future[None]] = {}
-        # Whether the agent came, or was looked for and not found.
+        # Whether admission has looked for the agent; set: it connected, or was not found.
         self._has_looked = False
         self._is_answered = asyncio.Event()
         self._ready_at = clock.now() + settings.ready_seconds
@@ -92,13 +92,17 @@ class Admission:
 
     @property
     def is_ready(self) -> bool:
-        """Whether starts need not wait: sizes that never fit are known, or are not to be known soon."""
+        """Return whether starts need not wait.
+
+        They need not if sizes that never fit are known, or will not be known soon.
+        """
         return self._is_answered.is_set() or self._clock.now() >= self._ready_at
 
     async def ready(self) -> None:
-        """Wait until the agent said what the node has, is known to be away, or the gateway's first seconds are over.
+        """Wait until the agent has reported the node, or is known to be away.
 
-        Before that a size that never fits would be queued: with what the agent says it is refused.
+        The wait is over in any case after the gateway's first seconds. Before that, a size that
+        never fits would be queued: with the agent's report it is refused.
         """
         if not self.is_ready:
             await until_first(self._is_answered.wait(), self._clock.sleep(self._ready_at - self._clock.now()))

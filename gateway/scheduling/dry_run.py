@@ -25,7 +25,7 @@ from .wait_reason import WaitReason, agent_unavailable
 LARGEST = GpuShare(9999_99)
 # No kernel has this id, under which the candidate joins the queue.
 _CANDIDATE = ""
-# What a refusal is called where there is room for a few words only.
+# The names of refusals for places with room for a few words only.
 _LABELS: tuple[tuple[type[AliquotError], str], ...] = (
     (NeverFitsError, "never fits"),
     (DeviceLostError, "GPU lost"),
@@ -47,7 +47,10 @@ class Outcome(str, Enum):
 
 @dataclass(frozen=True)
 class QueueState:
-    """All that a dry run depends on. ``problem``: why the node agent does not answer; empty while it does."""
+    """The state that a dry run depends on.
+
+    ``problem``: why the node agent does not answer; empty while it does.
+    """
 
     ledger: LedgerSnapshot
     pending: tuple[Pending, ...] = ()
@@ -58,8 +61,9 @@ class QueueState:
 
 @dataclass(frozen=True)
 class Candidate:
-    """The request to try. ``before``: what a running kernel has. ``refusal``: why its owner may not have this class.
+    """The request to try.
 
+    ``before``: the grant of a running kernel. ``refusal``: why its owner may not have this class.
     ``is_queued``: whether it may wait here; a kernel that another program started may not.
     """
 
@@ -78,9 +82,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class DryRun:
-    """The result. ``position``: its place in the queue.
+    """The result of a dry run.
 
-    ``quota_bytes``: the memory limit that it would have; None where no device is known, or none can hold it.
+    ``position``: its place in the queue. ``quota_bytes``: the memory limit that it would have; None
+    if no device is known, or none can hold it.
     """
 
     request: Request
@@ -110,7 +115,10 @@ def dry_run(state: QueueState, candidate: Candidate, now: float) -> DryRun:
 
 
 def _check(state: QueueState, candidate: Candidate, others: Sequence[Pending]) -> None:
-    """Raise what admission would raise at once; what the node has comes before what the server's settings allow."""
+    """Raise the error with which admission would refuse the request at once.
+
+    The node's capacity is checked before the limits of the server's settings.
+    """
     request = candidate.request
     caps = state.caps if candidate.is_queued else GpuCaps()
     asker = KernelRef(_CANDIDATE, candidate.owner, teams=candidate.teams)

@@ -22,10 +22,10 @@ from .snapshot import AdmissionSnapshot
 
 
 class NodeAgent(Protocol):
-    """The part of the agent's link that says what is free."""
+    """The part of the agent's link that reports the node's state."""
 
     async def status(self) -> Node:
-        """Raises AliquotError."""
+        """Return the node's state. Raises AliquotError."""
         ...
 
 
@@ -89,7 +89,7 @@ class DryRunService:
         return found
 
     async def _state(self) -> QueueState:
-        """Ask the agent anew, for other programs of this machine reserve, too."""
+        """Ask the agent for the present state, for other programs of this machine reserve, too."""
         node, problem = None, ""
         try:
             node = await self._agent.status()

@@ -1,4 +1,4 @@
-"""Kernels whose grant has ended, until the node agent is told. Admission alone writes it."""
+"""Kernels whose grant has ended, until the node agent knows. Admission alone writes it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotErr
 
 
 class ReleasingAgent(Protocol):
-    """The part of the agent's link that is told."""
+    """The part of the agent's link that releases reservations."""
 
     async def release(self, kernel_id: str) -> None:
         """Release the kernel's reservation. Raises AliquotError."""

@@ -54,9 +54,9 @@ def allow_any_queue(asker: KernelRef, pending: Sequence[Pending]) -> None:
 
 @dataclass(frozen=True)
 class AdmissionSettings:
-    """``caps`` are the GPU limits of users and teams, for what they hold and wait for.
+    """The settings of admission. Times are in seconds; None: no limit.
 
-    Times in seconds; None: no limit.
+    ``caps`` are the GPU limits of users and teams, for what they hold and wait for.
     """
 
     caps: GpuCaps = field(default_factory=GpuCaps)
@@ -64,9 +64,9 @@ class AdmissionSettings:
     check_queue: QueueCheck = allow_any_queue
     queue_timeout_seconds: float | None = None
     agent_loss_seconds: float = 30.0
-    # The agent tells when capacity returns. This bounds the harm of an event that was missed.
+    # The agent reports when capacity returns. This bounds the harm of a report that was missed.
     recheck_seconds: float = 5.0
-    # How long starts wait for the agent's first word at most, from when the gateway began.
+    # The longest time, from the gateway's start, that starts wait for the agent's first report.
     ready_seconds: float = 10.0
 
 

@@ -111,7 +111,10 @@ class KernelMemory:
         return self._records.problem
 
     def note(self, kernel: Remembered, state: KernelState, asked: Asked | None = None) -> None:
-        """Note the kernel's state, and who asked for its end. ``noted`` waits for the disk."""
+        """Note the kernel's state, and by whose request it ends.
+
+        ``noted`` waits for the disk.
+        """
         record = KernelRecord(
             kernel_id=kernel.kernel_id,
             owner=kernel.owner,

@@ -16,7 +16,10 @@ from jupyter_aliquot.gateway.base.jupyter_private import signal_stop
 
 
 class StopPolicy:
-    """*keep_kernels* is the setting of that name. *can_keep*: kernels could be recovered at all."""
+    """The policy which kernels a stop of the server leaves.
+
+    *keep_kernels* is the setting of that name. *can_keep*: kernels could be recovered at all.
+    """
 
     def __init__(self, keep_kernels: str, *, can_keep: bool) -> None:
         self._keep_kernels = keep_kernels if can_keep else "never"

@@ -87,10 +87,7 @@ def local_kernels(
     announced: Mapping[str, Announcement],
     memo: KernelMemo | None = None,
 ) -> tuple[LocalKernel, ...]:
-    """Return the values of those kernels that request a GPU.
-
-    A kernel without a GPU is included once it crashed, was shared or has an announced end.
-    """
+    """Return those kernels that request a GPU, crashed, were shared, or have an announced end."""
     queue, found = {entry.kernel_id: entry for entry in snapshot.starts}, []
     holdings, memo = snapshot.ledger.holdings, memo or KernelMemo()
     for kernel_id in ids:

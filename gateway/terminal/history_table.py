@@ -64,7 +64,7 @@ def mean(values: Sequence[float | None], seconds: Sequence[float | None]) -> flo
 
 
 def sparkline(values: Sequence[float | None], width: int = _WIDTH) -> str:
-    """``values`` from 0 to 1, in so many columns; the most of each column counts."""
+    """Draw ``values`` from 0 to 1 in *width* columns, each by its largest value."""
     line = ""
     for column in range(width):
         part = values[column * len(values) // width : (column + 1) * len(values) // width]

@@ -24,7 +24,7 @@ from jupyter_aliquot.provisioner.resources import GpuShare, WorkloadClass
 
 from .rest_client import GatewayRefusal, Gateways, NoGatewayHere, OwnGateway
 
-# What the node agent calls a move.
+# The node agent's names of moves.
 _AGENT_OPS = {"swap-out": "swap_out", "restore": "wake"}
 Report = dict[str, Any]
 _LARGEST = GpuShare(999900)
@@ -32,7 +32,7 @@ _WHOLE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class NoSuchKernelError(AliquotError):
-    """No running kernel has this name, or several have it."""
+    """The error of a name that no running kernel has, or several have."""
 
 
 class ChangeError(AliquotError):
@@ -148,7 +148,10 @@ class RunningKernel:
         return found
 
     def move(self, verb: str) -> None:
-        """``swap-out`` or ``restore``. Raises AliquotError."""
+        """Swap the kernel out, or restore it. Raises AliquotError.
+
+        ``verb``: ``swap-out`` or ``restore``.
+        """
         if self._gateway is not None:
             self._ask("POST", f"/{verb}", body={})
         else:

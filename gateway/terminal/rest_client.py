@@ -44,7 +44,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 class NoGatewayHere(AliquotError):
-    """No gateway can be reached."""
+    """The error of a command that can reach no gateway."""
 
 
 class GatewayRefusal(AliquotError):

@@ -186,7 +186,7 @@ def ended_table(ended: Sequence[tuple[str, ...]]) -> RankedTable:
 
 
 def size_text(hundredths: int, priority: str) -> str:
-    """``0.25 GPU``, with ``low`` for low priority."""
+    """Return the size as ``0.25 GPU``, with ``low`` for low priority."""
     return f"{GpuShare(hundredths)} GPU" + (" low" if priority == "low" else "")
 
 

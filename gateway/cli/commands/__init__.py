@@ -1,4 +1,4 @@
 """The subcommands of `aliquot`, one file each.
 
-They parse and print; what they do lives beside this folder.
+They parse and print; the folders beside this one do the work.
 """

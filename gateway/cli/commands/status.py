@@ -1,4 +1,4 @@
-"""`aliquot status`: who holds what, as the node agent says it.
+"""The command `aliquot status`: the kernels and their GPUs, as the node agent reports them.
 
 Needs no gateway, no token and no browser.
 """
