@@ -9,7 +9,10 @@ __version__ = version("jupyter-aliquot")
 
 
 def _jupyter_server_extension_points() -> list[dict[str, Any]]:
-    """Called by Jupyter Server to find the extension; imported here, for the command line needs no server."""
+    """Called by Jupyter Server to find the extension.
+
+    It is imported here, for the command line needs no server.
+    """
     from .extension import AliquotExtension
 
     return [{"module": "jupyter_aliquot.gateway.extension", "app": AliquotExtension}]

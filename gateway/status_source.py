@@ -42,7 +42,8 @@ class SceneMaker:
 
         Args:
             who: Gather only kernels that this user may see; None gathers all.
-            kernel_id: Gather this kernel alone, of those that run, wait or ended here; None gathers all.
+            kernel_id: Gather this kernel alone, of those that run, wait or ended here; None gathers
+                all.
         """
         admission = self._services.admission.snapshot()
         admission = self._expected.filled(admission, {} if self._own is None else self._own.culler.announced())

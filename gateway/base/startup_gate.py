@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 
 def recovered_event(server: ServerApp) -> asyncio.Event:
-    """Return an event that is cleared when the server starts its loop. Recovery sets it, however that ends.
+    """Return an event that is cleared when the server starts its loop.
 
-    A request may be served before any hook of an extension runs. A server that runs in another program's loop has no
-    such moment: its event stays set.
+    Recovery sets it, however that ends. A request may be served before any hook of an extension
+    runs. A server that runs in another program's loop has no such moment: its event stays set.
     """
     recovered, start_ioloop = asyncio.Event(), server.start_ioloop
     recovered.set()

@@ -80,7 +80,10 @@ class FilteredPage(Protocol):
 
 
 class AccessFilter:
-    """Made for each websocket. It holds no reference to its page, which is an argument."""
+    """The filter of one websocket's messages.
+
+    It holds no reference to its page, which is an argument.
+    """
 
     def __init__(self, handler: Any, manager: Any, kernel_id: str) -> None:
         self._handler, self._manager, self._kernel_id = handler, manager, kernel_id

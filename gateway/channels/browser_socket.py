@@ -85,7 +85,7 @@ def _why_not(message: str | bytes, *, count_format: str, number: str, order: str
 
 
 class WriteBuffer:
-    """Counts the bytes that were written to one socket and that the operating system has not taken.
+    """A count of the bytes written to one socket that the operating system has not taken.
 
     From *most_bytes* on, writers have to wait.
     """

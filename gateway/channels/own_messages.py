@@ -44,13 +44,13 @@ class Page(Protocol):
 
 
 class OwnMessages:
-    """Made for each websocket. It holds no reference to its page, which is an argument."""
+    """The gateway's own messages to one websocket.
+
+    It holds no reference to its page, which is an argument.
+    """
 
     def __init__(self, guard: LimitGuard | None) -> None:
-        """Make it for one websocket.
-
-        *guard* counts refusals; None on a server that has no limits.
-        """
+        """Make it for a websocket. *guard* counts refusals; None on a server that has no limits."""
         self._guard = guard
         self._comm_words = CommWords()
         self._unread = WriteBuffer(_MOST_UNREAD_BYTES)

@@ -91,7 +91,7 @@ def main(argv: list[str] | None = None) -> None:
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A terminal without ticks and dots in its encoding shows question marks instead of a traceback.
+        # A terminal that cannot encode ticks and dots shows question marks instead of a traceback.
         sys.stdout.reconfigure(errors="replace")
     app = AliquotApp()
     try:

@@ -47,7 +47,10 @@ class ContainerStart:
 
 
 class ContainerPlanner:
-    """Makes the plans of one server. It calls *node* at each start, because devices come and go."""
+    """The maker of the plans of one server.
+
+    It calls *node* at each start, because devices come and go.
+    """
 
     def __init__(
         self,

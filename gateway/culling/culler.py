@@ -101,7 +101,10 @@ def _used(kernel: KernelStatus) -> tuple[float, int, int]:
 
 
 class Culler:
-    """Made by the extension. A gateway that is a service of a Hub has *servers*."""
+    """The culler. Made by the extension.
+
+    A gateway that is a service of a Hub has *servers*.
+    """
 
     def __init__(
         self, kernels: Kernels, policy: Policy, clock: Clock, log: logging.Logger, servers: Servers | None = None

@@ -69,7 +69,7 @@ class GuardRules:
 
 
 class InterceptionGuard:
-    """Checks each report of the agent; see NodeWatch.listen."""
+    """The check of each report of the agent; see NodeWatch.listen."""
 
     def __init__(self, manager: KernelEnder, log: logging.Logger, rules: GuardRules | None = None) -> None:
         self._rules = rules or GuardRules()

@@ -16,7 +16,8 @@ from .size_choice import LONGEST_SIZE, SizeChoiceError, choice_label
 
 FIELD = "gpu"
 CUSTOM_FIELD = "gpu-custom"
-# The grammar's sizes, loosely: the server reads them again. Braces would be read as a template by KubeSpawner.
+# The grammar's sizes, loosely: the server reads them again. KubeSpawner would read braces as a
+# template.
 CUSTOM_PATTERN = r"[0-9]+(\.[0-9][0-9]?)?(-[0-9]+[gG])?(-[lL][oO][wW])?"
 
 

@@ -67,7 +67,8 @@ class HubTokens(HubOAuth):
 
     @default("allow_websocket_cookie_auth")
     def _no_websockets_by_cookie(self) -> bool:
-        # Pages of users' servers have the gateway's origin and a visitor's cookies: such a page could open them.
+        # Pages of users' servers have the gateway's origin and a visitor's cookies: such a page
+        # could open websockets.
         return False
 
     def user_for_token(

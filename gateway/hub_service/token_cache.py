@@ -60,7 +60,8 @@ class TokenChecks:
         self._ask = ask
         self._clock = clock
         self._limits = limits
-        # Oldest answer first. Wrong tokens have a table of their own: a storm of them pushes no right one out.
+        # Oldest answer first. Wrong tokens have a table of their own: a storm of them pushes no
+        # right one out.
         self._known: OrderedDict[str, _Answer] = OrderedDict()
         self._wrong: OrderedDict[str, _Answer] = OrderedDict()
         self._asking: dict[str, asyncio.Task[Model | None]] = {}

@@ -51,7 +51,10 @@ class Kernels(Protocol):
 
 
 class Handover:
-    """Made by the kernel manager. Without *memory*, no kernel outlives its gateway."""
+    """The handover of kernels to a later gateway. Made by the kernel manager.
+
+    Without *memory*, no kernel outlives its gateway.
+    """
 
     def __init__(
         self,

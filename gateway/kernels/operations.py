@@ -89,7 +89,10 @@ def _priority(entry: Entry) -> WorkloadClass | None:
 
 
 class KernelChanges:
-    """Made by the extension; found by handlers in Sources."""
+    """The changes that users request of running kernels.
+
+    Made by the extension; handlers find it in Sources.
+    """
 
     def __init__(
         self,

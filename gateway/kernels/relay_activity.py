@@ -24,12 +24,11 @@ from jupyter_aliquot.provisioner.errors import AliquotError
 
 
 class RelayActivity:
-    """Made by the kernel manager.
+    """The state and the last activity of the kernels that have a link. Made by the kernel manager.
 
-    Writes the state and the last activity of the kernels that have a link.
-
-    *kernels* is the manager's own table, *on_activity* hears the time of each activity, and
-    *tell_interrupt* tells the node agent of an interrupt. Without *links* no kernel is followed.
+    *kernels* is the manager's own table. *on_activity* is called with the time of each activity,
+    and *tell_interrupt* tells the node agent of an interrupt. Without *links* no kernel is
+    followed.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ class Kernels(Protocol):
 
 
 class ReplacementTracker:
-    """Made by the kernel manager.
+    """The kernels that a later kernel replaces. Made by the kernel manager.
 
     A request names the kernel that its start replaces: a session that changes its kernel does so,
     and a server in gateway mode.

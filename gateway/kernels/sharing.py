@@ -84,9 +84,10 @@ class Kernels(Protocol):
 
 
 class ShareRegistry:
-    """Made by the kernel manager. A kernel's shares are kept with the kernel, and end with it.
+    """The shares of all kernels. Made by the kernel manager.
 
-    Each of *observers* is called with a kernel's id after its shares changed.
+    A kernel's shares are kept with the kernel, and end with it. Each of *observers* is called with
+    a kernel's id after its shares changed.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ from .sharing import KernelOwners
 
 
 class StartChecks:
-    """Made by the kernel manager.
+    """The checks of a start before its kernel exists. Made by the kernel manager.
 
     *default_name* returns the kernelspec of a request that names none.
     """

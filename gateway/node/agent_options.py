@@ -29,7 +29,8 @@ def differences(arguments: Sequence[str], in_force: Mapping[str, str]) -> tuple[
 
     Args:
         arguments: the command line of `aliquot agent`, had this server started it.
-        in_force: option to value, as the agent reports them; empty for an agent that does not report them.
+        in_force: option to value, as the agent reports them; empty for an agent that does not
+            report them.
     """
     try:
         asked = _asked(arguments)

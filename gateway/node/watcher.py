@@ -26,7 +26,7 @@ _RESTS = 3
 
 
 class NodeWatch:
-    """Polls the node's status every `seconds`, and as soon as the agent reports a change.
+    """A poll of the node's status, every `seconds` and as soon as the agent reports a change.
 
     It has a connection of its own. An older agent reports no changes; the next poll finds them.
     """

@@ -37,7 +37,7 @@ _BIND_SECONDS = 30.0
 
 
 class Recovery:
-    """Made by the extension, and run once."""
+    """The recovery of a gateway's kernels. Made by the extension, and run once."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ Changed = Callable[[str, KernelLink], None]
 
 
 class RelayLinks:
-    """Made by the extension, for the kernel manager."""
+    """The links of all kernels. Made by the extension, for the kernel manager."""
 
     def __init__(
         self,

@@ -72,7 +72,10 @@ class Refusals:
 
 
 class RemoteWebsocketConnection(GatewayWebSocketConnection):
-    """Made by KernelWebsocketHandler for each socket of a server in gateway mode."""
+    """A browser's websocket on a server in gateway mode.
+
+    KernelWebsocketHandler makes one for each socket.
+    """
 
     _reader: asyncio.Future[None] | None = None
     _refusal = ""

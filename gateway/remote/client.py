@@ -33,7 +33,8 @@ async def send_to_gateway(path: str, **request: Any) -> HTTPResponse:
     """Return the gateway's answer to a request for this path, below the gateway's URL.
 
     Raises:
-        HTTPError: The gateway's own refusal; 404 where it has no Aliquot; 503 where it does not answer.
+        HTTPError: The gateway's own refusal; 404 where it has no Aliquot; 503 where it does not
+            answer.
     """
     url = url_path_join(GatewayClient.instance().url or "", path)
     try:

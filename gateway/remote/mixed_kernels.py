@@ -154,7 +154,7 @@ class MixedKernelManager(AliquotRemoteKernelManager):
 
 
 class MixedWebsocketConnection(BaseKernelWebsocketConnection):
-    """Makes the connection class that fits the kernel. It has no instances itself."""
+    """A class whose call makes the connection that fits the kernel. It has no instances itself."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Called by Jupyter's handler of a WebSocket with ``parent``, the kernel's own manager."""

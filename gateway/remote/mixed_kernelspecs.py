@@ -67,7 +67,10 @@ class MixedKernelSpecManager(GatewayKernelSpecManager):
         return {**own, **self._heard}
 
     async def get_kernel_spec(self, kernel_name: str, **kwargs: Any) -> Any:
-        """Called by GET /api/kernelspecs/{name}. Raises KeyError, and HTTPError while the gateway is away."""
+        """Called by GET /api/kernelspecs/{name}.
+
+        Raises KeyError, and HTTPError while the gateway is away.
+        """
         if self.is_own(kernel_name):
             return self.own.get_kernel_spec(kernel_name)
         return await super().get_kernel_spec(kernel_name, **kwargs)

@@ -1,7 +1,8 @@
 """Dry run of a request: what the planner and the checks of admission would do with it now. Pure.
 
-A dry run changes nothing and reserves nothing, so its result is true of this moment only. It words nothing by itself:
-the reason of a wait is the planner's, and that of a refusal is the error that admission would raise.
+A dry run changes nothing and reserves nothing, so its result is true of this moment only. It words
+nothing by itself: the reason of a wait is the planner's, and that of a refusal is the error that
+admission would raise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Dry runs for handlers: gather the state of queue and node, and run dry_run.py on it. Changes nothing."""
+"""Dry runs for handlers: gather the state of queue and node, and run dry_run.py on it.
+
+Changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ class NodeAgent(Protocol):
 
 @dataclass(frozen=True)
 class DryRunRules:
-    """The settings that a dry run depends on. ``residency_of``: how memory of a size may leave its devices."""
+    """The settings that a dry run depends on.
+
+    ``residency_of``: how memory of a size may leave its devices.
+    """
 
     caps: GpuCaps
     largest: GpuShare
@@ -40,7 +46,10 @@ class DryRunRules:
 
 
 class DryRunService:
-    """Made by the extension; handlers find it in Sources. ``last_status``: the agent's last report, if there is one."""
+    """Dry runs on the present state. Made by the extension; handlers find it in Sources.
+
+    ``last_status``: the agent's last report, if there is one.
+    """
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
-"""Jupyter's server application with our extension on, so that `lab` and `serve` need no configuration file.
+"""Jupyter's server application with our extension on.
 
-Whatever the user configures (files or options) still wins.
+So `lab` and `serve` need no configuration file. Whatever the user configures (files or options)
+still wins.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class Remembered(Protocol):
 
 
 class KernelMemory:
-    """Writes the state of this gateway's kernels.
+    """The writer of the state of this gateway's kernels.
 
     ``gateway`` is the identity under which kernels are found again; empty where no kernel outlives
     this process.

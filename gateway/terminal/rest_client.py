@@ -120,8 +120,8 @@ class OwnGateway:
     def elsewhere(cls, environ: Mapping[str, str]) -> tuple[OwnGateway, ...]:
         """Return the servers that Jupyter's variables name, in the order to try.
 
-        It is empty without the variables. In a Hub the user's server comes first: it knows its notebooks'
-        names, and forwards to the gateway.
+        It is empty without the variables. In a Hub the user's server comes first: it knows its
+        notebooks' names, and forwards to the gateway.
         """
         if not environ.get("JUPYTER_GATEWAY_URL"):
             return ()
