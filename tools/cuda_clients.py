@@ -1,7 +1,10 @@
-"""The CUDA clients that tests run unmodified, in build/clients: an environment of its own, since they ask for newer
-headers than the build's. PyCUDA has no wheel, so it is compiled: without CUDA's libraries, which it would not use here.
+"""Install the CUDA clients that tests run unmodified, in build/clients.
 
-Whatever cannot be installed is skipped, and so are its tests, which say so.
+The folder is an environment of its own, since the clients need newer headers than the build does.
+PyCUDA has no wheel, so set-up compiles it, without CUDA's libraries, which it would not use here.
+
+Set-up skips each client that it cannot install; the client's tests are then skipped, too, and say
+so.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NEWEST = ("numba-cuda[cu13]>=0.30,<0.31", "cuda-bindings>=13,<14", "cuda-core>=1.0,<2")
-# In folders of their own, to stand before the newest or to stay out of their way.
+# Installed in folders of their own: a test puts the folder before the newest release or ignores it.
 APART = {
     "bindings-13.0": "cuda-bindings==13.0.*",
     "bindings-12.9": "cuda-bindings==12.9.*",
@@ -26,7 +29,10 @@ PYCUDA_BUILD = ("setuptools>=65", "wheel", "nvidia-cuda-profiler-api==13.*")
 
 
 def offload_compiler() -> dict[str, str]:
-    """Program and Debian package of the part of this GCC that compiles OpenMP for GPUs, where Debian has it."""
+    """Return the part of this GCC that compiles OpenMP for GPUs: program and Debian package.
+
+    Empty where Debian has none.
+    """
     if platform.machine() != "x86_64" or shutil.which("gcc") is None:
         return {}
     facts = [subprocess.check_output(["gcc", f"-dump{fact}"], text=True).strip() for fact in ("machine", "version")]
@@ -40,7 +46,11 @@ def _has_cxx() -> bool:
 
 @dataclass(frozen=True)
 class ClientSetup:
-    """``run_step`` runs a command under a title, True when it succeeded; ``leave_out`` is setup.py's."""
+    """The installation of the clients.
+
+    ``run_step`` runs a command under a title and returns True when it succeeded; ``leave_out`` is
+    setup.py's.
+    """
 
     build: Path
     run_step: Callable[[str, Sequence[str]], bool]
@@ -89,7 +99,10 @@ class ClientSetup:
         return self.run_step(f"fetching {package}", self._pip("install", *options, package))
 
     def _install_pycuda(self) -> bool:
-        """Its configuration is a file beside its sources; the software GPU is the driver that it is linked with."""
+        """Build PyCUDA, linked with the software GPU as its driver.
+
+        Its configuration is a file in its sources.
+        """
         if not _has_cxx():
             return False
         source = self.build / "pycuda"
@@ -114,6 +127,6 @@ class ClientSetup:
             "CUDA_ENABLE_CURAND = False",
             f"CUDA_INC_DIR = [{str(include)!r}]",
             f"CUDADRV_LIB_DIR = [{str(folder)!r}]",
-            'CXXFLAGS = ["-O0", "-g0", "-w"]',  # it is called, not measured: optimised, it takes three times as long
+            'CXXFLAGS = ["-O0", "-g0", "-w"]',  # called, not measured: an optimized build takes three times as long
         )
         return "\n".join(lines) + "\n"

@@ -1,6 +1,7 @@
-"""Fetches CUDA's headers, release by release, from NVIDIA's packages, and reads the functions they declare.
+"""Fetch CUDA's headers, release by release, from NVIDIA's packages, and read what they declare.
 
-Keeps them in build/headers; nothing of them is vendored. Owns no judgement: entry_point_checks.py has that.
+The module keeps them in build/headers; the repository contains none of them. It judges nothing:
+entry_point_checks.py does.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ RELEASES = {
     "13.0": "nvidia-cuda-runtime==13.0.*",
     "newest": "nvidia-cuda-runtime",
 }
-NEWEST_SECONDS = 7 * 24 * 3600  # a cached newest release is asked for again after this time
+NEWEST_SECONDS = 7 * 24 * 3600  # the cache refreshes the newest release after this time
 
 _HEADERS = ("cuda.h", "cudaGL.h", "cudaEGL.h", "cudaVDPAU.h")
 _PROTOTYPE = re.compile(r"\bCUresult\s+(?:\w+\s+)?(cu[A-Z]\w*)\s*\(([^;{}]*)\)\s*;")
@@ -29,9 +30,9 @@ _POINTER = re.compile(r"\bCUresult\s*\(\s*\*\s*PFN_(cuProfiler\w+)_v\d+\)\s*\(([
 _QUALIFIERS = {"const", "struct", "enum", "union"}
 _BUILTINS = {"unsigned", "signed", "int", "long", "short", "char", "float", "double", "void"}
 _NAME_IN_LIBRARY = re.compile(rb"\0(cu[A-Z][A-Za-z0-9_]{3,60})(?=\0)")
-# Exported, and in the headers an inline function.
+# Functions that the driver exports and that are inline functions in the headers.
 _INLINE = {"cuGetProcAddress_v2_ptsz": "cuGetProcAddress_v2"}
-# What the headers of other vendors declare: only the names of types matter.
+# Stand-ins for declarations in other vendors' headers: only the names of the types matter.
 _STAND_INS = {
     "GL/gl.h": "typedef unsigned int GLuint, GLenum;",
     "EGL/egl.h": "typedef void *EGLImageKHR, *EGLStreamKHR, *EGLSyncKHR; typedef int EGLint;",
@@ -42,12 +43,12 @@ _STAND_INS = {
 
 
 class FetchError(Exception):
-    """A release's headers are neither in the cache nor to be had."""
+    """The headers of a release are not in the cache and cannot be fetched."""
 
 
 @dataclass(frozen=True)
 class Release:
-    """One release: its exact version, each function's parameter types, and what its runtime library asks for."""
+    """One release: its version, its functions' parameter types, its runtime library's requests."""
 
     version: str
     functions: dict[str, tuple[str, ...]]
@@ -98,7 +99,7 @@ def read(folder: Path, compiler: str = "cc") -> Release:
 
 
 def read_functions(include: Path, compiler: str = "cc") -> dict[str, tuple[str, ...]]:
-    """Return the parameter types of every function, by each name that a driver exports it by."""
+    """Return the parameter types of every function, by each name that a driver exports for it."""
     headers = [name for name in _HEADERS if (include / name).exists()]
     with tempfile.TemporaryDirectory() as stand_ins:
         for name, text in _STAND_INS.items():
@@ -117,7 +118,10 @@ def read_functions(include: Path, compiler: str = "cc") -> dict[str, tuple[str, 
 
 
 def _types(parameters: str) -> tuple[str, ...]:
-    """``const char *name, int n`` is ``const char*``, ``int``: names and spaces are no difference."""
+    """Return the types of parameters, without names and spaces.
+
+    ``const char *name, int n`` gives ``const char*``, ``int``.
+    """
     text = " ".join(parameters.split())
     return () if text in ("", "void") else tuple(_type(one.strip()) for one in text.split(","))
 

@@ -1,6 +1,7 @@
-"""Packages of a Debian release, unpacked into a folder: nothing is installed and the system's lists stay as they are.
+"""Unpack packages of a Debian release into a folder.
 
-Needs apt-get and dpkg, not root.
+Nothing is installed, and the system's package lists stay as they are. Needs apt-get and dpkg, but
+not root.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def has_package_tools() -> bool:
 
 
 def find_mirror() -> str:
-    """The Debian archive that this system takes its packages from. Raises OSError."""
+    """Return the Debian archive that this system takes its packages from. Raises OSError."""
     files = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
     for file in files:
         if file.is_file() and (found := re.search(r"\bhttps?://\S+/debian/?(?=\s)", file.read_text(errors="replace"))):
@@ -28,7 +29,7 @@ def find_mirror() -> str:
 
 
 def unpack(folder: Path, release: str, component: str, packages: Iterable[str]) -> Path:
-    """The packages' files, below the folder returned, which lies in ``folder``.
+    """Unpack the packages below ``folder``; return the folder of their files.
 
     Raises OSError, CalledProcessError.
     """
@@ -44,7 +45,7 @@ def unpack(folder: Path, release: str, component: str, packages: Iterable[str]) 
 
 
 def _apt(folder: Path, *words: str) -> None:
-    """apt-get with lists, cache and sources of its own. Raises CalledProcessError."""
+    """Run apt-get with lists, cache and sources of its own. Raises CalledProcessError."""
     options = {
         "Dir::Etc::sourcelist": folder / "sources.list",
         "Dir::Etc::sourceparts": "-",

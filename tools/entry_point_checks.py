@@ -1,4 +1,7 @@
-"""What the table of entry points must hold against the headers of the releases. Pure: values in, findings out."""
+"""Check the table of entry points against the headers of the releases.
+
+The functions are pure: they get values and return findings.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,11 @@ _TOUCHES = re.compile(
     r"|Memcpy|Memset|Cpy|Prefetch|Discard|Decompress|MemAdvise|WaitValue|WriteValue|MemOp"
     r"|Launch|Subgrid|ModuleLoad|LibraryLoad|GetGlobal|(Tex|Surf)ObjectCreate|GraphInstantiate|GraphUpload|MemMap"
 )
-# Of x86-64: registers for whole numbers and pointers, and how many of them one argument takes at most.
+# Of x86-64: the registers for integers and pointers, and how many of them one argument takes at
+# most.
 _REGISTERS, _MOST_REGISTERS_OF_ONE, _WORD_BYTES = 6, 2, 8
-# A graph that was not instantiated is a description in host memory; reading a description moves nothing.
+# A graph before its instantiation is a description in host memory; reading a description moves
+# nothing.
 _DESCRIBES = re.compile(
     r"cuGraph(Add\w+Node|\w+Node[GS]etParams)$|cuGraphMemAllocNodeGetParams$|cuTensorMapSetAllocationClass$"
 )
@@ -35,7 +40,7 @@ class Entry(Protocol):
 
 
 class Release(Protocol):
-    """A release's headers, as cuda_headers reads them."""
+    """The headers of one release, as cuda_headers reads them."""
 
     @property
     def functions(self) -> Mapping[str, tuple[str, ...]]: ...
@@ -45,7 +50,7 @@ class Release(Protocol):
 
 
 def find_unclassified(table: Mapping[str, Entry], releases: Mapping[str, Release]) -> list[str]:
-    """A function or variant that a header declares, or a runtime library asks for, and the table lacks."""
+    """Find functions and variants that a header or a runtime library names and the table lacks."""
     bases = {_SUFFIX.sub("", name) for name in table}
     found = []
     for version, release in releases.items():
@@ -56,7 +61,10 @@ def find_unclassified(table: Mapping[str, Entry], releases: Mapping[str, Release
 
 
 def find_unknown(table: Mapping[str, Entry], releases: Mapping[str, Release]) -> list[str]:
-    """A name that no header declares (a slip of the pen), or that is marked so and is declared now."""
+    """Find names that no header declares, and declared names that are marked as undeclared.
+
+    The first are typing errors.
+    """
     declared = {name for release in releases.values() for name in release.functions}
     return [
         f"{name}: {'marked ?, but a' if name in declared else 'no'} header declares it"
@@ -66,7 +74,7 @@ def find_unknown(table: Mapping[str, Entry], releases: Mapping[str, Release]) ->
 
 
 def find_changed(table: Mapping[str, Entry], releases: Mapping[str, Release]) -> list[str]:
-    """A function that C code stands before or calls, whose parameter types are not the same in all releases."""
+    """Find functions that C code replaces or calls and whose parameter types differ by release."""
     found = []
     for name in sorted(name for name, entry in table.items() if entry.kind == "hook" or entry.is_called):
         shapes: dict[tuple[str, ...], list[str]] = {}
@@ -80,7 +88,7 @@ def find_changed(table: Mapping[str, Entry], releases: Mapping[str, Release]) ->
 
 
 def find_ungated(table: Mapping[str, Entry]) -> list[str]:
-    """A function that by its name touches device memory or gives the device work, and passes."""
+    """Find functions that pass, although their names touch device memory or give the device work."""
     return [
         f"{name}: its name says that it touches device memory or gives the device work, and its class is pass"
         for name, entry in table.items()
@@ -89,8 +97,10 @@ def find_ungated(table: Mapping[str, Entry]) -> list[str]:
 
 
 def count_stack_words(types: Iterable[str], sizes: Mapping[str, int]) -> int:
-    """Return how many words of arguments x86-64 puts on the stack; other machines put fewer. A type that ``sizes``
-    does not name takes a word."""
+    """Return how many words of arguments x86-64 puts on the stack.
+
+    Other machines put fewer. A type that is not in ``sizes`` takes a word.
+    """
     free, words = _REGISTERS, 0
     for size in (sizes.get(kind, _WORD_BYTES) for kind in types):
         needed = -(-size // _WORD_BYTES)
@@ -107,7 +117,10 @@ def find_wide(
     sizes: Mapping[str, int],
     copied: Callable[[str], int],
 ) -> list[str]:
-    """A function whose forwarder calls it, and copies fewer words of its arguments (``copied``) than there are."""
+    """Find functions whose forwarder copies fewer words of arguments (``copied``) than they have.
+
+    Only functions that their forwarder calls count.
+    """
     found = []
     for version, release in releases.items():
         for name, types in release.functions.items():
@@ -120,7 +133,7 @@ def find_wide(
 
 
 def find_all(table: Mapping[str, Entry], releases: Mapping[str, Release]) -> Iterable[str]:
-    """Every finding of the checks above."""
+    """Return the findings of all checks above."""
     yield from find_unclassified(table, releases)
     yield from find_unknown(table, releases)
     yield from find_changed(table, releases)

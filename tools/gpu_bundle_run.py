@@ -1,6 +1,7 @@
-"""Run the first minutes on a GPU from the folder that tools/gpu_bundle wrote, with nothing installed and no network.
+"""Run the first minutes on a GPU from the folder that tools/gpu_bundle wrote.
 
-Unpacks the wheels into the folder; passes its arguments on to tools/gpu_first.
+It needs no installation and no network. It unpacks the wheels into the folder and passes its
+arguments on to tools/gpu_first.
 """
 
 from __future__ import annotations

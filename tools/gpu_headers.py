@@ -1,4 +1,4 @@
-"""Where cuda.h and nvml.h are on this machine: for builds, tests and benchmarks, with the standard library alone."""
+"""Find cuda.h and nvml.h for builds, tests and benchmarks, with the standard library alone."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ _TOOLKITS = Path("/usr/local")
 
 
 class HeaderMissingError(LookupError):
-    """A header that a build needs is nowhere; the message says what to do."""
+    """A header that a build needs is missing; the message says what to do."""
 
 
 def header_folder(name: str) -> Path:
-    """The folder of ``cuda.h`` or ``nvml.h``: named by its variable, in one of NVIDIA's wheels, or in a toolkit.
+    """Return the folder of ``cuda.h`` or ``nvml.h``.
+
+    The header's variable names it; else it is in one of NVIDIA's wheels or in a toolkit.
 
     Raises HeaderMissingError.
     """

@@ -1,4 +1,7 @@
-"""Compiles tools/gpu_probe and writes the list of names that it asks the driver for. Needs a C compiler and cuda.h."""
+"""Compile tools/gpu_probe, and write the list of names that it queries from the driver.
+
+Needs a C compiler and cuda.h.
+"""
 
 from __future__ import annotations
 

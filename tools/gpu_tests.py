@@ -1,8 +1,8 @@
-"""`make test-gpu` and `make bench-gpu`: builds the native libraries with CMake alone, runs what takes a GPU.
+"""`make test-gpu` and `make bench-gpu`: build the native libraries with CMake, run tests on a GPU.
 
-Needs a C compiler, CMake, Python with pytest and nvidia-ml-py, and no network, no environment of its own and nothing
-installed: what is on a GPU machine is what is tested. `--gpu softgpu` runs the same on the software GPU, for whoever
-writes these tests. Owns no test.
+Needs a C compiler, CMake, and Python with pytest and nvidia-ml-py; no network, no environment of
+its own and no installation: the run tests the machine's own software. `--gpu softgpu` runs the same
+on the software GPU, for authors of these tests. The module contains no test.
 """
 
 from __future__ import annotations
@@ -25,38 +25,42 @@ from gpu_headers import VARIABLES, HeaderMissingError, header_folder
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "gpu"
 FARM = BUILD / "python"
-BENCHMARKS = ("swap", "hook_gpu", "compute_gpu")  # first what the product stands or falls with
-MOST_WORKERS = 12  # of the C suite, where pytest-xdist is there: each claim is a process with a context of its own
-BENCH_SECONDS = 580.0  # of all benchmarks together: what a machine that is lent gives a command
-LEAST_SECONDS = 20.0  # a benchmark with less is left out
+BENCHMARKS = ("swap", "hook_gpu", "compute_gpu")  # first the tests that the product depends on most
+MOST_WORKERS = 12  # with pytest-xdist, for the C suite: each claim is a process with its own context
+BENCH_SECONDS = 580.0  # of all benchmarks together: the limit of one command on a lent machine
+LEAST_SECONDS = 20.0  # a benchmark is left out if less is left
 LAST_WORDS_SECONDS = 20.0  # for the summary of a run that its limit interrupts
-STOPPED = 124  # as timeout(1) has it
+STOPPED = 124  # as timeout(1) returns it
 
 
 @dataclass(frozen=True)
 class Run:
-    """Where results go, and how long the whole may take; 0 seconds is no limit."""
+    """The results' folder and the time limit of a run; 0 seconds means no limit."""
 
     out: Path
     seconds: float
     began: float = field(default_factory=time.monotonic)
 
     def left(self) -> float:
-        """Seconds until the limit, at least one; 0 where there is none."""
+        """Return the seconds until the limit, at least one; 0 without a limit."""
         if not self.seconds:
             return 0.0
         return max(1.0, self.seconds - (time.monotonic() - self.began) - LAST_WORDS_SECONDS)
 
 
 def build() -> None:
-    """Native libraries into build/gpu, and a folder of links that makes jupyter_aliquot.gpu_hook importable."""
+    """Build the native libraries into build/gpu, and link them for jupyter_aliquot.gpu_hook.
+
+    A folder of links makes the package importable.
+    """
     if shutil.which("cmake") is None:
         raise SystemExit("the build needs CMake, and there is none: install it (pip install cmake)")
     try:
         headers = {variable: header_folder(name) for name, variable in VARIABLES.items()}
     except HeaderMissingError as error:
         raise SystemExit(str(error)) from None
-    # The interpreter itself, not an environment's link to it: with another one CMake builds all anew.
+    # The interpreter itself, not an environment's link to it: for another path CMake rebuilds
+    # everything.
     python = str(Path(sys.executable).resolve())
     options = {"CMAKE_BUILD_TYPE": "Release", "Python3_EXECUTABLE": python, **headers}
     flags = [f"-D{name}={value}" for name, value in options.items()]
@@ -65,7 +69,7 @@ def build() -> None:
         ["cmake", "-S", str(ROOT), "-B", str(BUILD), *generator, *flags],
         ["cmake", "--build", str(BUILD), "--parallel", str(os.cpu_count() or 1)],
     )
-    # CMake leaves out what CPATH names, and the next build, without it, finds no header.
+    # CMake omits folders that CPATH names; the next build, without CPATH, would find no header.
     env = {name: value for name, value in os.environ.items() if name not in ("CPATH", "C_INCLUDE_PATH")}
     for command in commands:
         done = subprocess.run(
@@ -86,10 +90,11 @@ def link_package(native: Path) -> None:
 
 
 def environment(gpu: str) -> dict[str, str]:
-    """What both the tests and benchmarks on a GPU run in."""
+    """Return the environment that tests and benchmarks on a GPU share."""
     kept = {name: value for name, value in os.environ.items() if name not in ("ALIQUOT_TEST_GPU", "ALIQUOT_GPU")}
     path = [str(FARM), *filter(None, [kept.get("PYTHONPATH")])]
-    # The C suite goes to the machine's own GPU where the first is set; tests/gpu to the one that the second names.
+    # The first variable sends the C suite to the machine's own GPU; the second names the GPU of
+    # tests/gpu.
     real = {"ALIQUOT_TEST_GPU": "1"} if gpu == "nvidia" else {}
     headers = {"CPATH": str(header_folder("nvml.h"))}  # the C suite finds cuda.h by itself
     ours = {"ALIQUOT_GPU": gpu, "PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -97,7 +102,7 @@ def environment(gpu: str) -> dict[str, str]:
 
 
 def commit() -> str:
-    """The commit of this tree; of a copy the one that its file COMMIT names."""
+    """Return the commit of this tree; in a copy without git the one that its file COMMIT names."""
     if (ROOT / "COMMIT").exists():
         return (ROOT / "COMMIT").read_text().strip()
     command = ["git", "rev-parse", "--short", "HEAD"]
@@ -108,12 +113,12 @@ def commit() -> str:
 
 
 def load_paths() -> ModuleType:
-    """The module jupyter_aliquot.gpu_hook.paths, from its source: nothing is built yet."""
+    """Return the module jupyter_aliquot.gpu_hook.paths, from its source: nothing is built yet."""
     return load_source("paths")
 
 
 def load_source(name: str) -> ModuleType:
-    """A module of jupyter_aliquot.gpu_hook that imports none of the others, from its source."""
+    """Load a module of jupyter_aliquot.gpu_hook that imports none of the others, from its source."""
     spec = importlib.util.spec_from_file_location(f"aliquot_{name}", ROOT / "gpu_hook" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -124,17 +129,20 @@ def load_source(name: str) -> ModuleType:
 
 
 def has_nvidia() -> bool:
-    """What the node agent would say."""
+    """Return whether the node agent would find NVIDIA GPUs."""
     return load_paths().nvidia_driver() is not None
 
 
 def run_limited(command: Sequence[str], env: Mapping[str, str], seconds: float) -> int:
-    """The exit code of a command that is interrupted at its limit, so that it still says what it found.
+    """Run a command, interrupted at its limit so that it still prints its findings.
 
     Args:
         command: what to run, from the repository's root.
         env: its environment.
         seconds: the limit; 0 for none.
+
+    Returns:
+        The exit code.
     """
     print(f"$ {' '.join(command)}", flush=True)
     process = subprocess.Popen(command, cwd=ROOT, env=dict(env), start_new_session=True)
@@ -152,15 +160,18 @@ def run_limited(command: Sequence[str], env: Mapping[str, str], seconds: float) 
 
 
 def run_pytest(env: Mapping[str, str], run: Run, name: str, *arguments: str) -> bool:
-    """Run a part of the tests; its results go to NAME.xml below the run's folder, also where the limit ends it."""
+    """Run a part of the tests; write NAME.xml below the run's folder, also if the limit ends it."""
     result = f"--junit-xml={run.out / name}.xml"
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--timeout=600", result, *arguments]
-    # 5: everything was deselected by the caller's own arguments.
+    # 5: the caller's own arguments deselected everything.
     return run_limited(command, env, run.left()) in (0, 5)
 
 
 def run_benchmarks(names: Sequence[str], gpu: str, run: Run, arguments: Sequence[str]) -> int:
-    """One after the other; the first failure is the result, and stops none of the others."""
+    """Run the benchmarks one after the other; return the first failure.
+
+    A failure stops none of the others.
+    """
     codes = []
     for name in names:
         if run.seconds and run.left() < LEAST_SECONDS:
@@ -206,14 +217,17 @@ def main() -> int:
     build()
     env = environment(asked.gpu)
     workers = ["-n", str(min(MOST_WORKERS, os.cpu_count() or 1))] if importlib.util.find_spec("xdist") else []
-    # What the product promises comes first: a short lease must not end in the C suite's third hundred.
+    # The product's promises come first: a short lease must not end in the C suite's third hundred.
     programs = run_pytest(env, run, "programs", "-v", "-rsP", "tests/gpu", *more)
     suite = run_pytest(env, run, "conformance", "-q", *workers, "tests/gpu_hook/conformance", *more)
     return 0 if suite and programs else 1
 
 
 def without_gpu(asked: argparse.Namespace, run: Run, more: Sequence[str]) -> int:
-    """Say that there is no GPU, and fail; with ALIQUOT_TEST_GPU_ALLOW_NONE=1 succeed with tests that say why."""
+    """Report that there is no GPU, and fail.
+
+    With ALIQUOT_TEST_GPU_ALLOW_NONE=1 it succeeds with tests that give the reason.
+    """
     if os.environ.get("ALIQUOT_TEST_GPU_ALLOW_NONE") != "1":
         print(
             "no NVIDIA driver is here (its two libraries and a device). Run this where there is one, set "

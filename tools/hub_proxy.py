@@ -1,6 +1,6 @@
-"""Fetches the proxy in front of a JupyterHub, a program of Node's: build/hub-proxy, by the example's lock file.
+"""Fetch JupyterHub's proxy, a program for Node, into build/hub-proxy, by the example's lock file.
 
-Who asks for a Hub cannot do without it; tests that need it are skipped, and say so.
+A Hub does not run without it; tests that need it are skipped, and say so.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-LEAST_NODE = 18  # what the locked version asks for
+LEAST_NODE = 18  # Node's version that the locked proxy requires
 _FILES = ("package.json", "package-lock.json")
 
 
 class HubProxy:
-    """``run_step`` and ``leave_out`` are those of setup.py."""
+    """The installation of the proxy. ``run_step`` and ``leave_out`` are those of setup.py."""
 
     def __init__(
         self, root: Path, run_step: Callable[[str, Sequence[str]], bool], leave_out: Callable[[str, str, str], None]
@@ -27,7 +27,7 @@ class HubProxy:
         self._run_step, self._leave_out = run_step, leave_out
 
     def problem(self) -> str:
-        """Why it cannot be installed here; empty where it can."""
+        """Return why it cannot be installed here; empty if it can."""
         node, npm = shutil.which("node"), shutil.which("npm")
         if node is None or npm is None:
             missing = " and ".join(name for name, path in (("node", node), ("npm", npm)) if path is None)
@@ -39,7 +39,7 @@ class HubProxy:
         return ""
 
     def install(self) -> str:
-        """Bring it up to date with the lock file. What went wrong, empty when it is there."""
+        """Bring it up to date with the lock file. Return the problem, empty on success."""
         digest = hashlib.sha256()
         for path in self._sources:
             digest.update(path.read_bytes())

@@ -1,7 +1,8 @@
-"""Parts that a run of the tests leaves out for want of set-up: a list in build/left-out.tsv.
+"""List the parts that a test run leaves out because set-up lacks something: build/left-out.tsv.
 
-Set-up begins the list, set-up and checks add to it, and the tests' last lines show it beside their own skips.
-`python3 tools/left_out.py PART EFFECT REASON` adds one entry, for checks that are shell scripts.
+Set-up begins the list, set-up and checks append to it, and the tests print it in their last lines
+next to their own skips. `python3 tools/left_out.py PART EFFECT REASON` adds one entry, for checks
+that are shell scripts.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def begin() -> None:
 
 
 def add(part: str, effect: str, reason: str) -> None:
-    """Append one entry, in one write: checks run side by side.
+    """Append one entry, in one write: checks run in parallel.
 
     Args:
         part: what is missing.

@@ -1,6 +1,9 @@
-"""The hook's and the software GPU's libraries with a sanitizer, in build/sanitized; of a next run what has changed.
+"""Build the hook's and the software GPU's libraries with a sanitizer, in build/sanitized.
 
-usage: python tools/sanitized.py builds them for all sanitizers of the tests. The tests build by the same function.
+A later run rebuilds only changed files.
+
+usage: python tools/sanitized.py builds them for all sanitizers of the tests. The tests build with
+the same function.
 """
 
 from __future__ import annotations
@@ -20,12 +23,12 @@ FLAGS = "-O1 -g1 -w"
 
 
 def find_cmake() -> str | None:
-    """The environment's own, or the system's."""
+    """Return the environment's CMake, or the system's."""
     return shutil.which("cmake", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 
 
 def build(sanitizer: str, cmake: str) -> Path:
-    """The folder with their folders. Raises subprocess.CalledProcessError."""
+    """Build the libraries; return their folder. Raises subprocess.CalledProcessError."""
     folder = MADE / sanitizer.replace(",", "-")
     folder.mkdir(parents=True, exist_ok=True)
     configure = [cmake, "-S", str(ROOT), "-B", str(folder), f"-DPython3_EXECUTABLE={sys.executable}"]

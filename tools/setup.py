@@ -1,7 +1,10 @@
-"""Set the project up in `.venv`: environment, Python packages, native libraries; for tests Chromium, engines, clang …
+"""Set the project up in `.venv`: environment, Python packages, native libraries.
 
-Needs nothing but Python with its venv module, a C compiler, make and a package index. Says what it does, how long it
-takes, and what to do when a step fails; the full output of each step is in build/setup.log. Owns no project logic.
+For tests it also installs Chromium, engines, clang and more.
+
+Needs only Python with its venv module, a C compiler, make and a package index. It prints each step,
+how long the step takes, and what to do if it fails; the full output of each step is in
+build/setup.log. It contains no project logic.
 """
 
 from __future__ import annotations
@@ -43,13 +46,13 @@ KEPT_APART = {
     "nvdashboard": ("jupyterlab-nvdashboard>=0.15,<0.16", "a client of NVML (it needs Python 3.11)"),
     "notebook7": ("notebook>=7.6,<8", "Notebook 7 in the browser"),
 }
-EXTRAS = {"hub": "lab,hub"}  # those of pyproject.toml; others bear the name of what is set up
+EXTRAS = {"hub": "lab,hub"}  # those of pyproject.toml; other files have the name of what they stamp
 SYSTEM_PACKAGES = {"chromium": "chromium", "clang": "clang", "valgrind": "valgrind"}  # program: Debian package
-# The container engines that tests start for themselves, with what they need of the system.
+# The container engines that tests start themselves, with the system packages that they need.
 ENGINE_PACKAGES = {
     "podman": "podman",
     "netavark": "netavark",  # in a folder of Podman's own, not on PATH
-    "aardvark-dns": "aardvark-dns",  # likewise: containers of one network know each other's names
+    "aardvark-dns": "aardvark-dns",  # likewise: containers of one network resolve each other's names
     "catatonit": "catatonit",
     "runc": "runc",
     "dockerd": "docker.io",
@@ -65,7 +68,10 @@ def say(text: str) -> None:
 
 
 def run_step(title: str, command: Sequence[str]) -> bool:
-    """Run one command with its output in the log, a line a heartbeat while it is silent; True when it succeeded."""
+    """Run one command with its output in the log; return True when it succeeded.
+
+    While the command is silent, it prints a line each heartbeat.
+    """
     say(f"[setup] {title} …")
     begin = time.monotonic()
     done = threading.Event()
@@ -88,7 +94,10 @@ def run_step(title: str, command: Sequence[str]) -> bool:
 
 
 def leave_out(part: str, effect: str, reason: str = "") -> None:
-    """Go on without a part that only some tests need; the last lines of set-up and of the tests name it."""
+    """Go on without a part that only some tests need.
+
+    Set-up and the tests name it in their last lines.
+    """
     left_out.add(part, effect, reason or f"its installation failed: see {LOG.relative_to(ROOT)}")
     say(f"[setup]   left out: {part}")
 
@@ -104,7 +113,7 @@ def fail(what: str, remedy: str) -> None:
 
 
 def fingerprint(extra: str) -> str:
-    """What the installed state depends on; a change sets up again."""
+    """Return a fingerprint of all inputs of the installation; a change repeats the set-up."""
     digest = hashlib.sha256(f"{sys.version}{extra}".encode())
     for path in [
         ROOT / "pyproject.toml",
@@ -118,7 +127,7 @@ def fingerprint(extra: str) -> str:
 
 
 def check_host() -> None:
-    if sys.version_info < (3, 10):  # noqa: UP036 (whoever calls make may have an old python3)
+    if sys.version_info < (3, 10):  # noqa: UP036 (the python3 that calls make may be old)
         raise SystemExit(
             f"[setup] asked Python 3.10 or newer, found {sys.version.split()[0]}: make PYTHON=/path/to/python3.12 …"
         )
@@ -127,7 +136,7 @@ def check_host() -> None:
 
 
 def find_cmake() -> str | None:
-    """Return the environment's cmake or else the machine's, None where there is none that is new enough."""
+    """Return the environment's cmake or else the machine's; None if neither is new enough."""
     path = os.pathsep.join([str(VENV / "bin"), os.environ.get("PATH", os.defpath)])
     program = shutil.which("cmake", path=path)
     if program is None:
@@ -138,7 +147,7 @@ def find_cmake() -> str | None:
 
 
 def build_requirements() -> tuple[str, ...]:
-    """Return what the build needs of the package index; cmake is among it where the machine has none."""
+    """Return the build's requirements from the package index, with cmake if the machine has none."""
     return BUILD_REQUIREMENTS if find_cmake() else (*BUILD_REQUIREMENTS, CMAKE_REQUIREMENT)
 
 
@@ -151,7 +160,10 @@ def make_environment() -> None:
 
 
 def remove_former_name() -> None:
-    """The distribution was named ``aliquot``: beside today's it leaves each entry point twice in the environment."""
+    """Remove the distribution's former name, ``aliquot``.
+
+    Next to today's it leaves each entry point twice in the environment.
+    """
     for file in VENV.glob("lib/python*/site-packages/aliquot-*.dist-info/direct_url.json"):
         found = json.loads(file.read_text())
         if found.get("url") == ROOT.as_uri() and found.get("dir_info", {}).get("editable"):
@@ -172,7 +184,7 @@ def install_packages(extra: str) -> None:
 
 
 def install_torch() -> None:
-    """PyTorch's CUDA wheel, in an environment of its own."""
+    """Install PyTorch's CUDA wheel, in an environment of its own."""
     stamp = BUILD / "torch.stamp"
     want = " ".join(TORCH_PACKAGES) + sys.version
     python = TORCH_VENV / "bin" / "python"
@@ -187,7 +199,7 @@ def install_torch() -> None:
 
 
 def install_system_packages() -> None:
-    """Chromium, clang, valgrind and container engines for tests; only as root on Debian."""
+    """Install Chromium, clang, valgrind and container engines for tests; only as root on Debian."""
     wanted = {**SYSTEM_PACKAGES, **offload_compiler(), **ENGINE_PACKAGES}
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), ENGINE_FOLDERS])
     missing = [package for program, package in wanted.items() if shutil.which(program, path=path) is None]
@@ -204,7 +216,10 @@ def install_system_packages() -> None:
 
 
 def install_kept_apart() -> None:
-    """What only some tests need, each in a folder of its own; what it needs itself the environment has."""
+    """Install packages that only some tests need, each in a folder of its own.
+
+    Their own requirements are in the environment.
+    """
     pip = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--no-deps"]
     for name, (requirement, what) in KEPT_APART.items():
         folder = BUILD / name
@@ -219,7 +234,7 @@ def install_kept_apart() -> None:
 
 
 def install_node_packages() -> None:
-    """What the browser bundle is checked with; without Node the committed bundle is taken as it is."""
+    """Install packages that check the browser bundle; without Node, use the committed bundle."""
     stamp = BUILD / "node-packages.stamp"
     want = hashlib.sha256((ROOT / "yarn.lock").read_bytes() + (ROOT / "package.json").read_bytes()).hexdigest()
     if shutil.which("node") is None:
@@ -232,13 +247,16 @@ def install_node_packages() -> None:
 
 
 def fetch_oracle() -> None:
-    """NVIDIA's driver library, which the hook's answers are compared with; Debian's package tools fetch it."""
+    """Fetch NVIDIA's driver library, which tests compare the hook's answers with.
+
+    Debian's package tools fetch it.
+    """
     if not run_step("fetching NVIDIA's driver library to compare with", [sys.executable, "tools/fetch-oracle"]):
         leave_out("NVIDIA's driver library", "the tests that compare with it are skipped")
 
 
 def fetch_engines() -> None:
-    """A Docker daemon that knows CDI; the release's own may be older."""
+    """Fetch a Docker daemon that supports CDI; the Debian release's own may be older."""
     if not (BUILD / "engines" / "docker").is_dir() and not run_step(
         "fetching a Docker daemon that knows CDI", [sys.executable, "tools/fetch-engines"]
     ):
@@ -246,19 +264,19 @@ def fetch_engines() -> None:
 
 
 def fetch_upstream_tests() -> None:
-    """The test suites of Jupyter's own packages, which our provisioner and relays have to pass."""
+    """Fetch the test suites of Jupyter's packages; our provisioner and relays have to pass them."""
     if not run_step("fetching Jupyter's own test suites", [str(VENV / "bin" / "python"), "tools/fetch-upstream-tests"]):
         leave_out("Jupyter's own test suites", "they are not run")
 
 
 def fetch_wheels() -> None:
-    """What the images of deploy/ are built from in the tests, which ask no registry."""
+    """Fetch the wheels for the images of deploy/: the tests build those without a registry."""
     if not run_step("fetching wheels for images", [str(VENV / "bin" / "python"), "tools/fetch-wheels"]):
         leave_out("wheels for images", "the test that builds the images is skipped")
 
 
 def build_native() -> None:
-    """Rebuild what changed in C; a fraction of a second when nothing did."""
+    """Rebuild changed C code; a fraction of a second if nothing changed."""
     folders, cmake = sorted(BUILD.glob("editable-*")), find_cmake()
     if folders and cmake is None:
         needed = ".".join(map(str, CMAKE_NEEDED))
@@ -269,7 +287,7 @@ def build_native() -> None:
 
 
 def build_sanitized() -> None:
-    """What the tests of the hook under sanitizers load; a second when nothing changed."""
+    """Build the libraries for the hook's tests under sanitizers; a second if nothing changed."""
     if not run_step("native libraries with sanitizers", [str(VENV / "bin" / "python"), "tools/sanitized.py"]):
         leave_out("native libraries with sanitizers", "the tests under sanitizers fail")
 

@@ -1,6 +1,7 @@
-"""The first ten minutes on a GPU: independent phases, each with a limit, that settle what the hook assumes of a driver.
+"""Run the first ten minutes on a GPU: phases that test what the hook assumes of a driver.
 
-`python3 tools/gpu_first --gpu nvidia --out RESULTS --budget 575` runs them in the order of
-docs/how-to/test-on-a-gpu.md. Needs Python and a driver; each further thing that lacks (a compiler, a framework) stops
-the phases that need it, no other.
+The phases are independent. Each phase has a time limit. `python3 tools/gpu_first --gpu nvidia --out
+RESULTS --budget 575` runs them in the order of docs/how-to/test-on-a-gpu.md. The command needs
+Python and a driver. If something else is missing (a compiler, a framework), only the phases that
+need it are skipped.
 """

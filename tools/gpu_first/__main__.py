@@ -1,4 +1,4 @@
-"""The command: reads its arguments, and runs all phases, or one of them in a process of its own."""
+"""Read the command's arguments, and run all phases, or one of them in a process of its own."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run_phase(asked: argparse.Namespace) -> int:
 def main() -> int:
     asked = read_arguments()
     if asked.phase:
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the run's own parent ignored it
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # also if the parent process ignored SIGINT
         return run_phase(asked)
     os.environ["PYTHONUNBUFFERED"] = "1"
     command = [sys.executable, str(HERE), *(("--prebuilt", str(asked.prebuilt.absolute())) if asked.prebuilt else ())]

@@ -1,4 +1,7 @@
-"""What a phase gets: where it may write, how long it has, and how it tells what it found. Owns the findings file."""
+"""The context of a phase: where it may write, how long it may take, and how it reports findings.
+
+It owns the findings file.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ LAST_WORDS_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Done:
-    """A command that ended. ``code`` is None where its limit ended it."""
+    """A command that ended. ``code`` is None if its time limit ended it."""
 
     code: int | None
     out: str
@@ -33,7 +36,7 @@ class Done:
 
     @property
     def why(self) -> str:
-        """One line for a finding: the last thing that the command said."""
+        """Return one line for a finding: the last line that the command printed."""
         if self.code is None:
             return f"it did not end within {self.seconds:.0f} s"
         lines = (self.err.strip() or self.out.strip()).splitlines()
@@ -42,7 +45,10 @@ class Done:
 
 @dataclass
 class Context:
-    """Of one phase, in the phase's own process. Findings are flushed one by one: a hang keeps what came before."""
+    """The context of one phase, in the phase's own process.
+
+    Each finding is flushed at once: if the phase hangs, the earlier findings remain.
+    """
 
     phase: str
     gpu: str
@@ -64,14 +70,17 @@ class Context:
         self._write({"found": finding})
 
     def fail(self, line: str, **finding: Any) -> None:
-        """Say in one line what does not hold, and go on."""
+        """Report in one line what does not hold, and go on."""
         self.has_failed = True
         self._write({"says": line})
         if finding:
             self.tell(**finding)
 
     def complain(self, line: str, *stops: str) -> None:
-        """Say in one line what the machine lacks, and what phases need (``stops``) that therefore are skipped."""
+        """Report in one line what the machine lacks.
+
+        The runner skips each phase that needs one of ``stops``.
+        """
         self._write({"says": line, "stops": list(stops)})
 
     def _write(self, record: Mapping[str, Any]) -> None:
@@ -79,17 +88,20 @@ class Context:
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
     def file(self, name: str) -> Path:
-        """A path for details of this phase."""
+        """Return a path for details of this phase."""
         return self.work / f"{self.phase}-{name}"
 
     def run(self, command: Sequence[str], seconds: float = 0.0, env: Mapping[str, str] | None = None) -> Done:
-        """Run a command to its end or its limit (0: the phase's); its group is interrupted first, then killed."""
+        """Run a command to its end or its time limit (0: the phase's limit).
+
+        At the limit its process group is interrupted, then killed.
+        """
         seconds = min(seconds or self.left(), self.left())
         began = time.monotonic()
         process = subprocess.Popen(
             [str(word) for word in command], cwd=ROOT, env=dict(env or self.environment()), text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, errors="replace",
-            preexec_fn=os.setpgrp,  # a group of its own, in the phase's session: the runner ends what is left of that
+            preexec_fn=os.setpgrp,  # its own group; the runner kills the rest of the session
         )  # fmt: skip
         code: int | None = None
         try:
@@ -103,7 +115,10 @@ class Context:
         return Done(code, out, err, time.monotonic() - began)
 
     def environment(self) -> dict[str, str]:
-        """What tests and benchmarks on this GPU run in; without headers, what needs none still runs."""
+        """Return the environment of tests and benchmarks on this GPU.
+
+        Without headers, programs that need none still run.
+        """
         dropped = ("ALIQUOT_", "LD_PRELOAD", "LD_AUDIT", "CUDA_VISIBLE_DEVICES")
         env = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
         path = [str(gpu_tests.FARM), str(ROOT / "tools"), *filter(None, [env.get("PYTHONPATH")])]
@@ -115,11 +130,14 @@ class Context:
         return env
 
     def driver(self) -> Any:
-        """The libraries below the hook (paths.Driver). Raises paths.PathError."""
+        """Return the libraries below the hook (paths.Driver). Raises paths.PathError."""
         return self.paths().choose_driver(self.gpu)
 
     def paths(self) -> Any:
-        """The module jupyter_aliquot.gpu_hook.paths of the tree, whose native libraries the build phase linked."""
+        """Return the tree's module jupyter_aliquot.gpu_hook.paths.
+
+        The build phase linked its native libraries.
+        """
         if str(gpu_tests.FARM) not in sys.path:
             sys.path.insert(0, str(gpu_tests.FARM))
             os.environ["PYTHONPATH"] = self.environment()[
@@ -131,7 +149,10 @@ class Context:
 
 
 def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """What it said, also after it was told to end: pytest writes its summary then."""
+    """End a process and return its output, also what it printed after the signal.
+
+    pytest writes its summary then.
+    """
     for number, seconds in ((signal.SIGINT, LAST_WORDS_SECONDS), (signal.SIGKILL, LAST_WORDS_SECONDS)):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)

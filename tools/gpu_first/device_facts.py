@@ -1,5 +1,7 @@
-"""What NVML says of the GPUs, asked through ctypes: the facts phase needs nothing installed. And what of it stops
-which phases, as one line each."""
+"""Read NVML's facts about the GPUs through ctypes: the facts phase needs nothing installed.
+
+The module also says in one line each which facts stop which phases.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +11,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-LEAST_DRIVER = 535  # the first release that the hook was held against
-NEEDED_BYTES = 6 << 30  # a quota of 4 GiB, and contexts of several processes
+LEAST_DRIVER = 535  # the oldest release that the hook was tested with
+NEEDED_BYTES = 6 << 30  # a memory limit of 4 GiB, and contexts of several processes
 GIB = 1 << 30
 
 
 class NvmlError(Exception):
-    """NVML does not load or does not start; the message says what it answered."""
+    """NVML does not load or does not start; the message has its answer."""
 
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """``processes``: bytes by process id; ``mig`` None where the device knows no such mode."""
+    """The facts about one device.
+
+    ``processes``: bytes by process id; ``mig`` is None if the device has no such mode.
+    """
 
     name: str
     driver: str
@@ -60,7 +65,7 @@ def read_devices(library: Path) -> list[DeviceFacts]:
 
 
 def _read_device(nvml: ctypes.CDLL, index: int, driver: str) -> DeviceFacts | None:
-    """None for a device that fell off its bus."""
+    """Read one device; return None for a device that fell off its bus."""
     device, memory, text = ctypes.c_void_p(), _Memory(), ctypes.create_string_buffer(96)
     if nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)) != 0:
         return None
@@ -92,9 +97,10 @@ def _read_processes(nvml: ctypes.CDLL, device: ctypes.c_void_p) -> dict[int, int
 
 
 def complaints(devices: Sequence[DeviceFacts], needed: int = NEEDED_BYTES) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """A line for people, and what phases need that the machine therefore lacks.
+    """Return what the machine lacks: a line for people, and the phases' needs that it stops.
 
-    The node agent may place a kernel on any device: one that is full is in the way, one in slices is left out.
+    The node agent may place a kernel on any device. A device whose memory is full is therefore a
+    problem; one that is divided (MIG) is left out.
     """
     driver = devices[0].driver
     release = driver.partition(".")[0]

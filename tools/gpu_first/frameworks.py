@@ -1,6 +1,7 @@
-"""The frameworks through the hook, as scripts with one result each. A framework that is not installed is a result.
+"""Run the frameworks through the hook, as scripts with one result each.
 
-Each script prints JSON as its last line: ``total`` is the memory that it sees, ``ok`` whether its result is right.
+A framework that is not installed is a result. Each script prints JSON as its last line: ``total``
+is the memory that it sees, ``ok`` whether its result is right.
 """
 
 from __future__ import annotations
@@ -142,7 +143,11 @@ if __name__ == "__main__":
 
 @dataclass(frozen=True)
 class Program:
-    """``modules``: what it imports; ``is_short``: of the first look at the shim; ``computes``: in compiled code."""
+    """One script of a framework.
+
+    ``modules``: its imports; ``is_short``: it belongs to the first look at the shim; ``computes``:
+    in compiled code.
+    """
 
     name: str
     modules: tuple[str, ...]
@@ -171,7 +176,7 @@ PROGRAMS = (
 
 
 def lacking(program: Program) -> str:
-    """The first module that is not installed, or nothing."""
+    """Return the first module that is not installed, or an empty string."""
     for module in program.modules:
         try:
             found = importlib.util.find_spec(module)
@@ -184,7 +189,7 @@ def lacking(program: Program) -> str:
 
 @contextmanager
 def hooked(context: Context) -> Iterator[tuple[dict[str, str], Path]]:
-    """The environment of a kernel on the whole device, under a node agent; and the hook's log."""
+    """Return the environment of a kernel on the whole device, under an agent; and the hook's log."""
     context.paths()
     from subjects import a_kernel
 
@@ -201,7 +206,7 @@ def hooked(context: Context) -> Iterator[tuple[dict[str, str], Path]]:
 
 
 def shim_alone(context: Context) -> dict[str, str]:
-    """The shim in front of the driver, without an agent: it stands in nothing's way."""
+    """Run the shim in front of the driver, without an agent: it must change nothing."""
     paths, driver = context.paths(), context.driver()
     env = {name: value for name, value in context.environment().items() if not name.startswith("ALIQUOT_")}
     return {
@@ -214,7 +219,7 @@ def shim_alone(context: Context) -> dict[str, str]:
 
 
 def try_program(context: Context, program: Program, env: Mapping[str, str], way: str) -> str:
-    """Run one program, and tell its result in one word or line: ok, not installed, or what failed."""
+    """Run one program; return its result in a word or a line: ok, not installed, or the failure."""
     missing = lacking(program)
     if missing:
         context.tell(framework=program.name, way=way, result=f"not installed: {missing}")
@@ -235,7 +240,10 @@ def try_program(context: Context, program: Program, env: Mapping[str, str], way:
 
 
 def tell_unknown(context: Context, log: Path) -> None:
-    """Functions that programs got from the driver and that the hook's table does not know: they must be none."""
+    """Report functions that programs got from the driver and that the hook's table lacks.
+
+    There must be none.
+    """
     unknown = sorted(set(_UNKNOWN.findall(log.read_text(errors="replace")))) if log.exists() else []
     context.tell(unknown_symbols=unknown)
     if unknown:
@@ -243,7 +251,7 @@ def tell_unknown(context: Context, log: Path) -> None:
 
 
 def run(context: Context) -> None:
-    """Every program under a node agent, one after the other."""
+    """Run every program under a node agent, one after the other."""
     with hooked(context) as (env, log):
         for program in PROGRAMS:
             try_program(context, program, env, "under a node agent")

@@ -1,4 +1,7 @@
-"""A process that holds a context: else a driver without persistence mode starts its GPU anew for each program."""
+"""A process that holds a context.
+
+Without it, a driver without persistence mode starts its GPU anew for each program.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ sys.stdin.read()
 
 
 class Keeper:
-    """Of the machine's first GPU. It sets nothing; it ends with its input."""
+    """A context on the machine's first GPU. It sets nothing, and ends when its input ends."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None

@@ -1,4 +1,4 @@
-"""The driver's errors in the kernel's log: what it says of a GPU while the phases run (NVRM: Xid)."""
+"""Read the driver's errors from the kernel's log, while the phases run (NVRM: Xid)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _COMMAND = ("dmesg", "--time-format", "iso")
 
 
 def read_log(command: Sequence[str] = _COMMAND) -> list[str]:
-    """The lines of the log. Raises OSError with the reason where it cannot be read."""
+    """Return the lines of the log. Raises OSError with the reason if it cannot be read."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False, errors="replace")
     except subprocess.TimeoutExpired:
@@ -22,14 +22,14 @@ def read_log(command: Sequence[str] = _COMMAND) -> list[str]:
 
 
 class XidWatch:
-    """Tells which errors came since it was made."""
+    """Finds the errors that the driver logged since the object was made."""
 
     def __init__(self, read: Callable[[], list[str]] = read_log) -> None:
         self._read = read
         self._before = set(self._lines()[0])
 
     def report(self) -> list[str]:
-        """Lines for the summary: the errors, or that there was none, or why nobody knows."""
+        """Return lines for the summary: the errors, "none", or why the log was not readable."""
         found, problem = self._lines()
         if problem:
             return [f"Xids: the kernel's log cannot be read: {problem}"]

@@ -1,4 +1,4 @@
-"""The facts phase: what the machine is. Everything later is read against it."""
+"""The facts phase: the properties of the machine. All later results are read against them."""
 
 from __future__ import annotations
 
@@ -89,7 +89,10 @@ def _tell_device(context: Context, nvml: Path) -> None:
 
 
 def probe_system_calls() -> dict[str, bool]:
-    """Whether the kernel has what the hook and the agent need of it; a sandbox may lack some."""
+    """Test whether the kernel has the system calls that the hook and the agent need.
+
+    A sandbox may lack some.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     number = _MEMBARRIER.get(platform.machine(), -1)
     found = {"membarrier": libc.syscall(number, 0, 0, 0) > 0}

@@ -1,5 +1,9 @@
-"""What the hook adds to a step of short kernels: alone on its device, where it measures nothing; beside a kernel that
-idles, where it measures what each of both takes; and paced, beside production that works and pauses."""
+"""Measure what the hook adds to a step of short kernels, in three situations.
+
+A kernel alone on its device, where the hook measures nothing; a kernel next to an idle kernel,
+where the hook measures the GPU time of both; and a paced kernel, next to normal-priority work that
+computes and pauses.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ from .steps import KERNEL_BYTES, PROBE
 ROUNDS = 3
 MOST_PERCENT = 1.0  # of a step, for measuring alone
 BARE, ALONE, BESIDE = "bare", "hooked, alone", "hooked, beside an idle kernel"
-PACED = "opportunistic, beside production that pauses"  # waiting for its pace is a part of its steps
+PACED = "opportunistic, beside production that pauses"  # its steps include waiting for its pace
 PAUSE_US = 20_000
 
 
@@ -70,7 +74,10 @@ def _compare(
     hooked_program: tuple[Path, Mapping[str, str]],
     kernel_id: str = "first",
 ) -> tuple[float, set[str]]:
-    """Tell the steps bare and hooked, in turn; return the percent that the hook adds, and the kernel's paces."""
+    """Measure the steps bare and hooked, in turn.
+
+    Return the percent that the hook adds, and the kernel's paces.
+    """
     libraries = (bare_program, hooked_program)
     times: tuple[list[float], list[float]] = ([], [])
     paces: set[str] = set()
@@ -91,7 +98,7 @@ def _compare(
 
 @contextmanager
 def _watched(runtime: Path, kernel_id: str, paces: set[str]) -> Iterator[None]:
-    """Note how the agent paces a kernel meanwhile."""
+    """Record how the agent paces a kernel meanwhile."""
     from jupyter_aliquot.gpu_hook.client import client
 
     is_over = threading.Event()

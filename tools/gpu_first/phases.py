@@ -1,4 +1,7 @@
-"""The phases, in the order of what each retires per second, with their limits. Owns what is run, not how."""
+"""The phases with their time limits, ordered by how many questions each settles per second.
+
+The module decides which programs run, not how they run.
+"""
 
 from __future__ import annotations
 
@@ -25,22 +28,32 @@ _IMPORT_AGENT = "import json; from jupyter_aliquot.gpu_hook.agent import main; p
 
 @dataclass(frozen=True)
 class Phase:
-    """``seconds``: the limit on a GPU; ``retires``: rows of the review that its outcome settles."""
+    """One phase.
+
+    ``seconds``: the limit on a GPU; ``retires``: rows of the review that its outcome settles.
+    """
 
     name: str
     seconds: float
     needs: Sequence[str]
     retires: Sequence[str]
     run: Callable[[Context], None]
-    is_optional: bool = False  # runs where it is named, not with all
+    is_optional: bool = False  # runs only if it is named
 
     def limit(self, gpu: str) -> float:
-        """A rehearsal shares its processors with other tests, and nothing that it measures counts."""
+        """Return the time limit.
+
+        A rehearsal shares its processors with other tests, and its measurements do not count: it
+        gets more time.
+        """
         return max(self.seconds, SOFTGPU_SECONDS) if gpu == "softgpu" else self.seconds
 
 
 def build(context: Context) -> None:
-    """Native libraries, the probe, and the agent's imports; what was carried stands in for a build that fails."""
+    """Build the native libraries and the probe, and import the agent.
+
+    If the build fails, the phase uses the libraries that were carried to the machine.
+    """
     source = "import gpu_tests; gpu_tests.build()"
     done = context.run([sys.executable, "-c", source], max(5.0, context.left() - 8))
     carried = context.prebuilt / "native" if context.prebuilt else None
@@ -87,7 +100,7 @@ def resolver(context: Context) -> None:
 
 
 def shim(context: Context) -> None:
-    """One program of each framework behind the shim alone, then under an agent; the self-check."""
+    """Run one program of each framework behind the shim, alone and with an agent; the self-check."""
     short = [program for program in frameworks.PROGRAMS if program.is_short]
     env = frameworks.shim_alone(context)
     source = "import ctypes, json; print(json.dumps(ctypes.CDLL('libcuda.so.1').cuInit(0)))"
@@ -120,7 +133,7 @@ def costs(context: Context) -> None:
 
 def swap(context: Context) -> None:
     run_tests(context, "swap", "tests/gpu/test_swapping.py", seconds=0 if context.is_soft else 45)
-    if context.is_soft:  # its copies are the processors': a benchmark of the smoke tests
+    if context.is_soft:  # the software GPU copies with the CPU: the smoke tests run this benchmark
         return
     few = ("--rounds", "3", "--cycles", "3")
     for threads in (4, 8, 2):
@@ -148,7 +161,10 @@ def conformance_swapped(context: Context) -> None:
 
 
 def _run_conformance(context: Context, chosen: str) -> None:
-    """On the software GPU, which `make test` holds to all of it, one claim."""
+    """Run the conformance tests; on the software GPU only one of them.
+
+    `make test` runs all of them on the software GPU.
+    """
     chosen += " and a_segment_grows" if context.is_soft else ""
     workers = 0 if context.is_soft else WORKERS
     run_tests(context, "conformance", CONFORMANCE, "-k", chosen, workers=workers, seconds=context.left() - 8)
@@ -172,7 +188,10 @@ PHASES = (
 
 
 def choose(only: Sequence[str] | None) -> tuple[Phase, ...]:
-    """The phases that were named, in their order, after a build where there is none yet; or all but the optional."""
+    """Return the phases that were named, in their order, after a build where there is none yet.
+
+    Without names: all but the optional phases.
+    """
     if not only:
         return tuple(phase for phase in PHASES if not phase.is_optional)
     is_built = (Path(gpu_tests.FARM) / "jupyter_aliquot" / "native").exists() and PROBE.exists()

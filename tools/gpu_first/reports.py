@@ -1,4 +1,7 @@
-"""A pytest plugin that writes a line a test into ALIQUOT_TEST_REPORTS at once: a run that is killed keeps them."""
+"""A pytest plugin that writes a line per test into ALIQUOT_TEST_REPORTS at once.
+
+After a kill the lines remain.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import json
 import os
 from typing import Any
 
-_IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ  # reports of workers come to the process that started them
+_IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ  # workers send reports to the process that started them
 
 
 def pytest_runtest_logreport(report: Any) -> None:

@@ -1,7 +1,8 @@
-"""Runs the phases one after the other, each in a process of its own with a limit of its own, whatever the others did.
+"""Run the phases one after the other, each in a process of its own with its own time limit.
 
-Writes below the results' folder: first.jsonl (a line a phase, at once), and summary.txt and details.tar.gz at the end
-of the phases, of the budget, or by an interrupt.
+A phase that fails stops no other. The runner writes below the results' folder: first.jsonl (a line
+per phase, at once), and summary.txt and details.tar.gz at the end of the phases, of the budget, or
+after an interrupt.
 """
 
 from __future__ import annotations
@@ -25,17 +26,20 @@ from .kernel_log import XidWatch
 from .phases import Phase
 
 ENDING_SECONDS = 4.0  # of the budget, for the summary and the archive
-LEAST_SECONDS = 3.0  # a phase with less is left out
-LAST_WORDS_SECONDS = 6.0  # of a phase that its limit interrupts
-INTERRUPTED_SECONDS = 2.0  # the same where the run is ended
+LEAST_SECONDS = 3.0  # a phase is left out if less is left
+LAST_WORDS_SECONDS = 6.0  # after the interrupt of a phase at its limit
+INTERRUPTED_SECONDS = 2.0  # the same if the whole run is ended
 POLL_SECONDS = 0.05
-LARGEST_DETAIL = 8 << 20  # of one file in the archive: the end of a longer one is kept
+LARGEST_DETAIL = 8 << 20  # of one file in the archive: a longer file keeps its end
 OK, FAILED, STOPPED, SKIPPED = "ok", "failed", "stopped", "skipped"
 
 
 @dataclass(frozen=True)
 class Result:
-    """One line of first.jsonl. ``says``: lines for people; ``found``: what was measured or compared."""
+    """One line of first.jsonl.
+
+    ``says``: lines for people; ``found``: measurements and comparisons.
+    """
 
     phase: str
     outcome: str
@@ -47,13 +51,17 @@ class Result:
 
 
 class Runner:
-    """Of one run. ``command`` starts a phase in a process of its own, and gets its name and limits as arguments."""
+    """The runner of one run.
+
+    ``command`` starts a phase in a process of its own; its arguments are the phase's name and
+    limits.
+    """
 
     def __init__(self, gpu: str, out: Path, budget: float, command: Sequence[str]) -> None:
         self._gpu, self._out, self._command = gpu, out, tuple(command)
         self._until = time.monotonic() + budget
         self._work = Path(tempfile.mkdtemp(prefix="gpu-first-"))
-        self._stops: dict[str, str] = {}  # what phases need and this machine lacks → the line that says so
+        self._stops: dict[str, str] = {}  # need of phases, lacking here → the line that says so
         self._results: list[Result] = []
         self._is_interrupted = False
         self._keeper = Keeper()
@@ -62,8 +70,8 @@ class Runner:
         (out / "first.jsonl").write_text("")
 
     def run_all(self, chosen: Sequence[Phase]) -> int:
-        """Run the phases; 0 where none failed or was stopped."""
-        for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background job ignores the first
+        """Run the phases; return 0 if none failed and none was stopped."""
+        for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background job ignores SIGINT
             signal.signal(number, self._note_interrupt)
         try:
             for phase in chosen:
@@ -99,7 +107,7 @@ class Runner:
         return Result(phase.name, outcome, round(time.monotonic() - began, 2), limit, phase.retires, says, found)
 
     def _run_process(self, phase: Phase, limit: float) -> int | None:
-        """The phase's exit code; None where its limit or an interrupt ended it."""
+        """Run a phase; return its exit code, None if its limit or an interrupt ended it."""
         command = [*self._command, "--phase", phase.name, "--gpu", self._gpu]
         command += ["--work", str(self._work), "--budget", f"{limit:.1f}"]
         with (self._work / f"{phase.name}.log").open("w") as log:
@@ -117,7 +125,7 @@ class Runner:
         return None
 
     def _note_interrupt(self, number: int, frame: object) -> None:
-        """Called for SIGINT and SIGTERM: the phase that runs is ended, the others are left out."""
+        """End the phase that runs, and leave the others out. Called for SIGINT and SIGTERM."""
         self._is_interrupted = True
 
     def _read_findings(self, phase: Phase) -> tuple[list[str], list[Any]]:
@@ -127,7 +135,7 @@ class Runner:
         for line in path.read_text().splitlines() if path.exists() else ():
             try:
                 record = json.loads(line)
-            except ValueError:  # killed while it wrote
+            except ValueError:  # the phase was killed while it wrote
                 continue
             says += [record["says"]] if "says" in record else []
             found += [record["found"]] if "found" in record else []
@@ -147,7 +155,7 @@ class Runner:
             os.fsync(file.fileno())
 
     def _write_summary(self) -> None:
-        """Print the table, and keep the details of all phases in one file."""
+        """Print the table, and write the details of all phases into one file."""
         rows = [(result.phase, result.outcome, f"{result.seconds:.1f} s", _first(result)) for result in self._results]
         widths = [max([len(row[column]) for row in rows] or [0]) for column in range(3)]
         lines = ["  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[3]]).rstrip()
@@ -172,7 +180,10 @@ def _first(result: Result) -> str:
 
 
 def _kill_session(leader: int) -> None:
-    """Everything that the phase started and that is no daemon: it has its own groups, in the phase's session."""
+    """Kill every process of the phase's session.
+
+    Daemons left it; the phase's groups are in it.
+    """
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue

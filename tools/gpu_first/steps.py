@@ -1,4 +1,4 @@
-"""What several phases do: run tests, benchmarks, the probe or a program, and tell what came of it."""
+"""Steps that several phases share: run tests, benchmarks, the probe or a program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .context import Context, Done
 PROBE = gpu_tests.BUILD / "gpu_probe"
 PROGRAMS_LOG = gpu_tests.ROOT / "build" / "bench" / "programs.log"
 MOST_FAILURES = 40
-KERNEL_BYTES = 1 << 30  # of a kernel whose programs take little: a context is of it, too
+KERNEL_BYTES = 1 << 30  # of a kernel whose programs take little memory: it also covers a context
 
 
 def run_tests(context: Context, name: str, *arguments: str, seconds: float = 0.0, workers: int = 0) -> None:
@@ -29,15 +29,15 @@ def run_tests(context: Context, name: str, *arguments: str, seconds: float = 0.0
     Args:
         context: of the phase.
         name: of the part, for the findings.
-        arguments: pytest's: files and what of them.
-        seconds: the limit; 0 is the phase's.
-        workers: how many run at a time, where pytest-xdist is there.
+        arguments: pytest's: files and selection.
+        seconds: the limit; 0 means the phase's.
+        workers: the number of parallel workers, if pytest-xdist is installed.
     """
     reports = context.file(f"{name}.jsonl")
     plugins = ["-p", "pytest_timeout", "-p", "gpu_first.reports"]
     if workers > 1 and importlib.util.find_spec("xdist") is not None:
         plugins += ["-p", "xdist.plugin", "-n", str(min(workers, os.cpu_count() or 1))]
-    # No plugin but these: what else a machine has installed must not decide.
+    # Only these plugins: others on the machine must not decide the result.
     env = {**context.environment(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "ALIQUOT_TEST_REPORTS": str(reports)}
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *plugins, "--timeout=120", "-q", *arguments]
     try:
@@ -83,14 +83,14 @@ def run_benchmark(context: Context, name: str, *arguments: str, seconds: float =
         missed = [row["name"].strip() for row in record["rows"] if row["holds"] is False]
         if missed:
             context.fail(f"{label or name}: {missed[0]} is not within its bound ({len(missed)} in all)")
-    if PROGRAMS_LOG.exists():  # what the benchmark's programs said; each benchmark begins it anew
+    if PROGRAMS_LOG.exists():  # output of the benchmark's programs; each benchmark truncates it
         shutil.copy2(PROGRAMS_LOG, out)
     if not written:
         context.fail(f"{label or name}: {done.why}")
 
 
 def run_probe(context: Context, command: str, *arguments: str, seconds: float = 20.0) -> list[dict[str, Any]]:
-    """Run a sub-command of the probe; its lines are findings, and returned."""
+    """Run a sub-command of the probe; report its lines as findings and return them."""
     driver = context.driver()
     env = {**context.environment(), **softgpu(context), "ALIQUOT_BUILTINS": str(gpu_probes.BUILTINS)}
     done = context.run([str(PROBE), str(driver.cuda), command, *arguments], seconds, env)
@@ -104,7 +104,7 @@ def run_probe(context: Context, command: str, *arguments: str, seconds: float = 
 
 
 def softgpu(context: Context) -> dict[str, str]:
-    """The machine that the phase's programs without an agent see; nothing on a GPU."""
+    """Set the software GPU for the phase's programs without an agent; on a GPU do nothing."""
     if not context.is_soft:
         return {}
     return {
@@ -115,7 +115,7 @@ def softgpu(context: Context) -> dict[str, str]:
 
 
 def run_program(context: Context, source: str, env: Mapping[str, str], seconds: float) -> tuple[Done, Any]:
-    """Run Python source; the value of its last line, which is JSON, or None where it did not get there."""
+    """Run Python source; return the JSON value of its last line, or None if it failed before that."""
     path = context.file("program.py")
     path.write_text(source)
     done = context.run([sys.executable, str(path)], seconds, env)

@@ -1,5 +1,8 @@
-"""Two processes on one device: what their steps took alone and beside each other, with the raw activity that the hook
-showed the agent and NVML's samples, for the model of how a device is shared (tests/benchmarks/test_plant.py)."""
+"""Record two processes on one device: their steps alone and next to each other.
+
+The trace includes the raw activity that the hook reported to the agent, and NVML's samples. The
+model of how processes share a device uses it (tests/benchmarks/test_plant.py).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from .context import Context
 from .steps import KERNEL_BYTES
 
 LENGTHS_US = (50, 1000, 20000)
-LAUNCHES_US = 20000  # a step's launches together, where one is shorter
+LAUNCHES_US = 20000  # launches of a step are together at least this long
 WINDOW_SECONDS = {"nvidia": 2.5, "softgpu": 0.4}
 SETTLE_SECONDS = {"nvidia": 0.5, "softgpu": 0.1}
 SAMPLE_SECONDS = 0.05
@@ -27,7 +30,7 @@ MOST_STEPS = 400  # of one window, in the trace
 
 
 def run(context: Context) -> None:
-    """Every length alone, then every pair of different lengths."""
+    """Measure every length alone, then every pair of different lengths."""
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
     try:
         _record(context, folder)
@@ -87,20 +90,23 @@ def _run_window(context: Context, recorder: _Recorder, workers: Sequence[Any]) -
 
 
 class _Nvml:
-    """NVML's own samples of all devices, by process: what the agent's figures are made of."""
+    """NVML's own samples of all devices, by process: the agent computes its figures from them."""
 
     def __init__(self, library: Path) -> None:
-        """The library is loaded first; pynvml's request for its name is answered with it then."""
+        """Load the library first: pynvml then finds this one under the name that it requests."""
         ctypes.CDLL(os.fspath(library), mode=ctypes.RTLD_GLOBAL)
         import pynvml
 
         self._nvml = pynvml
         pynvml.nvmlInit()
         self._devices = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        self._seen = [0] * len(self._devices)  # the newest sample of each, microseconds since the epoch
+        self._seen = [0] * len(self._devices)  # newest sample of each, microseconds since the epoch
 
     def read(self) -> list[dict[str, Any]]:
-        """What came since the last time. ``samples``: process, microseconds since the epoch, percent of the SMs."""
+        """Return the samples since the last call.
+
+        ``samples``: process, microseconds since the epoch, percent of the SMs.
+        """
         return [self._read_device(number) for number in range(len(self._devices))]
 
     def _read_device(self, number: int) -> dict[str, Any]:
@@ -112,7 +118,7 @@ class _Nvml:
         return {"device": number, "percent": None if rates is None else int(rates.gpu), "samples": samples}
 
     def _ask(self, question: Callable[..., Any], *arguments: Any) -> Any:
-        """None where the device has no answer, or nothing new."""
+        """Query NVML; return None if the device has no answer or nothing new."""
         try:
             return question(*arguments)
         except self._nvml.NVMLError:
@@ -120,7 +126,7 @@ class _Nvml:
 
 
 class _Recorder:
-    """Writes trace.jsonl: the agent's status, the boards and NVML's samples, as often as SAMPLE_SECONDS."""
+    """Writes trace.jsonl: the agent's status, the boards and NVML's samples, every SAMPLE_SECONDS."""
 
     def __init__(self, context: Context, runtime: Path, nvml: _Nvml) -> None:
         self._path, self._runtime, self._nvml = context.work / "trace.jsonl", runtime, nvml
@@ -145,7 +151,7 @@ class _Recorder:
             time.sleep(max(0.0, SAMPLE_SECONDS - (time.monotonic() - now)))  # the rate of the samples
 
     def _boards(self) -> Iterator[dict[str, Any]]:
-        """The boards that the agent holds, read through its own descriptors."""
+        """Return the boards that the agent holds, read through its own descriptors."""
         board = self._protocol.Board
         pid = int(json.loads((self._runtime / "agent.json").read_text())["pid"])
         seen: set[int] = set()
@@ -156,7 +162,7 @@ class _Recorder:
                 with entry.open("rb") as file:
                     seen.add(inode)
                     page = mmap.mmap(file.fileno(), self._protocol.BOARD_BYTES, prot=mmap.PROT_READ)
-            except OSError:  # closed meanwhile, or not ours to read
+            except OSError:  # closed in the meantime, or not readable for us
                 continue
             words = memoryview(page).cast("Q")[board.DEVICES // 8 :].tolist()
             yield {"board": inode, "words": words[:4], "intervals": words[4 : 4 + 64]}

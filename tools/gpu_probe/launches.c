@@ -1,5 +1,6 @@
-/* What timing events cost between short kernels, also between kernels that the device may overlap; and how long a step
- * of short kernels takes, for a comparison of a driver with what stands in front of it. */
+/* Measures the cost of timing events between short kernels, also between kernels that the device
+ * may overlap; and the length of a step of short kernels, to compare a driver with a hook before
+ * it. */
 #include <string.h>
 
 #include "probe.h"
@@ -30,7 +31,8 @@ static int launch(int overlaps)
     return (int)CU(cuLaunchKernelEx)(&config, work.fill, arguments, NULL);
 }
 
-/* Microseconds a launch, to the device's end; an event after each `every` launches, none where it is 0. */
+/* Returns microseconds a launch, to the device's end; an event after each `every` launches, none
+ * if it is 0. */
 static double time_launches(int overlaps, int every, int *code)
 {
     double since = probe_microseconds();
@@ -53,7 +55,7 @@ static void prepare(void)
         MUST(CU(cuEventCreate)(&work.events[i], CU_EVENT_DEFAULT));
 }
 
-/* As a small network trains: launches one after the other, and a wait at the end. */
+/* Steps of a small network's training: launches one after the other, and a wait at the end. */
 void probe_steps(const char *unused)
 {
     double times[STEPS];

@@ -1,5 +1,5 @@
-/* What the driver answers about contexts that ended, about objects that are made on a full device, and about host
- * memory that was never registered. */
+/* The driver's answers about contexts that ended, about objects that are made on a full device,
+ * and about host memory that was never registered. */
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
@@ -52,7 +52,7 @@ void probe_contexts(const char *unused)
         probe_say("ended_contexts", "\"asked\": %d, \"signal\": %d", ROUNDS, WTERMSIG(status));
 }
 
-/* Takes the device's memory to the last unit; the number of handles. */
+/* Takes the device's memory to the last unit; returns the number of handles. */
 static size_t fill(CUmemGenericAllocationHandle *handles)
 {
     CUmemAllocationProp wanted = probe_pinned();
@@ -63,7 +63,7 @@ static size_t fill(CUmemGenericAllocationHandle *handles)
     return count;
 }
 
-/* Makes so many streams or events; how many it got, and the code that ended it. */
+/* Makes so many streams or events; returns how many it got, and the code that ended it. */
 static void make_objects(int are_events, int wanted)
 {
     int made = 0, code = CUDA_SUCCESS;

@@ -1,4 +1,4 @@
-/* Chooses the sub-command, and owns what all of them share. `gpu_probe LIBCUDA COMMAND [ARGUMENT]`. */
+/* Chooses the sub-command, and owns all that they share. `gpu_probe LIBCUDA COMMAND [ARGUMENT]`. */
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>

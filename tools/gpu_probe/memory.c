@@ -1,4 +1,5 @@
-/* What the calls of the virtual-memory API cost by size of a chunk, and whether cuMemFree(0) waits for the device. */
+/* Measures the calls of the virtual-memory API by size of a chunk, and whether cuMemFree(0)
+ * waits for the device. */
 #include <pthread.h>
 #include <string.h>
 

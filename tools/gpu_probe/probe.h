@@ -1,5 +1,6 @@
-/* A program that asks a GPU's driver what the hook assumes of it. No hook and no CUDA runtime: the driver's library is
- * opened by its path. Every answer is one line of JSON; an answer that differs is a finding, never an exit code. */
+/* A program that tests the hook's assumptions about a GPU's driver. No hook and no CUDA runtime:
+ * it opens the driver's library by its path. Every answer is one line of JSON; an answer that
+ * differs is a finding, never an exit code. */
 #ifndef ALIQUOT_GPU_PROBE_H
 #define ALIQUOT_GPU_PROBE_H
 
@@ -14,7 +15,7 @@
 /* A function of the driver, under the name that cuda.h gives it (cuMemAlloc is cuMemAlloc_v2). */
 #define CU(function) (*(__typeof__(&function))probe_function(STRING(function)))
 
-/* Ends the sub-command with a line that names the call, where going on would tell nothing. */
+/* Ends the sub-command with a line that names the call, if the rest would have no meaning. */
 #define MUST(call) probe_must((call), #call, __FILE__, __LINE__)
 
 extern void *probe_driver; /* of dlopen; written by main alone */

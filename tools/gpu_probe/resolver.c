@@ -34,7 +34,7 @@ static void add_asked(const char *name)
         names.asked[names.asked_count++] = strdup(name);
 }
 
-/* cuFoo_v2_ptsz is asked for as itself, as cuFoo_v2 and as cuFoo. */
+/* Asks for cuFoo_v2_ptsz as itself, as cuFoo_v2 and as cuFoo. */
 static void add_name(char *name)
 {
     names.known[names.known_count++] = strdup(name);
