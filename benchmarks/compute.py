@@ -1,7 +1,8 @@
-"""Controllers of compute shares against each other, on the plant: a simulated GPU, in simulated time.
+"""Compare controllers of compute shares on the plant: a simulated GPU, in simulated time.
 
-Without arguments all is measured, shown and written. ``--only`` is for trying: it measures the pairs of workloads whose
-names hold these words (``llm.idle``, ``gpt2``), and shows them.
+Without arguments the benchmark measures, shows and writes everything. ``--only`` is for
+experiments: it measures the pairs of workloads whose names contain these words (``llm.idle``,
+``gpt2``), and shows them.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ STARTING = ("resnet50", "resnet50.idle", "bert.idle", "llm.idle")
 RETURNING_UNDER = ("gpt2", "dlrm", "frames")
 DEVICE = "a simulated GPU: time slices of 2 ms, 50 µs for each switch between contexts"
 
-SMOKE_PAIR = ("notebook.idle", "gpt2")  # the shortest of them all
+SMOKE_PAIR = ("notebook.idle", "gpt2")  # the shortest workload
 
-Task = tuple[Callable[..., Any], tuple[Any, ...], Callable[..., Any]]  # measure, with what, rows of it
+Task = tuple[Callable[..., Any], tuple[Any, ...], Callable[..., Any]]  # measure, its arguments, its rows
 
 
 def pair_tasks(only: Sequence[str], controllers: Sequence[str], seed: int) -> list[tuple[str, str, str, int]]:
@@ -106,7 +107,7 @@ def measure_rows(todo: Sequence[Task]) -> list[Row]:
 
 
 def one_of_each(todo: Sequence[Task]) -> list[Task]:
-    """The first task of each measure."""
+    """Return the first task of each measure."""
     return list({task[0]: task for task in reversed(todo)}.values())
 
 
@@ -120,7 +121,7 @@ def all_pairs(only: Sequence[str], seed: int) -> rows.Pairs:
 
 
 def everything(asked: argparse.Namespace) -> bool:
-    """Measure, show and write every row; of a smoke run one pair and one of each other measure."""
+    """Measure, show and write every row; in a smoke run one pair and one of each other measure."""
     begun = time.monotonic()
     seed = asked.seed
     pairs = all_pairs(SMOKE_PAIR if asked.smoke else (), seed)

@@ -1,6 +1,7 @@
-"""A node agent that also offers the compute controllers of other systems: `--controller tgs|hami|quanta|measured|none`.
+"""A node agent with more controllers: `--controller tgs|hami|quanta|measured|none`.
 
-Further options are those of `aliquot agent`, which itself offers measured and none. Benchmarks and tests start it.
+It also offers the compute controllers of other systems. Further options are those of `aliquot
+agent`, which itself offers measured and none. Benchmarks and tests start it.
 """
 
 from __future__ import annotations

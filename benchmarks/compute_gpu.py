@@ -1,8 +1,11 @@
-"""Compute controllers on this machine's GPU: three production programs beside three opportunistic ones, each pair under
-each controller, against the same programs alone in the same run.
+"""Compare compute controllers on this machine's GPU.
 
-Fits a lease of eight minutes, and ends by itself there. `--gpu softgpu` is a dry run with programs of the driver API,
-for whoever changes this: nothing that it says is a property of a GPU. Changes none of the device's settings.
+Three production programs run next to three opportunistic ones, each pair under each controller,
+against the same programs alone in the same run.
+
+The run fits a lease of eight minutes, and ends by itself there. `--gpu softgpu` is a dry run with
+programs of the driver API, for developers of this benchmark: none of its results is a property of a
+GPU. The benchmark changes none of the device's settings.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from subjects import cuda_include
 from jupyter_aliquot.gpu_hook import paths
 
 CONTROLLERS = ("measured", "tgs", "none")
-ATTRIBUTING = "measured"  # it tells whose the device's time was: the programs run alone under it, and first
+ATTRIBUTING = "measured"  # it attributes the device's time: the programs run alone under it, and first
 SECONDS = {"nvidia": 10.0, "softgpu": 2.0}
 MEMORY_BYTES = {"nvidia": 8 << 30, "softgpu": 256 << 20}
 LEASE_SECONDS = 480.0
@@ -40,7 +43,8 @@ TORCH = {
     PRODUCTION: {name: [name, "--pauses"] for name in ("convnet", "transformer", "decode")},
     OPPORTUNISTIC: {name: [name] for name in ("convnet", "transformer", "decode")},
 }
-# Alike in what matters to a controller: input-bound steps, steps without a pause, graphs; launches long and short.
+# Alike in what matters to a controller: input-bound steps, steps without a pause, graphs; launches
+# long and short.
 DRIVER = {
     PRODUCTION: {
         "input-bound": ["length_us=200", "launches=40", "pause_us=10000"],
@@ -58,7 +62,11 @@ LOAD_PROGRAM = ROOT / "tests" / "gpu_hook" / "load" / "gpu_load.c"
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run. ``programs``: arguments of each load, by class and name; ``command``: what they are given to."""
+    """The plan of a run.
+
+    ``programs``: arguments of each load, by class and name; ``command``: the program that gets
+    them.
+    """
 
     gpu: str
     command: tuple[str, ...]
@@ -92,7 +100,10 @@ def base_environment(driver: paths.Driver, folder: Path) -> dict[str, str]:
 
 @contextmanager
 def a_crew(plan: Plan, node: GpuNode, folder: Path) -> Iterator[dict[str, dict[str, Worker]]]:
-    """A worker for each load, in a kernel of its class. The name of the kernel is made of both."""
+    """A worker for each load, in a kernel of its class.
+
+    The name of the kernel is made of class and load.
+    """
     crew = {
         kind: {
             name: Worker(
@@ -121,10 +132,10 @@ def kernel_of(kind: str, name: str) -> str:
 def run_together(
     node: GpuNode, workers: Sequence[Worker], seconds: float
 ) -> tuple[list[float], list[tuple[Step, ...]]]:
-    """Each worker's share of the device's time, and its steps."""
+    """Run the workers together; return each one's share of the device's time, and its steps."""
     for worker in workers:
         worker.begin()
-    time.sleep(seconds / 5)  # until it has settled; the steps of this time do not count either
+    time.sleep(seconds / 5)  # until the controller has settled; the steps of this time do not count either
     before, began = [node.own_seconds(worker.name) for worker in workers], time.monotonic()
     time.sleep(seconds * 4 / 5)
     after, took = [node.own_seconds(worker.name) for worker in workers], time.monotonic() - began
@@ -136,7 +147,10 @@ def run_together(
 def measure_controller(
     plan: Plan, controller: str, folder: Path, env: Mapping[str, str], alone: dict[str, Alone]
 ) -> tuple[str, list[Beside]]:
-    """The device's name, and all pairs under one controller. Fills ``alone`` under the first."""
+    """Measure all pairs under one controller; return the device's name and the pairs.
+
+    Fills ``alone`` under the first controller.
+    """
     runtime = folder / controller
     kernels = {kernel_of(kind, name): kind for kind, loads in plan.programs.items() for name in loads}
     found: list[Beside] = []
@@ -148,7 +162,7 @@ def measure_controller(
     ):
         everybody = [worker for workers in crew.values() for worker in workers.values()]
         for worker in everybody if not alone else ():
-            start_all(everybody)  # idle, but there: who is alone on a device is not measured
+            start_all(everybody)  # idle, but present: the agent measures no kernel that is alone
             (share,), (steps,) = run_together(node, [worker], plan.seconds)
             alone[worker.name] = Alone(share, steps)
             print(f"{worker.name} alone: {100 * share:.0f} % of the device, {len(steps)} steps", flush=True)

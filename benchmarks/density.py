@@ -1,8 +1,10 @@
-"""How many GPUs a real notebook trace needs: leases against reservation, a time-out, and binding to each cell.
+"""Count the GPUs that a real notebook trace needs: leases, reservation, time-out, per cell.
 
-The trace is research data outside the repository (``--data``); without it there is nothing to measure, and it says so.
-Each policy gets whole nodes of 8 GPUs; it needs the fewest with which a notebook's first GPUs (95 % of sessions) and a
-cell's resume (95 % of GPU cells) come within 3 s. Times are simulated; nothing here depends on this machine's speed.
+It compares leases with reservation, a time-out, and binding to each cell. The trace is research
+data outside the repository (``--data``); without it there is nothing to measure, and the benchmark
+says so. Each policy gets whole nodes of 8 GPUs. It needs the smallest number with which a
+notebook's first GPUs (95 % of sessions) and a cell's resume (95 % of GPU cells) come within 3 s.
+Times are simulated; nothing here depends on this machine's speed.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from report import Row, at_least, publish, read_arguments, result_file
 BOUND = 3.0  # seconds
 WANT = 3.5  # times fewer GPUs than reservation
 FEWEST_NODES = 3
-JITTER_SECONDS = 600.0  # by which sessions may start earlier or later
+JITTER_SECONDS = 600.0  # sessions may start earlier or later by so much
 HARDWARE = Hardware()
 SMOKE = {"most_nodes": 4, "days": 1}
 
@@ -33,7 +35,10 @@ Simulate = Callable[[int], Outcome]
 
 @dataclass(frozen=True)
 class Extent:
-    """How far to look. ``most_nodes`` is for those who hold whole GPUs; ``days`` is how often starts are moved."""
+    """The extent of the search.
+
+    ``most_nodes`` limits policies that hold whole GPUs; ``days`` is how often starts are moved.
+    """
 
     most_nodes: int
     days: int
@@ -44,18 +49,21 @@ class Extent:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share of them does not pass."""
+    """Return the smallest value that at least this share of them does not exceed."""
     ordered = sorted(values)
     return ordered[max(0, -(-int(share * len(ordered) * 1000) // 1000) - 1)] if ordered else 0.0
 
 
 def reload_seconds(cell: Cell) -> float:
-    """What bringing a cell's state back costs those who have no swap: read it over the same link, as one GPU's."""
+    """Return the time to restore a cell's state without swap.
+
+    The policies without swap read it over the same link, as one GPU's.
+    """
     return cell.bytes / max(1, cell.gpus) / HARDWARE.link_rate + HARDWARE.policy.move_seconds
 
 
 def policies(sessions: Sequence[Session], hardware: Hardware) -> dict[str, Simulate]:
-    """By name: the outcome with so many nodes."""
+    """Return the policies by name: each gives the outcome with so many nodes."""
 
     def whole(idle_seconds: float) -> Simulate:
         return lambda nodes: WholeGpus(nodes, Holding(idle_seconds, reload_seconds)).run(sessions)
@@ -73,7 +81,7 @@ def is_served(outcome: Outcome) -> bool:
 
 
 def search(name: str, simulate: Simulate, most: int) -> tuple[int, dict[int, Outcome]]:
-    """The fewest nodes from which on all are served: what an administrator can rely on."""
+    """Return the fewest nodes from which on all are served: an administrator can rely on it."""
     outcomes: dict[int, Outcome] = {}
     for nodes in range(FEWEST_NODES, most + 1):
         outcomes[nodes] = simulate(nodes)
@@ -110,7 +118,7 @@ def measure(sessions: Sequence[Session], picture: Path, extent: Extent) -> list[
         nodes, outcomes = search(name, simulate, extent.most_nodes)
         needed[name] = nodes * GPUS_OF_A_NODE
         rows += rows_of(name, outcomes[nodes], needed[name])
-        # Where GPUs are held for the session its start is what waits; else a cell's resume.
+        # Policies that hold GPUs for the session wait at its start; the others at a cell's resume.
         lines[name] = [
             (n * GPUS_OF_A_NODE, max(percentile(o.starts, 0.95), percentile(o.resumes, 0.95)))
             for n, o in outcomes.items()
@@ -124,7 +132,10 @@ def measure(sessions: Sequence[Session], picture: Path, extent: Extent) -> list[
 
 
 def jittered(sessions: Sequence[Session], extent: Extent) -> list[Row]:
-    """The same day with other accidents: who meets whom is luck, and an answer that hangs on it is none."""
+    """Return the same day with moved starts.
+
+    It is luck which sessions meet; an answer that depends on it is none.
+    """
     ratios = []
     for seed in range(extent.days):
         random = Random(seed)
@@ -140,7 +151,7 @@ def jittered(sessions: Sequence[Session], extent: Extent) -> list[Row]:
 
 
 def variants(sessions: Sequence[Session], extent: Extent) -> list[Row]:
-    """What the answer depends on."""
+    """Vary the assumptions that the answer depends on."""
     tried = {
         "host copies of 500 GB a node": replace(HARDWARE, host_bytes=500 * 10**9),
         "host copies of 2 TB a node": replace(HARDWARE, host_bytes=2 * 10**12),

@@ -1,8 +1,8 @@
-"""Kernel start and execute round trip: Aliquot against plain Jupyter Server, interleaved in one run.
+"""Kernel start and execute round trip: Aliquot against plain Jupyter Server, in one run.
 
-Two servers run side by side, one stock (local provisioner), one with Aliquot and a sized kernel on the software
-GPU. Starts and executions alternate in ABBA order, so that drift of the machine falls on both.
-Bounds, on medians: start ≤ 1.10 ×, round trip ≤ +0.5 ms.
+Two servers run in parallel, one stock (local provisioner), one with Aliquot and a sized kernel on
+the software GPU. Starts and executions alternate in ABBA order, so that drift of the machine
+affects both. Bounds, on medians: start ≤ 1.10 ×, round trip ≤ +0.5 ms.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def wait_until_ready(server: Server, process: subprocess.Popen[bytes], log: Path
 
 
 def measure_start(server: Server) -> float:
-    """Seconds from the POST to the end of the first, empty cell."""
+    """Return the seconds from the POST to the end of the first, empty cell."""
     begin = time.perf_counter()
     kernel = server.start_kernel()
     kernel.execute("pass")
@@ -190,7 +190,7 @@ def measure_execute(kernel: Kernel) -> float:
 
 
 def interleave(measure: Callable[[int], float], repeats: int, what: str) -> tuple[list[float], list[float]]:
-    """ABBA order: index 0 is plain, 1 is Aliquot."""
+    """Interleave in ABBA order: index 0 is plain, 1 is Aliquot."""
     found: tuple[list[float], list[float]] = ([], [])
     for repeat in range(repeats):
         for which in (0, 1) if repeat % 2 == 0 else (1, 0):

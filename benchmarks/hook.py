@@ -1,8 +1,9 @@
-"""What the hook adds to a driver call: one null driver, bare and behind each hook, in shuffled rounds of one run.
+"""Measure what the hook adds to a driver call: one null driver, bare and behind each hook.
 
-Every value is the median of paired differences to the bare driver. Bare against bare (want: nothing) and a hook of
-known cost (want: that cost) say whether the values mean anything. `--peer NAME=PATH` measures a preload library that
-was built elsewhere in the same run, for example HAMi-core's libvgpu.so and nvshare's libnvshare.so.
+All are measured in shuffled rounds of one run. Every value is the median of paired differences to
+the bare driver. Bare against bare (want: nothing) and a hook of known cost (want: that cost) show
+whether the values mean anything. `--peer NAME=PATH` measures a preload library that was built
+elsewhere in the same run, for example HAMi-core's libvgpu.so and nvshare's libnvshare.so.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from subjects import (
 FEW, MANY = 10, 10_000  # live allocations
 MEASURED = "ours, measured"
 MEASURED_WANT_NANOSECONDS = 100.0
-# What is asked: the program's measure, its calls in one sample, live allocations, the largest addition that we want.
+# The questions: the program's measure, its calls in one sample, live allocations, the largest
+# addition that we want.
 CALLS = {
     "cuLaunchKernel": ("launch", 30_000, FEW, 5.0),
     "cuLaunchKernelEx": ("launch_ex", 30_000, FEW, 5.0),
@@ -57,7 +59,10 @@ Samples = dict[tuple[str, str], list[float]]
 
 
 def sample_calls(client: Path, subjects: list[Subject], generations: int, rounds: int, seed: int) -> Samples:
-    """(subject, call) → nanoseconds. New processes each generation: a process's layout in memory is luck."""
+    """Return nanoseconds by (subject, call).
+
+    Each generation starts new processes: a process's layout in memory is luck.
+    """
     cpu = max(os.sched_getaffinity(0))
     samples: Samples = {(subject.name, call): [] for subject in subjects for call in CALLS}
     for generation in range(generations):
@@ -80,7 +85,10 @@ def sample_calls(client: Path, subjects: list[Subject], generations: int, rounds
 
 
 def time_a_start(client: Path, subject: Subject) -> list[float]:
-    """Microseconds of each of START_PARTS, in a process of its own that may use every processor."""
+    """Return the microseconds of each of START_PARTS.
+
+    They run in a process of its own that may use every processor.
+    """
     reader, writer = os.pipe()
     with open_log() as log:
         begin = time.monotonic_ns()
@@ -100,7 +108,7 @@ def time_a_start(client: Path, subject: Subject) -> list[float]:
 
 
 def sample_starts(client: Path, subjects: list[Subject], rounds: int, seed: int) -> Samples:
-    """(subject, part) → microseconds."""
+    """Return microseconds by (subject, part)."""
     samples: Samples = {(subject.name, part): [] for subject in subjects for part in START_PARTS}
 
     def start(subject: Subject) -> float:
@@ -113,7 +121,7 @@ def sample_starts(client: Path, subjects: list[Subject], rounds: int, seed: int)
 
 
 def control_rows(calls: Samples) -> list[Row]:
-    """What the method itself reads: nothing, a jump, and a known spin."""
+    """Return the method's own readings: nothing, a jump, and a known spin."""
     launch = "cuLaunchKernel"
     bare = calls["bare", launch]
     return [
@@ -137,7 +145,7 @@ def control_rows(calls: Samples) -> list[Row]:
 
 
 def call_rows(calls: Samples, peers: list[str]) -> list[Row]:
-    """Ours with its bounds, then each peer beside it."""
+    """Return ours with its bounds, then each peer next to it."""
     rows = []
     for call, (_, _, _, want) in CALLS.items():
         ours = added(calls["ours", call], calls["bare", call])
@@ -152,7 +160,10 @@ def call_rows(calls: Samples, peers: list[str]) -> list[Row]:
 
 
 def measured_rows(calls: Samples) -> list[Row]:
-    """Ours where the agent has launches measured; events cost nothing on this driver."""
+    """Return the rows where the agent orders launches to be measured.
+
+    Events cost nothing on this driver.
+    """
     launches = [call for call in CALLS if "Launch" in call]
     found = {call: added(calls[MEASURED, call], calls["bare", call]) for call in launches}
     want = MEASURED_WANT_NANOSECONDS

@@ -1,7 +1,8 @@
-"""What the hook adds to a driver call on this machine's GPU: bare and hooked in ABBA order, paired differences.
+"""Measure what the hook adds to a driver call on this machine's GPU: paired differences.
 
-Two programs stay alive, one bare and one through the hook, and are asked in turn; the device is idle in between.
-`--gpu softgpu` is a dry run for whoever changes this. Changes none of the device's settings.
+Two programs stay alive, one bare and one through the hook, and are asked in ABBA order; the device
+is idle in between. `--gpu softgpu` is a dry run for developers of this benchmark. The benchmark
+changes none of the device's settings.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from subjects import a_kernel, clean_environment, compile_c
 
 from jupyter_aliquot.gpu_hook import paths
 
-# The program's measure, and calls in one sample: few enough that no queue of the driver's is ever full.
+# The program's measure, and calls in one sample: so few that no queue of the driver is ever full.
 CALLS = {
     "cuLaunchKernel, issued": ("launch", 3000),
     "cuLaunchKernel and wait": ("launch_and_wait", 1500),
@@ -38,7 +39,10 @@ VERSION = Path("/proc/driver/nvidia/version")
 
 
 def describe(kind: str, device: str) -> str:
-    """Never mistaken for each other: the device's own name, and the driver's release or what stands for it."""
+    """Return the device's own name, and the driver's release or its substitute.
+
+    So reports of the software GPU and of a GPU cannot be confused.
+    """
     if kind == "softgpu":
         return f"{device} (dry run: compiled GPU code is timed there, not executed)"
     found = re.search(r"\b(\d+\.\d+(?:\.\d+)?)\b", VERSION.read_text()) if VERSION.exists() else None
@@ -46,7 +50,7 @@ def describe(kind: str, device: str) -> str:
 
 
 def sample(bare: Program, hooked: Program, rounds: int) -> dict[str, tuple[list[float], list[float]]]:
-    """Call → nanoseconds, bare and hooked."""
+    """Return nanoseconds by call, bare and hooked."""
     samples: dict[str, tuple[list[float], list[float]]] = {call: ([], []) for call in CALLS}
     for number in range(rounds):
         for call, (measure, count) in CALLS.items():

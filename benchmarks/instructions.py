@@ -1,7 +1,8 @@
-"""Instructions that the hook adds to a driver call, counted by callgrind on the null driver: the same in every run.
+"""Count the instructions that the hook adds to a driver call, with callgrind on the null driver.
 
-`--check` compares with benchmarks/hook/instructions.json and fails on growth; `--record` writes that file. Times are
-benchmarks/hook.py's matter: instructions say where a change made a call longer, on a busy machine, too.
+The counts are the same in every run. `--check` compares with benchmarks/hook/instructions.json and
+fails on growth; `--record` writes that file. benchmarks/hook.py measures times; instructions show
+where a change made a call longer, on a busy machine, too.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ MEASURES = {
     "cuMemGetInfo": "mem_info",
     "cuMemAlloc + cuMemFree": "alloc_free",
 }
-FEW_CALLS, MANY_CALLS = 500, 2500  # the difference leaves out what only first calls do
+FEW_CALLS, MANY_CALLS = 500, 2500  # the difference excludes instructions of first calls
 GROWTH, GROWTH_OTHER_TOOLS = 1.10, 1.25
 _COLLECTED = re.compile(r"Collected : (\d+)")
 
 
 def tools() -> dict[str, str]:
-    """What the counts depend on besides our sources."""
+    """Return the versions of the tools, which the counts depend on next to our sources."""
     compiler = shutil.which("cc") or "gcc"
     version = subprocess.run([compiler, "-dumpfullversion"], capture_output=True, text=True, check=True).stdout.strip()
     return {"machine": platform.machine(), "compiler": f"gcc {version}", "libc": " ".join(platform.libc_ver())}
 
 
 def collect(client: Path, env: dict[str, str], measure: str, calls: int) -> int:
-    """Instructions inside the function that makes the calls, and below it, on its own thread."""
+    """Return the instructions in and below the function that makes the calls, on its own thread."""
     options = ["--tool=callgrind", f"--callgrind-out-file={os.devnull}", "--toggle-collect=run_*"]
     command = ["valgrind", *options, str(client), "once", measure, str(calls)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
@@ -55,7 +56,7 @@ def collect(client: Path, env: dict[str, str], measure: str, calls: int) -> int:
 
 
 def count_added() -> dict[str, int]:
-    """Instructions that ours adds to one call of each measure."""
+    """Count the instructions that ours adds to one call of each measure."""
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
     try:
         built = build(folder)
@@ -78,7 +79,7 @@ def count_added() -> dict[str, int]:
 
 
 def compare(found: dict[str, int], record: dict[str, object], factor: float) -> list[str]:
-    """One line for each call that grew beyond the factor."""
+    """Return one line for each call that grew beyond the factor."""
     recorded = record["added"]
     assert isinstance(recorded, dict)
     grown = {name: value for name, value in found.items() if value > recorded.get(name, 0) * factor}

@@ -1,10 +1,11 @@
-"""The lab extension in real Chromium: what is loaded, how soon the panel and a change are painted, what idling costs.
+"""The lab extension in real Chromium: size, time until panel and changes are painted, idle cost.
 
-Two JupyterLabs of their own: one with a real gateway, node agent and kernel on the software GPU; one without, whose
-status is scripted (100 kernels, 64 devices, nothing changing). Bounds: bundle ≤ 150 KB gzipped; first paint ≤ 300 ms
-after activation and state change to pixel ≤ 500 ms, medians and 95th percentiles; a resize shown everywhere ≤ 500 ms
-and a connection beside a waiting kernel ≤ 1 s, slowest; idling ≤ 2 % of a core; a cell from
-request to reply ≤ the same in plain Jupyter, measured in turn with it.
+Two JupyterLabs of their own: one with a real gateway, node agent and kernel on the software GPU;
+one without, whose status is scripted (100 kernels, 64 devices, nothing changing). Bounds: bundle ≤
+150 KB gzipped; first paint ≤ 300 ms after activation and state change to pixel ≤ 500 ms, medians
+and 95th percentiles; a resize shown everywhere ≤ 500 ms and a connection next to a waiting kernel ≤
+1 s, slowest; idling ≤ 2 % of a core; a cell from request to reply ≤ the same in plain Jupyter,
+measured in turn with it.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ driver.cuCtxSetCurrent(driver.cuDevicePrimaryCtxRetain(driver.cuDeviceGet(0)[1])
 held = driver.cuMemAlloc(256 << 20)
 print("held" + "!")
 """
-# From the command until the frame after the one in which the panel has figures: that one is painted then.
+# From the command until the frame after the one in which the panel has figures: that frame is
+# painted then.
 _FIRST_PAINT = f"""() => new Promise(resolve => {{
   const began = performance.now();
   const look = () => {{
@@ -65,7 +67,8 @@ _FIRST_PAINT = f"""() => new Promise(resolve => {{
   void jupyterapp.commands.execute('{_SHOW}');
   look();
 }})"""
-# Each state that the panel's kernel gets, with the wall clock of the frame after the one that painted it.
+# Each state that the panel's kernel gets, with the wall clock of the frame after the one that
+# painted it.
 _WATCH = f"""() => {{
   window.painted = [];
   let last = null;
@@ -101,7 +104,7 @@ def a_page(browser: Browser) -> Iterator[Page]:
 
 
 class Gateway:
-    """The REST of a running JupyterLab with Aliquot."""
+    """The REST client of a running JupyterLab with Aliquot."""
 
     def __init__(self, lab: LabProcess) -> None:
         self._lab = lab
@@ -114,7 +117,10 @@ class Gateway:
             return json.loads(answer.read() or b"null")
 
     def move(self, kernel_id: str, action: str) -> None:
-        """Out or back. Refused while the kernel still counts as busy: then asked again."""
+        """Swap a kernel out or restore it.
+
+        The gateway refuses while the kernel still counts as busy: the call then tries again.
+        """
         deadline = time.monotonic() + _DEADLINE_SECONDS
         while True:
             try:
@@ -126,7 +132,7 @@ class Gateway:
                 time.sleep(0.2)
 
     def wait_for(self, kernel_id: str, state: str) -> dict[str, Any]:
-        """The kernel's report in this state."""
+        """Wait for the kernel's report in this state."""
         deadline = time.monotonic() + _DEADLINE_SECONDS
         while time.monotonic() < deadline:
             kernel: dict[str, Any] = self.ask("GET", f"aliquot/api/v1/kernels/{kernel_id}")
@@ -142,7 +148,7 @@ def bundle_bytes() -> int:
 
 
 def first_paints(browser: Browser, lab: LabProcess, repeats: int) -> list[float]:
-    """Milliseconds, each on a page of its own, whose first look at the panel it is."""
+    """Return milliseconds, each on a page of its own, whose first look at the panel it is."""
     found = []
     for repeat in range(repeats):
         with a_page(browser) as page:
@@ -161,7 +167,7 @@ def a_notebook(lab: LabProcess) -> str:
 
 
 def changes_to_pixels(browser: Browser, lab: LabProcess, repeats: int) -> list[float]:
-    """Milliseconds from when the node agent had a kernel in its new state until the panel's frame with it."""
+    """Return milliseconds from a kernel's new state at the agent until the panel's frame with it."""
     gateway, found = Gateway(lab), []
     with a_page(browser) as page:
         view = LabPage(page).open(lab.lab_url)
@@ -184,7 +190,7 @@ def changes_to_pixels(browser: Browser, lab: LabProcess, repeats: int) -> list[f
 
 
 def a_crowd() -> dict[str, Any]:
-    """The status of a node with many devices and kernels."""
+    """Return the status of a node with many devices and kernels."""
     status = StatusScript.example()
     device, kernel = status["devices"][0], status["kernels"][0]
     status["devices"] = [{**device, "index": i, "uuid": f"GPU-{i:02}"} for i in range(_DEVICES)]
@@ -197,7 +203,10 @@ def a_crowd() -> dict[str, Any]:
 
 
 def idle_percents(browser: Browser, lab: LabProcess, seconds: float, settle_seconds: float) -> tuple[float, float]:
-    """Per cent of a core that the page's process uses, all threads: with the panel shown, and before it was."""
+    """Return the percentages of a core that the page's process uses, all threads.
+
+    One is measured with the panel shown, one before it was.
+    """
     with a_page(browser) as page:
         script = StatusScript()
         script.body = a_crowd()
@@ -220,7 +229,7 @@ def _used_percent(page: Page, seconds: float, settle_seconds: float, what: str) 
         return float(next(metric["value"] for metric in metrics if metric["name"] == "ProcessTime"))
 
     page.wait_for_load_state("networkidle")
-    page.wait_for_timeout(settle_seconds * 1e3)  # what loading and showing have left to collect is over
+    page.wait_for_timeout(settle_seconds * 1e3)  # the garbage collections of loading and showing are over
     before, began = used(), time.monotonic()
     for part in range(5):
         page.wait_for_timeout(seconds * 200)

@@ -1,4 +1,7 @@
-"""How long `1+1` takes in the browser, from the request to its reply: Aliquot and plain Jupyter in turn, in one run."""
+"""Measure `1+1` in the browser, from the request to its reply: Aliquot and plain Jupyter.
+
+Both take turns in one run.
+"""
 
 from __future__ import annotations
 
@@ -44,10 +47,11 @@ class _AnyLab(LabPage):
 
 
 def latency_rows(browser: Browser, requests: int) -> list[Row]:
-    """Two servers of one environment, a page and a kernel each; *requests* of each, in rounds that take turns.
+    """Measure two servers of one environment, a page and a kernel each.
 
-    The next round begins with the page that was last, and each turn with requests that do not count: what a page, its
-    server and its kernel have in the processor's caches is of this turn, not of the one before.
+    Each gets *requests* in rounds that take turns. The next round begins with the page that was
+    last, and each turn with requests that do not count: the processor's caches of a page, its
+    server and its kernel are then of this turn, not of the one before.
     """
     with (
         LabProcess(with_aliquot=False, disabled=("@jupyter-aliquot/labextension",)) as plain,
@@ -70,7 +74,7 @@ def latency_rows(browser: Browser, requests: int) -> list[Row]:
 
 
 def rows_of(plain: list[float], sized: list[float]) -> list[Row]:
-    """Plain Jupyter's figures are the bounds of Aliquot's."""
+    """Return rows in which plain Jupyter's figures are the bounds of Aliquot's."""
     rows = []
     for word, figure in (("median", statistics.median), ("95th percentile", percentile_95)):
         bound = figure(plain)

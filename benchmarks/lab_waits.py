@@ -1,4 +1,4 @@
-"""Waits that a page shows: a resize told in every place, a connection beside a queue, the stop of a cell in it."""
+"""Waits that a page shows: a resize in every place, a connection next to a queue, a cell's stop."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ _CONNECTIONS = 3  # of Desk.seconds_to_connect, whose answer is the least of its
 
 
 def wait_rows(browser: Browser, repeats: int) -> list[Row]:
-    """A server and a page of their own; *repeats* rounds of resizes, then connections beside a waiting kernel."""
+    """Measure a server and a page of their own.
+
+    *repeats* rounds of resizes, then connections next to a waiting kernel.
+    """
     with LabProcess(with_aliquot=True) as lab, browser.new_context() as context:
         context.set_default_timeout(120_000)
         desk = Desk(LabPage(context.new_page()).open(lab.lab_url), lab.notebooks)
@@ -88,7 +91,10 @@ def _seconds_to_connect(desk: Desk) -> list[float]:
 
 
 def _seconds_to_stop(desk: Desk) -> list[float]:
-    """A kernel waits for its GPU, as in `_seconds_to_connect`, and so does the cell."""
+    """Return the seconds to stop a cell that waits.
+
+    Its kernel waits for a GPU, as in `_seconds_to_connect`.
+    """
     desk.open(desk.notebook("1"), "python3.gpu-0.25")
     found = []
     for _ in range(_STOPS):

@@ -1,8 +1,10 @@
-"""What one gateway carries: 1,000 kernels of 200 users who listen and look, and an hour's churn cut short.
+"""Measure the load that one gateway carries: 1,000 kernels of 200 users, and churn.
 
-The gateway is a real `aliquot serve` with a real node agent on the software GPU; behind the relays' interface are
-stand-ins (load/standin_relay.py says what is one). Times are a client's, over loopback, from a process of its own.
-Bounds: status p99 ≤ 50 ms, memory of the gateway ≤ 300 MiB, no growth under churn, nobody sees another's kernel.
+The users listen and poll; the churn is an hour's, cut short. The gateway is a real `aliquot serve`
+with a real node agent on the software GPU; behind the relays' interface are stand-ins
+(load/standin_relay.py lists them). Times are a client's, over loopback, from a process of its own.
+Bounds: status p99 ≤ 50 ms, memory of the gateway ≤ 300 MiB, no growth under churn, no user sees
+another's kernel.
 """
 
 from __future__ import annotations
@@ -28,11 +30,13 @@ from report import Row, at_least, at_most, publish, read_arguments
 MIB = 1 << 20
 STATUS_MS, MEMORY_MIB, AT_ONCE = 50.0, 300.0, 8
 _SAMPLE_SECONDS = 1.0
-# Of the churn: what is kept for a while fills up first, what cells showed and a thousand ends.
+# The first part of the churn: it fills the kept outputs of cells and a thousand terminations, which
+# last a while.
 _WARM = 0.5
-# How long that takes, less some samples: as long as outputs are kept.
+# The time that this takes, less some samples: as long as the gateway keeps outputs.
 _FILLED = 0.99
-# The rest is judged by the means of so many parts: memory goes up and down by garbage, and in step with minutes.
+# The means of so many parts judge the rest: memory goes up and down by garbage, and in step with
+# minutes.
 _PARTS = 23
 _QUARTERS = ("first", "second", "third", "last")
 _SMOKE = {"kernels": 10, "users": 4, "seconds": 2.0, "churn": 8.0}
@@ -41,7 +45,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Process:
-    """What a process has at one moment. Bytes; descriptors; seconds of processor.
+    """The resources of a process at one moment. Bytes; descriptors; seconds of processor.
 
     ``own``: its part of memory that is no file's, which other processes do not change.
     """
@@ -55,7 +59,7 @@ class Process:
 
 
 def look_at(pid: int) -> Process:
-    """From /proc. Raises OSError for one that is not there."""
+    """Read a process from /proc. Raises OSError if it does not exist."""
     sizes = {}
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
         name, _, value = line.partition(":")
@@ -74,7 +78,7 @@ def look_at(pid: int) -> Process:
 
 
 class Memory:
-    """Looks at a process's memory, time and again, in a thread."""
+    """Samples a process's memory repeatedly, in a thread."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -100,9 +104,10 @@ class Memory:
 
 
 def growth_rows(times: list[float], values: list[float], rate: float, kept_minutes: float) -> list[Row]:
-    """Of the churn after its first part, in MiB an hour: shown with its interval, and judged by the interval.
+    """Return the growth in MiB an hour over the churn after its first part, with its interval.
 
-    Not judged where the first part was shorter than outputs are kept.
+    The interval is the bound. Not judged if the first part was shorter than the gateway keeps
+    outputs.
     """
     first = int(_WARM * len(times))
     hours, sizes = [one / 3600 for one in times[first:]], [one / MIB for one in values[first:]]
@@ -120,7 +125,10 @@ def growth_rows(times: list[float], values: list[float], rate: float, kept_minut
 
 
 def in_use_rows(blocks: list[float], malloc: list[float]) -> list[Row]:
-    """What the gateway's own allocators have in use: where this stays, growth is what they keep for later."""
+    """Return the bytes that the gateway's own allocators have in use.
+
+    Where this stays, growth is memory that they keep for later.
+    """
     return [
         Row(f"{what} in use, mean of the churn's {name} quarter", one / unit, unit_name)
         for what, values, unit, unit_name in (
@@ -132,7 +140,7 @@ def in_use_rows(blocks: list[float], malloc: list[float]) -> list[Row]:
 
 
 def status_rows(name: str, seen: dict[str, Any]) -> list[Row]:
-    """p50 and p99 of users and of administrators; the bound is on both."""
+    """Return p50 and p99 of users and of administrators; the bound is on both."""
     rows = []
     for who, key in (("users, who see their own", "user_status"), ("administrators, who see all", "admin_status")):
         if times := seen[key]:
@@ -154,7 +162,7 @@ class Run:
         self.failures: list[str] = []
 
     def all(self) -> list[Row]:
-        """In the order in which a day goes."""
+        """Run all parts, in the order in which a day goes."""
         self.scene.wait()
         empty = look_at(self.scene.gateway.pid)
         self.rows.append(Row("memory of the gateway without kernels (PSS)", empty.proportional / MIB, "MiB"))
@@ -230,14 +238,15 @@ class Run:
             Row("all kernels ended after", seen["seconds"], "s"),
             at_most("then: GPUs held", seen["held_gpus"], "GPU", 0),
             at_most("then: kernels left", seen["left"], "", 0),
-            # A keep-alive connection or two, the history's file, and what the first start opened for good.
+            # A keep-alive connection or two, the history's file, and what the first start opened
+            # for good.
             at_most("then: descriptors more than of a new gateway", left.descriptors - empty.descriptors, "", 30),
             Row("then: memory of the gateway (PSS)", left.proportional / MIB, "MiB"),
         ]
 
 
 def end_once(*_: object) -> None:
-    """Whoever ends us twice must not leave a thousand kernels behind."""
+    """End once: a second signal must not leave a thousand kernels behind."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(1)
 

@@ -1,6 +1,7 @@
-"""A kernel whose launches are measured all the time: the agent of the benchmark's processes orders it in their pages.
+"""A kernel whose launches are measured all the time: the benchmark's agent orders it in its pages.
 
-A real agent has launches measured only where kernels share a device; here one program is to be alone on its CPU.
+A real agent measures launches only where kernels share a device; here one program must be alone on
+its CPU.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def _welcome(connection: socket.socket, uuid: bytes) -> None:
 
 
 def _serve(connection: socket.socket, uuid: bytes) -> None:
-    """Until the process ends: it may have all that it asks for."""
+    """Serve until the process ends; grant each request."""
     with connection, suppress(ConnectionError):
         while packet := connection.recv(protocol.LARGEST_MESSAGE):
             message = protocol.unpack(packet)
@@ -58,14 +59,14 @@ def _serve(connection: socket.socket, uuid: bytes) -> None:
 
 @contextmanager
 def a_measured_kernel(folder: Path, uuid: str) -> Iterator[Path]:
-    """The folder where its processes register; ``uuid`` in hex."""
+    """Yield the folder where the kernel's processes register; ``uuid`` in hex."""
     folder.mkdir()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(str(folder / protocol.SOCKET_NAME))
     listener.listen()
 
     def accept() -> None:
-        with suppress(OSError):  # it was shut down
+        with suppress(OSError):  # the socket was shut down
             while True:
                 connection = listener.accept()[0]
                 threading.Thread(target=_serve, args=(connection, bytes.fromhex(uuid)), daemon=True).start()

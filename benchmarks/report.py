@@ -1,4 +1,7 @@
-"""How every benchmark reports: one table, one JSON file under build/bench. Owns the format, measures nothing."""
+"""The format of every benchmark's report: one table, one JSON file under build/bench.
+
+The module owns the format and measures nothing.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Row:
-    """One measured number. ``want`` is the bound to hold ("" for a number that is only shown); ``holds`` None then."""
+    """One measured number.
+
+    ``want`` is the bound ("" for a number that is only shown); ``holds`` is None then.
+    """
 
     name: str
     value: float
@@ -73,7 +79,7 @@ def machine() -> str:
 
 
 def show(title: str, rows: list[Row]) -> None:
-    """Plain text: a GPU machine may lack every package but the standard library's."""
+    """Return the table as plain text: a GPU machine may have only the standard library."""
     verdicts = {None: "", True: "yes", False: "NO"}
     lines = [("what", "value", "unit", "want", "holds")]
     lines += [(row.name, f"{row.value:.4g}", row.unit, row.want, verdicts[row.holds]) for row in rows]
@@ -89,7 +95,10 @@ def show(title: str, rows: list[Row]) -> None:
 
 
 def result_file(asked: argparse.Namespace, name: str) -> Path:
-    """The file of this name below ``--out``; a smoke run's has another name, so that it replaces no measurement."""
+    """Return the path of this file below ``--out``.
+
+    A smoke run's has another name, so that it replaces no measurement.
+    """
     asked.out.mkdir(parents=True, exist_ok=True)
     stem, _, ending = name.rpartition(".")
     return Path(asked.out) / (f"{stem}.smoke.{ending}" if asked.smoke else name)
@@ -128,12 +137,12 @@ def publish(asked: argparse.Namespace, name: str, device: str, rows: list[Row], 
 
 
 def _commit() -> str:
-    """The commit of this tree; of a copy on a GPU machine the one that its file COMMIT names."""
+    """Return the commit of this tree; in a copy on a GPU machine that of its file COMMIT."""
     if (ROOT / "COMMIT").exists():
         return (ROOT / "COMMIT").read_text().strip()
     command = ["git", "rev-parse", "--short", "HEAD"]
     try:
         found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    except FileNotFoundError:  # no git is here
+    except FileNotFoundError:  # git is not installed here
         return "unknown"
     return found.stdout.strip() or "unknown"

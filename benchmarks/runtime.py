@@ -1,8 +1,9 @@
-"""What containers, relays and adoption cost: against the plain engine, no relay, and an empty gateway; in one run.
+"""Measure the cost of containers, relays and adoption, in one run.
 
-Bounds, on medians: container start to the end of the first cell ≤ 1.15 × the plain engine's; a relay adds ≤ 0.4 ms to a
-round trip, lets through ≥ 90 % of plain throughput for 100 MB of output and has ≤ 15 MB of memory of its own; 200
-kernels are adopted in ≤ 5 s.
+They are compared with the plain engine, no relay, and an empty gateway. Bounds, on medians:
+container start to the end of the first cell ≤ 1.15 × the plain engine's; a relay adds ≤ 0.4 ms to a
+round trip, lets through ≥ 90 % of plain throughput for 100 MB of output and has ≤ 15 MB of memory
+of its own; 200 kernels are adopted in ≤ 5 s.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ NO_LIMIT = {"ZMQChannelsWebsocketConnection.limit_rate": "False"}
 
 
 def measure_relay(folder: Path, trips: int, outputs: int) -> list[Row]:
-    """One kernel without and one with a relay, over ZeroMQ; 20 relays for their memory."""
+    """Measure one kernel without and one with a relay, over ZeroMQ; 20 relays for their memory."""
     runtime = RuntimeDir(folder / "run")
     with a_kernel(False, runtime) as plain, a_kernel(True, runtime) as relayed:
         kernels = (plain, relayed)
@@ -48,7 +49,7 @@ def measure_relay(folder: Path, trips: int, outputs: int) -> list[Row]:
 
 
 def measure_memory(folder: Path, count: int) -> list[Row]:
-    """Private memory of relays whose kernels have worked."""
+    """Measure the private memory of relays whose kernels have worked."""
     runtime = RuntimeDir(folder / "run")
     with ExitStack() as stack:
         for number in range(count):
@@ -61,7 +62,7 @@ def measure_memory(folder: Path, count: int) -> list[Row]:
 
 
 def measure_websocket(folder: Path, outputs: int) -> list[Row]:
-    """100 MB through a plain Jupyter server and through ours, rate limits off in both."""
+    """Send 100 MB through a plain Jupyter server and through ours, rate limits off in both."""
     with ExitStack() as stack:
         servers = [
             stack.enter_context(running_server(folder, "plain", "python3", {**STOCK, **NO_LIMIT})),

@@ -1,4 +1,7 @@
-"""Questions to running programs in shuffled order, and what to make of the answers. Knows nothing of what they time."""
+"""Ask running programs in shuffled order, and evaluate their answers.
+
+The module does not know what they measure.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ LOG = Path(__file__).resolve().parent.parent / "build" / "bench" / "programs.log
 
 
 def open_log() -> TextIO:
-    """Where programs complain: hooks that print must not spoil the table."""
+    """Open the log of the programs' errors: hooks that print must not spoil the table."""
     LOG.parent.mkdir(parents=True, exist_ok=True)
     return LOG.open("a")
 
@@ -68,7 +71,7 @@ class Program:
 def in_shuffled_rounds(
     questions: Mapping[_Key, Callable[[], float]], rounds: int, title: str, seed: int
 ) -> dict[_Key, list[float]]:
-    """Ask every question once a round, each round in another order, so that drift falls on all alike."""
+    """Ask every question once a round, in a new order each round, so that drift affects all alike."""
     answers: dict[_Key, list[float]] = {key: [] for key in questions}
     order = list(questions)
     chance = random.Random(seed)
@@ -83,5 +86,5 @@ def in_shuffled_rounds(
 
 
 def added(subject: Sequence[float], bare: Sequence[float]) -> float:
-    """The median of the paired differences: both were taken in the same round."""
+    """Return the median of the paired differences: each pair was measured in the same round."""
     return statistics.median(a - b for a, b in zip(subject, bare, strict=True))

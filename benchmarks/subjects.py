@@ -1,6 +1,7 @@
-"""What the hook's benchmark compares: the null driver bare and behind each hook, as environments of one program.
+"""The subjects of the hook's benchmark: the null driver bare and behind each hook.
 
-Builds the C of benchmarks/hook and runs a node agent that grants the whole device; measures nothing.
+Each is an environment of one program. The module builds the C of benchmarks/hook and runs a node
+agent that grants the whole device; it measures nothing.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ HERE = Path(__file__).resolve().parent
 SPIN_NANOSECONDS = 100
 REDIRECTED = "ours, redirected"
 MEMORY = "64GiB"
-# What NVIDIA's driver needs besides libc. The program needs it too, as the CUDA runtime does: so a hook that needs some
-# of it adds nothing.
+# Libraries that NVIDIA's driver needs besides libc. The program needs them too, as the CUDA runtime
+# does: so a hook that needs some of them adds nothing.
 NEEDED = ["-Wl,--no-as-needed", "-lm", "-l:libdl.so.2", "-l:libpthread.so.0", "-l:librt.so.1"]
 NVSHARE_SOCKETS = Path("/var/run/nvshare")  # compiled into nvshare
 
@@ -43,7 +44,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Peer:
-    """A preload library, by what it is called on the command line."""
+    """A preload library, by its name on the command line."""
 
     name: str
     library: Path
@@ -61,7 +62,7 @@ class Built:
 
 
 def cuda_include() -> Path:
-    """The folder of cuda.h; ends the program where there is none."""
+    """Return the folder of cuda.h; end the program if there is none."""
     try:
         return header_folder("cuda.h")
     except HeaderMissingError as error:
@@ -81,8 +82,10 @@ def compile_c(source: str, output: Path, *flags: str) -> Path:
 
 
 def write_other_functions(output: Path) -> Path:
-    """Every function that a driver exports, as weak symbols that answer success: a missing one would cost a hook a
-    failed look-up that a driver does not cost it."""
+    """Write every function that a driver exports, as weak symbols that answer success.
+
+    A missing function would cost a hook a failed look-up that a driver does not cost it.
+    """
     listed = subprocess.run(
         ["nm", "-D", "--defined-only", paths.shim_dir() / "libcuda.so.1"], capture_output=True, text=True, check=True
     )
@@ -103,14 +106,17 @@ def build(folder: Path) -> Built:
     compile_c("forwarder.c", folder / "spin" / "libcuda.so.1", spin, *library, "-ldl")
     program = compile_c("client.c", folder / "client", *NEEDED)
     for name in ("libcuda.so", "libnvidia-ml.so", "libnvidia-ml.so.1"):
-        (folder / "null" / name).symlink_to("libcuda.so.1")  # peers ask NVML too
-    shutil.copytree(paths.shim_dir(), folder / "ours")  # a path as long as the others': finding a library costs by it
+        (folder / "null" / name).symlink_to("libcuda.so.1")  # peers query NVML, too
+    shutil.copytree(paths.shim_dir(), folder / "ours")  # as long as the other paths: look-ups depend on it
     return Built(folder / "null", folder / "forwarder", folder / "spin", folder / "ours", program)
 
 
 @dataclass(frozen=True)
 class AKernel:
-    """A kernel that a node agent granted all of a device: where its processes register, and for which device."""
+    """A kernel with a grant of all of a device.
+
+    It has the folder where its processes register, and the device.
+    """
 
     folder: Path
     uuid: str
@@ -124,7 +130,10 @@ class AKernel:
 def a_kernel(
     runtime: Path, driver: str = "softgpu", arguments: Sequence[str] = (), memory: str = MEMORY
 ) -> Iterator[AKernel]:
-    """A real node agent, by default over the software GPU's NVML, with one reservation that nothing else touches."""
+    """Start a real node agent with one reservation that no other kernel touches.
+
+    By default it runs over the software GPU's NVML.
+    """
     options = ["--driver", driver, *(["--softgpu-memory", memory] if driver == "softgpu" else []), *arguments]
     client.start_agent(runtime, arguments=options, exit_when_idle_seconds=5, seconds=60)
     device = client.read_status(client.query("status", runtime_dir=runtime)).devices[0]
@@ -146,13 +155,16 @@ def a_kernel(
 
 
 def clean_environment() -> dict[str, str]:
-    """What no hook and no driver reads."""
+    """Return the variables that no hook and no driver reads."""
     dropped = ("ALIQUOT_", "LD_", "CUDA_", "NVSHARE_", "LIBCUDA_")
     return {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
 
 
 def own_subjects(built: Built, kernel: AKernel) -> list[Subject]:
-    """Bare twice (their difference is what the method cannot see), the two controls, and ours."""
+    """Return our subjects: bare twice, the two controls, and the hook.
+
+    The difference of the two bare ones is the method's resolution.
+    """
     hex_uuid = kernel.uuid.removeprefix("GPU-").replace("-", "")
     real = str(built.null / "libcuda.so.1")
     common = {**clean_environment(), "BENCH_UUID": hex_uuid, "BENCH_REAL_CUDA": real}
@@ -174,17 +186,23 @@ def own_subjects(built: Built, kernel: AKernel) -> list[Subject]:
 
 
 def redirected(built: Built, ours: Subject) -> Subject:
-    """Ours as a grant has it: with the audit library that redirects the driver's absolute paths."""
+    """Return ours as a grant has it, with the audit library.
+
+    The library redirects the driver's absolute paths.
+    """
     return Subject(REDIRECTED, {**ours.env, "LD_AUDIT": str(built.ours / "libaliquot-audit.so")})
 
 
 def peer_subjects(peer: Peer, bare: dict[str, str], folder: Path, stack: ExitStack) -> list[Subject]:
-    """A peer's library preloaded, set up as its own documents say; others get nothing but the preload."""
+    """Return a peer's library preloaded, set up as its own documents say.
+
+    Unknown peers get only the preload.
+    """
     env = {**bare, "LD_PRELOAD": str(peer.library)}
     if peer.library.name == "libvgpu.so":
         env["LIBCUDA_LOG_LEVEL"] = "0"
         env["CUDA_DEVICE_MEMORY_LIMIT"] = "32g"
-        # It looks its own functions up in the library of this name.
+        # The library looks its own functions up in the library of this name.
         env["CUDA_REDIRECT"] = str(peer.library)
         limits = {peer.name: {}, f"{peer.name}, SM limit": {"CUDA_DEVICE_SM_LIMIT": "50"}}
         caches = {name: folder / f"cache-{number}" for number, name in enumerate(limits)}
@@ -200,7 +218,7 @@ def peer_subjects(peer: Peer, bare: dict[str, str], folder: Path, stack: ExitSta
 
 @contextmanager
 def _nvshare_scheduler(program: Path) -> Iterator[None]:
-    """Its clients wait for it before their first launch."""
+    """Start nvshare's scheduler: its clients wait for it before their first launch."""
     if not program.exists():
         raise SystemExit(f"asked nvshare's scheduler at {program}, found nothing: build it with its library")
     NVSHARE_SOCKETS.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,9 @@
-"""Swapping on this machine's GPU: how fast memory goes out and comes back, how long a wake takes, what it costs.
+"""Measure swapping on this machine's GPU: copy rates, the time of a restore, the hook's cost.
 
-Three parts in one run: the hook's copying by itself, against a pinned copy and against processors that copy as often; a
-kernel that a node agent swaps out, and whose first call wakes it; and steps of work with the hook and without. On the
-software GPU the yardstick of a copy is memory copies of the same kind; nothing measured there is a GPU's speed.
+Three parts in one run: the hook's copying by itself, against a pinned copy and against processors
+that copy as often; a kernel that a node agent swaps out, and whose first call restores it; and
+steps of work with the hook and without. On the software GPU the yardstick of a copy is memory
+copies of the same kind; nothing measured there is a GPU's speed.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ SMOKE = {"gpu": "softgpu", "mib": 64, "rounds": 2, "cycles": 2}
 
 @dataclass(frozen=True)
 class Plan:
-    """``mib`` go out and in; ``cold_rounds`` are few, for each makes its host memory anew."""
+    """The plan of a run.
+
+    ``mib`` go out and in; ``cold_rounds`` are few, for each allocates its host memory anew.
+    """
 
     mib: int
     threads: int
@@ -48,7 +52,7 @@ def median(values: list[float]) -> float:
 
 
 def measure_copies(program: Program, plan: Plan, is_real: bool) -> tuple[list[Row], float]:
-    """Rows, and what a copy inwards is held against, in bytes a second."""
+    """Return rows, and the reference of a copy inwards, in bytes a second."""
     cold = program.ask("out_cold", 1)
     names = ["out", "in", "pinned_out", "pinned_in", "twice_out", "twice_in"]
     questions: dict[str, Callable[[], float]] = {
@@ -80,7 +84,7 @@ def measure_copies(program: Program, plan: Plan, is_real: bool) -> tuple[list[Ro
 
 
 def measure_cycles(kernel: AKernel, hooked: Program, outsider: Program, plan: Plan, link: float) -> list[Row]:
-    """A kernel that the node agent swaps out, and whose next launch wakes it."""
+    """Measure a kernel that the node agent swaps out, and whose next launch restores it."""
     residency = Residency(kernel)
     hooked.ask("hold", 0)
     alone = outsider.ask("used_bytes", 1)
@@ -114,7 +118,7 @@ def measure_cycles(kernel: AKernel, hooked: Program, outsider: Program, plan: Pl
 
 
 def measure_steps(programs: dict[str, Program], rounds: int) -> list[Row]:
-    """What work costs more: each program in turn, paired with bare."""
+    """Measure the extra cost of work: each program in turn, paired with bare."""
     questions: dict[tuple[str, str], Callable[[], float]] = {}
     for name, program in programs.items():
         program.ask("step", 5)
@@ -135,7 +139,7 @@ def measure_steps(programs: dict[str, Program], rounds: int) -> list[Row]:
 
 
 def measure_managed(program: Program, plan: Plan) -> list[Row]:
-    """The other residency mode's move: unified memory that is prefetched."""
+    """Measure the other residency mode's move: unified memory that is prefetched."""
     out, back = [], []
     for _ in range(max(3, plan.rounds // 3)):
         out.append(program.ask("managed_out", plan.mib))
@@ -149,7 +153,7 @@ def measure_managed(program: Program, plan: Plan) -> list[Row]:
 def start_programs(
     client: Path, kernel: AKernel, cuda: Path, peer: Path | None, folder: Path, stack: ExitStack
 ) -> dict[str, Program]:
-    """The same program bare, in a kernel that can be swapped, and behind a peer's library."""
+    """Start the same program bare, in a kernel that can be swapped, and behind a peer's library."""
     shared = {"BENCH_BUILTINS": str(ROOT / "gpu_hook" / "builtins.ptx")}
     state = {name: value for name, value in kernel.env.items() if name.startswith("ALIQUOT_SOFTGPU_")}
     plain = {**clean_environment(), **shared, **state, "LD_LIBRARY_PATH": str(cuda.parent)}

@@ -1,4 +1,7 @@
-"""All pairs as an SVG: what production loses over what of its idle time is used. Draws, decides nothing."""
+"""Draw all pairs as an SVG: the slow-down of production over the used part of its idle time.
+
+The module draws and decides nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 860, 460, 70, 50, 150, 60
-MOST_LOSS, MOST_HARVEST = 120.0, 130.0  # percent; what is beyond lies on the border
+MOST_LOSS, MOST_HARVEST = 120.0, 130.0  # percent; larger values lie on the border
 COLOURS = ("#2ca02c", "#7f7f7f", "#d62728", "#ff7f0e", "#1f77b4")
 
 Points = Sequence[tuple[float, float]]  # percent of idle time used, percent that steps take longer
@@ -17,7 +20,7 @@ def _across(harvest: float) -> float:
 
 
 def _down(loss: float) -> float:
-    """A scale that shows 1 % and 100 %: the square root."""
+    """Scale a value so that 1 % and 100 % are both visible: by the square root."""
     share = (min(max(loss, 0.0), MOST_LOSS) / MOST_LOSS) ** 0.5
     return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
 

@@ -1,5 +1,7 @@
-"""An estimate of what could be harvested by one who knows when each pause ends. A launch cannot be taken back: it runs
-in a pause that is long enough, or it delays production, which may lose one part in twenty.
+"""An estimate of the idle time that a clairvoyant controller could use.
+
+It knows when each pause ends. A launch cannot be taken back: it runs in a pause that is long
+enough, or it delays production, which may lose one part in twenty.
 """
 
 from __future__ import annotations
@@ -10,13 +12,16 @@ from collections.abc import Sequence
 from compute.programs import GRAPH, HOST, LAUNCH, Workload
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import Interval
 
-LEAST_PAUSE = 50_000  # nanoseconds; between shorter ones no context is switched
-SLACK = 0.05  # of production's time may be lost
+LEAST_PAUSE = 50_000  # nanoseconds; the device switches no context in shorter pauses
+SLACK = 0.05  # production may lose this part of its time
 SWITCH = 50_000
 
 
 def most_harvest(intervals: Sequence[Interval], workload: Workload, step: float) -> float:
-    """As a part of the pauses between these intervals. ``step``: production's, so far slack may be saved up."""
+    """Return the most harvest, as a part of the pauses between these intervals.
+
+    ``step``: the length of production's step, over which slack accumulates.
+    """
     pauses = [
         (one.end, other.start) for one, other in itertools.pairwise(intervals) if other.start - one.end >= LEAST_PAUSE
     ]

@@ -1,4 +1,7 @@
-"""The controllers that the benchmark compares, by name, and how long each gets before it is judged. Values."""
+"""The controllers that the benchmark compares, by name, with the time each gets to settle.
+
+The module has values only.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The plant's C core, compiled when first used, and its structures as ctypes sees them. Decides nothing."""
+"""Compile the plant's C core at its first use, and describe its structures for ctypes.
+
+The module decides nothing.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,10 @@ def _build(sources: list[Path], path: Path) -> None:
 
 @functools.cache
 def core() -> ctypes.CDLL:
-    """Named by what it is made of, so that a change of the hook's rule is never missed."""
+    """Return the compiled core.
+
+    A hash of its sources names the file, so that a change of the hook's rule is never missed.
+    """
     sources = [*sorted(CORE.glob("*.c")), RULE / "pace_rule.c"]
     headers = [CORE / "plant.h", RULE / "pace_rule.h", *sorted(HEADERS.glob("*.h"))]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in [*sources, *headers])).hexdigest()[:16]

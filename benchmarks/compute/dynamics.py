@@ -1,4 +1,8 @@
-"""How soon a controller gets there: after production starts under a hog, and each time when it returns or pauses."""
+"""Measure how soon a controller settles.
+
+After production starts under a hog (a workload that never pauses), and each time production returns
+or pauses.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from compute.plant import OnlyMeasured, Outcome, Plant, Process, Step
 from compute.production import PRODUCTION
 from compute.programs import BEGIN_OP, MILLISECOND, SECOND, STEP_OP, SYNC_OP, Op, Workload, host, launches
 
-BEGINS = 3 * SECOND  # production, under a hog that has had the device alone
+BEGINS = 3 * SECOND  # production starts after the hog has had the device alone
 SLOW, LEAST_IDLE = 0.05, 0.05
 STEPS_OF_A_RETURN, FEW = 40, 10
 PAUSE = 3 * SECOND
@@ -18,7 +22,10 @@ PAUSE = 3 * SECOND
 
 @dataclass(frozen=True)
 class Convergence:
-    """Seconds from production's start; infinite where it never came. ``harvest``: None where there is nothing."""
+    """Seconds from production's start until the controller settles; infinite if it never does.
+
+    ``harvest`` is None if production has no idle time.
+    """
 
     slowdown: float
     harvest: float | None
@@ -26,7 +33,11 @@ class Convergence:
 
 @dataclass(frozen=True)
 class Return:
-    """Seconds, the worst of all: until production's steps are as alone, until the hog has the device in a pause."""
+    """Seconds, the slowest of all returns.
+
+    ``recovery``: until production's steps are as fast as alone; ``reopening``: until the hog has
+    the device in a pause.
+    """
 
     recovery: float
     reopening: float
@@ -34,7 +45,10 @@ class Return:
 
 
 def _settled(before: list[Step], after: list[Step], last: int) -> float:
-    """From when on each second's steps take at most 5 % more than the same alone, in seconds."""
+    """Return the time in seconds after which steps take at most 5 % more than alone.
+
+    The condition holds in each second after that time.
+    """
     pairs = list(zip(before, after, strict=False))
     settled, time = 0, BEGINS
     for time in range(BEGINS, last - SECOND, SECOND // 10):
@@ -60,7 +74,7 @@ def convergence(production: str, opportunistic: str, controller: str, seed: int 
 
 
 def _harvests(outcome: Outcome, idle: float, last: int) -> float:
-    """From when on four seconds' harvest is 80 % of the time that production is idle, for the first time."""
+    """Return the time of the first four seconds whose harvest is 80 % of production's idle time."""
     width = 4 * SECOND
     for time in range(BEGINS, last - width, SECOND // 10):
         if outcome.own_between(1, time, time + width) >= 0.8 * idle * width:

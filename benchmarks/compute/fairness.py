@@ -1,4 +1,8 @@
-"""Shares against what they should be: caps alone, weights beside a neighbour, equals, and what one more costs."""
+"""Measure shares against their targets.
+
+The cases are caps alone, weights next to a neighbor, equal kernels, and the cost of one more
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,10 @@ SETTLES, SPAN = 3 * SECOND, 12 * SECOND
 
 @dataclass(frozen=True)
 class Share:
-    """Points of the device, over windows of 1 s: the mean, and the furthest any window is from the target."""
+    """Points of the device, over windows of 1 s.
+
+    ``mean`` over the windows; ``worst``: the largest distance of a window from the target.
+    """
 
     want: int
     mean: float
@@ -25,7 +32,7 @@ class Share:
 
 
 def _windows(outcome: Outcome, process: int) -> list[float]:
-    """Percent of the device, second by second."""
+    """Return percentages of the device, second by second."""
     return [
         100 * outcome.own_between(process, time, time + SECOND) / SECOND
         for time in range(SETTLES, SETTLES + SPAN, SECOND)
@@ -45,7 +52,10 @@ def capped_alone(kind: str, hundredths: int, controller: str, seed: int = 1) -> 
 def beside_busy(
     kind: str, neighbour: str, hundredths: int, controller: str, is_production: bool, seed: int = 1
 ) -> Share:
-    """The device's time that both have together is divided: switches between contexts are nobody's."""
+    """Measure a process's part of the GPU time that both processes get together.
+
+    Switches between contexts count for neither process.
+    """
     processes = [
         Process(OPPORTUNISTIC[kind], is_production, hundredths),
         Process(OPPORTUNISTIC[neighbour], is_production, 100 - hundredths),
@@ -57,7 +67,7 @@ def beside_busy(
 
 
 def jain(count: int, controller: str, seed: int = 1) -> float:
-    """Of that many equals, with all kinds of launches among them."""
+    """Return Jain's index of so many equal kernels, with all kinds of launches among them."""
     share = 100 // count
     kinds = [KINDS[number % len(KINDS)] for number in range(count)]
     processes = [Process(OPPORTUNISTIC[kind], is_production=True, hundredths=share) for kind in kinds]
@@ -68,7 +78,7 @@ def jain(count: int, controller: str, seed: int = 1) -> float:
 
 
 def cost_of_one_more(count: int, controller: str, seed: int = 1) -> float:
-    """The part of the device's throughput that each kernel beyond the first costs."""
+    """Return the part of the device's throughput that each kernel beyond the first costs."""
     sums = []
     for kernels in (1, count):
         processes = [

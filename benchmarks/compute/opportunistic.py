@@ -1,4 +1,7 @@
-"""Simulated opportunistic workloads: what people run at the lower class. Values; see production.py for the sizes."""
+"""Simulated opportunistic workloads: typical work of the lower class.
+
+The module has values only; production.py explains their sizes.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""One production workload beside one opportunistic: what production loses, and what of its idle time is used.
+"""Measure one production workload next to one opportunistic workload.
 
-The same steps of production's program are compared with themselves alone, so that no difference is one of luck.
+The result is production's slow-down and the used part of its idle time. The same steps of
+production's program are compared with themselves alone, so that no difference is one of luck.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from compute.production import PRODUCTION
 from compute.programs import SECOND
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import DeviceSample, Interval, Verdict
 
-SPAN = 60 * SECOND  # judged after the controller has settled
-LEAST_IDLE = 0.05  # of the time: below that production has no idle time to speak of
+SPAN = 60 * SECOND  # measured after the controller has settled
+LEAST_IDLE = 0.05  # of the time: below this, production has no significant idle time
 
 
 class Recorder(OnlyMeasured):
@@ -41,7 +42,10 @@ class Alone:
 
 @dataclass(frozen=True)
 class Pair:
-    """Slow-downs and parts of time as fractions: 0.05 is 5 %. ``harvest``, ``bound``: of production's idle time."""
+    """Slow-downs and parts of time as fractions: 0.05 is 5 %.
+
+    ``harvest``, ``bound``: of production's idle time.
+    """
 
     production: str
     opportunistic: str
@@ -68,7 +72,10 @@ def percentile(values: Sequence[int], share: float) -> float:
 
 
 def slowdown(before: Sequence[Step], after: Sequence[Step], share: float) -> float:
-    """Of the same steps alone and beside a neighbour; of the kind of step that is slowed most."""
+    """Return the slow-down of the same steps alone and next to a neighbor.
+
+    It is that of the kind of step that is slowed most.
+    """
     times = [
         [percentile([step.time for step in steps if step.kind == kind], share) for steps in (before, after)]
         for kind in {step.kind for step in before}

@@ -1,7 +1,8 @@
-"""One simulated GPU with the processes on it, and a controller that is stepped through views.py as the agent steps it.
+"""One simulated GPU with its processes, and a controller that gets views.py's samples.
 
-Deterministic by its seed; it has no clock but its own. The core (core/) is C, for a pair of workloads is millions of
-events; what a controller sees and orders crosses into Python once for each of its steps.
+The plant steps the controller as the agent does. It is deterministic by its seed, and has no clock
+but its own. The core (core/) is C, for a pair of workloads is millions of events; only the
+controller's samples and orders cross into Python, once for each of its steps.
 """
 
 from __future__ import annotations
@@ -25,13 +26,17 @@ from jupyter_aliquot.gpu_hook.agent.pages.agent_page import MEASURED, OPEN, Orde
 from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, Gate
 
 BIN = 10 * MILLISECOND  # BIN_NANOSECONDS of core/plant.h
-RETURN = 300 * MILLISECOND  # a kernel that was swapped out needs so long to come back: 6 GB by a link of 20 GB/s
+RETURN = 300 * MILLISECOND  # to restore a swapped kernel: 6 GB over a link of 20 GB/s
 
 
 @dataclass(frozen=True)
 class Device:
-    """``slice_`` and ``switch_cost``: of time-slicing contexts; ``slowdown``: thousandths that each neighbour costs
-    where contexts run side by side, None under time slices. The hook sees an end 0.25 to 0.5 ms late."""
+    """One GPU's properties.
+
+    ``slice_`` and ``switch_cost`` belong to time-slicing contexts; ``slowdown``: thousandths that
+    each neighbor costs where contexts run side by side, None under time slices. The hook sees an
+    end 0.25 to 0.5 ms late.
+    """
 
     slice_: int = 2 * MILLISECOND
     switch_cost: int = 50_000
@@ -62,7 +67,10 @@ class Step:
 
 @dataclass
 class Outcome:
-    """What happened. ``bins``: own device time of each process in each 10 ms; ``steps``: of each process."""
+    """The outcome of a run.
+
+    ``bins``: own device time of each process in each 10 ms; ``steps``: of each process.
+    """
 
     own: list[int] = field(default_factory=list)
     occupied: list[int] = field(default_factory=list)
@@ -74,7 +82,7 @@ class Outcome:
     verdicts: list[tuple[int, Verdict]] = field(default_factory=list)
 
     def own_between(self, process: int, begin: int, end: int) -> int:
-        """Both on the border of a bin."""
+        """Return a process's own time in an interval; both ends are borders of bins."""
         return sum(self.bins[process][begin // BIN : end // BIN])
 
     def steps_between(self, process: int, begin: int, end: int) -> list[int]:
@@ -82,7 +90,11 @@ class Outcome:
 
 
 class Plant:
-    """``clock`` turns the plant's time into what the agent's looks say: the identity, but in tests of jumps."""
+    """The plant.
+
+    ``clock`` converts the plant's time into the time of the agent's samples: the identity, except
+    in tests of clock jumps.
+    """
 
     def __init__(
         self,
@@ -116,10 +128,13 @@ class Plant:
         number = self._core.plant_add(self._handle, ops, len(ops), process.is_production, process.begins, process.ends)
         if number < 0:
             raise ValueError(f"asked for process {len(self._processes)} on one device; 64 fit")
-        return ops  # the core reads it as long as it lives
+        return ops  # the core reads it until its end
 
     def run(self) -> Outcome:
-        """To the horizon, with the controller stepped when it wants to be, a little late as the agent's loop is."""
+        """Run to the horizon.
+
+        The controller is stepped when it requests it, a little late as the agent's loop is.
+        """
         outcome, now = Outcome(), 0
         try:
             for number in range(len(self._processes)):
@@ -144,7 +159,7 @@ class Plant:
         verdict = self._controller.step(DeviceSample(self._clock(now), looks, self._device.slowdown is None))
         if self._keeps_verdicts:
             outcome.verdicts.append((now, verdict))
-        self._advance(now + self._random.randrange(50_000, 300_000))  # what the step itself takes
+        self._advance(now + self._random.randrange(50_000, 300_000))  # the duration of the step itself
         for number in here:
             is_unholdable = self._is_away(number, now, verdict)
             if is_unholdable or number in verdict.orders:
@@ -177,7 +192,11 @@ class Plant:
         )  # fmt: skip
 
     def _order(self, number: int, order: Order, is_unholdable: bool = False) -> None:
-        """What cannot be held leaves the device: here its gate stays closed, as that of a swapped kernel."""
+        """Apply an order.
+
+        The agent swaps out a kernel that it cannot hold: here its gate stays closed, as that of a
+        swapped kernel.
+        """
         if is_unholdable:
             order = replace(order, gate=Gate.CLOSED)
         words = PaceOrder(
@@ -205,7 +224,7 @@ class Plant:
 
 
 class OnlyMeasured:
-    """Lets everything pass and measures it: what a process looks like alone."""
+    """A controller that lets everything pass and measures it: the behavior of a process alone."""
 
     def step(self, look: DeviceSample) -> Verdict:
         return Verdict({process.key: MEASURED for process in look.processes}, look_after=50 * MILLISECOND)

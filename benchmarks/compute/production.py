@@ -1,7 +1,8 @@
-"""Simulated production workloads, each busy and with the idle time that its kind has. Values; sources in docs.
+"""Simulated production workloads, each busy and with the idle time that is typical of its kind.
 
-Figures are of the size that public profiles show on A100 and H100; where a source is named, it is the one the size was
-taken from. Spreads are our own choice, so that no step is like another.
+The module has values only; their sources are in docs. The figures have the size that public
+profiles show on A100 and H100; a named source is the one that the size was taken from. The spreads
+are our own choice, so that no step is like another.
 """
 
 from __future__ import annotations
@@ -31,8 +32,11 @@ LONG_CYCLE = 512  # steps until a program repeats itself
 
 
 def _resnet50(random: Random, stall: float) -> list[Op]:
-    """Training at batch 256, mixed precision: a step of about 100 ms in some 480 launches. Stalls: a third of the
-    time, of the 10 to 70 % that Mohan et al. (arXiv 2007.06775) measured for input-bound training."""
+    """Training at batch 256, mixed precision: a step of about 100 ms in some 480 launches.
+
+    Stalls: a third of the time, of the 10 to 70 % that Mohan et al. (arXiv 2007.06775) measured for
+    input-bound training.
+    """
     step = [
         launches(160, around(random, 260_000, 0.03), 0),
         launches(280, around(random, 170_000, 0.03), 1),
@@ -43,8 +47,11 @@ def _resnet50(random: Random, stall: float) -> list[Op]:
 
 
 def _bert(random: Random, number: int, pauses: bool) -> list[Op]:
-    """Fine-tuning BERT-base, batch 32, length 384: 1,500 launches of 50 to 100 µs; the loss is read each step. Idle:
-    batches are tokenised while the GPU waits, and every 25 steps metrics and a checkpoint are written."""
+    """Fine-tuning BERT-base, batch 32, length 384: 1,500 launches of 50 to 100 µs.
+
+    The loss is read each step. Idle: batches are tokenized while the GPU waits, and every 25 steps
+    metrics and a checkpoint are written.
+    """
     step = [launches(900, around(random, 75_000, 0.04), 0), launches(600, around(random, 50_000, 0.04), 1), SYNC_OP]
     if pauses:
         step.append(host(around(random, 25 * MILLISECOND, 0.5)))
@@ -54,8 +61,11 @@ def _bert(random: Random, number: int, pauses: bool) -> list[Op]:
 
 
 def _reinforcement(random: Random, rollouts: int, environment: float) -> list[Op]:
-    """PPO with small networks: launches of 6 µs that the host issues every 8 µs (the GPU waits for the host), rounds
-    of acting, then learning. Idle: the environments are stepped on the CPU, some ms for each round."""
+    """PPO with small networks: rounds of acting, then learning.
+
+    The host issues launches of 6 µs every 8 µs (the GPU waits for the host). Idle: the environments
+    are stepped on the CPU, some ms for each round.
+    """
     steps: list[Op] = []
     for _ in range(rollouts):
         steps += [launches(90, 6_000, 0, 8_000, 16), SYNC_OP]
@@ -65,8 +75,11 @@ def _reinforcement(random: Random, rollouts: int, environment: float) -> list[Op
 
 
 def _image(random: Random) -> list[Op]:
-    """A latent-diffusion image: text encoder, 20 denoising steps of about 30 ms (Lambda's benchmark has 50 steps in
-    some 2.5 to 5 s on an A100), decoder. 700 launches for each denoising step."""
+    """A latent-diffusion image: text encoder, 20 denoising steps of about 30 ms, decoder.
+
+    Lambda's benchmark has 50 steps in some 2.5 to 5 s on an A100. 700 launches for each denoising
+    step.
+    """
     steps: list[Op] = [launches(250, 20_000, 0)]
     for _ in range(20):
         steps += [launches(400, around(random, 55_000, 0.03), 1), launches(300, around(random, 25_000, 0.03), 2)]
@@ -74,9 +87,11 @@ def _image(random: Random) -> list[Op]:
 
 
 def _answer(random: Random) -> list[list[Op]]:
-    """An answer of an 8-billion-parameter model: prefill, then one graph for each token (Llama 3.1 8B decodes in
-    5.1 ms by graph on an H100), 0.2 ms of sampling on the host between. Each token is a step, and the
-    time to the first one is a step of another kind."""
+    """An answer of an 8-billion-parameter model: prefill, then one graph for each token.
+
+    Llama 3.1 8B decodes in 5.1 ms by graph on an H100; 0.2 ms of sampling on the host between. Each
+    token is a step, and the time to the first one is a step of another kind.
+    """
     prefill = [launches(260, around(random, 180_000, 0.2), 0), SYNC_OP, OTHER_STEP_OP]
     tokens = max(16, int(around(random, 120, 0.5)))
     token = [graph(around(random, 5_100 * MICROSECOND, 0.01), 1), SYNC_OP, host(0.2 * MILLISECOND), STEP_OP]

@@ -1,4 +1,7 @@
-"""What a simulated process does, as a short language: launches, graphs, waits, host work, requests, steps. Values."""
+"""A short language for simulated processes: launches, graphs, waits, host work, requests, steps.
+
+The module has values only.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ Op = tuple[int, int, int, int, int, int]  # kind, function, count, each, host_ea
 
 
 def launches(count: int, each: float, function: int = 0, host_each: float = 5 * MICROSECOND, blocks: int = 256) -> Op:
-    """``count`` launches of ``each`` nanoseconds; the host needs ``host_each`` for one, as PyTorch's dispatch does."""
+    """Return ``count`` launches of ``each`` nanoseconds.
+
+    The host needs ``host_each`` for one, as PyTorch's dispatch does.
+    """
     return (LAUNCH, function, count, max(1, int(each)), int(host_each), blocks)
 
 
@@ -30,24 +36,33 @@ def host(nanoseconds: float) -> Op:
 
 
 def arrive(gap: float) -> Op:
-    """The next request comes so long after the one before; it waits where the process is still at work."""
+    """Return the arrival of the next request, so long after the one before.
+
+    The request waits if the process is still at work.
+    """
     return (ARRIVE, 0, 0, max(0, int(gap)), 0, 0)
 
 
 SYNC_OP: Op = (SYNC, 0, 0, 0, 0, 0)
 BEGIN_OP: Op = (BEGIN, 0, 0, 0, 0, 0)
 STEP_OP: Op = (STEP, 0, 0, 0, 0, 0)
-OTHER_STEP_OP: Op = (STEP, 1, 0, 0, 0, 0)  # of another kind, whose times are not to be mixed with these
+OTHER_STEP_OP: Op = (STEP, 1, 0, 0, 0, 0)  # of another kind, whose times are not mixed with these
 
 
 def around(random: Random, middle: float, spread: float) -> float:
-    """Log-normal, with this median; ``spread`` is the standard deviation of the logarithm."""
+    """Return a log-normal value with this median.
+
+    ``spread`` is the standard deviation of the logarithm.
+    """
     return middle * math.exp(random.gauss(0.0, spread))
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A program that repeats. ``about``: what it stands for, and where its figures come from."""
+    """A program that repeats.
+
+    ``about``: the real workload that it stands for, and the source of its figures.
+    """
 
     name: str
     ops: tuple[Op, ...]

@@ -1,4 +1,7 @@
-"""What was measured, as rows of the report. A bound that does not hold is a row that says so; nothing is left out."""
+"""The measurements as rows of the report.
+
+A bound that does not hold is a row that says so; nothing is left out.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def is_within(pair: Pair) -> bool:
 
 
 def of_pair(pairs: Pairs, name: str) -> list[Row]:
-    """Ours with its bounds, the others for comparison."""
+    """Return the rows of a pair: ours with its bounds, the others for comparison."""
     ours = pairs[name, OURS]
     rows = [
         at_most(f"{name}: slow-down p50", 100 * ours.slowdown_p50, "%", MOST_SLOWDOWN),

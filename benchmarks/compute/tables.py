@@ -1,4 +1,7 @@
-"""The pairs as tables in Markdown, for a page of results: what holds and what does not. Formats, measures nothing."""
+"""The pairs as tables in Markdown, for a page of results with verdicts.
+
+The module formats and measures nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ def _percent(part: float) -> str:
 
 
 def _verdict(pair: Pair, tgs: Pair | None) -> str:
-    """yes, or what does not hold; where nobody could have harvested enough, that is said."""
+    """Return yes, or the bound that does not hold.
+
+    The verdict also says if no controller could have harvested enough.
+    """
     reasons = [] if is_within(pair) else [f"slow-down over {MOST_SLOWDOWN:g} %"]
     if pair.has_idle and pair.harvest < LEAST_HARVEST / 100:
         is_impossible = pair.bound < LEAST_HARVEST / 100

@@ -1,4 +1,7 @@
-"""A line chart as SVG: seconds on a logarithmic axis over a number of GPUs. Draws, decides nothing."""
+"""A line chart as SVG: seconds on a logarithmic axis over a number of GPUs.
+
+The module draws and decides nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ Points = Sequence[tuple[float, float]]
 
 
 def draw(path: Path, title: str, below: str, lines: Mapping[str, Points], bound: float) -> None:
-    """``lines``: name → (GPUs, seconds). ``bound`` is drawn across."""
+    """Draw the chart. ``lines``: name → (GPUs, seconds). ``bound`` is drawn across."""
     xs = [x for points in lines.values() for x, _ in points]
     least, most = min(xs), max(xs)
 

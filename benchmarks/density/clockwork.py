@@ -1,4 +1,7 @@
-"""Simulated time: events in order, the same order for the same calls. No clock of the machine is read."""
+"""Simulated time: events in order, the same order for the same calls.
+
+The module reads no clock of the machine.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Callable
 
 
 class Clockwork:
-    """``now`` in seconds from the start of the trace."""
+    """A simulated clock. ``now`` is in seconds from the start of the trace."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -22,7 +25,7 @@ class Clockwork:
         self.at(self.now + seconds, action)
 
     def run(self, step: Callable[[float], None] | None = None) -> None:
-        """Until nothing is left. ``step`` is told how much time passes before each event."""
+        """Run all events. ``step`` gets the time that passes before each event."""
         while self._events:
             time, _, action = heapq.heappop(self._events)
             if step is not None:

@@ -1,9 +1,11 @@
-"""The same notebooks with fractions and leases: the agent's own ``decide`` and ``place``, in simulated time.
+"""Simulate the same notebooks with fractions and leases.
 
-A notebook asks for its session's GPUs, or, where it needs less than one, for the fraction that its largest cell takes.
-It stays on the node, and on the devices, where it was placed. Its memory stays on the devices between cells until
-``decide`` wants the room. While a cell runs it holds the larger of its memory and its utilization, so that no device is
-given more work than it can do; a cell that has to leave in its middle stands still, and its stretch is counted.
+Time is simulated. The simulation calls the agent's own ``decide`` and ``place``. A notebook
+requests its session's GPUs, or, if it needs less than one, the fraction that its largest cell
+takes. It stays on the node, and on the devices, where it was placed. Its memory stays on the
+devices between cells until ``decide`` needs the room. While a cell runs it holds the larger of its
+memory and its utilization, so that no device is given more work than it can do; a cell that is
+swapped out in its middle stands still, and its slowdown is counted.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class Hardware:
 
 
 class Cluster:
-    """Nodes, and who is placed where. A session that no node may take waits for one that ends."""
+    """The nodes and their sessions. A session that fits on no node waits until another one ends."""
 
     def __init__(self, nodes: int, hardware: Hardware) -> None:
         self.clock = Clockwork()
@@ -82,12 +84,19 @@ class _Node:
 
     @property
     def load(self) -> float:
-        """Devices' worth of what is promised, and of what is held: who reserves little may use much."""
+        """Return the load in devices: reserved shares, and memory in use.
+
+        A session with a small reservation may use much.
+        """
         held = sum(kernel.bytes_of_its_own for kernel in self._kernels.values())
         return sum(self._reserved) / WHOLE + held / self._hardware.memory_bytes
 
     def take(self, notebook: _Notebook) -> bool:
-        """As the agent admits: within the ratio, and what no device has itself must fit into the host's budget."""
+        """Place a notebook if the node has room; return whether it has.
+
+        The rule is the agent's: within the overcommit ratio, and bytes that no device has must fit
+        into the host's budget.
+        """
         memory = self._hardware.memory_bytes
         rule = Oversubscription(self._hardware.oversubscription, 1.0, self._hardware.host_bytes)
         amounts = [taken * memory // WHOLE for taken in self._reserved]
@@ -114,7 +123,11 @@ class _Node:
         self._cluster.serve()
 
     def look(self) -> None:
-        """Decide, and do it. What is done at once may make a kernel look again: that waits for the end of this one."""
+        """Decide, and carry the decision out.
+
+        Some parts take effect at once and may make a kernel call ``look`` again: that call waits
+        for the end of this one.
+        """
         clock, hardware = self._cluster.clock, self._hardware
         if self._is_deciding:
             return clock.at(clock.now, self.look)
@@ -142,7 +155,10 @@ class _Node:
 
 
 class _Notebook:
-    """One session's kernel. ``held`` and ``away``: bytes by device; ``target``: what its cell needs where."""
+    """One session's kernel.
+
+    ``held`` and ``away``: bytes by device; ``target``: bytes that its cell needs on each device.
+    """
 
     def __init__(self, session: Session, cluster: Cluster) -> None:
         self.session = session
@@ -165,7 +181,7 @@ class _Notebook:
         self._has_begun = False
 
     def hundredths(self, memory_bytes: int) -> int:
-        """The size that its user picks: whole GPUs where it uses several."""
+        """Return the size that the user picks: whole GPUs if the session uses several."""
         if self.session.gpus > 1:
             return self.session.gpus * WHOLE
         return max(math.ceil(_fraction(cell, memory_bytes) * WHOLE) for cell in self.session.cells if cell.gpus)
@@ -235,7 +251,7 @@ class _Notebook:
         self._ask()
 
     def _ask(self) -> None:
-        """Its cell's call waits, unless all is there."""
+        """Request the cell's memory; its call waits, unless all of it is there."""
         self._idle_since = None
         if self._state is State.RESIDENT and not any(self._wanted(uuid) for uuid in self._held):
             return self._begin()
@@ -290,7 +306,7 @@ class _Notebook:
 
     def _end_cell(self, run: int) -> None:
         if run != self._runs:
-            return  # it left in the middle, and ends later
+            return  # the kernel was swapped out in the middle of the cell, and ends later
         cell = self.session.cells[self._next]
         self._cluster.stretches.append((self._clock.now - self._started) / cell.seconds)
         self._runs_since, self._idle_since = None, self._clock.now
@@ -312,6 +328,9 @@ class _Notebook:
 
 
 def _fraction(cell: Cell, memory_bytes: int) -> float:
-    """Of each of its GPUs. A memory reading above what a GPU has belongs to all of them."""
+    """Return a cell's fraction of each of its GPUs.
+
+    A memory reading above one GPU's memory belongs to all of them.
+    """
     memory = cell.bytes / cell.gpus / memory_bytes
     return min(1.0, max(cell.utilization, memory, LEAST_FRACTION))

@@ -1,4 +1,7 @@
-"""The notebook trace: sessions and their cells, in seconds. Reads research data that lies outside the repository."""
+"""The notebook trace: sessions and their cells, in seconds.
+
+The module reads research data that lies outside the repository.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,9 @@ NAME = Path("notebookos") / "idlt_june1-2_events.csv"
 
 @dataclass(frozen=True)
 class Cell:
-    """One run cell. ``pause``: from the end of the cell before it, or the session's start, to its submission.
+    """One run cell.
 
+    ``pause``: from the end of the cell before it, or the session's start, to its submission.
     ``bytes``: of device memory, in all; ``utilization``: mean of each of its ``gpus``, 0 … 1.
     """
 
@@ -37,7 +41,7 @@ class Session:
 
 
 def read(folder: Path) -> tuple[Session, ...]:
-    """The sessions that use a GPU, in order of their start. Raises OSError, ValueError."""
+    """Return the sessions that use a GPU, in order of their start. Raises OSError, ValueError."""
     rows: dict[str, list[dict[str, str]]] = defaultdict(list)
     with open(folder / NAME, newline="") as file:
         for row in csv.DictReader(file):
@@ -47,7 +51,7 @@ def read(folder: Path) -> tuple[Session, ...]:
 
 
 def a_made_up_day() -> tuple[Session, ...]:
-    """Six notebooks of half an hour, one GPU and 4 GB each: for smoke runs, which need no trace."""
+    """Return six notebooks of half an hour, one GPU and 4 GB each: smoke runs need no trace."""
     cells = tuple(Cell(300.0, 30.0, 1, 4 * 10**9, 0.5) for _ in range(5))
     return tuple(Session(f"made up {number}", 120.0 * number, 1, cells, 150.0) for number in range(6))
 

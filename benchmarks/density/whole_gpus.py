@@ -1,7 +1,8 @@
-"""How GPUs are held without us: whole ones, for a session, until a notebook was idle for a time, or for a cell.
+"""Policies without Aliquot, which hold whole GPUs.
 
-A closed loop in simulated time: a cell is submitted its original pause after the end of the one before it. First come,
-first served; who does not fit is passed over by those who do. A kernel's GPUs are on one node.
+They hold them for a session, until a notebook was idle for a time, or for a cell. A closed loop in
+simulated time: a cell is submitted its original pause after the end of the one before it. First
+come, first served; sessions that fit pass one that does not. A kernel's GPUs are on one node.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ FOR_THE_SESSION = math.inf
 
 @dataclass(frozen=True)
 class Outcome:
-    """``resumes``: seconds from each GPU cell's submission to its start; ``starts``: the wait for a notebook's first
-    GPUs; ``stretches``: a cell's time over its time alone."""
+    """The outcome of a simulation, in seconds.
+
+    ``resumes``: from each GPU cell's submission to its start; ``starts``: the wait for a notebook's
+    first GPUs; ``stretches``: a cell's time over its time alone.
+    """
 
     resumes: tuple[float, ...]
     starts: tuple[float, ...]
@@ -31,7 +35,10 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Holding:
-    """``idle_seconds``: how long GPUs stay after a cell; FOR_THE_SESSION, or 0 for one cell at a time."""
+    """The rule by which a policy holds GPUs.
+
+    ``idle_seconds``: how long GPUs stay after a cell; FOR_THE_SESSION, or 0 for one cell at a time.
+    """
 
     idle_seconds: float
     reload_seconds: Callable[[Cell], float]
@@ -59,7 +66,7 @@ class WholeGpus:
         return Outcome(tuple(self.resumes), tuple(self.starts), hours, self._peak)
 
     def acquire(self, notebook: _Notebook) -> None:
-        """Calls ``notebook.got`` at once, or when there is room."""
+        """Request GPUs: call ``notebook.got`` at once, or when there is room."""
         self._queue.append(notebook)
         self._serve()
 

@@ -1,4 +1,4 @@
-"""A node agent with one compute controller in force, and a kernel on the same device for each load."""
+"""A node agent with one compute controller, and a kernel on the same device for each load."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from jupyter_aliquot.gpu_hook import paths
 from jupyter_aliquot.gpu_hook.client import client
 
 PRODUCTION, OPPORTUNISTIC = "production", "opportunistic"
-# It also offers the controllers of other systems.
+# This agent also offers the controllers of other systems.
 AGENT = (sys.executable, str(Path(__file__).parents[1] / "compute_agent.py"))
 
 
 class GpuNode:
-    """``environments``: of the kernels' processes, by kernel."""
+    """The node under test. ``environments``: of the kernels' processes, by kernel."""
 
     def __init__(self, runtime: Path, device: str, environments: Mapping[str, Mapping[str, str]]) -> None:
         self._runtime = runtime
@@ -28,7 +28,7 @@ class GpuNode:
         self.environments = environments
 
     def own_seconds(self, kernel_id: str) -> float:
-        """The kernel's GPU time so far, its neighbours' taken out; as the agent attributes it."""
+        """Return the kernel's GPU time so far, without its neighbors', as the agent attributes it."""
         kernels = client.query("status", runtime_dir=self._runtime)["kernels"]
         (found,) = (kernel for kernel in kernels if kernel["kernel_id"] == kernel_id)
         compute = found["devices"][0].get("compute")
@@ -39,7 +39,11 @@ class GpuNode:
 def a_node(
     runtime: Path, driver: str, controller: str, kernels: Mapping[str, str], memory_bytes: int, env: Mapping[str, str]
 ) -> Iterator[GpuNode]:
-    """``kernels``: class by name; each gets an equal share of the first device, and so much of its memory."""
+    """Start a node agent with kernels.
+
+    ``kernels``: class by name; each gets an equal share of the first device, and so much of its
+    memory.
+    """
     options = ["--driver", driver, "--controller", controller]
     if driver == "softgpu":
         options += ["--softgpu-memory", "8GiB", "--softgpu-devices", "1"]

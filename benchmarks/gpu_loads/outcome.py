@@ -1,7 +1,7 @@
-"""From steps to slow-down and harvest. Pure.
+"""Compute slow-down and harvest from steps. The functions are pure.
 
-What a program took of the device beside another is its steps there, each at what it took alone: so it is the same
-measure under controllers that attribute nothing.
+A program's use of the device next to another is its steps there, each counted with its time alone:
+the measure is thus the same for controllers that attribute nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from report import Row, at_least, at_most
 
 from .workers import Step
 
-LEAST_IDLE = 0.05  # of the device, below which there is nothing to harvest
+LEAST_IDLE = 0.05  # of the device: with less idle time there is nothing to harvest
 MOST_SLOWDOWN_PERCENT = 5.0
 LEAST_HARVEST_PERCENT = 80.0
 OURS = "measured"
@@ -21,7 +21,10 @@ OURS = "measured"
 
 @dataclass(frozen=True)
 class Alone:
-    """``share``: of the device's time, in as long as ``steps`` are of."""
+    """A program alone on the device.
+
+    ``share``: of the device's time, over the time that ``steps`` cover.
+    """
 
     share: float
     steps: tuple[Step, ...]
@@ -29,7 +32,10 @@ class Alone:
 
 @dataclass(frozen=True)
 class Beside:
-    """A pair, for as long as its programs ran alone. ``steps``: the production one's; ``other_steps``: the other's."""
+    """A pair, for as long as its programs ran alone.
+
+    ``steps``: the production program's; ``other_steps``: the other's.
+    """
 
     controller: str
     production: str
@@ -39,7 +45,7 @@ class Beside:
 
 
 def percentile(steps: Sequence[Step], share: float) -> float:
-    """Of their lengths; not a number where there are none."""
+    """Return a percentile of the steps' lengths; NaN without steps."""
     lengths = sorted(step.length for step in steps)
     return lengths[min(len(lengths) - 1, int(share * len(lengths)))] if lengths else float("nan")
 
@@ -49,7 +55,10 @@ def slowdown_percent(alone: Sequence[Step], beside: Sequence[Step], share: float
 
 
 def harvest_percent(production: Alone, opportunistic: Alone, found: Beside) -> float | None:
-    """Of what production alone leaves idle. None where it leaves nothing."""
+    """Return the used percent of the time that production alone leaves idle.
+
+    None if production leaves no time idle.
+    """
     idle = 1 - production.share
     if idle < LEAST_IDLE or not opportunistic.steps:
         return None

@@ -1,8 +1,9 @@
-"""A load in plain PyTorch, of the sort that notebooks run: `torch_load.py convnet|transformer|decode [--pauses]`.
+"""A typical notebook load in plain PyTorch: `torch_load.py convnet|transformer|decode [--pauses]`.
 
-Says "ready" when it is warm. A line on stdin begins a run and the next one ends it; each step is a line, "step <index>
-<begin us> <length us>" by the clock, the end of its work on the device awaited, and "done <steps>" is the last. The end
-of stdin ends the program. `--pauses` adds those of a production program: reading input, or thinking between answers.
+It prints "ready" when it is warm. A line on stdin begins a run and the next one ends it. Each step
+is a line, "step <index> <begin us> <length us>" by the clock, including the wait for the end of its
+work on the device; "done <steps>" is the last line. The end of stdin ends the program. `--pauses`
+adds those of a production program: reading input, or thinking between answers.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ WARM_STEPS = 10
 
 
 def convnet() -> Step:
-    """Training a small convolutional network."""
+    """Train a small convolutional network."""
     layers: list[nn.Module] = []
     widths = (3, 64, 128, 256, 256)
     for before, after in itertools.pairwise(widths):
@@ -44,7 +45,7 @@ def convnet() -> Step:
 
 
 def transformer() -> Step:
-    """Training a small transformer in bfloat16."""
+    """Train a small transformer in bfloat16."""
     layer = nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True, dropout=0.0)
     net = nn.TransformerEncoder(layer, 6, enable_nested_tensor=False).cuda()
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
@@ -62,7 +63,7 @@ def transformer() -> Step:
 
 
 def decode() -> Step:
-    """Answering token by token, each a replay of one CUDA graph."""
+    """Answer token by token, each a replay of one CUDA graph."""
     blocks = ((nn.LayerNorm(2048), nn.Linear(2048, 4096), nn.GELU(), nn.Linear(4096, 2048)) for _ in range(16))
     net = nn.Sequential(*itertools.chain.from_iterable(blocks)).cuda().bfloat16()
     state = torch.randn(8, 2048, device="cuda", dtype=torch.bfloat16)
@@ -88,7 +89,7 @@ LOADS = {"convnet": convnet, "transformer": transformer, "decode": decode}
 
 
 def pause_after(load: str, index: int, chance: random.Random) -> float:
-    """Seconds: a loader that does not keep up, nothing, or time until somebody asks again."""
+    """Return seconds: a loader that does not keep up, nothing, or the time until the next question."""
     if load == "convnet":
         return chance.uniform(0.002, 0.02)
     return chance.uniform(0.02, 0.1) if load == "decode" and index % 32 == 31 else 0.0
@@ -99,7 +100,10 @@ def is_told() -> bool:
 
 
 def read_line() -> bytes:
-    """Past every buffer: what a buffer holds already, ``is_told`` would not see. Empty at the end of stdin."""
+    """Read a line without a buffer; empty at the end of stdin.
+
+    ``is_told`` would not see a line that a buffer already holds.
+    """
     line = b""
     while not line.endswith(b"\n") and (byte := os.read(sys.stdin.fileno(), 1)):
         line += byte

@@ -1,4 +1,7 @@
-"""Programs that load a GPU, each in a kernel of its own: started, begun and ended together, their steps read back."""
+"""Programs that load a GPU, each in a kernel of its own.
+
+They start, begin and end together; their steps are read back.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,17 @@ class LoadError(Exception):
 
 @dataclass(frozen=True)
 class Step:
-    """Microseconds: since the run's first step began, and how long it took."""
+    """One step in microseconds: its begin after the run's first step, and its length."""
 
     begin: float
     length: float
 
 
 class Worker:
-    """One program. ``can_repeat``: it waits for the next run; else it is started anew for each."""
+    """One program.
+
+    ``can_repeat``: it waits for the next run; else each run starts it anew.
+    """
 
     def __init__(self, name: str, command: Sequence[str], env: Mapping[str, str], log: Path, can_repeat: bool) -> None:
         self.name = name
@@ -37,7 +43,10 @@ class Worker:
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def start(self) -> None:
-        """Start the program where none waits. ``await_ready`` comes next: several may start at once."""
+        """Start the program unless it already waits.
+
+        ``await_ready`` comes next: several programs may start at once.
+        """
         if self._process is not None:
             return
         pipe = subprocess.PIPE
@@ -60,7 +69,7 @@ class Worker:
         self._say("go")
 
     def end(self) -> tuple[Step, ...]:
-        """End the run; its steps."""
+        """End the run; return its steps."""
         self._tell_to_stop()
         steps, deadline = [], time.monotonic() + DONE_SECONDS
         while not (line := self._next(deadline - time.monotonic())).startswith("done "):
@@ -82,7 +91,10 @@ class Worker:
         self._process = None
 
     def _tell_to_stop(self) -> None:
-        """One that is not asked again reads by the block: a line right after the first would go with it."""
+        """End the program's run.
+
+        A program without repetition reads by the block: a line right after the first would be lost.
+        """
         if self._can_repeat:
             return self._say("stop")
         assert self._process is not None
@@ -112,13 +124,13 @@ def _read(output: TextIO, lines: queue.SimpleQueue[str]) -> None:
     try:
         for line in output:
             lines.put(line)
-    except ValueError:  # closed meanwhile
+    except ValueError:  # closed in the meantime
         pass
     lines.put("")
 
 
 def start_all(workers: Iterable[Worker]) -> None:
-    """Several start side by side: most of it is importing."""
+    """Start several in parallel: most of the time is importing."""
     started = tuple(workers)
     for worker in started:
         worker.start()

@@ -1,5 +1,6 @@
-/* What is timed on the null driver. Finds its functions as the CUDA runtime does, by dlopen and dlsym, for that is
- * what every hook catches: one that stands in the library's place, and one that replaces dlsym.
+/* A program with timed calls on the null driver. It finds its functions as the CUDA runtime does, by
+ * dlopen and dlsym, for every hook catches these: one that stands in the library's place, and one that
+ * replaces dlsym.
  *
  *   client LIVE               answers questions (measure.h) with LIVE allocations of 4 KiB held
  *   client once NAME COUNT    for a profiler

@@ -1,6 +1,7 @@
-/* The least that a hook can be: a libcuda.so.1 whose functions jump to the real one's. With SPIN_NANOSECONDS, a hook
- * of known cost: each launch first spins for so long. A benchmark that does not read these two as what they are does
- * not measure hooks. BENCH_REAL_CUDA names the real library. */
+/* The smallest possible hook: a libcuda.so.1 whose functions jump to the real one's. With
+ * SPIN_NANOSECONDS, a hook of known cost: each launch first spins for so long. A benchmark that
+ * does not read the true cost of these two does not measure hooks. BENCH_REAL_CUDA names the
+ * real library. */
 #define __CUDA_API_VERSION_INTERNAL
 #pragma GCC visibility push(default)
 #include <cuda.h>
@@ -41,7 +42,7 @@ static double now_nanoseconds(void)
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-/* Least of several, since whatever disturbs makes it longer. */
+/* The least of several measurements, since every disturbance makes them longer. */
 static double time_of_a_spin(void)
 {
     double least = 1e18;
@@ -55,7 +56,8 @@ static double time_of_a_spin(void)
     return least;
 }
 
-/* The reading of the counter takes time itself: find the ticks with which a whole spin takes what was asked. */
+/* The read of the counter takes time itself: find the number of ticks with which a whole spin
+ * takes the requested time. */
 static void calibrate(void)
 {
     double begin = now_nanoseconds();

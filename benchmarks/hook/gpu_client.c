@@ -1,5 +1,6 @@
-/* What is timed on a GPU. Linked to libcuda.so.1: the folder that the loader searches first decides what it meets.
- * The work is a built-in kernel that returns at once; a device that executes nothing else sets a floor, not zero. */
+/* A program with timed calls on a GPU. Linked to libcuda.so.1: the folder that the loader
+ * searches first decides whether it gets a hook. The work is a built-in kernel that returns at
+ * once; a device that executes nothing else sets a floor, not zero. */
 #include "measure.h"
 
 #define KIB ((size_t)1024)

@@ -17,7 +17,7 @@ struct measure {
     const char *name;
     void (*run)(unsigned long count);    /* makes count calls */
     void (*settle)(void);                /* between batches, outside the time; may be NULL */
-    double (*time)(unsigned long count); /* nanoseconds of one call, for what times itself; else NULL */
+    double (*time)(unsigned long count); /* nanoseconds of one call, for a measure that times itself; else NULL */
 };
 
 #define MUST(call)                                                                                    \
@@ -46,7 +46,7 @@ static inline double median_of_batches(const struct measure *measure, unsigned l
 {
     double each[BATCHES];
     unsigned long batch = count / BATCHES ? count / BATCHES : 1;
-    measure->run(batch / 10 + 1); /* warm */
+    measure->run(batch / 10 + 1); /* a warm-up */
     for (int i = 0; i < BATCHES; i++) {
         if (measure->settle)
             measure->settle();
@@ -82,7 +82,7 @@ static inline int answer_questions(const struct measure *measures)
     return 0;
 }
 
-/* First calls take longer ways: a profiler takes the difference between two counts. */
+/* First calls take longer ways: a profiler uses the difference between two counts. */
 static inline int run_once(const struct measure *measures, const char *name, const char *count)
 {
     const struct measure *measure = find_measure(measures, name);

@@ -1,6 +1,6 @@
-/* A driver that does nothing: every call returns at once, and no two threads share a line of memory. What a program
- * takes longer on it with a hook than without is the hook. A driver that queues hides that difference, since the
- * hook's work overlaps with the queue's. */
+/* A driver that does nothing: every call returns at once, and no two threads share a line of
+ * memory. The hook causes all the extra time that a program takes on it with a hook. A driver
+ * that queues hides that difference, since the hook's work overlaps with the queue's. */
 #define __CUDA_API_VERSION_INTERNAL
 #pragma GCC visibility push(default)
 #include <cuda.h>
@@ -25,7 +25,8 @@ static unsigned nibble(char digit)
     return (unsigned)(digit <= '9' ? digit - '0' : (digit | 32) - 'a' + 10);
 }
 
-/* BENCH_UUID in hexadecimal: the device that the agent and NVML know. At load, so that no call pays for it. */
+/* BENCH_UUID in hexadecimal: the device by which the agent and NVML know it. Read at load, so
+ * that no call pays for it. */
 static __attribute__((constructor)) void read_uuid(void)
 {
     const char *text = getenv("BENCH_UUID");
@@ -204,7 +205,7 @@ CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream)
     return CUDA_SUCCESS;
 }
 
-/* Every event was passed when it is asked for, and anything between two of them took 10 µs. */
+/* Reports every event as passed, and 10 µs between any two. */
 CUresult cuEventCreate(CUevent *event, unsigned int flags)
 {
     static char only;
@@ -218,7 +219,7 @@ CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent begin, CUevent end)
     return CUDA_SUCCESS;
 }
 
-/* Serves what this file defines: peers, too, look their functions up this way. */
+/* Serves this file's functions: peers, too, look their functions up this way. */
 CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *status)
 {

@@ -1,4 +1,4 @@
-/* What the null driver's NVML knows of its CUDA. */
+/* The part of the null driver that its NVML reads. */
 #ifndef ALIQUOT_BENCH_NULL_DRIVER_H
 #define ALIQUOT_BENCH_NULL_DRIVER_H
 

@@ -1,5 +1,6 @@
-/* NVML beside the null driver, in the same library: one device of the same UUID, idle, and in it this process once it
- * holds the primary context. What peers ask to find their own process; ours asks nothing of it. */
+/* NVML for the null driver, in the same library: one idle device of the same UUID, and in it
+ * this process once it holds the primary context. Peers query it to find their own process; our
+ * hook queries nothing. */
 #include "null_driver.h"
 
 #define NVML_NO_UNVERSIONED_FUNC_DEFS

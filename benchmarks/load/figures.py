@@ -1,4 +1,7 @@
-"""What is made of measured times: percentiles, and the slope of a growth with its confidence. Pure."""
+"""Statistics of measured times: percentiles, and the slope of a growth with its confidence.
+
+The functions are pure.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ _NORMAL95 = 1.96
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that at least so many percent of all do not exceed. Raises ValueError without any."""
+    """Return the smallest value that at least so many percent of all do not exceed.
+
+    Raises ValueError without values.
+    """
     if not values:
         raise ValueError("asked a percentile of no values at all")
     rank = max(1, math.ceil(percent / 100 * len(values)))
@@ -21,7 +27,10 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def means(values: Sequence[float], parts: int) -> list[float]:
-    """Of as many parts of equal length, one after the other; of each value alone where they are fewer."""
+    """Return the means of as many parts of equal length, one after the other.
+
+    If there are fewer values, each is a part of its own.
+    """
     count = len(values)
     bounds = [number * count // min(parts, count) for number in range(min(parts, count) + 1)] if count else []
     return [sum(values[start:end]) / (end - start) for start, end in pairwise(bounds)]
@@ -36,17 +45,20 @@ class Slope:
 
     @property
     def is_growth(self) -> bool:
-        """Whether the interval lies above zero: then it did grow."""
+        """Return whether the interval lies above zero: then it did grow."""
         return self.value - self.margin > 0
 
     @property
     def most(self) -> float:
-        """The upper end of the interval."""
+        """Return the upper end of the interval."""
         return self.value + self.margin
 
 
 def slope(times: Sequence[float], values: Sequence[float]) -> Slope:
-    """The least-squares line through these points. Raises ValueError for fewer than three, or one moment alone."""
+    """Return the least-squares line through these points.
+
+    Raises ValueError for fewer than three, or one moment alone.
+    """
     count = len(times)
     if count < 3 or len(values) != count:
         raise ValueError(f"asked a slope of {count} moments and {len(values)} values; it needs three of each")
@@ -61,6 +73,6 @@ def slope(times: Sequence[float], values: Sequence[float]) -> Slope:
 
 
 def _student(freedom: int) -> float:
-    """A little wide between the table's rows: of the row before."""
+    """Return Student's t, a little wide between the table's rows: that of the row before."""
     known = [one for one in _T95 if one <= freedom]
     return _NORMAL95 if freedom > 2 * max(_T95) else _T95[max(known)]

@@ -1,4 +1,6 @@
-"""The load generator: all users in one process of its own, told what to do by lines of JSON on its standard input.
+"""The load generator: all users in one process of its own.
+
+It reads orders as lines of JSON on its standard input.
 
 usage: python -m load.generator PORT KERNEL, with the users' names and tokens in its first line
 """
@@ -24,7 +26,7 @@ _SEED = 20_261_122
 
 
 class Generator:
-    """``users``: those that have kernels; ``admins`` only look."""
+    """The users of the load test. ``users``: those that have kernels; ``admins`` only look."""
 
     def __init__(self, port: int, kernel: str, people: list[dict[str, Any]]) -> None:
         self._seen = Seen()
@@ -38,7 +40,7 @@ class Generator:
         self._lags = asyncio.create_task(self._measure_lag())
 
     async def do(self, command: dict[str, Any]) -> dict[str, Any]:
-        """What one line asks."""
+        """Carry out the order of one line."""
         operations: dict[str, Callable[..., Awaitable[dict[str, Any]]]] = {
             "start": self.start,
             "listen": self.listen,
@@ -51,10 +53,10 @@ class Generator:
         name = command.pop("do")
         return await operations[name](**command)
 
-    # ---- what is asked
+    # ---- orders
 
     async def start(self, count: int, at_once: int) -> dict[str, Any]:
-        """So many kernels, spread over all users, while one user and one administrator look."""
+        """Start so many kernels, spread over all users, while one user and one administrator look."""
         queue = [self._users[number % len(self._users)] for number in range(count)]
         self._take_seen()
         looks = [asyncio.create_task(self._look_on(user)) for user in (self._users[0], self._admins[0])]
@@ -74,7 +76,7 @@ class Generator:
         return {"seconds": took, "posted_seconds": posted, **self._take_seen()}
 
     async def listen(self) -> dict[str, Any]:
-        """All users open their streams and a notebook each, and poll from now on."""
+        """Open all users' streams and a notebook each; from then on all users poll."""
         began = time.perf_counter()
         people = [*self._users, *self._admins]
         for some in range(0, len(people), 20):
@@ -83,20 +85,20 @@ class Generator:
         return {"seconds": time.perf_counter() - began, **self._take_seen()}
 
     async def steady(self, seconds: float, cells_per_second: float) -> dict[str, Any]:
-        """Users look, and run cells."""
+        """Let users look, and run cells."""
         self._take_seen()
         await self._for(seconds, cells_per_second, self._run_cell)
         return self._take_seen()
 
     async def churn(self, seconds: float, per_second: float) -> dict[str, Any]:
-        """Users come and go, kernels start, end and change their size, sockets drop."""
+        """Let users come and go, kernels start, end and change their size, and sockets drop."""
         self._take_seen()
         done = dict.fromkeys(("started", "ended", "resized", "dropped", "left", "cells"), 0)
         await self._for(seconds, per_second, lambda: self._change(done))
         return {**self._take_seen(), "done": done}
 
     async def hush(self) -> dict[str, Any]:
-        """Everybody goes; kernels stay."""
+        """Disconnect all users; the kernels stay."""
         for task in self._polls:
             task.cancel()
         await asyncio.gather(*self._polls, return_exceptions=True)
@@ -106,13 +108,16 @@ class Generator:
         return self._take_seen()
 
     async def find(self, count: int) -> dict[str, Any]:
-        """Until an administrator sees so many kernels that run, of a gateway that may have to come back first."""
+        """Wait until an administrator sees so many running kernels.
+
+        The gateway may have to come back first.
+        """
         began = time.perf_counter()
         await self._until(lambda status: _count(status, "on_gpu") >= count)
         return {"seconds": time.perf_counter() - began, **self._take_seen()}
 
     async def end(self, at_once: int) -> dict[str, Any]:
-        """Everybody ends all; what an administrator is told then."""
+        """End all kernels, by their users; return what an administrator then sees."""
         await self.hush()
         queue = [(user, kernel_id) for user in self._users for kernel_id in user.kernels]
         began = time.perf_counter()
@@ -128,14 +133,14 @@ class Generator:
         status = await self._until(lambda status: not _held(status))
         return {"seconds": took, "held_gpus": _held(status), "left": _count(status, ""), **self._take_seen()}
 
-    # ---- how
+    # ---- their parts
 
     async def _run_cell(self) -> None:
         await self._dice.choice(self._users).run_cell(self._dice.choice((0.0, 0.5, 2.0)))
 
     async def _change(self, done: dict[str, int]) -> None:
         user, what = self._dice.choice(self._users), self._dice.random()
-        if what < 0.3 and len(user.kernels) > 1:  # of the first the notebook is open
+        if what < 0.3 and len(user.kernels) > 1:  # the first kernel's notebook is open
             await user.end_kernel(user.kernels[-1])
             done["ended"] += 1
             await user.start_kernel(self._kernel)
@@ -155,7 +160,7 @@ class Generator:
             done["cells"] += 1
 
     async def _for(self, seconds: float, per_second: float, act: Callable[[], Awaitable[None]]) -> None:
-        """At this rate, whether or not the one before is done; returns when all are."""
+        """Run at this rate, whether or not the one before is done; return when all are."""
         loop = asyncio.get_running_loop()
         end, running = loop.time() + seconds, set[asyncio.Task[None]]()
         while loop.time() < end:
@@ -178,7 +183,7 @@ class Generator:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _until(self, holds: Callable[[Any], bool], seconds: float = 600.0) -> Any:
-        """The administrator's status that is so. Raises TimeoutError."""
+        """Wait for an administrator's status that fulfils the condition. Raises TimeoutError."""
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -213,7 +218,7 @@ def _held(status: Any) -> float:
 
 
 async def serve(port: int, kernel: str) -> None:
-    """Lines in, lines out, until the input ends."""
+    """Read orders and write answers, line by line, until the input ends."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=1 << 24)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)

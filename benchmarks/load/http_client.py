@@ -1,6 +1,7 @@
-"""HTTP/1.1 over one connection that stays open, as a browser keeps it; no more than the load test asks.
+"""HTTP/1.1 over one connection that stays open, as a browser keeps it.
 
-Hand-made, for a client's own work must be little beside the gateway's on a machine of two cores.
+It has no more than the load test needs. It is hand-made, for a client's own work must be little
+next to the gateway's on a machine of two cores.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 
 class HttpError(Exception):
-    """An answer that is no success."""
+    """The answer is not a success."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"HTTP {status}: {message[:200]}")
@@ -28,7 +29,7 @@ class HttpClient:
         self._turn = asyncio.Lock()
 
     async def ask(self, method: str, path: str, body: Any = None) -> bytes:
-        """The answer's body. Raises HttpError, OSError."""
+        """Return the answer's body. Raises HttpError, OSError."""
         async with self._turn:
             if self._streams is None:
                 self._streams = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 24)
@@ -40,17 +41,17 @@ class HttpClient:
                 raise
 
     async def json(self, method: str, path: str, body: Any = None) -> Any:
-        """The same, read."""
+        """Return the answer's body as JSON."""
         answer = await self.ask(method, path, body)
         return json.loads(answer) if answer else None
 
     async def leave(self) -> None:
-        """Close it once the question that is under way has its answer."""
+        """Close the connection once the pending question has its answer."""
         async with self._turn:
             self.close()
 
     def close(self) -> None:
-        """Idempotent; the next question opens another connection."""
+        """Close the connection. Idempotent; the next question opens another one."""
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None

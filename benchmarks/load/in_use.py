@@ -1,6 +1,7 @@
-"""What a process has in use, told from inside it: memory that its allocators keep for later is not a leak.
+"""Memory that a process has in use, read inside it.
 
-The load benchmark's gateway is told by its configuration file to ``note``; a line a second: blocks, and bytes.
+Memory that its allocators keep for later is not a leak. The configuration file of the load
+benchmark's gateway calls ``note``; the process then writes a line a second: blocks, and bytes.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ class _Mallinfo2(ctypes.Structure):
 
 
 def note(folder: str) -> None:
-    """Begin to write, over whatever a process of before wrote there."""
+    """Begin to write; overwrite the lines of an earlier process."""
     threading.Thread(target=_write, args=(Path(folder) / _NAME,), daemon=True, name="in-use").start()
 
 
 def read(folder: Path, since: int = 0) -> tuple[list[float], list[float]]:
-    """Blocks of Python's allocator, and bytes of malloc's; from the line ``since`` on."""
+    """Return blocks of Python's allocator, and bytes of malloc's, from the line ``since`` on."""
     lines = [line.split() for line in (folder / _NAME).read_text().splitlines(keepends=True) if line.endswith("\n")]
     return [float(blocks) for blocks, _ in lines[since:]], [float(used) for _, used in lines[since:]]
 
@@ -43,6 +44,6 @@ def _write(path: Path) -> None:
 
 
 def _malloc_bytes(ask: Any) -> int:
-    """Of glibc's malloc, its own mappings included; 0 where it does not say."""
+    """Return the bytes of glibc's malloc, its own mappings included; 0 if it has no figures."""
     found = None if ask is None else ask()
     return 0 if found is None else int(found.uordblks + found.hblkhd)

@@ -1,4 +1,4 @@
-"""The processes of the load test: a gateway as users run it, the stand-ins beside it, and the load generator."""
+"""The processes of the load test: a gateway as users run it, the stand-ins, the load generator."""
 
 from __future__ import annotations
 
@@ -38,14 +38,17 @@ class Person:
 
 
 def people(users: int, admins: int) -> list[Person]:
-    """Names and tokens; not to be guessed from each other."""
+    """Return names and tokens; no token can be guessed from another."""
     names = [(f"user{number:03d}", False) for number in range(users)]
     names += [(f"admin{number}", True) for number in range(admins)]
     return [Person(name, os.urandom(16).hex(), is_admin) for name, is_admin in names]
 
 
 class Scene:
-    """Everything in one folder. ``close`` ends all of it. ``kept_minutes``: how long what cells showed is kept."""
+    """The load test in one folder.
+
+    ``close`` ends all of it. ``kept_minutes``: how long the gateway keeps outputs of cells.
+    """
 
     def __init__(self, folder: Path, persons: list[Person], kept_minutes: float = 30) -> None:
         self.folder = folder
@@ -67,7 +70,7 @@ class Scene:
             process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=log, cwd=_BENCHMARKS, env=self._environment()
             )
-        assert process.stdout is not None  # asked for
+        assert process.stdout is not None  # Popen got PIPE
         if not process.stdout.readline():
             raise SystemExit(f"the stand-ins did not start:\n{(self.folder / 'standins.log').read_text()[-3000:]}")
         return process
@@ -81,13 +84,13 @@ class Scene:
             )
 
     def start_again(self) -> None:
-        """The gateway is killed, and another one started."""
+        """Kill the gateway, and start another one."""
         self.gateway.kill()
         self.gateway.wait()
         self.gateway = self._start_gateway()
 
     def wait(self) -> None:
-        """Until the gateway answers. Raises SystemExit."""
+        """Wait until the gateway answers. Raises SystemExit."""
         deadline = time.monotonic() + _DEADLINE_SECONDS
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}/api/status", headers={"Authorization": f"token {self._persons[-1].token}"}
@@ -100,9 +103,9 @@ class Scene:
         raise SystemExit(f"the gateway does not answer:\n{(self.folder / 'gateway.log').read_text()[-3000:]}")
 
     def generate(self, **command: Any) -> dict[str, Any]:
-        """One order to the load generator, and its answer. Raises SystemExit when it ended."""
+        """Send one order to the load generator; return its answer. Raises SystemExit when it ended."""
         generator = self._generator or self._start_generator()
-        assert generator.stdin is not None  # asked for
+        assert generator.stdin is not None  # Popen got PIPE
         assert generator.stdout is not None
         generator.stdin.write(json.dumps(command).encode() + b"\n")
         generator.stdin.flush()
@@ -128,7 +131,7 @@ class Scene:
         return process
 
     def close(self) -> None:
-        """End what was started here, the node agent included."""
+        """End all processes that the scene started, the node agent included."""
         for process in (self._generator, self.gateway, self._standins):
             if process is not None and process.poll() is None:
                 process.send_signal(signal.SIGTERM)
@@ -138,7 +141,8 @@ class Scene:
                     process.kill()
                     process.wait()
         for lock in (self.runtime.agent_lock, self.runtime.relay_lock):
-            # A gateway that missed the stand-ins for a moment has started a relay host, and it relays.
+            # A gateway that missed the stand-ins for a moment has started a relay host, and it
+            # relays.
             with suppress(OSError, ValueError):
                 os.kill(int(lock.read_text()), signal.SIGTERM)
         for record in read_relay_records(self.runtime):
@@ -174,7 +178,7 @@ class Scene:
             for person in self._persons
         }
         options = ["--driver", "softgpu", "--softgpu-devices", str(DEVICES), "--softgpu-memory", DEVICE_MEMORY]
-        # What is promised beyond the devices counts on the host's memory.
+        # The host's memory backs the overcommitted part of the devices.
         options += ["--oversubscribe", str(OVERSUBSCRIPTION)]
         lines = [
             f"c.AliquotIdentityProvider.users = {users!r}",

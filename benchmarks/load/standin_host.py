@@ -1,7 +1,11 @@
-"""The relay host of the load test: one process for all relays of a node, where the real one forks one for each.
+"""The relay host of the load test: one process for all relays of a node.
+
+The real one forks a process for each relay.
 
 usage: python -m load.standin_host RUNTIME_DIR
-It speaks the relay host's and the relays' own protocol; what is a stand-in in them, standin_relay.py says.
+
+It speaks the relay host's and the relays' own protocol; standin_relay.py says which parts of them
+are stand-ins.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ _MOST_SOCKETS = 16_384
 
 
 class StandInHost:
-    """Listens at relay.sock."""
+    """A relay host. It listens at relay.sock."""
 
     def __init__(self, runtime: RuntimeDir) -> None:
         self._runtime = runtime
@@ -40,11 +44,11 @@ class StandInHost:
         self._loop.watch(self._listening.fileno(), self._accept)
 
     def run(self) -> None:
-        """Until a signal."""
+        """Run until a signal."""
         self._loop.run()
 
     def close(self) -> None:
-        """End what runs below us."""
+        """End all processes below it."""
         for relay in self._relays.values():
             relay.end()
 
@@ -93,7 +97,7 @@ class StandInHost:
 
 
 def main() -> None:
-    """Until SIGTERM."""
+    """Run until SIGTERM."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     runtime = RuntimeDir(Path(sys.argv[1]))

@@ -1,4 +1,7 @@
-"""Run one epoll loop for a thousand relays, with the interface of poll_loop.py, and timers. Knows no kernels."""
+"""Run one epoll loop for a thousand relays, with the interface of poll_loop.py, and timers.
+
+The module knows no kernels.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ _ERROR = 8  # any bit that is neither READ nor WRITE
 
 
 class EpollLoop(Loop):
-    """The relay's own polls a list, which would be walked through at each turn."""
+    """An epoll loop. The relay's own loop polls a list, and would walk through it at each turn."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,7 +30,7 @@ class EpollLoop(Loop):
         self._numbers = itertools.count()
 
     def watch(self, target: Any, handler: Callable[[int], object], events: int = READ) -> None:
-        """``target`` is a descriptor's number."""
+        """Watch a descriptor; ``target`` is its number."""
         wanted = (select.EPOLLIN if events & READ else 0) | (select.EPOLLOUT if events & WRITE else 0)
         if target in self._handlers:
             self._epoll.modify(target, wanted)
@@ -36,7 +39,7 @@ class EpollLoop(Loop):
         self._handlers[target] = handler
 
     def forget(self, target: Any) -> None:
-        """Before it is closed. Idempotent."""
+        """Forget a descriptor before its owner closes it. Idempotent."""
         if self._handlers.pop(target, None) is not None:
             self._epoll.unregister(target)
 
@@ -45,7 +48,7 @@ class EpollLoop(Loop):
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._numbers), call))
 
     def run(self) -> None:
-        """For ever."""
+        """Run for ever."""
         while True:
             now = time.monotonic()
             while self._timers and self._timers[0][0] <= now:

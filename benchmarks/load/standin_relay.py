@@ -1,6 +1,7 @@
-"""A relay of the load test with the kernel behind it. Real: its record, its link with all that is delivered over it.
+"""A relay of the load test with the kernel behind it.
 
-Stand-ins: the kernel answers within this process, at once or when its cell's time is over; its process only waits.
+Real: its record, and its link with all that it delivers. Stand-ins: the kernel answers within this
+process, at once or when its cell's time is over; its process only waits.
 """
 
 from __future__ import annotations
@@ -71,10 +72,10 @@ class StandInRelay:
         self._count = 0
         own.write()
 
-    # ---- asked by LinkServer
+    # ---- called by LinkServer
 
     def greeting(self) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
-        """What hello is answered with, and what a new link is told at once."""
+        """Return the answer to hello, and the first messages of a new link."""
         hello = {"op": "hello", "version": 1, "epoch": self.own.epoch, "kernel_id": self.own.kernel_id}
         told = [{"op": "kernel", **self._state}, cells_record(self._tracker), activity_record(self._tracker)]
         return {**hello, "pid": os.getpid()}, told
@@ -84,10 +85,10 @@ class StandInRelay:
         self._answer(channel, message, lambda reply: self._keep(channel, session, reply))
 
     def attached(self) -> None:
-        """All is kept from the beginning."""
+        """Do nothing: all output is kept from the beginning."""
 
     def ask(self, peer: Peer, record: Record) -> None:
-        """A question of control; raises Refusal."""
+        """Answer a request of the control channel. Raises Refusal."""
         operation = {"spawn": self._spawn, "set_facts": self._set_facts, "stop": self._stop}.get(record.op)
         if operation is None:
             raise Refusal("bad_request", f"asked op {record.op[:40]!r}; a stand-in has spawn, set_facts and stop")
@@ -98,7 +99,7 @@ class StandInRelay:
     def _spawn(self, peer: Peer, record: Record) -> None:
         given = peer.take_descriptors()
         try:
-            self._ended(0)  # its descriptor may be told after the wish to start it again
+            self._ended(0)  # its descriptor may become readable after the request to start it again
             if self._kernel is not None:
                 raise Refusal("running", "the kernel runs")
             launch = kernel_process.read_launch(record.header.get("launch"))
@@ -157,7 +158,7 @@ class StandInRelay:
         if self._kernel is not None:
             self._kernel.signal(signal.SIGKILL)
 
-    # ---- what the kernel would do
+    # ---- the kernel's part
 
     def _from_client(self, channel: str) -> None:
         front = self._front[channel]
@@ -223,14 +224,17 @@ def _room(own: OwnRecord) -> SpillRoom:
 
 
 def _front_socket(context: zmq.Context[Any], own: OwnRecord, channel: str) -> zmq.Socket[bytes]:
-    """Where a gateway asks by ZMQ whether a kernel answers, and that it ends; all else goes over the link."""
+    """Return the ZMQ socket where a gateway checks the kernel and announces its end.
+
+    All else goes over the link.
+    """
     socket: zmq.Socket[bytes] = context.socket(zmq.ROUTER)
     socket.bind(f"ipc://{own.folder / 'f'}-{FRONT_PORTS[f'{channel}_port']}")
     return socket
 
 
 def _seconds(message: Sequence[Any]) -> float:
-    """A cell's code is how long it takes."""
+    """Return the seconds that a cell takes: its code is that number."""
     try:
         return min(60.0, float(read_object(message[CONTENT]).get("code") or 0))
     except ValueError:

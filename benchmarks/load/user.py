@@ -1,4 +1,7 @@
-"""One user of the load test: polls the status, listens to events and a kernel's channels, starts and ends kernels."""
+"""One user of the load test: polls, listens, starts and ends kernels.
+
+A user polls the status, and listens to events and a kernel's channels.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _ANSWER_SECONDS = 60.0
 
 @dataclass
 class Seen:
-    """What all users together measured since it was last emptied. Milliseconds, and numbers."""
+    """The measurements of all users since the last reset. Milliseconds, and numbers."""
 
     user_status: list[float] = field(default_factory=list)
     admin_status: list[float] = field(default_factory=list)
@@ -35,7 +38,7 @@ class Seen:
 
 
 class User:
-    """``kernels``: those it has now. What it measures goes into ``seen()``."""
+    """A user. ``kernels``: the present ones. The user's measurements go into ``seen()``."""
 
     def __init__(self, name: str, token: str, port: int, is_admin: bool, seen: Callable[[], Seen]) -> None:
         self.name = name
@@ -49,13 +52,14 @@ class User:
         self._events: asyncio.Task[None] | None = None
         self._channels: WebSocketClientConnection | None = None
         self._waiting: dict[str, asyncio.Future[None]] = {}
-        # Who comes while he comes or goes waits: of two streams opened at once one would never be closed.
+        # Opening and leaving wait for each other: of two streams opened at once one would never be
+        # closed.
         self._opens = asyncio.Lock()
 
     # ---- status
 
     async def poll_for_ever(self, dice: random.Random) -> None:
-        """As a panel does: a question, its answer, and some seconds of rest."""
+        """Poll as a panel does: a question, its answer, and some seconds of rest."""
         await asyncio.sleep(dice.uniform(0, POLL_SECONDS))
         while True:
             try:
@@ -65,7 +69,7 @@ class User:
             await asyncio.sleep(POLL_SECONDS * dice.uniform(1 - _SPREAD, 1 + _SPREAD))
 
     async def poll(self) -> bytes:
-        """One status, measured from the question to its last byte."""
+        """Request one status, measured from the question to its last byte."""
         began = time.perf_counter()
         answer = await self.client.ask("GET", "/aliquot/api/v1/status")
         took = 1e3 * (time.perf_counter() - began)
@@ -79,22 +83,22 @@ class User:
     # ---- kernels
 
     async def start_kernel(self, name: str) -> str:
-        """Returns when the gateway has answered."""
+        """Start a kernel; return when the gateway has answered."""
         model = await self._wishes.json("POST", "/api/kernels", {"name": name})
         self.kernels.append(model["id"])
         return str(model["id"])
 
     async def end_kernel(self, kernel_id: str) -> None:
-        """Returns when it is no more."""
+        """End a kernel; return when it is gone."""
         self.kernels.remove(kernel_id)
         await self._wishes.ask("DELETE", f"/api/kernels/{kernel_id}")
 
     async def resize(self, kernel_id: str, gpus: float) -> None:
-        """Returns when it has the size, or waits for it."""
+        """Resize a kernel; return when it has the size, or waits for it."""
         await self._wishes.ask("PATCH", f"/aliquot/api/v1/kernels/{kernel_id}", {"gpus": gpus})
 
     async def leave(self) -> None:
-        """Close all."""
+        """Close all connections."""
         async with self._opens:
             if self._events is not None:
                 self._events.cancel()
@@ -107,7 +111,7 @@ class User:
     # ---- websockets
 
     async def listen(self) -> None:
-        """Hear of its kernels, and open one of them."""
+        """Listen to the user's kernels, and open one of them."""
         async with self._opens:
             if self._events is None:
                 events = await self._open("/aliquot/api/v1/events")
@@ -116,7 +120,7 @@ class User:
                 await self._open_channels(self.kernels[0])
 
     async def open_channels(self, kernel_id: str) -> None:
-        """A notebook's socket, instead of the one it had."""
+        """Open a notebook's socket, instead of the one that it had."""
         async with self._opens:
             await self._open_channels(kernel_id)
 
@@ -128,7 +132,7 @@ class User:
         self._channels = await websocket_connect(request, on_message_callback=self._take)
 
     def _drop_channels(self) -> None:
-        """As a laptop that is shut."""
+        """Drop the channels, as a laptop does when its lid closes."""
         if self._channels is not None:
             self._channels.close()
             self._channels = None
@@ -137,7 +141,7 @@ class User:
         self._waiting.clear()
 
     async def run_cell(self, seconds: float) -> None:
-        """One cell, measured beyond its own time."""
+        """Run one cell, measured beyond its own time."""
         if self._channels is None:
             return
         msg_id = uuid.uuid4().hex

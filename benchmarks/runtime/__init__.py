@@ -1,1 +1,4 @@
-"""Rooms of `make bench-runtime`: relays, containers, adoption. Each measures, benchmarks/runtime.py reports."""
+"""Parts of `make bench-runtime`: relays, containers, adoption.
+
+Each measures; benchmarks/runtime.py reports.
+"""

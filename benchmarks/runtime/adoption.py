@@ -1,4 +1,4 @@
-"""How long a new gateway takes to have 200 running kernels back after the old one was killed."""
+"""Measure how long a new gateway takes to adopt 200 running kernels after a kill of the old one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ PORT = 18_950
 
 @dataclass(frozen=True)
 class Adoption:
-    """Seconds until a new gateway listed all kernels; an empty one needs ``start_seconds`` to answer at all."""
+    """The times of an adoption, in seconds.
+
+    Until a new gateway listed all kernels; an empty gateway needs ``start_seconds`` to answer at
+    all.
+    """
 
     listed_seconds: float
     start_seconds: float
@@ -36,7 +40,7 @@ class Adoption:
 
 
 class Gateway:
-    """`aliquot serve` in a folder of its own; it can be killed and started again."""
+    """`aliquot serve` in a folder of its own, which can be killed and started again."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -75,7 +79,7 @@ class Gateway:
             return subprocess.Popen([*command, f"--ServerApp.root_dir={self.folder}"], stdout=log, stderr=log, env=env)
 
     def start_again(self) -> float:
-        """Kill it with SIGKILL and start another; the moment of that start."""
+        """Kill it with SIGKILL and start another; return the moment of that start."""
         self.process.kill()
         self.process.wait()
         begin = time.perf_counter()
@@ -101,7 +105,10 @@ class Gateway:
 
 
 def measure_adoption(folder: Path, count: int) -> Adoption:
-    """Start ``count`` kernels, kill the gateway, time the next one. Raises SystemExit when one is lost."""
+    """Start ``count`` kernels, kill the gateway, time the next one.
+
+    Raises SystemExit if the new gateway loses one.
+    """
     gateway = Gateway(folder)
     try:
         gateway.wait()

@@ -1,4 +1,7 @@
-"""A kernel in a container, to the end of its first cell: ours against the plain engine, on the tests' own engines."""
+"""A kernel in a container, to the end of its first cell: ours against the plain engine.
+
+The engines are the tests' own.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ class ContainerManager(AsyncKernelManager):
 
 
 def measure(folder: Path, name: str, starts: int) -> list[Row]:
-    """Nothing, with the reason, where this machine cannot run the engine."""
+    """Measure the starts; return only the reason if this machine cannot run the engine."""
     try:
         engine = start_engine(name)
     except EngineUnavailable as reason:
@@ -157,7 +160,7 @@ class Starts:
 
 
 def _open_folder(parent: Path) -> Path:
-    """One that the container's user may write into."""
+    """Return a folder that the container's user may write into."""
     folder = Path(tempfile.mkdtemp(prefix="k", dir=parent))
     folder.chmod(0o777)
     return folder

@@ -1,4 +1,6 @@
-"""A small Jupyter kernel for measuring with hundreds of them: answers kernel_info and execute, computes nothing.
+"""A small Jupyter kernel for measurements with hundreds of them.
+
+It answers kernel_info and execute, and computes nothing.
 
 usage: light_kernel.py CONNECTION_FILE
 """

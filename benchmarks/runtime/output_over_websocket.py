@@ -1,4 +1,4 @@
-"""100 MB of output over a WebSocket in the protocol that JupyterLab speaks, from any Jupyter server."""
+"""Receive 100 MB of output over a WebSocket in JupyterLab's protocol, from any Jupyter server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BrowserKernel:
         )
 
     def execute(self, code: str) -> int:
-        """Run a cell to its end; the bytes of its output messages' contents."""
+        """Run a cell to its end; return the bytes of its output messages' contents."""
         message_id = uuid.uuid4().hex
         self.socket.send_binary(_request(message_id, code))
         count, wanted = 0, {"execute_reply", "idle"}
@@ -57,7 +57,7 @@ class BrowserKernel:
 
 
 def seconds_of_output(kernel: BrowserKernel) -> float:
-    """Raises AssertionError when output is missing."""
+    """Return the seconds for 100 MB of output. Raises AssertionError when output is missing."""
     begin = time.perf_counter()
     count = kernel.execute(OUTPUT_CODE)
     elapsed = time.perf_counter() - begin
@@ -77,7 +77,7 @@ def _request(message_id: str, code: str) -> bytes:
 
 
 def _parts(message: bytes) -> list[bytes]:
-    """Channel, header, parent header, metadata, content, buffers."""
+    """Return channel, header, parent header, metadata, content and buffers."""
     (count,) = struct.unpack_from("<Q", message)
     offsets = struct.unpack_from(f"<{count}Q", message, 8)
     return [message[start:end] for start, end in itertools.pairwise(offsets)]

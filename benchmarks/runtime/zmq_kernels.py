@@ -1,4 +1,4 @@
-"""Kernels as jupyter_client starts them, with a relay before them or without: round trip, output, memory."""
+"""Kernels as jupyter_client starts them, with or without a relay: round trip, output, memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jupyter_aliquot.provisioner.relay.client.control import read_relay_records
 ANSWER_SECONDS = 60.0
 CHUNK = 250_000
 OUTPUT_BYTES = 100_000_000
-# One message for each chunk, as a library does that shows many large results.
+# One message for each chunk, as a library sends that shows many large results.
 OUTPUT_CODE = (
     "from IPython.display import publish_display_data\n"
     f"for _ in range({OUTPUT_BYTES // CHUNK}):\n"
@@ -43,7 +43,7 @@ class LocalKernel:
         client.wait_for_ready(timeout=ANSWER_SECONDS)
 
     def execute(self, code: str) -> int:
-        """Until the reply and idle; the bytes of text that came."""
+        """Run a cell until its reply and idle; return the bytes of text that came."""
         message_id = self.client.execute(code, store_history=False, allow_stdin=False)
         count, is_idle = 0, False
         while not is_idle:
@@ -58,7 +58,7 @@ class LocalKernel:
         return count
 
     def drain(self) -> None:
-        """Read what came before, so that it is not timed."""
+        """Read messages that came before, so that they are not timed."""
         try:
             while True:
                 self.client.get_iopub_msg(timeout=0.05)
@@ -87,7 +87,10 @@ def seconds_of_a_round_trip(kernel: LocalKernel) -> float:
 
 
 def seconds_of_output(kernel: LocalKernel) -> float:
-    """For 100 MB in messages of 250 kB. Raises AssertionError when a byte is missing."""
+    """Return the seconds for 100 MB in messages of 250 kB.
+
+    Raises AssertionError when a byte is missing.
+    """
     begin = time.perf_counter()
     count = kernel.execute(OUTPUT_CODE)
     elapsed = time.perf_counter() - begin
@@ -96,7 +99,7 @@ def seconds_of_output(kernel: LocalKernel) -> float:
 
 
 def private_bytes_of_relays(runtime: RuntimeDir) -> list[int]:
-    """Memory that each living relay shares with nobody."""
+    """Return the memory that each living relay shares with no other process."""
     return [_private_bytes(record.pid) for record in read_relay_records(runtime) if record.is_alive]
 
 

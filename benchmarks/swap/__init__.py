@@ -1,1 +1,4 @@
-"""Rooms of `make bench-swap`: programs, and the kernel that is swapped. benchmarks/swap.py measures and reports."""
+"""Parts of `make bench-swap`: programs, and the kernel that is swapped.
+
+benchmarks/swap.py measures and reports.
+"""

@@ -1,5 +1,6 @@
-/* A kernel's process that holds memory, works, and is swapped. Linked to libcuda.so.1: the folder that the loader searches
- * first decides whether a hook stands before the driver. A question is `NAME COUNT`; answers are nanoseconds, or as said. */
+/* A kernel's process that holds memory, works, and is swapped. Linked to libcuda.so.1: the
+ * folder that the loader searches first decides whether a hook stands before the driver. A
+ * question is `NAME COUNT`; answers are nanoseconds, or as stated. */
 #include "../hook/measure.h"
 
 #define KIB ((size_t)1024)
@@ -37,7 +38,7 @@ static void fill_blocks(void)
     MUST(cuCtxSynchronize());
 }
 
-/* Makes it `mib` MiB; answers how many bytes it holds. */
+/* Resizes the memory to `mib` MiB; answers how many bytes it holds. */
 static double hold(unsigned long mib)
 {
     unsigned long wanted = mib * MIB / BLOCK_BYTES;
@@ -67,7 +68,7 @@ static double first_launch(unsigned long unused)
     return (double)(now_nanoseconds() - begin);
 }
 
-/* How many blocks do not hold what they must. */
+/* Answers the number of blocks with wrong contents. */
 static double verify(unsigned long unused)
 {
     uint64_t words = BLOCK_BYTES / 4, got;
@@ -89,8 +90,8 @@ static double verify(unsigned long unused)
     return wrong;
 }
 
-/* Steps as training has them: a batch goes up, short launches follow, a number comes down. Memory comes and goes once for all of
- * them, for frameworks keep what they freed. */
+/* Steps of training: a batch goes up, short launches follow, a number comes down. Memory is
+ * allocated and freed once for all of them, for frameworks keep freed memory. */
 static double step(unsigned long count)
 {
     uint64_t nanoseconds = 20000;
@@ -148,7 +149,7 @@ static double managed_in(unsigned long unused)
     return prefetch(CU_MEM_LOCATION_TYPE_DEVICE);
 }
 
-/* Bytes of the device that somebody has, as this process sees it. */
+/* Answers the bytes in use on the device, as this process sees it. */
 static double used_bytes(unsigned long unused)
 {
     size_t free_bytes, total_bytes;

@@ -1,6 +1,7 @@
-/* What a swap's copying reaches by itself: the hook's own mover, without its gate and its agent, against a pinned copy and
- * against plain memory copies of the same kind. Linked to the driver. `copies MIB PIECE_MIB THREADS`; then one question a
- * line, as measure.h has it: each answer is in GB/s. */
+/* The rate of a swap's copies alone: the hook's own mover, without its gate and its agent,
+ * against a pinned copy and against plain memory copies of the same kind. Linked to the driver.
+ * `copies MIB PIECE_MIB THREADS`; then one question a line, in the form of measure.h: each
+ * answer is in GB/s. */
 #include "direct_driver.h"
 
 #include "copy_twice.h"
@@ -36,7 +37,7 @@ static struct {
     struct mover_timing timing;
 } bench;
 
-/* What the hook's sources ask of the rest of it. */
+/* The functions that the hook's sources need from the rest of it. */
 const struct aliquot_agent_page *page_agent(void)
 {
     return &bench.page;
@@ -49,7 +50,7 @@ struct aliquot_hook_page *page_hook(void)
 
 int page_install(int agent_descriptor, int hook_descriptor)
 {
-    return ENOSYS; /* nobody registers here */
+    return ENOSYS; /* no process registers here */
 }
 
 CUcontext contexts_find(CUdevice device)
@@ -79,7 +80,7 @@ static void unmap_piece(size_t index)
     MUST(cuMemRelease(bench.handles[index]));
 }
 
-/* Device memory that was just made, as it is at a swap-in. */
+/* New device memory, as it is at a swap-in. */
 static void renew_pieces(void)
 {
     for (size_t i = 0; i < bench.count; i++)
@@ -157,7 +158,7 @@ static double time_in(unsigned long unused)
     return move(MOVER_IN);
 }
 
-/* Into host memory that nobody had before; asked first, with a ring that is made for this copy. */
+/* Copies into new host memory; asked first, with a ring that is made for this copy. */
 static double time_out_cold(unsigned long unused)
 {
     int segments[bench.segment_count];
@@ -201,7 +202,7 @@ static double time_pinned_in(unsigned long is_fresh)
     return time_pinned(MOVER_IN);
 }
 
-/* By processors alone, as often and into pages in the same state. */
+/* Copies with processors alone, as often and into pages in the same state. */
 static double time_twice_out(unsigned long unused)
 {
     return gigabytes_a_second(copy_twice(bench.bytes, bench.threads, false));

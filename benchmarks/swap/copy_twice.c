@@ -17,7 +17,7 @@
 #define THREADS_MAX 16
 #define POPULATE_WRITE 23 /* MADV_POPULATE_WRITE */
 
-/* The hook's, for the copying sources: this program's only context lasts as long as it. */
+/* Defined by the hook for the copying sources: this program has one context, until its end. */
 void contexts_hold(void)
 {
 }

@@ -1,5 +1,5 @@
-/* The yardstick where there is no link to measure against: processors that copy every byte twice, through slots like the
- * ring's, from memory and into memory whose pages are as those of a swap. */
+/* The yardstick where there is no link to measure against: processors that copy every byte
+ * twice, through slots like the ring's, between memory whose pages are in the state of a swap's. */
 #ifndef ALIQUOT_BENCH_COPY_TWICE_H
 #define ALIQUOT_BENCH_COPY_TWICE_H
 
@@ -7,8 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Nanoseconds. Out: from memory that is mapped, into a mapping, made anew, of a file whose pages are there. In (`to_fresh`):
- * from such a mapping, into pages that are not there yet, as a device's are. */
+/* Returns nanoseconds. Out: from memory that is mapped, into a new mapping of a file whose pages
+ * exist. In (`to_fresh`): from such a mapping, into pages that do not exist yet, as a device's
+ * at first. */
 uint64_t copy_twice(size_t bytes, unsigned threads, bool to_fresh);
 
 #endif

@@ -1,4 +1,5 @@
-/* In front of the hook's copying sources, instead of its driver.h: they call the driver that the program is linked to. */
+/* Included before the hook's copying sources, instead of its driver.h: they call the driver that
+ * the program is linked to. */
 #ifndef ALIQUOT_DRIVER_H
 #define ALIQUOT_DRIVER_H
 

@@ -1,4 +1,4 @@
-"""A kernel's residency as the node agent tells and changes it. Waits; measures nothing."""
+"""Read and change a kernel's residency through the node agent. The module measures nothing."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ PATIENCE_SECONDS = 60.0
 
 
 class Residency:
-    """Of a kernel whose only process idles between what it is asked."""
+    """The residency of a kernel whose only process idles between questions."""
 
     def __init__(self, kernel: AKernel) -> None:
         self._runtime = kernel.runtime
         self._kernel_id = kernel.kernel_id
 
     def swap_out(self) -> dict[str, float]:
-        """Say that nothing is open in it, and have it swapped once it is idle. Returns the move's phases in seconds."""
+        """Report to the agent that nothing is open in the kernel, and swap it out once it is idle.
+
+        Returns the move's phases in seconds.
+        """
         self._query("activity", open=0, work=0, since=None, input=None)
         before = self._report()["swaps_out"]
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -36,7 +39,7 @@ class Residency:
         return self.last("last_out")
 
     def last(self, way: str) -> dict[str, Any]:
-        """The phases of the last move of that way."""
+        """Return the phases of the last move in that direction."""
         move: dict[str, Any] = self._report()[way]
         return move
 

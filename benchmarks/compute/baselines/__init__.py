@@ -1,1 +1,4 @@
-"""Controllers of other systems behind Aliquot's interface, to compare with. The product offers none of them."""
+"""Controllers of other systems behind Aliquot's interface, for comparison.
+
+The product offers none of them.
+"""

@@ -1,8 +1,10 @@
-"""A sampler like HAMi-core's (`multiprocess_utilization_watcher.c`, read at 8f3a89c): a bucket of grid blocks that is
-refilled each 120 ms by how far a utilisation over 1 s is from the limit.
+"""A sampler like HAMi-core's: a token bucket of grid blocks.
 
-Production is not limited; opportunistic work and capped shares are, to their share of the device. Unlike there, graphs
-count, and launches look for tokens more often than each 10 ms.
+Source: `multiprocess_utilization_watcher.c`, read at 8f3a89c. The sampler refills the bucket each
+120 ms, by the distance of the utilization over 1 s from the limit.
+
+It limits opportunistic work and capped shares to their share of the device, and does not limit
+production. Unlike there, graphs count, and launches look for tokens more often than each 10 ms.
 """
 
 from __future__ import annotations
@@ -23,12 +25,12 @@ from jupyter_aliquot.gpu_hook.protocol.codec import Gate, Pace
 REFILL = 120 * MILLISECOND
 WINDOW = SECOND
 LEAST_DIFFERENCE = 5  # percent
-FACTOR = 32  # times the threads of all multiprocessors: the bucket
+FACTOR = 32  # times the threads of all multiprocessors: the bucket's size
 
 
 @dataclass(frozen=True)
 class Part:
-    """The GPU that the constants are reckoned from; ours are an A100's."""
+    """The GPU that the constants are computed from; ours are an A100's."""
 
     multiprocessors: int = 108
     threads: int = 2048
@@ -39,7 +41,7 @@ class Part:
 
 
 def refill(part: Part, limit: int, used: int, share: int) -> int:
-    """The next refill, from the last one; ``limit`` and ``used`` in percent."""
+    """Return the next refill, computed from the last one; ``limit`` and ``used`` are percentages."""
     difference = max(LEAST_DIFFERENCE, abs(limit - used))
     step = part.multiprocessors**2 * part.threads * difference // 2560
     if difference > limit // 2:
@@ -53,7 +55,7 @@ class _Bucket:
     share: int = 0
     blocks: int = 0
     refilled: int = 0
-    used: deque[tuple[int, int]] = field(default_factory=deque)  # when, GPU time so far
+    used: deque[tuple[int, int]] = field(default_factory=deque)  # time, GPU time so far
 
 
 def _used(process: ProcessSample) -> int:
@@ -61,7 +63,7 @@ def _used(process: ProcessSample) -> int:
 
 
 class HamiLike:
-    """``part``: the GPU it runs on."""
+    """HAMi-core's controller. ``part``: the GPU that it runs on."""
 
     def __init__(self, part: Part | None = None) -> None:
         self._part = part or Part()

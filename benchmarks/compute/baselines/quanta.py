@@ -1,5 +1,7 @@
-"""Exclusive time quanta: one kernel at a time has the device. As Gemini's token (quota 250 ms, use over 10 s against
-the share), or as nvshare's lock (30 s, given back after 5 s without work). The one before drains first.
+"""Exclusive time quanta: one kernel at a time has the device.
+
+Two forms: Gemini's token (quota 250 ms, use over 10 s against the share), and nvshare's lock (30 s,
+given back after 5 s without work). The previous kernel drains first.
 """
 
 from __future__ import annotations
@@ -24,19 +26,23 @@ SHUT = replace(MEASURED, gate=Gate.CLOSED)
 
 
 def wants(process: ProcessSample) -> bool:
-    """A closed gate holds every call: one that takes memory must get a turn, too, or its program never launches."""
+    """Return whether a process wants the device.
+
+    A closed gate holds every call. A process whose call takes memory must get a turn, too, or its
+    program never launches.
+    """
     return process.waiting_launches > 0 or process.waiting_calls > 0 or process.in_flight > 0 or process.is_active
 
 
 class Quanta:
-    """``idle_after``: a holder without work for so long gives its turn up."""
+    """Time quanta. ``idle_after``: a holder gives its turn up after so long without work."""
 
     def __init__(self, quantum: int = GEMINI_QUOTA, idle_after: int = 0, window: int = GEMINI_WINDOW) -> None:
         self._quantum, self._idle_after, self._window = quantum, idle_after, window
         self._holder: str | None = None
         self._until = self._busy_at = 0
         self._is_draining = False
-        self._turns: deque[tuple[int, int, str]] = deque()  # from, to, who
+        self._turns: deque[tuple[int, int, str]] = deque()  # from, to, kernel
         self._began = 0
 
     def step(self, look: DeviceSample) -> Verdict:

@@ -1,9 +1,12 @@
-"""TGS's controller of opportunistic work, with the constants of its source (NSDI'23; `hijack/src`, June 2023).
+"""TGS's controller of opportunistic work, with the constants of its source.
 
-It counts thread blocks, compares production's rate each 5 s with the best it has seen, and limits the blocks that
-opportunistic work may launch in each 50 ms. Kept faults: a difference counts in both directions, production that waits
-for data looks slowed, and its function-static counter is shared by all devices that are given one `Statics`. Not kept:
-its launches sleep in steps of 10 ms, ours look again sooner.
+Source: NSDI'23; `hijack/src`, June 2023. The controller counts thread blocks, compares production's
+rate each 5 s with the best rate so far, and limits the blocks that opportunistic work may launch in
+each 50 ms.
+
+Kept faults: a difference counts in both directions, production that waits for data looks slowed,
+and all devices that get the same `Statics` share its function-static counter. Not kept: its
+launches sleep in steps of 10 ms, ours look again sooner.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ FIRST_LIMIT = 20_000.0  # blocks in each 50 ms
 HIGHEST = 1e14
 IDLE_BLOCKS = 1_000
 PATIENCE = 20  # samples
-SHORT_BURST, LONG_BURST = 1, 250  # microseconds: it holds back single launches where few may pass
+SHORT_BURST, LONG_BURST = 1, 250  # microseconds: the short burst holds back single launches where few may pass
 
 
 class Phase(Enum):
@@ -41,9 +44,9 @@ class Phase(Enum):
 
 @dataclass
 class Statics:
-    """What TGS shares between all GPUs of a machine, by accident."""
+    """State that TGS shares between all GPUs of a machine, by accident."""
 
-    far_off: int = 0  # samples running that are 12 % from the goal
+    far_off: int = 0  # consecutive samples that are 12 % from the goal
 
 
 def window_rate(samples: list[float]) -> float:
@@ -66,7 +69,7 @@ class Limit:
         self.phase, self.goal = Phase.ALONE, 0.8 * self.goal
 
     def sample(self, rate: float, own: float) -> None:
-        """Blocks of production and of the opportunistic side in the last 5 s."""
+        """Take a sample: blocks of production and of the opportunistic side in the last 5 s."""
         before = window_rate(self._samples)
         self._samples = [*self._samples[1:], rate]
         self._seen += 1
@@ -82,7 +85,7 @@ class Limit:
         self.goal = max(self.goal, window) if near else window
 
     def _adjust(self, window: float) -> float:
-        """How far the window is from the goal, as a part of it; the goal follows."""
+        """Return the window's relative distance from the goal; the goal follows."""
         off = (window - self.goal) / self.goal if self.goal else float(window > 0)
         if off > 0.05:
             self.goal = max(self.goal, 0.975 * window)
@@ -172,14 +175,18 @@ class Tgs:
 
     def _sample(self, now: int, production: int, others: int) -> None:
         if self._sampled_at is None or production < self._counts[0] or others < self._counts[1]:
-            self._sampled_at, self._counts = now, (production, others)  # somebody came or left
+            self._sampled_at, self._counts = now, (production, others)  # a process came or left
         elif now - self._sampled_at >= SAMPLE:
             part = SAMPLE / (now - self._sampled_at)
             self.limit.sample(part * (production - self._counts[0]), part * (others - self._counts[1]))
             self._sampled_at, self._counts = now, (production, others)
 
     def _limited(self, process: ProcessSample) -> Order:
-        """A launch waits while more than the limit was counted in this window, so at 0 one still passes."""
+        """Return an order that limits the process's blocks.
+
+        A launch waits while this window counted more blocks than the limit, so at 0 one launch
+        still passes.
+        """
         blocks = int(self.limit.blocks)
         burst = SHORT_BURST if blocks < FIRST_LIMIT / 2 else LONG_BURST
         return Order(Gate.PACED, Pace.BLOCKS, allowed=process.blocks + blocks + 1, burst_microseconds=burst)

@@ -1,6 +1,6 @@
-/* The device under time slices: contexts take turns, whoever has no work is passed over, a long launch is cut at the
- * end of a slice as compute pre-emption cuts it, and another context than the last one costs a switch.
- */
+/* The device under time slices: contexts take turns, and one without work is passed over. The
+ * end of a slice cuts a long launch, as compute pre-emption does, and a change of context costs
+ * a switch. */
 #include "plant.h"
 
 void engine_used(struct process *process, uint64_t from, uint64_t time)
@@ -15,7 +15,8 @@ void engine_used(struct process *process, uint64_t from, uint64_t time)
     }
 }
 
-/* When the first item ends if it runs from here on. Between its launches the device waits for the host. */
+/* Returns when the first item ends if it runs from here on. Between its launches the device
+ * waits for the host. */
 uint64_t head_end(const struct process *process, uint64_t from)
 {
     const struct item *item = &process->items[process->item_head % RING];
@@ -42,7 +43,7 @@ static void account(struct plant *plant)
     plant->run_from = plant->now;
 }
 
-/* Books what ran so far, at the end of a run. */
+/* Adds the time that ran so far, at the end of a run. */
 void engine_settle(struct plant *plant) { account(plant); }
 
 static void choose(struct plant *plant)
@@ -78,7 +79,7 @@ void engine_submit(struct plant *plant, uint32_t number)
 {
     struct process *process = plant->processes[number];
     if (process->item_tail - process->item_head > 1)
-        return; /* behind its own, which wait or run */
+        return; /* behind its own items, which wait or run */
     account(plant);
     if (plant->current >= 0 && !plant->runlist_count)
         while (plant->slice_end <= plant->now) /* alone, its slices followed each other */

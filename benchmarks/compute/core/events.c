@@ -1,4 +1,4 @@
-/* The queue of events, the plant's life, and what Python sees of it. */
+/* The queue of events, the plant's life, and its interface to Python. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,7 +123,7 @@ static void apply(struct plant *plant, const struct event *event)
     }
 }
 
-/* Up to and with this time. 0, or -1 when a ring or memory ran out. */
+/* Runs up to and including this time. Returns 0, or -1 when a ring or memory ran out. */
 int plant_run(struct plant *plant, uint64_t until)
 {
     struct event event;

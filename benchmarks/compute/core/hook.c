@@ -1,6 +1,6 @@
-/* A model of a process's hook: bursts with an event on either side, a poll that sees their ends late, the board,
- * samples against solo baselines, and waiting as pace_rule.c has it. See gpu_hook/hook for the real one.
- */
+/* A model of a process's hook: bursts with an event on either side, a poll that sees their ends
+ * late, the board, samples against solo baselines, and waits by pace_rule.c. See gpu_hook/hook
+ * for the real one. */
 #include "../../../gpu_hook/protocol/aliquot_protocol.h"
 #include "plant.h"
 
@@ -174,7 +174,7 @@ static bool is_neighbour(const struct process *process)
            process->order.pace != ALIQUOT_PACE_OFF;
 }
 
-/* 0: a burst may begin. Otherwise after which time to ask again. */
+/* Returns 0 if a burst may begin, otherwise the time after which to try again. */
 uint64_t hook_wait(struct plant *plant, struct process *process)
 {
     if (process->gate != ALIQUOT_GATE_PACED)

@@ -1,14 +1,13 @@
-/* A process's thread: its program of launches, waits and work without the device, over and over. It runs ahead of the
- * device as far as the launch queue goes, and a launch by the hook's leave.
- */
+/* A process's thread: its program of launches, waits and work without the device, in a loop. It
+ * runs ahead of the device as far as the launch queue allows, and launches when the hook allows. */
 #include <stdlib.h>
 
 #include "plant.h"
 
 #define OVERSLEEP 60000ull /* of a thread that sleeps for a short time */
 #define STALE_LEAST 500000ull
-#define PATIENCE 10000000ull /* after which a launch that waits looks less often, as in gpu_hook/hook/compute/pacing.c */
-#define STALE_MOST 1000000ull /* after which the hook closes a burst that nothing more comes to */
+#define PATIENCE 10000000ull /* a launch that waited so long looks less often, as in gpu_hook/hook/compute/pacing.c */
+#define STALE_MOST 1000000ull /* the hook closes a burst to which nothing came for so long */
 
 static void record_step(struct plant *plant, struct process *process, uint32_t kind)
 {
@@ -40,7 +39,7 @@ static void continue_at(struct plant *plant, uint32_t number, uint64_t time)
     event_add(plant, time, EV_THREAD, number, 0);
 }
 
-/* A part of the operation's launches goes to the device as one item of the open burst. */
+/* Sends a part of the operation's launches to the device as one item of the open burst. */
 static uint64_t issue(struct plant *plant, uint32_t number, const struct op *op, uint64_t each_expected, bool is_alone)
 {
     struct process *process = plant->processes[number];
@@ -82,7 +81,7 @@ static void hold(struct plant *plant, uint32_t number, uint64_t wait)
     event_add(plant, plant->now + wait + random_below(process, OVERSLEEP), EV_LOOK, number, 0);
 }
 
-/* True: go on with the program at once. */
+/* Returns true if the program goes on at once. */
 static bool launch(struct plant *plant, uint32_t number, const struct op *op)
 {
     struct process *process = plant->processes[number];
@@ -91,7 +90,7 @@ static bool launch(struct plant *plant, uint32_t number, const struct op *op)
         return false;
     }
     uint64_t expected = process->order.pace ? process->functions[op->function].expected : op->each;
-    bool is_alone = op->kind == OP_GRAPH || !expected; /* nobody knows yet how long it takes */
+    bool is_alone = op->kind == OP_GRAPH || !expected; /* its length is not known yet */
     if (is_alone)
         hook_close(plant, process);
     if (!process->has_open) {

@@ -1,6 +1,6 @@
-/* The plant: one simulated GPU and the processes on it, each with a model of its hook. Integer nanoseconds, one thread,
- * no clock but its own; the same seed gives the same bytes. What a burst may do is asked of the hook's own pace_rule.c.
- */
+/* The plant: one simulated GPU and the processes on it, each with a model of its hook. Integer
+ * nanoseconds, one thread, no clock but its own; the same seed gives the same bytes. The hook's
+ * own pace_rule.c decides what a burst may do. */
 #ifndef ALIQUOT_PLANT_H
 #define ALIQUOT_PLANT_H
 
@@ -13,7 +13,7 @@
 #define MOST_FUNCTIONS 16
 #define MOST_PIECES 40        /* ALIQUOT_BOARD_INTERVALS */
 #define RING 4096             /* of items and of bursts; the launch queue keeps both shorter */
-#define LAUNCH_QUEUE 1024     /* launches a process may be ahead; a driver's queue has about as many */
+#define LAUNCH_QUEUE 1024     /* a process may be so many launches ahead; a driver's queue has about as many */
 #define BIN_NANOSECONDS 10000000ull
 #define STEP_WORDS 3
 #define NEVER UINT64_MAX
@@ -35,19 +35,19 @@ struct op {
 
 struct item {
     uint64_t left;       /* device time */
-    uint64_t host_until; /* it cannot end before: its launches come one by one */
+    uint64_t host_until; /* it cannot end earlier: its launches come one by one */
     uint32_t burst, launches;
 };
 
 struct burst {
     uint64_t start, end, solo_window, expected;
-    uint32_t launches, items_left, function; /* MOST_FUNCTIONS: of several */
+    uint32_t launches, items_left, function; /* MOST_FUNCTIONS: several functions */
     bool is_closed, has_started, follows, is_sample, is_measured, is_unknown;
 };
 
 struct function {
     uint64_t expected; /* 0: never measured */
-    uint64_t baseline; /* alone; 0: none */
+    uint64_t baseline; /* time alone; 0: none */
     bool was_sampled;
 };
 
@@ -59,7 +59,7 @@ struct process {
     uint64_t done_of_op, ends_at;
     bool is_production;
     enum thread_state state;
-    uint64_t random, waits_since, held_since, step_began, due; /* held_since: 0 while nothing is */
+    uint64_t random, waits_since, held_since, step_began, due; /* held_since is 0 while nothing is held */
     /* the agent's page */
     uint32_t gate;
     struct pace_order order;
@@ -76,7 +76,7 @@ struct process {
     struct item items[RING];
     uint32_t item_head, item_tail, pending_launches;
     uint64_t device_end, own, *bins;
-    uint64_t *steps; /* when each ended, how long it took, of which kind it was */
+    uint64_t *steps; /* for each: its end, its length, its kind */
     uint64_t step_count, step_room;
 };
 
@@ -108,7 +108,7 @@ struct plant {
     bool has_failed; /* a ring or memory ran out */
 };
 
-/* What the agent reads of one process. */
+/* The agent's sample of one process. */
 struct process_look {
     uint64_t pieces[MOST_PIECES][2], piece_count, lost, occupied, is_active, since, in_flight, waiting_launches;
     uint64_t launches, blocks, longest, throttled, sampled, sampled_solo, samples, without_baseline;

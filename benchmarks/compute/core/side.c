@@ -1,6 +1,6 @@
-/* The device with contexts side by side, as MPS has them: all run at once, and each neighbour slows the others by a
- * factor of its own. The ends of items move whenever the number that runs does.
- */
+/* The device with contexts side by side, as under MPS: all run at once, and each neighbor slows
+ * the others by a factor of its own. The ends of items move whenever the number of running items
+ * changes. */
 #include "plant.h"
 
 static uint32_t running(const struct plant *plant)
@@ -65,7 +65,7 @@ void side_event(struct plant *plant, uint32_t version)
     if (version != plant->version)
         return;
     account(plant, running(plant));
-    plant->version++; /* what the ended ones start plans anew */
+    plant->version++; /* the end of these starts new items, which are planned here */
     for (uint32_t number = 0; number < plant->process_count; number++) {
         struct process *process = plant->processes[number];
         const struct item *item = &process->items[process->item_head % RING];
