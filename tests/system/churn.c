@@ -1,5 +1,5 @@
-/* Takes and gives back every kind of memory as fast as it can, until it is killed. Prints "on" when it has begun; what
- * fails (a quota met, a family that a device lacks) is part of the weather. */
+/* Allocates and frees every kind of memory as fast as it can, until it is killed. Prints "on"
+ * when it has begun; it ignores failures (a limit reached, a family that a device lacks). */
 #include <cuda.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* What a device is, and peers. */
+/* Devices' properties, and peers. */
 #include "runtime.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Memory, copies, pools, sharing. Addresses are unified, so the direction of a copy is the driver's to find. */
+/* Memory, copies, pools, sharing. Addresses are unified, so the driver finds the direction of a
+ * copy. */
 #include "runtime.h"
 
 #include <stdint.h>

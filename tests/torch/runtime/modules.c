@@ -1,5 +1,6 @@
-/* Registered code: what nvcc's start-up code tells a runtime, and launches by the address of a host stub. Loaded at the
- * first use of one of its functions; a driver's kernel belongs to all contexts. */
+/* Registered code: the calls of nvcc's start-up code to a runtime, and launches by the address
+ * of a host stub. The runtime loads a module at the first use of one of its functions; a
+ * driver's kernel belongs to all contexts. */
 #include "runtime.h"
 
 #include <pthread.h>
@@ -59,7 +60,7 @@ static void add_symbol(struct image *image, const void *host, const char *name)
     pthread_mutex_unlock(&state.mutex);
 }
 
-/* With the mutex. */
+/* The caller holds the mutex. */
 static struct symbol *find_symbol(const void *host)
 {
     struct symbol *symbol = *bucket_of(host);

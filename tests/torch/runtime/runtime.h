@@ -27,7 +27,7 @@ int runtime_device(void);
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* Enters, calls the driver, remembers what it answered. */
+/* Enters, calls the driver, and remembers its answer. */
 #define FORWARD(call)                                  \
     do {                                               \
         CUresult entered = runtime_enter();            \
