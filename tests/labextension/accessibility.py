@@ -1,4 +1,7 @@
-"""axe-core in Lab's page: what in our own parts breaks WCAG 2, level A or AA. Lab's parts are Lab's to mend."""
+"""Run axe-core in Lab's page: find violations of WCAG 2, level A or AA, in our own parts.
+
+Lab's parts are Lab's to mend.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,10 @@ if TYPE_CHECKING:
 
 _AXE = Path(__file__).resolve().parents[2] / "node_modules" / "axe-core" / "axe.min.js"
 _LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
-# Lab's own toolbar button writes aria-pressed on an element of no role; whoever uses it cannot mend it.
+# Lab's own toolbar button writes aria-pressed on an element of no role; its users cannot mend it.
 _OF_LAB = [("aria-allowed-attr", "<jp-button ")]
-# Lab's body has no height and hides what overflows it, which axe takes for "nothing here can be seen".
+# Lab's body has no height and hides overflowing content, so axe concludes that nothing here is
+# visible.
 _RUN = """async ([selector, tags]) => {
   document.body.style.overflow = 'visible';
   const options = {runOnly: {type: 'tag', values: tags}, resultTypes: ['violations']};
@@ -33,9 +37,10 @@ def _program() -> str:
 
 
 def violations(page: Page, selector: str) -> list[str]:
-    """What axe-core finds in the parts that the selector names; fails when it names none.
+    """Return axe-core's findings in the parts that the selector names; fail if it names none.
 
-    Bars that are still growing and notices that fade in have colours of their own: all animations are ended first.
+    Bars that still grow and notices that fade in have colors of their own: all animations are ended
+    first.
     """
     page.locator(selector).first.wait_for()
     if not page.evaluate("() => 'axe' in window"):

@@ -1,4 +1,5 @@
-// What may be asked of a kernel, of another size for it, and how often, without a browser. Run by test_model.py.
+// The actions on a kernel, resizes, and how often they may be requested, without a browser. Run by
+// test_model.py.
 
 'use strict';
 

@@ -11,10 +11,10 @@ const { readStatus } = require(path.join(process.env.ALIQUOT_COMPILED, 'model/st
 
 const turn = () => new Promise(setImmediate);
 
-/** As a language that shows where its sentences are. */
+/** A translation that marks the bounds of its sentences. */
 const TRANS = { __: (text, ...values) => `«${values.reduce((all, one, at) => all.replace(`%${at + 1}`, one), text)}»` };
 
-/** On a server that gives this answer to each request. */
+/** Returns a client of a server that gives this answer to each request. */
 function aClient(answer) {
   const settings = { baseUrl: 'http://server/', token: '', init: {}, Request, Headers };
   return new AliquotClient({ ...settings, fetch: async request => answer(request) }, TRANS);

@@ -1,4 +1,5 @@
-// What a page that comes back shows, without a browser. Run by test_model.py on compiled sources.
+// A page that comes back, and its view of cells, without a browser. Run by test_model.py on
+// compiled sources.
 
 'use strict';
 
@@ -38,7 +39,7 @@ function aNotebook(ids, changes = {}) {
   return { cells: ids.map(id => aCell(id)), savedAt: 0, hasLastingIds: true, ...changes };
 }
 
-/** Writes down what happens to each cell. */
+/** Records the changes of each cell. */
 class AStage {
   told = [];
   busy = new Set();

@@ -1,4 +1,4 @@
-"""A JupyterLab without the gateway, one with it, a browser, and scripted answers of the status endpoint."""
+"""Fixtures: a JupyterLab without the gateway, one with it, a browser, and scripted status answers."""
 
 from __future__ import annotations
 
@@ -32,12 +32,15 @@ else:
     from server_processes import GatewayProcess, NotebookProcess, labs_side_by_side, why_no_notebook
     from status_script import StatusScript
 
-# A look every quarter of a second: tests wait for what they claim, and never long.
+# The page polls every quarter of a second: tests wait for the state that they test, and never long.
 _FAST: dict[str, dict[str, Any]] = {"@jupyter-aliquot/labextension:plugin": {"refreshInterval": 0.5}}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Called by pytest. A long browser test runs in `make soak` alone, and not once with a smaller factor."""
+    """Mark the tests of this folder. Called by pytest.
+
+    A long browser test runs in `make soak` alone, and not once with a smaller factor.
+    """
     ours = [item for item in items if item.path.parent == Path(__file__).parent]
     for item in ours:
         if item.get_closest_marker("soak") and "ALIQUOT_SOAK" not in os.environ:
@@ -102,7 +105,7 @@ def a_browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def pages(a_browser: Browser) -> Iterator[Callable[[], Page]]:
-    """Tabs with cookies of their own: each is another person's browser."""
+    """Tabs with cookies of their own: each is another user's browser."""
     with contextlib.ExitStack() as stack:
 
         def open_one() -> Page:
@@ -122,7 +125,7 @@ def a_page(pages: Callable[[], Page]) -> Page:
 
 @pytest.fixture
 def a_script(a_page: Page) -> StatusScript:
-    """What the status endpoint answers in the browser; tests change it as they go."""
+    """The status endpoint's answers in the browser; tests change them as they go."""
     script = StatusScript()
     script.serve(a_page)
     return script
@@ -138,14 +141,14 @@ def _an_open_page(browser: Browser, lab: LabProcess) -> Iterator[LabPage]:
 
 @pytest.fixture(scope="module")
 def a_shared_page(an_aliquot_lab: LabProcess, a_browser: Browser) -> Iterator[LabPage]:
-    """Lab with Aliquot in one page for a module's tests: three seconds of a core are what a page takes to load."""
+    """Lab with Aliquot in one page for a module's tests: to load it takes three seconds of a core."""
     with _an_open_page(a_browser, an_aliquot_lab) as lab:
         yield lab
 
 
 @pytest.fixture
 def a_real_lab(an_aliquot_lab: LabProcess, a_shared_page: LabPage) -> Iterator[LabPage]:
-    """The shared page; nothing is open in it and no kernel is there when a test begins, nor after it."""
+    """The shared page, empty: before and after a test nothing is open, and there is no kernel."""
     a_shared_page.clear()
     an_aliquot_lab.end_kernels()
     a_shared_page.look_for_kernels()
@@ -156,14 +159,14 @@ def a_real_lab(an_aliquot_lab: LabProcess, a_shared_page: LabPage) -> Iterator[L
 
 @pytest.fixture(scope="module")
 def a_shared_page_of_alice(alices_lab: LabProcess, a_browser: Browser) -> Iterator[LabPage]:
-    """The same of Alice's own server in gateway mode."""
+    """The shared page of Alice's own server in gateway mode."""
     with _an_open_page(a_browser, alices_lab) as lab:
         yield lab
 
 
 @pytest.fixture
 def alices_page(alices_lab: LabProcess, a_shared_page_of_alice: LabPage) -> Iterator[LabPage]:
-    """The shared page of Alice's; nothing is open in it and she has no kernel when a test begins, nor after it."""
+    """Alice's shared page, empty: before and after a test nothing is open, and she has no kernel."""
     a_shared_page_of_alice.clear()
     alices_lab.end_kernels()
     a_shared_page_of_alice.look_for_kernels()
@@ -183,7 +186,7 @@ class ScriptedPanel:
 
 @pytest.fixture(scope="module")
 def a_shared_panel(a_plain_lab: LabProcess, a_browser: Browser) -> Iterator[ScriptedPanel]:
-    """One page for a module's tests, for a page takes longer to load than all that they look at."""
+    """One page for a module's tests, for a page takes longer to load than the tests take."""
     context = a_browser.new_context(viewport={"width": 1280, "height": 1000})
     context.set_default_timeout(60_000)
     page, script = context.new_page(), StatusScript()
@@ -195,7 +198,7 @@ def a_shared_panel(a_plain_lab: LabProcess, a_browser: Browser) -> Iterator[Scri
 
 @pytest.fixture
 def a_panel(a_shared_panel: ScriptedPanel) -> Iterator[ScriptedPanel]:
-    """The shared one, with the example in it; a test that leaves an error of the page behind fails."""
+    """The shared panel with the example in it; an error that the page logs fails the test."""
     a_shared_panel.script.reset()
     a_shared_panel.lab.errors.clear()
     a_shared_panel.shown.get_by_role("list", name="GPU kernels").get_by_text("train.ipynb").wait_for()
@@ -211,5 +214,5 @@ def a_scripted_lab(a_plain_lab: LabProcess, a_page: Page, a_script: StatusScript
 
 @pytest.fixture
 def an_unscripted_lab(a_plain_lab: LabProcess, a_page: Page) -> LabPage:
-    """Lab in the browser, opened, on a server that knows nothing of Aliquot."""
+    """Lab in the browser, opened, on a server without Aliquot."""
     return LabPage(a_page).open(a_plain_lab.lab_url)

@@ -1,4 +1,4 @@
-"""A page of JupyterLab at which a user has notebooks with kernels that wait, and the folder behind it."""
+"""A page of JupyterLab with a user's notebooks, whose kernels wait, and the folder behind it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tests.labextension.lab_page import LabPage
 
-# A busy machine delays one of them by itself.
+# A busy machine may delay one of them.
 _TRIES = 3
 _PATIENCE_SECONDS = 60.0
 _OPEN = "([path, name]) => jupyterapp.commands.execute('docmanager:open', {path, kernel: {name}}).then(() => null)"
@@ -55,7 +55,10 @@ class Desk:
         return path
 
     def open(self, path: str, kernel_name: str) -> None:
-        """Bring it to the front, and wait until it has its kernel, which may wait for its own part."""
+        """Bring a notebook to the front, and wait until it has its kernel.
+
+        The kernel may wait for its own part of the GPU.
+        """
         self.page.evaluate(_OPEN, [path, kernel_name])
         self.page.wait_for_function(_HAS_KERNEL, arg=path)
 
@@ -71,7 +74,7 @@ class Desk:
             self.ask(f"api/kernels/{kernel['id']}", "DELETE")
 
     def run_all(self, path: str) -> None:
-        """As a user does; the notebook is in front."""
+        """Run all cells as a user does; the notebook is in front."""
         assert self.page.evaluate("jupyterapp.shell.currentWidget.context.path") == path
         self.lab.start_command("notebook:run-all-cells")
 
@@ -88,5 +91,8 @@ class Desk:
             self.page.wait_for_timeout(50)
 
     def seconds_to_connect(self) -> float:
-        """How long the page's websocket to the kernel in front takes to open, without the start of that kernel."""
+        """Return the seconds in which the page's websocket to the kernel in front opens.
+
+        The start of that kernel is not included.
+        """
         return min(float(self.page.evaluate(_RECONNECT)) for _ in range(_TRIES))

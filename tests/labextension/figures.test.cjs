@@ -1,4 +1,4 @@
-// What figures mean and how they read. Run by test_model.py on compiled sources.
+// The meaning of figures, and their text. Run by test_model.py on compiled sources.
 
 'use strict';
 

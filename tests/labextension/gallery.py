@@ -1,5 +1,8 @@
-"""Scenes of one user's JupyterLab for the documents' pictures, in the order in which they are played: each begins with
-what the one before it left. All figures are a real gateway's, on the software GPU."""
+"""Scenes of one user's JupyterLab for the documents' pictures, in the order of the play.
+
+Each scene begins with the state that the scene before it left. All figures are a real gateway's, on
+the software GPU.
+"""
 
 from __future__ import annotations
 
@@ -57,13 +60,13 @@ _NEIGHBOURS = [("train.ipynb", "0.5", 5), ("evaluate.ipynb", "0.25", 2)]
 
 
 def play(lab: LabPage, notebooks: Path, images: Path) -> None:
-    """All scenes."""
+    """Play all scenes."""
     write_notebooks(notebooks)
     show_three_kernels(lab, images)
     show_popover(lab, images)
     show_resize(lab, images)
     show_swapped(lab, images)
-    show_coming_back(lab, images)  # before a notebook is there that has no kernel: a reload asks for one
+    show_coming_back(lab, images)  # before a notebook without a kernel is open: a reload would ask for one
     show_picker(lab, images)
     show_queue(lab, images)
     show_out_of_memory(lab, images)
@@ -79,7 +82,7 @@ def write_notebooks(folder: Path) -> None:
 
 
 def show_three_kernels(lab: LabPage, images: Path) -> None:
-    """A notebook at work, and the panel beside it."""
+    """Show a notebook at work, and the panel next to it."""
     for path, share, _ in _NEIGHBOURS:
         lab.open_notebook(path, f"python3.gpu-{share}")
         lab.finish_command("notebook:run-all-cells")
@@ -94,7 +97,7 @@ def show_three_kernels(lab: LabPage, images: Path) -> None:
 
 
 def show_popover(lab: LabPage, images: Path) -> None:
-    """The button in the notebook's toolbar, and what it opens."""
+    """Show the button in the notebook's toolbar, and the popover that it opens."""
     page = lab.page
     page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .aliquot-KernelItem jp-button").click()
     popover = page.get_by_role("dialog", name="GPU of")
@@ -106,7 +109,7 @@ def show_popover(lab: LabPage, images: Path) -> None:
 
 
 def show_resize(lab: LabPage, images: Path) -> None:
-    """A larger share for a kernel that runs, before it is asked for."""
+    """Show a larger share for a kernel that runs, before the user requests it."""
     entry = _unfold(lab, QUICKSTART.name)
     form = lab.panel.get_by_role("form", name=f"Size of {QUICKSTART.name}")
     form.get_by_role("spinbutton", name="GPU share").fill("0.15")
@@ -119,7 +122,7 @@ def show_resize(lab: LabPage, images: Path) -> None:
 
 
 def show_swapped(lab: LabPage, images: Path) -> None:
-    """A kernel whose memory is in host memory, with the button that brings it back."""
+    """Show a kernel whose memory is in host memory, with the button that restores it."""
     name = "evaluate.ipynb"
     entry = _unfold(lab, name)
     entry.get_by_role("button", name="Swap Out").click()
@@ -134,7 +137,7 @@ def show_swapped(lab: LabPage, images: Path) -> None:
 
 
 def show_picker(lab: LabPage, images: Path) -> None:
-    """The question for a new notebook's kernel: a preset, then a size of one's own."""
+    """Show the question for a new notebook's kernel: a preset, then a size of one's own."""
     page = lab.page
     lab.start_command("notebook:create-new")
     dialog = page.get_by_role("dialog")
@@ -150,7 +153,7 @@ def show_picker(lab: LabPage, images: Path) -> None:
 
 
 def show_queue(lab: LabPage, images: Path) -> None:
-    """A cell of a kernel that waits in the queue; the reason is beside it and in the panel."""
+    """Show a cell of a kernel that waits in the queue; the reason is next to it and in the panel."""
     page = lab.page
     lab.start_command("docmanager:open", path="explore.ipynb", kernel={"name": "python3.gpu-0.5"})
     lab.panel.get_by_text("explore.ipynb").first.wait_for()
@@ -162,7 +165,7 @@ def show_queue(lab: LabPage, images: Path) -> None:
 
 
 def show_out_of_memory(lab: LabPage, images: Path) -> None:
-    """A cell asked for more than its kernel has: the error, and a larger size with one click."""
+    """Show a cell that exceeds its memory limit: the error, and a larger size with one click."""
     page = lab.page
     lab.open_notebook("train.ipynb", "python3.gpu-0.5")
     lab.finish_command("notebook:insert-cell-below")
@@ -175,7 +178,7 @@ def show_out_of_memory(lab: LabPage, images: Path) -> None:
 
 
 def show_history(lab: LabPage, images: Path) -> None:
-    """Who used what over the last hour."""
+    """Show the GPU use of each user over the last hour."""
     told = lab.page.locator(".Toastify__toast")
     while told.count():
         told.first.get_by_role("button", name="Hide notification").click()
@@ -187,9 +190,9 @@ def show_history(lab: LabPage, images: Path) -> None:
 
 
 def show_coming_back(lab: LabPage, images: Path) -> None:
-    """A page that was reloaded while a cell ran: the cell goes on where it was."""
+    """Show a page that was reloaded while a cell ran: the cell goes on where it was."""
     page = lab.page
-    page.on("dialog", lambda dialog: dialog.accept())  # leaving notebooks that are not saved
+    page.on("dialog", lambda dialog: dialog.accept())  # the page leaves notebooks that are not saved
     lab.open_notebook("epochs.ipynb", "python3")
     lab.finish_command("docmanager:save")
     lab.start_command("notebook:run-all-cells")
@@ -201,7 +204,7 @@ def show_coming_back(lab: LabPage, images: Path) -> None:
 
 
 def _run_quickstart_into_its_long_cell(lab: LabPage) -> None:
-    """All cells above it have ended when this returns; it itself has begun."""
+    """Run the quickstart until its long cell has begun; all cells above it have ended then."""
     cells = json.loads(QUICKSTART.read_text())["cells"]
     index = next(i for i, cell in enumerate(cells) if _LONG_CELL in "".join(cell["source"]))
     lab.page.evaluate("index => { jupyterapp.shell.currentWidget.content.activeCellIndex = index; }", index)
@@ -212,7 +215,7 @@ def _run_quickstart_into_its_long_cell(lab: LabPage) -> None:
 
 @contextlib.contextmanager
 def _tall(lab: LabPage) -> Iterator[None]:
-    """A page high enough for a kernel's actions below the devices."""
+    """Make the page high enough for a kernel's actions below the devices."""
     lab.page.set_viewport_size({"width": WIDTH, "height": 960})
     yield
     lab.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
@@ -229,7 +232,7 @@ def _widen(lab: LabPage) -> None:
 
 
 def _unfold(lab: LabPage, name: str) -> Locator:
-    """A kernel's entry in the panel, with its actions."""
+    """Unfold a kernel's entry in the panel, with its actions."""
     entry = lab.panel.get_by_role("list", name="GPU kernels").get_by_role("listitem").filter(has_text=name)
     entry.get_by_role("button", name=f"Actions and details of {name}").click()
     return entry

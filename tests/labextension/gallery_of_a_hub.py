@@ -1,4 +1,4 @@
-"""Scenes of a JupyterHub: the spawn page with its sizes, a kernel that Alice shares, and what Bob has of it."""
+"""Scenes of a JupyterHub: the spawn page with its sizes, and a kernel that Alice shares with Bob."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LOOK = "epochs = 12\nprint('on alice’s GPU:', epochs, 'epochs')"
 
 @dataclass(frozen=True)
 class _HubPage:
-    """A page of the Hub's own, which has its themes by an attribute."""
+    """A page of the Hub, which sets its themes by an attribute."""
 
     page: Page
 
@@ -39,7 +39,7 @@ class _HubPage:
 
 
 def play_hub(new_page: Callable[[], Page], images: Path) -> None:
-    """From the spawn page to a cell in somebody else's kernel."""
+    """Play the scenes from the spawn page to a cell in another user's kernel."""
     if problem := hub_problem():
         raise RuntimeError(problem)
     with HubWithLab(arguments=_LIMITS) as hub:

@@ -1,4 +1,7 @@
-"""Scenes with several people or another front end: two users side by side, the administrator, Notebook 7."""
+"""Scenes with several users or another front end.
+
+Two users side by side, the administrator, Notebook 7.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _USERS = {"alice": ("train.ipynb", "0.25"), "bob": ("explore.ipynb", "0.5"), "ad
 
 
 def play_two_users(new_page: Callable[[], Page], images: Path) -> None:
-    """What Alice and Bob see of one GPU, and what the administrator sees."""
+    """Show Alice's and Bob's views of one GPU, and the administrator's."""
     with GatewayProcess() as gateway, contextlib.ExitStack() as labs:
         seen: dict[str, LabPage] = {}
         for user, (path, share) in _USERS.items():
@@ -43,7 +46,7 @@ def play_two_users(new_page: Callable[[], Page], images: Path) -> None:
 
 
 def play_notebook(new_page: Callable[[], Page], images: Path) -> None:
-    """Notebook 7: the same button in the toolbar, the same question for a kernel."""
+    """Show Notebook 7: the same button in the toolbar, the same question for a kernel."""
     if reason := why_no_notebook():
         raise RuntimeError(reason)
     with NotebookProcess(with_aliquot=True) as server:

@@ -1,4 +1,4 @@
-"""What cells of the browser tests do on a GPU, as source text."""
+"""Source text of cells that browser tests run on a GPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ checked(driver.cuCtxSetCurrent(checked(driver.cuDevicePrimaryCtxRetain(checked(d
 
 
 def hold(mib: int) -> str:
-    """Holds so much memory, not from a pool, which stays on the device; prints ``held!``, which the source has not."""
+    """Return a cell that holds so much memory on the device, not from a pool.
+
+    It prints ``held!``, which its source does not contain.
+    """
     return f"""{_OPEN}
 held = checked(driver.cuMemAlloc({mib} << 20))
 print("held" + "!")
@@ -21,7 +24,7 @@ print("held" + "!")
 
 
 def work(mib: int, seconds: float) -> str:
-    """Holds memory and writes it for a while; prints ``worked!``."""
+    """Return a cell that holds memory and writes it for a while; it prints ``worked!``."""
     return f"""{hold(mib)}
 import time
 end = time.monotonic() + {seconds}

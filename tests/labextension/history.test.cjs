@@ -1,4 +1,4 @@
-// What the history page shows as figures, and when it asks, without a browser. Run by test_model.py.
+// The figures of the history page, and its requests, without a browser. Run by test_model.py.
 
 'use strict';
 
@@ -121,7 +121,7 @@ test('marks of time are spread, and none is twice', () => {
   assert.deepEqual(series.timeMarks(2, 6), [0, 1]);
 });
 
-/** Answers are given by hand. */
+/** A source whose answers the test gives. */
 class ASource {
   asked = [];
   history(range) {

@@ -1,4 +1,7 @@
-"""A JupyterHub for browser tests, and what a person does on its pages: log in, choose a size, reach JupyterLab."""
+"""A JupyterHub for browser tests, and a user's acts on its pages.
+
+The user logs in, chooses a size, and reaches JupyterLab.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 else:
     from lab_page import LabPage
 
-# LabPage speaks to the application; a look every half second.
+# LabPage evaluates in the application; the page polls every half second.
 _MORE = 'c.Spawner.args = [*c.Spawner.args, "--LabApp.expose_app_in_browser=True"]\n'
 _SETTINGS = {"refreshInterval": 0.5}
 _PATIENCE_MS = 180_000  # two servers start at once
@@ -32,7 +35,7 @@ _WRITE = "source => jupyterapp.shell.currentWidget.content.widgets[0].model.shar
 
 
 class HubWithLab(HubProcess):
-    """Its users have JupyterLab with a fast panel, and without the question about Jupyter's news."""
+    """A Hub whose users have JupyterLab with a fast panel, and no question about Jupyter's news."""
 
     def __init__(self, *, more: str = "", **rest: Any) -> None:
         super().__init__(more=_MORE + more, **rest)
@@ -54,12 +57,12 @@ class HubWithLab(HubProcess):
         settings.write_text(json.dumps(_SETTINGS))
 
     def notebooks(self, user: str) -> Path:
-        """The folder of the user's server."""
+        """Return the folder of the user's server."""
         return self.home / "home" / user
 
 
 class Person:
-    """Somebody with a browser of their own, who knows their password, and the Hub's address where there is one."""
+    """A user with a browser, their password, and the Hub's address if there is one."""
 
     def __init__(self, page: Page, name: str, hub: HubProcess | None = None) -> None:
         self.page = page
@@ -68,8 +71,8 @@ class Person:
         self.lab = LabPage(page)
 
     def log_in(self) -> None:
-        """By the Hub's own form; leads to the spawn page where no server runs."""
-        assert self._hub is not None  # its form is what is filled in
+        """Log in by the Hub's own form; without a running server it leads to the spawn page."""
+        assert self._hub is not None  # the user fills in the Hub's form
         self.page.goto(f"{self._hub.url}/hub/login")
         self.page.get_by_label("Username:").fill(self.name)
         self.page.locator("#password_input").fill(PASSWORD)
@@ -77,34 +80,34 @@ class Person:
         self.page.get_by_role("heading", name="Server Options").wait_for()
 
     def ask_for(self, size: str) -> None:
-        """Another size than those listed, and Start: an answer follows."""
+        """Request a size that is not listed, and press Start: an answer follows."""
         self.page.get_by_role("textbox", name="Another size").fill(size)
         self.page.get_by_role("button", name="Start", exact=True).click()
 
     def choose(self, size: str) -> None:
-        """One that is listed, by what its label begins with, and Start."""
+        """Choose a listed size by the begin of its label, and press Start."""
         self.page.get_by_role("radio", name=size).first.check()
         self.page.get_by_role("button", name="Start", exact=True).click()
 
     def wait_for_lab(self) -> LabPage:
-        """Past the page that shows how the server starts; with the panel open."""
+        """Wait until the page of the server's start is over; return Lab with the panel open."""
         self.page.wait_for_url(f"**/user/{self.name}/lab**", timeout=_PATIENCE_MS)
         self.page.wait_for_function("() => globalThis.jupyterapp?.restored.then(() => true)", timeout=_PATIENCE_MS)
-        self.lab.finish_command("aliquot:show-gpu-kernels")  # a click would close what the layout has opened already
+        self.lab.finish_command("aliquot:show-gpu-kernels")  # a click would close the open panel
         self.lab.panel.wait_for()
         return self.lab
 
     def kernel_ids(self) -> list[str]:
-        """Of the kernels that this person's panel is about, their own and shared ones."""
+        """Return the ids of the kernels in this user's panel, their own and shared ones."""
         kernels: list[dict[str, Any]] = self.ask("aliquot/api/v1/status")["kernels"]
         return [kernel["id"] for kernel in kernels]
 
     def ask(self, path: str) -> Any:
-        """By the page's own login, as a script in it would."""
+        """Request a path with the page's own login, as a script in it would."""
         return self.page.evaluate(_ASK, path)
 
     def share(self, title: str, name: str, may: str) -> None:
-        """Give a kernel of one's own to a user, by the dialog; ``may``: what the choice begins with."""
+        """Share an own kernel with a user, by the dialog; ``may``: the begin of the choice's label."""
         dialog = self.open_sharing(title)
         dialog.get_by_role("textbox", name="Name of the user").fill(name)
         dialog.get_by_role("radio", name=may).check()
@@ -113,7 +116,7 @@ class Person:
         self.close(dialog)
 
     def open_sharing(self, title: str) -> Locator:
-        """The dialog of a kernel of one's own."""
+        """Open the share dialog of an own kernel."""
         actions = self.lab.panel.get_by_role("group", name=f"Actions for {title}")
         if not actions.is_visible():
             self.lab.panel.get_by_role("button", name=f"Actions and details of {title}").click()
@@ -127,10 +130,10 @@ class Person:
         dialog.wait_for(state="detached")
 
     def wait_for_kernel(self, kernel_id: str) -> None:
-        """Until what is in front is attached to this kernel, which rests."""
+        """Wait until the widget in front is attached to this kernel, and the kernel is idle."""
         self.page.wait_for_function(_HAS_KERNEL, arg=kernel_id, timeout=_PATIENCE_MS)
 
     def run(self, source: str) -> None:
-        """As the text of the first cell of the notebook in front."""
+        """Run the source as the first cell of the notebook in front."""
         self.page.evaluate(_WRITE, source)
         self.lab.finish_command("notebook:run-all-cells")

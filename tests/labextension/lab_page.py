@@ -18,10 +18,11 @@ _PANEL_ID = "aliquot-gpu-kernels"
 _OF_JUPYTER = [
     # Notebook 7.6 throws it at each start, with and without our bundle.
     "Cannot read properties of undefined (reading 'schema')",
-    # Lab's debugger, of a kernel that is ended while it is asked.
+    # Lab's debugger reports it if a kernel ends during a debugger request.
     "Could not restore the debugger state: Canceled future for debug_request message before replies were done",
 ]
-# What Chromium breaks off when an address of the machine comes or goes: containers of other tests have some.
+# Chromium breaks these requests off when an address of the machine comes or goes: other tests'
+# containers have some.
 _NETWORK_CHANGED = "ERR_NETWORK_CHANGED"
 _CUT_OFF = (_NETWORK_CHANGED, "Failed to fetch")
 _PALETTE_TRIES = 20
@@ -31,7 +32,7 @@ _HAS_SHORTCUTS = """
 
 
 class LabPage:
-    """JupyterLab in a tab. Collects what the console calls an error."""
+    """JupyterLab in a tab. It collects the console's errors."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -39,7 +40,8 @@ class LabPage:
         self._was_cut_off = False
         page.on("console", self._note)
         page.on("pageerror", lambda error: self._add(str(error)))
-        # A theme that was cut off is said in a dialog of Lab's, over everything; the test goes on without it.
+        # Lab reports a theme that was cut off in a dialog over everything; the test goes on without
+        # it.
         cut_off = page.get_by_role("dialog", name="Error Loading Theme")
         page.add_locator_handler(cut_off, lambda dialog: dialog.get_by_role("button").last.click())
 
@@ -49,7 +51,10 @@ class LabPage:
         return self
 
     def reload(self) -> None:
-        """Load the page anew, with what is open in it, which Lab notes on the server a while after it was opened."""
+        """Reload the page with its open widgets.
+
+        Lab notes them on the server a while after they were opened.
+        """
         self.page.evaluate(_UNTIL_NOTED)
         # A reload keeps the workspace; the address of `open` would reset it.
         self.page.goto(self.page.url.split("?")[0])
@@ -60,14 +65,14 @@ class LabPage:
         self.tab.wait_for()
 
     def clear(self) -> None:
-        """Close all that is open in the page, for the next test that has it."""
+        """Close all widgets in the page, for the next test that uses it."""
         self.page.evaluate(_CLEAR)
         self.page.locator(".jp-Dialog").wait_for(state="detached")
         self.page.locator(".Toastify__toast").first.wait_for(state="detached")
         self.errors.clear()
 
     def look_for_kernels(self) -> None:
-        """Learn at once which kernels there are, which the page asks now and then."""
+        """Make the page refresh its list of kernels at once; else it polls now and then."""
         self.page.evaluate(_LOOK_FOR_KERNELS)
 
     @property
@@ -85,12 +90,12 @@ class LabPage:
         return self.panel
 
     def run_command(self, label: str) -> None:
-        """By the command palette, with the keyboard alone."""
+        """Run a command by the command palette, with the keyboard alone."""
         from playwright.sync_api import TimeoutError as Late  # else only where browser tests run
 
-        self.page.wait_for_function(_HAS_SHORTCUTS)  # they come with the settings: a key pressed before is lost
+        self.page.wait_for_function(_HAS_SHORTCUTS)  # they come with the settings; earlier keys are lost
         found = self.page.locator(".lm-CommandPalette-item", has_text=label).first
-        for _ in range(_PALETTE_TRIES):  # it closes when a widget that is still loading takes the focus
+        for _ in range(_PALETTE_TRIES):  # it closes when a widget that still loads takes the focus
             self.page.keyboard.press("Control+Shift+C")
             self.page.keyboard.type(label, delay=10)
             with contextlib.suppress(Late):
@@ -103,30 +108,37 @@ class LabPage:
     def open_notebook(self, path: str, kernel_name: str) -> None:
         """Open a notebook on a kernel of this name, and wait until the kernel is attached.
 
-        The status bar tells it; the notebook's own indicator says idle before, and a cell run then is lost.
+        The status bar shows that; the notebook's own indicator says idle before, and a cell run
+        then is lost.
         """
         self.page.evaluate(
             "([path, name]) => jupyterapp.commands.execute('docmanager:open', {path, kernel: {name}}).then(() => null)",
             [path, kernel_name],
         )
-        # The status bar may still speak of the notebook before this one.
+        # The status bar may still show the notebook before this one.
         self.page.wait_for_function(_IS_ATTACHED, arg=path)
         self.page.locator("#jp-main-statusbar").get_by_text("| Idle").wait_for()
 
     def finish_command(self, command: str) -> None:
-        """One that opens no dialog; its result, often a widget, stays in the browser."""
+        """Run a command that opens no dialog, to its end.
+
+        Its result, often a widget, stays in the browser.
+        """
         self.page.evaluate("command => jupyterapp.commands.execute(command).then(() => null)", command)
 
     def start_command(self, command: str, **arguments: Any) -> None:
-        """Without waiting for its end, which for one that opens a dialog is the user's answer."""
+        """Start a command without waiting for its end.
+
+        A command that opens a dialog ends with the user's answer.
+        """
         self.page.evaluate("([command, args]) => void jupyterapp.commands.execute(command, args)", [command, arguments])
 
     def violations(self, selector: str) -> list[str]:
-        """What axe-core finds in our parts that the selector names, in the theme that is on."""
+        """Return axe-core's findings in our parts that the selector names, in the current theme."""
         return violations(self.page, selector)
 
     def use_theme(self, name: str) -> None:
-        """Light or dark; returns when the page is painted in it."""
+        """Switch to the light or dark theme; return when the page is painted in it."""
         self.page.evaluate(
             "theme => jupyterapp.commands.execute('apputils:change-theme', {theme}).then(() => null)", THEMES[name]
         )
@@ -137,7 +149,10 @@ class LabPage:
         )
 
     def in_both_themes(self) -> Iterator[str]:
-        """One theme after the other, light again at the end; the page is as it was but for its colours."""
+        """Yield one theme after the other, and light again at the end.
+
+        The page is unchanged except for its colors.
+        """
         for name in THEMES:
             self.use_theme(name)
             yield name
@@ -157,7 +172,7 @@ class NotebookPage(LabPage):
     """Notebook 7 in a tab: a page is one notebook, and has no side bar of ours."""
 
     def reload(self) -> None:
-        """Load the page anew; its address names the notebook."""
+        """Reload the page; its address names the notebook."""
         self.page.goto(self.page.url.split("?")[0])
         self.wait_until_up()
 
@@ -169,7 +184,8 @@ class NotebookPage(LabPage):
         self.page.wait_for_function(_IS_ATTACHED, arg=path)
 
 
-# The first button of a dialog, "Cancel", gives it up. A side bar's tab that is clicked twice is closed.
+# Dismiss dialogs with their first button, "Cancel". A second click on a side bar's tab would close
+# it.
 _CLEAR = """() => {
     document.querySelectorAll('.jp-Dialog .jp-Dialog-footer button:first-child').forEach(button => button.click());
     document.querySelectorAll('.Toastify__close-button').forEach(button => button.click());

@@ -1,6 +1,7 @@
-"""A JupyterLab of our own: one server process with private folders, the committed bundle, and a known address.
+"""A JupyterLab of our own: one server process with private folders and a known address.
 
-Used by the browser tests and by take_screenshot.py. Installs nothing and touches no folder of the user's.
+It serves the committed bundle. The browser tests and take_screenshot.py use it. It installs nothing
+and touches no folder of the user's.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ BUNDLE = REPOSITORY / "labextension" / "dist"
 CHROMIUM = Path("/usr/bin/chromium")
 CHROMIUM_ARGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--force-color-profile=srgb"]
 _WITH_ALIQUOT = REPOSITORY / "jupyter-config" / "server-config" / "aliquot.json"
-# Where the package is installed, its configuration is in force everywhere: to be without it is to undo it.
+# An installed package has its configuration in force everywhere: a server without Aliquot must undo
+# it.
 _WITHOUT_ALIQUOT = {
     "ServerApp": {
         "jpserver_extensions": {"jupyter_aliquot.gateway": False},
@@ -39,7 +41,8 @@ _WITHOUT_ALIQUOT = {
         "authorizer_class": "jupyter_server.auth.authorizer.AllowAllAuthorizer",
     }
 }
-# A server that looks for language servers starts npm, to be told where it is: half a second of each start.
+# A server that looks for language servers starts npm to find its folder: half a second of each
+# start.
 _NO_LANGUAGES = {"LanguageServerManager": {"autodetect": False}}
 _START_SECONDS = 90.0
 _STOP_SECONDS = 30.0
@@ -57,7 +60,7 @@ class LabProcess(Started):
         port: int = 0,
         disabled: tuple[str, ...] = (),
     ) -> None:
-        """``disabled``: lab extensions and plugins that the page goes without."""
+        """Prepare the server. ``disabled``: lab extensions and plugins that the page goes without."""
         self._disabled = disabled
         self._port = port or free_port()
         self._options = options
@@ -90,11 +93,11 @@ class LabProcess(Started):
         return self._process is not None and self._process.poll() is None
 
     def start_again(self) -> None:
-        """At the same address, with a token that is new; a browser has its cookie."""
+        """Start again at the same address with a new token; a browser has its cookie."""
         self._start()
 
     def end_kernels(self) -> None:
-        """Those of the server that runs now; a stop would leave them."""
+        """End the kernels of the running server; a stop would leave them."""
         headers = {"Authorization": f"token {self.token}"}
         with urllib.request.urlopen(urllib.request.Request(f"{self.url}api/kernels", headers=headers)) as answer:
             kernels = json.load(answer)
@@ -104,12 +107,12 @@ class LabProcess(Started):
 
     @property
     def lab_url(self) -> str:
-        """The address of Lab with the token in it and an empty workspace."""
+        """Return the address of Lab with the token in it and an empty workspace."""
         return f"{self.url}lab?token={self.token}&reset"
 
     @property
     def log(self) -> str:
-        """What the server said so far."""
+        """Return the server's log so far."""
         path = self._home / "log"
         return path.read_text(errors="replace") if path.exists() else ""
 
@@ -119,7 +122,7 @@ class LabProcess(Started):
         extension.symlink_to(BUNDLE)
         page_config = self._home / "config" / "labconfig" / "page_config.json"
         page_config.parent.mkdir(parents=True)
-        # The question about Jupyter's news would lie over the page.
+        # Jupyter's question about its news would cover the page.
         disabled = ("@jupyterlab/apputils-extension:announcements", *self._disabled)
         page_config.write_text(json.dumps({"disabledExtensions": dict.fromkeys(disabled, True)}))
         for plugin, values in settings.items():
@@ -138,13 +141,14 @@ class LabProcess(Started):
             "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
             "JUPYTER_CONFIG_DIR": str(home / "config"),
             "JUPYTER_DATA_DIR": str(home / "data"),
-            # Else an older bundle that is installed in the environment would come before the one just built.
+            # Otherwise an older bundle that is installed in the environment would come before the
+            # one just built.
             "JUPYTER_PREFER_ENV_PATH": "0",
             "JUPYTER_RUNTIME_DIR": str(home / "jupyter"),
         }
 
     def _words(self) -> list[str]:
-        """The module that is run, and what only it understands."""
+        """Return the module to run, and the options that only it understands."""
         return ["jupyterlab", "--LabApp.expose_app_in_browser=True"]
 
     def _start(self) -> None:
@@ -164,7 +168,7 @@ class LabProcess(Started):
         self._wait_for_address(self._process)
 
     def _wait_for_address(self, process: subprocess.Popen[bytes]) -> None:
-        """The server writes its address a moment before it listens."""
+        """Wait until the server listens; it writes its address a moment before."""
         path = self._home / "jupyter" / f"jpserver-{process.pid}.json"
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline and process.poll() is None:
@@ -191,7 +195,7 @@ class LabProcess(Started):
         shutil.rmtree(self._home, ignore_errors=True)
 
     def _stop_agent(self) -> None:
-        """The node agent that the gateway started outlives it for half a minute; we do not leave it behind."""
+        """Stop the node agent that the gateway started; else it would outlive it for half a minute."""
         path = self._home / "run" / "agent.json"
         if not path.exists():
             return

@@ -1,4 +1,5 @@
-// Which larger size is proposed to a kernel that ran out of its GPU memory. Run by test_model.py on compiled sources.
+// The larger size that a page proposes to a kernel that ran out of its GPU memory. Run by
+// test_model.py on compiled sources.
 
 'use strict';
 
@@ -68,7 +69,7 @@ test('an end is for want of memory if its reason says so, or if memory was refus
 });
 
 const trans = { __: (text, ...values) => values.reduce((said, value, index) => said.replace(`%${index + 1}`, value), text) };
-/** Lab shows no more of a notification. */
+/** Lab shows at most so many characters of a notification. */
 const LAB_SHOWS = 140;
 
 function said(label, message) {

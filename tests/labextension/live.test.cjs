@@ -1,4 +1,5 @@
-// A model that hears of changes: events over a scripted stream, a scripted page and clock. Run by test_model.py.
+// A model that receives changes: events over a scripted stream, a scripted page and clock. Run by
+// test_model.py.
 
 'use strict';
 
@@ -9,7 +10,7 @@ const { AClock, AStream, ASource, aKernel, aPage, aStatus, anEvent, compiled, tu
 const { GpuKernelsModel } = compiled('model/model');
 const { StatusError } = compiled('tokens');
 
-/** A model that somebody watches, its first answer given, its stream open. */
+/** A model with a watcher, its first answer given, its stream open. */
 async function aLiveModel(t, kernels = [aKernel('k1'), aKernel('k2')], who = 'watch') {
   const parts = { source: new ASource(), stream: new AStream(), page: aPage(), clock: new AClock() };
   const model = new GpuKernelsModel({ ...parts, intervalSeconds: 300 });

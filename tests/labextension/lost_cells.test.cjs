@@ -1,4 +1,5 @@
-// Which cells a page asks about after its connection was lost. Run by test_model.py on compiled sources.
+// The cells that a page asks about after it lost its connection. Run by test_model.py on compiled
+// sources.
 
 'use strict';
 

@@ -1,4 +1,4 @@
-// When a page says that a kernel lacks a size. Run by test_model.py on compiled sources.
+// The page's notice that a kernel lacks a size. Run by test_model.py on compiled sources.
 
 'use strict';
 

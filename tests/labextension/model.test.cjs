@@ -148,7 +148,7 @@ test('no two waits are alike, so that pages do not ask in step', async t => {
   const { StatusPoll } = compiled('client/status_poll');
   const chances = [0, 0.5, 1];
   const clock = { now: () => 0, chance: () => chances.shift() };
-  chances.unshift(0.5, 0.5); // of its making and of the interval's
+  chances.unshift(0.5, 0.5); // the chances of the model's creation and of its interval
   const poll = new StatusPoll({ ask: () => Promise.resolve(), isNeeded: () => true, clock });
   t.after(() => poll.dispose());
   poll.intervalSeconds = 20;

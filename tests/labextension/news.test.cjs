@@ -1,4 +1,4 @@
-// What users are told of, each thing once. Run by test_model.py on compiled sources.
+// Notifications of users, each once. Run by test_model.py on compiled sources.
 
 'use strict';
 

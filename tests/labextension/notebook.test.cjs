@@ -1,4 +1,5 @@
-// What a notebook says of its kernel's GPU, for what its cells wait, and when a hint is sent. Run by test_model.py.
+// A notebook's line about its kernel's GPU, the reason of its cells' wait, and its prefetches. Run
+// by test_model.py.
 
 'use strict';
 
@@ -187,7 +188,7 @@ test('no hint goes to a kernel that is there, ended, unknown, or of somebody els
   assert.equal(rule.mayPrefetch(null, 'ada', 0), false);
 });
 
-/** A notebook's session whose kernel is changed by hand. */
+/** A notebook's session; the test changes its kernel. */
 class ASession {
   kernelChanged = new Signal(this);
   disposed = new Signal(this);
@@ -199,7 +200,7 @@ class ASession {
   }
 }
 
-/** A model whose answers are what `answer` has at the time. */
+/** Returns a kernel attached to a model, which gets its answers from `answer`. */
 function anAttachment(t, answer) {
   const fetchText = async () => (answer.status ? JSON.stringify(answer.status) : Promise.reject(answer.problem));
   const model = new GpuKernelsModel({ source: { fetchText }, intervalSeconds: 0.01 });
@@ -210,7 +211,7 @@ function anAttachment(t, answer) {
   return { model, session, attached };
 }
 
-/** Until `claim` holds, at once or after a change. */
+/** Waits until `claim` holds, at once or after a change. */
 function until(changing, claim) {
   return new Promise(resolve => {
     const look = () => claim() && resolve(changing.changed.disconnect(look));

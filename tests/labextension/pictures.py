@@ -1,6 +1,7 @@
-"""Pictures of a page for the documents: in light and dark, as PNG files with a palette, which are a third as large.
+"""Pictures of a page for the documents: light and dark, as PNG files with a palette.
 
-The browser counts the colours, for it can read its own pictures; what is written here is the file.
+The palette makes them a third as large. The browser counts the colors, for it can read its own
+pictures; the code here writes the file.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ _REDUCE = """async ([png, want]) => {
 
 
 def take(lab: Themed, target: Path, clip: FloatRect | None = None) -> None:
-    """Writes target.png and target-dark.png: what the page shows now, or the part of it within the clip."""
+    """Write target.png and target-dark.png: the page, or the part of it within the clip."""
     target.parent.mkdir(parents=True, exist_ok=True)
     for theme in lab.in_both_themes():
         lab.page.mouse.move(1, 1)
@@ -90,7 +91,7 @@ def take(lab: Themed, target: Path, clip: FloatRect | None = None) -> None:
 
 
 def around(*parts: Locator, margin: int = 12) -> FloatRect:
-    """The rectangle that holds these parts of the page, and a margin."""
+    """Return the rectangle that holds these parts of the page, and a margin."""
     boxes = [box for part in parts if (box := part.bounding_box()) is not None]
     left, top = min(box["x"] for box in boxes), min(box["y"] for box in boxes)
     right, bottom = (max(box[x] + box[size] for box in boxes) for x, size in (("x", "width"), ("y", "height")))

@@ -1,4 +1,4 @@
-// What a page says of a widget's message that was refused. Run by test_model.py on compiled sources.
+// The page's notice of a widget's refused message. Run by test_model.py on compiled sources.
 
 'use strict';
 

@@ -1,4 +1,7 @@
-"""Another size for the kernel in front, and how soon each place of the page tells it. For tests and the benchmark."""
+"""Resize the kernel in front, and time when each place of the page shows it.
+
+For tests and the benchmark.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,15 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 PYTHON = "Python 3 (ipykernel)"
-# Wishes and what the page shows of them; no server lists the last.
+# Requests with the labels that the page then shows; no server lists the last.
 SIZES: list[tuple[dict[str, Any], str]] = [
     ({"gpus": 0.5}, "0.5 GPU"),
     ({"gpus": 0.3}, "0.3 GPU"),
     ({"gpus": 0.37, "memory": 5 << 30}, "0.37 GPU · 5 GiB"),
 ]
 
-# Asks for another size as any client may, and looks until each place tells it: seconds from the request, by place.
+# Requests another size as any client may, and polls until each place shows it: seconds from the
+# request, by place.
 _JS = """async ([wish, want, places]) => {
     const { serviceManager, shell } = jupyterapp;
     const { baseUrl, token } = serviceManager.serverSettings;
@@ -55,7 +59,7 @@ IN_LAB = [*IN_NOTEBOOK, ("status bar", "#jp-main-statusbar"), ("running", "#jp-r
 
 
 def resize(page: Page, wish: dict[str, Any], label: str, places: list[tuple[str, str]]) -> Any:
-    """Return the answer's status, seconds until each of *places* told it, and the names that REST tells then."""
+    """Return the answer's status, seconds until each of *places* showed it, and REST's names then."""
     suffix = label.replace(" GPU", "").replace(" · ", "-").replace(" GiB", "g")
     shown = f"{PYTHON} · {label}"
     want = {"name": f"python3.gpu-{suffix}", "shown": shown, "item": label.split(" · ")[0]}

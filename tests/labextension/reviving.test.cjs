@@ -1,4 +1,4 @@
-// When a page's kernels are connected again. Run by test_model.py on compiled sources.
+// The time when a page connects its kernels again. Run by test_model.py on compiled sources.
 
 'use strict';
 
@@ -12,11 +12,11 @@ test('a server or gateway that was away is back once, when it answers again or c
   const told = [
     [false, false, false], // nothing was answered yet
     [true, false, true],
-    [true, true, true], // a gateway that was away so shortly that no question met it
+    [true, true, true], // a gateway that was away so shortly that no request met it
     [true, true, false],
     [true, false, false],
     [false, false, false],
-    [false, true, false], // heard, but it does not answer yet
+    [false, true, false], // events arrive, but it does not answer requests yet
     [true, true, true],
     [true, true, false]
   ];
@@ -42,7 +42,7 @@ test('what is not connected is connected again, and a connection that holds is l
   };
   await revive(() => all, unanswered);
   assert.deepEqual(tried, ['connecting', 'disconnected']);
-  await new Promise(setImmediate); // a try that fails is no error of the page
+  await new Promise(setImmediate); // a failed try is no error of the page
 });
 
 test('a kernel that is gone is tried no more: the list of kernels comes first', async () => {

@@ -1,4 +1,5 @@
-// What the tests of the browser's modules share: a server's answers, a source that gives them, a memory.
+// Shared parts of the tests of the browser's modules: a server's answers, a source that gives them,
+// a memory.
 
 'use strict';
 
@@ -24,7 +25,7 @@ function aStatus(changes = {}) {
   };
 }
 
-/** A source whose answers are given by hand: each request waits until it is answered. */
+/** A source whose answers the test gives: each request waits until then. */
 class ASource {
   waiting = [];
   requests = 0;
@@ -49,7 +50,7 @@ class ASource {
   }
 }
 
-/** The next state for which `claim` holds. */
+/** Returns the next state for which `claim` holds. */
 function until(model, claim) {
   return new Promise(resolve => {
     const look = (_, state) => {
@@ -63,7 +64,8 @@ function until(model, claim) {
   });
 }
 
-/** A clock that goes when it is told to. `next`: milliseconds until the next call; chance is always a half. */
+/** A clock that the test advances. `next`: milliseconds until the next call; chance is always a
+ * half. */
 class AClock {
   time = 1e12;
   calls = [];
@@ -98,7 +100,7 @@ class AClock {
   }
 }
 
-/** A stream that says what it is told to. */
+/** A stream whose messages the test sends. */
 class AStream {
   isLive = false;
   isOpen = false;
@@ -128,7 +130,7 @@ class AStream {
   }
 }
 
-/** A page that is hidden and shown by hand. */
+/** A page that the test hides and shows. */
 function aPage() {
   const page = { isHidden: false };
   page.hid = new Signal(page);
@@ -153,7 +155,7 @@ function aModel(t, intervalSeconds = 0.01) {
   return { source, model };
 }
 
-/** A memory as the browser's storage is one. */
+/** A memory with the interface of the browser's storage. */
 function aMemory(text = null) {
   return { get: () => text, set: changed => (text = changed) };
 }
@@ -169,7 +171,7 @@ function aKernel(id, changes = {}) {
   return { id, owner: 'ada', state: 'on_gpu', label: '', name: 'python3', ...nothing, ...size, ...use, ...changes };
 }
 
-/** What the server says when a kernel is in another state. */
+/** Returns the server's report of a kernel in another state. */
 function anEvent(kernel_id, changes = {}) {
   const sizes = { gpus: 0.25, memory_limit_bytes: 4 * GIB, used_bytes: 0, over_limit_bytes: 0, swapped_bytes: 0 };
   const kernel = { kernel_id, owner: 'ada', label: '', state: 'swapped_out', was: 'on_gpu', reason: null };

@@ -1,7 +1,8 @@
-"""Servers other than a JupyterLab alone: Notebook 7, and a gateway whose users have a JupyterLab each.
+"""Servers other than a JupyterLab alone.
 
-Notebook 7 is read from build/notebook7, where tools/setup.py puts it: in the environment, its server extension would
-run in every Jupyter server that the tests start.
+They are Notebook 7, and a gateway whose users have a JupyterLab each. Notebook 7 is read from
+build/notebook7, where tools/setup.py puts it: in the environment, its server extension would run in
+every Jupyter server that the tests start.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class NotebookProcess(LabProcess):
         return f"{self.url}notebooks/{path}?token={self.token}"
 
     def _words(self) -> list[str]:
-        schemas = self._home / "schemas"  # for both: whichever is loaded first answers for the settings
+        schemas = self._home / "schemas"  # both: the first loaded answers for the settings
         folders = [f"--{app}.schemas_dir={schemas}" for app in ("JupyterNotebookApp", "LabApp")]
         return ["notebook", "--JupyterNotebookApp.expose_app_in_browser=True", *folders]
 
@@ -50,7 +51,7 @@ class NotebookProcess(LabProcess):
         )
         from jupyterlab.commands import get_app_dir
 
-        schemas = self._home / "schemas"  # Lab's and Notebook's own: one folder is all that the application knows
+        schemas = self._home / "schemas"  # Lab's and Notebook's own: the application reads only one folder
         schemas.mkdir()
         for folder in (Path(get_app_dir()) / "schemas", share / "lab" / "schemas"):
             for package in folder.iterdir():
@@ -73,13 +74,13 @@ class GatewayProcess(LabProcess):
     def lab_of(
         self, user: str, settings: dict[str, dict[str, Any]] | None = None, more: tuple[str, ...] = ()
     ) -> LabProcess:
-        """The user's own JupyterLab in gateway mode, not started yet."""
+        """Return the user's own JupyterLab in gateway mode, not started yet."""
         options = (f"--gateway-url={self.url}", f"--GatewayClient.auth_token={TOKENS[user]}", *more)
         return LabProcess(with_aliquot=True, settings=settings, options=(*options, "--Aliquot.keep_kernels=never"))
 
 
 class GatewayWithPages(GatewayProcess):
-    """The same with a JupyterLab of its own, whose pages are the administrator's."""
+    """A gateway with a JupyterLab of its own, whose pages are the administrator's."""
 
     @property
     def lab_url(self) -> str:
@@ -99,14 +100,14 @@ def labs_side_by_side(
 
 
 def why_no_notebook() -> str | None:
-    """Why Notebook 7 cannot be started here; None when it can."""
+    """Return why Notebook 7 cannot be started here; None when it can."""
     if (NOTEBOOK / "setup.stamp").exists():
         return None
     return f"{NOTEBOOK.relative_to(REPOSITORY)} is missing; `python tools/setup.py test` fetches Notebook 7"
 
 
 def an_empty_notebook(folder: Path, path: str, kernel_name: str, source: str = "") -> str:
-    """Writes a notebook of one cell for this kernel; its path."""
+    """Write a notebook of one cell for this kernel; return its path."""
     cell = {"cell_type": "code", "id": "only", "source": source, "metadata": {}, "outputs": [], "execution_count": None}
     spec = {"kernelspec": {"name": kernel_name, "display_name": kernel_name, "language": "python"}}
     (folder / path).write_text(json.dumps({"cells": [cell], "metadata": spec, "nbformat": 4, "nbformat_minor": 5}))

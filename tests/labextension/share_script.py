@@ -1,4 +1,4 @@
-"""What the server says of shares, inside the browser: kept in a list, as the server keeps them."""
+"""The server's answers about shares, inside the browser: kept in a list, as the server does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHARES_URL = re.compile(r"/aliquot/api/v1/kernels/([^/?]+)/shares(?:/(user|team
 
 
 class ShareScript:
-    """Answers the paths of shares; tests look at ``asked`` and ``shares``, and set ``refusal``."""
+    """Answers the paths of shares; tests read ``asked`` and ``shares``, and set ``refusal``."""
 
     def __init__(self, page: Page) -> None:
         self.shares: list[dict[str, str]] = []

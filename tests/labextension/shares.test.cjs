@@ -1,4 +1,5 @@
-// What may be done with a kernel that somebody else shares, and what is told of it, without a browser. Run by test_model.py.
+// The actions on another user's shared kernel, and its notices, without a browser. Run by
+// test_model.py.
 
 'use strict';
 

@@ -1,4 +1,5 @@
-// How devices divide, whose kernels are whose, and the lines of the last minutes, without a browser. Run by test_model.py.
+// The parts of devices, the owners of kernels, and the charts of the last minutes, without a
+// browser. Run by test_model.py.
 
 'use strict';
 

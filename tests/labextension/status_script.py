@@ -23,7 +23,7 @@ _STREAM_SECONDS = 60.0
 
 
 class StatusScript:
-    """Answers the status endpoint inside the browser: any state of a node, without having to bring it about."""
+    """Answers the status endpoint inside the browser: any state of a node, without a real node."""
 
     def __init__(self) -> None:
         self.code = 200
@@ -34,7 +34,7 @@ class StatusScript:
         self.keep_code = 204
         self.dry_run: dict[str, Any] = {"outcome": "starts", "position": None, "message": "It changes at once."}
         self.asked_dry_runs: list[str] = []
-        # What was asked of kernels: the method, the end of its path, its body.
+        # The requests about kernels: the method, the end of its path, its body.
         self.asked: list[tuple[str, str, Any]] = []
         self.refusal: tuple[int, str] | None = None
         self._page: Page | None = None
@@ -50,7 +50,7 @@ class StatusScript:
         page.route(_ACTION_URL, self._act)
 
     def reset(self) -> None:
-        """As new, for who shares the page."""
+        """Reset the script for the next user of the page."""
         fresh = StatusScript()
         fresh.requests, fresh.streams, fresh._page = self.requests, self.streams, self._page
         self.__dict__.update(fresh.__dict__)
@@ -79,7 +79,10 @@ class StatusScript:
             route.fulfill(status=200, content_type="application/json", body=json.dumps(self.a_kernel()))
 
     def tell(self, **event: Any) -> None:
-        """Send an event, as the gateway does of each change: a page that hears events asks by itself once a minute."""
+        """Send an event, as the gateway does after each change.
+
+        A page that receives events polls only once a minute.
+        """
         assert self._page is not None
         deadline = time.monotonic() + _STREAM_SECONDS
         while not self.streams:

@@ -1,4 +1,4 @@
-"""A program: takes the documents' pictures of JupyterLab and Notebook 7, each in light and dark.
+"""Take the documents' pictures of JupyterLab and Notebook 7, each in light and dark.
 
 python tests/labextension/take_screenshot.py docs/images
 """
@@ -27,7 +27,7 @@ else:
 
 
 class ScreenshotError(RuntimeError):
-    """Why there is no picture, and what to do."""
+    """No picture was taken; the message says why, and what to do."""
 
 
 def take_pictures(images: Path) -> None:

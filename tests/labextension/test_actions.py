@@ -1,4 +1,7 @@
-"""What the sidebar asks of a kernel, before scripted answers: the request, its refusal, what cannot be asked."""
+"""The sidebar's requests about a kernel, before scripted answers.
+
+The request, its refusal, and actions that are not available.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _SIZE = {"gpus": 0.5, "requested_memory_bytes": None, "priority": "normal", "sin
 
 @pytest.fixture
 def actions(a_panel: ScriptedPanel) -> Iterator[Locator]:
-    """Those of train.ipynb, unfolded."""
+    """Return the actions of train.ipynb, unfolded."""
     folded = a_panel.shown.get_by_role("button", name="Actions and details of train.ipynb")
     folded.click()
     group = a_panel.shown.get_by_role("group", name="Actions for train.ipynb")

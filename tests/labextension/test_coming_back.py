@@ -1,4 +1,7 @@
-"""A page that comes back in the middle of a cell shows all of its output, and a cell that is run early is not lost."""
+"""A page that comes back in the middle of a cell shows all of its output.
+
+A cell that is run early is not lost.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ else:
 
 pytestmark = pytest.mark.browser
 
-# It goes on when it is told to, so that nothing here depends on how fast anything is.
+# The cell goes on when the test writes a file, so that nothing here depends on speed.
 _COUNT = """
 import pathlib, time
 for number in range(30):
@@ -40,7 +43,7 @@ _RUN_EARLY = """async path => {
 
 
 class Notebook:
-    """One on disk, with a cell whose lines come as files appear beside it."""
+    """A notebook on disk, with a cell whose lines come as files appear next to it."""
 
     def __init__(self, folder: Path) -> None:
         self.name = f"counts-{uuid.uuid4().hex[:8]}"
@@ -76,7 +79,8 @@ class Shown:
         self.cell.locator(".jp-InputPrompt", has_text=f"[{prompt}]:").wait_for()
 
     def lines(self) -> list[str]:
-        # The box of a question that was answered stays for half a second, unseen, behind what the cell prints then.
+        # The box of an answered question stays for half a second, unseen, behind the cell's next
+        # output.
         shown = ".jp-OutputArea-child:not(.jp-OutputArea-stdin-hiding) > .jp-OutputArea-output"
         text = "".join(self.cell.locator(shown).all_inner_texts())
         return [line for line in text.split("\n") if line]
@@ -84,7 +88,7 @@ class Shown:
 
 @pytest.fixture
 def a_returning_page(an_aliquot_lab: LabProcess, a_page: Page) -> Iterator[LabPage]:
-    a_page.on("dialog", lambda dialog: dialog.accept())  # leaving a notebook that is not saved
+    a_page.on("dialog", lambda dialog: dialog.accept())  # the page leaves a notebook that is not saved
     yield LabPage(a_page).open(an_aliquot_lab.lab_url)
     an_aliquot_lab.end_kernels()
 
@@ -116,5 +120,5 @@ def test_a_page_that_is_reloaded_in_mid_cell_shows_its_whole_output_and_answers_
         assert [shown.lines()[:30], shown.lines()[-1]] == [want, "hello ada"]
         lab.finish_command("docmanager:save")
         assert [notebook.saved_lines()[:30], notebook.saved_lines()[-1]] == [want, "hello ada"]
-    # Lab says so of comms that the page before had opened.
+    # Lab logs it about comms that the page before had opened.
     assert [error for error in lab.errors if "Comm not found" not in error] == []

@@ -1,4 +1,4 @@
-"""The scripted answers of the browser tests are what the gateway's api.yaml says; the types are generated from it."""
+"""The browser tests' scripted answers match the gateway's api.yaml; types are generated from it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_scripted_events_are_events_of_the_schema() -> None:
 
 
 def test_each_plugin_is_registered_once() -> None:
-    """Lab refuses all of them for one that comes twice."""
+    """Lab rejects all plugins if one comes twice."""
     index = (_REPOSITORY / "labextension" / "src" / "index.ts").read_text()
     listed = re.findall(r"^  (\w+),?$", index.partition("= [")[2], re.MULTILINE)
     assert listed

@@ -1,4 +1,7 @@
-"""What the browser tests stand on: axe-core sees a fault, themes change in place, a reload keeps what is open."""
+"""The base of the browser tests.
+
+axe-core finds a fault, themes change in place, a reload keeps the open widgets.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,10 @@ def test_axe_sees_text_that_is_too_faint_and_our_empty_parts_pass_in_both_themes
 
 
 def test_a_reload_waits_until_lab_has_noted_what_is_open(an_unscripted_lab: LabPage, a_plain_lab: LabProcess) -> None:
-    """Lab notes it when its layout has been still for a while: a page that is loaded before has no notebook."""
+    """Lab notes its open widgets when its layout has been still for a while.
+
+    A page that is loaded before has no notebook.
+    """
     desk, page = Desk(an_unscripted_lab, a_plain_lab.notebooks), an_unscripted_lab.page
     path = desk.notebook("1")
     page.evaluate(_SAVES_LATE)

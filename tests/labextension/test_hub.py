@@ -1,5 +1,7 @@
-"""Two people and a JupyterHub, from its login page to a cell on a GPU, in real browsers: what each may have, what each
-sees of the other, what is shared, and what a stopped server leaves."""
+"""Two users and a JupyterHub, from its login page to a cell on a GPU, in real browsers.
+
+The tests cover each user's rights and views, sharing, and the remains of a stopped server.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ class Day:
 
 @pytest.fixture(scope="module")
 def a_day(a_browser: Browser) -> Iterator[Day]:
-    """One Hub and two log-ins for all: they are what takes long."""
+    """One Hub and two log-ins for all tests: those take long."""
     if problem := hub_problem():
         pytest.skip(problem)
     with HubWithLab(arguments={"user_limit_gpus": 0.5}) as hub:
@@ -135,7 +137,7 @@ def test_a_server_that_was_stopped_finds_its_kernel_when_it_starts_again(a_day: 
 
 
 def test_a_page_whose_servers_token_was_revoked_says_that_it_may_see_nothing_any_more(a_day: Day) -> None:
-    """Last of all: Bob's server has no other token for the gateway until it is started anew."""
+    """The last test: Bob's server has no other token for the gateway until it is started anew."""
     hub, bob = a_day.hub, a_day.bob
     bob.lab.panel.get_by_text("No kernel holds a part of a GPU.").wait_for()
     tokens = hub.api("users/bob/tokens")["api_tokens"]

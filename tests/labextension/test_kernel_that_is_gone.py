@@ -1,4 +1,7 @@
-"""A kernel that ends while its page has no network: the page learns it, and asks for the kernel no more."""
+"""A kernel that ends while its page has no network.
+
+The page notices it, and requests the kernel no more.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,11 @@ else:
 pytestmark = pytest.mark.browser
 
 _MOST_TRIES = 2
-# A page that asks on and on does so within this time: Lab's own tries begin at once, and come after some seconds each.
+# A page that goes on requesting does so within this time: Lab's own tries begin at once, and come
+# after some seconds each.
 _QUIET_MILLISECONDS = 8_000
 _KERNEL_ID = "() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.id"
-# Lab shows a dead kernel, or none where its list of sessions told it first.
+# Lab shows a dead kernel, or none if its list of sessions comes first.
 _IS_GONE = """() => {
     const { session } = jupyterapp.shell.currentWidget.sessionContext;
     return !session?.kernel || session.kernel.status === 'dead';
@@ -32,7 +36,10 @@ _IS_GONE = """() => {
 
 
 class Network:
-    """A page's connection to its kernels, which can be cut. ``tries`` counts websockets since it came or came back."""
+    """A page's connection to its kernels, which can be cut.
+
+    ``tries`` counts websockets since the network last came back.
+    """
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -43,7 +50,7 @@ class Network:
     def cut(self) -> None:
         self._page.context.set_offline(True)
         for socket in self._open:
-            socket.close(code=3001)  # which a browser without network keeps open for a while
+            socket.close(code=3001)  # a browser without network keeps them open for a while
 
     def come_back(self) -> None:
         self.tries = 0
@@ -78,7 +85,7 @@ def _stays_quiet(lab: LabProcess, page: Page, name: str, url: str, token: str) -
     LabPage(page).open(lab.lab_url).open_notebook(path, name)
     kernel_id = page.evaluate(_KERNEL_ID)
     assert network.tries >= 1, "the test sees the websocket of a kernel that is there"
-    with page.expect_event("requestfailed", lambda asked: kernel_id in asked.url):  # Lab asks whether it lives
+    with page.expect_event("requestfailed", lambda asked: kernel_id in asked.url):  # Lab's request of its state
         network.cut()
     headers = {"Authorization": f"token {token}"}
     asked = urllib.request.Request(f"{url}api/kernels/{kernel_id}", headers=headers, method="DELETE")

@@ -1,4 +1,7 @@
-"""Runs *.test.cjs on the sources, compiled into a folder of its own; needs Node and the installed node_modules."""
+"""Run *.test.cjs on the sources, compiled into a folder of its own.
+
+Needs Node and the installed node_modules.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from jupyter_aliquot.gateway.sizes.grammar import PATTERN
 _REPOSITORY = Path(__file__).resolve().parents[2]
 _TSC = _REPOSITORY / "node_modules" / ".bin" / "tsc"
 _LABEXTENSION = _REPOSITORY / "labextension"
-# All that is no widget and no plugin, and imports none.
+# All modules that are no widget and no plugin, and import none.
 _SOURCES = _LABEXTENSION / "src"
 _SHOWN = (_SOURCES / "plugins", _SOURCES / "widgets", _SOURCES / "index.ts")
 _PURE = sorted(
@@ -38,7 +41,8 @@ def a_compiled_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "composite": False,
             "declaration": False,
             "incremental": False,
-            # Types are what `make check` checks, by the same compiler and with those of the gateway's contract.
+            # `make check` checks types, by the same compiler and with those of the gateway's
+            # contract.
             "noCheck": True,
             "noResolve": True,
             "outDir": str(out),

@@ -1,4 +1,4 @@
-"""Notebook 7 with our bundle, in a real browser: what it shows of a kernel, and how its kernel is chosen."""
+"""Notebook 7 with our bundle, in a real browser: its view of a kernel, and the choice of a kernel."""
 
 from __future__ import annotations
 

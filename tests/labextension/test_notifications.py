@@ -1,4 +1,7 @@
-"""What a page tells without being asked: of memory, with a click that does what it says, and of widgets."""
+"""Notifications that a page shows by itself.
+
+Those of memory, with a click that does what it says, and those of widgets.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ _SIZE = {"name": "python3.gpu-0.5", "base": "python3", "display_name": "Python 3
 
 @pytest.fixture
 def asked(a_page: Page, a_script: StatusScript) -> list[tuple[str, Any]]:
-    """Requests for sizes as they were made; the script's server has one, and lets kernels wait for it."""
+    """The requests for sizes; the script's server has one, and lets kernels wait for it."""
     requests: list[tuple[str, Any]] = []
     size = {**_SIZE, "requested_memory_bytes": None, "priority": "normal", "image": None, "is_default": False}
     offer = {"may_use_normal_priority": True, "sizes": [size], "grammar": "", "largest_gpus": 1, "step": 0.01}
@@ -91,7 +94,8 @@ def test_good_news_leaves_by_itself_and_when_its_notebook_is_opened(
     waits = {"reason": "others have their turn", "seconds": 40.0, "ahead": 0, "expected_seconds": 8.0}
     residency = {**a_script.a_kernel()["residency"], "state": "swapped_out", "queued": waits}
     toast = page.locator(".Toastify__toast", has_text="served.ipynb has its GPU now.")
-    # A wait counts as news once the settings are read: then the page remembers what it was told.
+    # A wait counts as news after the page has read the settings: then it remembers earlier
+    # notifications.
     page.wait_for_function(_REMEMBERS)
     panel = a_scripted_lab.show_panel()
 

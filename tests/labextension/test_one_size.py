@@ -1,4 +1,7 @@
-"""A kernel has one size wherever a page tells it: after a resize, a save, a reload, a restart and a server's return."""
+"""A kernel has one size in every place of a page.
+
+After a resize, a save, a reload, a restart and a server's return.
+"""
 
 from __future__ import annotations
 
@@ -158,7 +161,10 @@ def _a_name() -> str:
 
 
 def _a_sized_notebook(server: LabProcess, page: Page) -> tuple[LabPage, str]:
-    """One at 0.25 GPU in Lab, beside the panel of running kernels; the page, and the notebook's path."""
+    """Open a notebook at 0.25 GPU in Lab, next to the panel of running kernels.
+
+    Return the page, and the notebook's path.
+    """
     path = an_empty_notebook(server.notebooks, _a_name(), "python3.gpu-0.25")
     lab = LabPage(page).open(server.lab_url)
     lab.open_notebook(path, "python3.gpu-0.25")
@@ -168,7 +174,10 @@ def _a_sized_notebook(server: LabProcess, page: Page) -> tuple[LabPage, str]:
 
 
 def _resizes_everywhere(page: Page, places: list[tuple[str, str]]) -> None:
-    """Three sizes, the last of which no server lists. How soon each place tells it is a row of the benchmark."""
+    """Resize to three sizes, the last of which no server lists; each place shows them.
+
+    The benchmark measures how soon.
+    """
     for wish, label in SIZES:
         told = resize(page, wish, label, places)
         assert told["status"] == 200, told
@@ -177,7 +186,7 @@ def _resizes_everywhere(page: Page, places: list[tuple[str, str]]) -> None:
 
 
 def _stays(lab: LabPage, server: LabProcess, path: str) -> None:
-    """Saved and loaded again, the notebook is as it was saved; restarted, the kernel is called as before."""
+    """Check that a saved and reloaded notebook, and a restarted kernel, keep their names."""
     want = {"name": "python3.gpu-0.37-5g", "display_name": f"{PYTHON} · 0.37 GPU · 5 GiB", "language": "python"}
     lab.page.evaluate(_SAVE)
     assert json.loads((server.notebooks / path).read_text())["metadata"]["kernelspec"] == want

@@ -1,4 +1,7 @@
-"""What the sidebar shows, in a real JupyterLab and a real browser, before scripted answers: any state of a node."""
+"""The sidebar's view of any state of a node, in a real JupyterLab and browser.
+
+The status answers are scripted.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ def _kernels(panel: ScriptedPanel) -> Locator:
 
 
 def _part(panel: ScriptedPanel, meter: str, kind: str) -> float:
-    """How much of a bar a part is, from 0 to 1."""
+    """Return a part's fraction of a bar, from 0 to 1."""
     bar = panel.shown.get_by_role("meter", name=meter)
     width = bar.locator(f".aliquot-mod-{kind}").evaluate("part => part.style.width")
     return float(width.removesuffix("%")) / 100

@@ -1,4 +1,4 @@
-"""The sidebar as a part of the page: keyboard, reload, what it asks while nobody looks, and what is told without it."""
+"""The sidebar as a part of the page: keyboard, reload, polls while hidden, and notices without it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ pytestmark = pytest.mark.browser
 
 
 def _eventually(page: Page, claim: Callable[[], bool], what: str) -> None:
-    """Waits until a claim about the test's own side holds; the browser's side has Playwright's waits."""
+    """Wait until a claim about the test's own side holds.
+
+    For the browser's side there are Playwright's waits.
+    """
     for _ in range(800):
         if claim():
             return
@@ -67,7 +70,7 @@ def test_hidden_panel_asks_rarely(a_plain_lab: LabProcess, a_page: Page, a_scrip
     before = a_script.requests
     for _ in range(14):  # a minute, and the tenth by which waits differ
         a_page.clock.fast_forward(5_000)
-        a_page.wait_for_timeout(100)  # the browser's answers are given meanwhile
+        a_page.wait_for_timeout(100)  # the browser gives its answers meanwhile
     assert before < a_script.requests <= before + 6, "for news of kernels, about every quarter of a minute"
     before = a_script.requests
     lab.show_panel()
@@ -89,7 +92,7 @@ def test_ended_kernels_say_why_and_are_put_away_for_good(a_scripted_lab: LabPage
     panel.get_by_role("button", name="Put old.ipynb away").click()
     ended.filter(has_text="old.ipynb").wait_for(state="detached")
     a_scripted_lab.reload()
-    a_scripted_lab.finish_command("aliquot:show-gpu-kernels")  # whether it is open again is not the matter here
+    a_scripted_lab.finish_command("aliquot:show-gpu-kernels")  # it may be open again or not
     ended.filter(has_text="big.ipynb").wait_for()
     assert ended.filter(has_text="old.ipynb").count() == 0
     assert a_scripted_lab.errors == []
@@ -110,7 +113,7 @@ def test_a_kernel_that_ended_is_told_once_without_the_panel(a_scripted_lab: LabP
     a_scripted_lab.panel.get_by_role("list", name="Ended kernels").get_by_text("night.ipynb").wait_for()
     before = a_script.requests
     a_scripted_lab.reload()
-    # Whether the panel is open again is Lab's matter; the first answer is all that news are told from.
+    # Lab decides whether the panel is open again; the notices come from the first answer alone.
     _eventually(page, lambda: a_script.requests > before, "the page asks again")
     page.wait_for_load_state("networkidle")
     assert toast.filter(has_text="night.ipynb").count() == 0

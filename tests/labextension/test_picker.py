@@ -1,4 +1,7 @@
-"""A kernel is picked with its size: by mouse, by keyboard alone, remembered, and refused where it cannot be had."""
+"""The dialog for a kernel and its size.
+
+By mouse, by keyboard alone, remembered, and refused where the size is not available.
+"""
 
 from __future__ import annotations
 
@@ -154,7 +157,7 @@ def test_a_number_that_cannot_be_had_is_marked_with_its_reason_and_select_follow
     dialog.get_by_role("spinbutton", name="GPU memory").fill("100")
     dialog.get_by_role("alert").get_by_text("100 GiB is too large. Enter 1 to 16.", exact=True).wait_for()
     assert select.is_disabled()
-    dialog.get_by_role("radio", name="0.5 GPU, 8 GiB", exact=True).check()  # the field that is wrong goes
+    dialog.get_by_role("radio", name="0.5 GPU, 8 GiB", exact=True).check()  # the notice of the wrong field goes
     _enabled(a_real_lab, select)
     select.click()
     _wait_for_kernel(a_real_lab, "Python 3 (ipykernel) · 0.5 GPU")
@@ -231,7 +234,7 @@ def _enabled(lab: LabPage, button: Locator) -> None:
 
 
 def _says(dialog: Locator, size: str, want: str) -> None:
-    """Wait until the card of this size says so."""
+    """Wait until the card of this size shows this text."""
     card = dialog.locator(".aliquot-SizeCard", has=dialog.page.get_by_role("radio", name=size, exact=True))
     card.get_by_text(want, exact=True).wait_for()
 
@@ -252,7 +255,7 @@ def _open(lab: LabPage, path: str) -> None:
 
 
 def _pick_by_keyboard(lab: LabPage, dialog: Locator) -> None:
-    """0.37 GPU with 7 GiB: the focus begins on the dialog's button, and goes round."""
+    """Pick 0.37 GPU with 7 GiB: the focus begins on the dialog's button, and goes round."""
     keys = lab.page.keyboard
     dialog.get_by_role("radio", name="No GPU").wait_for()
     lab.page.wait_for_function("() => document.activeElement?.closest('.jp-Dialog-button')")
@@ -266,7 +269,7 @@ def _pick_by_keyboard(lab: LabPage, dialog: Locator) -> None:
     keys.press("Tab")
     keys.press("Space")
     keys.press("Tab")
-    keys.press("ArrowRight")  # from the 6 GiB that hold the share's part
+    keys.press("ArrowRight")  # from the 6 GiB of the share's part
     dialog.get_by_role("status").get_by_text("Starts at once, with up to 7 GiB of GPU memory.").wait_for()
     keys.press("Enter")
 

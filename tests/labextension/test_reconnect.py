@@ -1,4 +1,7 @@
-"""A Lab page whose server is killed: it comes back by itself, with all that a cell printed, and hears of changes."""
+"""A Lab page whose server is killed comes back by itself.
+
+It has all output of its cells, and receives events again.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ for number in range({_LINES}):
 
 @pytest.fixture
 def a_mortal_lab() -> Iterator[LabProcess]:
-    """JupyterLab with Aliquot; its kernels end with it only when it is asked to end in order."""
+    """JupyterLab with Aliquot; it ends its kernels only on an orderly stop."""
     with LabProcess(with_aliquot=True, options=("--Aliquot.keep_kernels=auto",), port=free_port()) as lab:
         yield lab
         lab.end_kernels()
@@ -91,7 +94,7 @@ def test_a_panel_whose_gateway_is_lost_says_so_and_hears_of_changes_again(
     a_mortal_lab.start_again()
     lost.wait_for(state="detached")
     kernel_id = _ask(a_mortal_lab, "GET", "api/kernels")[0]["id"]
-    for gpus in itertools.islice(itertools.cycle([0.5, 0.25]), _TRIES):  # until one falls into a stream that is open
+    for gpus in itertools.islice(itertools.cycle([0.5, 0.25]), _TRIES):  # until an open stream gets one
         _ask(a_mortal_lab, "PATCH", f"aliquot/api/v1/kernels/{kernel_id}", {"gpus": gpus})
         a_page.wait_for_timeout(500)
         heard = [event for stream in streams[before:] for event in stream]
@@ -104,7 +107,7 @@ def test_a_panel_whose_gateway_is_lost_says_so_and_hears_of_changes_again(
 
 @pytest.fixture
 def a_mortal_gateway() -> Iterator[GatewayProcess]:
-    """Its kernels outlive it, and end with the test."""
+    """A gateway whose kernels outlive it, and end with the test."""
     with GatewayProcess(options=("--Aliquot.keep_kernels=always",), port=free_port()) as gateway:
         yield gateway
         if not gateway.is_running:
@@ -141,7 +144,7 @@ def test_an_open_notebook_runs_cells_again_after_its_server_had_given_the_gatewa
 
 
 def _lose_a_cell(page: Page, server: LabProcess) -> None:
-    """A cell that is sent when the server that reads it goes shows that it was not run, and the next one runs."""
+    """Send a cell when its server goes: it shows that it did not run, and the next one runs."""
     outputs, prompt = page.locator(".jp-OutputArea-output"), page.locator(".jp-InputPrompt").first
     page.evaluate(_WRITE, "runs = 0; print('runs is', runs)")
     lab = LabPage(page)

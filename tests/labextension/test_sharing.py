@@ -1,4 +1,4 @@
-"""Kernels that are shared, before scripted answers: the dialog, the list of others' kernels, notices, teams."""
+"""Shared kernels, before scripted answers: the dialog, the list of others' kernels, notices, teams."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def shares(shares_of_a_page: ShareScript) -> ShareScript:
 
 @pytest.fixture
 def dialog(a_panel: ScriptedPanel, shares: ShareScript) -> Iterator[Locator]:
-    """Of train.ipynb, opened by the button of its actions."""
+    """The dialog of train.ipynb, opened by the button of its actions."""
     folded = a_panel.shown.get_by_role("button", name="Actions and details of train.ipynb")
     folded.click()
     a_panel.shown.get_by_role("button", name="Share…").click()

@@ -1,4 +1,7 @@
-"""The sidebar before a real gateway and the software GPU: a size changed while it runs, memory moved out and back."""
+"""The sidebar before a real gateway and the software GPU.
+
+A resize of a running kernel, memory moved out and back.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _USES_LESS = "([bar, bytes]) => Number(bar.getAttribute('aria-valuenow')) < byte
 def test_a_kernel_is_resized_swapped_out_brought_back_and_shut_down_from_the_sidebar(
     an_aliquot_lab: LabProcess, a_page: Page
 ) -> None:
-    an_aliquot_lab.end_kernels()  # whose memory would come and go in the device's figures
+    an_aliquot_lab.end_kernels()  # its memory would come and go in the device's figures
     path = _a_notebook(an_aliquot_lab)
     lab = LabPage(a_page).open(an_aliquot_lab.lab_url)
     panel = lab.show_panel()
@@ -67,7 +70,7 @@ def test_a_kernel_is_resized_swapped_out_brought_back_and_shut_down_from_the_sid
 
 
 def _a_notebook(lab: LabProcess) -> str:
-    """The path of one whose cell holds two GiB."""
+    """Return the path of a notebook whose cell holds two GiB."""
     path = f"sidebar-{uuid.uuid4().hex[:8]}.ipynb"
     cell = {"cell_type": "code", "id": "hold", "source": _HOLD_TWO_GIB, "metadata": {}, "outputs": []}
     notebook = {"cells": [{**cell, "execution_count": None}], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}

@@ -23,7 +23,7 @@ _HOLD_HALF_A_GIB = hold(512)
 
 @pytest.fixture
 def a_notebook(an_aliquot_lab: LabProcess) -> str:
-    """The path of a notebook whose one cell holds 512 MiB of GPU memory."""
+    """Return the path of a notebook whose one cell holds 512 MiB of GPU memory."""
     path = f"holds-{uuid.uuid4().hex[:8]}.ipynb"
     cell = {"cell_type": "code", "id": "hold", "source": _HOLD_HALF_A_GIB, "metadata": {}, "outputs": []}
     notebook = {"cells": [{**cell, "execution_count": None}], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
@@ -70,7 +70,7 @@ def test_cell_in_a_sized_kernel_moves_the_bar(a_real_lab: LabPage, a_notebook: s
 
 def test_a_reload_starts_no_kernel_that_was_shut_down_until_a_cell_is_run(a_real_lab: LabPage, a_notebook: str) -> None:
     page, tab = a_real_lab.page, a_real_lab.page.get_by_role("tab", name=a_notebook)
-    page.on("dialog", lambda dialog: dialog.accept())  # leaving a notebook that is not saved
+    page.on("dialog", lambda dialog: dialog.accept())  # the page leaves a notebook that is not saved
     panel = a_real_lab.show_panel()
     kernel = panel.get_by_role("list", name="GPU kernels").get_by_role("listitem").filter(has_text=a_notebook)
     a_real_lab.open_notebook(a_notebook, "python3.gpu-0.25")

@@ -1,5 +1,8 @@
-"""Two users side by side, each with a JupyterLab (`--gateway-url`) and a browser of their own, on one gateway with one
-GPU: what each sees of the other, and what they do to each other."""
+"""Two users side by side, each with a JupyterLab and a browser, on one gateway with one GPU.
+
+Each JupyterLab has `--gateway-url`. The tests cover each user's view of the other, and their
+effects on each other.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ else:
 
 pytestmark = pytest.mark.browser
 
-# By the page's own login, as a script in it would: the answer's code, and its text.
+# Requests with the page's own login, as a script in it would: the answer's code, and its text.
 _ASK = """([path, method]) => {
   const {baseUrl} = JSON.parse(document.getElementById('jupyter-config-data').textContent);
   const xsrf = document.cookie.match(/_xsrf=([^;]*)/)?.[1] ?? '';
@@ -34,7 +37,10 @@ _ASK = """([path, method]) => {
 
 @pytest.fixture(scope="module")
 def a_shared_gateway() -> Iterator[GatewayWithPages]:
-    """With pages for its administrator, who needs no server of her own. A user may have one kernel."""
+    """A gateway with pages for its administrator, who needs no server of her own.
+
+    A user may have one kernel.
+    """
     with GatewayWithPages(config="c.Limits.kernels_per_user = 1\n") as gateway:
         yield gateway
 
@@ -160,7 +166,8 @@ def test_at_the_limit_of_kernels_a_notebook_gets_one_of_another_size_and_runs_on
         held = [(kernel["id"], kernel["gpus"]) for kernel in status["kernels"] if kernel["state"] != "ended"]
         assert held == [(ids[-1], want_gpus)]
         assert status["user"]["gpu_limit"]["held_gpus"] == want_gpus
-    # A server in gateway mode speaks the old protocol alone: Lab tries the new one first, and the browser says so.
+    # A server in gateway mode speaks the old protocol alone: Lab tries the new one first, and the
+    # browser logs it.
     assert [error for error in alice.lab.errors if "Sec-WebSocket-Protocol" not in error] == []
     alice.lab.finish_command("kernelmenu:shutdown")
 
@@ -169,7 +176,7 @@ def test_at_the_limit_of_kernels_a_notebook_gets_one_of_another_size_and_runs_on
 def test_a_kernel_of_the_gateways_own_pages_is_shared_used_and_then_only_seen(
     a_shared_gateway: GatewayWithPages, labs_of_two: list[LabProcess], pages: Callable[[], Page]
 ) -> None:
-    """A user has no pages there: an administrator shares from the gateway itself with who has a server of his own."""
+    """Users have no pages there: an administrator shares from the gateway with a server's owner."""
     ada, bob = (Person(pages(), name) for name in ("ada", "bob"))
     path = an_empty_notebook(a_shared_gateway.notebooks, "shown.ipynb", "python3.gpu-0.25")
     ada.lab.open(a_shared_gateway.lab_url).open_notebook(path, "python3.gpu-0.25")

@@ -1,5 +1,8 @@
-"""A page with a kernel that waits for its GPU: other notebooks and terminals go on, Stop empties the queue, and a
-reload keeps it. On a server of its own, on a user's server in gateway mode, and behind the Hub's proxy."""
+"""A page with a kernel that waits for its GPU.
+
+Other notebooks and terminals go on, Stop empties the queue, and a reload keeps it. The tests run on
+a server of its own, on a user's server in gateway mode, and behind the Hub's proxy.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,10 @@ else:
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 
-# A connection that waits for the other kernel takes as long as that waits. The benchmark judges a second.
+# A connection that waits for the other kernel takes as long as that waits. The benchmark's bound is
+# a second.
 _OPEN_SECONDS = 10.0
-# The seconds that the page needs to connect once more to the kernel in front.
+# The seconds in which the page connects once more to the kernel in front.
 _RUNS_NOTHING = """() => {
   const prompts = document.querySelectorAll('.jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell .jp-InputPrompt');
   return prompts.length > 0 && [...prompts].every(prompt => !prompt.innerText.includes('*'));
@@ -47,7 +51,7 @@ _TERMINAL = """async () => {
 
 @pytest.fixture
 def own_server(an_aliquot_lab: LabProcess, a_page: Page) -> Desk:
-    """The gateway is in the server itself."""
+    """A server that contains the gateway."""
     return Desk(LabPage(a_page).open(an_aliquot_lab.lab_url), an_aliquot_lab.notebooks)
 
 
@@ -74,7 +78,7 @@ def behind_the_hub(a_browser: Browser) -> Iterator[Desk]:
 
 @pytest.fixture(params=["own_server", "gateway_mode", "behind_the_hub"])
 def a_desk(request: pytest.FixtureRequest, a_page: Page) -> Iterator[Desk]:
-    a_page.on("dialog", lambda dialog: dialog.accept())  # leaving a notebook that is not saved
+    a_page.on("dialog", lambda dialog: dialog.accept())  # the page leaves a notebook that is not saved
     desk: Desk = request.getfixturevalue(request.param)
     desk.end_kernels()
     yield desk

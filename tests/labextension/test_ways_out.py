@@ -1,5 +1,7 @@
-"""The offers of a waiting notebook: each way out, taken in a browser. In Lab with the gateway inside, on a user's own
-server in gateway mode, and in Notebook 7."""
+"""The offers of a waiting notebook: each way out, taken in a browser.
+
+In Lab with the gateway inside, on a user's own server in gateway mode, and in Notebook 7.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ def a_desk(request: pytest.FixtureRequest) -> Desk:
 
 
 def _wait_for_gpu(desk: Desk, size: str) -> str:
-    """Run two cells in a notebook whose kernel waits for this size; its kernel's id."""
+    """Run two cells in a notebook whose kernel waits for this size; return its kernel's id."""
     path = desk.notebook(*_CELLS)
     desk.open(path, f"python3.gpu-{size}")
     kernel_id = str(desk.page.evaluate(_KERNEL))
@@ -62,7 +64,7 @@ def _ways(page: Page | Locator) -> Locator:
 
 
 def _press(page: Page, button: Locator) -> None:
-    """With the keyboard alone."""
+    """Press a button with the keyboard alone."""
     button.focus()
     page.keyboard.press("Enter")
 
@@ -79,7 +81,7 @@ def test_a_kernel_that_has_started_meanwhile_is_not_ended_by_a_way_out_of_its_wa
     path = desk.notebook("input()")
     desk.open(path, "python3")
     kernel_id = page.evaluate(_KERNEL)
-    # The page's last word is that it waits; the server, asked for the kernel alone, says that it runs.
+    # The page still shows a wait; the server's report of this kernel says that it runs.
     a_script.body["kernels"].append(a_script.a_kernel(id=kernel_id, label=path, state="queued", idle_since=None))
     a_script.tell(kernel_id=kernel_id, state="queued", was="starting")
     desk.run_all(path)

@@ -113,7 +113,7 @@ const SIZES = {
   }))
 };
 
-/** What starts, by share; and all that was asked. */
+/** Returns a server on which these shares start, with all its requests. */
 function aServer(starts) {
   const asked = [];
   const ask = async wish => {
