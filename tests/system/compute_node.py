@@ -1,4 +1,7 @@
-"""A node with software GPUs whose kernels run GPU loads: real agent, real hooks, and the GPU's own busy counters."""
+"""A node with software GPUs whose kernels run GPU loads.
+
+It has a real agent, real hooks, and the GPU's own busy counters.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,10 @@ class ComputeNode:
         self.program_of_agent = AGENT
 
     def start_agent(self, *options: str, program: tuple[str, ...] | None = None) -> None:
-        """Without arguments: as it was started before. ``program``: arguments of Python that run an agent."""
+        """Start the agent; without arguments with those of the last start.
+
+        ``program``: arguments of Python that run an agent.
+        """
         self.options = options or self.options
         self.program_of_agent = program or self.program_of_agent
         command = [sys.executable, *self.program_of_agent, "--driver", "softgpu", "--softgpu-memory", "4GiB"]
@@ -58,7 +64,7 @@ class ComputeNode:
         self.agent.wait()
 
     def load(self, kernel_id: str, load: Load, workload_class: str = "production", hundredths: int = 50) -> GpuLoad:
-        """Another load of a kernel, which is made if need be. It runs."""
+        """Start another load of a kernel, and make the kernel if it does not exist."""
         grant = query(
             "reserve",
             runtime_dir=self.run_dir,
@@ -89,12 +95,12 @@ class ComputeNode:
         return dict(kernel["devices"][device])
 
     def busy_seconds(self, *kernel_ids: str) -> tuple[float, ...]:
-        """What the GPU says that each had, at its last look."""
+        """Return each kernel's busy seconds, by the GPU's last sample."""
         kernels = {kernel["kernel_id"]: kernel for kernel in self.status()["kernels"]}
         return tuple(kernels[name]["devices"][0]["busy_seconds"] for name in kernel_ids)
 
     def busy_growth(self, *kernel_ids: str, seconds: float) -> tuple[float, ...]:
-        """What each had while all of them together had so many more seconds."""
+        """Return each kernel's growth while all of them together had so many more seconds."""
         first = self.busy_seconds(*kernel_ids)
 
         def grown() -> tuple[float, ...] | None:

@@ -1,4 +1,7 @@
-"""The whole ring, real parts: a node agent on the software GPU, a Jupyter server process, kernels over WebSockets."""
+"""The whole product with real parts.
+
+A node agent on the software GPU, a Jupyter server process, kernels over WebSockets.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remov
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
 
-sys.path.insert(0, str(Path(__file__).parent))  # for what several files of this folder share
+sys.path.insert(0, str(Path(__file__).parent))  # for fixtures that several files of this folder share
 TOKEN = "system-test-token"
 DEADLINE_SECONDS = 90.0
 
@@ -84,7 +87,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one cell gave."""
+    """The results of one cell."""
 
     status: str
     text: str
@@ -137,7 +140,7 @@ class Kernel:
         return Outcome(status, text, error)
 
     def wait_for_text(self, text: str) -> None:
-        """Until a cell printed it: an interrupt that comes before user code runs is nobody's."""
+        """Wait until a cell printed it: an interrupt before user code runs would be lost."""
         while json.loads(self.connect().recv())["content"].get("text", "").strip() != text:
             pass
 
@@ -151,11 +154,11 @@ class Kernel:
         return next((k for k in self.server.status()["kernels"] if k["id"] == self.id), None)
 
     def used_bytes(self) -> Any:
-        """On the node, where it is not while it starts again: then None."""
+        """Return the bytes in use on the node; None while the kernel starts again."""
         return (self.on_node() or {}).get("used_bytes")
 
     def reconnect(self) -> None:
-        """As a browser does after a restart."""
+        """Reconnect as a browser does after a restart."""
         if self._socket is not None:
             self._socket.close()
         self._socket = None
@@ -212,7 +215,7 @@ def an_agent(a_folder: Path, an_environment: dict[str, str]) -> Iterator[subproc
 
 
 def answers(run_dir: Path) -> bool:
-    """Whether an agent answers here: its socket is there a moment before it listens."""
+    """Return whether an agent answers here: its socket exists a moment before it listens."""
     try:
         query("status", runtime_dir=run_dir)
     except AgentClientError:
@@ -221,7 +224,10 @@ def answers(run_dir: Path) -> bool:
 
 
 class GrantedKernel:
-    """Half of the agent's GPU, reserved for as long as a sleeping process lives, and programs that run in it."""
+    """Half of the agent's GPU, reserved for as long as a sleeping process lives.
+
+    Programs run in it.
+    """
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.run_dir = folder / "run"
@@ -254,7 +260,7 @@ class GrantedKernel:
         return int(self.status()["kernels"][0]["devices"][0]["charged_bytes"])
 
     def used_bytes(self) -> int:
-        """What the device itself says."""
+        """Return the bytes in use, as the device itself reports them."""
         return int(self.status()["devices"][0]["used_bytes"])
 
     def close(self) -> None:
@@ -271,11 +277,12 @@ def a_granted_kernel(an_agent: object, a_folder: Path, an_environment: dict[str,
 
 
 def start_server(folder: Path, environment: dict[str, str], name: str, *options: str) -> Server:
-    """A server of the user's own: plain ``jupyter server``, with Aliquot enabled by its installation alone."""
+    """Start a user's own server: plain ``jupyter server``, Aliquot enabled by its installation."""
     command = [*python_m("jupyter_server"), "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1"]
     command += [f"--port={free_port()}", "--ServerApp.port_retries=0"]
     command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={folder}"]
-    # Tests stop servers by SIGTERM, and want nothing left behind; those about survival choose otherwise.
+    # Tests stop servers by SIGTERM, and want nothing left behind; those about survival choose
+    # otherwise.
     command += ["--Aliquot.keep_kernels=never", *options]
     runtime = folder / f"jupyter-{name}"
     log = folder / f"{name}.log"
@@ -303,7 +310,7 @@ def start_server(folder: Path, environment: dict[str, str], name: str, *options:
 
 @pytest.fixture
 def server_options() -> list[str]:
-    """Of ``a_server``; a test that wants some parametrizes them."""
+    """The options of ``a_server``; a test that needs some parametrizes them."""
     return []
 
 

@@ -1,4 +1,7 @@
-"""Cells that run through a storm. Each is sent once; its kernel writes down that it ran, and its output is kept."""
+"""Cells that run through a storm.
+
+The browser sends each once; its kernel writes down that it ran, and the browser keeps its output.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ LINES = 5
 AHEAD = 3  # cells of a kernel under way at a time: fewer could not change places
 PAUSE_SECONDS = 0.05
 PATIENCE_SECONDS = 30.0
-# Written down in a file, which outlives the kernel's process.
+# Writes to a file, which outlives the kernel's process.
 CELL = """
 import os
 ran = os.open({path!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT); os.write(ran, b"{number}\\n"); os.close(ran)
@@ -59,7 +62,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Blow:
-    """The target of a blow, and its time. Where ``kernel_id`` is None, all kernels."""
+    """The target of a blow, and its time. If ``kernel_id`` is None: all kernels."""
 
     kind: str
     at: float
@@ -84,7 +87,7 @@ class Toll:
 
 
 class Browser(threading.Thread):
-    """Sends one kernel cell after cell, over a websocket that is opened again whenever it is lost."""
+    """Sends one kernel cell after cell, over a websocket that it opens again after each loss."""
 
     def __init__(self, gateway: Any, kernel_id: str, folder: Path, has_gpu: bool) -> None:
         super().__init__(daemon=True)
@@ -101,7 +104,7 @@ class Browser(threading.Thread):
         self._finishing = threading.Event()
 
     def run(self) -> None:
-        """Called by Thread.start. Ends when all that was sent is answered, or given up."""
+        """Send cells until all have an answer or are given up. Called by Thread.start."""
         while not self._finishing.is_set() or self._open:
             try:
                 self._turn()
@@ -120,7 +123,7 @@ class Browser(threading.Thread):
         assert not self.is_alive(), f"the browser of kernel {self.kernel_id} hangs"
 
     def ran(self) -> list[int]:
-        """The numbers of the cells that ran, in the order in which they ran."""
+        """Return the numbers of the cells that ran, in the order of their runs."""
         return [int(line) for line in self._ran.read_text().split()] if self._ran.exists() else []
 
     def _turn(self) -> None:
@@ -161,7 +164,11 @@ class Browser(threading.Thread):
         cell.is_idle = cell.is_idle or (kind == "status" and content["execution_state"] == "idle")
 
     def _give_up(self) -> None:
-        """A cell is settled when it is answered, when one that was sent after it is, and when it took too long."""
+        """Give cells up.
+
+        A cell is settled after its answer, after the answer of a later cell, and after a time
+        limit.
+        """
         now = time.monotonic()
         answered = [place for place, name in enumerate(self._open) if self.cells[name].is_answered]
         settled = self._open[: answered[-1] + 1] if answered else []
@@ -180,9 +187,10 @@ class Browser(threading.Thread):
 
 
 def count(browsers: Iterable[Browser], blows: list[Blow], fatal: frozenset[str]) -> Toll:
-    """Return the fates of all cells. ``fatal``: the kinds of blows that may cost what is under way.
+    """Return the fates of all cells.
 
-    An allocation fails where the agent is away for longer than hooks wait (5 s): those cells are explained, too.
+    ``fatal``: the kinds of blows that may cost the cells under way. An allocation fails if the
+    agent is away for longer than hooks wait (5 s): those cells are explained, too.
     """
     toll = Toll()
     away = [blow for blow in blows if blow.kind.endswith("_agent")]
@@ -226,12 +234,15 @@ def _count_output(browser: Browser, cell: Cell, blows: list[Blow], away: list[Bl
 
 
 def _explains(blows: list[Blow], cell: Cell) -> bool:
-    """True where one fell while the cell was under way; what was sent to a socket of the dead goes a moment later."""
+    """Return whether a blow fell while the cell was under way.
+
+    A message to a socket of the dead goes a moment later.
+    """
     return any(blow.at <= cell.settled_at and cell.sent_at - 0.5 <= max(blow.at, blow.until) for blow in blows)
 
 
 class Prober(threading.Thread):
-    """Asks the gateway all the time: what does not answer, and what fails."""
+    """Sends the gateway requests all the time; records those without an answer, and failures."""
 
     def __init__(self, ask: Any, refusal: type[Exception]) -> None:
         super().__init__(daemon=True)
@@ -242,7 +253,7 @@ class Prober(threading.Thread):
         self._finishing = threading.Event()
 
     def run(self) -> None:
-        """Called by Thread.start."""
+        """Send requests. Called by Thread.start."""
         paths = ("/api/kernels", "/aliquot/api/v1/kernels", "/aliquot/api/v1/history")
         while not self._finishing.wait(0.3):
             path = paths[self.asked % len(paths)]
@@ -253,7 +264,7 @@ class Prober(threading.Thread):
             except self._refusal as refusal:
                 self.failures[f"{getattr(refusal, 'status', '?')} {path}"] += 1
             except (OSError, ValueError):
-                continue  # killed while it answered, or not up
+                continue  # killed during its answer, or not up
             self.slowest_seconds = max(self.slowest_seconds, time.monotonic() - began)
 
     def finish(self) -> None:

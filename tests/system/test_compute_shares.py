@@ -1,4 +1,7 @@
-"""Kernels beside each other on one software GPU, through real agents and hooks; its busy counters are the truth."""
+"""Kernels together on one software GPU, through real agents and hooks.
+
+The GPU's busy counters are the truth.
+"""
 
 from __future__ import annotations
 
@@ -18,28 +21,31 @@ COMPUTE_AGENT = (str(Path(__file__).parents[2] / "benchmarks" / "compute_agent.p
 
 @pytest.fixture
 def a_node(a_folder: Path) -> Iterator[ComputeNode]:
-    """Its agent is not running yet."""
+    """A node whose agent does not run yet."""
     node = ComputeNode(a_folder)
     yield node
     node.close()
 
 
 def part_of(node: ComputeNode, kernel_id: str, *others: str, seconds: float = 2.0) -> float:
-    """What a kernel had of what all of them had."""
+    """Return a kernel's part of the GPU time of all these kernels."""
     growth = node.busy_growth(kernel_id, *others, seconds=seconds)
     return growth[0] / sum(growth)
 
 
 def part_of_device(node: ComputeNode, kernel_id: str) -> float:
-    """What a kernel had of the time, at most."""
+    """Return at most a kernel's part of the time."""
     first, began = node.busy_seconds(kernel_id)[0], time.monotonic()
     until(lambda: node.busy_seconds(kernel_id)[0] - first > 0.7)
-    # The counter is looked at each second: what it says now may be of up to a second before `began`.
+    # The counter is sampled each second: its value may belong to up to a second before `began`.
     return (node.busy_seconds(kernel_id)[0] - first) / (time.monotonic() - began + 1.0)
 
 
 def is_found(measure: Callable[[], float], is_right: Callable[[float], bool]) -> bool:
-    """In one of a few looks: a machine that lets processes wait spoils some of them, and a fault all."""
+    """Return whether one of a few measurements is right.
+
+    A machine that lets processes wait spoils some of them; a fault spoils all.
+    """
     found: list[float] = []
     while len(found) < LOOKS:
         found.append(measure())
@@ -50,7 +56,7 @@ def is_found(measure: Callable[[], float], is_right: Callable[[float], bool]) ->
 
 
 def steps_while(load: GpuLoad, other: GpuLoad, steps: int) -> int:
-    """How many steps a load makes while another makes so many."""
+    """Return how many steps a load makes while another makes so many."""
     before = len(load.steps)
     other.wait_steps(len(other.steps) + steps)
     return len(load.steps) - before
@@ -87,7 +93,7 @@ def test_opportunistic_work_yields_to_production_and_has_the_device_after_it(a_n
 
 
 def test_opportunistic_work_uses_productions_pauses(a_node: ComputeNode) -> None:
-    """Production works 10 ms and rests 200 ms; the rest is not contention, and not lost."""
+    """Production works 10 ms and rests 200 ms; the rest is no contention, and not lost."""
     a_node.start_agent()
     a_node.load("production", Load(length_us=500, launches=20, pause_us=200_000))
     guest = a_node.load("guest", BUSY, "opportunistic")
@@ -141,7 +147,7 @@ def test_sixteen_kernels_all_make_progress_and_the_sums_add_up(a_node: ComputeNo
 
 
 def test_whom_nothing_can_hold_leaves_for_production_is_told_why_and_comes_back(a_node: ComputeNode) -> None:
-    """Each of its launches is longer than anything that production could lose."""
+    """Each of its launches is longer than the time that production could lose."""
     a_node.start_agent()
     production = a_node.load("production", Load(length_us=500, launches=20, pause_us=5000))
     production.wait_steps(20)

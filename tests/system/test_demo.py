@@ -1,4 +1,7 @@
-"""`aliquot demo`, whole: its claims hold on the software GPU, it says if one does not, and leaves nothing behind."""
+"""The whole `aliquot demo`: its claims hold on the software GPU.
+
+It reports a claim that does not hold, and leaves nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ _OWN_FOLDER = re.compile(rb"/tmp/aliquot-own-\w+")
 
 
 class Demo:
-    """A demo that runs, and what of the machine is its own: other demos may run beside it."""
+    """A running demo with its own processes and folder: other demos may run in parallel."""
 
     def __init__(self, *options: str) -> None:
         self._mark = f"ALIQUOT_TEST_DEMO={uuid.uuid4().hex}"
@@ -49,7 +52,7 @@ class Demo:
         self._folders: set[str] = set()
 
     def wait_for(self, text: str) -> None:
-        """Until it said so; then its processes and its folder are known."""
+        """Wait until it printed the text; then its processes and its folder are known."""
         assert self.process.stdout is not None
         while text not in self.said:
             line = self.process.stdout.readline()
@@ -67,7 +70,10 @@ class Demo:
         return [*filter(os.path.exists, self._folders), *map(str, self._environments())]
 
     def _environments(self) -> list[bytes]:
-        """Of its processes, wherever their parent went: by the mark, or by the folder of its ring."""
+        """Return the environments of its processes, wherever their parent went.
+
+        The mark or the folder of its stack identifies them.
+        """
         found = []
         words = [word.encode() for word in (self._mark, *(f"ALIQUOT_RUNTIME_DIR={own}" for own in self._folders))]
         for process in Path("/proc").glob("[0-9]*"):
@@ -114,7 +120,7 @@ def test_every_claim_of_the_demo_holds(eventually: Callable[..., Any]) -> None:
 
 
 def test_a_claim_that_does_not_hold_ends_the_demo_with_an_error(a_changed_quickstart) -> None:
-    """A neighbour whose memory was overwritten notices it, and the demo says so."""
+    """A neighbor whose memory was overwritten notices it, and the demo says so."""
     notebook = a_changed_quickstart("time", "checked(driver.cuMemsetD8(work, 0, 4096))")
     done = run_demo("--notebook", str(notebook))
     assert done.returncode == 1

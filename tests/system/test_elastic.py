@@ -1,4 +1,7 @@
-"""Sizes that change and memory that leaves while a kernel runs: REST, gateway, node agent, hook and kernel together."""
+"""Sizes that change and memory that leaves while a kernel runs.
+
+REST, gateway, node agent, hook and kernel together.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +88,7 @@ def test_memory_leaves_when_asked_and_is_back_at_its_place_for_the_next_cell(a_s
     at = kernel.run(FILL.format(seed=2, mebibytes=256)).text.split()
 
     def is_asked() -> bool:
-        with contextlib.suppress(a_server.refusal):  # its cell has ended, and its relay may not have told so yet
+        with contextlib.suppress(a_server.refusal):  # ended, but its relay may not have reported it
             return bool(post(kernel, "swap-out"))
         return False
 

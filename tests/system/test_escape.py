@@ -1,4 +1,7 @@
-"""A notebook's cell that starts a program without the hook: shown to its owner, and the end of its kernel by policy."""
+"""A notebook's cell that starts a program without the hook.
+
+The owner sees it, and by policy it ends the kernel.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,10 @@ print(child.stdout.readline())
 
 @pytest.fixture(scope="module")
 def a_static_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With the software GPU's driver inside, as one may link a library that talks to NVIDIA's device files itself."""
+    """Compile a program with the software GPU's driver inside.
+
+    In the same way one may link a library that talks to NVIDIA's device files itself.
+    """
     built = native_dir().resolve().parent / "gpu_hook" / "softgpu" / "CMakeFiles"
     parts = [part for name in ("machine", "cuda") for part in (built / f"softgpu_{name}.dir").rglob("*.o")]
     if not parts:

@@ -1,4 +1,4 @@
-"""Real notebooks that together own four times the card: each computes what it computes when it is alone."""
+"""Real notebooks that together own four times the card: each computes the same as alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIB = 1 << 20
 COUNT = 5  # of notebooks, each of 0.8 of the card
 CELLS = 2
 WORDS = 12 * MIB  # of each of two arrays: 96 MiB of the 102 MiB that a notebook owns
-NOTICE = "[Aliquot: "  # that a cell waits, which it does not when it is alone
+NOTICE = "[Aliquot: "  # that a cell waits; alone it does not
 START = """
 import ctypes
 from cuda.bindings import driver as cu
@@ -77,7 +77,7 @@ def cells(seed: int) -> list[str]:
 
 @pytest.fixture
 def an_agent(a_folder: Path, an_environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """One with a software GPU of 128 MiB, of which it reserves four times as much."""
+    """An agent with a software GPU of 128 MiB, of which it reserves four times as much."""
     command = [
         sys.executable,
         "-m",
@@ -97,7 +97,7 @@ def an_agent(a_folder: Path, an_environment: dict[str, str]) -> Iterator[subproc
 
 
 def run_all(kernels: list[Any], seeds: list[int]) -> list[list[str]]:
-    """Cell by cell, all kernels at once; what each printed."""
+    """Run cell by cell, all kernels at once; return the output of each."""
     printed: list[list[str]] = [[] for _ in kernels]
     for step in zip(*(cells(seed) for seed in seeds), strict=True):
         asked = [kernel.send(code) for kernel, code in zip(kernels, step, strict=True)]

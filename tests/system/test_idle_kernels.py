@@ -1,4 +1,7 @@
-"""Whether a kernel is idle, as the agent judges it: real kernels behind relays, a real hook, the software GPU."""
+"""The agent's decision whether a kernel is idle.
+
+Real kernels behind relays, a real hook, the software GPU.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ use()
 
 
 class Node:
-    """An agent on a software GPU, and kernels that ask it for their grants by themselves."""
+    """An agent on a software GPU, and kernels that request their grants themselves."""
 
     def __init__(self, folder: Path, environment: dict[str, str], specs: KernelSpecManager) -> None:
         self.run_dir, self._folder, self._environment, self._specs = folder / "run", folder, environment, specs
@@ -61,7 +64,7 @@ class Node:
         self.until(self._answers)
 
     def _answers(self) -> bool:
-        """Its socket is there a moment before it listens."""
+        """Return whether the agent answers: its socket exists a moment before it listens."""
         try:
             return bool(query("status", runtime_dir=self.run_dir))
         except AgentClientError:
@@ -114,7 +117,7 @@ class Kernel:
         return str(provisioner.kernel_id)
 
     def run(self, code: str) -> str:
-        """What it printed."""
+        """Run a cell; return its output."""
         printed: list[str] = []
 
         def note(message: dict[str, Any]) -> None:
@@ -137,7 +140,7 @@ class Kernel:
         return residency["idle_seconds"], residency["idle_reason"]
 
     def quiet_seconds(self) -> float:
-        """Since its last cell ended."""
+        """Return the seconds since its last cell ended."""
         activity = self.status()["activity"]
         return 0.0 if activity["work"] else time.time() - float(activity["since"])
 
@@ -145,11 +148,14 @@ class Kernel:
         self.node.until(lambda: self.idle()[0] is not None and self.idle()[1] == why)
 
     def becomes_busy(self, why: str) -> None:
-        """For as long as what it does goes on: who looks late sees it, too."""
+        """Wait for a state that lasts as long as the activity: a late look sees it, too."""
         self.node.until(lambda: self.idle() == (None, why))
 
     def is_seen_busy_after_a_call(self, why: str) -> None:
-        """What holds for a moment alone: on a busy machine it takes several calls until somebody looks in time."""
+        """Wait for a state that holds for a moment only.
+
+        On a busy machine it takes several calls until a look comes in time.
+        """
 
         def is_seen() -> bool:
             self.run("use()")
@@ -219,7 +225,7 @@ def test_what_goes_on_between_cells_is_seen(node: Node, a_folder: Path) -> None:
         over = a_folder / f"over-{number}"
         kernel.run(work.format(path=str(over)))
         node.until(lambda: kernel.status()["activity"]["work"] == 0)
-        # What the cell itself called is no longer recent.
+        # The cell's own calls are no longer recent.
         node.until(lambda: kernel.quiet_seconds() > 2.5 and kernel.idle() == (None, JUST_NOW))
         over.touch()
     kernel.becomes_idle()
@@ -271,7 +277,10 @@ def test_a_long_silent_cell_is_idle_until_its_next_call(node: Node, a_folder: Pa
 
 
 def test_a_callback_that_keeps_a_stream_keeps_the_memory_where_it_is(node: Node, a_folder: Path) -> None:
-    """Nothing calls the driver, so the kernel counts as idle; a swap-out waits for the stream, and gives up."""
+    """No call reaches the driver, so the kernel counts as idle.
+
+    A swap-out waits for the stream, and gives up.
+    """
     over = a_folder / "over"
     code = (
         "import pathlib, time\n"
@@ -318,7 +327,7 @@ def test_a_restarted_kernel_is_idle_again_whatever_it_did_before(node: Node) -> 
 
 
 def test_an_agent_that_comes_back_finds_an_idle_kernel_idle(node: Node) -> None:
-    """Its hook tells its table again, and is lent to: that is no call."""
+    """Its hook registers its table again and gets credit: that is no call."""
     node.start()
     kernel = node.kernel()
     kernel.run(GPU)
@@ -332,7 +341,10 @@ def test_an_agent_that_comes_back_finds_an_idle_kernel_idle(node: Node) -> None:
 def test_an_idle_kernel_returns_what_its_framework_keeps_where_another_shares_the_device(
     node: Node, a_folder: Path, an_environment: dict[str, str]
 ) -> None:
-    """The stand-in keeps real memory of the software GPU; the status shows what came back, until it is used again."""
+    """The stand-in keeps real memory of the software GPU.
+
+    The status shows the amount that came back, until it is used again.
+    """
     modules = a_folder / "modules"
     modules.mkdir()
     begin = GPU.replace("cuda.cu", "driver.cu").replace("cuda = ctypes", "driver = ctypes")
@@ -368,7 +380,7 @@ def test_an_idle_kernel_returns_what_its_framework_keeps_where_another_shares_th
 
 
 def test_a_cell_that_waits_for_another_kernels_turn_says_so(node: Node, a_folder: Path) -> None:
-    """Two kernels that each hold more than half of the device: the second works on, the first one's cell waits."""
+    """Two kernels each hold more than half of the device: the second works on, the first waits."""
     node.start("--oversubscribe", "2", "--lease-hold", "0", "--lease-quantum", "3600")
     most = GPU.replace("96 << 20", "600 << 20")
     first, second, over = node.kernel("whole"), node.kernel("whole"), a_folder / "over"

@@ -1,4 +1,7 @@
-"""kill -9 at random moments of processes that take and give back every kind of memory: nothing leaks, and soon."""
+"""kill -9 at random moments of processes that allocate and free every kind of memory.
+
+Nothing leaks, and soon.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from jupyter_aliquot.gpu_hook.paths import softgpu_driver
 SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
 KILLS = 200 if SOAK == 1 else 50 * SOAK
 AT_ONCE = 4
-# Of half of the rounds: in some, a busy machine lets nobody look for longer.
+# Of half of the rounds: in some, a busy machine delays every look.
 RETURN_SECONDS = 1.0
 PATIENCE_SECONDS = 30.0
 
@@ -40,7 +43,7 @@ def churn(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(kernel: Any, churn: Path, count: int, dice: random.Random) -> list[subprocess.Popen[str]]:
-    """Some churners at once, all of them under way."""
+    """Start some churners at once; return when all of them run."""
     churners = [kernel.start(str(churn), str(dice.randrange(1 << 30))) for _ in range(count)]
     for churner in churners:
         assert churner.stdout is not None
@@ -49,7 +52,7 @@ def start(kernel: Any, churn: Path, count: int, dice: random.Random) -> list[sub
 
 
 def wait_for_nothing(kernel: Any, killed: float) -> float:
-    """Until neither the ledger nor the device holds a byte; the seconds that took."""
+    """Wait until neither the ledger nor the device holds a byte; return the seconds."""
     while kernel.lent_bytes() or kernel.charged_bytes() or kernel.used_bytes():
         assert time.monotonic() - killed < PATIENCE_SECONDS, kernel.status()
     return time.monotonic() - killed
@@ -63,7 +66,7 @@ def test_killed_processes_return_every_byte_within_a_second(
     dice, times, most = random.Random(11), list[float](), 0
     for _ in range(KILLS // AT_ONCE):
         churners = start(a_granted_kernel, churn, AT_ONCE, dice)
-        time.sleep(dice.random() * 0.05)  # the moment of the kill is what varies, nothing waits for it
+        time.sleep(dice.random() * 0.05)  # the moment of the kill varies, nothing waits for it
         most = max(most, a_granted_kernel.charged_bytes())
         for churner in churners:
             os.kill(churner.pid, signal.SIGKILL)

@@ -1,7 +1,8 @@
-"""200 users with 1,000 kernels on one gateway, for some minutes: they come and go, and at the end nothing is left.
+"""200 users with 1,000 kernels on one gateway, for some minutes.
 
-The scene is the load benchmark's: a real gateway and a real node agent, stand-ins behind the relays' interface.
-Nothing here is a matter of time: how fast it goes, `make bench-load` measures.
+They come and go, and at the end nothing is left. The scene is the load benchmark's: a real gateway
+and a real node agent, stand-ins behind the relays' interface. Nothing here depends on time: `make
+bench-load` measures speed.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from load.scene import Scene, people
 
 KERNELS, USERS = 1000, 200
 FEW_KERNELS, FEW_USERS, FEW_SECONDS = 24, 6, 6.0
-# What is opened once and stays: the history's file, keep-alive connections, threads' ends.
+# Descriptors that are opened once and stay: the history's file, keep-alive connections, threads'
+# ends.
 SPARE_DESCRIPTORS = 30
-# Which changes happen is chance, and fewer do on a busy machine.
+# Chance decides which changes happen, and there are fewer on a busy machine.
 MORE_ROUNDS = 10
 # Minutes at the factor of `make soak`, which is 20.
 CHURN_SECONDS = 6.0 * float(os.environ.get("ALIQUOT_SOAK", "1"))
@@ -31,8 +33,8 @@ CHURN_SECONDS = 6.0 * float(os.environ.get("ALIQUOT_SOAK", "1"))
 
 @pytest.fixture
 def a_scene(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Scene]:
-    """``request.param``: how many users."""
-    # Short, for sockets lie below it.
+    """The scene. ``request.param``: the number of users."""
+    # A short path, for sockets lie below it.
     scene = Scene(tmp_path_factory.mktemp("l"), people(request.param, 2))
     try:
         scene.wait()

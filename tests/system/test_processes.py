@@ -1,4 +1,7 @@
-"""Every way a notebook makes processes and threads: all of a kernel share one quota, and none is hurt by the hook."""
+"""Every way in which a notebook makes processes and threads.
+
+All of a kernel share one limit, and the hook hurts none.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,10 @@ def say(value):
 
 @pytest.fixture
 def run(a_granted_kernel: Any, a_folder: Any) -> Callable[..., Any]:
-    """What a program of the kernel said last; the program is a file, since spawned children import it."""
+    """Return a function that runs a program of the kernel and returns its last line.
+
+    The program is a file, since spawned children import it.
+    """
 
     def run_one(code: str) -> Any:
         program = a_folder / "program.py"

@@ -1,5 +1,8 @@
-"""Requests made from gateway/api/openapi.yaml, right ones and wrong ones, to a real gateway with real kernels: what it
-answers is what the document says, and never a defect. Asked as the owner, as another user and as an administrator."""
+"""Requests made from gateway/api/openapi.yaml, valid and invalid, to a real gateway.
+
+It has real kernels. Its answers match the document, and none is a defect. The requests come from
+the owner, from another user and from an administrator.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ CHECKS = [
     checks.negative_data_rejection,
     checks.unsupported_method,
 ]
-MEANT = {502, 503}  # they say that something is away, not that the gateway is broken; documented where they can be
+MEANT = {502, 503}  # they report an absent part, not a broken gateway; documented where they can be
 # Without the websocket, which plain HTTP does not reach; its events have tests of their own.
 OPERATIONS = sorted(
     f"{method.upper()} {path}"
@@ -80,7 +83,7 @@ class Gateway:
         self._run(stack, "jupyter_aliquot.gateway.cli.app", "serve", *options, f"--config={config}")
         for name, token in TOKENS.items():
             self.sessions[name] = stack.enter_context(requests.Session())
-            self.sessions[name].cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # a login is the token's
+            self.sessions[name].cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # log in by token
             self.sessions[name].headers.update({"Authorization": f"token {token}"} if token else {})
         until(self._is_up)
         for name, size in (("alice", "python3.gpu-0.25"), ("bob", "python3.gpu-0.5"), ("alice", "python3.gpu-1")):
@@ -141,7 +144,7 @@ def operations() -> dict[str, Any]:
 def test_every_request_is_answered_as_the_document_says(
     label: str, a_gateway: Gateway, operations: dict[str, Any]
 ) -> None:
-    ids = some.sampled_from([*a_gateway.ids, None])  # None: as it was made, which is nobody's
+    ids = some.sampled_from([*a_gateway.ids, None])  # None: the generated id, which is no user's
     requests_of = some.one_of(*(operations[label].as_strategy(generation_mode=mode) for mode in GenerationMode))
 
     @settings(

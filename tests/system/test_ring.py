@@ -49,7 +49,7 @@ print(sum(int(child.stdout.readline().split()[0]) for child in children))
 
 
 def is_told_why(report: Any) -> Any:
-    """The report of a kernel that waits, once it had its turn; until then it has no reason of its own."""
+    """Return the report of a waiting kernel with its own reason, which it has after its first turn."""
     return report if report and "0.5 GPU" in (report["reason"] or "") else None
 
 

@@ -1,4 +1,7 @@
-"""*Stop* while a cell waits for GPU memory: REST, agent, hook and kernel together, on a GPU for one of two."""
+"""*Stop* while a cell waits for GPU memory: REST, agent, hook and kernel together.
+
+The GPU has room for one of two.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,8 @@ def read():
     return byte.value
 """
 HEARD = "codes = []\nprint('begins', flush=True)\ncodes.append({call})\ntime.sleep(60)"
-# The signal comes, but not to the thread that waits: another one takes it, and Python learns of it after the call.
+# The signal comes, but not to the thread that waits: another one takes it, and Python notices it
+# after the call.
 NOT_HEARD = (
     "codes = []\nbefore = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\nprint('begins', flush=True)\n"
     "try:\n    codes.append({call})\n    time.sleep(60)\n"
@@ -47,7 +51,10 @@ NOT_HEARD = (
 
 @pytest.fixture
 def an_agent(a_folder: Path, an_environment: dict[str, str], eventually: Callable[..., Any]) -> Iterator[object]:
-    """A node agent whose one GPU of 1 GiB is promised twice, and leaves its holder only when that is idle."""
+    """A node agent whose one GPU of 1 GiB is overcommitted twice.
+
+    A kernel loses it only when it is idle.
+    """
     options = ["--oversubscribe", "2", "--lease-hold", "0", "--lease-quantum", "3600"]
     command = [
         sys.executable,
@@ -75,7 +82,7 @@ def an_agent(a_folder: Path, an_environment: dict[str, str], eventually: Callabl
 
 
 class Node:
-    """The agent's own word of each kernel."""
+    """The agent's own report of each kernel."""
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
@@ -95,17 +102,20 @@ def node(an_agent: object, a_folder: Path) -> Node:
 
 
 def keep_busy(kernel: Any, over: Path) -> None:
-    """Use the GPU in a thread, so that the kernel keeps it until *over* is there."""
+    """Use the GPU in a thread, so that the kernel keeps it until *over* exists."""
     kernel.run(f"work = threading.Thread(target=until, args=({str(over)!r},)); work.start()")
 
 
 def last_words(kernel: Any, code: str, count: int) -> list[str]:
-    """Return the output of *code*, after the line that tells of a wait."""
+    """Return the output of *code*, after the line that reports a wait."""
     return list(kernel.run(code).text.split()[-count:])
 
 
 def stop_while_it_waits(kernel: Any, code: str, waits: Callable[[], object], eventually: Callable[..., Any]) -> None:
-    """Run *code*, interrupt it by REST once it waits, and check that KeyboardInterrupt comes within a second."""
+    """Run *code*, interrupt it by REST once it waits, and check that it stops.
+
+    KeyboardInterrupt must come within a second.
+    """
     cell = kernel.send(code)
     kernel.wait_for_text("begins")
     eventually(waits)
@@ -141,7 +151,7 @@ def test_stop_ends_a_wait_for_a_kernels_own_memory_and_copies_nothing_back(
 
 
 def told_that_more_is_awaited(kernel: Any) -> object:
-    """Return what REST says of the wait of a kernel that is on its GPU."""
+    """Return REST's report of the wait of a kernel that is on its GPU."""
     report = kernel.on_node()
     assert report["state"] == "resident"
     return report["residency"]["waits"]

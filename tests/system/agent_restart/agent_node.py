@@ -1,4 +1,7 @@
-"""A node whose agent can be killed and started again, kernels on it, and the processes in them that a test drives."""
+"""A node whose agent a test can kill and start again, with kernels and processes in them.
+
+The test drives the processes.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,7 @@ class AgentNode:
         return (self.folder / "agent.log").read_text()
 
     def reserve(self, kernel_id: str, hundredths: int) -> dict[str, Any]:
-        """Held by a connection until the kernel is bound."""
+        """Reserve a part of the device; a connection holds it until the kernel is bound."""
         request = {"id": 1, "op": "reserve", "kernel_id": kernel_id, "owner": "ada", "hundredths": hundredths}
         holder = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         holder.connect(str(self.folder / "agent.sock"))
@@ -93,7 +96,7 @@ class AgentNode:
         return next((k for k in self.status()["kernels"] if k["kernel_id"] == kernel_id), {})
 
     def used_bytes(self) -> int:
-        """What the device itself says."""
+        """Return the bytes in use, as the device itself reports them."""
         return int(self.status()["devices"][0]["used_bytes"])
 
     def at_end(self, close: Callable[[], None]) -> None:
@@ -118,7 +121,10 @@ class AgentNode:
 
 
 class Worker:
-    """The test's end of a gpu_worker: listens first, then the process comes, wherever it runs and whoever it is."""
+    """The test's end of a gpu_worker.
+
+    The test listens first, then the process connects, wherever it runs and whatever its user is.
+    """
 
     def __init__(self, folder: Path, name: str) -> None:
         self.path = folder / name
@@ -150,12 +156,16 @@ class Worker:
 
 
 class Kernel:
-    """A reservation with its workers. ``pids`` are the host's, known when all of them are connected."""
+    """A reservation with its workers.
+
+    ``pids`` are the host's, known when all of them are connected.
+    """
 
     def __init__(self, node: AgentNode, kernel_id: str, hundredths: int, worker_count: int) -> None:
         self.node, self.id = node, kernel_id
         self.grant = node.reserve(kernel_id, hundredths)
-        # Apart from the agent's folder, of which a container sees nothing but the kernel's own.
+        # Outside of the agent's folder: a container sees nothing of that but the kernel's own
+        # folder.
         self.folder = Path(tempfile.mkdtemp(prefix="aqw-", dir="/tmp"))
         self.folder.chmod(0o755)
         self.workers = [Worker(self.folder, f"w{i}") for i in range(worker_count)]
@@ -169,11 +179,11 @@ class Kernel:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the grant names, for a process."""
+        """Return a process's environment, as the grant names it."""
         return {name.removesuffix("_PREPEND"): value for name, value in self.grant["env"].items()}
 
     def start_processes(self) -> list[subprocess.Popen[bytes]]:
-        """Its workers as processes of this machine; the first is bound."""
+        """Start its workers as processes of this machine; the first is bound."""
         env = {**os.environ, **self.environment}
         processes = []
         for path in self.sockets:
@@ -190,18 +200,18 @@ class Kernel:
         until(lambda: len(self.connected()) == len(self.workers))
 
     def connected(self) -> list[int]:
-        """Host pids of its processes with the agent; a bound one that is not connected is among them, too."""
+        """Return the host pids of its processes at the agent, also of an unconnected bound one."""
         return list(self.node.kernel(self.id).get("pids", ()))
 
     def record(self) -> dict[str, Any]:
-        """What the agent knows of it: bytes by device and of the host, peaks, refusals."""
+        """Return the agent's record: bytes by device and of the host, peaks, refusals."""
         kernel = self.node.kernel(self.id)
         device, host = kernel["devices"][0], kernel["host_memory"]
         names = ("charged_bytes", "lent_bytes", "peak_bytes", "refusals")
         return {**{name: device[name] for name in names}, **{f"host_{name}": host[name] for name in names}}
 
     def wait_for_peaks_on_disk(self) -> None:
-        """What a kill would lose is written down at the next look."""
+        """Wait until the agent's next look has written down the data that a kill would lose."""
 
         def is_written() -> bool:
             journal = json.loads((self.node.folder / "kernels" / self.id / "grant.json").read_text())
@@ -219,7 +229,7 @@ def work(kernels: Sequence[Kernel], is_wanted: bool) -> None:
 
 
 def wait_for_rounds(kernels: Sequence[Kernel], more: int) -> None:
-    """Until every worker has computed so many times more."""
+    """Wait until every worker has computed so many more rounds."""
     for worker in [worker for kernel in kernels for worker in kernel.workers]:
         before = worker.rounds()
         until(lambda worker=worker, before=before: worker.rounds() >= before + more)  # type: ignore[misc]
@@ -230,7 +240,7 @@ def problems(kernels: Sequence[Kernel]) -> list[str]:
 
 
 def wait_for_charges(kernels: Sequence[Kernel], records: Sequence[dict[str, Any]]) -> None:
-    """Until all that was charged is again."""
+    """Wait until the kernel is charged for all of it again."""
     names = ("charged_bytes", "host_charged_bytes")
 
     def charged(record: dict[str, Any]) -> list[Any]:

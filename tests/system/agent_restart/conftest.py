@@ -1,4 +1,4 @@
-"""Nodes for tests of what an agent's end leaves running."""
+"""Nodes for tests of kernels that outlive their agent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ else:
 
 @pytest.fixture
 def a_node() -> Iterator[AgentNode]:
-    """With its agent."""
+    """A node with its agent."""
     try:
         softgpu_driver()
     except PathError as error:

@@ -1,7 +1,7 @@
-"""A process of a kernel that computes and allocates until told otherwise: ``gpu_worker.py SOCKET [SOCKET…]``.
+"""A process of a kernel that computes and allocates: ``gpu_worker.py SOCKET [SOCKET…]``.
 
-It connects to the test's socket and obeys lines of JSON; each further socket gets a process of its own. All that it
-computes it checks, and what goes wrong it keeps for ``tell``.
+It connects to the test's socket and obeys lines of JSON; each further socket gets a process of its
+own. It checks all its results, and keeps each error for ``tell``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ def call(name: str, *arguments: Any) -> None:
 
 
 class Worker:
-    """``_is_wanted`` lets the thread work, ``_is_idle`` says that it does not; the rest is the thread's, or idle's."""
+    """The worker's state.
+
+    ``_is_wanted`` lets the thread work, ``_is_idle`` says that it does not; the rest belongs to the
+    thread, or, while it is idle, to the main one.
+    """
 
     def __init__(self) -> None:
         self._context, module, self._fill = VOID(), VOID(), VOID()
@@ -50,7 +54,7 @@ class Worker:
         threading.Thread(target=self._work, daemon=True).start()
 
     def hold(self, device_mib: int, host_mib: int) -> str:
-        """Take it for good; what was refused."""
+        """Allocate memory and keep it; return the driver's refusal."""
         pointer, host = U64(), VOID()
         try:
             if device_mib:
@@ -72,7 +76,7 @@ class Worker:
         return {"pid": os.getpid(), "rounds": self._rounds, "problems": self._problems}
 
     def processes(self) -> list[list[int]]:
-        """As NVML shows them in this kernel: pid and bytes."""
+        """Return NVML's processes in this kernel: pid and bytes."""
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
         device, count = VOID(), ctypes.c_uint(64)
         records = (ctypes.c_uint64 * 128)()  # two words each: pid, bytes; of the first version

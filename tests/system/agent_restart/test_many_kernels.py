@@ -1,4 +1,7 @@
-"""An agent that is killed, stopped and started under load: its kernels keep computing, its ledger is the one before."""
+"""An agent that is killed, stopped and started under load.
+
+Its kernels keep computing, and its ledger is the one before.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ ENDS = (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGKILL)
 
 
 def start_kernels(node: AgentNode) -> list[Kernel]:
-    """Three kernels of two processes, each of which holds amounts of its own."""
+    """Start three kernels of two processes, each of which holds amounts of its own."""
     kernels = [Kernel(node, f"k{i}", 25, worker_count=2) for i in range(3)]
     for kernel in kernels:
         kernel.start_processes()
@@ -33,7 +36,7 @@ def start_kernels(node: AgentNode) -> list[Kernel]:
 
 
 def ledger(kernels: list[Kernel]) -> list[dict[str, Any]]:
-    """Of each kernel, what the agent says of it and what NVML shows it of its processes."""
+    """Return each kernel's record at the agent and its processes by NVML."""
     return [{**kernel.record(), "processes": kernel.workers[0].ask("processes")} for kernel in kernels]
 
 

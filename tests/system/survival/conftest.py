@@ -1,4 +1,7 @@
-"""A machine with a node agent, gateways that come and go as processes, and tabs that reconnect as JupyterLab's do."""
+"""A machine with a node agent, gateways that come and go as processes, and tabs that reconnect.
+
+The tabs reconnect as JupyterLab's do.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,10 @@ class Refusal(Exception):
 
 
 class Gateway:
-    """One life of `aliquot serve`, or of another program that starts one. The next life has the same port and name."""
+    """One life of `aliquot serve`, or of another program that starts a gateway.
+
+    The next life has the same port and name.
+    """
 
     def __init__(self, node: Node, port: int, command: list[str], token: str = TOKEN) -> None:
         self.node, self.port, self.token = node, port, token
@@ -95,7 +101,7 @@ class Gateway:
         return self.call("GET", f"/api/kernels/{kernel_id}")
 
     def ended(self, kernel_id: str) -> Any:
-        """Why it ended, as REST says it; None while it did not."""
+        """Return why the kernel ended, by REST; None while it runs."""
         kernels = self.call("GET", "/aliquot/api/v1/kernels")["kernels"]
         found = next((kernel for kernel in kernels if kernel["id"] == kernel_id), None)
         return found and found.get("termination")
@@ -125,7 +131,7 @@ class Tab:
 
     def reconnect(self, gateway: Gateway) -> Tab:
         if self.gateway.process.poll() is not None:
-            # What it had written before its end is in our socket, as in a browser's.
+            # Output from before its end is in our socket, as in a browser's.
             with contextlib.suppress(OSError, ValueError, websocket.WebSocketException):
                 while True:
                     self.read()
@@ -152,7 +158,11 @@ class Tab:
         return self.send("execute_request", content)
 
     def read(self) -> dict[str, Any]:
-        """The next message. What a gateway wrote and was killed before it acknowledged comes twice: read once here."""
+        """Return the next message.
+
+        A message that a killed gateway wrote and did not acknowledge comes twice: this method
+        returns it once.
+        """
         assert self._socket is not None
         while (message_id := (message := json.loads(self._socket.recv()))["header"]["msg_id"]) in self._known:
             self.doubled += 1
@@ -161,7 +171,7 @@ class Tab:
         return dict(message)
 
     def find(self, message_id: str, kind: str) -> dict[str, Any]:
-        """The first message of this kind that answers the request, read on until it is there."""
+        """Return the first message of this kind that answers the request; read on until it comes."""
         known = list(self.seen)
         while True:
             for message in known:
@@ -174,7 +184,7 @@ class Tab:
             self.read()
 
     def text(self, message_id: str) -> str:
-        """All that the cell printed, read on until it has ended."""
+        """Return all output of the cell; read on until it has ended."""
         while not any(self._is_idle(message, message_id) for message in self.seen):
             self.read()
         found = (m for m in self.seen if m["parent_header"].get("msg_id") == message_id and m["msg_type"] == "stream")
@@ -241,14 +251,17 @@ class Node:
         return False
 
     def held(self) -> dict[str, int]:
-        """The agent's ledger: kernel to hundredths of a GPU."""
+        """Return the agent's ledger: kernel to hundredths of a GPU."""
         kernels = query("status", runtime_dir=self.runtime.path)["kernels"]
         return {kernel["kernel_id"]: kernel["hundredths"] for kernel in kernels}
 
     # ---- gateways
 
     def serve(self, *options: str, port: int = 0, name: str = "test", program: str = "") -> Gateway:
-        """A gateway. ``program``: Python that starts it in its own way, in the place of `aliquot serve`."""
+        """Start a gateway.
+
+        ``program``: Python that starts it in its own way, instead of `aliquot serve`.
+        """
         start = ["-c", program] if program else ["-m", "jupyter_aliquot.gateway.cli.app", "serve"]
         port = port or free_port()
         command = [sys.executable, *start, f"--port={port}", "--ServerApp.port_retries=0", "--ip=127.0.0.1"]
@@ -257,10 +270,10 @@ class Node:
         return Gateway(self, port, command)
 
     def succeed(self, gateway: Gateway, *options: str, program: str = "") -> Gateway:
-        """The next life of a gateway that has ended."""
+        """Start the next life of a gateway that has ended."""
         return self.serve(*options, port=gateway.port, program=program).wait_until_up()
 
-    # ---- what runs
+    # ---- processes
 
     def relays(self) -> dict[str, RelayRecord]:
         return {relay.kernel_id: relay for relay in read_relay_records(self.runtime) if relay.is_alive}
@@ -269,7 +282,7 @@ class Node:
         return {path.stem for path in self.folder.glob("data/aliquot/gateways/*/kernels/*.json")}
 
     def processes(self) -> dict[str, list[int]]:
-        """All processes of each kernel, by the variable that its children inherit."""
+        """Return all processes of each kernel, by the variable that its children inherit."""
         found: dict[str, list[int]] = {}
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
@@ -294,7 +307,7 @@ class Node:
             self._agent.wait()
 
     def end_relay_host(self) -> None:
-        """Its relays go on. Does nothing where none runs."""
+        """End the relay host; its relays go on. Does nothing without a relay host."""
         try:
             host = int((self.folder / "run" / "relay.lock").read_text().split()[0])
             os.kill(host, signal.SIGTERM)
@@ -303,7 +316,7 @@ class Node:
         wait_until(lambda: not Path(f"/proc/{host}").exists())
 
     def _end_relays(self) -> None:
-        """The host first: it would replace a relay that is killed."""
+        """End all relays, the host first: it would replace a relay that is killed."""
         self.end_relay_host()
         for relay in read_relay_records(self.runtime):
             for process in (relay, relay.kernel):
@@ -314,7 +327,7 @@ class Node:
 
 @pytest.fixture
 def a_machine() -> Iterator[Node]:
-    """Without an agent: plain kernels run."""
+    """A machine without an agent: plain kernels run."""
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
     node = Node(folder)
     yield node
@@ -324,7 +337,7 @@ def a_machine() -> Iterator[Node]:
 
 @pytest.fixture
 def a_node(a_machine: Node) -> Node:
-    """With an agent and a software GPU of 4 GiB."""
+    """A machine with an agent and a software GPU of 4 GiB."""
     a_machine.start_agent()
     return a_machine
 
@@ -350,7 +363,7 @@ def eventually() -> Callable[..., Any]:
 
 @pytest.fixture(scope="session")
 def world() -> Any:
-    """The classes above, for modules whose scene is set once."""
+    """Return the classes above, for modules that set their scene once."""
 
     class World:
         pass

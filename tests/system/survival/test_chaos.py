@@ -1,4 +1,7 @@
-"""A gateway that is killed at random under kernels at work. No kernel, no cell and no line may be lost."""
+"""A gateway that is killed at random under kernels at work.
+
+No kernel, no cell and no line may be lost.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
 KERNELS = 3 if SOAK == 1 else 50
 SECONDS = 8.0 if SOAK == 1 else 15.0 * SOAK
 LINES = 25
-# The kernel remembers which cells ran: one that ran twice is as wrong as one that did not.
+# The kernel remembers which cells ran: a cell that ran twice is as wrong as one that did not run.
 CELL = """
 import time
 ran = globals().get("ran", []); ran.append({cell})
@@ -32,7 +35,10 @@ for line in range({lines}):
 
 @dataclass
 class Worker:
-    """Runs one cell after the other in one kernel, over a websocket that is opened again whenever it is lost."""
+    """Runs one cell after the other in one kernel.
+
+    Its websocket is opened again after each loss.
+    """
 
     gateway: Any
     kernel_id: str
@@ -53,7 +59,10 @@ class Worker:
             self.cells += 1
 
     async def run(self, code: str) -> str:
-        """What it printed. The same request is sent again until somebody is seen to work on it."""
+        """Return a cell's output.
+
+        The same request is sent again until a message shows that the kernel works on it.
+        """
         message_id = uuid.uuid4().hex
         text, replies, is_idle, was_seen = "", 0, False, False
         while not (replies and is_idle):
@@ -113,7 +122,7 @@ async def kill_at_random(a_node: Any, until: float, dice: random.Random) -> Coun
         await asyncio.to_thread(gateway.stop, how)
         after = await asyncio.to_thread(a_node.succeed, gateway)
         ends[how.name] += 1
-        # Workers ask wherever they find their gateway; only the token and the port count, and those stay.
+        # Workers find their gateway anywhere; only the token and the port count, and those stay.
         assert after.port == gateway.port
     return ends
 

@@ -1,4 +1,7 @@
-"""A kernel whose GPU another user was given while no gateway and no agent knew of it: its user is told."""
+"""A kernel whose GPU went to another user while no gateway and no agent knew of it.
+
+Its user is informed.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,8 @@ def test_a_kernel_whose_gpu_went_to_a_third_party_is_said_to_be_doubtful_until_i
     gateway.stop(signal.SIGKILL)
     third = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        # The kernel's relay would ask for the same again within a second: it sleeps until the other has it.
+        # The kernel's relay would request the same again within a second: it sleeps until the other
+        # kernel has it.
         os.kill(relay.pid, signal.SIGSTOP)
         a_node.kill_agent()
         shutil.rmtree(a_node.folder / "run" / "kernels" / kernel_id)

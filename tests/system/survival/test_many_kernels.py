@@ -1,4 +1,4 @@
-"""Kernels that come and go: what a gateway, an agent and a relay host hold does not grow with them."""
+"""Kernels that come and go: the resources of a gateway, an agent and a relay host do not grow."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from storm_cells import GPU
 
 SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
 CYCLES = 8 if SOAK == 1 else 15 * SOAK  # 300 by the default of `make soak`
-# What may still warm up between the third quarter and the last: at 8 cycles much of the code runs for the first time.
+# The growth that may come between the third quarter and the last: at 8 cycles much of the code runs
+# for the first time.
 MOST_GROWTH_BYTES = (6 if SOAK == 1 else 2) << 20
 
 
 @dataclass(frozen=True)
 class Held:
-    """Count the holdings of one process."""
+    """The counted resources of one process."""
 
     descriptors: int
     memory_bytes: int
@@ -32,10 +33,10 @@ class Held:
 
 
 def descriptors_of(pid: int) -> list[str]:
-    """Return what the descriptors of a process lead to, sorted: a failure names the one that is too many."""
+    """Return the targets of a process's descriptors, sorted: a failure names the extra one."""
     found = []
     for one in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+        with contextlib.suppress(FileNotFoundError):  # closed in the meantime
             found.append(os.readlink(one))
     return sorted(found)
 

@@ -1,4 +1,4 @@
-"""Sizes that were changed, and wishes that wait, over the end of a gateway and of its agent."""
+"""Changed sizes, and waiting requests, over the end of a gateway and of its agent."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_killed_gateway_loses_neither_sizes_nor_wishes(
     a_node.kill_agent()
     a_node.start_agent()
     after = a_node.succeed(gateway)
-    eventually(lambda: report(after, grown)["gpus"] == 0.5)  # the agent says it, at the first look
+    eventually(lambda: report(after, grown)["gpus"] == 0.5)  # the agent reports it, at the first look
     assert names(after)[grown] == "python3.gpu-0.5"
     again = eventually(lambda: report(after, other)["resize"])
     assert (again["gpus"], again["since"]) == (0.75, waiting["since"])
@@ -52,7 +52,7 @@ def test_a_killed_gateway_loses_neither_sizes_nor_wishes(
 def test_what_was_resized_while_no_gateway_ran_is_what_the_next_one_holds(
     a_node: Any, open_tab: Any, eventually: Callable[..., Any]
 ) -> None:
-    """As after a gateway that was killed when the agent had changed the size, and before it wrote that down."""
+    """The gateway was killed after the agent's change of a size and before its own record."""
     gateway = a_node.serve().wait_until_up()
     kernel_id = gateway.start_kernel("python3.gpu-0.25")
     tab = open_tab(gateway, kernel_id)

@@ -1,4 +1,4 @@
-"""Which stops keep kernels, in every program that can be our server; and what two gateways are to each other."""
+"""Stops that keep kernels, in every program that can be our server; and two gateways together."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-# Plain Jupyter programs, with Aliquot enabled by its installation alone.
-# `python -m jupyter_server`, and of JupyterLab, without the grammar that is half of their start.
+# Plain Jupyter programs, with Aliquot enabled by its installation. `python -m jupyter_server`, and
+# that of JupyterLab, without the grammar that takes half of their start.
 JUPYTER = """
 import runpy, sys, jupyter_aliquot.gateway.serverapp.lazy_rfc3987
 sys.argv[1:1] = ["--no-browser"]
@@ -21,7 +21,7 @@ runpy.run_module("{module}", run_name="__main__", alter_sys=True)
 
 @pytest.fixture
 def is_left(a_machine: Any, eventually: Callable[..., Any]) -> Callable[[str], bool]:
-    """Whether the kernel goes on after its server's end: all of it, or nothing."""
+    """Return a check whether the kernel goes on after its server's end: all of it, or nothing."""
 
     def look(kernel_id: str) -> bool:
         def found() -> set[bool]:
@@ -56,7 +56,7 @@ def stopped_by(number: int) -> Callable[[Any], None]:
 def test_the_stop_and_the_knob_decide(
     options: tuple[str, ...], stop: Callable[[Any], None], want: bool, a_machine: Any, open_tab: Any, is_left: Any
 ) -> None:
-    # `aliquot serve` cannot be stopped by REST.
+    # REST cannot stop `aliquot serve`.
     program = JUPYTER.format(module="jupyter_server") if stop is stopped_by_rest else ""
     gateway = a_machine.serve(*options, program=program).wait_until_up()
     kernel_id = gateway.start_kernel()
@@ -85,7 +85,7 @@ def test_two_gateways_keep_their_kernels_apart(a_machine: Any, eventually: Calla
     names = sorted(path.name for path in a_machine.folder.glob("data/aliquot/gateways/*"))
     assert len(names) == 2
     assert names[1] == f"{names[0]}-2"
-    # In their order, each has its own again.
+    # In their order, each gets its own again.
     after = [a_machine.serve(name="", port=gateway.port).wait_until_up() for gateway in gateways]
     assert [gateway.kernel_ids() for gateway in after] == [{kernel_id} for kernel_id in kernels]
 

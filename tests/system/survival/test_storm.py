@@ -1,6 +1,7 @@
-"""Storms: what stands below kernels at work is killed, stopped, unlinked and out of disk; each stays usable.
+"""Storms below kernels at work: processes are killed and stopped, files unlinked, disks filled.
 
-Cells run all the while: none twice, none out of order, none lost but those under way where something was killed.
+Each part stays usable. Cells run all the while: none twice, none out of order, and none lost,
+except those under way during a kill.
 """
 
 from __future__ import annotations
@@ -30,18 +31,19 @@ WANT_GATEWAY_SECONDS, WANT_AGENT_SECONDS = 3.0, 1.0  # from the start of its pro
 # In a relay's folder, and in the runtime folder.
 NAMES = ("relay.json", "f-1", "c-1", "b-1", "k/s-1")
 NODE_NAMES = ("gateway.sock", "relay.sock", "agent.sock")
-# A host lets three relays of a kernel be killed in a minute, and takes a fourth for a fault of the kernel's.
+# A host accepts three kills of a kernel's relays in a minute, and takes a fourth for a fault of the
+# kernel's.
 RELAY_KILLS, RELAY_KILLS_SECONDS = 2, 70.0
 FATAL = frozenset({"kill_gateway", "kill_relay", "kill_kernel"})
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """From the start of a process to its first answer; what the kernel of the system counted of it until then."""
+    """The time from a process's start to its first answer, and its system counters until then."""
 
     seconds: float
     processor_seconds: float
-    queued_seconds: float  # ready to run, while others had the processors
+    queued_seconds: float  # ready to run, while other processes had the processors
 
     @classmethod
     def of(cls, pid: int, began: float) -> Recovery:
@@ -58,7 +60,10 @@ class Recovery:
 
 
 class Storm:
-    """Strikes one thing at a time, by a seed. ``names``: those in relays' folders that it removes."""
+    """Strikes one thing at a time, by a seed.
+
+    ``names``: the files in relays' folders that it removes.
+    """
 
     def __init__(self, node: Any, seed: int, names: tuple[str, ...], disk: Path | None) -> None:
         self.node = node
@@ -79,7 +84,10 @@ class Storm:
         self.blows.append(Blow(kind, time.monotonic(), kernel_id))
 
     def _is_over(self) -> None:
-        """Hooks look for a new agent once in a second at most."""
+        """Record the end of a blow, 2 s from now.
+
+        Hooks look for a new agent once in a second at most.
+        """
         self.blows[-1] = replace(self.blows[-1], until=time.monotonic() + 2.0)
 
     def kill_gateway(self) -> None:
@@ -120,13 +128,13 @@ class Storm:
             os.killpg(relay.kernel.pid, signal.SIGKILL)
 
     def stop_something(self) -> None:
-        """For a while it does not run."""
+        """Stop a process for a while."""
         relay = self._relay()
         pids = {"gateway": self.gateway.process.pid, "agent": self.node.agent_pid, "relay": relay.pid}
         name = self.dice.choice(sorted(pids))
         self._struck(f"stop_{name}")
         os.kill(pids[name], signal.SIGSTOP)
-        time.sleep(self.dice.uniform(0.1, LONGEST_STOP_SECONDS))  # how long
+        time.sleep(self.dice.uniform(0.1, LONGEST_STOP_SECONDS))  # seconds
         os.kill(pids[name], signal.SIGCONT)
         self._is_over()
 
@@ -141,7 +149,7 @@ class Storm:
         (self.node.runtime.path / name).unlink(missing_ok=True)
 
     def fill_disk(self) -> None:
-        """For a while the gateway's state has no room."""
+        """Fill the disk of the gateway's state for a while."""
         if self.disk is None:
             return
         self._struck("fill_disk")
@@ -149,7 +157,7 @@ class Storm:
         with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
             while True:
                 file.write(bytes(1 << 16))
-        time.sleep(self.dice.uniform(0.5, 2.0))  # how long
+        time.sleep(self.dice.uniform(0.5, 2.0))  # seconds
         filler.unlink()
 
     KINDS: tuple[Callable[[Storm], None], ...] = (
@@ -166,7 +174,7 @@ class Storm:
 
 @pytest.fixture
 def a_small_disk(a_machine: Any) -> Iterator[Path | None]:
-    """A disk of 16 MiB for the gateway's files; None where no file system may be mounted."""
+    """A disk of 16 MiB for the gateway's files; None if no file system may be mounted."""
     folder = a_machine.folder / "data"
     folder.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", str(folder)], capture_output=True)
@@ -176,7 +184,10 @@ def a_small_disk(a_machine: Any) -> Iterator[Path | None]:
 
 
 def blow(storm: Storm, browsers: list[Browser], eventually: Any) -> None:
-    """Each kind once, then any for as long as the storm lasts. Cells run between two blows."""
+    """Strike each kind once, then any for as long as the storm lasts.
+
+    Cells run between two blows.
+    """
     until, left = time.monotonic() + SECONDS, list(Storm.KINDS)
     while left or time.monotonic() < until:
         before = [len(browser.cells) for browser in browsers]
@@ -186,7 +197,10 @@ def blow(storm: Storm, browsers: list[Browser], eventually: Any) -> None:
 
 
 def is_nothing_held(node: Any) -> bool:
-    """At the agent: no reservation, no byte of a device, of a host copy, or of a stranger."""
+    """Return whether the agent holds nothing.
+
+    No reservation, no byte of a device, of a host copy, or of an untracked process.
+    """
     status = query("status", runtime_dir=node.runtime.path)
     used = [status["kernels"], status["foreign_processes"], status["host_copies"]["used_bytes"]]
     return not any([*used, *(device["used_bytes"] for device in status["devices"])])

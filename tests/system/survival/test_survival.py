@@ -1,4 +1,4 @@
-"""A gateway ends in every way in which one can, and its users notice nothing but a pause."""
+"""A gateway ends in every possible way, and its users notice only a pause."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_kernel_without_cuda_keeps_its_reservation_when_the_agent_dies_and_los
         shutil.rmtree(a_node.folder / "run" / "kernels" / kernel_id)
         a_node.start_agent()
         eventually(lambda: a_node.held() == {kernel_id: 25})
-    # The connection of this one is closed at once: when it is gone, the time of orphans has passed.
+    # This one's connection is closed at once: when it is gone, the time of orphans has passed.
     query("reserve", runtime_dir=a_node.runtime.path, kernel_id="orphan", owner="eve", hundredths=10)
     eventually(lambda: "orphan" not in a_node.held())
     (kernel,) = query("status", runtime_dir=a_node.runtime.path)["kernels"]

@@ -1,4 +1,7 @@
-"""One gateway with several users is killed; what they left with it is there in its next life, and is still theirs."""
+"""One gateway with several users is killed.
+
+Their kernels and sessions are there in its next life, and still belong to them.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ ADA = USERS["ada"]
 
 @dataclass
 class Scene:
-    """What was there before the kill, and the gateway that came after it."""
+    """The state before the kill, and the gateway that came after it."""
 
     node: Any
     gateway: Any = None
@@ -76,7 +79,7 @@ def before(scene: Scene, world: Any) -> None:
     scene.tabs["asker"].find(asking, "input_request")
     gateway.stop(signal.SIGKILL)
     scene.gateway = gateway
-    # While nobody is there, one kernel crashes and one ends as its user's code wants it.
+    # While no gateway runs, one kernel crashes and one ends by its user's code.
     os.kill(scene.pids["crasher"], signal.SIGSEGV)
     os.kill(scene.pids["leaver"], signal.SIGTERM)
     for name in ("crasher", "leaver"):
@@ -162,7 +165,7 @@ def test_an_adopted_kernel_that_crashes_is_started_again(scene: Scene, eventuall
     os.kill(scene.pids["worker"], signal.SIGKILL)
     eventually(lambda: scene.node.processes().get(kernel_id, [0])[0] not in (0, scene.pids["worker"]))
     assert tab.reconnect(scene.gateway).run("print('x' in globals())") == "False"
-    # The next server tells it as well.
+    # The next server reports it as well.
     (record,) = scene.node.folder.glob(f"data/aliquot/gateways/*/kernels/{kernel_id}.json")
     eventually(lambda: json.loads(record.read_text())["state"] == "running")
     assert "signal 9" in json.loads(record.read_text())["last_crash"]["message"]

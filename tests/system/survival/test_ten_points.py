@@ -1,4 +1,7 @@
-"""The gateway is killed at each of ten points of a kernel's life. Whatever was answered as started is found again."""
+"""The gateway is killed at each of ten points of a kernel's life.
+
+Each kernel that it answered as started is found again.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any
 
 import pytest
 
-# `aliquot serve`, whose process kills itself when it is about to do a named thing for the nth time.
+# `aliquot serve`, whose process kills itself right before the nth call of a named method.
 PROGRAM = """
 import os, signal, sys
 from jupyter_aliquot.gateway.serverapp.app import GatewayServerApp
@@ -32,7 +35,7 @@ GatewayServerApp.launch_instance(argv=sys.argv[1:])
 
 @dataclass(frozen=True)
 class Point:
-    """Before which call of which method it dies; ``condition`` is about ``args`` and ``kwargs``."""
+    """The call before which the gateway dies; ``condition`` is about ``args`` and ``kwargs``."""
 
     module: str
     owner: str
@@ -67,7 +70,7 @@ ENDS = {
 
 @pytest.fixture
 def settled(a_node: Any, eventually: Callable[..., Any]) -> Callable[..., None]:
-    """Nothing runs but these kernels, and agent and gateway agree on what they hold."""
+    """Return a check that only these kernels run, and that agent and gateway agree on them."""
 
     def check(gateway: Any, *kernel_ids: str) -> None:
         want = set(kernel_ids)
@@ -89,7 +92,10 @@ def is_held(kernel: dict[str, Any]) -> bool:
 
 
 def bound_pids(node: Any, kernel_id: str) -> list[int]:
-    """The processes that the agent knows of a kernel, though its gateway may not have told it any."""
+    """Return the kernel's processes at the agent.
+
+    The gateway may not have reported any.
+    """
     journal = json.loads((node.runtime.kernels / kernel_id / "grant.json").read_text())
     return [process["pid"] for process in journal["bound"]]
 

@@ -1,4 +1,4 @@
-"""What a killed gateway had begun with two kernels at once, and what the next one cannot take over."""
+"""A killed gateway's unfinished work on two kernels, and kernels that the next cannot adopt."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def dying(self, replaced):
         os.kill(os.getpid(), signal.SIGKILL)
 ReplacementTracker.replace_now = dying
 """
-# Once its session has the new kernel.
+# After its session has the new kernel.
 AFTER_THE_SESSION = """
 from jupyter_aliquot.gateway.kernels.sessions import OwnedSessionManager
 real = OwnedSessionManager.update_session
@@ -74,7 +74,7 @@ def test_a_kernel_whose_replacement_ran_when_the_gateway_died_is_ended_by_the_ne
 
 
 def test_a_notebook_keeps_the_kernel_that_it_was_last_told_of(a_machine: Any, eventually: Callable[..., Any]) -> None:
-    """As the table of sessions has it: whichever of the two its page comes back to is there."""
+    """The table of sessions decides: the kernel that the page comes back to exists."""
     gateway = a_machine.serve(program=DYING.format(method=AFTER_THE_SESSION)).wait_until_up()
     session = notebook(gateway)
     old = session["kernel"]["id"]

@@ -1,4 +1,4 @@
-"""The next life of a gateway is another version: of itself, of its records, and of what it speaks with relays."""
+"""The next life of a gateway is another version: of itself, its records, and the relay protocol."""
 
 from __future__ import annotations
 
