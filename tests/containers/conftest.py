@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-# Tests of other folders that need engines do the same.
+# Tests of other folders that need engines use the same fixtures.
 sys.path.insert(0, str(Path(__file__).parent))
 
 if TYPE_CHECKING:
@@ -47,20 +47,20 @@ def a_docker() -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def an_old_docker() -> Iterator[Engine]:
-    """The release's own Docker daemon, where it differs: it may know no CDI."""
+    """The release's own Docker daemon, if it differs: it may not support CDI."""
     yield from _engine("docker-old")
 
 
 @pytest.fixture(scope="session", params=["podman", "docker"])
 def an_engine(request: pytest.FixtureRequest) -> Engine:
-    """Each test runs on both."""
+    """Run each test on both engines."""
     engine: Engine = request.getfixturevalue(f"a_{request.param}")
     return engine
 
 
 @pytest.fixture
 def kernels(an_engine: Engine) -> Iterator[ContainerKernels]:
-    """Kernels on each engine; all that a test started ends with it."""
+    """Kernels on each engine; the fixture ends all that a test started."""
     started = ContainerKernels(an_engine)
     before = set(an_engine.containers())  # of a kernel that a whole module shares
     yield started
@@ -70,13 +70,13 @@ def kernels(an_engine: Engine) -> Iterator[ContainerKernels]:
 
 @pytest.fixture
 def relay_image() -> str:
-    """Of the relay host; empty: a process. A test that wants one parametrizes it."""
+    """The image of the relay host; empty: a process. A test that needs one parametrizes it."""
     return ""
 
 
 @pytest.fixture
 def a_container_node(an_engine: Engine, relay_image: str) -> Iterator[ContainerNode]:
-    """With a gateway's configuration for this engine, and an agent."""
+    """A machine with a gateway's configuration for this engine, and an agent."""
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
     node = ContainerNode(folder, an_engine, relay_image)
     yield node

@@ -1,5 +1,7 @@
-"""Real container engines for tests: a Podman service, a Docker daemon. Each in a temporary folder with its own storage,
-socket, CDI folder and control groups; nothing of the host's own engines is used, and nothing is left behind.
+"""Real container engines for tests: a Podman service, a Docker daemon.
+
+Each is in a temporary folder with its own storage, socket, CDI folder and control groups. It uses
+nothing of the host's own engines, and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -22,15 +24,16 @@ from pathlib import Path
 import docker
 
 ROOT = Path(__file__).resolve().parents[2]
-# What a container of the test image needs of the host to run Python with Aliquot: mounted read-only, at the same paths.
-# Python may be the system's own: engines refuse a folder that is named twice.
+# Folders of the host that a container of the test image needs to run Python with Aliquot: mounted
+# read-only, at the same paths. Python may be the system's own: engines refuse a folder that is
+# named twice.
 HOST_FOLDERS = tuple(dict.fromkeys(("/usr", os.path.realpath(sys.base_prefix), str(ROOT))))
 UNPACKED_DOCKER = ROOT / "build" / "engines" / "docker"
 PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin", "/usr/lib/podman"])
-# A host without CAP_SYS_RESOURCE refuses the engines' own, higher, limits.
+# A host without CAP_SYS_RESOURCE refuses the higher limits that engines set.
 NOFILE, NPROC = 20000, 4096
 IMAGE = "aliquot-test/kernel"
-# The same with the folders of the host already in it, for tests in which a gateway decides what is mounted.
+# The same with the host's folders already in it, for tests in which a gateway decides the mounts.
 WHOLE_IMAGE = "aliquot-test/whole"
 _WHOLE = "ALIQUOT_TEST_IMAGE=whole"
 START_SECONDS = 90.0
@@ -38,12 +41,12 @@ STOP_SECONDS = 20.0
 
 
 class EngineUnavailable(Exception):
-    """Why this machine cannot run an engine; the tests that need it are skipped with this reason."""
+    """This machine cannot run an engine; the tests that need it are skipped with this reason."""
 
 
 @dataclass
 class Engine:
-    """One running engine. ``name`` is podman, docker or docker-old; ``url`` is what DOCKER_HOST would be."""
+    """One running engine. ``name`` is podman, docker or docker-old; ``url`` is a DOCKER_HOST."""
 
     name: str
     folder: Path
@@ -59,17 +62,17 @@ class Engine:
 
     @property
     def cdi_dir(self) -> Path:
-        """Where its CDI specs lie; an engine without CDI over the API does not read them."""
+        """Return the folder of its CDI specs. An engine without CDI over the API ignores them."""
         return self.folder / "cdi"
 
     def client(self) -> docker.DockerClient:
-        """The same each time; not for several threads."""
+        """Return the same client each time; not for several threads."""
         if not self._clients:
             self._clients.append(docker.DockerClient(base_url=self.url, timeout=60))
         return self._clients[0]
 
     def containers(self) -> list[str]:
-        """Names of all containers of the engine, ended ones too."""
+        """Return the names of all containers of the engine, ended ones too."""
         return sorted(str(container.name) for container in self.client().containers.list(all=True))
 
     def remove_containers(self) -> None:
@@ -79,7 +82,7 @@ class Engine:
                 container.remove(force=True)
 
     def stop(self) -> None:
-        """End what it runs, then itself, then what it left on the host."""
+        """End its containers, then the engine, then remove its remains on the host."""
         with contextlib.suppress(docker.errors.DockerException, OSError):
             self.remove_containers()
         for client in self._clients:
@@ -90,7 +93,7 @@ class Engine:
 
 
 def end_daemon(folder: Path, pid: int, cgroup_parent: str) -> None:
-    """End an engine without containers, and what it left on the host."""
+    """End an engine without containers, and remove its remains on the host."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + STOP_SECONDS
@@ -111,7 +114,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def start_engine(name: str) -> Engine:
-    """Raises EngineUnavailable with the reason."""
+    """Start the engine of this name. Raises EngineUnavailable with the reason."""
     if os.geteuid() != 0:
         raise EngineUnavailable("container engines are tested as root; this is not root")
     if not Path("/etc/debian_version").exists():
@@ -162,7 +165,7 @@ default_ulimits = ["nofile={NOFILE}:{NOFILE}", "nproc={NPROC}:{NPROC}"]
     (folder / "storage.conf").write_text(
         f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/storage"\nrunroot = "{folder}/run"\n'
     )
-    shared = any(Path("/sys/fs/cgroup").glob("*/libpod_parent"))  # another Podman's: theirs to remove
+    shared = any(Path("/sys/fs/cgroup").glob("*/libpod_parent"))  # another Podman's, which removes it
     return Engine(name, folder, _spawn(command, environment, folder), "" if shared else "libpod_parent")
 
 
@@ -183,7 +186,8 @@ def _start_docker(name: str, folder: Path) -> Engine:
         "init-path": shutil.which("tini-static"),
         "cgroup-parent": f"/{folder.name}",
         "default-ulimits": {"nofile": {"Name": "nofile", "Soft": NOFILE, "Hard": NOFILE}},
-        # Kernels have no network, so the daemon needs neither a bridge nor rules of the host's firewall.
+        # Kernels have no network, so the daemon needs neither a bridge nor rules of the host's
+        # firewall.
         "bridge": "none",
         "iptables": False,
         "ip6tables": False,
@@ -197,13 +201,13 @@ def _start_docker(name: str, folder: Path) -> Engine:
 
 
 def _guard(engine: Engine) -> None:
-    """A process that ends the engine when these tests were killed before they did: their end of a pipe closes."""
+    """Start a process that ends the engine after a kill of these tests: their end of a pipe closes."""
     command = [sys.executable, __file__, str(engine.folder), str(engine.pid), engine.cgroup_parent]
     engine.guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
 
 def guard() -> None:
-    """The process itself."""
+    """Wait as the guard process, then end the engine."""
     folder, pid, cgroup_parent = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     sys.stdin.read()
     if folder.exists():
@@ -248,14 +252,18 @@ def _wait_until_it_answers(engine: Engine) -> None:
 
 
 def skeleton() -> bytes:
-    """An image of folders, links and names alone: what it runs is the host's own /usr, mounted read-only."""
+    """Return an image of folders, links and names alone.
+
+    Its programs are the host's own /usr, mounted read-only.
+    """
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as tar:
         for name in ("usr", "etc", "proc", "sys", "dev", "run", "home", "opt", "sbin", "var", "var/tmp", "tmp"):
             entry = tarfile.TarInfo(name)
             entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if name.endswith("tmp") else 0o755
             tar.addfile(entry)
-        # Docker mounts its init process as /sbin/docker-init: a link would lead below the /usr that is mounted later.
+        # Docker mounts its init process as /sbin/docker-init: a link would lead below the /usr that
+        # Docker mounts later.
         for name in ("bin", "lib", "lib64"):
             entry = tarfile.TarInfo(name)
             entry.type, entry.linkname = tarfile.SYMTYPE, f"usr/{name}"
@@ -280,7 +288,11 @@ def _import_images(engine: Engine) -> None:
 
 
 def _write_oci_runtime(folder: Path, path: str) -> Path:
-    """runc, but a container of the whole image gets the folders of the host, whatever its engine was asked for."""
+    """Write an OCI runtime around runc.
+
+    A container of the whole image gets the folders of the host, whatever mounts its engine was
+    asked for.
+    """
     patch = folder / "patch.py"
     mounts = [
         {"destination": name, "source": name, "type": "bind", "options": ["rbind", "ro"]} for name in HOST_FOLDERS
@@ -306,7 +318,7 @@ def _write_oci_runtime(folder: Path, path: str) -> Path:
 
 
 def _unmount_below(folder: Path) -> None:
-    """What an engine that was killed leaves mounted: overlays, network namespaces."""
+    """Unmount the mounts that a killed engine leaves: overlays, network namespaces."""
     with open("/proc/self/mounts") as mounts:
         targets = [line.split()[1] for line in mounts if line.split()[1].startswith(f"{folder}/")]
     for target in sorted(targets, key=len, reverse=True):
@@ -314,7 +326,7 @@ def _unmount_below(folder: Path) -> None:
 
 
 def _remove_cgroups(name: str) -> None:
-    """The engine's own groups, where they are empty: somebody else's are not."""
+    """Remove the engine's own groups if they are empty; leave other engines' groups."""
     for group in Path("/sys/fs/cgroup").glob(f"*/{name}"):
         for folder in [*sorted((f for f in group.rglob("*") if f.is_dir()), key=lambda f: -len(str(f))), group]:
             with contextlib.suppress(OSError):

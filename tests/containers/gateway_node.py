@@ -1,4 +1,7 @@
-"""A machine for tests: a gateway, an agent on the software GPU, relays, and kernels in containers of one engine."""
+"""A machine for tests: a gateway, an agent on the software GPU, relays, kernels in containers.
+
+All containers are of one engine.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,10 @@ c.SharedFolders.home_owner = "{user}:{user}"
 
 
 def survival() -> ModuleType:
-    """What the tests of process kernels play with: gateways that come and go, and tabs that reconnect."""
+    """Load the parts of the tests of process kernels.
+
+    They are gateways that come and go, and tabs that reconnect.
+    """
     path = Path(__file__).parents[1] / "system" / "survival" / "conftest.py"
     spec = importlib.util.spec_from_file_location("survival_of_processes", path)
     assert spec is not None
@@ -56,7 +62,7 @@ class ContainerNode(parts.Node):  # type: ignore[name-defined, misc]
         self.homes.mkdir()
         folder.chmod(0o755)
         image = {"name": "pytorch", "display_name": "PyTorch", "version": "2.11", "image": WHOLE_IMAGE, "pull": "never"}
-        # Its programs see no variable of the loader.
+        # Its programs have no variable of the loader.
         clean = ["/usr/bin/env", "-u", "LD_LIBRARY_PATH", "-u", "LD_AUDIT", "python3", "-m", "ipykernel_launcher", "-f"]
         bare = {**image, "name": "bare", "kernelspec": {"argv": [*clean, "{connection_file}"]}}
         small = {"name": "small", "image": WHOLE_IMAGE, "pull": "never", "limits": {"memory": "128MiB"}}
@@ -78,7 +84,7 @@ class ContainerNode(parts.Node):  # type: ignore[name-defined, misc]
         self.start_agent("4GiB", "--cdi-dir", str(self.engine.cdi_dir), "--library-dir", str(self.folder / "libraries"))
 
     def add_config(self, line: str) -> None:
-        """For the next gateway."""
+        """Add a line to the configuration of the next gateway."""
         self.config.write_text(f"{self.config.read_text()}{line}\n")
 
     def gateway(self) -> Any:
@@ -88,12 +94,12 @@ class ContainerNode(parts.Node):  # type: ignore[name-defined, misc]
         return self.succeed(gateway, f"--config={self.config}")
 
     def box(self, kernel_id: str) -> Any:
-        """Its container, as the engine describes it."""
+        """Return the kernel's container, as the engine describes it."""
         return self.engine.client().containers.get(f"aliquot-{kernel_id}")
 
     def box_id(self, kernel_id: str) -> str:
-        """Empty between one container and the next."""
-        with contextlib.suppress(docker.errors.APIError):  # Podman answers 500 for what is being removed
+        """Return the container's id; empty between one container and the next."""
+        with contextlib.suppress(docker.errors.APIError):  # Podman answers 500 during a removal
             return str(self.box(kernel_id).id)
         return ""
 

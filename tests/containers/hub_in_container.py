@@ -1,6 +1,7 @@
-"""A Hub in a container, as docs/how-to/jupyterhub.md has it: users' servers are containers beside it, by DockerSpawner.
+"""A Hub in a container, by docs/how-to/jupyterhub.md.
 
-The guide's own block is a part of its configuration. On the software GPU; it ends what it started.
+DockerSpawner runs users' servers as containers next to it. The guide's own block is a part of its
+configuration. It is on the software GPU, and ends all that it started.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ c.JupyterHub.load_roles = [{{"name": "tests", "services": ["tests"],
 
 
 class HubInContainer(Started):
-    """Use as a context manager. ``url`` is how this machine reaches the Hub's proxy."""
+    """The Hub as a context manager. ``url``: this machine's address of the Hub's proxy."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -75,12 +76,15 @@ class HubInContainer(Started):
         return "" if self._box is None else self._box.logs().decode(errors="replace")
 
     def server_box(self, user: str) -> Any:
-        """The container of a user's server; None where there is none."""
+        """Return the container of a user's server; None if there is none."""
         found = self._engine.client().containers.list(all=True, filters={"name": f"^jupyter-{user}$"})
         return found[0] if found else None
 
     def ask(self, path: str, method: str = "GET", body: Any = None, token: str = "") -> Any:
-        """A path below the proxy: `hub/api/…`, `user/…`, `services/aliquot/…`; as "tests" without a token."""
+        """Request a path below the proxy; as "tests" without a token.
+
+        Paths are `hub/api/…`, `user/…` and `services/aliquot/…`.
+        """
         headers = {"Authorization": f"token {token or self._token}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.url}/{path}", data=data, method=method, headers=headers)
@@ -89,13 +93,17 @@ class HubInContainer(Started):
         return json.loads(text) if text else None
 
     def wait_for_server(self, user: str, asked: Callable[[], Any]) -> None:
-        """The engine changes the bridge meanwhile, and an answer that crosses it then may be lost: it is looked for."""
+        """Wait for a user's server.
+
+        The engine changes the bridge meanwhile, and an answer that crosses it then may be lost: the
+        test then looks for the server.
+        """
         with contextlib.suppress(TimeoutError):
             asked()
         self.until(lambda: self.ask(f"hub/api/users/{user}")["servers"].get("", {}).get("ready"), f"{user}'s server")
 
     def stop_server(self, user: str) -> None:
-        """As a click on "Stop My Server" does."""
+        """Stop a server as a click on "Stop My Server" does."""
         with contextlib.suppress(TimeoutError):
             self.ask(f"hub/api/users/{user}/server", "DELETE")
         self.until(lambda: not self.ask(f"hub/api/users/{user}")["servers"].get(""), f"the end of {user}'s server")
@@ -127,7 +135,7 @@ class HubInContainer(Started):
         self._network = client.networks.create(NETWORK, driver="bridge")
         self._make_notebook_image()
         folders = {str(self.home): {"bind": str(self.home), "mode": "rw"}}
-        # Where docker's client looks by itself.
+        # Docker's client looks here by itself.
         folders[f"{self._engine.folder}/engine.sock"] = {"bind": "/var/run/docker.sock", "mode": "rw"}
         self._box = client.containers.run(
             WHOLE_IMAGE,
@@ -154,7 +162,10 @@ class HubInContainer(Started):
         return True
 
     def _make_notebook_image(self) -> None:
-        """Of a user who is nobody on this machine; its command is the one that JupyterHub's own images have."""
+        """Make the notebook image.
+
+        Its user does not exist on this machine; its command is that of JupyterHub's own images.
+        """
         (base,) = [image for image in self._engine.client().images.list() if f"{WHOLE_IMAGE}:latest" in str(image.tags)]
         folder = self.home / "image"
         folder.mkdir()

@@ -38,7 +38,7 @@ QUIET = (("PYTHONDONTWRITEBYTECODE", "1"),)
 
 
 def a_plan(engine: Engine, **changes: Any) -> ContainerPlan:
-    """The test image with what it needs of the host, hardened as any plan is."""
+    """Return a plan of the test image with the host's folders that it needs, hardened as any."""
     fields: dict[str, Any] = {
         "image": engine.image,
         "pull": "never",
@@ -51,7 +51,7 @@ def a_plan(engine: Engine, **changes: Any) -> ContainerPlan:
 
 @dataclass
 class ContainerKernels:
-    """Starts kernels on one engine without a relay, and ends what is left of them."""
+    """Kernels on one engine without a relay; the object starts them, and ends those that are left."""
 
     engine: Engine
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="aqk-", dir="/tmp")))
@@ -87,20 +87,20 @@ class ContainerKernels:
         return kernel
 
     def run(self, plan: ContainerPlan | None = None, **more: Any) -> StartedKernel:
-        """One that answers."""
+        """Start a kernel; return when it answers."""
         kernel = self.start(self.launch(plan or a_plan(self.engine), **more))
         kernel.connect()
         return kernel
 
     def ending(self, kernel: StartedKernel) -> ProcessEnd:
-        """Wait for its end."""
+        """Wait for its end, and return that."""
         self.do(asyncio.wait_for(self.runtime.wait(kernel.process), REPLY_SECONDS))
         end = self.do(self.runtime.ending(kernel.process))
         assert end is not None
         return end
 
     def containers(self) -> set[str]:
-        """Those of the engine that are not somebody else's."""
+        """Return the engine's containers of kernels that this object launched."""
         mine = {f"aliquot-{kernel_id}" for kernel_id in self.launched}
         return mine & set(self.engine.containers())
 
@@ -133,7 +133,7 @@ class StartedKernel:
             client.kernel_info()
             with contextlib.suppress(Empty):
                 client.get_shell_msg(timeout=1)
-                client.get_iopub_msg(timeout=1)  # a subscription that came late missed this request's messages
+                client.get_iopub_msg(timeout=1)  # a late subscription missed this request's messages
                 return client
             assert time.monotonic() < deadline, "no answer of the kernel"
 
@@ -143,7 +143,7 @@ class StartedKernel:
             self.client = None
 
     def execute(self, code: str) -> str:
-        """What it printed, or the error's name and text."""
+        """Return the output of a cell, or the error's name and text."""
         client = self.client or self.connect()
         printed: list[str] = []
 
@@ -159,7 +159,8 @@ class StartedKernel:
 
     def send(self, code: str) -> str:
         assert self.client is not None
-        # After an error a kernel aborts what comes next, for a moment, unless it is told not to.
+        # After an error a kernel aborts the next requests for a moment, unless a request says not
+        # to.
         return str(self.client.execute(code, allow_stdin=False, stop_on_error=False))
 
     def wait_for_text(self, text: str) -> None:

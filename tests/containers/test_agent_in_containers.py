@@ -1,4 +1,7 @@
-"""The agent, the hook and the software GPU under kernels in real containers: hardened, another user, pid 1 in each."""
+"""The agent, the hook and the software GPU under kernels in real containers.
+
+The containers are hardened, have another user, and their process has pid 1.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ else:
     from container_engines import HOST_FOLDERS, Engine
 
 USER = "4321:4321"
-# Goes past the hook: takes 32 MiB of the driver that it is told.
+# Goes past the hook: takes 32 MiB from the driver that its argument names.
 UNHOOKED = """
 import ctypes, sys, time
 cuda = ctypes.CDLL(sys.argv[1])
@@ -56,7 +59,7 @@ time.sleep(600)
 
 @pytest.fixture
 def a_node(an_engine: Engine) -> Iterator[AgentNode]:
-    """Its agent publishes the libraries, and tells the engine where they are."""
+    """A node whose agent publishes the libraries, and writes the CDI specs for the engine."""
     with tempfile.TemporaryDirectory(prefix="aql-", dir="/tmp") as libraries:
         node = AgentNode("--cdi-dir", str(an_engine.cdi_dir), "--library-dir", libraries)
         node.start()
@@ -69,7 +72,10 @@ Start = Callable[..., Any]
 
 @pytest.fixture
 def start(an_engine: Engine, a_node: AgentNode) -> Start:
-    """The kernel's workers in a container of their own; devices by CDI where the engine has it, and their mounts."""
+    """Start the kernel's workers in a container of their own.
+
+    Devices come by CDI where the engine has it, with their mounts.
+    """
 
     def start_one(kernel: Kernel, hook: str = "shim", **env: str) -> Any:
         names = ["aliquot.dev/softgpu=0", f"aliquot.dev/hook={hook}"]
@@ -78,8 +84,8 @@ def start(an_engine: Engine, a_node: AgentNode) -> Start:
         mounts.append(
             docker.types.Mount(kernel.grant["kernel_dir"], kernel.grant["kernel_dir"], "bind", read_only=True)
         )
-        # Docker puts a device's mounts before its own, makes them read-only with the root, and hides those that lie
-        # below a tmpfs of ours. Mounts of ours at the same places are neither.
+        # Docker puts a device's mounts before its own, makes them read-only with the root, and
+        # hides those that lie below a tmpfs of ours. Our mounts at the same places avoid both.
         mounts += edits(an_engine.cdi_dir, names)
         requests = [docker.types.DeviceRequest(driver="cdi", device_ids=names)] if an_engine.name == "docker" else []
         program = Path(kernel.environment()["LD_LIBRARY_PATH"]).parent / "bin" / "aliquot-kernel-start"
@@ -110,7 +116,7 @@ def start(an_engine: Engine, a_node: AgentNode) -> Start:
 
 
 def edits(folder: Path, names: list[str]) -> list[Any]:
-    """Of these devices, as mounts."""
+    """Return the edits of these devices, as mounts."""
     found: dict[str, Any] = {}
     for kind, _, name in (device.partition("=") for device in names):
         spec = json.loads((folder / f"{kind.replace('/', '-')}.json").read_text())

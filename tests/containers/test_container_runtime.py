@@ -1,4 +1,4 @@
-"""Kernels in containers on real engines: start, interrupt, end, find again, and what is said when it fails."""
+"""Kernels in containers on real engines: start, interrupt, end, adoption, and messages of failures."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_kernel_executes_is_interrupted_and_ends_on_request(kernels: Container
 
 
 def test_a_second_container_takes_the_place_of_an_ended_one(kernels: ContainerKernels) -> None:
-    """As in a restart: the same kernel, the same folder."""
+    """The container takes the place as in a restart: the same kernel, the same folder."""
     launch = kernels.launch(a_plan(kernels.engine))
     first = kernels.start(launch)
     kernels.do(kernels.runtime.signal(first.process, signal.SIGKILL))
@@ -64,7 +64,7 @@ def test_the_signal_that_ended_a_kernel_is_known(kernels: ContainerKernels, numb
     kernels.do(kernels.runtime.signal(kernel.process, number))
     end = kernels.ending(kernel)
     assert (end.signal, end.exit_code, end.is_out_of_memory) == (number, None, False)
-    kernels.do(kernels.runtime.signal(kernel.process, number))  # nothing once it has ended
+    kernels.do(kernels.runtime.signal(kernel.process, number))  # nothing after its end
     kernels.do(kernels.runtime.remove(kernel.process))
     assert kernels.do(kernels.runtime.ending(kernel.process)) == end
     assert kernels.containers() == set()
@@ -145,7 +145,7 @@ def test_a_start_that_fails_says_why_and_leaves_no_container(
     except LaunchError as error:
         said = str(error)
     else:
-        # An engine that gave the start's answer before the program's end: then its ending says it.
+        # An engine may answer the start before the program's end: then its ending has the message.
         said = kernels.ending(kernel).last_words
         kernels.do(kernels.runtime.remove(kernel.process))
     assert want_words in said
@@ -156,7 +156,7 @@ def test_a_start_that_is_given_up_leaves_no_container(kernels: ContainerKernels)
     async def scene() -> None:
         plan = a_plan(kernels.engine)
         starting = asyncio.ensure_future(kernels.runtime.create(kernels.launch(plan, SLEEPER)))
-        while not kernels.containers():  # noqa: ASYNC110 (nobody tells)
+        while not kernels.containers():  # noqa: ASYNC110 (no event announces it)
             await asyncio.sleep(0.005)
         starting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -199,7 +199,7 @@ def test_a_kernel_that_was_removed_behind_our_back_is_gone(kernels: ContainerKer
 
 @pytest.fixture
 def a_grant(tmp_path: Path) -> Grant:
-    """Of the software GPU, with libraries that lie in no folder that a test's container has mounted."""
+    """A grant of the software GPU, with libraries in a folder that no test's container has mounted."""
     for folder in ("libraries/bin", "libraries/shim", "kernels/k"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "libraries/bin/aliquot-kernel-start").touch(0o755)

@@ -1,4 +1,4 @@
-"""A user's server in a container by the real DockerSpawner, with the configuration that the guide has for it."""
+"""A user's server in a container by the real DockerSpawner, with the guide's configuration for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engines that the other tests stand on: each runs the skeleton image, and leaves nothing on the host."""
+"""The engines of the other tests: each runs the skeleton image, and leaves nothing on the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole of it, on each engine: a gateway, an agent, relays, and kernels of the image catalogue in containers."""
+"""All parts, on each engine: a gateway, an agent, relays, and kernels of the image catalogue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 else:
     from gateway_node import USER, ContainerNode, parts
 
-# What a notebook does with CUDA, without a framework: a context, how much there is, an allocation.
+# A notebook's use of CUDA, without a framework: a context, its amount of memory, an allocation.
 GPU = """
 import ctypes
 cuda = ctypes.CDLL("libcuda.so.1")

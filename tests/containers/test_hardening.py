@@ -1,4 +1,4 @@
-"""What a kernel in a container cannot do, found out from inside: one kernel on each engine, asked again and again."""
+"""The limits of a kernel in a container, tested from inside: one kernel on each engine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Probe = Callable[[str], Any]
 
 @pytest.fixture(scope="module")
 def a_kernel(an_engine: Engine) -> Iterator[tuple[ContainerKernels, Probe]]:
-    """A hardened kernel of user 12345, beside another kernel and beside sockets of the agent."""
+    """A hardened kernel of user 12345, next to another kernel and to sockets of the agent."""
     os.environ["ALIQUOT_TEST_SECRET"] = "the gateway's own"
     kernels = ContainerKernels(an_engine)
     try:
@@ -86,7 +86,7 @@ def test_it_writes_to_its_home_and_to_memory_and_nowhere_else(a_kernel: Any) -> 
         "        answer[folder] = error.strerror\n"
     )
     allowed = {folder for folder, result in written.items() if result == "written"}
-    # Podman gives a tmpfs the mode that its folder has in the image: there /run is its root user's.
+    # Podman gives a tmpfs the mode that its folder has in the image: there /run belongs to root.
     assert allowed | {"/run"} == {"/home/alice", "/tmp", "/run", "/dev/shm"}
     assert (kernels.folder / "homes" / "alice" / "probe").exists()
     assert probe("answer = [os.environ['HOME'], os.getcwd()]") == ["/home/alice", "/home/alice"]
@@ -209,7 +209,7 @@ def test_a_named_network_that_reaches_nowhere_is_the_kernels_when_it_is_asked(ke
 
 
 def test_a_mapping_of_users_that_the_engine_does_not_make_fails_the_start(kernels: ContainerKernels) -> None:
-    """Podman has no numbers for it here, and refuses; Docker does not know the mode, and says nothing."""
+    """Podman has no numbers for it here, and refuses; Docker ignores the unknown mode silently."""
     if "containers:" in Path("/etc/subuid").read_text():
         pytest.skip("this machine has numbers for automatic user namespaces")
     want_words = {"podman": "the engine refused: ", "docker": "it did not, and said nothing"}

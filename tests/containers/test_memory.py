@@ -1,4 +1,7 @@
-"""Kernels that run out of host memory, on real engines: said with numbers, and told from a kill by hand."""
+"""Kernels that run out of host memory, on real engines.
+
+The message has numbers, and differs from that of a kill by hand.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +45,12 @@ def test_a_kill_by_hand_is_no_lack_of_memory_even_where_a_child_lacked_it_before
     memory = kernels.runtime._memory
     deadline = time.monotonic() + 60
     while (facts := memory.facts(kernel.process.container)) is not None and facts.killed_at is None:
-        # The thread that watches hears of it when the child's parent does, or a moment later.
+        # The watching thread notices it when the child's parent does, or a moment later.
         assert time.monotonic() < deadline, "the child was ended for its memory"
         time.sleep(0.02)
     assert facts is not None
     assert facts.killed_at is not None
-    # Long ago.
+    # A long time ago.
     watched = memory._watched[kernel.process.container]
     watched.facts = type(facts)(facts.killed_at - 60, facts.peak, facts.limit)
     kernels.do(kernels.runtime.signal(kernel.process, signal.SIGKILL))
@@ -57,7 +60,7 @@ def test_a_kill_by_hand_is_no_lack_of_memory_even_where_a_child_lacked_it_before
 
 
 def test_a_runtime_that_found_the_kernel_running_sees_its_lack_of_memory_too(kernels: ContainerKernels) -> None:
-    """As a gateway that came after the one that started it."""
+    """The runtime is that of a gateway that came after the one that started the kernel."""
     from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
     from jupyter_aliquot.provisioner.engine.settings import ContainerSettings
 

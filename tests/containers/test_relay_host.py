@@ -1,4 +1,7 @@
-"""The relay host in a container of its own: kernels outlive their gateway, and even the relay host's own end."""
+"""The relay host in a container of its own.
+
+Kernels outlive their gateway, and even the relay host's own end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Containers on an engine: of four requests at once each one's variables reach its own kernel, now and ever after."""
+"""Variables of requests on an engine.
+
+Of four requests at once, each one's variables reach its own kernel, now and ever after.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ WANT = {"alice": {"KERNEL_KEY": "of alice"}, "bob": {"KERNEL_KEY": "of bob", "KE
 
 @pytest.fixture
 def a_shared_node(a_podman: Engine) -> Iterator[ContainerNode]:
-    """On one engine: what it is asked to create is the gateway's, and the same for all."""
+    """A node on one engine: the gateway's requests to the engine are the same for all engines."""
     node = ContainerNode(Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp")), a_podman)
     users = {name: {"token": f"token of {name}"} for name in WHO}
     users["ada"] = {"token": parts.TOKEN, "role": "admin"}
@@ -43,7 +46,7 @@ def a_shared_node(a_podman: Engine) -> Iterator[ContainerNode]:
 
 
 def asked(node: ContainerNode, kernel_id: str) -> dict[str, str]:
-    """What the container was made with, as its engine says, of what a request may bring."""
+    """Return the container's variables that a request may set, as its engine reports them."""
     env = dict(entry.split("=", 1) for entry in node.box(kernel_id).attrs["Config"]["Env"])
     assert "of alice" not in env.get("LD_PRELOAD", "")
     return {name: value for name, value in env.items() if name.startswith(("KERNEL_", "SECRET"))}
@@ -61,7 +64,7 @@ def test_four_requests_at_once_and_after_a_restart_of_the_gateway(a_shared_node:
         starts = {}
         for who in WHO[:3]:
             starts[who] = pool.submit(start, who)
-            time.sleep(0.02)  # the distance at which gateways are known to mix them up
+            time.sleep(0.02)  # at this distance some gateways are known to mix them up
         kernels = {who: started.result() for who, started in starts.items()}
     kernels["dave"] = start("dave")
     want = {who: WANT.get(who, {}) for who in WHO}

@@ -1,4 +1,4 @@
-"""Homes and shared folders in real containers: what is read-only, what cannot be reached, what is found out."""
+"""Homes and shared folders in real containers: read-only folders, unreachable ones, detection."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ else:
 ALICE, BOB = User("alice", "user"), User("bob", "user")
 
 
-@pytest.fixture(autouse=True)  # made first, so that it goes last: kernels write there until they end
+@pytest.fixture(autouse=True)  # made first, so that it is removed last: kernels write there until they end
 def host() -> Iterator[Path]:
-    """Homes of alice and bob, and a folder of sets, where any engine can mount them from."""
+    """A folder of the host with homes of alice and bob and a folder of sets, for any engine."""
     host = Path(tempfile.mkdtemp(prefix="aqf-", dir="/tmp"))
     host.chmod(0o755)
     for name in ("homes/alice/project", "homes/bob", "data/sets"):
@@ -42,7 +42,7 @@ def host() -> Iterator[Path]:
 
 @pytest.fixture
 def folders(host: Path) -> Folders:
-    """Each has a home; both read the sets; alice's project is shared with bob."""
+    """Folders: each user has a home; both read the sets; alice's project is shared with bob."""
     tables = [
         {"name": "sets", "source": f"{host}/data/sets", "target": "/data/sets", "users": ["*"]},
         {"name": "project", "source": f"{host}/homes/alice/project", "target": "/data/project", "users": ["bob"]},
@@ -107,7 +107,7 @@ def test_a_folder_that_was_swapped_after_the_check_ends_the_kernel(
 def test_another_file_system_below_a_shared_folder_is_no_part_of_it(
     host: Path, folders: Folders, kernels: ContainerKernels
 ) -> None:
-    """An engine may make the folder read-only, and what is mounted below it not."""
+    """An engine may make the folder read-only, but not the mounts below it."""
     below = host / "data" / "sets" / "below"
     below.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(below)], check=True)

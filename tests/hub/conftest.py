@@ -11,7 +11,10 @@ from hub_process import HubProcess, hub_problem
 
 @pytest.fixture(autouse=True)
 def no_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests of a configuration's values do not depend on who runs them; a real Hub is a process of its own."""
+    """Pretend to be no root: tests of a configuration's values must not depend on their user.
+
+    A real Hub is a process of its own.
+    """
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
 
 

@@ -1,4 +1,7 @@
-"""The choice on the spawn page, as values and as the Hub calls it: also beside what an administrator has there."""
+"""The choice of a size on the spawn page, as values and as the Hub calls it.
+
+Also next to an administrator's own form.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ CAPS = HubSettings(user_limits={"alice": 0.5, "carol": 0}, team_limits={"speech"
 
 
 def a_spawner(c: Config, name: str = "alice", teams: tuple[str, ...] = (), cls: type = Spawner) -> Any:
-    """As the Hub makes one, but for its user and its database."""
+    """A spawner as the Hub makes one, but without its user and its database."""
     spawner = cls(config=c)
     spawner.user = SimpleNamespace(name=name, groups=[SimpleNamespace(name=team) for team in teams])
     spawner.hub = SimpleNamespace(base_url="/hub/")
@@ -99,7 +102,7 @@ def test_the_form_names_each_control_and_marks_the_choice() -> None:
 
 
 def test_the_field_for_another_size_begins_empty_and_says_that_it_counts() -> None:
-    """What stands in it somebody has written on this page, so it can come before what is marked."""
+    """A user has typed its text on this page, so it can come before the marked size."""
     page = size_form(["none", "0.25"], "0.3", "0.5", has_custom=True)
     (field,) = re.findall(r'<input [^>]*name="gpu-custom"[^>]*>', page)
     assert " value=" not in field

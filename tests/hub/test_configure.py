@@ -1,4 +1,4 @@
-"""What configure() makes of a Hub's configuration: it adds, it never takes away, and it refuses what clashes."""
+"""configure() adds to a Hub's configuration, removes nothing, and refuses conflicts."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def test_without_sizes_the_spawn_page_stays_as_it_is() -> None:
 
 
 def test_the_hubs_process_is_given_no_jupyter_server() -> None:
-    """It would cost the Hub its memory, and its event loop the import."""
+    """The import would cost the Hub its memory, and its event loop the time."""
     code = "import sys, jupyter_aliquot.gateway.hub; print(sorted({name.split('.')[0] for name in sys.modules}))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "aliquot" in loaded

@@ -1,4 +1,7 @@
-"""A gateway that the administrator starts, by the words of docs/how-to/jupyterhub.md; its Hub only knows it."""
+"""A gateway that the administrator starts, by docs/how-to/jupyterhub.md.
+
+Its Hub knows it and does not start it.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from quick_start import python_m
 
 HUB = {
     "with_lab": False,
-    # A server that is gone is announced at the next look; the announced end is an hour away, and so never here.
+    # The next look announces a server that is gone; the announced end is an hour away, and so never
+    # here.
     "arguments": {"user_limits": {"alice": 0.5}, "team_limits": {"speech": 0.25}, "minutes_without_server": 0.1},
     "options": ("--Culling.warning_seconds=3600",),
 }
@@ -88,7 +89,7 @@ def test_a_servers_kernels_outlive_it_and_have_the_size_of_the_spawn_page(a_hub:
 
 
 def commands_work_in_a_terminal(hub: HubProcess, token: str, kernel_id: str) -> None:
-    """Each asks the gateway as the terminal's user, without being told where it is."""
+    """Each command asks the gateway as the terminal's user, and finds the address itself."""
     terminal = hub.server("alice", "api/terminals", "POST", {}, token=token)["name"]
     ours = shlex.join(python_m("jupyter_aliquot.gateway.cli.app"))
 

@@ -1,4 +1,4 @@
-"""Who asks, by a real Hub's tokens: what they give, and how soon they give nothing any more."""
+"""Identities by a real Hub's tokens: the rights of a token, and how soon a revoked token has none."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def handshake(a_hub: HubProcess, path: str, token: str) -> int:
 
 
 def until_not(a_hub: HubProcess, path: str, token: str, status: int) -> tuple[int, Any]:
-    """Asks until the answer is another one; the test's own limit ends it."""
+    """Ask until the answer is another one; the test's own limit ends it."""
     while (answer := ask(a_hub, path, token))[0] == status:
         pass
     return answer
@@ -106,7 +106,7 @@ def test_a_token_without_the_scope_or_unknown_is_refused_in_words(a_hub: HubProc
 
 
 def test_the_table_of_paths_and_roles_holds_for_tokens_of_the_hub(a_hub: HubProcess, alices_kernel: str) -> None:
-    """Those of its rows that change nothing."""
+    """Check the table's rows that change nothing."""
     a_hub.add_user("carol")
     a_hub.api("groups/vision/users", "POST", {"users": ["carol"]})
     scopes = dict.fromkeys(["bob", "carol", "rita", "wanda", "alice"], (ACCESS,)) | {"ada": (ACCESS, ADMIN)}
@@ -156,7 +156,7 @@ def test_a_revoked_token_is_refused_and_its_websockets_end_with_the_reason(
 
 
 def test_who_guesses_tokens_is_told_when_to_come_again(a_hub: HubProcess) -> None:
-    """From an address of its own, so that the others' tokens are looked up meanwhile."""
+    """Guess from an address of its own, so that the others' tokens are looked up meanwhile."""
     for number in range(300):
         connection = HTTPConnection("127.0.0.1", a_hub.port, timeout=90, source_address=("127.0.0.2", 0))
         try:

@@ -1,4 +1,4 @@
-"""What the set-up says where JupyterHub's proxy cannot be installed."""
+"""The message of the set-up where JupyterHub's proxy cannot be installed."""
 
 from __future__ import annotations
 

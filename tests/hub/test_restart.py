@@ -1,4 +1,7 @@
-"""A Hub that restarts, and its gateway with it: kernels go on, and their users' next servers find them."""
+"""A Hub that restarts, and its gateway with it.
+
+Kernels go on, and their users' next servers find them.
+"""
 
 from __future__ import annotations
 

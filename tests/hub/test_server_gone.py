@@ -1,4 +1,7 @@
-"""Kernels whose user's server has gone, to their end, and those that stay; a real Hub says who has a server."""
+"""Kernels whose user's server has gone: some end, some stay.
+
+A real Hub reports which users have a server.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from hub_process import HubProcess, until
 HUB = {
     "with_lab": False,
     "arguments": {"minutes_without_server": 0.5},
-    # Told almost as soon as it is missed: there is half a minute to come back.
+    # The gateway announces the end almost as soon as it misses the server: there is half a minute
+    # to come back.
     "options": ("--Culling.warning_seconds=29",),
 }
 SECONDS = 240.0
@@ -46,7 +50,7 @@ def test_a_kernel_ends_after_its_users_server_and_one_whose_server_came_back_sta
     until(lambda: has_told("alice"), SECONDS)
     ended = until(lambda: report(a_hub, kernels["alice"], tokens["alice"])["termination"], SECONDS)
     assert "its user's server had gone" in ended["message"]
-    # So long after it that all others who have no server would have ended.
+    # Long enough that all other kernels without a server would have ended.
     for name in ("bob", "carol", "service"):
         assert report(a_hub, kernels[name], tokens[name])["state"] == "on_gpu"
         assert not has_told(name)

@@ -1,4 +1,4 @@
-"""KubeSpawner's and DockerSpawner's own classes with the choice in them; no cluster and no engine is asked."""
+"""KubeSpawner's and DockerSpawner's own classes with the choice, without cluster or engine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def a_user(name: str = "alice", *teams: str) -> Any:
 
 @pytest.fixture
 def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The class looks for a cluster's configuration when it is made; what is tested here asks none."""
+    """Give the class no cluster: it looks for one when it is made; no test here queries one."""
     pytest.importorskip("kubespawner", reason="jupyterhub-kubespawner is not installed")
     import kubespawner.spawner
 
@@ -55,11 +55,14 @@ def kube_config(before: str = "", **settings: Any) -> Config:
 
 
 class PodMade(Exception):
-    """In the place of the cluster, which would be asked for this pod."""
+    """Raised instead of a request for this pod to the cluster."""
 
 
 def pod_of(spawner: Any, options: dict[str, Any]) -> Any:
-    """What the Hub does with options that it has stored, up to the pod that KubeSpawner would have made."""
+    """Return the pod that KubeSpawner would have made.
+
+    It applies the options that the Hub has stored, as the Hub does.
+    """
 
     async def watch() -> None:
         pass
@@ -86,7 +89,7 @@ def environment_of(pod: Any) -> dict[str, str]:
 
 
 def choose(spawner: Any, options: dict[str, Any]) -> str:
-    """The size in the environment of the pod's container."""
+    """Return the size in the environment of the pod's container, for these options."""
     return environment_of(pod_of(spawner, options))["KERNEL_GPU"]
 
 
@@ -177,7 +180,7 @@ def test_the_guides_configuration_makes_a_pod(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.usefixtures("no_cluster")
 def test_a_second_start_without_options_has_the_last_choice() -> None:
-    """The Hub stores what was chosen, and hands it in again."""
+    """The Hub stores the last choice, and passes it in again."""
     spawner = a_kube_spawner(kube_config(), a_user())
     pod_of(spawner, {"profile": "jupyterlab", "gpu--unlisted-choice": "0.30"})
     assert choose(a_kube_spawner(kube_config(), a_user()), spawner.user_options) == "0.3"

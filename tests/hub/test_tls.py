@@ -1,5 +1,8 @@
-"""TLS on every way, by a private authority: browsers and servers to the proxy, the proxy, the Hub and servers to the
-gateway, and the gateway to the Hub; each trusts by what docs/how-to/jupyterhub.md says."""
+"""TLS on every way, by a private authority.
+
+The ways are browsers and servers to the proxy, the proxy, the Hub and servers to the gateway, and
+the gateway to the Hub; each trusts by the configuration in docs/how-to/jupyterhub.md.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ class Files(NamedTuple):
 
 
 def certified(folder: Path) -> Files:
-    """By the library that JupyterHub brings for its own certificates."""
+    """Make certificates with JupyterHub's own library for them."""
     from certipy import Certipy  # type: ignore[import-not-found, unused-ignore]  # where there is no Hub there is none
 
     maker = Certipy(store_dir=str(folder))
@@ -64,7 +67,7 @@ def test_a_hub_and_its_gateway_work_over_tls_by_a_private_authority(
     config = hub.home / "jupyterhub_config.py"
     config.write_text(config.read_text().replace(plain, plain.replace("http", "https")) + more)
     hub.url, hub.gateway_url = (url.replace("http:", "https:") for url in (hub.url, hub.gateway_url))
-    # Of this test, and of the Hub with its proxy.
+    # For this test, and for the Hub with its proxy.
     for name in ("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "WEBSOCKET_CLIENT_CA_BUNDLE"):
         monkeypatch.setenv(name, files.authority)
     gateway = start_gateway(
@@ -115,6 +118,6 @@ def assert_all_works(hub: HubProcess) -> None:
 
 
 def assert_nobody_else_is_trusted(hub: HubProcess) -> None:
-    """The checks above hold by the authority, and not because nobody looks."""
+    """Check that the connections above depend on the authority: without it they fail."""
     with pytest.raises(urllib.error.URLError, match="certificate verify failed"):
         urllib.request.urlopen(hub.gateway_url, timeout=90, context=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))

@@ -1,4 +1,7 @@
-"""Runs the services of a compose file by an engine's API: as the file says, and with an error for what is not read."""
+"""Run the services of a compose file by an engine's API.
+
+An entry that this module cannot read is an error.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _READ = frozenset(
 
 
 class ComposeError(Exception):
-    """The file says something that cannot be done as it says."""
+    """The file has an entry that this module cannot carry out."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class ComposeFile:
     services: Mapping[str, Any]
 
     def started(self) -> list[str]:
-        """The services that `up` starts, each after those that it depends on."""
+        """Return the services that `up` starts, each after those that it depends on."""
         order: list[str] = []
 
         def visit(name: str) -> None:
@@ -45,12 +48,12 @@ class ComposeFile:
         return order
 
     def builds(self) -> dict[str, str]:
-        """Image to build target."""
+        """Return the build targets by image."""
         return {s["image"]: s["build"]["target"] for s in self.services.values() if "build" in s}
 
 
 def read_compose(path: Path, environment: Mapping[str, str]) -> ComposeFile:
-    """Raises ComposeError."""
+    """Read a compose file. Raises ComposeError."""
 
     def variable(match: re.Match[str]) -> str:
         name, kind, more = match.groups()
@@ -109,7 +112,10 @@ class Composed:
         self.containers[name].start()
 
     def replace(self, name: str) -> None:
-        """As `up` does with a new image: the old container is stopped and removed, a new one is started."""
+        """Replace a service as `up` does with a new image.
+
+        The old container is stopped and removed, a new one is started.
+        """
         self.containers[name].stop(timeout=20)
         self.containers.pop(name).remove()
         self.start(name)
@@ -124,7 +130,10 @@ class Composed:
                 self.containers.pop(name).remove(force=True, v=True)
 
     def wait_for(self, what: str, holds: Callable[[], Any], seconds: float = 60.0) -> Any:
-        """What it gives when it holds; a service that ended meanwhile is told with its log."""
+        """Wait until *holds* returns a true value; return it.
+
+        A service that ended meanwhile is reported with its log.
+        """
         deadline = time.monotonic() + seconds
         while not (found := holds()):
             for name, container in self.containers.items():

@@ -36,13 +36,14 @@ TOKEN = "a-token-of-this-test"
 
 @pytest.fixture(scope="session")
 def wheels() -> Path:
-    """Aliquot's own wheel, of this tree, beside those of all that the images need."""
+    """Aliquot's own wheel, of this tree, next to the wheels that the images need."""
     if not (WHEELS / "wheels.stamp").exists():
         pytest.skip("no wheels in build/wheelhouse; tools/fetch-wheels fetches them")
     for old in WHEELS.glob("jupyter_aliquot-*.whl"):
         old.unlink()
     pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", "wheel"]
-    # Without optimisation, which is half of what a compiler does here; nothing is measured in these images.
+    # Without optimization, which is half of the compiler's time here; nothing is measured in these
+    # images.
     options = ["--no-deps", "--no-build-isolation", "--config-settings=cmake.build-type=None"]
     command = [*pip, *options, "--wheel-dir", str(WHEELS), str(ROOT)]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -55,7 +56,7 @@ Build = Callable[[Engine], None]
 
 @pytest.fixture(scope="session")
 def build(wheels: Path) -> Build:
-    """Builds the images on an engine, by the Dockerfile and the compose file as they are."""
+    """Build the images on an engine, by the unchanged Dockerfile and compose file."""
 
     def build_images(engine: Engine) -> None:
         client, context = engine.client(), engine.folder / "deploy"
@@ -110,7 +111,7 @@ class Deployment:
 
 @pytest.fixture
 def deploy(build: Build) -> Iterator[Callable[[Engine], Deployment]]:
-    """Builds the images and makes a deployment on an engine; all of it is gone afterwards."""
+    """Build the images and make a deployment on an engine; remove all of it afterwards."""
     made: list[tuple[Engine, Deployment]] = []
 
     def make(engine: Engine) -> Deployment:

@@ -1,6 +1,7 @@
-"""A base image from this machine alone: its Python, pip, a shell and the libraries they need. No registry is asked.
+"""Make a base image from this machine alone, without a registry.
 
-It stands in for the `python` image that deploy/Dockerfile names as its base.
+It has the machine's Python, pip, a shell and the libraries that they need. It stands in for the
+`python` image that deploy/Dockerfile names as its base.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 import pip
 
 PROGRAMS = ("sh", "env", "cat", "chmod", "id", "ln", "ls", "mkdir", "rm", "sleep", "test")
-# Loaded by wheels, and by nothing else that is copied.
+# Loaded by wheels, and by no other copied file.
 MORE_LIBRARIES = ("libstdc++.so.6", "libgcc_s.so.1", "libz.so.1", "librt.so.1", "libpthread.so.0", "libdl.so.2")
 SKIPPED = frozenset(("test", "tests", "site-packages", "dist-packages", "idlelib", "ensurepip", "tkinter"))
 FOLDERS = ("usr", "etc", "proc", "sys", "dev", "run", "home", "opt", "var", "var/tmp", "tmp", "root")
@@ -45,7 +46,7 @@ def write_base(archive: Path) -> str:
 
 
 class _Image:
-    """A tar, in which each file is once, below folders that are no links."""
+    """A tar that has each file once, below folders that are no links."""
 
     def __init__(self, tar: tarfile.TarFile) -> None:
         self._tar = tar
@@ -70,14 +71,14 @@ class _Image:
             self._tar.addfile(entry)
 
     def add(self, path: Path, at: Path | None = None) -> None:
-        """The file that `path` leads to, at that path: only its folder's links are taken out."""
+        """Add the file of `path` at that path; only links of its folder are resolved."""
         place = at or Path(os.path.realpath(path.parent), path.name)
         if str(place) in self._seen:
             return
         self._seen.add(str(place))
         data = path.read_bytes()
         entry = tarfile.TarInfo(str(place).lstrip("/"))
-        # Of the same time as here, so that what Python compiled stays valid.
+        # With the time that it has here, so that Python's compiled files stay valid.
         entry.mtime = int(path.stat().st_mtime)
         entry.size, entry.mode = len(data), 0o755 if os.access(path, os.X_OK) or ".so" in path.name else 0o644
         self._tar.addfile(entry, io.BytesIO(data))
@@ -107,7 +108,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _needed(programs: list[Path]) -> list[Path]:
-    """The libraries that these load, and those that wheels load."""
+    """Return the libraries that these programs load, and those that wheels load."""
     output = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True, check=False).stdout
     found = {Path(path) for path in _LDD.findall(output)}
     system = Path(os.path.realpath(next(path for path in found if path.name.startswith("libc.so")).parent))

@@ -1,4 +1,4 @@
-"""A Jupyter server that is asked from outside: REST, and one kernel's channels over a WebSocket."""
+"""A client of a Jupyter server: REST, and one kernel's channels over a WebSocket."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ class Server:
     token: str
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
-        """The answer's JSON; None where nobody listens yet, and for an empty answer."""
+        """Return the answer's JSON.
+
+        None if no server listens yet, and for an empty answer.
+        """
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, method=method, data=data)
         request.add_header("Authorization", f"token {self.token}")
@@ -36,7 +39,7 @@ class Server:
         return json.loads(text) if text else None
 
     def execute(self, kernel_id: str, code: str) -> str:
-        """What a cell printed, or its error."""
+        """Return the output of a cell, or its error."""
         return asyncio.run(asyncio.wait_for(self._execute(kernel_id, code), REPLY_SECONDS))
 
     async def _execute(self, kernel_id: str, code: str) -> str:

@@ -1,4 +1,7 @@
-"""The images of deploy/ are built without a registry, and their services give a notebook's cell a quarter of a GPU."""
+"""The images of deploy/ are built without a registry.
+
+Their services give a notebook's cell a quarter of a GPU.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ else:
     from composed import ComposeError, read_compose
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
-# By the driver's own interface, for the image has nothing but a kernel.
+# With the driver's own interface, for the image contains only a kernel.
 CELL = """
 import ctypes, json, os
 cuda = ctypes.CDLL("libcuda.so.1")
