@@ -1,4 +1,4 @@
-"""Who gets which answer: the one table of paths and roles. Tests ask it in this order."""
+"""The one table of paths and roles with their answers. Tests request its rows in this order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 ROLES = ("no token", "another user", "same team", "read share", "write share", "owner", "administrator")
-# Names in rows that stand for any.
+# Placeholders of rows.
 _NAMES = ("python3.gpu-0.25", "python3", "logo-64x64.png", "zoe")
 Wanted = tuple[int, int, int, int, int, int, int]
 
@@ -16,7 +16,8 @@ Wanted = tuple[int, int, int, int, int, int, int]
 class Row:
     """A request, and the status that each of ROLES gets.
 
-    {k}: the owner's kernel, {s}: the owner's session, {b}: the session that the asker has, {n}: an id that nothing has.
+    {k}: the owner's kernel, {s}: the owner's session, {b}: the session of the user who asks, {n}:
+    an id that does not exist.
     """
 
     method: str
@@ -25,7 +26,7 @@ class Row:
     body: Any = None
 
     def matches(self, path: str) -> bool:
-        """Whether this row is of that path, with other ids and names in it."""
+        """Return whether this row is of that path, with other ids and names in it."""
         ours = self.path.partition("?")[0]
         for name in _NAMES:
             ours = ours.replace(name, "{n}")
@@ -33,7 +34,7 @@ class Row:
         return re.fullmatch("/" + pattern, path) is not None
 
 
-# What everybody with a token gets, whoever the kernel belongs to; what is for administrators; the levels of a kernel.
+# The levels: any user with a token, for any kernel; administrators; the levels of a kernel.
 ALL: Wanted = (403, 200, 200, 200, 200, 200, 200)
 ADMIN: Wanted = (403, 403, 403, 403, 403, 403, 200)
 READ: Wanted = (403, 404, 404, 200, 200, 200, 200)
@@ -72,7 +73,7 @@ TABLE = (
     Row("GET", "api/kernels/{k}", READ),
     Row("WEBSOCKET", "api/kernels/{k}/channels", SOCKET_READ),
     Row("POST", "api/kernels/{k}/interrupt", write(204)),
-    # Sessions are each user's own, those on a shared kernel too.
+    # Sessions belong to each user, those on a shared kernel too.
     Row("GET", "api/sessions", ALL),
     Row("POST", "api/sessions", (403, 409, 409, 201, 201, 201, 201), _NOTEBOOK),
     Row("GET", "api/sessions/{s}", MINE),
@@ -80,7 +81,7 @@ TABLE = (
     Row("PATCH", "api/sessions/{s}", MINE, {"name": "another name"}),
     Row("PATCH", "api/sessions/{b}", (403, 400, 400, 200, 200, 200, 200), {"kernel": {"id": "{k}"}}),
     Row("PATCH", "api/sessions/{b}", (403, 400, 400, 400, 400, 400, 400), {"kernel": {"id": "{n}"}}),
-    # Ours. The kernel has no GPU: who may change it hears that.
+    # Aliquot's. The kernel has no GPU: users who may change it get that answer.
     Row("GET", "aliquot/api/v1/status", ALL),
     Row("GET", "aliquot/api/v1/sizes", ALL),
     Row("GET", "aliquot/api/v1/dry-run?gpus=0.25", ALL),
@@ -107,7 +108,7 @@ TABLE = (
     Row("GET", f"{_K}/shares", OWN),
     Row("PUT", f"{_K}/shares/users/zoe", OWN, {"access": "read"}),
     Row("DELETE", f"{_K}/shares/users/zoe", own(200, 404)),
-    # What is none of these belongs to administrators.
+    # All other paths belong to administrators.
     Row("GET", "metrics", ADMIN),
     Row("GET", "api/contents", ADMIN),
     Row("POST", "api/contents", (403, 403, 403, 403, 403, 403, 201), {"type": "notebook"}),
@@ -116,7 +117,8 @@ TABLE = (
     Row("GET", "api/config/notebook", ADMIN),
     Row("PATCH", "api/config/notebook", ADMIN, {"theme": "dark"}),
     Row("WEBSOCKET", "api/events/subscribe", (403, 403, 403, 403, 403, 403, 101)),
-    # The last ones end what they ask for: the owner does, and the administrator finds it gone.
+    # The last rows end their kernel and session: the owner does, and the administrator finds them
+    # gone.
     Row("POST", "api/kernels/{k}/restart", write(200)),
     Row("DELETE", "api/sessions/{s}", (403, 404, 404, 404, 404, 204, 404)),
     Row("DELETE", "api/kernels/{k}", (403, 404, 404, 404, 404, 404, 404)),

@@ -1,4 +1,7 @@
-"""What tests of several folders share is imported from here; and which tests run in one process, one after another."""
+"""Import the fixtures that tests of several folders share.
+
+Also choose the tests that run in one process, one after another.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,9 @@ GROUPS = {
     "gpu_hook/sanitized/": "sanitized",
     **{f"gpu_hook/hook/test_{name}.py": "hook programs" for name in ("board_notices", "copying", "sanitized")},
 }
-# In this order: groups that one worker runs for minutes, then files with long tests. What is not named is short, and is
-# shared at the end: a worker takes a next file when two tests of its own are left, and keeps it if these are long.
+# In this order: groups that one worker runs for minutes, then files with long tests. Other files
+# are short, and are shared at the end: a worker takes a next file when two tests of its own are
+# left, and keeps it if these are long.
 FIRST = (
     *("containers/", "gpu_hook/sanitized/"),
     *(f"gpu_hook/hook/test_{name}.py" for name in ("board_notices", "copying", "sanitized")),
@@ -34,14 +38,16 @@ FIRST = (
     *("gpu_hook/clients/", "gpu_hook/fuzz/", "gpu_hook/hook/", "gpu_hook/softgpu/", "gpu_hook/agent/"),
 )
 SHOWN_GROUPS = 12
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a shell's background job; what tests start would inherit it
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # ignored in a shell's background job
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure() -> None:
-    """Called by pytest, before it reads tests. How long an example takes says how busy the machine is, and no more.
+    """Prepare the run. Called by pytest, before it reads tests.
 
-    Contexts of the software GPU cost nothing where a test says no more: many tell bytes of quotas and of devices.
+    The time of a hypothesis example shows how busy the machine is, and no more. Contexts of the
+    software GPU cost nothing unless a test says otherwise: many tests count bytes of limits and of
+    devices.
     """
     os.environ.setdefault("ALIQUOT_SOFTGPU_CONTEXT", "0")
     if importlib.util.find_spec("hypothesis") is None:
@@ -55,13 +61,20 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(optionalhook=True)  # a GPU machine has pytest alone
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Called by xdist. Tests of a file share fixtures; those of some folders share the engines, or what they build."""
+    """Return the scheduler of groups. Called by xdist.
+
+    Tests of a file share fixtures; those of some folders share the engines, or their builds.
+    """
     if config.getoption("dist") != "loadgroup":
         return None
     from xdist.scheduler import LoadScopeScheduling
 
     class ByGroup(LoadScopeScheduling):
-        """Not by xdist's own marks: it writes them into names of tests, which pytest 9.2 leaves as they are."""
+        """Schedules groups of files.
+
+        xdist's own marks do not serve: xdist writes them into names of tests, which pytest 9.2
+        leaves as they are.
+        """
 
         def _split_scope(self, nodeid: str) -> str:
             return group_of(nodeid)
@@ -70,13 +83,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def group_of(nodeid: str) -> str:
-    """What one worker runs in one piece: a file, or several."""
+    """Return the group that one worker runs in one piece: a file, or several."""
     place = nodeid.split("::")[0].removeprefix(f"{HERE.name}/")
     return next((name for folder, name in GROUPS.items() if place.startswith(folder)), place)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Called by pytest. The order within a folder stays."""
+    """Sort the groups; the order within a folder stays. Called by pytest."""
 
     def rank(item: pytest.Item) -> int:
         place = item.path.relative_to(HERE).as_posix() if item.path.is_relative_to(HERE) else ""
@@ -86,14 +99,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Called by pytest, before its own last lines."""
+    """Print the tables of left-out parts and workers. Called by pytest, before its own last lines."""
     show_workers(terminalreporter)
     for line in left_out_table.lines(terminalreporter.stats.get("skipped", [])):
         terminalreporter.write_line(line)
 
 
 def show_workers(terminalreporter: Any) -> None:
-    """Of a run with several workers: which groups keep one of them busy, for FIRST, and whether all workers were."""
+    """Show which groups keep one of several workers busy, for FIRST, and whether all workers were."""
     groups: Counter[str] = Counter()
     workers: Counter[str] = Counter()
     for report in (report for reports in terminalreporter.stats.values() for report in reports):

@@ -1,6 +1,8 @@
-"""A GPU load as a process: gpu_hook/load/gpu_load.c compiled, started, and its steps read, all in device time.
+"""A GPU load as a process: compile and start gpu_hook/load/gpu_load.c, and read its steps.
 
-Makes no environment: whoever starts one says with which (bare, or a kernel's own through the hook)."""
+All times are device time. The module makes no environment: the caller passes one (bare, or a
+kernel's own through the hook).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ BUILTINS = HERE.parent / "gpu_hook" / "builtins.ptx"
 
 @dataclass(frozen=True)
 class Load:
-    """What it does in each step, and how long it rests after it (duty 0.25: three times the step's length)."""
+    """The work of each step, and the rest after it.
+
+    Duty 0.25 means a rest of three times the step's length.
+    """
 
     length_us: float = 100
     launches: int = 50
@@ -31,8 +36,8 @@ class Load:
     kind: str = "kernel"
     grid: int = 1
     device: int = 0
-    work: int = 0  # 1: launches of a certain work and not of a certain time, which differ on a real card beside others
-    round_ns: float = 0  # of that work; 0: measured at the start, which must be with nobody beside
+    work: int = 0  # 1: launches of a fixed work, not of a fixed time: they differ with neighbors
+    round_ns: float = 0  # of that work; 0: measured at the start, which must be without neighbors
 
     def arguments(self) -> list[str]:
         return [f"{field.name}={getattr(self, field.name)}" for field in fields(self)]
@@ -40,14 +45,17 @@ class Load:
 
 @dataclass(frozen=True)
 class Step:
-    """One step: when its first launch could run, and how long until its last had, neighbours' slices included."""
+    """One step: the time when its first launch could run, and its length.
+
+    The length is until its last launch ended, neighbors' slices included.
+    """
 
     begin_us: float
     length_us: float
 
 
 def compile_load(folder: Path, libcuda: Path) -> Path:
-    """The program; any driver library serves to link it."""
+    """Compile the program and return it; any driver library serves to link it."""
     program = folder / "gpu_load"
     compiler = shutil.which("cc") or shutil.which("gcc")
     assert compiler, "a C compiler is needed: install gcc"
@@ -106,12 +114,12 @@ class GpuLoad:
 
     @property
     def steps(self) -> list[Step]:
-        """Those that have ended until now."""
+        """Return the steps that have ended until now."""
         with self._news:
             return list(self._steps)
 
     def wait_ready(self, deadline_seconds: float = 60) -> GpuLoad:
-        """Until its context stands and it has warmed up."""
+        """Wait until its context exists and it has warmed up."""
         self._wait("_is_ready", deadline_seconds)
         return self
 
@@ -120,19 +128,19 @@ class GpuLoad:
         self._say("go")
 
     def wait_steps(self, count: int, deadline_seconds: float = 60) -> list[Step]:
-        """Until so many steps have ended."""
+        """Wait until so many steps have ended."""
         with self._news:
             self._news.wait_for(lambda: len(self._steps) >= count or self._has_ended, deadline_seconds)
             assert len(self._steps) >= count, f"gpu_load: {len(self._steps)} steps, {self.process.poll()=}"
             return list(self._steps)
 
     def wait_done(self, deadline_seconds: float = 60) -> list[Step]:
-        """Until it has done all steps that it was asked for; it stays on the GPU, idle."""
+        """Wait until it has done all its steps; it stays on the GPU, idle."""
         self._wait("_is_done", deadline_seconds)
         return self.steps
 
     def stop(self, deadline_seconds: float = 60) -> list[Step]:
-        """Ends it behind its present step; all its steps."""
+        """End it after its present step; return all its steps."""
         assert self.process.stdin is not None
         if not self._is_done:
             self._say("stop")
@@ -143,7 +151,7 @@ class GpuLoad:
         return self.steps
 
     def kill(self) -> None:
-        """As kill -9 does; also for cleaning up, whatever became of it."""
+        """Kill it as kill -9 does; also to clean up, in any state."""
         self.process.kill()
         self.process.wait()
         self._reader.join()

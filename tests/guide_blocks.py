@@ -1,4 +1,4 @@
-"""The Python of a guide's section, as somebody would paste it."""
+"""The Python of a guide's section, as a user would paste it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HUB_GUIDE = Path(__file__).resolve().parents[1] / "docs" / "how-to" / "jupyterhu
 
 
 def blocks_of(guide: Path, heading: str = "") -> list[str]:
-    """Those below a heading of the second level, or all."""
+    """Return the blocks below a heading of the second level, or all."""
     text = guide.read_text()
     if heading:
         text = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]

@@ -1,4 +1,4 @@
-"""Locate the hook's C sources: a file by its name, in whichever folder of gpu_hook/hook it lies."""
+"""Locate the hook's C sources: a file by its name, in any folder of gpu_hook/hook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A gateway that an administrator starts, by the words of docs/how-to/jupyterhub.md; its Hub only knows it."""
+"""A gateway that an administrator starts, by docs/how-to/jupyterhub.md.
+
+Its Hub knows it and does not start it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def start_gateway(
     api_url: str = "",
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """It asks the Hub as soon as somebody asks it. To be ended by whoever started it."""
+    """Start the gateway, which asks the Hub about each request's token. The caller ends it."""
     home = hub.home
     told = {
         "JUPYTERHUB_API_TOKEN": TOKEN,

@@ -1,4 +1,7 @@
-"""Cells run in kernels of a user's server, or of the gateway, by the websocket that pages use; lines, in a terminal."""
+"""Run cells in kernels of a user's server or of the gateway, by the websocket that pages use.
+
+Also run lines in a terminal.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ _SECONDS = 120.0
 
 
 def run_cell(url: str, token: str, kernel_id: str, code: str) -> str:
-    """What the cell printed. ``url``: of the server, or of the gateway through the proxy."""
+    """Run a cell; return its output. ``url``: of the server, or of the gateway through the proxy."""
     address = f"{url.replace('http', 'ws', 1).rstrip('/')}/api/kernels/{kernel_id}/channels"
     channel = websocket.create_connection(address, timeout=_SECONDS, header=[f"Authorization: token {token}"])
     try:
@@ -33,12 +36,15 @@ def run_cell(url: str, token: str, kernel_id: str, code: str) -> str:
 
 
 def run_line(url: str, token: str, terminal: str, line: str) -> str:
-    """What a line of a shell wrote in the terminal of this name of a user's server, echo and prompt included."""
+    """Run a shell line in this terminal of a user's server.
+
+    Returns the output, with echo and prompt.
+    """
     address = f"{url.replace('http', 'ws', 1).rstrip('/')}/terminals/websocket/{terminal}"
     channel = websocket.create_connection(address, timeout=_SECONDS, header=[f"Authorization: token {token}"])
     end, written = uuid.uuid4().hex, ""
     try:
-        # Its own echo has it in two parts.
+        # The terminal's echo has it in two parts.
         channel.send(json.dumps(["stdin", f"{line}; echo {end[:16]}''{end[16:]}\r"]))
         while end not in written:
             kind, *text = json.loads(channel.recv())

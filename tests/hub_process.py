@@ -1,6 +1,7 @@
-"""A JupyterHub of our own: the Hub, its real proxy, the gateway as its service, servers of users; all in one folder.
+"""A JupyterHub of our own, all in one folder.
 
-On the software GPU, on loopback, on free ports. Installs nothing, and ends by pid what it started.
+It has the Hub, its real proxy, the gateway as its service, and servers of users, on the software
+GPU, on loopback, on free ports. It installs nothing, and ends by pid the processes that it started.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ configure(c, **arguments, **managed)
 
 
 def until(claim: Callable[[], Any], seconds: float) -> Any:
-    """What holds of processes that nobody can wait for: asked again until it does."""
+    """Poll until a claim about processes without events holds; return its value."""
     deadline = time.monotonic() + seconds
     while not (found := claim()):
         assert time.monotonic() < deadline
@@ -85,10 +86,11 @@ def until(claim: Callable[[], Any], seconds: float) -> Any:
 
 
 class HubProcess(Started):
-    """Use as a context manager. ``with_lab``: users' servers have JupyterLab, which makes them start late.
+    """A JupyterHub as a context manager.
 
-    ``arguments`` goes into the call of `configure`, ``more`` follows it in the file; ``options`` are the
-    gateway's own (`--Aliquot.…`); its kernels end with it if they say nothing else.
+    ``with_lab``: users' servers have JupyterLab, which makes them start late. ``arguments`` goes
+    into the call of `configure`, ``more`` follows it in the file; ``options`` are the gateway's own
+    (`--Aliquot.…`); by default its kernels end with it.
     """
 
     def __init__(
@@ -120,7 +122,7 @@ class HubProcess(Started):
             server=python_m("jupyterhub.singleuser"),
             groups=GROUPS,
             seconds=int(START_SECONDS),
-            # An option that is there twice is an error.
+            # A duplicate option is an error.
             options=[*(one for one in ours if one.partition("=")[0] not in str(options)), *options],
             arguments=dict(arguments or {}),
         )
@@ -130,28 +132,31 @@ class HubProcess(Started):
 
     @property
     def log(self) -> str:
-        """What the Hub, its proxy, the gateway and the users' servers said so far."""
+        """Return the log of the Hub, its proxy, the gateway and the users' servers so far."""
         path = self.home / "log"
         return path.read_text(errors="replace") if path.exists() else ""
 
     def api(self, path: str, method: str = "GET", body: Any = None, token: str = "") -> Any:
-        """The Hub's REST API; as the service "tests", which may do all, if no token is given."""
+        """Call the Hub's REST API; without a token as the service "tests", which may do all."""
         return self._ask(f"{self.url}/hub/api/{path}", method, body, token or self.token)
 
     def gateway(self, path: str, method: str = "GET", body: Any = None, *, token: str) -> Any:
-        """A path of the gateway, through the proxy: `api/kernels`, `aliquot/api/v1/status`."""
+        """Call a path of the gateway, through the proxy: `api/kernels`, `aliquot/api/v1/status`."""
         return self._ask(f"{self.gateway_url}/{path}", method, body, token)
 
     def server(self, user: str, path: str, method: str = "GET", body: Any = None, *, token: str) -> Any:
-        """A path of the user's own server, through the proxy."""
+        """Call a path of the user's own server, through the proxy."""
         return self._ask(f"{self.url}/user/{user}/{path}", method, body, token)
 
     def token_of(self, user: str, *scopes: str, expires_in: int | None = None) -> str:
-        """A new API token of the user's; with the scopes of the user if none are named. Revoke it by its `id`."""
+        """Return a new API token of the user's, by default with the user's scopes.
+
+        Revoke it by its `id`.
+        """
         return str(self.new_token(user, *scopes, expires_in=expires_in)["token"])
 
     def new_token(self, user: str, *scopes: str, expires_in: int | None = None) -> dict[str, Any]:
-        """The same with all that the Hub says of it: `id`, `token`, `scopes`, `expires_at`."""
+        """Return a new token with the Hub's fields: `id`, `token`, `scopes`, `expires_at`."""
         self.add_user(user)
         wanted: dict[str, Any] = {"note": "of a test"}
         if scopes:
@@ -165,7 +170,7 @@ class HubProcess(Started):
         self.api(f"users/{user}/tokens/{token_id}", "DELETE")
 
     def add_user(self, user: str) -> None:
-        """A user whom the Hub does not know yet."""
+        """Add a user whom the Hub does not know yet."""
         if user in self._known:
             return
         self._known.add(user)
@@ -177,30 +182,33 @@ class HubProcess(Started):
                 raise
 
     def start_server(self, user: str, **options: Any) -> str:
-        """Start the user's server with these options, without any with the last ones; its address, once it answers."""
+        """Start the user's server with these options; return its address, once it answers.
+
+        Without options, the Hub uses the last ones.
+        """
         self.add_user(user)
         self.api(f"users/{user}/server", "POST", options or None)
         self.wait_for_server(user)
         return f"{self.url}/user/{user}/"
 
     def wait_for_server(self, user: str) -> None:
-        """Until the user's server answers, whoever started it."""
+        """Wait until the user's server answers, by whichever way it was started."""
         self._until(lambda: self._server_of(user).get("ready"), f"the server of {user}")
 
     def stop_server(self, user: str) -> None:
-        """As a click on "Stop My Server" does, or the Hub's culler; returns when it is gone."""
+        """Stop a server as a click on "Stop My Server" or the Hub's culler does; wait for its end."""
         self.api(f"users/{user}/server", "DELETE")
         self._until(lambda: not self._server_of(user), f"the end of the server of {user}")
 
     def restart(self) -> None:
-        """The Hub ends what it started, and starts again at the same place."""
+        """Restart the Hub: it ends its processes, and starts again at the same place."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(STOP_SECONDS)
         self._start()
 
     def wait_for_gateway(self) -> None:
-        """Until it answers through the proxy."""
+        """Wait until the gateway answers through the proxy."""
 
         def answers() -> bool:
             try:
@@ -231,7 +239,7 @@ class HubProcess(Started):
         command = python_m("jupyterhub", f"--config={self._config}")
         temporary = self.home / "tmp"
         temporary.mkdir(exist_ok=True)
-        # The folder's name in the environment is how what it starts is known again, should the Hub die.
+        # The folder's name in the environment identifies the Hub's processes, if the Hub dies.
         environment = {**os.environ, "TMPDIR": f"{temporary}/"}
         with (self.home / "log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -260,7 +268,7 @@ class HubProcess(Started):
             time.sleep(0.2)
 
     def _make_home(self, user: str) -> None:
-        """With the bundle of this checkout: an older one may be installed in the environment."""
+        """Make the home with the bundle of this checkout: the environment may have an older one."""
         extension = (
             self.home
             / "home"
@@ -286,7 +294,7 @@ class HubProcess(Started):
 
 
 def hub_problem() -> str:
-    """Why no Hub can be started here; empty where it can."""
+    """Return why no Hub can be started here; empty if it can."""
     if not PROXY.exists():
         return "configurable-http-proxy is not installed in build/hub-proxy: it needs Node (tools/setup.py test)"
     if importlib.util.find_spec("jupyterhub") is None:

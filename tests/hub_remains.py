@@ -1,4 +1,7 @@
-"""The processes below one that a test started, known by pid and start time; what is left of them is ended by those."""
+"""The processes below one that a test started, identified by pid and start time.
+
+The module ends those that are left.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,16 @@ _END_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class RunningProcesses:
-    """Pid to start time: a pid alone may be somebody else's by now."""
+    """Pid to start time: by now another process may have the pid."""
 
     started: dict[int, int]
 
     @classmethod
     def below(cls, root: int, home: Path) -> RunningProcesses:
-        """Descendants of ``root``, and what left it but works in ``home``'s folders (relays, the node agent)."""
+        """Return descendants of ``root``, and other processes that work in ``home``'s folders.
+
+        The last are relays and the node agent, which left ``root``.
+        """
         parents = {pid: found for pid in _pids() if (found := _parent_and_start(pid))}
         family = {root}
         while more := {pid for pid, (parent, _) in parents.items() if parent in family} - family:
@@ -29,7 +35,10 @@ class RunningProcesses:
         return cls({pid: parents[pid][1] for pid in family if pid in parents and pid not in (root, os.getpid())})
 
     def end(self) -> None:
-        """What still runs, once the Hub has ended. Node agent and relay host would wait half a minute for others."""
+        """End the processes that still run after the Hub's end.
+
+        Node agent and relay host would wait half a minute for other users.
+        """
         for pid in self._left():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
@@ -53,7 +62,7 @@ def _pids() -> list[int]:
 
 
 def _parent_and_start(pid: int) -> tuple[int, int] | None:
-    """None for one that is gone or dead."""
+    """Return parent and start time; None for a process that is gone or dead."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -62,7 +71,7 @@ def _parent_and_start(pid: int) -> tuple[int, int] | None:
 
 
 def _has_folder(pid: int, home: Path) -> bool:
-    """Whether its environment names the folder: each program that the Hub starts is told of it."""
+    """Return whether the process's environment names the folder: the Hub passes it to each program."""
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:

@@ -1,4 +1,7 @@
-"""Somebody with a browser's cookies and no browser: follows redirections, logs in to the Hub, says yes to it."""
+"""A user with a browser's cookies and no browser.
+
+The visitor follows redirections, logs in to the Hub, and confirms its question.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _NAVIGATION = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Site": "same-origin", "U
 
 
 class Page(NamedTuple):
-    """What came, and from where after all redirections."""
+    """A response, with its address after all redirections."""
 
     status: int
     url: str
@@ -39,7 +42,7 @@ class Visitor:
             return Page(error.code, error.url or url, error.read().decode(errors="replace"))
 
     def log_in(self, url: str, user: str, password: str) -> Page:
-        """Open a page of a service of the Hub, and do what the Hub asks for on the way."""
+        """Open a page of a service of the Hub, and follow the Hub's log-in on the way."""
         page = self.go(url)
         if "/hub/login" in page.url:
             page = self.go(page.url, {"username": user, "password": password, "_xsrf": _xsrf(page)})
@@ -49,12 +52,12 @@ class Visitor:
         return page
 
     def cookie(self, name: str, path: str) -> str:
-        """Its value; empty where there is none."""
+        """Return the cookie's value; empty if there is none."""
         return next((c.value or "" for c in self.cookies if c.name == name and c.path == path), "")
 
 
 class HubUser:
-    """Somebody who is logged in to the Hub itself, and fills in forms of its pages."""
+    """A user who is logged in to the Hub itself, and fills in forms of its pages."""
 
     def __init__(self, url: str, user: str, password: str) -> None:
         self._url = url
@@ -67,7 +70,7 @@ class HubUser:
         return page.status, page.text
 
     def post(self, path: str, **fields: str) -> tuple[int, str]:
-        """A form with the token against forged requests, which the page has in a hidden field."""
+        """Post a form with the token against forged requests, which the page has in a hidden field."""
         page = self._visitor.go(f"{self._url}/{path}", {**fields, "_xsrf": self._visitor.cookie("_xsrf", "/hub/")})
         return page.status, page.text
 

@@ -1,4 +1,7 @@
-"""One table of what a run of the tests left out, and why: skipped tests by reason, then missing parts of the set-up."""
+"""One table of the parts that a test run left out, with reasons.
+
+Skipped tests by reason come first, then missing parts of the set-up.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class Reason:
 
 
 def lines(skipped: Iterable[pytest.TestReport | pytest.CollectReport], setup_list: Path = SETUP_LIST) -> list[str]:
-    """The table, most tests first; no line where nothing was left out."""
+    """Return the table, most tests first; no line if nothing was left out."""
     reasons: dict[str, Reason] = defaultdict(Reason)
     for report in skipped:
         reason = reasons[_reason_of(report)]

@@ -1,4 +1,7 @@
-"""Ports for servers that tests start, and start again at the same place. Each is nobody else's meanwhile."""
+"""Ports for servers that tests start, and start again at the same place.
+
+No other process gets such a port meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,13 @@ _COUNT = 12_000
 
 
 def free_port() -> int:
-    """One below those that the system gives to any connection: while a server is away, none gets its port.
+    """Return a port below the range that the system gives to any connection.
 
-    Raises OSError where none is left.
+    So no connection gets it while a server is away. A server takes seconds from here until it
+    listens, and other runs of tests choose meanwhile: two that got the same port would talk to the
+    first that listens, and their tests know each other's tokens.
 
-    A server takes seconds from here until it listens, and other runs of tests choose meanwhile: two that were given the
-    same port would talk to the first that listens, and their tests know each other's tokens.
+    Raises OSError if none is left.
     """
     below = _below()
     for port in random.SystemRandom().sample(below, len(below)):
@@ -41,12 +45,15 @@ def _below() -> range:
 
 @functools.cache
 def _reserved() -> dict[int, socket.socket]:
-    """By port: what has its name, which the system frees with this process."""
+    """Return the reserved sockets by port.
+
+    Their names mark the ports; the system frees them with this process.
+    """
     return {}
 
 
 def _reserve(port: int) -> None:
-    """Raises OSError where another process, or this one, was given it before."""
+    """Reserve a port. Raises OSError if another process, or this one, got it before."""
     name = socket.socket(socket.AF_UNIX)
     try:
         name.bind(f"\0aliquot-test-port-{port}")

@@ -1,5 +1,7 @@
-"""Starts Jupyter's own programs without the grammar that is more than half of their start; `aliquot serve` and `lab`
-put it off by themselves."""
+"""Start Jupyter's own programs without the grammar that takes more than half of their start.
+
+`aliquot serve` and `lab` defer it themselves.
+"""
 
 from __future__ import annotations
 
@@ -12,5 +14,5 @@ runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
 
 
 def python_m(module: str, *words: str) -> list[str]:
-    """The command that is `python -m module words` otherwise."""
+    """Return the command that does the same as `python -m module words`."""
     return [sys.executable, "-c", _RUN.format(module=module), *words]

@@ -1,6 +1,7 @@
-"""Words of a page that another process reads meanwhile: each is stored or read at once, as a node agent and a hook do.
+"""Words of a page that another process reads meanwhile.
 
-``struct.pack_into`` writes zeros first, which are words, too: "nothing is paced" is one of them. Offsets are in bytes.
+Each is stored or read at once, as a node agent and a hook do. ``struct.pack_into`` writes zeros
+first, which are words, too: "nothing is paced" is one of them. Offsets are in bytes.
 """
 
 from __future__ import annotations
@@ -11,25 +12,25 @@ WORD, HALF = 8, 4
 
 
 def store(page: mmap.mmap, offset: int, value: int) -> None:
-    """A word of 64 bits."""
+    """Store a word of 64 bits."""
     with memoryview(page) as all_bytes, all_bytes.cast("Q") as words:
         words[_index(offset, WORD)] = value
 
 
 def store_half(page: mmap.mmap, offset: int, value: int) -> None:
-    """A word of 32 bits."""
+    """Store a word of 32 bits."""
     with memoryview(page) as all_bytes, all_bytes.cast("I") as words:
         words[_index(offset, HALF)] = value
 
 
 def load(page: mmap.mmap, offset: int) -> int:
-    """A word of 64 bits."""
+    """Load a word of 64 bits."""
     with memoryview(page) as all_bytes, all_bytes.cast("Q") as words:
         return words[_index(offset, WORD)]
 
 
 def load_half(page: mmap.mmap, offset: int) -> int:
-    """A word of 32 bits."""
+    """Load a word of 32 bits."""
     with memoryview(page) as all_bytes, all_bytes.cast("I") as words:
         return words[_index(offset, HALF)]
 

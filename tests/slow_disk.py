@@ -1,4 +1,4 @@
-"""A disk on which files are replaced when a test lets them."""
+"""A disk on which files are replaced when a test allows it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class SlowDisk:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
-        # Set: writes pass. Set as soon as one has come to the gate.
+        # Set: writes pass. The second event is set as soon as one write has come to the gate.
         self.gate, self.reached = threading.Event(), threading.Event()
         self.gate.set()
         self.replaced: list[str] = []

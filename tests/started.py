@@ -1,4 +1,7 @@
-"""What tests start and end: processes and containers that are ended also when their start, or their test, fails."""
+"""Processes and containers that tests start.
+
+They are ended also when their start, or their test, fails.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,11 @@ _Self = TypeVar("_Self", bound="Started")
 
 
 class Started:
-    """A context."""
+    """A context whose start may fail, and which is then stopped as after its end."""
 
     @property
     def log(self) -> str:
-        """What is shown of it when its test fails."""
+        """Return the log that is shown if the test fails."""
         return ""
 
     def _start(self) -> None:
@@ -45,7 +48,7 @@ class Started:
 
 @contextlib.contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """A process that lives and does nothing, as one that is swapped or hostile."""
+    """Stop a process that stays alive, as a swapped or hostile one, until the context's end."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The benchmarks' own modules, and what tests of them share, can be imported here."""
+"""Make the benchmarks' own modules, and parts that their tests share, importable here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a benchmark's smoke run as its make target would, and checks what it leaves. Judges no bound."""
+"""Run a benchmark's smoke run as its make target would, and check its files. Judges no bound."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _DEADLINE_SECONDS = 280.0
 
 
 def smoke_rows(program: str, out: Path, *arguments: str) -> list[str]:
-    """Run ``benchmarks/PROGRAM.py --smoke``; return the names of the rows that it wrote below *out*.
+    """Run ``benchmarks/PROGRAM.py --smoke``; return the names of its rows below *out*.
 
-    Raises AssertionError where it fails, judges a bound, writes no row or a value that is no number.
+    Raises AssertionError if it fails, judges a bound, or writes no row or a value that is no
+    number.
     """
     command = [sys.executable, str(BENCHMARKS / f"{program}.py"), "--smoke", "--out", str(out), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_DEADLINE_SECONDS, check=False)

@@ -1,4 +1,7 @@
-"""Other systems' controllers do what their sources do: the rules that field studies and their authors name."""
+"""Other systems' controllers act as their sources do.
+
+The tests check the rules that field studies and their authors name.
+"""
 
 from __future__ import annotations
 

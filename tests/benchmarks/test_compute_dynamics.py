@@ -1,4 +1,4 @@
-"""Our controller on the simulated GPU: how it gets there, stays there, and what must not mislead it."""
+"""Our controller on the simulated GPU: how it settles, and inputs that must not mislead it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_nobody_starves_beside_production_that_never_pauses() -> None:
 
 
 def test_production_that_waits_for_data_is_not_taken_for_slowed() -> None:
-    """TGS takes it so, and its harvest stays at a few percent."""
+    """TGS treats it as slowed, and its harvest stays at a few percent."""
     pair = measure("resnet50.idle", "gpt2", "measured", span=15 * SECOND)
     assert pair.harvest >= 0.6
     assert pair.slowdown_p50 <= 0.05
@@ -97,7 +97,7 @@ def test_production_is_protected_from_fifteen_others() -> None:
 
 
 class Recording(MeasuredController):
-    """Remembers what it saw and said."""
+    """Records its samples and verdicts."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The harness of `make bench-gpu`'s compute part: what it reckons, and that it runs, on the software GPU."""
+"""The harness of `make bench-gpu`'s compute part: its arithmetic, and a run on the software GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the comparison of controllers reckons, on cases that can be reckoned by hand, and how TGS fares in it."""
+"""The arithmetic of the comparison of controllers, on cases computed by hand; and TGS in it."""
 
 from __future__ import annotations
 

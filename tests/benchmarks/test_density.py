@@ -1,4 +1,4 @@
-"""The density simulation on days that can be reckoned by hand."""
+"""The density simulation on days that can be computed by hand."""
 
 from __future__ import annotations
 

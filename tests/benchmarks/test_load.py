@@ -1,4 +1,4 @@
-"""The load benchmark's own arithmetic, on numbers that can be reckoned by hand."""
+"""The load benchmark's own arithmetic, on numbers that can be computed by hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MIB = float(1 << 20)
 
 @pytest.fixture(scope="module")
 def benchmark_program() -> ModuleType:
-    """load.py, which its folder of parts hides from an import."""
+    """Load load.py, which its folder of parts hides from an import."""
     spec = importlib.util.spec_from_file_location("load_program", BENCHMARKS / "load.py")
     assert spec is not None
     assert spec.loader is not None
@@ -79,7 +79,7 @@ def test_what_is_allocated_at_the_beginning_is_no_growth(benchmark_program: Modu
 def test_garbage_that_comes_and_goes_is_no_growth(benchmark_program: ModuleType, period: int) -> None:
     times = [float(second) for second in range(3600)]
     flagged = 0
-    for late in range(0, period, max(1, period // 12)):  # wherever in its way up the end finds it
+    for late in range(0, period, max(1, period // 12)):  # at any point of its way up
         values = [MIB * (100 + (second + late) % period * 8 / period) for second in range(3600)]
         assert benchmark_program.growth_rows(times, values, 3, 30)[-1].holds
         flagged += slope(times[1800:], values[1800:]).is_growth

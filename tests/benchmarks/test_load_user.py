@@ -1,4 +1,4 @@
-"""A user of the load benchmark leaves nothing open, however its comings and goings overlap."""
+"""A user of the load benchmark leaves nothing open, even if connections and departures overlap."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ SLOW_SECONDS = 0.01
 
 
 class Socket(WebSocketHandler):
-    """The events' stream and a kernel's channels: what is open is known, and one opens slowly."""
+    """The events' stream and a kernel's channels.
+
+    The test counts open sockets, and one opens slowly.
+    """
 
     # typed as Any: tornado's handlers carry no types for what an application hands them
     def initialize(self, is_open: set[Any]) -> None:
@@ -43,7 +46,7 @@ class Socket(WebSocketHandler):
 
 @asynccontextmanager
 async def a_gateway() -> AsyncIterator[tuple[int, set[Any]]]:
-    """Its port, and the sockets open now."""
+    """Yield the port of a gateway, and its open sockets."""
     is_open: set[Any] = set()
     paths = ("/aliquot/api/v1/events", "/api/kernels/one/channels")
     server = HTTPServer(Application([(path, Socket, {"is_open": is_open}) for path in paths]))
@@ -57,7 +60,7 @@ async def a_gateway() -> AsyncIterator[tuple[int, set[Any]]]:
 
 
 async def until(claim: Callable[[], bool]) -> None:
-    """Raises TimeoutError."""
+    """Wait for a claim. Raises TimeoutError."""
     deadline = time.monotonic() + 30
     while not claim():
         if time.monotonic() > deadline:

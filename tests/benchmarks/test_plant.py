@@ -1,4 +1,4 @@
-"""The simulated GPU against what can be reckoned by hand."""
+"""The simulated GPU against results that can be computed by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Every benchmark runs: its smoke run takes seconds and judges nothing. Those with servers have their own file."""
+"""Every benchmark runs: its smoke run takes seconds and judges nothing.
+
+Those with servers have their own file.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-# Run as printed by test_commands_as_printed.py, in this order, beside a gateway that has a kernel of train.ipynb.
+# Run as printed by test_commands_as_printed.py, in this order, next to a gateway that has a kernel
+# of train.ipynb.
 RUN = (
     ".venv/bin/aliquot status",
     ".venv/bin/aliquot sizes",
@@ -46,11 +47,11 @@ RUN = (
     "pip install jupyter-console",
     "jupyter console --kernel python3.gpu-0.25",
     "make help",
-    # The last: what it starts stays.
+    # The last command: its processes stay.
     'curl -H "Authorization: token $TOKEN" -d \'{"name": "python3.gpu-0.25"}\' http://localhost:8888/api/kernels',
 )
 
-# Run as printed until the agent says that it started.
+# Run as printed until the agent reports its start.
 RUN_AGENTS = (
     "aliquot agent",
     "aliquot agent --compute-actuators pacing",
@@ -68,7 +69,8 @@ RUN_TOGETHER = (
     'rm -rf "$LINK" && mkdir -p "$(dirname "$LINK")" && ln -s "$PWD/labextension/dist" "$LINK"',
 )
 
-# Servers that a person starts to stay. The application of the program reads the options; an unknown one fails the test.
+# Servers that a user starts to stay. The program's application reads the options; an unknown one
+# fails the test.
 _SERVER = "jupyter_server.serverapp:ServerApp"
 PARSED = {
     "jupyter lab": _SERVER,
@@ -90,7 +92,7 @@ _SERVERS_SMOKE = "tests/benchmarks/test_smoke_of_servers.py::test_a_benchmark_of
 _AS_PRINTED = "tests/documents/test_commands_as_printed.py::test_a_printed_command_works"
 _BUNDLED = "tests/gpu_hook/test_gpu_rehearsal.py::test_the_first_minutes_run_from_the_bundle_alone"
 
-# Another test does what the command does.
+# Another test does the same as the command.
 COVERED = {
     "python3 tools/gpu_bundle": _BUNDLED,
     'timeout -s INT 590 python3 build/gpu-bundle/run.py --gpu nvidia --out "$OUT" --budget 575': _BUNDLED,
@@ -140,7 +142,7 @@ _SYSTEMD = "needs systemd as process 1, or the account that the page makes"
 _SUITE = "runs tests or checks, among which is this one"
 _MACHINE = "needs an NVIDIA GPU or its MPS daemon"
 
-# Not run. Their shell syntax, and what of their options a parser knows, are checked.
+# Not run. The tests check their shell syntax, and the options that a parser knows.
 LISTED = {
     "make test": _SUITE,
     "make check": _SUITE,

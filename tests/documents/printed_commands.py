@@ -32,7 +32,7 @@ class Block:
 
 
 def blocks_and_text(page: str, text: str) -> tuple[list[Block], str]:
-    """Return the fenced blocks, and what stands outside of them."""
+    """Return the fenced blocks, and the text outside of them."""
     blocks: list[Block] = []
     outside: list[str] = []
     inside: list[str] | None = None
@@ -57,7 +57,7 @@ def is_command(line: str) -> bool:
 
 
 def commands_of_block(block: Block) -> list[str]:
-    """Return its commands without comments; continued lines and loops are one command each."""
+    """Return the block's commands without comments; continued lines and loops are one command each."""
     if block.language == "console":
         return [line[2:] for line in block.text.splitlines() if line.startswith("$ ")]
     commands: list[str] = []
@@ -84,7 +84,10 @@ def commands_of_page(page: str, text: str) -> list[str]:
 
 
 def exports_before(page: str, command: str) -> list[str]:
-    """Return what a page's block exports before it prints this command; nothing for a command in the text."""
+    """Return the exports of a page's block before it prints this command.
+
+    There are none for a command in the text.
+    """
     blocks, _ = blocks_and_text(page, (ROOT / page).read_text())
     for block in blocks:
         commands = commands_of_block(block) if block.language in ("sh", "console") else []

@@ -17,7 +17,7 @@ _PROGRAMS = ("aliquot", "jupyter", "jupyter-*", "papermill", "pip")
 
 
 def make_environment(path: Path) -> None:
-    """Make it within a second: no package is installed or copied."""
+    """Make the environment within a second: no package is installed or copied."""
     venv.EnvBuilder(symlinks=True).create(path)
     (packages,) = (path / "lib").glob("python*/site-packages")
     lenders = [folder for folder in site.getsitepackages() if folder.startswith(sys.prefix)]
@@ -33,9 +33,10 @@ def make_environment(path: Path) -> None:
 
 
 def variables_of(environment: Path | None, home: Path) -> dict[str, str]:
-    """Return what a shell of the reader has: this environment first, and no setting of the account that runs tests.
+    """Return the variables of a reader's shell.
 
-    None: a new terminal, in which no environment was activated.
+    This environment comes first, and there is no setting of the account that runs the tests. None:
+    a new terminal, in which no environment was activated.
     """
     foreign = ("JUPYTER_", "ALIQUOT_", "XDG_", "VIRTUAL_ENV", "PYTHON")
     cleared = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}

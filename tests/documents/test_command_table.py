@@ -1,4 +1,4 @@
-"""No command that a page prints goes untested unseen: each is run, covered by a test, or listed with the reason."""
+"""Each command that a page prints is run, covered by a test, or listed with the reason."""
 
 from __future__ import annotations
 

@@ -45,7 +45,8 @@ c.Aliquot.driver = "softgpu"
 c.Aliquot.agent_options = ["--softgpu-memory", "16GiB"]
 c.Aliquot.keep_kernels = "never"
 """
-# What a command prints or writes when it did what its page promises. A command without a row needs to end with 0.
+# The output or file by which a command shows that it did as its page promises. A command without a
+# row needs to end with 0.
 SAYS = {
     "aliquot status": "train.ipynb",
     ".venv/bin/aliquot status": "train.ipynb",
@@ -66,13 +67,13 @@ SAYS = {
         for package in ("papermill", "ipykernel", "jupyter-console")
     },
 }
-# What a person types into a program that asks.
+# The lines that a user types into a program that asks.
 TYPED = {
     "jupyter console --kernel python3.gpu-0.25": "import os; print('sized:', 'ALIQUOT_KERNEL_DIR' in os.environ)\n",
 }
 README = "README.md"
 PRINTED = printed()
-# Files that a command writes into its folder, and a pattern of what they then hold.
+# Files that a command writes into its folder, and a pattern that they then match.
 WRITES = {
     'curl -H "Authorization: token $TOKEN" "$SERVER/aliquot/api/v1/history?range=day&format=csv" > day.csv': (
         "day.csv",
@@ -117,12 +118,12 @@ class Scene:
             return json.loads(answer.read())
 
     def in_new_terminal(self) -> Scene:
-        """The same place, in a shell in which nobody activated the environment."""
+        """Return the same place, in a shell without an activated environment."""
         bare = variables_of(None, self.folder)
         return Scene(self.folder, self.port, {**self.environment, "PATH": bare["PATH"]}, self.shown)
 
     def run(self, command: str) -> subprocess.CompletedProcess[str]:
-        """Run it in a shell; the address of this gateway takes the place of the page's."""
+        """Run the command in a shell; this gateway's address replaces the page's."""
         first, pipe, rest = command.partition(" | ")
         name = first.removeprefix(".venv/bin/")
         if name not in SHOWS:
@@ -169,7 +170,10 @@ def a_folder() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def started(command: str, folder: Path, is_ready: Callable[[str], bool]) -> Iterator[None]:
-    """Keep it running, from the moment in which it is ready by what it logged; it has to end by itself at SIGTERM."""
+    """Keep the command running, once its log shows that it is ready.
+
+    It has to end by itself at SIGTERM.
+    """
     with (folder / "out.log").open("wb") as log:
         process = subprocess.Popen(
             ["bash", "-c", f"exec {command}"],
@@ -224,12 +228,13 @@ def test_a_printed_command_works(scene: Scene, command: str) -> None:
     if program in ("papermill", "curl", "make") and shutil.which(program, path=scene.environment["PATH"]) is None:
         pytest.skip(f"{program} is not installed")
     if README in PRINTED[command]:
-        # Its readers come from nowhere; a how-to page is read by those who have activated their environment.
+        # Its readers have activated no environment yet; readers of a how-to page have.
         done = scene.in_new_terminal().run("\n".join([*exports_before(README, command), command]))
     else:
         done = scene.run(command)
     said = done.stdout + done.stderr
-    # doctor ends with 1 when it found something wrong with this machine, which is not its page's claim.
+    # doctor ends with 1 when it found something wrong with this machine, which is not its page's
+    # claim.
     assert done.returncode in ((0, 1) if command.endswith("aliquot doctor") else (0,)), said
     assert "Traceback" not in said
     assert SAYS.get(command, "") in said

@@ -1,4 +1,4 @@
-"""Test what pages print for a person to paste or to keep running: configuration, systemd units, options of servers."""
+"""Test the text that pages print to be pasted: configuration, systemd units, options of servers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ else:
     from command_table import PARSED
     from printed_commands import PAGES, ROOT, Block, blocks_and_text, printed
 
-# The Hub's guide is run by tests/hub: its blocks need a Hub's own configuration around them.
+# tests/hub runs the Hub's guide: its blocks need a Hub's own configuration around them.
 _HUB = "docs/how-to/jupyterhub.md"
 _CLASSES: dict[str, type[Configurable]] = {
     known.__name__: known
@@ -57,7 +57,10 @@ def _blocks(language: str) -> list[Block]:
 
 
 def _load(config: Config) -> None:
-    """Make each configured class with its section. Traitlets only warns of an option that does not exist."""
+    """Make each configured class with its section.
+
+    Traitlets only warns of an option that does not exist.
+    """
     for name, section in config.items():
         known = _CLASSES[name]
         assert sorted(set(section) - set(known.class_trait_names(config=True))) == [], f"no option of {name}"
@@ -72,7 +75,7 @@ _SETTINGS = [block for block in _blocks("python") if re.search(r"^\s*c\.", block
 @pytest.mark.parametrize("block", _SETTINGS, ids=lambda block: f"{block.page}:{block.line}")
 def test_a_printed_configuration_loads(block: Block) -> None:
     config = Config()
-    # The page leaves the hash's rest out.
+    # The page omits the rest of the hash.
     text = re.sub(r"([0-9a-f]{6})…", lambda found: found[1].ljust(64, "0"), textwrap.dedent(block.text))
     exec(compile(text, block.page, "exec"), {"c": config})
     assert config

@@ -1,4 +1,7 @@
-"""The set-up of a checkout needs what the pages say: Python, a C compiler, make and a package index, and no CMake."""
+"""The set-up of a checkout needs only the programs that the pages name.
+
+They are Python, a C compiler, make and a package index, and no CMake.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ import setup  # noqa: E402  (a script, not a package)
 
 @pytest.fixture
 def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """Commands that the set-up runs, on a machine whose programs are in `tmp_path/bin`, with an empty environment."""
+    """Return the commands that the set-up runs.
+
+    The machine's programs are in `tmp_path/bin`, with an empty environment.
+    """
     ran: list[list[str]] = []
 
     def run_step(title: str, command: Sequence[str]) -> bool:
@@ -58,7 +64,7 @@ def test_a_machines_own_cmake_is_taken_if_it_is_new_enough(
 def test_a_checkout_from_before_the_new_name_loses_the_distribution_of_the_old(
     steps: list[list[str]], tmp_path: Path
 ) -> None:
-    """Both would offer the kernel provisioner."""
+    """Both distributions would offer the kernel provisioner."""
     packages = tmp_path / "venv" / "lib" / "python3.12" / "site-packages"
     for name, url, is_editable in (
         ("aliquot-0.1.0", ROOT.as_uri(), True),
@@ -105,7 +111,7 @@ def test_native_libraries_that_cannot_be_built_again_end_the_set_up_with_the_rem
 
 @pytest.fixture
 def left_out_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The list that this test's set-up writes, and no other's."""
+    """Return the list that this test's set-up writes, and no other's."""
     found = tmp_path / "left-out.tsv"
     monkeypatch.setattr(setup.left_out, "LIST", found)
     return found
@@ -118,7 +124,7 @@ def test_a_part_that_cannot_be_fetched_is_in_the_last_lines_of_set_up_and_tests(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """As npm's registry behind a proxy."""
+    """The set-up fails as with npm's registry behind a proxy."""
     (tmp_path / "bin" / "node").touch(mode=0o755)
     monkeypatch.setattr(setup, "run_step", lambda title, command: False)
     setup.install_node_packages()

@@ -72,7 +72,7 @@ INSTALLED_BY_NAME = re.compile(
 
 
 def test_no_text_installs_another_projects_package() -> None:
-    """The package that the index has under our name is another project's."""
+    """The index has another project's package under our name."""
     packages = [path for name in ("demo", "gateway", "provisioner", "gpu_hook") for path in (ROOT / name).rglob("*.py")]
     texts = [*DOCUMENTS, *packages, *(ROOT / "deploy").glob("*"), *(ROOT / "labextension/src").rglob("*.ts*")]
     found = [

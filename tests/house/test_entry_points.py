@@ -1,4 +1,4 @@
-"""The check of the table of entry points finds what it is there to find."""
+"""The check of the table of entry points finds the faults that it exists for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def load(path: str) -> ModuleType:
-    """A script of the project: it is in no package."""
+    """Load a script of the project: it is in no package."""
     file = ROOT / path
     spec = importlib.util.spec_from_file_location(file.stem.replace("-", "_"), file)
     assert spec is not None

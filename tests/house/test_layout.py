@@ -53,7 +53,7 @@ def test_every_folder_has_few_source_files() -> None:
 
 
 def layers(container: str) -> list[set[str]]:
-    """The layers of the contract for this package, from the top, each with its modules."""
+    """Return the layers of the contract for this package, from the top, each with its modules."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     contract = next(one for one in settings["contracts"] if one.get("containers") == [container])
     return [set(re.split(r"\s*[|:]\s*", layer)) for layer in contract["layers"]]

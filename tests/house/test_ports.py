@@ -1,4 +1,4 @@
-"""Two tests beside each other are never given the same port."""
+"""Two tests that run in parallel never get the same port."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ASK = "import ports; ports._COUNT = {count}; print(*(ports.free_port() for _ in
 
 @pytest.fixture
 def ask_for_ports() -> Iterator[Callable[[int], list[int]]]:
-    """Of a few ports, so many, for a process that keeps them as long as this test."""
+    """Reserve so many ports of a few, for a process that keeps them as long as this test."""
     started: list[subprocess.Popen[str]] = []
 
     def ask(asked: int) -> list[int]:

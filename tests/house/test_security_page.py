@@ -1,4 +1,4 @@
-"""SECURITY.md keeps its word: what it claims names tests that exist, or is called a limit."""
+"""SECURITY.md keeps its word: its claims name tests that exist, or are called a limit."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "SECURITY.md").read_text()
 SHOWN = re.compile(r"\[`(test_\w+|Test\w+)`\]\((tests/[\w/.]+\.py)\)")
-# What makes markup, or a program, of a text in a browser.
+# Functions that turn a text into markup or a program in a browser.
 SINKS = re.compile(r"innerHTML|insertAdjacentHTML|dangerouslySetInnerHTML|document\.write|srcdoc|\beval\(|new Function")
-# What the page promises to answer for, each in words of its own.
+# The promises of the page, each in words of its own.
 ATTACKS = (
     "agent's control socket",
     "LD_LIBRARY_PATH",
@@ -30,7 +30,7 @@ ATTACKS = (
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The cells of the table under a heading, without its first two lines."""
+    """Return the cells of the table under a heading, without its first two lines."""
     section = PAGE.split(f"## {heading}")[1].split("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]

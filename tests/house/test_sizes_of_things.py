@@ -45,7 +45,10 @@ def test_no_python_function_is_longer_than_the_limit() -> None:
 
 
 def c_functions(text: str) -> list[tuple[int, int]]:
-    """(first line, number of lines) of each function definition; relies on our layout: a body closes in column 0."""
+    """Return (first line, number of lines) of each function definition.
+
+    It relies on our layout: a body closes in column 0.
+    """
     found, start = [], None
     for number, line in enumerate(text.splitlines(), 1):
         if start is None and C_FUNCTION.match(line):
