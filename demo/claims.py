@@ -1,5 +1,6 @@
-"""The claims of the demo, and the check of each: a pure function from the observations to
-sentences.
+"""The claims of the demo, and the check of each.
+
+A check is a pure function from the observations to sentences.
 """
 
 from __future__ import annotations

@@ -141,10 +141,10 @@ class NotebookRun:
 
 @contextlib.asynccontextmanager
 async def on_stage(runs: Sequence[NotebookRun], late: str) -> AsyncIterator[list[asyncio.Task[None]]]:
-    """Start the kernels, and end them however the act ends; tasks that it puts into the list are
-    awaited then.
+    """Start the kernels, and end them however the act ends.
 
-    Raises what a start raises, and AliquotError(``late``) when the act ran out of time.
+    Tasks that the caller puts into the list are awaited then. Raises what a start raises, and
+    AliquotError(``late``) when the act ran out of time.
     """
     tasks: list[asyncio.Task[None]] = []
     try:
@@ -176,15 +176,19 @@ def _tags(cell: Any) -> frozenset[str]:
 
 
 def _text(cell: Any) -> str:
-    """Return the standard output of a cell; notices, such as a wait for memory, are on standard
-    error.
+    """Return the standard output of a cell.
+
+    Notices, such as a wait for memory, are on standard error.
     """
     streams = (output for output in cell.outputs if output.output_type == "stream" and output.name == "stdout")
     return "".join(output.text for output in streams)
 
 
 def _last_line(error: BaseException) -> str:
-    """nbclient's message is a whole traceback, in colours; its last line is what went wrong."""
+    """Return the last line of nbclient's message.
+
+    The message is a whole traceback, in colors; its last line says what went wrong.
+    """
     name, value = getattr(error, "ename", ""), getattr(error, "evalue", "")
     if name:
         return f"{name}: {value}"

@@ -1,7 +1,7 @@
-"""The demo: three notebooks share one GPU, two have two priorities, two have the whole GPU in
-turns.
+"""The demo: notebooks share one GPU in three acts.
 
-It runs the acts. EphemeralStack has the processes, notebook.py the notebooks, claims.py the claims.
+Three share one GPU, two have two priorities, two have the whole GPU in turns. The module runs the
+acts. EphemeralStack has the processes, notebook.py the notebooks, claims.py the claims.
 """
 
 from __future__ import annotations
@@ -107,8 +107,9 @@ async def _more_acts(
 
 
 def provide_kernelspecs(stack: EphemeralStack) -> None:
-    """Make the parts' kernelspecs readable from disk, in the stack's folder where they are not
-    installed.
+    """Make the parts' kernelspecs readable from disk.
+
+    They are in the stack's folder where they are not installed.
     """
     wanted = {part.kernelspec for part in (*PARTS, *demo_pauses.PARTS, *demo_turns.PARTS)}
     if wanted <= set(KernelSpecManager().find_kernel_specs()):
@@ -158,8 +159,9 @@ async def _kill_mid_cell(
 
 
 async def _until_mid_cell(agent: AgentClient, victim: NotebookRun, runs: Sequence[NotebookRun]) -> KernelStatus:
-    """Wait until the others have work on the GPU and the victim's long cell has used it for a
-    while.
+    """Wait until the victim's long cell has used the GPU for a while.
+
+    The others have work on the GPU, too.
     """
     deadline = time.monotonic() + _MID_CELL_SECONDS
     begin: float | None = None

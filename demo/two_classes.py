@@ -1,5 +1,4 @@
-"""The demo's act of two priorities: a notebook that pauses between its steps, and one that fills
-the pauses.
+"""The demo's act of two priorities: one notebook pauses between steps, another fills the pauses.
 
 It runs the notebooks; claims.py has the claims. Where nothing paces launches the demo leaves it
 out, and says so.
