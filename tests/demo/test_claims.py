@@ -1,4 +1,4 @@
-"""The demo's judgement: each claim falls when what it claims was not seen, and only then."""
+"""The demo's judgment: each claim fails without its observation, and only then."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""A kernel on this machine's GPU: a real node agent, a quota, and programs that run through the hook or beside it.
+"""A kernel on this machine's GPU: a real node agent, a memory limit, and programs.
 
-`make test-gpu` runs these; ALIQUOT_GPU names the driver. Nothing here changes a device's settings. Nothing takes
-more than the quota, but for one test that fills the device to see a kernel leave it.
+The programs run through the hook or next to it. `make test-gpu` runs these tests; ALIQUOT_GPU names
+the driver. Nothing here changes a device's settings. No test takes more than the limit, except one
+that fills the device to see a kernel leave it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _UNKNOWN = re.compile(r"event=unknown_symbol name=(\w+)")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Called by pytest."""
+    """Keep or skip the tests of this folder. Called by pytest."""
     reason = "needs a GPU with NVIDIA's driver: make test-gpu"
     for item in items:
         if HERE in item.path.parents:
@@ -42,7 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Program:
-    """A running gpu_program.py; ``program("alloc(1024)")`` is the value of that expression there."""
+    """A running gpu_program.py; ``program("alloc(1024)")`` returns that expression's value there."""
 
     def __init__(self, env: dict[str, str]) -> None:
         command = [sys.executable, str(GPU_PROGRAM)]
@@ -62,7 +63,7 @@ class Program:
         return answer["value"]
 
     def end_input(self) -> None:
-        """The program ends by itself then."""
+        """Close the program's input; it then ends by itself."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.stdin = None
@@ -73,7 +74,7 @@ class Program:
 
 
 class Kernel:
-    """What a notebook kernel is to the hook: a reservation, and the environment of its processes."""
+    """A notebook kernel from the hook's view: a reservation, and the environment of its processes."""
 
     def __init__(self, node: Node, grant: dict[str, Any], log: Path) -> None:
         self.node, self.log = node, log
@@ -88,9 +89,9 @@ class Kernel:
         self._programs: list[Program] = []
 
     def run(self, source: str, is_hooked: bool = True, **env: str) -> Any:
-        """Run a program to its end; the value of the last line that it prints, which is JSON."""
+        """Run a program to its end; return the value of its last line, which is JSON."""
         whole = {**(self.env if is_hooked else self.node.bare_env), **env}
-        program = self.log.with_name("program.py")  # a file: processes that it spawns import it
+        program = self.log.with_name("program.py")  # a file: the processes that it spawns import it
         program.write_text(source)
         command = [sys.executable, str(program)]
         done = subprocess.run(command, env=whole, capture_output=True, text=True, timeout=SECONDS, check=False)
@@ -106,13 +107,16 @@ class Kernel:
         return next(one for one in kernels if one["kernel_id"] == self.id)
 
     def usable(self) -> int:
-        """The bytes that one process of it can allocate: the quota less its context, as the agent counts it."""
+        """Return the bytes that one process of it can allocate.
+
+        They are the memory limit less its context, as the agent counts it.
+        """
         part = self.status()["devices"][0]
         measured = {one["uuid"]: one["context_bytes"] for one in self.node.ask("status")["devices"]}
         return self.quota - max(measured[part["uuid"]], part["context_bytes"])
 
     def unknown_symbols(self) -> list[str]:
-        """Functions that programs got from the driver and that the hook's table does not know."""
+        """Return functions that programs got from the driver and that the hook's table lacks."""
         return sorted(set(_UNKNOWN.findall(self.log.read_text()))) if self.log.exists() else []
 
     def close(self) -> None:
@@ -157,14 +161,14 @@ def a_node() -> Iterator[Node]:
 
 @pytest.fixture
 def a_kernel(a_node: Node, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Kernel]:
-    """Half a device with a memory limit. At the end, no function may have gone past the hook unknown."""
+    """Half a device with a memory limit. At the end, no unknown function may have passed the hook."""
     with _reserved(a_node, tmp_path, request.node.nodeid) as kernel:
         yield kernel
 
 
 @pytest.fixture
 def a_kernel_that_stays(a_node: Node, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Kernel]:
-    """The same, with memory that never leaves its device: what CUDA IPC needs."""
+    """A kernel as above, with memory that never leaves its device, as CUDA IPC needs it."""
     with _reserved(a_node, tmp_path, request.node.nodeid, residency="off") as kernel:
         yield kernel
 
@@ -188,7 +192,7 @@ def _reserved(a_node: Node, tmp_path: Path, test: str, **more: Any) -> Iterator[
 
 @pytest.fixture
 def needs() -> Callable[..., None]:
-    """Skip where a framework is not installed, or the GPU executes nothing."""
+    """Skip if a framework is not installed, or the GPU executes nothing."""
 
     def check(*modules: str) -> None:
         for module in modules:

@@ -1,6 +1,6 @@
-"""Compute on this machine's GPU: whose the device's time was, shares, classes, and graphs while the hook paces.
+"""Compute on this machine's GPU: shares of its time, classes, and graphs while the hook paces.
 
-What a program took is known here without the agent: its steps are equal, and were timed alone.
+The tests know a program's GPU time without the agent: its steps are equal, and were timed alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ SETTLE_SECONDS = 2.0
 WINDOW_SECONDS = 4.0
 HOG = ("length_us=200", "launches=50")
 FINE = ("length_us=50", "launches=100")
-# Steps so long that the time between two of them, in which nothing is wanted, hardly counts.
+# Steps so long that the time between two of them, in which the program requests nothing, hardly
+# counts.
 ALWAYS = ("length_us=200", "launches=250")
 ALWAYS_FINE = ("length_us=50", "launches=1000")
 INPUT_BOUND = ("length_us=200", "launches=20", "pause_us=8000")
@@ -65,7 +66,7 @@ class Load:
         self._worker.close()
 
     def told(self) -> dict[str, Any]:
-        """What the agent says of it."""
+        """Return the agent's report of the kernel."""
         kernels = self._node.ask("status")["kernels"]
         return dict(next(one for one in kernels if one["kernel_id"] == self.name)["devices"][0])
 
@@ -82,7 +83,7 @@ def a_program(tmp_path_factory: pytest.TempPathFactory, a_node: Any) -> Path:
 
 @pytest.fixture
 def a_load(a_node: Any, a_program: Path, tmp_path: Path) -> Iterator[Callable[..., Load]]:
-    """Makes loads: ``a_load("name", HOG, hundredths=25, workload_class="production")``."""
+    """Make loads: ``a_load("name", HOG, hundredths=25, workload_class="production")``."""
     from gpu_loads.node import environment_of
     from gpu_loads.workers import Worker
 
@@ -113,19 +114,22 @@ def a_load(a_node: Any, a_program: Path, tmp_path: Path) -> Iterator[Callable[..
 
 
 def wait(seconds: float) -> None:
-    """A span of the device's time that is measured, nothing that is waited for."""
+    """Wait for a span of the device's time that the test measures."""
     time.sleep(seconds)
 
 
 def step_alone(load: Load) -> float:
-    """Seconds of a step by the device's events, while nobody else works."""
+    """Return the seconds of a step by the device's events, while no other program works."""
     load.begin()
     wait(1.0)
     return statistics.median(step.length for step in load.end()) / 1e6
 
 
 def run(*loads: Load) -> tuple[list[list[Any]], list[float], list[float]]:
-    """All at once: after they settled each one's steps, its own time by the agent and by NVML, of the same window."""
+    """Run all loads at once, and measure one window after they settled.
+
+    Return each one's steps, and its own time by the agent and by NVML.
+    """
     for load in loads:
         load.begin()
     wait(SETTLE_SECONDS)
@@ -203,6 +207,6 @@ def test_torch_captures_and_replays_while_it_is_paced(
 ) -> None:
     needs("torch")
     hog = a_load("hog", HOG, 25)
-    hog.begin()  # from now on the device is shared, and all that runs there is measured or held back
+    hog.begin()  # from now on the device is shared: the agent measures all work there or holds it back
     assert a_kernel.run(REPLAYS) == 200.0
     assert hog.end()

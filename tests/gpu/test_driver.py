@@ -1,4 +1,4 @@
-"""The hook on the machine's own driver, without any framework: quota, sharing, kill -9, what tools see."""
+"""The hook on the machine's driver, without any framework: limit, sharing, kill -9, tools' views."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ pynvml.nvmlInit()
 device = pynvml.nvmlDeviceGetHandleByIndex(0)
 print(json.dumps(pynvml.nvmlDeviceGetMemoryInfo(device).total))
 """
-# A pool takes whole blocks from the device: what it reserves counts, so the last block may not fit.
+# A pool takes whole blocks from the device: the limit counts its reservation, so the last block may
+# not fit.
 ALLOCATE = {"cuMemAlloc": ("alloc", "free", 2 * MIB), "cuMemAllocAsync": ("alloc_async", "free_async", 64 * MIB)}
 ALLOCATE["cuMemCreate"] = ("create", "release", 2 * MIB)
 
 
 def largest(program: Any, allocate: str, free: str, most: int) -> int:
-    """By bisection, to 2 MiB."""
+    """Return the largest allocation, found by bisection, to 2 MiB."""
     low, high = 0, most // (2 * MIB) + 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -104,7 +105,7 @@ def test_kill_minus_nine_gives_the_memory_back(a_kernel: Any) -> None:
 
 
 def test_a_context_takes_what_is_told(a_kernel: Any) -> None:
-    """Not charged, but sampled: the agent shows it apart."""
+    """The agent does not charge it, but samples it: it shows it apart."""
     outside = a_kernel.program(is_hooked=False)
     assert outside("begin()") == 0
     before = outside("info()")[1]

@@ -1,4 +1,4 @@
-"""PyTorch through the hook: what a notebook does with it, within a quota."""
+"""PyTorch through the hook: a notebook's typical use, within a memory limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import json, torch
 free, total = torch.cuda.mem_get_info()
 print(json.dumps([total, torch.cuda.get_device_properties(0).total_memory, free]))
 """
-# 60 % fit; 60 % more do not, also after the framework's own retry; what is only cached is given up for 70 %.
+# 60 % fit; 60 % more do not, also after the framework's own retry; for 70 % it gives up its cache.
 RETRIES = """
 import json, sys, torch
 quota = torch.cuda.mem_get_info()[1]

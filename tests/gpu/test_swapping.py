@@ -1,4 +1,7 @@
-"""A kernel that the node agent swaps on this machine's GPU: the same bytes, and the memory is free meanwhile."""
+"""A kernel that the node agent swaps on this machine's GPU.
+
+It keeps the same bytes, and the memory is free meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +43,12 @@ for step in range(50):
 weights = b"".join(p.detach().cpu().numpy().tobytes() for p in net.parameters())
 print([float(loss) for loss in losses], hashlib.sha256(weights).hexdigest(), flush=True)
 """
-FREE = 1  # of what info() answers
+FREE = 1  # of the answer of info()
 PATIENCE_SECONDS = 60.0
 
 
 class Worker:
-    """cycles.c in a kernel: four threads that know what every byte must be."""
+    """cycles.c in a kernel: four threads that know every byte's value."""
 
     def __init__(self, program: Path, env: dict[str, str]) -> None:
         pipes: dict[str, Any] = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
@@ -85,7 +88,7 @@ def wait_for(claim: Callable[[], bool], what: str) -> None:
 
 
 def swap_out(kernel: Any) -> None:
-    """Nothing is open in it, and it is asked out until it is idle enough to go."""
+    """Report that nothing is open in it, and request the swap-out until it is idle enough."""
     from jupyter_aliquot.gpu_hook.client.client import AgentClientError
 
     kernel.node.ask("activity", kernel_id=kernel.id, open=0, work=0, since=None, input=None)
@@ -95,7 +98,7 @@ def swap_out(kernel: Any) -> None:
             return True
         try:
             kernel.node.ask("swap_out", kernel_id=kernel.id)
-        except AgentClientError:  # it was at work a moment ago
+        except AgentClientError:  # it worked a moment ago
             return False
         return False
 
@@ -111,7 +114,7 @@ def begin_swap(kernel: Any) -> None:
     def is_accepted() -> bool:
         try:
             kernel.node.ask("swap_out", kernel_id=kernel.id)
-        except AgentClientError:  # it was at work a moment ago
+        except AgentClientError:  # it worked a moment ago
             return False
         return True
 
@@ -131,7 +134,10 @@ def fill(outsider: Any) -> None:
 
 
 def test_a_kernel_leaves_a_device_that_is_full(a_kernel: Any, a_worker: Worker) -> None:
-    """A move makes nothing then that takes device memory: streams, events, page-locked buffers are there already."""
+    """The move then allocates no device memory.
+
+    Streams, events and page-locked buffers exist already.
+    """
     assert a_worker.ask("pause") == "paused"
     before = a_worker.ask("hash")
     outsider = a_kernel.program(is_hooked=False)
@@ -154,7 +160,7 @@ def test_a_process_that_ends_during_a_move_ends_well(a_kernel: Any) -> None:
 
 
 def test_a_background_thread_wakes_a_swapped_kernel(a_kernel: Any) -> None:
-    """Nobody runs a cell: the call comes from a thread that the notebook left running."""
+    """No cell runs: the call comes from a thread that the notebook left running."""
     program, amount = a_kernel.program(), 64 * MIB
     assert program("begin()") == 0
     code, pointer = program(f"alloc({amount})")
@@ -175,7 +181,10 @@ def test_a_background_thread_wakes_a_swapped_kernel(a_kernel: Any) -> None:
 
 
 def train(env: dict[str, str], folder: Path, between: Callable[[], None]) -> str:
-    """Train a small network; call *between* after every fifth of 50 steps. What came of it, in one line."""
+    """Train a small network; call *between* after every fifth of 50 steps.
+
+    Return the result in one line.
+    """
     program = folder / "train.py"
     program.write_text(TRAINS)
     env = {**env, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
@@ -212,7 +221,7 @@ def test_a_swapped_kernel_finds_its_bytes_again(a_kernel: Any, a_worker: Worker)
         swapped = a_kernel.status()["residency"]["swapped_bytes"]
         assert swapped > 4 * MIB
         assert outsider("info()")[FREE] >= full + swapped - 2 * MIB
-        assert a_worker.ask("hash") == before  # its first call wakes it
+        assert a_worker.ask("hash") == before  # its first call restores it
         assert a_kernel.status()["residency"]["state"] != "swapped"
         assert a_worker.ask("work") == "at work"
     _, complaints = a_worker.process.communicate(timeout=PATIENCE_SECONDS)

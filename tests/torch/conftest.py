@@ -81,7 +81,7 @@ class Kernel:
         self.grant: dict[str, str] = answer["grant"]["env"]
 
     def ask(self, op: str, **fields: Any) -> dict[str, Any]:
-        """The agent's answer to an operation on this kernel."""
+        """Return the agent's answer to an operation on this kernel."""
         question = {"id": 1, "op": op, "kernel_id": self.id, **fields}
         self.connection.sendall(json.dumps(question).encode() + b"\n")
         while "event" in (answer := json.loads(self.lines.readline())):
@@ -95,7 +95,10 @@ class Kernel:
         return {**env, "LD_PRELOAD": str(self.stand_in), **extra}
 
     def start(self, code: str, **extra: str) -> subprocess.Popen[str]:
-        """A program that the test talks with by lines; it is a file, since spawned children import it again."""
+        """Start a program that exchanges lines with the test.
+
+        It is a file, since spawned children import it again.
+        """
         program = self.folder / f"program-{len(self.processes)}.py"
         program.write_text(_PRELUDE + textwrap.dedent(code) + _POSTLUDE)
         self.processes.append(
@@ -112,7 +115,7 @@ class Kernel:
         return self.processes[-1]
 
     def run(self, code: str, **extra: str) -> Any:
-        """What the program left in ``result``."""
+        """Run a program; return its ``result``."""
         process = self.start(code, **extra)
         output, errors = process.communicate(timeout=SECONDS)
         assert process.returncode == 0, f"exit {process.returncode}\n{output}\n{errors}"
@@ -126,7 +129,7 @@ class Kernel:
         return int(self.status()["devices"][device]["charged_bytes"])
 
     def close(self) -> None:
-        """A program's spawned children hold its pipes: its group is ended, and nobody waits for the pipes."""
+        """End the program's group without a wait for its pipes, which its spawned children hold."""
         for process in self.processes:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -140,7 +143,7 @@ class Kernel:
 
 @pytest.fixture
 def make_kernel(torch_python: str, stand_in: Path) -> Iterator[Callable[..., Kernel]]:
-    """Kernels of one node: two software GPUs of 1 GiB."""
+    """Return a factory of kernels on one node: two software GPUs of 1 GiB."""
     softgpu_driver()
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
     command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver=softgpu", "--softgpu-memory=1GiB"]

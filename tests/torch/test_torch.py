@@ -1,4 +1,4 @@
-"""What a data scientist's PyTorch sees in a kernel of half a GPU: its own size, its own errors, its own numbers."""
+"""A data scientist's PyTorch in a kernel of half a GPU: its own size, errors and numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""PyTorch notebooks that together own four times the devices, by each of its allocators, under a real node agent."""
+"""PyTorch notebooks that together own four times the devices, by each of its allocators.
+
+They run under a real node agent.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def say(notebook: subprocess.Popen[str], line: str) -> str:
 
 
 def open_notebooks(make_kernel: Callable[..., Any], count: int, size: int, allocator: str) -> list[Any]:
-    """Each of a whole device, and idle between its cells, as its relay would tell."""
+    """Open notebooks of a whole device each, idle between cells, as their relays would report."""
     opened = []
     for _ in range(count):
         kernel = make_kernel(100)
@@ -53,7 +56,10 @@ def open_notebooks(make_kernel: Callable[..., Any], count: int, size: int, alloc
 def test_notebooks_that_own_four_times_the_devices_keep_every_byte(
     make_kernel: Callable[..., Any], allocator: str
 ) -> None:
-    """Eight of 1 GiB on two devices of 1 GiB; each has 640 MiB of tensors, so that no two fit on a device."""
+    """Eight of 1 GiB on two devices of 1 GiB.
+
+    Each has 640 MiB of tensors, so that no two fit on a device.
+    """
     opened = open_notebooks(make_kernel, 8, 160, allocator)
     for _ in range(2):
         assert [say(notebook, "cell") for _, notebook in opened] == ["whole"] * 8
@@ -62,7 +68,10 @@ def test_notebooks_that_own_four_times_the_devices_keep_every_byte(
 
 
 def test_the_asynchronous_allocator_keeps_its_pool_and_every_byte(make_kernel: Callable[..., Any]) -> None:
-    """What a pool has in use stays on the device, and says so; a kernel with it is swapped and woken all the same."""
+    """A pool's memory in use stays on the device, and its status says so.
+
+    The agent swaps and restores its kernel all the same.
+    """
     ((kernel, notebook),) = open_notebooks(make_kernel, 1, 40, "backend:cudaMallocAsync")
     for _ in range(3):
         while not kernel.ask("swap_out")["ok"]:

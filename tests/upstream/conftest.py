@@ -1,4 +1,7 @@
-"""Jupyter's own test suites, run as their projects run them: plain, and with our provisioner and relays below."""
+"""Jupyter's own test suites, run as their projects run them.
+
+Once plain, and once with our provisioner and relays below.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ class Upstream:
         self._home = home
 
     def run(self, suite: Suite, *, ours: bool) -> dict[str, str]:
-        """Each test's outcome by its name: passed, failed or skipped."""
+        """Return each test's outcome by its name: passed, failed or skipped."""
         if not suite.folder.is_dir() or not (UPSTREAM / "packages").is_dir():
             pytest.skip(f"{suite.folder.name} is not in build/upstream: tools/fetch-upstream-tests (or make soak)")
         report = self._home / f"report-{time.monotonic_ns()}.xml"
@@ -71,7 +74,7 @@ class Upstream:
         return environment | ({"JUPYTER_DEFAULT_PROVISIONER_NAME": "aliquot"} if ours else {})
 
     def relays_left(self, within_seconds: float = 15.0) -> list[Path]:
-        """Relays that did not end with their kernel and its owner, though they had time for it."""
+        """Return relays that did not end in time with their kernel and its owner."""
         deadline = time.monotonic() + within_seconds
         while left := list(self.runtime.relays.iterdir()) if self.runtime.relays.is_dir() else []:
             if time.monotonic() > deadline:
@@ -80,7 +83,7 @@ class Upstream:
         return left
 
     def end(self) -> None:
-        """End the relay host; the relays are ended by what they stand before."""
+        """End the relay host; the ends of their kernels and owners end the relays."""
         try:
             pid = int(self.runtime.relay_lock.read_text().split()[0])
             os.kill(pid, signal.SIGTERM)
@@ -94,7 +97,7 @@ def _outcomes(report: Path) -> dict[str, str]:
         kinds = {child.tag for child in case}
         outcome = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
         name = f"{case.get('classname')}::{case.get('name')}"
-        # A test and its teardown may be told of apart: the worse counts.
+        # A test and its teardown may have two reports: the worse counts.
         found[name] = "failed" if "failed" in (outcome, found.get(name)) else outcome
     return found
 

@@ -24,8 +24,10 @@ def test_what_passes_plain_passes_on_relays(suite: Suite, upstream: Any) -> None
     assert plain.keys() == ours.keys()
     assert "passed" in plain.values()
     broken = {name for name, outcome in ours.items() if outcome == "failed" and plain[name] != "failed"}
-    # Some of these tests fail now and then without us, too: what failed once has to fail twice.
+    # Some of these tests fail now and then without us, too: a test that failed once has to fail
+    # twice.
     again = upstream.run(suite, ours=True) if broken else {}
     assert {name for name in broken if again[name] == "failed"} == set()
-    # Tests of nbclient leave kernels that only the end of their process ends; their relays end a moment after it.
+    # Tests of nbclient leave kernels that only the end of their process ends; their relays end a
+    # moment after it.
     assert upstream.relays_left() == []
