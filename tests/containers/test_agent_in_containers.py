@@ -72,10 +72,7 @@ Start = Callable[..., Any]
 
 @pytest.fixture
 def start(an_engine: Engine, a_node: AgentNode) -> Start:
-    """Start the kernel's workers in a container of their own.
-
-    Devices come by CDI where the engine has it, with their mounts.
-    """
+    """Start workers in a container of their own; devices by CDI where possible, and their mounts."""
 
     def start_one(kernel: Kernel, hook: str = "shim", **env: str) -> Any:
         names = ["aliquot.dev/softgpu=0", f"aliquot.dev/hook={hook}"]
