@@ -59,7 +59,7 @@ class DemoView:
 
 
 def print_result(console: Console, result: Result) -> None:
-    """The table, then each claim with a tick or a cross."""
+    """Print the table, then each claim with a tick or a cross."""
     driver = DRIVER_NAMES.get(result.node.driver, result.node.driver)
     name = ", ".join(sorted({device.name for device in result.node.devices}))
     console.print(f"\n{name} ({driver})", style="bold")
@@ -75,7 +75,7 @@ def print_result(console: Console, result: Result) -> None:
 
 
 def result_table(result: Result) -> RankedTable:
-    """kernel, size, memory quota, peak used, GPU time, outcome."""
+    """Return the table: kernel, size, memory limit, peak used, GPU time, outcome."""
     time_column = "GPU time" if result.node.driver != "softgpu" else "simulated GPU time"
     table = plain_table("kernel", "size", "memory quota", "peak used", time_column, "outcome")
     for kernel in result.kernels:

@@ -23,7 +23,7 @@ class ProbeError(Exception):
 
 
 def compile_probe(program: Path, *flags: str) -> Path:
-    """Return *program*, compiled with *flags* beside the usual ones.
+    """Return *program*, compiled with *flags* in addition to the usual ones.
 
     Raises ProbeError, HeaderMissingError.
     """

@@ -34,7 +34,7 @@ def add(part: str, effect: str, reason: str) -> None:
 
 
 def entries() -> list[tuple[str, str, str]]:
-    """Each entry as (part, effect, reason), in the order in which they were added."""
+    """Return each entry as (part, effect, reason), in the order in which they were added."""
     if not LIST.exists():
         return []
     rows = (line.split("\t") for line in LIST.read_text().splitlines())

@@ -1,4 +1,7 @@
-"""The part of `make bench-runtime` that needs container engines runs: it takes seconds and judges nothing."""
+"""The part of `make bench-runtime` that needs container engines runs.
+
+It takes seconds and judges nothing.
+"""
 
 from __future__ import annotations
 

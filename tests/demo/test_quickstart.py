@@ -1,4 +1,7 @@
-"""The quickstart is a notebook to read: short, without stored outputs, and with the cells that the demo names."""
+"""The quickstart is a notebook to read.
+
+It is short, without stored outputs, and has the cells that the demo names.
+"""
 
 from __future__ import annotations
 

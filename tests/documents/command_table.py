@@ -1,4 +1,7 @@
-"""The test of each printed command: run as printed, covered by a named test, or the reason why it is not run."""
+"""The test of each printed command, or the reason why it is not run.
+
+The test runs it as printed, or a named test covers it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The commands that pages print for a reader to type: in blocks marked `sh` or `console`, and in the text."""
+"""The commands that pages print for a reader to type.
+
+They stand in blocks marked `sh` or `console`, and in the text.
+"""
 
 from __future__ import annotations
 

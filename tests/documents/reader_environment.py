@@ -1,7 +1,8 @@
-"""The environment of a page's reader: commands may change it, for nothing in it is the tests' own.
+"""The environment of a page's reader.
 
-It is a virtual environment that borrows the packages of the one that runs the tests, and owns the folders into which
-Jupyter's and Aliquot's commands write: `etc/jupyter` and `share/jupyter`.
+Commands may change it, for nothing in it belongs to the tests. It is a virtual environment that
+borrows the packages of the one that runs the tests, and owns the folders into which Jupyter's and
+Aliquot's commands write: `etc/jupyter` and `share/jupyter`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Commands of the pages, run in a shell as they are printed, beside a gateway with users and its own node agent."""
+"""Run commands of the pages in a shell as they are printed.
+
+A gateway with users and its own node agent runs next to them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One table tells the parts left out of a run, with their reasons."""
+"""One table lists the parts left out of a run, with their reasons."""
 
 from __future__ import annotations
 

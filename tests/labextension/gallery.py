@@ -55,7 +55,7 @@ for epoch in range(1, 500):
     print(f"epoch {epoch}: loss {2 / epoch:.3f}")
     time.sleep(0.4)
 """
-# The neighbours of the notebook in the picture: path, share, GiB that they hold.
+# The neighbors of the notebook in the picture: path, share, GiB that they hold.
 _NEIGHBOURS = [("train.ipynb", "0.5", 5), ("evaluate.ipynb", "0.25", 2)]
 
 

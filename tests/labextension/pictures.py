@@ -28,7 +28,8 @@ class Themed(Protocol):
 
 MAX_BYTES = 60_000
 _COLOURS = 80
-# Halves the box of colours with the most pixels times its widest side, until there are as many boxes as colours.
+# Halves the box of colors with the most pixels times its widest side, until there are as many boxes
+# as colors.
 _REDUCE = """async ([png, want]) => {
   const bitmap = await createImageBitmap(await (await fetch('data:image/png;base64,' + png)).blob());
   const {width, height} = bitmap;

@@ -1,4 +1,7 @@
-"""The history page before a real gateway: a kernel that works shows up in the chart, the table and the CSV."""
+"""The history page before a real gateway.
+
+A kernel that works shows up in the chart, the table and the CSV.
+"""
 
 from __future__ import annotations
 

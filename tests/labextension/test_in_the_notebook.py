@@ -1,4 +1,7 @@
-"""A notebook and its kernel's GPU in a browser: the line in toolbar and status bar, its window, cells that wait."""
+"""A notebook and its kernel's GPU in a browser.
+
+The line in toolbar and status bar, its window, and cells that wait.
+"""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_a_size_too_large_is_refused_in_words_and_the_nearest_proposed(
     a_real_lab.start_command("notebook:change-kernel")
     dialog.get_by_role("combobox").select_option(label="Python 3 (ipykernel)")
     dialog.get_by_role("radio", name="0.5 GPU, 8 GiB", exact=True).check()
-    dialog.get_by_role("status").get_by_text("Starts at once").wait_for()  # for this one ends
+    dialog.get_by_role("status").get_by_text("Starts at once").wait_for()  # this kernel ends first
     a_real_lab.page.keyboard.press("Escape")
     dialog.wait_for(state="detached")
     assert a_real_lab.errors == []

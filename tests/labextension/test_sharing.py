@@ -59,7 +59,7 @@ def test_a_kernel_is_shared_by_keyboard_and_taken_back(
     _eventually(a_panel, lambda: name.evaluate("field => field === document.activeElement"), "the field has the focus")
     assert dialog.get_by_role("button", name="Share", exact=True).is_disabled(), "nobody is named yet"
     a_panel.lab.page.keyboard.type("bob")
-    a_panel.lab.page.keyboard.press("Enter")  # which closes Lab's other dialogs
+    a_panel.lab.page.keyboard.press("Enter")  # Enter closes Lab's other dialogs
     dialog.get_by_role("status").get_by_text("Shared with bob: read-only.").wait_for()
     look = dialog.get_by_role("radio", name="a team").evaluate("radio => getComputedStyle(radio).appearance")
     assert look == "auto", "what is chosen is seen: Lab's dialogs draw every field as one for text"

@@ -1,4 +1,7 @@
-"""The whole ring in a browser: sized kernels picked in Lab, run on the software GPU, shown in the panel."""
+"""The whole product in a browser.
+
+Sized kernels are picked in Lab, run on the software GPU, and shown in the panel.
+"""
 
 from __future__ import annotations
 

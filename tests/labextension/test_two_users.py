@@ -153,7 +153,7 @@ def test_at_the_limit_of_kernels_a_notebook_gets_one_of_another_size_and_runs_on
         alice.lab.start_command("notebook:change-kernel")
         dialog.get_by_role("combobox").select_option(label="Python 3 (ipykernel)")
         dialog.get_by_role("radio", name=size, exact=True).check()
-        dialog.get_by_role("status").get_by_text("Starts at once").wait_for()  # for this one ends
+        dialog.get_by_role("status").get_by_text("Starts at once").wait_for()  # this kernel ends first
         dialog.get_by_role("button", name="Select Kernel").click()
         dialog.wait_for(state="detached")
         alice.page.wait_for_function(_IS_ANOTHER, arg=ids)

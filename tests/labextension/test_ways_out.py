@@ -122,7 +122,7 @@ def test_a_start_that_is_cancelled_leaves_the_queue_and_the_notebook_without_ker
     page = a_desk.page
     neighbour = a_desk.start_kernel("python3.gpu-1")
     _wait_for_gpu(a_desk, "0.5")
-    assert _ways(page).get_by_role("button", name="Change to").count() == 0  # for no size starts now
+    assert _ways(page).get_by_role("button", name="Change to").count() == 0  # no size starts now
     _press(page, _ways(page).get_by_role("button", name="Cancel"))
     page.wait_for_function(_HAS_NO_KERNEL)
     page.locator(".jp-KernelName").get_by_text("No Kernel").wait_for()
@@ -134,7 +134,7 @@ def test_a_start_that_is_cancelled_leaves_the_queue_and_the_notebook_without_ker
 
 def test_an_idle_kernel_of_the_users_own_that_is_shut_down_makes_room(a_desk: Desk) -> None:
     page = a_desk.page
-    a_desk.start_kernel("python3.gpu-0.25")  # which would free too little
+    a_desk.start_kernel("python3.gpu-0.25")  # its end would free too little
     holder = a_desk.notebook("print('holds')")
     a_desk.open(holder, "python3.gpu-0.75")
     a_desk.run_all(holder)

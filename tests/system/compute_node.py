@@ -35,7 +35,7 @@ def until(claim: Callable[[], Found], seconds: float = 60) -> Found:
 
 
 class ComputeNode:
-    """The agent may be killed and started again; the loads live on."""
+    """A node whose agent may be killed and started again; its loads live on."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -326,7 +326,7 @@ def a_server(
 
 @pytest.fixture
 def another_server(a_folder: Path, an_environment: dict[str, str], a_server: Server) -> Iterator[Server]:
-    """A second gateway on the same node."""
+    """Start a second gateway on the same node."""
     server = start_server(a_folder, an_environment, "second")
     yield server
     if server.process.poll() is None:

@@ -51,7 +51,7 @@ NOT_HEARD = (
 
 @pytest.fixture
 def an_agent(a_folder: Path, an_environment: dict[str, str], eventually: Callable[..., Any]) -> Iterator[object]:
-    """A node agent whose one GPU of 1 GiB is overcommitted twice.
+    """A node agent that overcommits its one GPU of 1 GiB by a factor of two.
 
     A kernel loses it only when it is idle.
     """

@@ -45,7 +45,7 @@ class _Process(ctypes.Structure):
 
 
 def read_devices(library: Path) -> list[DeviceFacts]:
-    """Ask NVML for all devices. Raises NvmlError."""
+    """Query NVML for all devices. Raises NvmlError."""
     try:
         nvml = ctypes.CDLL(os.fspath(library))
     except OSError as error:

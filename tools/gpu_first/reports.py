@@ -13,7 +13,7 @@ _IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ  # workers send reports to the 
 
 
 def pytest_runtest_logreport(report: Any) -> None:
-    """Called by pytest for each step of a test."""
+    """Write one report. Called by pytest for each step of a test."""
     if _IS_WORKER or (report.when != "call" and report.passed):
         return
     why = ""
