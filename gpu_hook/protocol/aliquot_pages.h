@@ -1,6 +1,5 @@
-/* The three shared pages of a process: the agent's, the hook's and the board. Part of the protocol, whose version counts
- * for them too; included by aliquot_protocol.h, and by nobody else.
- */
+/* The three shared pages of a process: the agent's, the hook's and the board. They are part of
+ * the protocol, whose version counts for them too. Only aliquot_protocol.h includes this file. */
 #ifndef ALIQUOT_PAGES_H
 #define ALIQUOT_PAGES_H
 
@@ -19,10 +18,11 @@ struct aliquot_agent_device {
     uint64_t busy_nanoseconds; /* GPU time of the kernel on this device; sampled */
     uint32_t utilization_percent; /* by the kernel, in the last sample */
     uint32_t pace; /* enum aliquot_pace */
-    /* A burst may begin while `occupied_nanoseconds` (hook's page), and what is expected of the bursts in flight, is
-     * less than this. In pace BLOCKS: while `blocks` is. */
+    /* A burst may begin while `occupied_nanoseconds` (hook's page), together with the expected
+     * time of the bursts in flight, is less than this. In pace BLOCKS: while `blocks` is. */
     uint64_t allowed;
-    /* The same, where a neighbour's board shows work, or a pause in which nothing may begin: at most this. */
+    /* The same, where a neighbour's board shows work, or a pause in which no work may begin: at
+     * most this. */
     uint64_t allowed_beside;
     uint32_t in_flight_cap;      /* bursts begun and not done; 0: no limit. 1: of long ones, see pace_rule.h */
     uint32_t burst_microseconds; /* of device time that one burst should take */
@@ -35,7 +35,7 @@ struct aliquot_agent_device {
     uint64_t reserved[3];
 };
 
-/* One process of the kernel on one device, as far as it is known to the agent. */
+/* One process of the kernel on one device, as far as the agent knows it. */
 struct aliquot_agent_process {
     int32_t pid;     /* as the node sees it */
     int32_t own_pid; /* as the process sees itself */
@@ -53,7 +53,9 @@ struct aliquot_agent_page {
     uint32_t workload_class; /* enum aliquot_workload_class */
     uint32_t device_count;
     uint32_t reserved_word;
-    uint64_t host_quota_bytes; /* 0: host memory is not lent, nothing is asked; UINT64_MAX: lent without a limit */
+    /* 0: the agent does not lend host memory, and the hook requests none; UINT64_MAX: lent
+     * without a limit */
+    uint64_t host_quota_bytes;
     uint64_t host_charged_elsewhere_bytes; /* by the kernel's other processes; sampled */
     uint64_t host_charged_bytes;           /* by all of the kernel's processes; sampled */
     /* Entries of the table change together: odd while they do. Read the sequence, the count and the entries, and the
@@ -67,7 +69,9 @@ struct aliquot_agent_page {
     uint64_t ring_bytes;          /* page-locked, of each process that copies */
     uint32_t copy_threads;        /* between ring and segments */
     uint32_t copy_streams;
-    uint32_t interrupts; /* of the kernel, as the agent was told; another number: waits of its calls may be given up */
+    /* of the kernel, as reported to the agent; another number: waits of its calls may be given
+     * up */
+    uint32_t interrupts;
     uint32_t reserved_half;
     uint64_t reserved[2];
     struct aliquot_agent_device devices[ALIQUOT_MAX_DEVICES];
@@ -105,12 +109,14 @@ struct aliquot_hook_device {
     uint32_t without_baseline; /* pairs of function and grid class in use that lack one; sampled */
 };
 
-/* What the process would have charged of a device had nothing been refused for want of quota, all of the kernel's
- * processes included. 0: nothing was. */
+/* The charge that the process would have reached on a device without its quota, all of the
+ * kernel's processes included. 0: no quota refused a request. */
 struct aliquot_hook_need {
     uint64_t needed_bytes;           /* the most, of refusals that stand */
-    uint64_t refused_needed_bytes;   /* of the last refusal, while it may yet turn out that the process made do */
-    uint64_t refused_at_nanoseconds; /* CLOCK_MONOTONIC; coarse. Of that one; decided, of the last that stands */
+    /* of the last refusal, while the process may yet manage without */
+    uint64_t refused_needed_bytes;
+    /* CLOCK_MONOTONIC; coarse. Of the last refusal; once it is decided, of the last that stands */
+    uint64_t refused_at_nanoseconds;
 };
 
 struct aliquot_hook_page {
@@ -120,13 +126,14 @@ struct aliquot_hook_page {
     uint32_t tells; /* bits of enum aliquot_tells: words that were added within a version */
     uint64_t last_call_nanoseconds; /* CLOCK_MONOTONIC of the last launch, copy or allocation; coarse */
     uint64_t unknown_symbols;       /* queries that the driver answered with a function the table lacks */
-    uint64_t unaccounted_calls;     /* memory that nobody is charged for: of another API, or of a graph beyond the quota */
+    /* memory that is charged to no process: of another API, or of a graph beyond the quota */
+    uint64_t unaccounted_calls;
     uint64_t host_charged_bytes;    /* page-locked host memory, from here on */
     uint64_t host_credit_bytes;
     uint64_t host_refusals;
     uint64_t host_peak_bytes;
     uint32_t residency;     /* enum aliquot_residency */
-    uint32_t staying;       /* bits of enum aliquot_staying: what stays, and why */
+    uint32_t staying;       /* bits of enum aliquot_staying: the reasons why memory stays */
     uint32_t waiting_calls; /* threads that wait for the gate or the lease */
     uint32_t calls_inside;  /* threads in a call that touches the device; sampled */
     uint64_t moves;         /* finished ones, both ways */
@@ -135,8 +142,9 @@ struct aliquot_hook_page {
     uint64_t reserved[2];
     struct aliquot_hook_device devices[ALIQUOT_MAX_DEVICES];
     struct aliquot_hook_need needs[ALIQUOT_MAX_DEVICES]; /* see ALIQUOT_TELLS_NEEDS */
-    /* The first function that the process called of those that the hook's table lacks: its memory is not swapped. A
-     * length of 0: it called none. The length is written last; the name does not change. */
+    /* The first function that the process called of those that the hook's table lacks: its
+     * memory is not swapped. A length of 0: it called none. The length is written last; the name
+     * does not change. */
     uint32_t unknown_function_length;
     char unknown_function[ALIQUOT_FUNCTION_BYTES];
 };
@@ -157,7 +165,7 @@ struct aliquot_board_device {
     struct aliquot_interval intervals[ALIQUOT_BOARD_INTERVALS];
 };
 
-/* Written by the hook alone; untrusted by all who read it. */
+/* Written by the hook alone; untrusted by every reader. */
 struct aliquot_board {
     uint32_t magic;
     uint32_t version;

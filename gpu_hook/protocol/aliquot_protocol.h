@@ -1,4 +1,4 @@
-/* What the hook and the node agent say to each other: messages on the socket, and two shared pages.
+/* The protocol between the hook and the node agent: messages on the socket, and shared pages.
  *
  * The one definition of the protocol. Its Python twin is gpu_hook/protocol/codec.py; tests/gpu_hook/test_protocol.py
  * compiles this header and compares every size, offset and constant. A change here bumps the version, and
@@ -6,7 +6,7 @@
  * with ALIQUOT_REFUSED_VERSION and a text.
  *
  * Residency: a kernel's memory leaves the device and comes back at the same addresses. The agent alone decides which
- * kernel holds the lease of its devices; a process moves its bytes when it is told to, and reports it.
+ * kernel holds the lease of its devices; a process moves its bytes when the agent orders it, and reports it.
  *
  *     agent                                     hook
  *     SEGMENT … (one descriptor each)      →    maps them: where the host copy goes, in order
@@ -22,10 +22,10 @@
  * Compute shares: a third shared page, the board, is where a process shows its work on each device, in short intervals
  * of measured time. BOARD hands it its own, and those of production processes on the same device to opportunistic ones,
  * which may only read them: they stop at once when production's work comes, and use its pauses. The agent writes in its
- * page how much a process may have used before it waits, in the hook's own measure of time.
+ * page how much time a process may use before it waits, in the hook's own measure of time.
  *
  * Transport: a Unix SEQPACKET socket, `hook.sock` in the kernel's own directory, which the agent listens on.
- * Which socket a process connects to says whose kernel it is. All integers are in host byte order (both ends
+ * A process belongs to the kernel whose socket it connects to. All integers are in host byte order (both ends
  * are on one machine). Pages are size-sealed memfds of one page each, passed with ALIQUOT_WELCOME.
  */
 #ifndef ALIQUOT_PROTOCOL_H
@@ -66,7 +66,8 @@ enum aliquot_message_type {
     ALIQUOT_REFUSE = 65,  /* with a reason; the agent then closes the connection */
     ALIQUOT_CREDIT_GRANT = 66,
     ALIQUOT_CREDIT_RECALL = 67, /* answered by ALIQUOT_CREDIT_RETURN (possibly of 0 bytes), same sequence */
-    ALIQUOT_CREDIT_WAIT = 68,   /* the request of this sequence waits for room on the device: wait on */
+    /* the request of this sequence waits for room on the device: wait on */
+    ALIQUOT_CREDIT_WAIT = 68,
     ALIQUOT_SEGMENT = 69,       /* with one descriptor: host memory for the next SWAP_OUT; no answer */
     ALIQUOT_SWAP_OUT = 70,
     ALIQUOT_SWAP_IN = 71,
@@ -89,11 +90,12 @@ enum aliquot_refusal {
     ALIQUOT_REFUSED_PEER = 5,    /* in a pid namespace that the agent does not see */
 };
 
-/* What keeps a kernel within its memory on a device. Under the driver's own limit the hook leaves memory queries to
- * the driver, which shows the limit itself. */
+/* The means that keeps a kernel within its memory on a device. Under the driver's own limit the
+ * hook leaves memory queries to the driver, which shows the limit itself. */
 enum aliquot_enforcer { ALIQUOT_ENFORCER_HOOK = 0, ALIQUOT_ENFORCER_MPS = 1, ALIQUOT_ENFORCER_DRIVER = 2 };
 
-/* How a kernel's memory can leave its devices. Chosen by the agent, for a kernel's whole life. */
+/* The way in which a kernel's memory can leave its devices. The agent chooses it, for a kernel's
+ * whole life. */
 enum aliquot_residency_mode {
     ALIQUOT_RESIDENCY_OFF = 0,     /* it stays */
     ALIQUOT_RESIDENCY_VMM = 1,     /* large allocations are mapped by the virtual-memory API */
@@ -107,23 +109,24 @@ enum aliquot_gate {
     ALIQUOT_GATE_PACED = 2,  /* launches go by the `pace` of their device */
 };
 
-/* How launches on one device are measured and held back. */
+/* The way in which the hook measures launches on one device and holds them back. */
 enum aliquot_pace {
-    ALIQUOT_PACE_OFF = 0,     /* nothing is measured */
+    ALIQUOT_PACE_OFF = 0,     /* the hook measures nothing */
     ALIQUOT_PACE_MEASURE = 1, /* measured, never held back */
     ALIQUOT_PACE_TIME = 2,    /* held back by measured time, and by the neighbours' boards */
-    ALIQUOT_PACE_BLOCKS = 3,  /* held back by thread blocks: what other systems do, for comparison */
+    ALIQUOT_PACE_BLOCKS = 3,  /* held back by thread blocks: other systems do so; for comparison */
 };
 
 enum aliquot_board_kind {
     ALIQUOT_BOARD_OWN = 0,       /* writable: this process's own */
     ALIQUOT_BOARD_NEIGHBOUR = 1, /* read-only: of a production process on the same device */
-    ALIQUOT_BOARD_GONE = 2,      /* the neighbour of that number counts no longer; without a descriptor */
+    /* the neighbour of that number does not count any more; without a descriptor */
+    ALIQUOT_BOARD_GONE = 2,
 };
 
 enum aliquot_lease { ALIQUOT_LEASE_HELD = 0, ALIQUOT_LEASE_ENDED = 1 };
 
-/* Where a process's memory is, as the hook says it. */
+/* The place of a process's memory, as the hook reports it. */
 enum aliquot_residency {
     ALIQUOT_RESIDENT = 0,
     ALIQUOT_SWAPPING_OUT = 1,
@@ -133,20 +136,22 @@ enum aliquot_residency {
 
 enum aliquot_move_outcome {
     ALIQUOT_MOVE_DONE = 0,
-    ALIQUOT_MOVE_BUSY = 1,       /* the drain's time was over: something keeps the device; all is as before */
+    /* the drain's time was over: work keeps the device; all is as before */
+    ALIQUOT_MOVE_BUSY = 1,
     ALIQUOT_MOVE_NO_SPACE = 2,   /* the segments are too small: `wanted_bytes` says how much; all is as before */
     ALIQUOT_MOVE_NO_ROOM = 3,    /* SWAP_IN: the device has less room than was promised; still swapped out */
     ALIQUOT_MOVE_REFUSED = 4,    /* this process cannot: its mode is off, or a context is lost; all is as before */
     ALIQUOT_MOVE_FAILED = 5,     /* the driver or the file system failed; the page says where the bytes are */
 };
 
-/* Why bytes of a process stay on the device when it is swapped out. */
+/* The reason why bytes of a process stay on the device when it is swapped out. */
 enum aliquot_staying {
     ALIQUOT_STAYS_SMALL = 1u << 0,     /* below the least elastic size */
     ALIQUOT_STAYS_POOL = 1u << 1,      /* stream-ordered memory in use */
     ALIQUOT_STAYS_ARRAY = 1u << 2,
     ALIQUOT_STAYS_IPC = 1u << 3,       /* legacy IPC, either side */
-    ALIQUOT_STAYS_EXPORTED = 1u << 4,  /* a handle or an address range that others may hold by a descriptor */
+    /* a handle or an address range that other processes may hold by a descriptor */
+    ALIQUOT_STAYS_EXPORTED = 1u << 4,
     ALIQUOT_STAYS_GRAPH = 1u << 5,     /* memory nodes of graphs */
     ALIQUOT_STAYS_MULTICAST = 1u << 6,
     ALIQUOT_STAYS_MANAGED = 1u << 7,   /* unified memory of the user's own: the driver pages it */
@@ -154,8 +159,8 @@ enum aliquot_staying {
     ALIQUOT_STAYS_MODE = 1u << 9,      /* the kernel's mode is off, or the device lacks virtual memory management */
 };
 
-/* What ALIQUOT_SELF_CHECK reports. All bits of ALIQUOT_CHECK_ALL set means that interception holds; an absolute path
- * that leads past the hook is reported apart. */
+/* The checks that ALIQUOT_SELF_CHECK reports. All bits of ALIQUOT_CHECK_ALL set means that
+ * interception holds; an absolute path that leads past the hook is reported apart. */
 enum aliquot_self_check {
     ALIQUOT_CHECK_CUDA_NAME = 1u << 0,      /* dlopen("libcuda.so.1") gives the hook */
     ALIQUOT_CHECK_CUDA_LINK_NAME = 1u << 1, /* dlopen("libcuda.so") gives the hook */
@@ -194,8 +199,9 @@ struct aliquot_hello {
 struct aliquot_credit { /* REQUEST, GRANT, RETURN, RECALL */
     struct aliquot_header header;
     uint32_t device; /* index into the agent page's devices, or ALIQUOT_HOST_MEMORY */
-    /* RECALL: answer within this time. REQUEST: not 0 when it asks for more than it needs, and is not to wait for room
-     * on the device. RETURN: not 0 when it withdraws the request of this sequence, which an interrupt ended. */
+    /* RECALL: answer within this time. REQUEST: not 0 when it requests more than it needs, and
+     * is not to wait for room on the device. RETURN: not 0 when it withdraws the request of this
+     * sequence, which an interrupt ended. */
     uint32_t deadline_milliseconds;
     uint64_t bytes; /* wanted, granted (0: over quota), returned, or wanted back */
 };
@@ -243,14 +249,14 @@ struct aliquot_moved {
     uint64_t copy_nanoseconds;
     uint64_t map_nanoseconds;
     struct aliquot_moved_device devices[ALIQUOT_MAX_DEVICES]; /* as in the agent's page */
-    char text[ALIQUOT_TEXT_BYTES]; /* what was found, when it did not succeed */
+    char text[ALIQUOT_TEXT_BYTES]; /* the findings, when it did not succeed */
 };
 
 struct aliquot_self_check_result {
     struct aliquot_header header;
     uint32_t passed; /* bits of enum aliquot_self_check */
     uint32_t reserved;
-    char text[ALIQUOT_TEXT_BYTES]; /* what was found, when something failed */
+    char text[ALIQUOT_TEXT_BYTES]; /* the findings, when a check failed */
 };
 
 struct aliquot_welcome {

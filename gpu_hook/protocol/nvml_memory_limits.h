@@ -17,7 +17,7 @@ typedef struct {
 } nvmlGetMemoryLimits_v1_t;
 #endif
 
-/* Beside the header's own, these make the compiler compare the types. */
+/* With the header's own declarations, these make the compiler compare the types. */
 nvmlReturn_t DECLDIR nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *limits);
 nvmlReturn_t DECLDIR nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t device, nvmlGetMemoryLimits_v1_t *limits);
 

@@ -32,8 +32,8 @@ struct allocation {
     void *pool;       /* of ALLOCATION_POOL */
 };
 
-/* Add a record. False: there is no memory for it. A stale record of the same key, whose memory was
- * freed without the hook, is handed out in `replaced` (kind ALLOCATION_NONE: there was none). */
+/* Add a record. False: there is no memory for it. A stale record of the same key, whose memory
+ * was freed without the hook, is returned in `replaced` (kind ALLOCATION_NONE: there was none). */
 bool allocations_add(const struct allocation *allocation, struct allocation *replaced);
 
 /* Remove a record and return it. False: there is none. */

@@ -1,4 +1,4 @@
-/* Which device of the driver is which device of the grant: by UUID, never by number. */
+/* The devices of the grant among those of the driver: matched by UUID, never by number. */
 #ifndef ALIQUOT_DEVICES_H
 #define ALIQUOT_DEVICES_H
 
@@ -20,7 +20,7 @@ int devices_page_index(int device);
 /* Return the device of the context that is current in this thread; -1: there is none. */
 int devices_current(void);
 
-/* Note that the program has, or had, a context on the device: memory may be wanted there. */
+/* Note that the program has, or had, a context on the device: it may need memory there. */
 void devices_use(int device);
 
 /* Return the devices that were used, as bits, by one load. */

@@ -1,5 +1,5 @@
-/* How many of a process's bytes could leave each device, and why the others stay. The sums are kept
- * as memory is charged and refunded. */
+/* The bytes of a process that could leave each device, and the reasons why the others stay. The
+ * sums are kept as memory is charged and refunded. */
 #ifndef ALIQUOT_PIN_REASONS_H
 #define ALIQUOT_PIN_REASONS_H
 
@@ -19,12 +19,11 @@ uint64_t pin_reasons_bytes(int device, uint32_t reason);
 /* Return all reasons, as bits, and the sum of their bytes. */
 uint32_t pin_reasons_of(int device, uint64_t *bytes);
 
-/* The bytes that can leave and are swapped out. */
+/* Add bytes that can leave and are swapped out. */
 void pin_reasons_change_out(int device, int64_t bytes);
 uint64_t pin_reasons_out(int device);
 
-/* Note that memory of this process is shared by legacy IPC, which is one more reason for what
- * stays. */
+/* Note that memory of this process is shared by legacy IPC: one more reason for staying memory. */
 void pin_reasons_note_ipc(void);
 bool pin_reasons_has_ipc(void);
 

@@ -48,21 +48,22 @@ static struct account *lock_device(int device)
     return locked;
 }
 
-/* A driver carves small allocations out of blocks in steps of 512 B, and maps large ones in pages
- * of 2 MiB: the quota counts what is gone from the device, not what was asked. */
+/* A driver cuts small allocations out of blocks in steps of 512 B, and maps large ones in pages
+ * of 2 MiB: the quota counts the bytes that are gone from the device, not the requested ones. */
 uint64_t quota_rounded(uint64_t bytes)
 {
     uint64_t grain = bytes < MIB ? SMALL_GRAIN : LARGE_GRAIN;
     return bytes > UINT64_MAX - grain ? UINT64_MAX : (bytes + grain - 1) / grain * grain;
 }
 
-/* As messages and pages name it; -1: not granted, or no agent yet. */
+/* Return the index by which messages and pages name the device; -1: not granted, or no agent
+ * yet. */
 static int page_index(int device)
 {
     return device == QUOTA_HOST ? (int)ALIQUOT_HOST_MEMORY : devices_page_index(device);
 }
 
-/* The limit in force, and what the kernel's other processes hold of it. */
+/* The limit in force, and the part of it that the kernel's other processes hold. */
 static void read_limit(int index, uint64_t *quota, uint64_t *elsewhere)
 {
     const struct aliquot_agent_page *page = page_agent();
@@ -72,7 +73,7 @@ static void read_limit(int index, uint64_t *quota, uint64_t *elsewhere)
                                    : &page->devices[index].charged_elsewhere_bytes);
 }
 
-/* While no agent has written the quota of host memory, this process lends it to itself. */
+/* While no agent has written the quota of host memory, this process lends itself that memory. */
 static bool is_lent_by_agent(int device)
 {
     return device != QUOTA_HOST || page_read(&page_agent()->host_quota_bytes) != 0;
@@ -98,7 +99,7 @@ static void publish_device(int device, struct aliquot_hook_device *words,
     page_write(&words->swapped_bytes, pin_reasons_out(device));
 }
 
-/* With the device locked. */
+/* Called with the device locked. */
 static void publish(int device, const struct account *locked)
 {
     int index = page_index(device);
@@ -111,8 +112,8 @@ static void publish(int device, const struct account *locked)
         publish_device(device, &page->devices[index], locked);
 }
 
-/* The same for what a call of the process changed. What the agent lends and takes back is no sign
- * of life. */
+/* The same for a change by a call of the process. The agent's loans and recalls are no sign of
+ * life. */
 static void publish_call(int device, const struct account *locked)
 {
     struct aliquot_hook_page *page = page_hook();
@@ -125,7 +126,7 @@ static void publish_call(int device, const struct account *locked)
                (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
 }
 
-/* With the device locked, so that a HELLO never counts what is on its way back. */
+/* Called with the device locked, so that a HELLO never counts bytes on their way back. */
 static void give_up_spare(int device, struct account *locked, uint64_t bytes, uint32_t sequence,
                           bool is_answer)
 {
@@ -143,7 +144,7 @@ static void give_up_spare(int device, struct account *locked, uint64_t bytes, ui
         locked->owed = told;
 }
 
-/* How much to ask for: a whole chunk, unless the quota seems too short for it. */
+/* Return how much to request: a whole chunk, unless the quota seems too short for it. */
 static uint64_t asked_bytes(int index, const struct account *locked, uint64_t missing)
 {
     uint64_t quota, elsewhere;
@@ -154,8 +155,8 @@ static uint64_t asked_bytes(int index, const struct account *locked, uint64_t mi
     return wanted > missing ? wanted : missing;
 }
 
-/* Return whether the request exceeds the quota by what this process alone holds. Then no other
- * process's credit is recalled in vain. The device is locked. */
+/* Return whether the request exceeds the quota by the memory of this process alone. Then
+ * recalling other processes' credit would be in vain. The device is locked. */
 static bool exceeds_quota(int index, const struct account *locked, uint64_t bytes)
 {
     uint64_t quota, elsewhere, charged = locked->lent - locked->spare;
@@ -163,7 +164,7 @@ static bool exceeds_quota(int index, const struct account *locked, uint64_t byte
     return bytes > quota || charged > quota - bytes;
 }
 
-/* With the device locked. */
+/* Called with the device locked. */
 static void take_spare(int device, struct account *locked, uint64_t bytes)
 {
     locked->spare -= bytes;
@@ -175,7 +176,7 @@ static void take_spare(int device, struct account *locked, uint64_t bytes)
     publish_call(device, locked);
 }
 
-/* Asks the agent once. True: ask again or look again. */
+/* Request once from the agent. True: request or look again. */
 static bool borrow(int device, uint64_t missing, uint64_t asked)
 {
     uint8_t uuid[16];
@@ -193,7 +194,7 @@ static bool borrow(int device, uint64_t missing, uint64_t asked)
     return granted > 0 || asked > missing;
 }
 
-/* With the device locked. Takes what this process lends to itself. */
+/* Called with the device locked. Takes the bytes that this process lends itself. */
 static bool take_if_lent(int device, struct account *locked, uint64_t bytes)
 {
     if (locked->spare < bytes && !is_lent_by_agent(device)) {
@@ -213,7 +214,8 @@ bool quota_charge(int device, uint64_t bytes)
     if (device < 0 || device > QUOTA_HOST)
         return false;
     interrupts_forget();
-    /* before what can never fit, too: its refusal is counted in a page that is there then */
+    /* Before a request that can never fit, too: its refusal is counted in a page that is there
+     * by then. */
     session_await();
     if (bytes > INT64_MAX)
         return false;
@@ -221,7 +223,7 @@ bool quota_charge(int device, uint64_t bytes)
     for (;;) {
         struct account *locked = lock_device(device);
         int index = page_index(device);
-        /* Also with credit in hand: the quota may have become smaller since it was lent. */
+        /* Also with credit in hand: the quota may have shrunk since the agent lent it. */
         bool never_fits =
             index >= 0 && is_lent_by_agent(device) && exceeds_quota(index, locked, bytes);
         if (!never_fits && take_if_lent(device, locked, bytes)) {
@@ -297,7 +299,7 @@ bool quota_view(int device, struct quota_view *view)
     return true;
 }
 
-/* With the device locked. True when the entry tells of something. */
+/* Called with the device locked. True when the entry has anything to report. */
 static bool describe(struct account *locked, struct aliquot_hello_device *entry)
 {
     locked->owed = 0;

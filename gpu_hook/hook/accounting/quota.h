@@ -1,6 +1,6 @@
-/* Byte credit: what the agent lent this process on each device and of the host's page-locked
- * memory, and how much of it is charged. Every byte that is lent is either charged or spare; a byte
- * is lent before it is charged. */
+/* Byte credit: the memory that the agent lent this process on each device, and of the host's
+ * page-locked memory, and the part of it that is charged. Every byte that is lent is either
+ * charged or spare; a byte is lent before it is charged. */
 #ifndef ALIQUOT_QUOTA_H
 #define ALIQUOT_QUOTA_H
 
@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What the driver takes from the device for an allocation of this many bytes. */
+/* Return the bytes that the driver takes from the device for an allocation of this size. */
 uint64_t quota_rounded(uint64_t bytes);
 
 /* Stands in place of a CUdevice for page-locked memory of the host. Where the agent lends none, it
@@ -29,8 +29,8 @@ void quota_refund(int device, uint64_t bytes);
 /* Count live allocations for the page: +1 or -1. */
 void quota_count(int device, int change);
 
-/* What this kernel's programs see of a device; UINT64_MAX where the driver shows its own limit.
- * False: there is no agent, so nothing is known. */
+/* Report the device's memory as this kernel's programs see it; UINT64_MAX where the driver shows
+ * its own limit. False: there is no agent, so nothing is known. */
 struct quota_view {
     uint64_t total_bytes;
     uint64_t free_bytes;

@@ -11,8 +11,8 @@ static uint64_t coarse_nanoseconds(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The last try counts, whatever came before it: by then the cache is empty. What other processes
- * charged is sampled. */
+/* The last try counts, whatever came before it: by then the cache is empty. The charges of other
+ * processes are sampled. */
 void shortfall_refused(struct shortfall *shortfall, int page_index, uint64_t charged,
                        uint64_t asked)
 {

@@ -1,7 +1,7 @@
-/* What a process would have charged of a device, had nothing been refused for want of quota. The
- * next allocations decide whether a refusal counts. A process that then gets as much, or at least
- * half, made do: allocators return their cache and ask again, some for less. A process that gets
- * less went on without, and the refusal stands. */
+/* The charge that a process would have reached on a device without its quota. The next
+ * allocations decide whether a refusal counts. A process that then gets as much, or at least
+ * half, managed: allocators return their cache and request again, some of them less. A process
+ * that gets less went on without the memory, and the refusal stands. */
 #ifndef ALIQUOT_SHORTFALL_H
 #define ALIQUOT_SHORTFALL_H
 
@@ -24,10 +24,10 @@ struct shortfall {
 void shortfall_refused(struct shortfall *shortfall, int page_index, uint64_t charged,
                        uint64_t asked);
 
-/* With `asked` not 0: so many bytes were charged since. */
+/* Decide the last refusal. `asked` not 0: so many bytes were charged since. */
 void shortfall_decide(struct shortfall *shortfall, int page_index, uint64_t charged);
 
-/* To a page that is new. */
+/* Write the words to a new page. */
 void shortfall_publish(const struct shortfall *shortfall, int page_index);
 
 #endif

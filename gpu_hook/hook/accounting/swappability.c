@@ -23,10 +23,10 @@ static struct {
     uint32_t is_stopped; /* swappability_stop */
 } state;
 
-/* Plain memory is copied between any two devices, whether a context let the other in or not; memory
- * of the virtual kind only where the device may reach it. So every device may that can, and that
- * the program uses: on a machine with many, each mapping costs as much again for every device that
- * it is opened to. */
+/* Plain memory can be copied between any two devices, whether a context let the other in or not;
+ * virtual memory only where the device may reach it. So every device that can reach the memory,
+ * and that the program uses, gets access. On a machine with many devices, each mapping costs as
+ * much again for every device that it is opened to. */
 static uint64_t find_peers(int device)
 {
     uint64_t peers = 1ull << device;

@@ -1,5 +1,5 @@
-/* Which linear allocations can leave their device, and what their chunks of memory are like: by the
- * kernel's residency mode and by what the device offers. Allocates nothing. */
+/* Decides which linear allocations can leave their device, and the properties of their chunks of
+ * memory: by the kernel's residency mode and by the device's abilities. Allocates nothing. */
 #ifndef ALIQUOT_SWAPPABILITY_H
 #define ALIQUOT_SWAPPABILITY_H
 

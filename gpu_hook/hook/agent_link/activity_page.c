@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 static struct {
-    pthread_mutex_t mutex;       /* held by who writes to the activity page, and while it moves */
+    /* held by a thread that writes to the activity page, and while the page moves */
+    pthread_mutex_t mutex;
     struct aliquot_board *activity; /* set once, by activity_page_prepare */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -24,8 +25,9 @@ bool activity_page_prepare(void)
     return state.activity != NULL;
 }
 
-/* With the mutex: nothing is written between the copy and the change of pages. A kernel's devices
- * keep their numbers as long as it lives, so what was shown to one agent is true for the next. */
+/* Called with the mutex: no thread writes between the copy and the change of pages. A kernel's
+ * devices keep their numbers as long as it lives, so the words for one agent are true for the
+ * next. */
 static int continue_on(struct aliquot_board *next, size_t bytes, int descriptor)
 {
     memcpy(next->devices, state.activity->devices, sizeof next->devices);
@@ -74,15 +76,15 @@ static struct aliquot_board_device *lock_device(int page_device)
     return &state.activity->devices[page_device];
 }
 
-/* `since` first: who sees the change sees its time, and who sees the time too early takes an old
- * pause for a new one, which is the careful side.
+/* Write `since` first: a reader that sees the change also sees its time. A reader that sees the
+ * time too early takes an old pause for a new one, which is the careful side.
  *
- * The fence: a release store may wait in this processor's store buffer while the launch behind it
- * is already on its way to the device, for the driver's doorbell is another kind of memory, or a
- * call of the system; and the peer that looks in that moment finds us idle. After a sequentially
- * consistent fence the store is in the caches, where every processor sees it. Nothing on the
- * readers' side has to pair with it: they look at one word, and what they began before it changed
- * is what the bound on interference allows for. */
+ * The fence: a release store may wait in this processor's store buffer while the launch behind
+ * it is already on its way to the device, since the driver's doorbell is another kind of memory,
+ * or a system call; a peer that looks at that moment finds this process idle. After a
+ * sequentially consistent fence the store is in the caches, where every processor sees it. The
+ * readers need no matching fence: they look at one word, and the bound on interference allows
+ * for the work that they began before it changed. */
 void activity_page_set_active(int page_device, bool is_active)
 {
     struct aliquot_board_device *device = lock_device(page_device);

@@ -17,16 +17,16 @@
 #include <unistd.h>
 
 #define FIRST_LOOK_NANOSECONDS 1000000
-#define LAST_LOOK_NANOSECONDS 5000000 /* of who has waited long */
-/* that a handled signal is held back, and after which a thread sleeps anew */
+#define LAST_LOOK_NANOSECONDS 5000000 /* sleep of a thread that has waited long */
+/* for so long a handled signal is held back; then the thread sleeps anew */
 #define SLICE_NANOSECONDS 250000000ull
-/* the same where no thread could be started that reads the page */
+/* the same where no thread could be started to read the page */
 #define UNWATCHED_NANOSECONDS 5000000ull
-/* for the signal to find a thread that waits; then every wait is given up */
+/* for the signal to find a waiting thread; then every wait is given up */
 #define GRACE_NANOSECONDS 200000000ull
 /* the agent may report an interrupt so much later than its signal came */
 #define TAKEN_NANOSECONDS 2000000000ull
-#define RETRY_NANOSECONDS 300000000ull  /* frameworks free what they can, and ask again */
+#define RETRY_NANOSECONDS 300000000ull  /* frameworks free memory, and request again */
 
 enum watch { WATCH_NONE, WATCH_RUNS, WATCH_FAILED };
 
@@ -77,8 +77,8 @@ static struct words read_words(void)
                           __atomic_load_n(&page->workload_class, __ATOMIC_ACQUIRE), read_told()};
 }
 
-/* While threads wait. What it saw last is from before any of them looked: a change since then
- * rings. */
+/* Called while threads wait. Its last reading is from before any of them looked: a change since
+ * then rings the bell. */
 static void *watch(void *unused)
 {
     struct words seen = {0}, now;
@@ -116,7 +116,7 @@ static void start_watch(void)
     LOG("event=no_thread reason=\"%s\"", strerror(failure));
 }
 
-/* As the system call knows it; the handler comes first everywhere. */
+/* The signal's action as the system call knows it; the handler comes first everywhere. */
 struct kernel_action {
     uintptr_t handler;
     uint64_t rest[7];
@@ -132,7 +132,7 @@ static void find_handled(sigset_t *handled)
         bool is_fault = number == SIGSEGV || number == SIGBUS || number == SIGFPE ||
                         number == SIGILL || number == SIGTRAP || number == SIGABRT ||
                         number == SIGSYS;
-        /* asks, and sets nothing */
+        /* queries, and sets nothing */
         bool is_found = syscall(SYS_rt_sigaction, number, NULL, &action, sizeof(uint64_t)) == 0;
         if (number != SIGINT && !is_fault && is_found &&
             action.handler > 1 /* neither SIG_DFL nor SIG_IGN */)
@@ -164,8 +164,8 @@ static bool give_up(uint64_t now)
     return true;
 }
 
-/* A thread that asks again and again gives up until RETRY_NANOSECONDS after the interrupt, and
- * waits then. */
+/* A thread that requests again and again gives up until RETRY_NANOSECONDS after the interrupt,
+ * and waits then. */
 static bool give_up_again(void)
 {
     own.has_ended = true;
@@ -178,8 +178,8 @@ static bool is_above(uint32_t one, uint32_t other)
     return (int32_t)(one - other) > 0;
 }
 
-/* One take accounts for one count: for that which the agent wrote since this wait began, or else
- * for the next. */
+/* One take accounts for one count: for the one that the agent wrote since this wait began, or
+ * else for the next one. */
 static void take(const struct interruptible *wait, uint64_t now)
 {
     uint32_t told = read_told(), last = __atomic_load_n(&state.taken, __ATOMIC_ACQUIRE);
@@ -188,9 +188,10 @@ static void take(const struct interruptible *wait, uint64_t now)
     __atomic_store_n(&state.taken_at, now, __ATOMIC_RELEASE);
 }
 
-/* The agent tells of an interrupt whose signal may have gone to a thread that does not wait here.
- * Where it found one that does, that thread alone gives up: the others' work is not what the user
- * sees running. An agent that started anew counts from 0: a lower number tells of no interrupt. */
+/* The agent reports an interrupt whose signal may have gone to a thread that does not wait here.
+ * Where the signal found a waiting thread, that thread alone gives up: the user does not see the
+ * others' work running. An agent that started anew counts from 0: a lower number reports no
+ * interrupt. */
 static bool is_told(struct interruptible *wait, uint64_t now)
 {
     uint32_t told = read_told();
@@ -211,8 +212,9 @@ static bool is_told(struct interruptible *wait, uint64_t now)
     return now - wait->told_at >= GRACE_NANOSECONDS;
 }
 
-/* A handler ran, and every other signal that has one is held back: it was the interrupt's. Futexes
- * that wait with a limit say so also where the handler was installed with SA_RESTART. */
+/* A handler ran, and every other signal that has one is held back: it was the interrupt's
+ * handler. Futexes that wait with a limit return so, too, where the handler was installed with
+ * SA_RESTART. */
 static bool sleep_once(const struct interruptible *wait, const uint32_t *word, uint32_t seen,
                        uint64_t nanoseconds)
 {
@@ -277,7 +279,7 @@ void interrupts_reset(void)
     state.taken = 0;
 }
 
-/* The exit may come from within a call of the hook's, by a signal's handler. */
+/* The exit may come from within a call of the hook, by a signal's handler. */
 static void stop_at_exit(void)
 {
     if (!guard_is_ours())

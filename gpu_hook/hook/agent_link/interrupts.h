@@ -14,7 +14,7 @@ struct interruptible {
     sigset_t handled; /* other signals that have a handler: held back while the thread sleeps */
     uint32_t told;    /* the page's `interrupts`, as this wait last read it */
     uint64_t told_at; /* when this wait saw another number; 0: it has not */
-    bool is_retry;    /* this thread gave up a moment ago, and asks again */
+    bool is_retry;    /* this thread gave up a moment ago, and requests again */
 };
 
 /* Begin and end a wait; interrupts_sleep is called between them. */
@@ -39,9 +39,9 @@ bool interrupts_sleep_on(struct interruptible *wait, const uint32_t *word, uint3
 bool interrupts_have_ended(void);
 void interrupts_forget(void);
 
-/* Make the hook's threads leave the driver alone before any exit handler that is registered by now
- * runs, the driver's own included, and resume calls that wait for those threads. Called again where
- * a driver may have registered more. */
+/* Make the hook's threads leave the driver alone before any exit handler that is registered by
+ * now runs, the driver's own included, and resume calls that wait for those threads. Called
+ * again where a driver may have registered more handlers. */
 void interrupts_watch_exit(void);
 
 /* Called in the child of a fork. */

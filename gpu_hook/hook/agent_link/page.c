@@ -17,14 +17,14 @@ size_t page_mapped_bytes(size_t bytes)
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* Of each of the two. */
+/* Size of each of the two. */
 static size_t mapped_bytes(void)
 {
     return page_mapped_bytes(ALIQUOT_PAGE_BYTES);
 }
 
-/* Several threads may come at once, for symbols are asked for before cuInit and beside it: the
- * first one's pages count. */
+/* Several threads may come at once, since programs ask for symbols before cuInit and beside it:
+ * the first one's pages count. */
 bool page_prepare(void)
 {
     struct aliquot_agent_page *first = NULL;
@@ -82,8 +82,8 @@ int page_install(int agent_descriptor, int hook_descriptor)
     hook->version = ALIQUOT_PROTOCOL_VERSION;
     hook->pid = (int32_t)getpid();
     hook->tells = ALIQUOT_TELLS_NEEDS | ALIQUOT_TELLS_COPIES;
-    /* Counters that nobody else keeps go on; all other words have their owner, who writes them
-     * again. */
+    /* Counters that no other part of the hook keeps go on; every other word has an owner, which
+     * writes it again. */
     page_add(&hook->unknown_symbols, unknown_symbols);
     page_add(&hook->unaccounted_calls, unaccounted_calls);
     __atomic_store_n(&hook->magic, ALIQUOT_PAGE_MAGIC, __ATOMIC_RELEASE);

@@ -11,7 +11,7 @@
 /* Make the private pages. Called before any other function here. False: no memory. */
 bool page_prepare(void);
 
-/* Map what the agent sent over the private pages. Returns 0 or an errno; closes nothing. */
+/* Map the agent's pages over the private ones. Returns 0 or an errno; closes nothing. */
 int page_install(int agent_descriptor, int hook_descriptor);
 
 /* Check that a shared page may be mapped from the descriptor: it must be large enough, and its size

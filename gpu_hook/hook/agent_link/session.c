@@ -39,8 +39,8 @@ static struct {
     uint32_t connections; /* number of registrations so far; read without the mutex too */
     bool is_running;
     bool has_attempted; /* read without the mutex too */
-    bool has_waited; /* the one long wait of a process that never registered is over */
-    /* the agent was there, and did not answer when it was looked for; read without the mutex too */
+    bool has_waited; /* a process that never registered has had its one long wait */
+    /* the agent was there, and did not answer a reconnection; read without the mutex too */
     uint32_t has_lost;
     int last_failure;
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER,
@@ -110,7 +110,7 @@ static bool register_process(void)
     return true;
 }
 
-/* A grant, or the word that it has to wait for room. */
+/* A grant, or the message that the request has to wait for room. */
 static void answer_waiter(const struct aliquot_credit *answer)
 {
     pthread_mutex_lock(&state.mutex);
@@ -222,7 +222,7 @@ static void *run(void *unused)
         struct socket_owned connection = state.connection;
         int failure = serve(&connection);
         if (guest_threads_are_over())
-            break; /* registered to the last: the process has its memory still */
+            break; /* registered to the last: the process still has its memory */
         pthread_mutex_lock(&state.mutex);
         state.connection = SOCKET_NONE;
         interrupts_ring();

@@ -1,6 +1,6 @@
-/* A thread of the program that is cancelled (pthread_cancel) where the hook writes, waits or sleeps
- * would take the hook's locks and its place in lists with it, and hold every other thread for ever.
- * In such a function its cancellation waits until the function's end. */
+/* If a thread of the program is cancelled (pthread_cancel) where the hook writes, waits or
+ * sleeps, it would take the hook's locks and its place in lists with it, and hold every other
+ * thread for ever. In such a function its cancellation waits until the function's end. */
 #ifndef ALIQUOT_CANCELLATION_H
 #define ALIQUOT_CANCELLATION_H
 

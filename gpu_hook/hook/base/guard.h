@@ -1,24 +1,24 @@
-/* Whether the hook acts in this process and this call. It acts in the process whose cuInit
- * succeeded, not in the child of a fork until that child's own cuInit, and lets calls through that
- * the driver makes to itself. */
+/* Decides whether the hook acts in this process and this call. It acts in the process whose
+ * cuInit succeeded, not in the child of a fork until that child's own cuInit. It passes calls
+ * that the driver makes to itself. */
 #ifndef ALIQUOT_GUARD_H
 #define ALIQUOT_GUARD_H
 
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* True: the hook acts, and guard_leave is due. False: the caller forwards the call, and changes
- * nothing. */
+/* True: the hook acts, and the caller must call guard_leave. False: the caller forwards the
+ * call, and changes nothing. */
 bool guard_enter(void);
 void guard_leave(void);
 
-/* This is the process that the hook started in. */
+/* Return whether this is the process that the hook started in. */
 bool guard_is_ours(void);
 
-/* The process that the hook started in; 0: none yet. */
+/* Return the process that the hook started in; 0: none yet. */
 pid_t guard_owner(void);
 
-/* The hook starts in this process. The caller holds the mutex of startup.c. */
+/* Start the hook in this process. The caller holds the mutex of startup.c. */
 void guard_set_owner(pid_t self);
 
 #endif

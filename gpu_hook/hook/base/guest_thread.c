@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <time.h>
 
-#define STACK_BYTES (256u << 10) /* static TLS of the program comes out of it */
+#define STACK_BYTES (256u << 10) /* the program's static TLS is taken from it */
 #define STOP_PAUSE_NANOSECONDS 1000000
 #define STOP_TRIES 2000
 
@@ -45,8 +45,8 @@ int guest_thread_start(void *(*run)(void *), void *argument)
     return failure;
 }
 
-/* Counted before the look: either this thread sees that it is over, or guest_threads_stop sees this
- * thread. */
+/* Counted before the check: either this thread sees that the program ends, or guest_threads_stop
+ * sees this thread. */
 bool guest_threads_enter(void)
 {
     __atomic_fetch_add(&state.inside, 1, __ATOMIC_SEQ_CST);

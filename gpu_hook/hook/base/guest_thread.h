@@ -9,13 +9,13 @@
 /* Start a thread, which names itself. Returns 0 or an errno. */
 int guest_thread_start(void *(*run)(void *), void *argument);
 
-/* Called around driver calls of a hook thread. False: the program exits, and the thread calls the
- * driver no more. */
+/* Called around driver calls of a hook thread. False: the program exits, and the thread makes no
+ * more driver calls. */
 bool guest_threads_enter(void);
 void guest_threads_leave(void);
 
-/* Return whether the program exits, by one load. A thread that is long between the two asks now and
- * then, and stops. */
+/* Return whether the program exits, by one load. A thread that takes long between the two checks
+ * it now and then, and stops. */
 bool guest_threads_are_over(void);
 
 /* Called at the program's exit, before the driver's own end. Waits until no thread is between the

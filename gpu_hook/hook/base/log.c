@@ -11,7 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LIMIT_SLACK_BYTES (64u << 10) /* what other threads and processes may write meanwhile */
+/* bytes that other threads and processes may write in the meantime */
+#define LIMIT_SLACK_BYTES (64u << 10)
 
 /* A pipe may block or raise SIGPIPE, a file at the limit of its size (RLIMIT_FSIZE) SIGXFSZ. */
 static bool may_write(int descriptor)

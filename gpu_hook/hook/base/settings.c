@@ -9,8 +9,8 @@ static struct {
     struct settings values;
 } state = {.once = PTHREAD_ONCE_INIT};
 
-/* In a setuid program, which ld.so.preload reaches as well, the environment is another user's: it
- * names no library that we would open, and no file that we would write. */
+/* In a setuid program, which ld.so.preload reaches as well, the environment is another user's:
+ * the hook opens no library that it names, and writes no file that it names. */
 static const char *read_variable(const char *name)
 {
     const char *value = secure_getenv(name);

@@ -1,6 +1,6 @@
 #include "base/spans.h"
 
-/* All of `tree` that starts below `start` to *left, the rest to *right. */
+/* Split `tree`: the spans that start below `start` go to *left, the rest to *right. */
 static void split(struct span *tree, uint64_t start, struct span **left, struct span **right)
 {
     if (!tree) {

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct span { /* of a record that begins with it */
+struct span { /* of the record that begins with it */
     uint64_t start, bytes;
     uint32_t priority;
     struct span *left, *right;

@@ -28,7 +28,7 @@ CUresult charge_refusal(void)
     return result == CUDA_SUCCESS || has_none ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
-/* Nothing is charged, and the driver is not called. */
+/* No bytes are charged, and the driver is not called. */
 static CUresult abandon(struct charge *charge)
 {
     charge->acts = false;
@@ -66,8 +66,8 @@ CUresult charge_begin(struct charge *charge, int device, uint64_t bytes, bool lo
     return abandon(charge);
 }
 
-/* Between begin and end. Outside for the moment: credit may have to wait until this very process is
- * moved. */
+/* Called between begin and end. Leave residency for the moment: credit may have to wait until
+ * this very process is moved. */
 static bool charge_more(struct charge *charge, uint64_t bytes)
 {
     if (!charge->is_on_device)

@@ -16,7 +16,7 @@
 struct exec {
     struct exec *next;
     CUgraphExec handle;
-    /* of all its allocation nodes together: the most that it takes */
+    /* of all its allocation nodes together: the largest amount that it takes */
     uint64_t needs[DEVICES_MAX];
     uint64_t generation[DEVICES_MAX]; /* of the memory that its last launch left it with */
 };
@@ -35,7 +35,8 @@ static struct { /* guarded by the mutex */
     struct exec *buckets[BUCKETS];
     struct memory devices[DEVICES_MAX];
     uint64_t reserved[DEVICES_MAX]; /* read without the mutex */
-    /* taken before the mutex: who charges what graphs have grown by, so that it is charged once */
+    /* taken before the mutex by the thread that charges the growth of graphs, so that it is
+     * charged once */
     pthread_mutex_t growth;
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .growth = PTHREAD_MUTEX_INITIALIZER};
 
@@ -83,7 +84,7 @@ static uint64_t read_attribute(int device, CUgraphMem_attribute attribute, uint6
                : otherwise;
 }
 
-/* Refunds what is no longer reserved. Returns what is reserved and not charged. */
+/* Refund bytes that are no longer reserved. Returns the reserved bytes that are not charged. */
 static uint64_t reconcile(int device)
 {
     struct memory *memory = &state.devices[device];
@@ -98,7 +99,7 @@ static uint64_t reconcile(int device)
     return reserved > held ? reserved - held : 0;
 }
 
-/* Charges what a device's graphs have grown by. False: over quota; the memory is taken
+/* Charge the growth of a device's graphs. False: over quota; the driver has the memory
  * nevertheless. */
 static bool charge_growth(int device)
 {
@@ -185,8 +186,8 @@ void graph_memory_trimmed(int device)
     pthread_mutex_unlock(&state.mutex);
 }
 
-/* Return what a device lacks for a launch: nothing when the last launch left the graph with memory;
- * else what is not reserved and unused. Called with the mutex. */
+/* Return the bytes that a device lacks for a launch: 0 when the last launch left the graph with
+ * memory; else the bytes beyond its reserved, unused memory. Called with the mutex. */
 static uint64_t missing(const struct exec *exec, int device)
 {
     const struct memory *memory = &state.devices[device];
@@ -219,7 +220,7 @@ static bool begin_growth(int device, uint64_t bytes)
     return true;
 }
 
-/* With credit in hand. */
+/* Called with credit in hand. */
 static CUresult call(CUgraphExec handle, CUstream stream, CUresult (*real)(CUgraphExec, CUstream))
 {
     if (!residency_enter())
@@ -253,7 +254,7 @@ static CUresult launch(const struct exec *exec, CUstream stream,
             continue;
         end_growth(device, growing[device]);
         if (!charge_growth(device)) {
-            /* Launched it is. What is above the quota is charged as soon as it fits. */
+            /* The graph is launched. Growth above the quota is charged as soon as it fits. */
             page_add(&page_hook()->unaccounted_calls, 1);
             LOG("event=graph_over_quota device=%d", device);
         }

@@ -32,8 +32,9 @@ CUresult graph_memory_end(CUgraphExec exec, CUresult (*real)(CUgraphExec));
 /* Refund what the driver has released, after a trim. */
 void graph_memory_trimmed(int device);
 
-/* Return what graphs had reserved of a device when the driver was last asked, which is after each
- * call that changes it. Asks no driver and takes no lock, so the session's thread may call it. */
+/* Return the bytes that graphs had reserved of a device at the driver's last answer, which the
+ * hook requests after each call that changes it. Calls no driver and takes no lock, so the
+ * session's thread may call it. */
 uint64_t graph_memory_reserved(int device);
 
 /* Called when a context ended, which may have taken graph memory with it. */

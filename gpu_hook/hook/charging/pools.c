@@ -24,7 +24,7 @@ struct pool {
     /* holds more than its allocations: on a full device the driver may take it back */
     bool has_unused;
     bool is_loose;   /* and more than its threshold: so it may at any synchronization */
-    uint64_t threshold; /* that it keeps, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD */
+    uint64_t threshold; /* bytes that it keeps, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD */
     uint64_t charged;
     uint64_t growing; /* charged for calls on their way */
     /* not charged yet, for calls on their way: others count on it, the ledger does not */
@@ -39,7 +39,8 @@ static struct {
     pthread_mutex_t mutex;
     struct pool *all; /* a program has a few */
     uint32_t unused, loose; /* numbers of such pools; read without the mutex too */
-    /* taken before the mutex: who charges what a pool has grown by, so that it is charged once */
+    /* taken before the mutex by the thread that charges a pool's growth, so that it is charged
+     * once */
     pthread_mutex_t growth;
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .growth = PTHREAD_MUTEX_INITIALIZER};
 
@@ -96,8 +97,8 @@ static void note_unused(struct pool *pool)
           has_unused && pool->charged + pool->growing > pool->threshold);
 }
 
-/* Return what the pool takes from the device. A pool that was destroyed ends with its last
- * allocation; where the driver does not answer for a pool, the hook's own books count. */
+/* Return the bytes that the pool takes from the device. A pool that was destroyed ends with its
+ * last allocation; where the driver does not answer for a pool, the hook's own books count. */
 static uint64_t read_reserved(const struct pool *pool)
 {
     cuuint64_t reserved = 0;
@@ -110,7 +111,7 @@ static uint64_t read_reserved(const struct pool *pool)
     return pool->used;
 }
 
-/* Refunds what the pool has released. Returns what it has grown by and is not charged for. */
+/* Refund the bytes that the pool has released. Returns its growth that is not charged. */
 static uint64_t reconcile(struct pool *pool)
 {
     uint64_t reserved = read_reserved(pool), held = pool->charged + pool->growing;
@@ -133,8 +134,7 @@ static void forget_if_over(struct pool *gone)
     free(gone);
 }
 
-/* Default pools are not made by a call that we see; nor are those of a call that no header
- * knows. */
+/* No call that the hook sees makes default pools, nor those of a call that no header knows. */
 static struct pool *meet(CUmemoryPool handle, int stream_device)
 {
     cuuint64_t reserved;
@@ -144,7 +144,7 @@ static struct pool *meet(CUmemoryPool handle, int stream_device)
     if (stream_device < 0 ||
         driver()->cuMemPoolGetAttribute(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) !=
             CUDA_SUCCESS)
-        return NULL; /* not a pool: the driver will say so */
+        return NULL; /* not a pool: the driver will report it */
     return remember(handle, stream_device);
 }
 
@@ -192,8 +192,8 @@ static bool can_wait(int device)
            driver()->cuCtxSynchronize() == CUDA_SUCCESS;
 }
 
-/* Return what the driver lacks for an allocation that is counted in `used` already. Called with the
- * mutex. */
+/* Return the bytes that the driver lacks for an allocation that is counted in `used` already.
+ * Called with the mutex. */
 static uint64_t missing(const struct pool *pool, uint64_t bytes)
 {
     uint64_t held = pool->charged + pool->growing + pool->asked;
@@ -241,7 +241,7 @@ bool pools_reserve(struct pool_use *use, CUmemoryPool handle, CUstream stream, u
     return false;
 }
 
-/* Charges what the pool has grown by beyond what was charged before. False: over quota. */
+/* Charge the pool's growth beyond the earlier charge. False: over quota. */
 static bool charge_extra(struct pool *pool, uint64_t *extra)
 {
     pthread_mutex_lock(&state.growth);
@@ -358,7 +358,7 @@ void pools_trim(int device)
     trim(device, &unused);
 }
 
-/* With the mutex. Also of one that ended behind our back, when its handle is used again. */
+/* Called with the mutex. Also for a pool that ended unseen, when its handle is used again. */
 static void end_pool(struct pool *pool)
 {
     if (!pool)

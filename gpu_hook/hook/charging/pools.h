@@ -23,8 +23,8 @@ struct pool_use {
  * allocates from. False: over quota. */
 bool pools_reserve(struct pool_use *use, CUmemoryPool handle, CUstream stream, uint64_t bytes);
 
-/* Commit after the call succeeded: charge what the pool has really grown by. False: over quota; the
- * caller frees, then calls pools_release. */
+/* Commit after the call succeeded: charge the pool's real growth. False: over quota; the caller
+ * frees, then calls pools_release. */
 bool pools_commit(struct pool_use *use);
 
 /* Release the charge of an allocation that was freed, or was never made. */

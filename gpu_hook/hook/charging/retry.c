@@ -11,7 +11,7 @@
 #define LONGEST_WAIT_NANOSECONDS 2000000000ull
 #define FIRST_PAUSE_NANOSECONDS 5000000ull
 #define LAST_PAUSE_NANOSECONDS 100000000ull
-/* a device that was full for all of a wait is no device in a bad moment */
+/* a device that was full for all of a wait stays full */
 #define NOT_AGAIN_NANOSECONDS 30000000000ull
 
 static uint64_t not_before; /* no call waits until then; read and written by any thread */
@@ -29,8 +29,8 @@ static bool is_worth_waiting(const struct charge *charge, CUresult result, uint6
            charge->is_on_device && session_is_registered() && is_short(bytes);
 }
 
-/* The process may be moved meanwhile, which makes room as well. False: an interrupt ended the wait;
- * the thread is outside. */
+/* The process may move in the meantime, which makes room, too. False: an interrupt ended the
+ * wait; the thread is outside. */
 static bool sleep_outside(struct retry *retry, struct charge *charge)
 {
     int saved_errno = errno;

@@ -6,7 +6,7 @@
 #define FASTER 4u          /* shared ones in a row below it: it was never the time alone */
 #define SLACK_NANOSECONDS 2000u /* events are no more exact than this */
 
-/* By a quarter and more, either way; the clocks of a device move by less. */
+/* A change by a quarter or more, either way; the clocks of a device change by less. */
 static int32_t side_of(uint64_t nanoseconds, uint64_t value)
 {
     if (nanoseconds > value + value / 4 + SLACK_NANOSECONDS)

@@ -32,13 +32,13 @@ struct baseline {
 
 void baseline_add_solo(struct baseline *baseline, uint64_t nanoseconds, uint64_t now);
 
-/* A launch beside peers. */
+/* Take a launch beside peers. */
 void baseline_add_shared(struct baseline *baseline, uint64_t nanoseconds);
 
-/* True: there are solo samples that count, or would if they were alike. */
+/* True: there are valid solo samples, or samples that would be valid if they were alike. */
 bool baseline_is_known(const struct baseline *baseline, uint64_t now);
 
-/* Nanoseconds; 0: there is none. */
+/* Return the baseline in nanoseconds; 0: there is none. */
 uint64_t baseline_value(const struct baseline *baseline, uint64_t now);
 
 #endif

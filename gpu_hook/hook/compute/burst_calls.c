@@ -1,6 +1,6 @@
-/* Calls of the driver about the streams of one device, none of them with the mutex: what one thread
- * has on its way, others leave to it. Records may wait for room in their stream; questions wait for
- * nothing. */
+/* Calls of the driver about the streams of one device, none of them with the mutex: other
+ * threads leave the calls that one thread is making to that thread. Records may wait for room in
+ * their stream; queries wait for nothing. */
 #include "compute/bursts.h"
 #include "compute/burst_state.h"
 
@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <time.h>
 
-/* how soon a thread that waits sees that it is in the child of a fork */
+/* how soon a waiting thread sees that it is in the child of a fork */
 #define LOOK_NANOSECONDS 100000000
 
 static __thread char self __attribute__((tls_model("initial-exec")));
@@ -103,7 +103,7 @@ void burst_reserve(struct stream_timer *timer, const struct timed_work *work, ui
 
 static void record_now(struct timing_event_record *record)
 {
-    /* or others' captures would mind it */
+    /* or other threads' captures would become invalid */
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     bool is_relaxed =
         captures_are_on() && driver()->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
@@ -112,8 +112,9 @@ static void record_now(struct timing_event_record *record)
         driver()->cuThreadExchangeStreamCaptureMode(&mode);
 }
 
-/* The program ended the stream while the record was on its way. Where a call may end the stream's
- * context just now, the stream goes with that, or is left until that call has returned. */
+/* The program ended the stream while the record was on its way. If a call may be ending the
+ * stream's context just now, the context takes the stream with it, or the stream is left until
+ * that call has returned. */
 static void end_stream(struct bursts *bursts, struct stream_timer *timer, CUstream stream)
 {
     CUresult (*ends)(CUstream) = timer->ends;
@@ -203,7 +204,7 @@ static bool has_launched_since(const struct bursts *bursts, const struct stream_
     return false;
 }
 
-/* Take the work that no timing event was recorded behind. */
+/* Take the work behind which no timing event was recorded. */
 static void take_unseen(struct bursts *bursts, const struct timing_event *before, uint64_t now)
 {
     uint64_t end = before->passed_at + before->unseen;

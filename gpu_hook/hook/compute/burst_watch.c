@@ -9,9 +9,10 @@
 
 #include <time.h>
 
-/* without a launch: nothing is recorded any more behind what is open */
+/* without a launch: the hook records no more events behind the open work */
 #define STALE_NANOSECONDS 300000ull
-#define LOST_NANOSECONDS 1000000000ull /* without a launch: what may not be asked for is over */
+/* without a launch: work that the hook may not query is over */
+#define LOST_NANOSECONDS 1000000000ull
 /* a record that takes longer waits for room in its stream */
 #define RECORD_NANOSECONDS 100000000ull
 #define ENDING_NANOSECONDS 2000000000ull /* the same in a context that is about to end */
@@ -30,8 +31,8 @@ void burst_end(struct bursts *bursts, struct stream_timer *timer)
         bursts->words.in_flight--;
 }
 
-/* Not where the stream may be captured by now, nor where the record would be a barrier: close_late
- * ends those. */
+/* Not where the stream may be captured by now, nor where the record would be a barrier:
+ * close_late ends those. */
 static bool may_close(const struct bursts *bursts, const struct stream_timer *timer,
                       CUcontext current)
 {
@@ -97,7 +98,7 @@ static void close_late(struct bursts *bursts, struct stream_timer *timer, uint64
         end_unseen(bursts, timer, now);
 }
 
-/* No thread launches into the timer any more, for now. */
+/* No thread launches into the timer any more for now. */
 static void close_stale(struct bursts *bursts, struct stream_timer *timer, uint64_t now)
 {
     if (stream_timer_entering(timer) || now - timer->launched_at < STALE_NANOSECONDS)
@@ -107,8 +108,8 @@ static void close_stale(struct bursts *bursts, struct stream_timer *timer, uint6
     burst_end(bursts, timer);
 }
 
-/* Gives up the mutex, and reads the clock each time that it has it back: launches of meanwhile are
- * not in the future. */
+/* Releases the mutex, and reads the clock each time that it has it back, so that launches in the
+ * meantime are not in the future. */
 static void poll_timer(struct bursts *bursts, struct stream_timer *timer)
 {
     CUcontext context = timer->events.context;
@@ -160,7 +161,7 @@ bool bursts_can_begin(struct bursts *bursts)
 {
     struct burst_terms terms;
     if (pthread_mutex_trylock(&bursts->mutex) != 0)
-        return true; /* it asks, and learns */
+        return true; /* this thread queries, and learns */
     bool may_begin = bursts->words.waiting &&
                      (!burst_words_read(&bursts->words, &terms) ||
                       !burst_words_ask(&bursts->words, &terms.order, times_now_nanoseconds()));
@@ -168,7 +169,7 @@ bool bursts_can_begin(struct bursts *bursts)
     return may_begin;
 }
 
-/* A look without a change is not worth a wait: the session's thread has others to serve. */
+/* A look without a change is not worth a wait: the session's thread serves other work, too. */
 void bursts_count_waiting(struct bursts *bursts, int change)
 {
     if (pthread_mutex_trylock(&bursts->mutex) != 0) {
@@ -181,7 +182,8 @@ void bursts_count_waiting(struct bursts *bursts, int change)
     bursts_unlock(bursts);
 }
 
-/* Whether another thread has driver calls on its way about the stream, or any for NULL. */
+/* Return whether another thread is making driver calls about the stream, or any such calls for
+ * NULL. */
 static bool are_asking(const struct bursts *bursts, CUstream stream)
 {
     for (unsigned i = 0; i < bursts->timers.count; i++) {
@@ -204,8 +206,8 @@ static bool are_recording(const struct bursts *bursts, CUstream stream)
     return false;
 }
 
-/* Questions end soon. A record does not where its stream has no room, which the program may be
- * about to make. */
+/* Queries end soon. A record does not if its stream has no room, which the program may be about
+ * to make. */
 static void await_calls(struct bursts *bursts, CUstream questions_of, CUstream records_of)
 {
     uint64_t until = times_now_nanoseconds() + RECORD_NANOSECONDS;
@@ -232,7 +234,7 @@ void bursts_note_blocking(struct bursts *bursts)
     bursts_unlock(bursts);
 }
 
-/* Nothing is recorded behind what is open: it counts for as long as its launches take alone. */
+/* No event is recorded behind the open work: it counts for as long as its launches take alone. */
 static void end_timer(struct bursts *bursts, struct stream_timer *timer, uint64_t now)
 {
     struct timing_event *newest = timing_events_newest(&timer->events);
@@ -330,7 +332,7 @@ void bursts_registered(struct bursts *bursts)
     struct burst_terms terms;
     uint64_t now = times_now_nanoseconds();
     if (!bursts_lock(bursts))
-        return; /* what comes next writes to the new page */
+        return; /* later words go to the new page */
     burst_words_read(&bursts->words, &terms);
     burst_words_add_blocks(&bursts->words, 0);
     burst_words_count_waiting(&bursts->words, 0, now);

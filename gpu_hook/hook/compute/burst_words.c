@@ -8,7 +8,7 @@
 #include "compute/samples.h"
 #include "agent_link/session.h"
 
-#define BURST_MICROSECONDS 1000u /* where the agent does not say */
+#define BURST_MICROSECONDS 1000u /* where the agent gives no value */
 #define LONGEST_BURST_MICROSECONDS 100000u
 
 void burst_words_begin(struct burst_words *words, int device)
@@ -107,7 +107,7 @@ void burst_words_take(struct burst_words *words, const struct passed_timing_even
         take_sample(words, passed, has_overlapped, now);
 }
 
-/* Said at the first time, and ever less often. */
+/* Log it the first time, and ever less often. */
 void burst_words_note_unmeasured(struct burst_words *words, int reason)
 {
     words->unmeasured++;

@@ -31,7 +31,7 @@ struct bursts *bursts_new(int device)
     return bursts;
 }
 
-/* Calls the driver. */
+/* Makes driver calls. */
 static bool is_captured(CUstream stream)
 {
     CUstreamCaptureStatus status;
@@ -48,7 +48,7 @@ static bool closes_at_once(const struct bursts *bursts, const struct stream_time
            (stream_timer_is_legacy(timer) && bursts->timers.has_blocking) || captures_are_on();
 }
 
-/* Gives up the mutex. NULL: the stream cannot be measured. */
+/* Releases the mutex. NULL: the stream cannot be measured. */
 static struct stream_timer *take_timer(struct bursts *bursts, const struct burst_launch *launch)
 {
     unsigned int flags = CU_STREAM_NON_BLOCKING;
@@ -59,7 +59,7 @@ static struct stream_timer *take_timer(struct bursts *bursts, const struct burst
     bursts_lock(bursts);
     if (!is_known || !bursts_are_touchable(bursts))
         return NULL;
-    /* another thread's meanwhile */
+    /* another thread's in the meantime */
     struct stream_timer *timer =
         stream_timers_find(&bursts->timers, launch->stream, launch->context);
     if (timer)
@@ -75,7 +75,7 @@ static struct stream_timer *take_timer(struct bursts *bursts, const struct burst
     return timer;
 }
 
-/* May give up the mutex. */
+/* May release the mutex. */
 static struct stream_timer *find_timer(struct bursts *bursts, const struct burst_launch *launch)
 {
     if (launch->timer && stream_timer_is_of(launch->timer, launch->stream, launch->context))
@@ -87,8 +87,8 @@ static struct stream_timer *find_timer(struct bursts *bursts, const struct burst
     return timer ? timer : take_timer(bursts, launch);
 }
 
-/* Behind a ring of timing events that none was seen to pass, a launch cannot be measured: the
- * thread that looks may be late on a busy machine. May give up the mutex. */
+/* If none of a full ring of timing events was seen to pass, a launch cannot be measured: the
+ * thread that looks may be late on a busy machine. May release the mutex. */
 static void make_room(struct bursts *bursts, struct stream_timer *timer)
 {
     if (timer->is_open || timing_events_have_room(&timer->events, 1) || captures_are_on() ||
@@ -98,7 +98,7 @@ static void make_room(struct bursts *bursts, struct stream_timer *timer)
     burst_end_questions(bursts, timer);
 }
 
-/* Nanoseconds to wait; 0: it may go on. */
+/* Return the nanoseconds to wait; 0: it may go on. */
 static uint64_t ask(struct bursts *bursts, const struct stream_timer *timer,
                     const struct burst_launch *launch, const struct burst_terms *terms,
                     uint64_t now)
@@ -115,9 +115,9 @@ static uint64_t ask(struct bursts *bursts, const struct stream_timer *timer,
     return burst_words_ask(&bursts->words, &terms->order, now);
 }
 
-/* False: it cannot be measured. A launch right behind another begins where that one ends; so does
- * one that finds no room for a timing event, for the stream has not passed the newest one, and one
- * that comes while another thread records there. */
+/* False: it cannot be measured. A launch right behind another begins where that one ends. So
+ * does a launch that finds no room for a timing event, since the stream has not passed the
+ * newest one, and a launch that comes while another thread records there. */
 static bool open_timer(struct stream_timer *timer, struct burst_record *record, uint64_t now)
 {
     const struct timed_work nothing = {0};
@@ -214,8 +214,8 @@ static uint64_t read_clock(struct stream_timer *timer)
     return now;
 }
 
-/* With the mutex, which it may give up; the launch is not captured. Returns as bursts_begin. What
- * is to be recorded before the launch is decided here, and made by the caller. */
+/* Called with the mutex, which it may release; the launch is not captured. Returns as
+ * bursts_begin. This function decides the record before the launch; the caller makes it. */
 static uint64_t begin(struct bursts *bursts, struct burst_launch *launch,
                       const struct burst_terms *terms, struct burst_record *record)
 {
@@ -273,7 +273,7 @@ void bursts_pass(struct stream_timer *timer)
     __atomic_fetch_sub(&timer->entering, 1, __ATOMIC_ACQ_REL);
 }
 
-/* It is not on the device. */
+/* The launch is not on the device. */
 static void undo(struct bursts *bursts, struct stream_timer *timer,
                  const struct burst_launch *launch)
 {
@@ -295,7 +295,7 @@ bool bursts_end(struct bursts *bursts, struct burst_launch *launch, CUresult res
     uint64_t now = times_now_nanoseconds();
     DEFER_CANCELLATION;
     if (!bursts_lock(bursts)) {
-        bursts_pass(timer); /* what is open is closed later */
+        bursts_pass(timer); /* the open work is closed later */
         return true;
     }
     bool is_last = __atomic_sub_fetch(&timer->entering, 1, __ATOMIC_ACQ_REL) == 0;

@@ -1,10 +1,10 @@
-/* The work of this process on one device, in bursts: what was launched, how long it was on the
- * device, and whether the next burst may begin. This module groups and measures launches and writes
- * the device's words of the hook's page; pacing.c decides which thread waits, and how. Devices
- * share no state. Any thread may call its functions, between guard_enter and guard_leave. They do
- * not wait for the device, except that bursts_begin, bursts_end and bursts_close record right
- * before and right behind a launch, and such a record may wait for room in that launch's stream, as
- * the launch does. */
+/* The work of this process on one device, in bursts: the launches, how long each was on the
+ * device, and whether the next burst may begin. This module groups and measures launches and
+ * writes the device's words of the hook's page; pacing.c decides which thread waits, and how.
+ * Devices share no state. Any thread may call its functions, between guard_enter and
+ * guard_leave. They do not wait for the device, except that bursts_begin, bursts_end and
+ * bursts_close record right before and right behind a launch, and such a record may wait for
+ * room in that launch's stream, as the launch does. */
 #ifndef ALIQUOT_BURSTS_H
 #define ALIQUOT_BURSTS_H
 

@@ -4,7 +4,7 @@
 
 #define LONGEST_MILLISECONDS 3.6e6f
 
-/* The first span that ends after `start`. */
+/* Return the first span that ends after `start`. */
 static unsigned find_after(const struct meter *meter, uint64_t start)
 {
     unsigned first = 0;
@@ -24,7 +24,7 @@ static void replace(struct meter *meter, unsigned first, unsigned last, struct m
 {
     struct meter_span *spans = meter->spans;
     if (first == last && meter->count == METER_SPANS) {
-        if (first == 0) { /* older than all that is remembered */
+        if (first == 0) { /* older than all remembered spans */
             meter->floor = merged.end;
             return;
         }

@@ -19,7 +19,7 @@ struct meter_span {
 
 struct meter {
     uint64_t occupied;
-    uint64_t floor;                       /* all that lies before it counts as counted */
+    uint64_t floor;                       /* all time before it counts as counted */
     struct meter_span spans[METER_SPANS]; /* by ascending times, apart from each other */
     unsigned count;
     uint64_t longest[2]; /* of the present period, and of the one before */

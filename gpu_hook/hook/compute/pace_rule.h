@@ -1,5 +1,5 @@
 /* The one rule by which a burst of work may begin. Pure: the plant simulator loads it, too. The
- * agent's page holds what is ordered; time is CLOCK_MONOTONIC, in nanoseconds. */
+ * agent's page holds the orders; time is CLOCK_MONOTONIC, in nanoseconds. */
 #ifndef ALIQUOT_PACE_RULE_H
 #define ALIQUOT_PACE_RULE_H
 
@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #define PACE_LOOK_NANOSECONDS 100000ull    /* how soon a change of peers or of the order is seen */
-#define PACE_REST_NANOSECONDS 1000000ull   /* the same, for who has waited long */
+#define PACE_REST_NANOSECONDS 1000000ull   /* the same, for a thread that has waited long */
 #define PACE_SOON_NANOSECONDS 500000ull    /* of work: the hook sees an end up to so late */
 
 /* The order for one device, from the agent's page (aliquot_pages.h has what each word means). */
@@ -33,9 +33,9 @@ struct pace_state {
     uint64_t idle_since;         /* when the last of them became idle */
 };
 
-/* Return 0 where a burst may begin now; otherwise the nanoseconds after which to ask again, at
- * least 1. A cap of one burst lets up to four be in flight as long as what is in flight is known to
- * take less than PACE_SOON_NANOSECONDS. */
+/* Return 0 where a burst may begin now; otherwise the nanoseconds until the next check, at least
+ * 1. A cap of one burst allows up to four in flight, as long as their known expected time is
+ * less than PACE_SOON_NANOSECONDS. */
 uint64_t pace_wait(const struct pace_order *order, const struct pace_state *state, uint64_t now);
 
 #endif

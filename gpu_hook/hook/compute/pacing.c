@@ -26,16 +26,16 @@
 #define LINGER_LOOKS 20u             /* without work, before the thread sleeps until it is woken */
 /* where launches wait longer, the thread polls less often */
 #define PATIENCE_NANOSECONDS 10000000ull
-/* a waiting launch that was not resumed asks all the same */
+/* a waiting launch that was not resumed checks all the same */
 #define ASK_NANOSECONDS 20000000ull
 
 static struct {
     struct bursts *devices[DEVICES_MAX]; /* made once each, never freed */
     uint32_t sleeps;    /* the thread that looks; a futex */
     uint32_t has_thread;
-    uint32_t has_failed; /* there is no thread: those that wait look themselves */
+    uint32_t has_failed; /* there is no thread: waiting threads look themselves */
     uint32_t waiting;    /* launches */
-    uint32_t turns;      /* a futex: one that waits, or all, may ask again */
+    uint32_t turns;      /* a futex: a waiting thread, or all of them, may check again */
     uint32_t generation; /* another one in the child of a fork */
 } state;
 
@@ -83,7 +83,7 @@ static bool look_at_all(void)
     return is_busy;
 }
 
-/* On the thread that looks. False: the program exits. */
+/* Called on the thread that looks. False: the program exits. */
 static bool look_on(bool *is_busy)
 {
     if (!guest_threads_enter())
@@ -95,7 +95,7 @@ static bool look_on(bool *is_busy)
 
 static void relax(void)
 {
-    /* other threads' captures do not mind this one's calls */
+    /* this thread's calls do not disturb other threads' captures */
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     if (!guest_threads_enter())
         return;
@@ -221,7 +221,7 @@ static uint64_t own_rest(uint64_t wait, uint64_t waited)
     return wait > least ? wait : least;
 }
 
-/* Nanoseconds; 0: it may go on. */
+/* Return the nanoseconds to wait; 0: it may go on. */
 static uint64_t ask(struct burst_launch *launch, bool may_wait)
 {
     launch->context = own.context;
@@ -230,8 +230,8 @@ static uint64_t ask(struct burst_launch *launch, bool may_wait)
     return bursts_begin(launch->bursts, launch);
 }
 
-/* The caller leaves what it entered: so the thread is marked again, though its memory may be away.
- * It touches none. */
+/* The caller leaves every call that it entered: so the thread is marked again, though its memory
+ * may be away. The caller touches none. */
 static void give_up(struct burst_launch *launch)
 {
     launch->is_given_up = true;

@@ -7,8 +7,8 @@
 /* Called on the session's thread. The descriptor is -1 where none came, and stays the caller's. */
 void peer_notices_handle(const struct aliquot_board_notice *notice, int descriptor);
 
-/* Forget what an earlier agent said of peers, when a connection stands. Until then their activity
- * pages still show opportunistic work the truth. */
+/* Forget an earlier agent's notices about peers when a connection stands. Until then
+ * opportunistic work can trust the peers' activity pages. */
 void peer_notices_registered(void);
 
 #endif

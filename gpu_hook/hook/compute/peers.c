@@ -26,7 +26,7 @@ static struct aliquot_board *page_of(uint32_t number)
     return (void *)(state.activity_pages + number * state.stride);
 }
 
-/* An activity page of which its owner has not heard yet is empty. */
+/* An activity page is empty until its owner has received it. */
 static int check_board(int descriptor)
 {
     int failure = page_check_descriptor(descriptor, ALIQUOT_BOARD_BYTES);
@@ -73,7 +73,7 @@ int peers_add(const struct aliquot_board_notice *notice, int descriptor)
     return 0;
 }
 
-/* A reader sees the last of the old activity page, or an idle one, once. */
+/* A reader sees the last values of the old activity page, or an idle one, once. */
 void peers_remove(uint32_t number)
 {
     if (!state.activity_pages || number >= ALIQUOT_MAX_NEIGHBOURS)
@@ -91,8 +91,8 @@ void peers_forget(void)
     map_nothing(state.activity_pages, ALIQUOT_MAX_NEIGHBOURS * state.stride);
 }
 
-/* An activity page with garbage: any is_active but 0 counts as work, and a `since` that lies ahead
- * is for the rule to bound. */
+/* An activity page with garbage: any is_active but 0 counts as work, and the rule bounds a
+ * `since` in the future. */
 void peers_look(int page_device, struct pace_state *found)
 {
     uint32_t known = page_device < 0 || page_device >= (int)ALIQUOT_MAX_DEVICES

@@ -8,19 +8,19 @@
 #include <sys/mman.h>
 
 #define SETS 256u
-/* pairs that a set has room for: the one that was measured longest ago makes room */
+/* pairs in a set: the pair that was measured longest ago makes room */
 #define WAYS 4u
 #define FIRST_SAMPLES 4u    /* launches of a new pair that are all measured */
 #define SAMPLED_ONE_IN 64u  /* launches after these, on average */
 #define SAMPLES_IN_WINDOW 3u /* launches of a pair that are measured in one solo window */
-#define LONGEST_NANOSECONDS 600000000000ull /* what takes longer is a wrong number, not a launch */
-/* a pair that was not measured for longer asks for no baseline */
+#define LONGEST_NANOSECONDS 600000000000ull /* a longer time is a wrong number, not a launch */
+/* a pair without a measurement for so long needs no baseline */
 #define RECENT_NANOSECONDS 10000000000ull
 #define REPEATED 8u                         /* launches; nor does one that is hardly used */
 #define LOOK_NANOSECONDS 1000000000ull
 
-/* The first five are read without the mutex, the second four written without it: what two threads
- * count at once may be lost, what they read is at worst of the pair that stood here before. */
+/* The first five are read without the mutex, the second four written without it: counts by two
+ * threads at once may be lost, and a reader may at worst see the pair that was here before. */
 struct pair {
     uint64_t key; /* 0: free; written first and last when the pair is another */
     uint64_t expected;
@@ -126,7 +126,7 @@ uint64_t samples_expect(int page_device, const void *function, unsigned grid_cla
     return pair ? page_read(&pair->expected) : 0;
 }
 
-/* A window is not to be missed: it costs the peers time, and is over soon. */
+/* A window must not be missed: it costs the peers time, and is over soon. */
 static bool is_wanted_in_window(struct pair *pair, int page_device)
 {
     uint32_t window =
@@ -177,8 +177,8 @@ bool samples_should_sample(int page_device, const void *function, unsigned grid_
     return is_wanted_in_window(pair, page_device) || is_its_turn(launches);
 }
 
-/* Halfway to the newest, so that a program's new ways are known soon. What overlapped can only have
- * taken less. */
+/* Halfway to the newest, so that changes of a program show soon. Overlap can only have made a
+ * launch slower. */
 static void expect(struct pair *pair, const struct sample *sample)
 {
     uint64_t before = pair->expected, expected = sample->nanoseconds;
@@ -207,7 +207,7 @@ static void compare(struct table *table, struct pair *pair, const struct sample 
     baseline_add_shared(&pair->baseline, sample->nanoseconds);
 }
 
-/* With the mutex. The agent ends a window as soon as nothing lacks a baseline any more. */
+/* Called with the mutex. The agent ends a window as soon as every pair has its baseline. */
 static void judge(struct table *table, struct pair *pair, uint64_t now)
 {
     bool is_in_use = pair->sampled_at && now < pair->sampled_at + RECENT_NANOSECONDS &&

@@ -19,7 +19,7 @@ struct stream_timer {
     /* The thread that records in the stream, perhaps waiting for room there; it also launches into
      * it. NULL: none */
     const void *recorder;
-    /* the thread that asks the driver about it, and waits for nothing there; NULL: none */
+    /* the thread that queries the driver about it, and waits for nothing there; NULL: none */
     const void *asker;
     CUresult (*ends)(CUstream); /* how the recorder ends the stream afterwards; NULL: not at all */
     CUstream left; /* that it could not end, as a context was about to; NULL: none */

@@ -94,10 +94,10 @@ static bool measure(CUevent from, CUevent to, uint64_t *nanoseconds)
     return result == CUDA_SUCCESS && meter_read(milliseconds, nanoseconds);
 }
 
-/* The host's clock bounds the moment on both sides: after the driver was asked, before the answer
- * was seen. Between the two the device's own clock counts on from the timing event before, so that
- * neither delay adds up. At the end of work the upper bound has some play, for what is moved back
- * would be counted as the work before it. */
+/* The host's clock bounds the moment on both sides: after the query to the driver, before its
+ * answer. Between the two the device's own clock counts on from the timing event before, so that
+ * neither delay adds up. At the end of work the upper bound has some play, since time that is
+ * moved back would count as the work before it. */
 static uint64_t place(const struct timing_event *last, const struct timing_event *event,
                       uint64_t nanoseconds, uint64_t now)
 {

@@ -1,11 +1,12 @@
-/* Events in one stream of the program's, between the launches: when the stream passed each, on
- * CLOCK_MONOTONIC. Makes events when they are first needed, in the current context, and keeps them
- * for later timing events; waits for none.
+/* Events in one stream of the program, between the launches: when the stream passed each, on
+ * CLOCK_MONOTONIC. This module makes events when they are first needed, in the current context, and
+ * keeps them for later timing events; it waits for none.
  *
  * A driver's record waits while the stream's queue is full, so it is made with no lock held, in
- * three steps: reserve takes a place in the ring, record calls the driver, commit says what came of
- * it. So is a question: begin, ask, end. Begin, end, reserve and commit, and all else here, want
- * the caller's lock; ask and record must not have it. One thread may record while another asks. */
+ * three steps: reserve takes a place in the ring, record calls the driver, commit takes the
+ * result. A query has three steps, too: begin, ask, end. Begin, end, reserve and commit, and all
+ * other functions here, need the caller's lock; ask and record must not have it. One thread may
+ * record while another asks. */
 #ifndef ALIQUOT_TIMING_EVENTS_H
 #define ALIQUOT_TIMING_EVENTS_H
 
@@ -34,8 +35,8 @@ struct timed_work {
 struct timing_event {
     CUevent event;         /* NULL: not made yet */
     bool is_recorded;      /* false: reserved alone */
-    uint64_t recorded_at;  /* just before the driver was asked */
-    uint64_t passed_at;    /* as well as can be told */
+    uint64_t recorded_at;  /* just before the query to the driver */
+    uint64_t passed_at;    /* as precisely as the hook can tell */
     struct timed_work work;
     uint32_t ended_bursts; /* that are over when it is passed */
     /* nanoseconds of work right behind it, as expected, behind which nothing will be recorded */
@@ -48,7 +49,7 @@ struct timing_events {
     struct timing_event ring[TIMING_EVENTS_MAX];
     unsigned first, count; /* of those that are not passed */
     bool has_last;         /* ring[first - 1] was passed, and its event is still that */
-    /* times that all was forgotten: what was reserved or asked before is not true any more */
+    /* number of times that all events were forgotten: earlier reservations and queries are void */
     uint32_t drops;
 };
 
@@ -62,7 +63,7 @@ struct timing_event_record {
     CUresult result;
 };
 
-/* A question that a thread is about to ask: whether the stream passed `event`, and how long after
+/* A query that a thread is about to make: whether the stream passed `event`, and how long after
  * `last`. */
 struct timing_event_question {
     CUevent event, last; /* `last` is NULL where there is none to measure from */
@@ -111,7 +112,7 @@ void timing_event_record(struct timing_event_record *record);
 CUresult timing_events_commit(struct timing_events *events,
                               const struct timing_event_record *record);
 
-/* Prepare a question about the oldest one that is not passed. False: none is recorded. */
+/* Prepare a query about the oldest event that is not passed. False: none is recorded. */
 bool timing_events_begin_question(const struct timing_events *events,
                                   struct timing_event_question *question);
 

@@ -10,13 +10,13 @@ struct capture {
     CUstream stream;
     CUcontext context;
     CUstreamCaptureMode mode;
-    pthread_t thread; /* that began it */
+    pthread_t thread; /* the thread that began it */
     struct capture *next;
 };
 
 static struct {
     pthread_mutex_t mutex; /* guards the list */
-    struct capture *all;   /* one that there was no memory for is missing */
+    struct capture *all;   /* a capture is missing, for which there was no memory */
     uint32_t count;        /* atomic */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 

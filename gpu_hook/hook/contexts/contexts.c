@@ -25,8 +25,8 @@ bool contexts_is_primary_active(CUdevice device)
            is_active;
 }
 
-/* The handle is learnt by one more use of it, for it may have been made by a path that we do not
- * see. */
+/* One more use of the context gives its handle, since a call that the hook does not see may have
+ * made it. */
 CUcontext contexts_find_primary(CUdevice device)
 {
     CUcontext context = NULL;

@@ -15,9 +15,9 @@
 
 #define LOOK_NANOSECONDS 20000000 /* whether the program exits */
 
-/* No call of the driver waits for a context and gives up: so a thread waits, and is left behind
- * when it is late. */
-struct wait { /* freed by the thread that lets go of it last */
+/* No call of the driver waits for a context with a time limit: so a thread waits, and is left
+ * behind when it is late. */
+struct wait { /* the thread that lets go of it last frees it */
     uint32_t is_over;      /* a futex */
     uint32_t is_abandoned; /* no further context is begun: the program captures again, perhaps */
     uint32_t holders;

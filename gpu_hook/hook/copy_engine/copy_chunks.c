@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* Where the cutting stands. */
+/* The position of the cut. */
 struct place {
     size_t extent, skip;
 };

@@ -44,8 +44,8 @@ struct copy {
     uint64_t told_bytes; /* in the page */
 };
 
-/* One thread, with buffers of its own that it uses in turn: it puts the device to work on several,
- * and moves bytes of one between ring and segments meanwhile. */
+/* One thread, with buffers of its own that it uses in turn: the device works on several of them,
+ * while the thread moves bytes of one between ring and segments. */
 struct copy_worker {
     struct copy *copy;
     unsigned number;
@@ -74,7 +74,7 @@ static bool fail(struct copy *copy, int failure, const char *step)
     return failure == 0;
 }
 
-/* How far it is, for who waits: once for each chunk. */
+/* Report the progress to waiting users: once for each chunk. */
 static void tell_progress(struct copy *copy, uint64_t bytes)
 {
     struct aliquot_hook_page *page = page_hook();
@@ -95,7 +95,7 @@ static bool enter_copy_context(struct copy_worker *worker, unsigned row)
     return true;
 }
 
-/* A copy that would outlast the program's exit comes to its end. */
+/* A copy that would outlast the program's exit completes. */
 static bool may_go_on(struct copy *copy)
 {
     return fail(copy, guest_threads_are_over() ? -ECANCELED : 0, "the program's exit");
@@ -228,8 +228,8 @@ static void *run_thread(void *argument)
     return run(argument);
 }
 
-/* The others' threads; worker 0 is the caller's. Returns how many workers there are: fewer where
- * threads cannot be had. */
+/* Start the other threads; worker 0 is the caller's. Returns the number of workers: fewer where
+ * the system gives no more threads. */
 static unsigned start_workers(struct copy *copy, struct copy_worker *workers)
 {
     unsigned started = 1;
@@ -301,8 +301,8 @@ static uint64_t largest_ring(void)
     return page && page->ring_bytes ? page->ring_bytes : DEFAULT_RING_BYTES;
 }
 
-/* How many threads, and how large their buffers: short copies get small ones, so that device and
- * threads overlap. */
+/* Choose the number of threads, and the size of their buffers: short copies get small ones, so
+ * that device and threads overlap. */
 static bool lay_out(struct copy *copy, uint64_t bytes)
 {
     size_t threads = count_threads();
@@ -325,7 +325,7 @@ static bool lay_out(struct copy *copy, uint64_t bytes)
     return true;
 }
 
-/* With as many events as there are: fewer buffers where the device has no room for more. */
+/* Use as many events as there are: fewer buffers where the device has no room for more. */
 static void fit_events(struct copy *copy)
 {
     unsigned events = copy->contexts.event_count;
@@ -367,7 +367,7 @@ int mover_copy(const struct extent *extents, size_t count, enum mover_direction 
     if (prepare(&copy, count, timing->bytes)) {
         timing->prepare_nanoseconds = now_nanoseconds() - begin;
         copy_all_chunks(&copy, timing);
-        if (!copy.failure) /* what the copy contexts were waited for */
+        if (!copy.failure) /* the result of the wait for the copy contexts */
             tell_progress(&copy, timing->bytes - copy.told_bytes);
     }
     timing->device_nanoseconds = copy.device_nanoseconds;
@@ -399,7 +399,7 @@ static CUresult prepare_in(CUcontext context, int device)
     return result;
 }
 
-/* The context is pushed, for the one that is current may have ended, and could not be set again. */
+/* The context is pushed, since the current one may have ended, and could not be set again. */
 CUresult mover_prepare(int device)
 {
     CUresult result = CUDA_SUCCESS;

@@ -26,7 +26,7 @@ void ring_forget_context(CUcontext context)
         state.context = NULL;
 }
 
-/* The driver is asked, too: a context may have ended unseen. Its answer alone is not enough: where
+/* Query the driver, too: a context may have ended unseen. Its answer alone is not enough: where
  * devices reach all host memory, a driver knows every address. */
 static bool is_still_locked(void)
 {
@@ -46,7 +46,7 @@ static bool lock(struct region *region)
     return is_locked;
 }
 
-/* Which also tells the driver that the addresses are ordinary ones again. */
+/* This also makes the driver treat the addresses as ordinary ones again. */
 static void give_back(struct region *region)
 {
     if (!region->memory)
@@ -57,8 +57,8 @@ static void give_back(struct region *region)
     *region = (struct region){NULL, 0, NULL};
 }
 
-/* Memory of our own that is registered, for memory of the driver's would vanish with the context
- * that it was made in. */
+/* The ring is registered memory of our own: the driver's memory would vanish with the context in
+ * which it was made. */
 static bool make(struct region *region, size_t bytes)
 {
     char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -71,7 +71,7 @@ static bool make(struct region *region, size_t bytes)
     return true;
 }
 
-/* The largest that can be locked, of more than `beyond` bytes, in place of what there is. */
+/* Take the largest size that can be locked, above `beyond` bytes, in place of the present ring. */
 static bool make_locked(size_t wanted, size_t least, size_t beyond)
 {
     struct region found;

@@ -68,8 +68,9 @@ static int make_place(uint32_t number)
     return 0;
 }
 
-/* Memory whose size is sealed and whose pages are all there: touching it raises no signal. A spill
- * file's pages are read and written by calls, which can say that the disk is full. */
+/* Check a segment: memory must have a sealed size and all its pages, so that touching it raises
+ * no signal. A spill file's pages are read and written by calls, which can report that the disk
+ * is full. */
 static int look_at(int descriptor, uint64_t bytes, bool *is_memory)
 {
     struct statx found;
@@ -273,8 +274,8 @@ static int read_file(const struct segment *segment, uint64_t at, char *to, size_
     return 0;
 }
 
-/* The mapping's pages at once, instead of one fault each; what cannot be had is an error here and a
- * signal there. A kernel that does not know the advice (EINVAL) faults them one by one. */
+/* Map the pages at once, instead of one fault each: a lack of memory is an error here and would
+ * be a signal there. A kernel that does not know the advice (EINVAL) faults them one by one. */
 static int prepare_pages(const struct segment *segment, uint64_t at, size_t bytes, int advice)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), first = at / page * page;

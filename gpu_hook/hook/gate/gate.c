@@ -104,7 +104,7 @@ static void show_gate(const struct aliquot_agent_page *page)
     else if (__atomic_load_n(&page->lease, __ATOMIC_ACQUIRE) == ALIQUOT_LEASE_HELD)
         __atomic_compare_exchange_n(&gate_word, &expected, shown, false, __ATOMIC_SEQ_CST,
                                     __ATOMIC_RELAXED);
-    if (session_has_lost_agent()) /* perhaps since it was asked last */
+    if (session_has_lost_agent()) /* perhaps since the last query */
         __atomic_compare_exchange_n(&gate_word, &shown, &needs_attention, false, __ATOMIC_SEQ_CST,
                                     __ATOMIC_RELAXED);
 }

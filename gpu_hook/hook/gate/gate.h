@@ -54,8 +54,7 @@ void gate_stay_awake(void);
 /* Called in the child of a fork. */
 void gate_reset(void);
 
-/* Where the hook does not act, no call needs to take the slow way again. Returns whether that is
- * so. */
+/* Stop sending calls the slow way where the hook does not act. Returns whether that is so. */
 bool gate_is_off(void);
 
 #endif

@@ -199,7 +199,8 @@ unsigned residency_await_calls(const struct timespec *deadline)
 
 void residency_end_move(enum aliquot_residency next)
 {
-    if (next != ALIQUOT_RESIDENT) /* until residency_wake: the agent hears of the move first */
+    /* until residency_wake: the agent gets the report of the move first */
+    if (next != ALIQUOT_RESIDENT)
         __atomic_store_n(&state.has_woken, 1, __ATOMIC_RELEASE);
     move_to(next);
     if (next == ALIQUOT_RESIDENT)
@@ -224,7 +225,7 @@ void residency_registered(void)
 {
     publish();
     gate_count_waiting(0);
-    __atomic_store_n(&state.has_woken, 0, __ATOMIC_RELEASE); /* this agent has not heard of it */
+    __atomic_store_n(&state.has_woken, 0, __ATOMIC_RELEASE); /* this agent has no report of it */
 }
 
 void residency_tick(void)

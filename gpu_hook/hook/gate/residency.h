@@ -1,6 +1,7 @@
-/* Where this process's memory is. Every call that touches it passes here. A call that comes while
- * the memory is swapped out, or while the kernel does not hold the lease, wakes the kernel and
- * waits. No memory moves while a call is inside. */
+/* The place of this process's memory: on its devices, on the host, or moving. Every call that
+ * touches the memory passes here. A call that comes while the memory is swapped out, or while
+ * the kernel does not hold the lease, wakes the kernel and waits. No memory moves while a call
+ * is inside. */
 #ifndef ALIQUOT_RESIDENCY_H
 #define ALIQUOT_RESIDENCY_H
 
@@ -30,7 +31,7 @@ static inline void residency_leave(void)
         residency_leave_slowly();
 }
 
-/* Enter for a call that needs no memory on the device, such as a free or a question. It waits for
+/* Enter for a call that needs no memory on the device, such as a free or a query. It waits for
  * the end of a move and wakes no kernel. True: resident. */
 bool residency_hold(void);
 

@@ -20,7 +20,8 @@ static struct {
 __thread struct thread_record *threads_own;
 __thread uint64_t *threads_counter;
 
-/* Then this thread stays without one, so that it leaves a call as it entered it. */
+/* Set where this thread has no record: it stays without one, so that it leaves a call as it
+ * entered it. */
 static __thread bool has_none __attribute__((tls_model("initial-exec")));
 
 /* A thread that is cancelled, or ends, inside a call has left it. */
@@ -79,8 +80,8 @@ uint64_t threads_launches(int device)
     return total;
 }
 
-/* One that left by the bare system call ran no destructor. A number that was given to a new thread
- * meanwhile hides it. */
+/* A thread that ended by the bare system call ran no destructor. If a new thread has its number
+ * by now, it stays hidden. */
 static bool has_ended(const struct thread_record *record)
 {
     return syscall(SYS_tgkill, (long)getpid(), (long)record->id, 0L) != 0 && errno == ESRCH;
@@ -102,8 +103,9 @@ unsigned threads_inside(void)
     return count;
 }
 
-/* The one thread of the child goes on with its record, for it may be inside a call: a signal's
- * handler can fork. The others' are the parent's counts, and not ours to free. */
+/* The one thread of the child goes on with its record, since it may be inside a call: a signal's
+ * handler can fork. The other threads' records belong to the parent's counts, so the child does
+ * not free them. */
 void threads_check_marked(const char *function)
 {
     static uint32_t has_said;

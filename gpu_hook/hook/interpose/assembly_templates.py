@@ -1,4 +1,7 @@
-"""The instructions of a shim's forwarders, as templates for x86-64 and aarch64. entry_points_assembly.py fills them."""
+"""The instructions of a shim's forwarders, as templates for x86-64 and aarch64.
+
+entry_points_assembly.py fills them.
+"""
 
 from __future__ import annotations
 

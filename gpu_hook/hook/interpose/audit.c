@@ -1,9 +1,9 @@
-/* libaliquot-audit.so, for LD_AUDIT. A caller that asks the loader for a library of the driver, by
- * whatever name or path, gets the shim of this library's folder. The driver's and the shim's own
- * requests pass. Only names are changed here: an audit library lives in a link namespace of its
- * own, with its own C library, where no hook could work. Each program that starts in a kernel loads
- * this library, most for nothing. So it needs no library at all: a second C library would be nine
- * tenths of its cost. */
+/* libaliquot-audit.so, for LD_AUDIT. A caller that asks the loader for a library of the driver,
+ * by whatever name or path, gets the shim of this library's folder. The driver's and the shim's
+ * own requests pass. This library changes names only: an audit library lives in a link namespace
+ * of its own, with its own C library, where no hook could work. Each program that starts in a
+ * kernel loads this library, most of them in vain. So it needs no library at all: a second C
+ * library would be nine tenths of its cost. */
 #include "interpose/driver_names.h"
 
 #include <fcntl.h>
@@ -73,8 +73,8 @@ static bool is_same(const char *left, const char *right)
     return rest && !*rest;
 }
 
-/* The address of what the object defines by that name; NULL: it does not, or keeps no table of the
- * usual form. */
+/* Return the address of the object's definition of that name; NULL: it has none, or keeps no
+ * table of the usual form. */
 static const void *find_definition(const struct link_map *map, const char *name)
 {
     const uint32_t *table = NULL;
@@ -105,7 +105,7 @@ static const void *find_definition(const struct link_map *map, const char *name)
     return NULL;
 }
 
-/* Our own folder out of the value of LD_AUDIT, as the loader read it. */
+/* Take our own folder out of the value of LD_AUDIT, as the loader read it. */
 static void take_folder(const char *list)
 {
     while (*list && !state.folder[0]) {
@@ -121,9 +121,9 @@ static void take_folder(const char *list)
     }
 }
 
-/* Looks for the environment that the program was started with, through a variable of the loader's:
- * what the kernel put on the stack is the count of arguments, these, NULL, the environment, NULL.
- * It must be read at the start, for programs that set their title write over it. */
+/* Find the environment that the program was started with, through a variable of the loader. The
+ * stack holds, in the order of the kernel: the count of arguments, the arguments, NULL, the
+ * environment, NULL. Read it at the start, since programs that set their title write over it. */
 static void look_for_folder(const struct link_map *map)
 {
     char *const *const *stack = find_definition(map, "__libc_stack_end");
@@ -145,9 +145,9 @@ EXPORT unsigned int la_version(unsigned int version)
     return version < LAV_CURRENT ? version : LAV_CURRENT;
 }
 
-/* Called by the loader for each object, first for the program and for itself. 0: its symbols are
- * none of our business, so that calls cost nothing. The shim's link name is no driver: what it
- * needs must be the shim. */
+/* Called by the loader for each object, first for the program and for itself. 0: this library
+ * does not audit its symbols, so that calls cost nothing. The shim's link name is no driver: the
+ * libraries that it needs must be the shim. */
 EXPORT unsigned int la_objopen(struct link_map *map, Lmid_t space, uintptr_t *cookie)
 {
     if (!state.folder[0])

@@ -11,8 +11,8 @@
 /* An inline function in cuda.h, an export in the driver. */
 CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **pfn, int version, cuuint64_t flags,
                                   CUdriverProcAddressQueryResult *status);
-/* They name memory by handles, so that the hook stands before them; headers before their release
- * lack them. */
+/* These functions name memory by handles, so the hook stands before them; headers before their
+ * release lack them. */
 #if CUDA_VERSION < 13010
 CUresult cuMulticastBindMem_v2(CUmemGenericAllocationHandle object, CUdevice device, size_t at,
                                CUmemGenericAllocationHandle memory, size_t offset, size_t bytes,
@@ -36,7 +36,7 @@ struct driver {
 #include "driver_calls.h"
 };
 
-/* Each by itself: real_NAME is generated, opens the driver at the first call of all, and jumps
+/* Each by itself: real_NAME is generated; the first call of all opens the driver, and each jumps
  * through the table. */
 #define CALLED(name) extern __typeof__(name) real_##name __attribute__((visibility("hidden")));
 #define REPLACED(name) CALLED(name)

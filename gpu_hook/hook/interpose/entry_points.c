@@ -23,8 +23,8 @@ static int compare_addresses(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* The first row whose name begins with the first bytes of `asked` and comes not before `after`
- * there. */
+/* Return the first row whose name begins with the first bytes of `asked`, and does not come
+ * before `after` there. */
 static unsigned find_name(const char *asked, size_t length, char after)
 {
     unsigned low = 0, high = entry_count;
@@ -53,9 +53,9 @@ static int find_row(const char *name)
     return is_name(row, name, length, '\0') ? (int)row : -1;
 }
 
-/* Under a spelling of its own. The loader gives who asks for a name again what it gave first,
- * without asking the audit redirector: neither may clients get the driver by its usual path because
- * the shim opened it, nor the shim itself because a client was redirected. */
+/* The shim opens the driver under a spelling of its own. The loader answers a repeated name with
+ * its first answer, without asking the audit redirector: clients must not get the driver by its
+ * usual path because the shim opened it, nor the shim itself because a client was redirected. */
 static void *open_real(const struct entry_library *library)
 {
     if (!library->path) {
@@ -103,15 +103,15 @@ bool entry_points_load(void)
     return state.handle != NULL;
 }
 
-/* A slot holds its way to the resolver until the first call: to look all names up at the start
- * would be most of what the hook adds to it. */
+/* A slot leads to the resolver until the first call: looking all names up at the start would be
+ * most of the hook's cost there. */
 void *entry_resolve(unsigned index)
 {
     void **slot = &entry_targets[index], *before = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
     if (!__atomic_load_n(&entry_is_resolved[index], __ATOMIC_ACQUIRE)) {
         void *real = entry_points_load() ? dlsym(state.handle, entry_name(index)) : NULL;
         void *target = real ? real : entry_points_fallback();
-        /* Fails where another thread was faster, and may have learned more already. */
+        /* Fails where another thread was faster; it may have learned more already. */
         __atomic_compare_exchange_n(slot, &before, target, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE);
         __atomic_store_n(&entry_is_resolved[index], 1, __ATOMIC_RELEASE);
@@ -129,9 +129,9 @@ void *entry_points_fallback(void)
     return state.handle ? state.library.absent : state.library.unavailable;
 }
 
-/* The row of the function at this address among those of the asked name, with or without a suffix:
- * a driver may serve several functions by one address ("not supported"). One of ours comes first.
- * -1: none. */
+/* Return the row of the function at this address among those of the requested name, with or
+ * without a suffix: a driver may serve several functions by one address ("not supported"). A row
+ * of ours comes first. -1: none. */
 static int find_variant(const char *asked, const void *real)
 {
     size_t length = strlen(asked);
@@ -157,7 +157,7 @@ static void know_all(void)
         qsort(state.known, state.known_count, sizeof *state.known, compare_addresses);
 }
 
-/* By any name: rare enough, after the asked name, to be prepared only then. */
+/* By any name: after the requested name, this is rare enough to be prepared only then. */
 static bool is_known(const void *real)
 {
     pthread_once(&state.once_known, know_all);

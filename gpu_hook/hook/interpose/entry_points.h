@@ -13,7 +13,8 @@ struct entry_library {
     const char *variable; /* its name, for the log */
     void *absent;         /* called for what the real library lacks */
     void *unavailable;    /* called for everything when there is no real library */
-    /* Returns what stands before an export whose name the table lacks; NULL: nothing does. */
+    /* Returns the function in front of an export whose name the table lacks; NULL: there is
+     * none. */
     void *(*unknown)(const char *name, void *real);
 };
 
@@ -55,9 +56,9 @@ void *entry_points_find(const char *name);
 /* Return the function that answers for a missing one. */
 void *entry_points_fallback(void);
 
-/* Return whether the table knows the function at this address, which was asked for by this name,
- * with or without its version and stream suffix. Then *ours is the hook's function; NULL: there is
- * none. Needs entry_points_load. */
+/* Return whether the table knows the function at this address, which the program requested by
+ * this name, with or without its version and stream suffix. Then *ours is the hook's function;
+ * NULL: there is none. Needs entry_points_load. */
 bool entry_points_match(const char *asked, void *real, void **ours);
 
 /* Called by the preload library with dlsym's answer. Returns the hook's function for the real

@@ -1,4 +1,6 @@
-"""The assembly of a shim's forwarders, for x86-64 and aarch64. Owns the instructions; knows no function's name.
+"""The assembly of a shim's forwarders, for x86-64 and aarch64.
+
+This module owns the instructions; it knows no function's name.
 
 Every forwarder goes through its slot of ``entry_targets``, which first leads to the resolver and later to the real
 function. The slow ways save every register that can hold an argument, and ask a C function where to go.
@@ -25,10 +27,11 @@ MACHINES = tuple(TEMPLATES)
 
 @dataclass(frozen=True)
 class Forwarder:
-    """One exported name: its place in the jump table, and the slow way it takes; ``None``: code in C stands there.
+    """One exported name: its place in the jump table, and its slow way.
 
-    ``is_called``: C code calls the real function, as ``real_NAME``. ``stack_words``: at least as many as its arguments
-    take on the stack; a multiple of 4, and looked at only where it calls.
+    A way of ``None``: code in C stands there. ``is_called``: C code calls the real function, as
+    ``real_NAME``. ``stack_words`` is at least the number of words that its arguments take on the
+    stack; a multiple of 4, used only where it calls.
     """
 
     name: str
@@ -52,7 +55,7 @@ def _copy_arguments(machine: str, words: int, source: int, base: str) -> str:
 
 
 def _write_ways(machine: str, ways: Iterable[str]) -> list[str]:
-    """Return the slow ways: every register that can hold an argument is saved around a question in C."""
+    """Return the slow ways, which save all registers for arguments around a call of C code."""
     template = TEMPLATES[machine]
     if machine == "x86_64":
         by_stack = [(f"%xmm{i}", f"{16 * i}(%rsp)") for i in range(8)]

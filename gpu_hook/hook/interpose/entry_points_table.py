@@ -1,6 +1,7 @@
-"""Reads entry_points.txt: every function of the driver, and what the hook does with it. Owns the table's grammar.
+"""Read entry_points.txt: every function of the driver, and its treatment by the hook.
 
-Used by the build (generate_entry_points.py) and by the check against the headers (tools/check-entry-points).
+This module owns the table's grammar. It is used by the build (generate_entry_points.py), and by
+the check against the headers (tools/check-entry-points).
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ _WORD = re.compile(r"(\w+)(?:\{([\w,]*)\})?([*?]?)$")
 
 
 class TableError(Exception):
-    """A line that is no table, or a name that stands twice."""
+    """A malformed line of the table, or a name that stands twice."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One exported function. ``is_called``: the hook calls it, too. ``is_declared`` False: no public header has it."""
+    """One exported function.
+
+    ``is_called``: the hook calls it, too. ``is_declared`` False: no public header has it.
+    """
 
     name: str
     kind: str
@@ -60,7 +64,7 @@ def parse_table(text: str, source: str = "table") -> dict[str, Entry]:
 
 
 def _expand(word: str, kind: str, place: str) -> list[Entry]:
-    """``cuFoo{,_v2}*`` is cuFoo and cuFoo_v2, both called by the hook."""
+    """Expand a word: ``cuFoo{,_v2}*`` is cuFoo and cuFoo_v2, both called by the hook."""
     match = _WORD.match(word)
     if match is None:
         raise TableError(f"{place}: {word!r} is no name, name{{,suffix}} or either with * or ?")

@@ -1,4 +1,4 @@
-"""Writes the forwarders of a shim library: one entry point for each function that the real library exports.
+"""Write the forwarders of a shim library: one entry point for each function that the real library exports.
 
 The driver's come from entry_points.txt, so that a hook built with an old release's headers exports a new release's
 names, too. NVML's come from nvml.h, read as text (it is not vendored), and from nvml_names.txt, for what came later;
@@ -45,15 +45,17 @@ def read_nvml(header: Path, newer: Path, calls: Path) -> dict[str, str]:
 
 
 def stack_words(name: str, entry: table.Entry | None) -> int:
-    """Return how many words of arguments on the stack a call of it may have; of an undeclared one nobody knows."""
+    """Return how many words of arguments on the stack a call may have; an undeclared one's are unknown."""
     if entry is not None and not entry.is_declared:
         return int(assembly.MOST_STACK_WORDS)
     return 8 if name in _WIDE else 4
 
 
 def write_names(names: list[str]) -> str:
-    """Return the C source of the list of names, in the order of the jump table: one text and offsets into it, for
-    pointers would each be one more thing for the loader to fill in."""
+    """Return the C source of the list of names, in the order of the jump table.
+
+    The list is one text with offsets into it: the loader would have to fill in each pointer.
+    """
     offsets, at = [], 0
     for name in names:
         offsets.append(at)
@@ -69,13 +71,16 @@ def write_names(names: list[str]) -> str:
 
 
 def write_version_script(names: list[str]) -> str:
-    """Return the linker's export list: the entry points, the hook's marker, and what the preload library asks."""
+    """Return the linker's export list.
+
+    It has the entry points, the hook's marker, and the functions that the preload library calls.
+    """
     rows = "".join(f"    {name};\n" for name in names)
     return f"{{\n  global:\n    aliquot_hook_substitute;\n    aliquot_hook_version;\n{rows}  local:\n    *;\n}};\n"
 
 
 def needs_real(entry: table.Entry) -> bool:
-    """Whether C code calls the real function."""
+    """Return whether C code calls the real function."""
     return bool(entry.kind == table.HOOK or entry.is_called)
 
 
@@ -90,13 +95,13 @@ def write_calls(entries: dict[str, table.Entry]) -> str:
 
 
 def write_if_changed(path: Path, text: str) -> None:
-    """A file that keeps its time makes nobody compile again."""
+    """Write the file if its text changes; a file that keeps its time is not compiled again."""
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
 
 
 def main() -> int:
-    """Called by the build, once for each shim library."""
+    """Write the files. Called by the build, once for each shim library."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=["cuda", "nvml"])
     parser.add_argument("machine", choices=assembly.MACHINES)

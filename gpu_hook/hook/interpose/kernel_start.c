@@ -1,6 +1,6 @@
-/* aliquot-kernel-start [--] program [argument…]: a kernel's first program. Checks in the kernel's
- * own environment that interception holds, tells the node agent, and becomes the kernel: same pid,
- * environment and descriptors. Whatever the check finds, the kernel starts. */
+/* aliquot-kernel-start [--] program [argument…]: a kernel's first program. It checks in the
+ * kernel's own environment that interception holds, reports to the node agent, and becomes the
+ * kernel: same pid, environment and descriptors. The kernel starts whatever the check finds. */
 #include "interpose/self_check.h"
 #include "base/settings.h"
 #include "agent_link/socket.h"
@@ -14,8 +14,8 @@
 #define ANSWER_MILLISECONDS 2000
 #define EXIT_NOT_STARTED 127
 
-/* The answer to HELLO is read first, although nothing in it matters: a socket that is closed with
- * something unread throws away what it has sent. A stuck agent delays the kernel by no more than
+/* Read the answer to HELLO first, although its content does not matter: a socket that is closed
+ * with unread data throws away its sent data. A stuck agent delays the kernel by no more than
  * that wait. */
 static void report(const struct self_check *check)
 {

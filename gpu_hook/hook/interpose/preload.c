@@ -1,7 +1,7 @@
-/* libaliquot-preload.so, the fallback where no folder can come first: preloaded behind the two shim
- * libraries, it stands before dlsym. The real dlsym answers first, in the handle that the caller
- * gave; what it returned is replaced only if it is the driver's own function of exactly that name
- * and the hook stands before it. */
+/* libaliquot-preload.so, the fallback where no folder can come first: preloaded behind the two
+ * shim libraries, it stands before dlsym. The real dlsym answers first, in the handle that the
+ * caller gave; this library replaces the answer only if it is the driver's own function of
+ * exactly that name and the hook stands before it. */
 #include "interpose/driver_names.h"
 
 #include <dlfcn.h>
@@ -63,7 +63,7 @@ static void open_shims(void)
     state.nvml = open_shim(folder, NVML_FILE ".1");
 }
 
-/* The driver that asks for its own functions, and the hook that asks for the driver's, get them. */
+/* When the driver looks for its own functions, or the hook for the driver's, the real ones pass. */
 static bool is_of_the_driver(const void *caller)
 {
     Dl_info found;
@@ -82,6 +82,6 @@ __attribute__((visibility("hidden"))) void *preload_dlsym(void *handle, const ch
     pthread_once(&state.once, open_shims);
     substitute_function substitute = is_cuda ? state.cuda : state.nvml;
     void *found = substitute ? substitute(name, real) : real;
-    dlerror(); /* what we looked for in vain is no error of the caller's, whose name was found */
+    dlerror(); /* our own failed lookup is no error of the caller's, whose name was found */
     return found;
 }

@@ -1,7 +1,7 @@
-/* The queries for other entry points. The real resolver answers first; what it returned is replaced
- * only if it is the address of a function that we stand before, asked for by its own name; a
- * function that our table lacks passes the gate. So versions, flags and errors are the driver's
- * own. */
+/* The queries for other entry points. The real resolver answers first; the hook replaces the
+ * answer only if it is the address of a function that the hook stands before, requested by its
+ * own name. A function that the table lacks passes the gate. So versions, flags and errors are
+ * the driver's own. */
 #include "interpose/driver.h"
 #include "interpose/entry_points.h"
 #include "base/log.h"

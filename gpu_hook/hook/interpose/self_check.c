@@ -54,8 +54,8 @@ static void *find_hook(void *address)
                : NULL;
 }
 
-/* Looks for each function in what the name opens. Returns where the hook is mapped, or NULL after a
- * note. */
+/* Look for each function in the library that the name opens. Returns where the hook is mapped,
+ * or NULL after a note. */
 static void *check_name(struct self_check *check, const char *name, const char *const functions[],
                         uint32_t bit)
 {

@@ -1,6 +1,6 @@
-/* Checks that interception holds in this environment: which libraries a program gets by which name.
- * Calls neither cuInit nor nvmlInit, and leaves the libraries that it opened open, so it belongs in
- * a process of its own. */
+/* Checks that interception holds in this environment: which libraries a program gets by which
+ * name. Calls neither cuInit nor nvmlInit, and leaves the libraries open, so it belongs in a
+ * process of its own. */
 #ifndef ALIQUOT_SELF_CHECK_H
 #define ALIQUOT_SELF_CHECK_H
 
@@ -10,7 +10,7 @@
 
 struct self_check {
     uint32_t passed; /* bits of enum aliquot_self_check */
-    char text[ALIQUOT_TEXT_BYTES]; /* what was found, for each that failed */
+    char text[ALIQUOT_TEXT_BYTES]; /* the finding for each failed check */
 };
 
 void self_check_run(struct self_check *check);

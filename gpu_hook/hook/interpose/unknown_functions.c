@@ -125,7 +125,7 @@ void unknown_functions_registered(void)
         publish(called);
 }
 
-/* The program still holds the forwarders that it was given. */
+/* The program still holds the forwarders that it received. */
 void unknown_functions_reset(void)
 {
     state.called = NULL;

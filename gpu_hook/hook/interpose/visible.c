@@ -26,7 +26,7 @@ static struct {
     char **environment; /* that was made at load, perhaps replaced since */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* The driver that begins itself again finds its choice made. */
+/* A driver that begins itself again finds its earlier choice. */
 static __thread bool is_inside __attribute__((tls_model("initial-exec")));
 
 struct entry {
@@ -52,7 +52,7 @@ static bool is_index(struct entry entry)
     return entry.length > 0 && entry.length < 5 && digits >= entry.length;
 }
 
-/* A device of the grant by its place, or by a beginning of its UUID that fits no other. */
+/* Find a device of the grant by its place, or by a prefix of its UUID that fits no other. */
 static bool find_granted(const char *granted, struct entry wanted, struct entry *found)
 {
     long left = is_index(wanted) ? strtol(wanted.text, NULL, 10) : -1;
@@ -114,8 +114,9 @@ static char **find_text(const char *text)
     return slot && *slot ? slot : NULL;
 }
 
-/* The grant's place may not serve: a child that another thread starts meanwhile has its grant from
- * there. The array is a new one, as the program may be at the old one; setenv() would free that. */
+/* The grant's place cannot be used: a child that another thread starts in the meantime reads its
+ * grant there. The array is a new one, as the program may be reading the old one; setenv() would
+ * free that. */
 __attribute__((constructor)) static void reserve_place(void)
 {
     static char spare[] = SPARE "=";

@@ -25,7 +25,8 @@
 #include <stdlib.h>
 
 static struct {
-    /* some memory may have gone with a context, but there was no other to ask the driver in */
+    /* a context may have taken some memory with it, while there was no other to query the driver
+     * in */
     bool has_doubts;
 } state;
 
@@ -73,8 +74,8 @@ static CUresult end_change(bool acts, CUresult result)
     return result;
 }
 
-/* Before a context may end, or where that is NULL the device's primary one; a device of -1: any. A
- * move that this call waits for may leave a wait behind in that very context. */
+/* Called before a context may end; NULL: before the device's primary one may; a device of -1:
+ * any. A move that this call waits for may leave a wait behind in that very context. */
 static bool begin_end(CUcontext context, CUdevice device)
 {
     for (;;) {
@@ -94,7 +95,8 @@ static bool begin_end(CUcontext context, CUdevice device)
 
 struct ended {
     CUcontext context;
-    int device; /* whose primary context it was, so that green contexts' memory went too; else -1 */
+    /* the device whose primary context ended, so that green contexts' memory went too; else -1 */
+    int device;
 };
 
 static bool is_gone(const struct allocation *allocation, const struct ended *ended)
@@ -154,8 +156,8 @@ static void refund_context(CUcontext context, int device)
     }
 }
 
-/* `ended`: by this call; NULL: none. The driver is asked about none that has: it may crash, or mean
- * another context. */
+/* `ended`: the context that this call ended; NULL: none. The hook never queries the driver about
+ * an ended context: the driver may crash, or mean another context. */
 static CUresult end_end(bool acts, CUresult result, CUcontext ended, int device)
 {
     if (acts && ended)
@@ -167,7 +169,7 @@ static CUresult end_end(bool acts, CUresult result, CUcontext ended, int device)
     return end_change(acts, result);
 }
 
-/* After the thread got a current context: what could not be asked before can be now. */
+/* After the thread got a current context: earlier failed queries are possible now. */
 static CUresult now_current(CUresult result)
 {
     launch_forget_device();

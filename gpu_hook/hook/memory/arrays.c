@@ -11,8 +11,8 @@
 
 #define WITHOUT_MEMORY (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)
 
-/* Shapes whose size the driver has answered: asking may wait for the device, and programs make many
- * alike. */
+/* Shapes whose size the driver has answered: a query may wait for the device, and programs make
+ * many arrays of the same shape. */
 struct answer {
     CUDA_ARRAY3D_DESCRIPTOR shape;
     unsigned int levels;
@@ -167,7 +167,7 @@ static CUresult begin(struct charge *charge, const CUDA_ARRAY3D_DESCRIPTOR *shap
     return charge_begin(charge, size.device, size.bytes, size.looks_wrong);
 }
 
-/* The driver took what it had refused to tell about: then it may tell now. */
+/* The driver gave memory for an array whose size it had refused to report: it may report it now. */
 static bool end(struct charge *charge, CUresult result, const void *array,
                 const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels)
 {

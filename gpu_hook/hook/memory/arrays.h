@@ -1,6 +1,6 @@
-/* Entry points of arrays and mipmapped arrays. Only the driver knows their layout, so the hook asks
- * it first: an array of the same shape whose memory is deferred takes none, and the driver tells
- * what it would take. */
+/* Entry points of arrays and mipmapped arrays. Only the driver knows their layout, so the hook
+ * queries it first: an array of the same shape with deferred memory takes none, and the driver
+ * reports how much it would take. */
 #ifndef ALIQUOT_ARRAYS_H
 #define ALIQUOT_ARRAYS_H
 

@@ -34,8 +34,8 @@ static void add_node(CUgraphNode node, uint64_t needs[DEVICES_MAX], int depth)
         needs[device] = UINT64_MAX;
 }
 
-/* Adds up the allocation nodes, whichever way they came into the graph: by a call, by a capture,
- * with a child. */
+/* Add up the allocation nodes, however they came into the graph: by a call, by a capture, with a
+ * child. */
 static void add_nodes(CUgraph graph, uint64_t needs[DEVICES_MAX], int depth)
 {
     size_t count = 0;
@@ -59,7 +59,7 @@ static bool enter(bool *acts)
     return false;
 }
 
-/* These give back. */
+/* These calls give memory back. */
 static bool hold(void)
 {
     bool acts = guard_enter();
@@ -68,7 +68,7 @@ static bool hold(void)
     return acts;
 }
 
-/* After the driver's call; credit is asked for outside. */
+/* After the driver's call; the caller requests credit outside. */
 static CUresult called(bool acts, CUresult result)
 {
     if (acts)

@@ -1,6 +1,6 @@
-/* Questions about pointers. The hook answers for swappable memory as for plain device memory, in
- * one extent, wherever it is now. Memory of a program's own handles keeps its answers while it is
- * out. No question wakes the kernel. */
+/* Queries about pointers. The hook answers for swappable memory as for plain device memory, in
+ * one extent, wherever the memory is now. Memory of a program's own handles keeps its answers
+ * while it is out. No query wakes the kernel. */
 #include "base/guard.h"
 #include "accounting/devices.h"
 #include "swappable/swappable.h"
@@ -15,7 +15,7 @@
 struct subject {
     bool is_swappable; /* or paged: shown as plain device memory */
     bool is_paged;
-    bool is_beyond; /* nothing that the program may know of */
+    bool is_beyond; /* not visible to the program */
     bool is_out;    /* of a program's own mapping */
     CUdeviceptr start;
     size_t bytes;
@@ -71,8 +71,8 @@ static unsigned int access_of_current(const struct mapping *mapping)
                                     : CU_MEM_ACCESS_FLAGS_PROT_NONE;
 }
 
-/* With the process held where it is. Handles without a name of ours never leave: the driver answers
- * for them. */
+/* Called with the process held where it is. Handles without a name of ours never leave: the
+ * driver answers for them. */
 static bool find_mapped(CUdeviceptr address, struct subject *subject)
 {
     vmm_lock();
@@ -95,7 +95,7 @@ static bool find_mapped(CUdeviceptr address, struct subject *subject)
 
 #define PUT(type, value) (*(type *)data = (type)(value), true)
 
-/* False: the driver's own answer is right. The header says bool of some; the driver writes four
+/* False: the driver's own answer is right. The header says bool for some; the driver writes four
  * bytes. */
 static bool answer(void *data, CUpointer_attribute attribute, CUdeviceptr address,
                    const struct subject *subject)
@@ -147,7 +147,7 @@ struct question {
     struct subject subject;
 };
 
-/* False: nothing here is ours to answer. True: end is due. */
+/* False: the driver answers for this memory. True: the caller must call end. */
 static bool begin(struct question *question, CUdeviceptr address)
 {
     *question = (struct question){.is_held = false};
@@ -170,7 +170,7 @@ static CUresult end(const struct question *question, CUresult result)
     return result;
 }
 
-/* Addresses stay reserved, so that the driver still tells what is wrong with the caller. */
+/* Addresses stay reserved, so that the driver still reports the caller's errors. */
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
     struct question question;
@@ -214,7 +214,7 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
     return end(&question, result);
 }
 
-/* Remembered, for the memory that comes back is another. */
+/* Keep the setting, since the memory that comes back is other memory. */
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
                                CUdeviceptr address)
 {
@@ -225,7 +225,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
         return end(&question, driver()->cuPointerSetAttribute(value, attribute, address));
     if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || question.subject.is_beyond)
         return end(&question, CUDA_ERROR_INVALID_VALUE);
-    /* of unified memory the driver takes none; its operations are synchronous */
+    /* the driver takes none for unified memory; its operations are synchronous */
     CUresult result = CUDA_SUCCESS;
     if (residency_hold() && !question.subject.is_paged)
         result = driver()->cuPointerSetAttribute(value, attribute, address);
@@ -255,8 +255,8 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *start, size_t *bytes, CUdeviceptr 
     return end(&question, CUDA_SUCCESS);
 }
 
-/* Ranges of unified memory that the program did not ask for have no such attributes, as device
- * memory has none. */
+/* Unified memory outside of the requested ranges has no such attributes, as device memory has
+ * none. */
 static bool is_paged(CUdeviceptr address)
 {
     struct managed_view view;
@@ -279,9 +279,9 @@ CUresult cuMemRangeGetAttributes(void **data, size_t *data_bytes, CUmem_range_at
                                                                  count, address, bytes);
 }
 
-/* Memory that is mapped by the virtual-memory API has no legacy handle: this call fails, as it does
- * for such memory of a program's own. A program that shares memory so will allocate more for it:
- * that is plain from now on. */
+/* Memory that is mapped by the virtual-memory API has no legacy handle: this call fails, as it
+ * does for such memory of a program's own. A program that shares memory in this way will
+ * allocate more for it: further allocations are plain. */
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
 {
     struct subject subject;

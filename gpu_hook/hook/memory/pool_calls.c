@@ -13,7 +13,7 @@
 typedef CUresult (*capture_query)(CUstream, CUstreamCaptureStatus *);
 typedef CUresult (*allocation_call)(CUdeviceptr *, size_t, CUmemoryPool, CUstream);
 
-/* Also for a stream that is none: the driver will say so. */
+/* Also for an invalid stream: the driver will report it. */
 static bool takes_nothing_now(CUstream stream, capture_query query)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -25,7 +25,7 @@ static bool takes_nothing_now(CUstream stream, capture_query query)
 static CUresult ask_driver(const struct pool_use *use, CUdeviceptr *pointer, size_t bytes,
                            CUmemoryPool pool, CUstream stream, allocation_call allocate)
 {
-    /* a device's free memory tells nothing of the host's */
+    /* a device's free memory says nothing of the host's */
     bool acts = use->pool && use->device != QUOTA_HOST;
     struct charge charge = {.acts = acts, .is_on_device = residency_enter(), .device = use->device};
     struct retry retry = RETRY_NONE;
@@ -124,7 +124,8 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemo
                           driver()->cuMemAllocFromPoolAsync_ptsz);
 }
 
-/* Unified memory in a stream's order: the driver knows no such free, so that it is waited for. */
+/* Unified memory freed in a stream's order: the driver has no such free, so the call waits for
+ * the stream. */
 static CUresult free_paged(CUdeviceptr pointer, CUstream stream,
                            CUresult (*record)(CUevent, CUstream))
 {

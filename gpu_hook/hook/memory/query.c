@@ -1,4 +1,5 @@
-/* Entry points that tell a program how much memory there is: it sees the quota, not the device. */
+/* Entry points that report to a program how much memory there is: the program sees the quota,
+ * not the device. */
 #include "base/guard.h"
 #include "accounting/devices.h"
 #include "interpose/driver.h"
@@ -18,9 +19,9 @@ static unsigned int saturate(uint64_t bytes)
     return bytes < UINT_MAX ? (unsigned int)bytes : UINT_MAX;
 }
 
-/* Bound the free memory by what the device has free, because other processes may be on it. This
- * does not hold where memory is swapped: borrowed room is given back for this kernel, and this
- * kernel's memory is its own, on the device or out. */
+/* Bound the free memory by the device's free memory, since other processes may be on it. This
+ * does not hold where memory is swapped: other kernels give borrowed room back for this one, and
+ * this kernel's memory is its own, on the device or out. */
 static uint64_t show_free(const struct quota_view *view, int device, uint64_t real_free,
                           uint64_t real_total)
 {

@@ -6,7 +6,7 @@
 #define SLACK 32
 #define LOOKS 4
 
-/* Memory traffic is told for the device alone; of it the kernel has the share that it has of the
+/* NVML reports memory traffic for the device alone; the kernel's share of it is its share of the
  * work. */
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
@@ -23,8 +23,7 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
     return result;
 }
 
-/* Keeps the kernel's samples, under the pids that its processes know themselves by; returns how
- * many. */
+/* Keep the kernel's samples, under its processes' own pids; returns how many. */
 static unsigned keep_own(nvmlProcessUtilizationSample_t *samples, unsigned count)
 {
     struct aliquot_agent_process known[ALIQUOT_MAX_PROCESSES];

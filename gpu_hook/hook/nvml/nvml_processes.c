@@ -1,6 +1,5 @@
-/* Who is on the device, as the kernel may know it: its own processes, under the numbers that they
- * know themselves by, with the bytes that are charged to them. Those of other kernels are nobody's
- * business here. */
+/* The processes on the device, as the kernel may know them: its own ones, under their own pids,
+ * with the bytes that are charged to them. A kernel does not see the processes of other kernels. */
 #include "nvml/nvml_view.h"
 
 #include <stdlib.h>
@@ -31,7 +30,8 @@ static nvmlReturn_t ask_driver(nvmlDevice_t device, enum list list, unsigned int
                : real->nvmlDeviceGetMPSComputeRunningProcesses_v3(device, count, infos);
 }
 
-/* What of the driver's list is the kernel's: for what the agent does not know, such as graphics. */
+/* Keep the kernel's processes of the driver's list: for lists that the agent does not know, such
+ * as graphics. */
 static nvmlReturn_t take_from_driver(nvmlDevice_t device, enum list list, unsigned int room,
                                      struct own_list *own)
 {
@@ -67,8 +67,8 @@ static void take_from_agent(uint32_t device_index, struct own_list *own)
                 (struct process){(unsigned int)known[i].own_pid, known[i].charged_bytes};
 }
 
-/* The driver is asked in any case: whether the handle is good, the device there and the list
- * supported is its to say. */
+/* The call goes to the driver in any case: the driver decides whether the handle is good, the
+ * device there and the list supported. */
 static nvmlReturn_t list_own(nvmlDevice_t device, enum list list, const struct observer_view *view,
                              struct own_list *own)
 {
@@ -86,7 +86,7 @@ static nvmlReturn_t list_own(nvmlDevice_t device, enum list list, const struct o
     return NVML_SUCCESS;
 }
 
-/* NVML's way with lists: the length is always told, the entries if there is room for all. */
+/* NVML always reports a list's length, and the entries if there is room for all. */
 static nvmlReturn_t answer_length(const struct own_list *own, unsigned int *count, bool has_buffer)
 {
     unsigned room = *count;

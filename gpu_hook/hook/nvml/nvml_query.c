@@ -1,5 +1,5 @@
-/* NVML's begin, and its memory: that of the kernel's quota. Devices, names and health are NVML's
- * own. */
+/* NVML's start, and its memory figures: those of the kernel's quota. Devices, names and health
+ * are NVML's own. */
 #include "nvml/nvml_view.h"
 #include "base/settings.h"
 
@@ -39,8 +39,9 @@ struct shares {
     unsigned long long total, used, free;
 };
 
-/* A device that was not granted is shown full: a total of 0 would be divided by, and nothing of it
- * can be had. Where the driver itself holds the limit, its answer is true already. */
+/* A device that was not granted is shown full: programs would divide by a total of 0, and the
+ * kernel can have none of it. Where the driver itself holds the limit, its answer is true
+ * already. */
 static bool find_shares(nvmlDevice_t device, unsigned long long real_total, struct shares *shares)
 {
     struct observer_view view;

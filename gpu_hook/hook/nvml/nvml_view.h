@@ -1,4 +1,4 @@
-/* Which device of the kernel's grant an NVML handle is. */
+/* The device of the kernel's grant that belongs to an NVML handle. */
 #ifndef ALIQUOT_NVML_VIEW_H
 #define ALIQUOT_NVML_VIEW_H
 

@@ -38,7 +38,7 @@ static void leave_in_child(void)
     pthread_mutex_init(&state.mutex, NULL);
 }
 
-/* With the mutex: drains what the agent may have said, and notices that it is gone. */
+/* Called with the mutex: drain messages of the agent, and notice that it is gone. */
 static void check_connection(void)
 {
     struct socket_received received;
@@ -53,7 +53,7 @@ static void check_connection(void)
         socket_close(&state.connection);
 }
 
-/* With the mutex. Returns 0 or an errno. */
+/* Called with the mutex. Returns 0 or an errno. */
 static int connect_once(void)
 {
     int descriptor = page_prepare() ? socket_connect(settings()->kernel_dir) : -ENOMEM;
@@ -75,7 +75,7 @@ static time_t now_seconds(void)
     return now.tv_sec;
 }
 
-/* With the mutex. An agent that does not listen refuses at once; one that is stopped costs the
+/* Called with the mutex. An agent that does not listen refuses at once; a stopped one costs the
  * whole wait. */
 static void plan_next_attempt(int failure)
 {
@@ -87,7 +87,7 @@ static void plan_next_attempt(int failure)
     state.next_attempt_seconds = now_seconds() + state.pause_seconds;
 }
 
-/* With the mutex. */
+/* Called with the mutex. */
 static void connect_again(void)
 {
     if (now_seconds() < state.next_attempt_seconds)
@@ -117,7 +117,7 @@ void observer_begin(void)
     pthread_mutex_unlock(&state.mutex);
 }
 
-/* With the mutex. */
+/* Called with the mutex. */
 static void read_device(int index, struct observer_view *view)
 {
     const struct aliquot_agent_device *words = &page_agent()->devices[index];
@@ -143,7 +143,7 @@ bool observer_view(const uint8_t uuid[16], struct observer_view *view)
     return is_known;
 }
 
-/* False: the agent changed the table meanwhile. */
+/* False: the agent changed the table in the meantime. */
 static bool read_table(const struct aliquot_agent_page *page,
                        struct aliquot_agent_process *processes, unsigned *count)
 {

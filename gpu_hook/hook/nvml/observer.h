@@ -22,8 +22,8 @@ struct observer_view {
 /* Connect if that is due. */
 void observer_begin(void);
 
-/* Read the words about a device. False: no agent was ever met; then the real numbers are the
- * answer. */
+/* Read the agent's words about a device. False: there was never an agent; then the real numbers
+ * are the answer. */
 bool observer_view(const uint8_t uuid[16], struct observer_view *view);
 
 /* Read the kernel's processes on all its devices; returns how many. */

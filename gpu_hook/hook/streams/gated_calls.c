@@ -15,7 +15,7 @@ static CUresult answer_out_of_memory(void)
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Where the hook is off, a record is made, too: a thread that has one takes the fast way. */
+/* Make a record where the hook is off, too: a thread that has one takes the fast way. */
 void *entry_gate(unsigned index, uint32_t *is_marked)
 {
     bool is_spare = index >= entry_count;

@@ -62,9 +62,9 @@ static bool enter_gate(void)
     return has_entered;
 }
 
-/* The way of a thread's first launch, of the first after a tick, of one that has to wait, of every
- * one where the gate is paced, and of every one where the hook does not act. True: leave_slowly is
- * due. A launch that is given up is not made. */
+/* The slow way: for a thread's first launch, the first after a tick, one that has to wait, every
+ * one where the gate is paced, and every one where the hook does not act. True: the caller must
+ * call leave_slowly. A launch that is given up is not made. */
 static __attribute__((noinline)) bool enter_slowly(struct burst_launch *launch)
 {
     if (!guard_enter()) {
@@ -93,7 +93,7 @@ static void leave_slowly(struct burst_launch *launch, CUresult result)
     residency_leave();
 }
 
-/* False: enter_slowly is due. A thread that has a counter has a record. */
+/* False: the caller must call enter_slowly. A thread that has a counter has a record. */
 static inline bool enter(void)
 {
     uint64_t *counter = threads_counter;
@@ -238,7 +238,7 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsi
     return result;
 }
 
-/* A graph may take memory when it is launched; then it asks for credit before it enters. */
+/* A graph may take memory when it is launched; then it requests credit before it enters. */
 #define DEFINE_GRAPH_LAUNCH(name, with_memory, stream_of)                                       \
     static __attribute__((noinline)) CUresult name##_slowly(CUgraphExec graph, CUstream stream) \
     {                                                                                           \

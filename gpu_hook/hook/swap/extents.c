@@ -10,8 +10,8 @@
 
 #include <stdlib.h>
 
-/* Calls that change the tables are stopped, so no thread holds their locks for long. They are taken
- * all the same, because questions go on. */
+/* Calls that change the tables are stopped, so no thread holds their locks for long. The mover
+ * takes them all the same, because queries go on. */
 
 struct part { /* of the list: one swappable allocation, or one handle */
     struct extent extent;
@@ -95,7 +95,7 @@ void extents_unlock(void)
     vmm_unlock();
 }
 
-/* A whole mapping that the memory's own device may write, if the program has one. */
+/* Return a whole mapping that the memory's own device may write, if the program has one. */
 static void find_addresses(void)
 {
     for (struct handle *handle = extents_next_handle(NULL); handle;
@@ -124,7 +124,7 @@ CUresult extents_map_scratch(struct handle *handle)
     return result;
 }
 
-/* Reserve addresses for a copy that no mapping of the program's can serve. */
+/* Reserve addresses for a copy where no mapping of the program can serve. */
 static bool reserve_scratch(struct handle *handle)
 {
     if (!handle->scratch &&
@@ -167,7 +167,7 @@ static int compare(const void *left, const void *right)
     return one->address < other->address ? -1 : one->address > other->address;
 }
 
-/* Resident: the host copy is laid out anew. */
+/* Resident: lay the host copy out anew. */
 static void lay_out(struct parts *parts)
 {
     uint64_t offset = 0;

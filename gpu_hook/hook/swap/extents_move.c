@@ -1,5 +1,5 @@
-/* Taking the extents out and bringing them in: all of them or none. Between unmapping and releasing
- * nothing is lost, so that what fails before is undone; creating and mapping are undone by
+/* Takes the extents out and brings them in: all of them or none. Between unmapping and releasing
+ * no data is lost, so a failure before that is undone; creating and mapping are undone by
  * releasing. */
 #include "accounting/devices.h"
 #include "base/log.h"
@@ -51,7 +51,7 @@ static CUresult open_mappings(void)
     return result;
 }
 
-/* Unmaps mappings and what was mapped to copy through, up to `last`. */
+/* Unmap mappings and the addresses to copy through, up to `last`. */
 static CUresult unmap_handles(void)
 {
     CUresult result = CUDA_SUCCESS;
@@ -113,7 +113,7 @@ static CUresult map_swappable(const struct spans *table)
     return result;
 }
 
-/* All that leaves is in one state, but for the marks; here that changes. */
+/* All leaving memory is in one state, but for the marks; this changes it. */
 static void turn(const struct spans *table, bool is_out)
 {
     struct swappable *swappable = extents_next_swappable(table, NULL);

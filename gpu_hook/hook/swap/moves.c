@@ -66,8 +66,8 @@ static bool send_once(const struct aliquot_moved *answer, const struct order *or
     return session_send(&message, ALIQUOT_MOVED, sizeof message.moved);
 }
 
-/* An agent that is slow for a moment is sent it again. One that is gone hears of it after the next
- * WELCOME: whether this thread or the session's tells it, is decided under the mutex. */
+/* A slow agent receives the message again later. A lost agent receives it after the next
+ * WELCOME. The mutex decides whether this thread sends it or the session's. */
 static void send_answer(const struct aliquot_moved *answer, const struct order *order)
 {
     bool is_settled = false;
@@ -131,7 +131,7 @@ static void carry_out(const struct order *order)
     uint32_t before = residency_describe();
     uint64_t bytes = 0;
     if (order->connection != session_connections())
-        return; /* from an agent that is gone: the next one knows where the memory is */
+        return; /* from a lost agent: the next one knows where the memory is */
     if (order->swap.header.type == ALIQUOT_SWAP_OUT)
         swap_out(&answer, &order->swap, &bytes);
     else
@@ -150,7 +150,7 @@ static void carry_out(const struct order *order)
 
 static void *run(void *unused)
 {
-    /* other threads' captures do not mind this one's calls */
+    /* this thread's calls do not disturb other threads' captures */
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     prctl(PR_SET_NAME, "aliquot-mover");
     if (guest_threads_enter()) {

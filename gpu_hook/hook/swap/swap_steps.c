@@ -36,7 +36,7 @@ static bool is_managed(void)
            ALIQUOT_RESIDENCY_MANAGED;
 }
 
-/* True: nothing that touches the device is under way, and nothing begins. */
+/* True: no call touches the device, and none begins. */
 static bool stop_calls(struct aliquot_moved *answer, const struct timespec *deadline)
 {
     unsigned inside = residency_await_calls(deadline);
@@ -106,7 +106,7 @@ static bool copy(struct aliquot_moved *answer, const struct extent *extents, siz
     return !failure;
 }
 
-/* With the device drained. True: all is on the host, and nothing is left behind. */
+/* Called with the device drained. True: all memory is on the host, and none is left behind. */
 static bool copy_out_and_unmap(struct aliquot_moved *answer, uint32_t segments, uint64_t *bytes)
 {
     struct extent *extents = NULL;
@@ -132,7 +132,7 @@ static bool copy_out_and_unmap(struct aliquot_moved *answer, uint32_t segments, 
     return is_done;
 }
 
-/* Unified memory: the driver moves it, and brings in what is touched. */
+/* Unified memory: the driver moves it, and brings touched pages in. */
 static bool prefetch(struct aliquot_moved *answer, bool out)
 {
     uint64_t before = times_now_nanoseconds();
@@ -151,7 +151,7 @@ bool swap_out_steps(struct aliquot_moved *answer, const struct aliquot_swap *ord
     bool is_done = false;
     if (!stop_calls(answer, &deadline))
         return false;
-    contexts_hold(); /* not before: a call that is inside may want it */
+    contexts_hold(); /* not before: a call that is inside may use it */
     bool is_still = drain(answer, &deadline);
     answer->drain_nanoseconds = times_now_nanoseconds() - before;
     if (is_still) {
@@ -163,7 +163,7 @@ bool swap_out_steps(struct aliquot_moved *answer, const struct aliquot_swap *ord
     return is_done;
 }
 
-/* True: all is on the devices again. */
+/* True: all memory is on the devices again. */
 static bool map_and_copy_in(struct aliquot_moved *answer, uint64_t *bytes)
 {
     struct extent *extents = NULL;

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 
 #define IDENTITIES (1ull << 58) /* apart from the driver's own BUFFER_IDs */
-#define GRAIN ((size_t)2 << 20) /* what the driver maps at once when all of it is on the device */
+/* bytes that the driver maps at once when all of it is on the device */
+#define GRAIN ((size_t)2 << 20)
 
 struct range {
     struct span span; /* first */
@@ -61,8 +62,8 @@ uint64_t managed_mode_rounded(size_t bytes)
     return bytes > SIZE_MAX - GRAIN ? SIZE_MAX : (bytes + GRAIN - 1) / GRAIN * GRAIN;
 }
 
-/* Production is at home on its device. Opportunistic work is let in from afar: where the device is
- * short of room its pages go first, and are used where they then are. As in TGS. */
+/* Production is at home on its device. Opportunistic work has remote access: where the device is
+ * short of room its pages go first, and its kernels use them where they then are. As in TGS. */
 static CUresult advise(const struct range *range)
 {
     bool is_production =
@@ -75,7 +76,7 @@ static CUresult advise(const struct range *range)
     return driver()->cuMemAdvise(range->span.start, range->span.bytes, right, range->device);
 }
 
-/* With the mutex. */
+/* Called with the mutex. */
 static void remove_range(struct range *range)
 {
     spans_remove(&state.table, &range->span);
@@ -101,7 +102,7 @@ static void add_range(struct range *range)
     pthread_mutex_unlock(&state.mutex);
 }
 
-/* `context`: NULL, or the only one whose range is meant. NULL: there is none. */
+/* `context`: NULL, or the only one whose range is meant. NULL: there is no such range. */
 static struct range *take_range(CUdeviceptr address, CUcontext context)
 {
     pthread_mutex_lock(&state.mutex);
@@ -165,8 +166,8 @@ bool managed_mode_find(CUdeviceptr address, struct managed_view *view)
     return range;
 }
 
-/* The legacy stream of the range's own context, which is drained. One that a broken context has is
- * let be. */
+/* Return the legacy stream of the range's own context, which is drained. The range of a broken
+ * context stays as it is. */
 static CUresult prefetch(const struct range *range, bool out)
 {
     CUcontext popped;
@@ -209,7 +210,7 @@ CUresult managed_mode_move(bool out)
     }
     if (before && first == CUDA_SUCCESS)
         first = finish(before);
-    /* back it is, wherever the pages are */
+    /* the memory is back, wherever the pages are */
     bool turns = state.is_out != out && (!out || first == CUDA_SUCCESS);
     for (struct range *range = spans_from(&state.table, 0); range && turns;
          range = spans_from(&state.table, span_end(&range->span)))

@@ -105,7 +105,7 @@ CUresult swappable_allocate(int device, CUcontext context, size_t bytes, CUdevic
     pthread_mutex_lock(&state.mutex);
     swappable->id = IDENTITIES | ++state.last_identity;
     spans_add(&state.table, &swappable->span);
-    /* a context may have begun since it was mapped, and not found it here */
+    /* a context may have begun since the mapping, without access to it */
     swappable_open_to_used(swappable);
     __atomic_fetch_add(&state.count, 1, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&state.mutex);
@@ -172,7 +172,7 @@ bool swappable_has_pending_frees(void)
     return __atomic_load_n(&state.pending_frees, __ATOMIC_ACQUIRE) != NULL;
 }
 
-/* With the mutex. */
+/* Called with the mutex. */
 static bool mark_free_pending(const struct allocation *allocation, CUevent done,
                               bool is_contextless)
 {
@@ -214,7 +214,7 @@ void swappable_forget_context(CUcontext context)
     for (struct swappable *swappable = state.pending_frees; swappable;
          swappable = swappable->next) {
         if (swappable->done_context == context)
-            swappable->done = NULL; /* it ended, too, and so did the work before it */
+            swappable->done = NULL; /* the context ended, and so did the work before it */
         if (swappable->context == context) /* work in another context may still use the memory */
             swappable->context = swappable->done ? swappable->done_context : NULL;
     }

@@ -69,7 +69,7 @@ void swappable_release_chunks(struct swappable *swappable)
     release(swappable, swappable->chunk_count);
 }
 
-/* One by one. Returns the answer for the memory's own device. */
+/* Open the chunks one by one. Returns the answer for the memory's own device. */
 static CUresult open_each(const struct swappable *swappable, uint64_t devices)
 {
     CUresult own = CUDA_SUCCESS;

@@ -14,7 +14,7 @@
 /* Changed under the table's lock alone, by swappable.c and extents.c. */
 struct swappable {
     struct span span;   /* all that is reserved, which is what the device loses; first */
-    size_t asked_bytes; /* what the program knows of */
+    size_t asked_bytes; /* the part that the program knows */
     int device;
     CUcontext context;
     uint64_t id;

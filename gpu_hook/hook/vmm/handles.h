@@ -1,11 +1,13 @@
-/* The handles of the virtual-memory API that this process created, and where they are mapped. A
- * program's handle is a name of ours where memory can leave: the driver's own handle ends at a
- * swap-out, and another one takes its place. One reference to the driver's is held until the
- * program's references and mappings are all gone. Elsewhere its value is the driver's own, every
- * call of the program is one of the driver, and uses are counted for the charge alone.
+/* The handles of the virtual-memory API that this process created, and where they are mapped. Where
+ * memory can leave, a program's handle is a name of ours: the driver's own handle ends at a
+ * swap-out, and another one takes its place. The hook holds one reference to the driver's handle
+ * until the program's references and mappings are all gone. Elsewhere the handle's value is the
+ * driver's own, every call of the program is one of the driver, and the hook counts uses for the
+ * charge alone.
  *
- * Guarded by vmm_lock, which is held over the driver's calls that change what handles are used for:
- * a handle's or an address's value may be used again as soon as the driver let it go. */
+ * Guarded by vmm_lock. The hook holds it over the driver's calls that change the uses of
+ * handles: the value of a handle or an address may be used again as soon as the driver let it
+ * go. */
 #ifndef ALIQUOT_HANDLES_H
 #define ALIQUOT_HANDLES_H
 
@@ -16,10 +18,10 @@
 #include <stdint.h>
 
 struct handle {
-    struct span name; /* what the program calls it; first */
+    struct span name; /* the program's value of it; first */
     CUmemGenericAllocationHandle real;
     uint64_t bytes;
-    CUmemAllocationProp asked, told; /* as the program gave them, as the driver tells them */
+    CUmemAllocationProp asked, told; /* as the program gave them, as the driver reports them */
     uint32_t references; /* the program's releases that are still due */
     uint32_t mappings;   /* at addresses and in sparse arrays */
     uint32_t pin_reasons;    /* bits of enum aliquot_staying that hold it on its device */

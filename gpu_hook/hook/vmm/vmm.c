@@ -1,5 +1,5 @@
 /* Handles and their mappings, as a program sees them: a program's handle may be a name of ours
- * (handles.h), and what is out looks as it did. */
+ * (handles.h), and memory that is out looks as it did. */
 #include "vmm/vmm.h"
 
 #include "base/guard.h"
@@ -251,7 +251,7 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset,
     CUresult result = driver()->cuMemMap(pointer, bytes, offset, real, flags);
     if (!handle || result != CUDA_SUCCESS)
         return vmm_end(acts, result);
-    if (offset) /* no driver takes one today; a copy starts at the beginning */
+    if (offset) /* no driver takes an offset today; a copy starts at the beginning */
         handles_hold(handle, ALIQUOT_STAYS_MODE);
     if (!handles_map(handle, pointer, bytes)) {
         LOG("event=no_memory_for_record key=%llx", (unsigned long long)pointer);

@@ -1,4 +1,5 @@
-/* Mapped addresses: who may use them, what ends them, and what ties their memory to its device. */
+/* Mapped addresses: their access rights, the calls that end them, and the calls that pin their
+ * memory to its device. */
 
 #include "aliquot_protocol.h"
 #include "accounting/devices.h"
@@ -11,8 +12,8 @@ static bool is_swappable(CUdeviceptr address)
     return swappable_is_used() && swappable_find(address, &view);
 }
 
-/* With the lock. Mappings that are out are unmapped in the books alone; a range that cuts one is
- * refused, as by a driver. */
+/* Called with the lock. Mappings that are out are unmapped in the books alone; a range that cuts
+ * one is refused, as a driver does. */
 static CUresult unmap_swapped(CUdeviceptr pointer, size_t bytes)
 {
     CUdeviceptr end = pointer + bytes;
@@ -109,7 +110,7 @@ CUresult cuMemAddressFree(CUdeviceptr pointer, size_t bytes)
     return vmm_end(acts, driver()->cuMemAddressFree(pointer, bytes));
 }
 
-/* With the lock: everything in the range stays from now on. */
+/* Called with the lock: all memory in the range stays from now on. */
 void vmm_hold_range(CUdeviceptr start, size_t bytes, uint32_t reason)
 {
     struct mapping *mapping = handles_mapping_from(start);

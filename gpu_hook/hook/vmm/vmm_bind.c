@@ -1,5 +1,5 @@
-/* Entry points that bind memory to objects that several devices share: what is bound stays where it
- * is. The objects themselves are the driver's own. */
+/* Entry points that bind memory to objects that several devices share: bound memory stays on its
+ * device. The objects themselves are the driver's own. */
 #include "vmm/vmm.h"
 
 #include "aliquot_protocol.h"

@@ -79,8 +79,8 @@ CUresult impl_cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *s
     return result;
 }
 
-/* An operand's elements are the array's; of a pointer, those of the array at the other end, or
- * bytes. */
+/* An operand that is an array has the array's elements; a pointer has those of the array at the
+ * other end, or bytes. */
 static CUresult find_place(const CUmemcpy3DOperand *operand, const struct shape *shape, unsigned element,
                            struct place *place)
 {

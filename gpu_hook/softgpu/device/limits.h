@@ -1,6 +1,6 @@
-/* Memory limits of the driver: soft and hard bytes of a cgroup on a device. The hard one holds for
- * all processes in the cgroup and below it together; the soft one is kept and told, for nothing
- * here is evicted. */
+/* Memory limits of the driver: soft and hard bytes of a cgroup on a device. The hard one holds
+ * for all processes in the cgroup and below it together; the soft one is kept and reported, but
+ * evicts nothing here. */
 #ifndef SOFTGPU_LIMITS_H
 #define SOFTGPU_LIMITS_H
 

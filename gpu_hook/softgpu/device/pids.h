@@ -1,5 +1,5 @@
-/* Process ids across pid namespaces. A slot holds the id that its process has for itself; what it
- * is in ours, if it is seen from here at all, is found in /proc once and remembered. */
+/* Process ids across pid namespaces. A slot holds the id that its process has for itself. Its id
+ * in our namespace, if it is visible from here at all, is found in /proc once and remembered. */
 #ifndef SOFTGPU_PIDS_H
 #define SOFTGPU_PIDS_H
 

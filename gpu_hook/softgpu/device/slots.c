@@ -62,8 +62,8 @@ static void clear_slot(struct machine *machine, int index)
         log_line("event=reaped process=%d slot=%d", pid, index);
 }
 
-/* A driver takes memory back after its process has ended, and some time after. Any that looks first
- * says when that was. */
+/* A driver takes memory back some time after its process has ended. The first process that looks
+ * notes that time. */
 static int is_torn_down(const struct attachment *attachment, int index)
 {
     struct slot *slot = &attachment->machine->slots[index];

@@ -46,8 +46,8 @@ static int find_point(const char *name, size_t length)
     return -1;
 }
 
-/* function:nth=code, or function=code for every call; function@thread for calls by threads of that
- * name only. */
+/* function:nth=code, or function=code for every call; function@thread for calls by threads of
+ * that name only. */
 static int parse_fault(const char *text, const char **end, struct fault *fault)
 {
     size_t name = strcspn(text, "@:=,");

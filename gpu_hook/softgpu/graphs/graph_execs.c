@@ -186,7 +186,7 @@ CUresult impl_cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
     return result ? result : exec_upload(exec, stream);
 }
 
-/* Which nodes can be put to sleep: those that the API names. */
+/* Return whether a node can be disabled: the API names the types. */
 static int can_sleep(const struct node *node)
 {
     return node->params.type == CU_GRAPH_NODE_TYPE_KERNEL || node->params.type == CU_GRAPH_NODE_TYPE_MEMCPY ||

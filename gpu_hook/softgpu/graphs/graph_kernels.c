@@ -10,7 +10,7 @@
 #include "queue/work_items.h"
 #include "launch/launch.h"
 
-/* Points the node's parameters at the copied arguments, in the form in which they came. */
+/* Point the node's parameters at the copied arguments, in the form in which they came. */
 static CUresult point_at_arguments(struct node *node, const struct function *function, int is_packed)
 {
     CUDA_KERNEL_NODE_PARAMS_v3 *params = &node->params.kernel;

@@ -31,8 +31,8 @@ static void measure(struct graph_exec *exec)
     }
 }
 
-/* Under the mutex: what outlives the launch must not be left over from the one before; what it
- * frees must be there. */
+/* Called under the mutex: allocations that outlive the launch must not be left over from the one
+ * before; allocations that it frees must be there. */
 static CUresult check(const struct graph_exec *exec)
 {
     for (size_t i = 0; i < exec->step_count; i++) {
@@ -44,8 +44,8 @@ static CUresult check(const struct graph_exec *exec)
     return CUDA_SUCCESS;
 }
 
-/* Under the mutex: from now on the launch's allocations are live, and what it frees is not; or the
- * reverse. */
+/* Called under the mutex: from now on the launch's allocations are live, and those that it frees
+ * are not; or the reverse. */
 static void apply(struct graph_exec *exec, int direction)
 {
     for (size_t i = 0; i < exec->step_count; i++) {

@@ -83,7 +83,7 @@ static int add_step(struct graph_exec *exec, struct node *node)
 
 static CUresult plan_graph(struct graph_exec *exec, struct graph *graph, size_t entry, struct node **culprit);
 
-/* The end of a child graph comes after all that nothing in it comes after. */
+/* The end of a child graph comes after all its nodes that no other node of it follows. */
 static CUresult plan_child(struct graph_exec *exec, struct graph *child, size_t entry, struct node **culprit)
 {
     CUresult result = plan_graph(exec, child, entry, culprit);

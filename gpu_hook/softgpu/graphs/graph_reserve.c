@@ -41,7 +41,7 @@ static uint64_t need_of(const struct graph_lease *lease, unsigned physical)
     return lease->is_mapped ? lease->within[physical] + lease->beyond[physical] : 0;
 }
 
-/* The largest lease of each stream, and what outlives launches. */
+/* Count the largest lease of each stream, and the memory that outlives launches. */
 static uint64_t count_used(unsigned physical)
 {
     uint64_t used = reserves.devices[physical].beyond;

@@ -33,7 +33,7 @@ int mappings_fill(uint64_t start, uint64_t bytes);
 int mappings_are_none(uint64_t start, uint64_t bytes);
 /* Removes the mappings that fill [start, start + bytes). A list; the caller drops its handles. */
 struct mapping *mappings_remove(uint64_t start, uint64_t bytes);
-/* What is known of an address in a reservation: 0, or -1 outside of all. */
+/* Fill in the facts about an address in a reservation: 0, or -1 outside of all. */
 int mappings_describe(uint64_t address, struct mapping_view *view);
 /* The memory as an allocation: 0, or -1 when nothing is mapped there. */
 int mappings_find(uint64_t address, struct allocation *found);

@@ -19,7 +19,7 @@
 struct share {
     uint64_t start, bytes;
     struct backing backing;
-    int is_small; /* its file is everybody's */
+    int is_small; /* other processes have its file */
 };
 
 static struct {

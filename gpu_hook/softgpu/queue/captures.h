@@ -1,4 +1,4 @@
-/* What a call becomes while its stream is captured. Every function that puts work into a stream
+/* The effect of a call while its stream is captured. Every function that puts work into a stream
  * asks capture_takes first; without a capture in the process that is one predictable branch.
  * capture/, which knows graphs, gives the answers. */
 #ifndef SOFTGPU_CAPTURES_H
