@@ -1,4 +1,7 @@
-"""The first minutes on a GPU: no phase stops another, and a machine that lacks something says so in one line."""
+"""The first minutes on a GPU: no phase stops another.
+
+A machine that lacks a tool says so in one line.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from gpu_first.context import Context, Done  # noqa: E402
 from gpu_first.phases import PHASES, Phase  # noqa: E402
 
 FIRST = str(ROOT / "tools" / "gpu_first")
-# A phase as the runner starts it: its name says what it does.
+# A phase as the runner starts it: its name says its action.
 A_PHASE = """
     import argparse, json, os, pathlib, signal, subprocess, sys, time
     parser = argparse.ArgumentParser()
@@ -63,7 +66,7 @@ RUNS = """
 def start(
     folder: Path, phases: Sequence[tuple[str, tuple[str, ...]]], limit: float = 20, budget: float = 60
 ) -> subprocess.Popen[str]:
-    """The runner in a process of its own, over phases that the test made up."""
+    """Start the runner in a process of its own, over phases that the test made up."""
     phase, run = folder / "a_phase.py", folder / "run.py"
     phase.write_text(textwrap.dedent(A_PHASE))
     values = {"tools": str(ROOT / "tools"), "out": str(folder), "phase": str(phase)}
@@ -213,7 +216,7 @@ def test_without_headers_the_phases_that_compile_are_left_out_in_one_line_and_th
 
 
 def test_every_phase_whose_programs_make_contexts_needs_room() -> None:
-    """On a full card each would fail with out of memory, and hide what it is for."""
+    """On a full card each would fail with out of memory, and hide its result."""
     without = {phase.name for phase in PHASES if "room" not in phase.needs}
     assert without == {"facts", "build", "resolver"}
 
@@ -226,7 +229,7 @@ def test_each_complaint_leaves_phases_that_still_run() -> None:
 
 
 def run_command(folder: Path, gpu: str, *phases: str) -> None:
-    """Where no program is on the path: what is built already stays as it is."""
+    """Run the command with no program on the path: earlier builds stay as they are."""
     command = [sys.executable, FIRST, "--gpu", gpu, "--out", str(folder)]
     for phase in phases:
         command += ["--only", phase]
@@ -257,7 +260,10 @@ def test_without_a_gpu_it_says_so_and_the_build_still_runs(tmp_path: Path) -> No
 
 
 def test_without_compiler_and_cmake_the_build_says_what_is_missing(tmp_path: Path) -> None:
-    """And which phases that costs; the folder is a copy of nothing, so that no build of this tree is touched."""
+    """It also names the phases that this costs.
+
+    The folder is a copy of nothing, so that no build of this tree is touched.
+    """
     env = {**os.environ, "PATH": str(tmp_path)}
     command = [
         sys.executable,
@@ -375,7 +381,7 @@ def test_the_page_has_each_phase_with_its_limit_and_its_rows_and_tells_what_each
 
 
 def test_the_phases_fit_into_ten_minutes_of_a_command() -> None:
-    """Those that all run: their limits may overlap the budget by what phases seldom use, not by more than a fifth."""
+    """The limits of all phases may exceed the budget by seldom-used time, at most by a fifth."""
     whole = sum(phase.seconds for phase in PHASES if not phase.is_optional)
     assert whole <= 575 * 1.2
     assert all(isinstance(phase, Phase) and phase.seconds <= 300 for phase in PHASES)

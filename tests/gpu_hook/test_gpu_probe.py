@@ -1,4 +1,7 @@
-"""The probe of a driver's habits, on the software GPU: each sub-command answers, and tells a driver that differs."""
+"""The probe of a driver's habits, on the software GPU.
+
+Each sub-command answers, and reports a driver that differs.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def the_probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def ask(the_probe: Path, tmp_path: Path) -> Iterator[Callable[..., Findings]]:
-    """Runs a sub-command on a software GPU of its own: ``ask("vmm", MEMORY="1GiB")``."""
+    """Run a sub-command on a software GPU of its own: ``ask("vmm", MEMORY="1GiB")``."""
     driver = paths.softgpu_driver()
     state = Path("/dev/shm") / f"aq-probe-{os.getpid()}"
 

@@ -1,4 +1,7 @@
-"""What runs on a GPU machine starts there: in an environment with the carried packages alone, without the gateway."""
+"""The programs for a GPU machine start there.
+
+Their environment has the carried packages alone, without the gateway.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ CARRIED = (
 
 
 def load(name: str) -> ModuleType:
-    """A module of tools/ of its own: what a test changes in it, no other sees."""
+    """Load a private copy of a module of tools/: no other test sees this test's changes in it."""
     path = str(ROOT / "tools")
     sys.path[:0] = [path] if path not in sys.path else []
     spec = importlib.util.spec_from_file_location(f"rehearsed_{name}", ROOT / "tools" / f"{name}.py")
@@ -40,7 +43,10 @@ def load(name: str) -> ModuleType:
 
 @pytest.fixture
 def a_bare_environment(tmp_path: Path) -> dict[str, str]:
-    """A folder with the carried packages alone, for an interpreter that reads no other site-packages."""
+    """Make a folder with the carried packages alone.
+
+    It is for an interpreter that reads no other site-packages.
+    """
     site = tmp_path / "site"
     site.mkdir()
     installed = Path(sysconfig.get_paths()["purelib"])
@@ -77,7 +83,7 @@ PROGRAMS = ("cc", "gcc", "as", "ld", "sh", "true")
 
 @pytest.fixture
 def a_bare_machine(tmp_path: Path) -> tuple[list[str], dict[str, str]]:
-    """How to start the Python of an empty environment there, without a network; and the variables it starts with."""
+    """Return the command of an empty environment's Python without a network, and its variables."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
     (tmp_path / "bin").mkdir()
     for name in PROGRAMS:
@@ -132,7 +138,10 @@ def test_the_first_minutes_run_from_the_bundle_alone(
 def test_the_matrix_of_frameworks_has_a_result_for_each(
     a_bare_machine: tuple[list[str], dict[str, str]], the_bundle: Path, tmp_path: Path
 ) -> None:
-    """With the clients that this machine has; CuPy's and cuda-python's runtime refuse a software GPU, which is told."""
+    """It runs with the clients that this machine has.
+
+    CuPy's and cuda-python's runtime refuse a software GPU, which the result says.
+    """
     clients = ROOT / "build" / "clients"
     if not (clients / "bin" / "python").exists():
         pytest.skip("no CUDA client is installed in build/clients")
@@ -171,7 +180,7 @@ def test_benchmarks_end_within_their_time_and_say_what_was_left_out(tmp_path: Pa
     commands: list[list[str]] = []
 
     class Run(gpu_tests.Run):  # type: ignore[misc, name-defined]
-        """Each benchmark takes 200 seconds."""
+        """A run in which each benchmark takes 200 seconds."""
 
         def left(self) -> float:
             return float(max(1.0, self.seconds - 200 * len(commands) - gpu_tests.LAST_WORDS_SECONDS))

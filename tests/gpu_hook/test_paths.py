@@ -1,4 +1,4 @@
-"""Where the runtime folder is, whose it is, and which driver is chosen."""
+"""The place of the runtime folder, its owner, and the choice of the driver."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ class TestRuntimeDir:
         prepare_runtime_dir(runtime)
         assert runtime.path.stat().st_mode & 0o777 == 0o700
         monkeypatch.setattr(os, "geteuid", lambda: 0)
-        monkeypatch.setattr(paths, "check_runtime_dir", lambda runtime: None)  # of whose it is
+        # skips the check of its owner
+        monkeypatch.setattr(paths, "check_runtime_dir", lambda runtime: None)
         prepare_runtime_dir(runtime, is_service=True)
         prepare_runtime_dir(runtime)
         assert [path.stat().st_mode & 0o777 for path in (runtime.path, runtime.kernels)] == [0o711, 0o711]
@@ -82,7 +83,7 @@ class TestRuntimeDir:
 class TestDriver:
     @pytest.fixture
     def a_driver(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        """A folder with driver libraries, and a device file."""
+        """Make a folder with driver libraries, and a device file."""
         for name in ("libcuda.so.1", "libnvidia-ml.so.1", "nvidiactl"):
             (tmp_path / name).touch()
         monkeypatch.setattr(paths, "_DRIVER_DEVICES", (str(tmp_path / "nvidiactl"),))
@@ -104,7 +105,7 @@ class TestDriver:
     def test_a_libcuda_that_the_loader_would_choose_first_is_the_driver(
         self, a_driver: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """As NVIDIA's images have it for forward compatibility, with no NVML beside it."""
+        """NVIDIA's images have it for forward compatibility, with no NVML beside it."""
         compat = tmp_path / "cuda" / "compat"
         compat.mkdir(parents=True)
         (compat / "libcuda.so.1").touch()
@@ -118,7 +119,7 @@ class TestDriver:
     def test_the_hook_of_another_installation_is_not_taken_for_the_driver(
         self, a_driver: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """As a node agent has it in LD_LIBRARY_PATH that is started from a kernel."""
+        """A node agent that is started from a kernel has it in LD_LIBRARY_PATH."""
         other = tmp_path / "other" / "shim"
         other.mkdir(parents=True)
         for name in ("libcuda.so.1", "libnvidia-ml.so.1", "libaliquot-preload.so"):

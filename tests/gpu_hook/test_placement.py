@@ -1,4 +1,7 @@
-"""Where requests go, and why some do not: a table of sentences, and properties of random nodes."""
+"""The placement of requests, and refusals.
+
+The tests are a table of sentences, and properties of random nodes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Python twin says what the C header says: every size, offset and constant, asked of the compiler."""
+"""The Python twin agrees with the C header, by the compiler: every size, offset and constant."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ WANT_CONSTANTS = {
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
-    """What the compiler makes of the header: expression → value."""
+    """Return the compiler's values of the header: expression → value."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("no C compiler here: the header cannot be asked")
@@ -245,7 +245,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
 
 
 def header_enums() -> dict[str, list[str]]:
-    """The members of each enum of the header, by name."""
+    """Return the members of each enum of the header, by name."""
     text = re.sub(r"/\*.*?\*/", "", HEADER.read_text() + PAGES.read_text(), flags=re.S)
     bodies = re.findall(r"enum (\w+) \{(.*?)\}", text, flags=re.S)
     return {name: re.findall(r"\b(ALIQUOT_\w+)", body) for name, body in bodies}

@@ -1,4 +1,7 @@
-"""Processes for the compute keeper, with real pages and no sockets: what their hooks would write is written here."""
+"""Processes for the compute keeper, with real pages and no sockets.
+
+The tests write what the processes' hooks would write.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,7 @@ class AProcess:
         self.own_board = mmap.mmap(self.board.descriptor, BOARD_BYTES)
         self.notices: list[BoardNotice] = []
         self.neighbours: dict[int, mmap.mmap] = {}
-        self.room = 1000  # of its socket, in notices
+        self.room = 1000  # free room in its socket, in notices
         self.occupied = 0
         self.is_closed = False
 
@@ -122,7 +125,7 @@ class AProcess:
         self.show(Board.IS_ACTIVE, 1, device, "=I")
 
     def end(self, began: int, now: int, device: int = 0) -> None:
-        """Work from then to now ends."""
+        """End work that began at ``began``, now."""
         assert self.own_board is not None
         start = Board.DEVICES + device * Board.DEVICE_BYTES
         count = struct.unpack_from("=Q", self.own_board, start + Board.INTERVAL_COUNT)[0]
@@ -135,7 +138,7 @@ class AProcess:
         self.show(Board.IS_ACTIVE, 0, device, "=I")
 
     def close(self) -> None:
-        """Idempotent. A mapping of Python's holds a descriptor, too."""
+        """Close the process. Idempotent. A mapping in Python holds a descriptor, too."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -149,7 +152,7 @@ class AProcess:
 
 
 class Scripted:
-    """A controller that gives what ``answer`` says, and keeps what it saw."""
+    """A controller that returns the verdicts of ``answer``, and keeps its samples."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
@@ -162,7 +165,7 @@ class Scripted:
 
 
 class AnActuation:
-    """As Actuation, with pacing alone."""
+    """An Actuation with pacing alone."""
 
     paces, runs_side_by_side = True, False
 
@@ -217,7 +220,10 @@ class AWorld:
             self.keeper.run_pass()
 
     def ask_nvml(self, seconds: float = 1.0, device: int = 0, is_lost: bool = False, **busy: float) -> None:
-        """``busy``: p1=0.5, of process number 1."""
+        """Give the keeper a reading of NVML.
+
+        ``busy``: p1=0.5 is the GPU time of process number 1.
+        """
         facts = DeviceFacts(uuid_of(device), device, "a device", GIB)
         told = {1000 + int(name[1:]): amount for name, amount in busy.items()}
         use = 50 if told else 0
@@ -238,11 +244,14 @@ PRODUCTION, HARVEST = AKernel("p"), AKernel("h", is_production=False)
 
 
 def in_a_loop(test: Callable[..., None]) -> Callable[[], None]:
-    """The keeper's timer needs a loop; it never runs while a test does, who turns the keeper himself."""
+    """Run a test in an event loop, which the keeper's timer needs.
+
+    The timer never fires during a test: the test runs the keeper itself.
+    """
 
     def run() -> None:
         async def body() -> None:
-            gc.collect()  # what earlier tests left would be closed in the middle of this one
+            gc.collect()  # garbage of earlier tests would be closed in the middle of this one
             descriptors = count_descriptors()
             worlds: list[AWorld] = []
 

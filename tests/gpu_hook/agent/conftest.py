@@ -26,13 +26,16 @@ from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 from jupyter_aliquot.gpu_hook.protocol.codec import Credit, HookPage, Message, MessageType, Role
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))  # for what several files of this folder share
+sys.path.insert(0, str(HERE))  # for modules that several files of this folder share
 MIB = 1 << 20
 Found = TypeVar("Found")
 
 
 def until(claim: Callable[[], Found], seconds: float = 90) -> Found:
-    """Wait for a claim to hold, and return what it found. An agent that does not answer may do so later."""
+    """Wait for a claim to hold, and return its value.
+
+    An agent that does not answer may do so later.
+    """
     deadline, silence = time.monotonic() + seconds, ""
     while True:
         try:
@@ -46,21 +49,25 @@ def until(claim: Callable[[], Found], seconds: float = 90) -> Found:
 
 
 class FakeHook:
-    """One process of a kernel, as far as the agent can tell. Does not read the protocol for you."""
+    """One process of a kernel, as far as the agent can tell.
+
+    It does not follow the protocol by itself.
+    """
 
     def __init__(self, kernel_dir: str | Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(60)
         self.socket.connect(f"{kernel_dir}/{protocol.SOCKET_NAME}")
         self.descriptors: list[int] = []
-        self.boards: list[tuple[protocol.BoardNotice, int | None]] = []  # what was told, with the descriptor
+        # the notices that it received, with the descriptors
+        self.boards: list[tuple[protocol.BoardNotice, int | None]] = []
         self.sequence = 0
 
     def send(self, message: Message | bytes) -> None:
         self.socket.send(message if isinstance(message, bytes) else protocol.pack(message))
 
     def receive(self) -> Message | None:
-        """The next message that is not about a board; None when the agent closed."""
+        """Return the next message that is not about a board; None when the agent closed."""
         while isinstance(message := self.receive_any(), protocol.BoardNotice):
             pass
         return message
@@ -86,7 +93,7 @@ class FakeHook:
         pid: int = 0,
     ) -> Message | None:
         ticks = start_time_ticks(os.getpid()) or 0
-        with contextlib.suppress(BrokenPipeError):  # refused already; why is still to be read
+        with contextlib.suppress(BrokenPipeError):  # it was refused; the reason can still be read
             self.send(protocol.Hello(role, pid or os.getpid(), ticks, "fake", devices))
         answer = self.receive()
         if isinstance(answer, protocol.Welcome):
@@ -100,7 +107,7 @@ class FakeHook:
         return self.sequence
 
     def borrow(self, amount: int, device: int = 0) -> int:
-        """Ask, and wait for the answer."""
+        """Request credit, and wait for the answer."""
         sequence = self.ask(amount, device)
         answer = self.receive()
         while isinstance(answer, Credit) and answer.type is MessageType.CREDIT_WAIT:
@@ -129,7 +136,7 @@ class FakeHook:
 
 
 class ANode:
-    """A runtime folder, and the agent on it."""
+    """A runtime folder, and its agent."""
 
     until = staticmethod(until)
 
@@ -187,7 +194,10 @@ class ANode:
         return hook
 
     def a_hook_process(self, *arguments: str, kernel_id: str = "k") -> subprocess.Popen[str]:
-        """A process of the kernel, which does what run_fake_hook.py says and prints what came of it."""
+        """Start a process of the kernel, which runs run_fake_hook.py with these arguments.
+
+        It prints its results.
+        """
         command = [sys.executable, str(HERE / "run_fake_hook.py"), str(self.folder / "kernels" / kernel_id), *arguments]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
         self.helpers.append(process)
@@ -209,7 +219,7 @@ class ANode:
 
 @pytest.fixture
 def a_folder() -> Iterator[Path]:
-    """A short runtime folder, for the sake of its sockets' names."""
+    """Make a runtime folder with a short path, since it holds sockets."""
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
@@ -217,7 +227,7 @@ def a_folder() -> Iterator[Path]:
 
 @pytest.fixture
 def an_idle_node(a_folder: Path) -> Iterator[ANode]:
-    """A node whose agent is not running yet."""
+    """Make a node whose agent is not running yet."""
     node = ANode(a_folder)
     yield node
     node.close()
@@ -230,7 +240,7 @@ def a_node(an_idle_node: ANode) -> ANode:
 
 
 class AHolder:
-    """A control connection that stays open, and so holds what it reserves."""
+    """A control connection that stays open, and so holds its reservations."""
 
     def __init__(self, folder: Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -253,7 +263,7 @@ class AHolder:
         return answer
 
     def wait_for_event(self) -> dict[str, Any] | None:
-        """The next event, which may have come before an answer."""
+        """Return the next event, which may have come before an answer."""
         return self.events.pop(0) if self.events else self.line()
 
     def reserve(self, kernel_id: str = "k", hundredths: int = 50, **fields: Any) -> dict[str, Any]:

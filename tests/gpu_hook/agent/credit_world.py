@@ -1,4 +1,7 @@
-"""Processes that borrow, answer and wait, on a clock that the test moves: what a credit queue has around it."""
+"""Processes that borrow, answer and wait, on a clock that the test moves.
+
+They are the surroundings of a credit queue.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ class FakeClock:
 
 @dataclass
 class FakeProcess:
-    """A hook that keeps its own books: what it was lent is charged or spare."""
+    """A hook that keeps its own books: lent bytes are charged or spare."""
 
     charged: int = 0
     spare: int = 0
@@ -61,7 +64,7 @@ class FakeProcess:
 
 
 class Mail:
-    """Delivers grants at once, and recalls when the process gets to read them."""
+    """Delivers grants at once, and recalls when the process reads them."""
 
     def __init__(self) -> None:
         self.processes: dict[int, FakeProcess] = {}

@@ -1,4 +1,7 @@
-"""A device, and the keeper of its leases, in virtual time: kernels whose moves end when the test says so."""
+"""A device and its lease keeper in virtual time.
+
+The kernels' moves end when the test ends them.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ UUID = "GPU-a"
 
 
 class AResidency:
-    """One kernel's moves: each waits in ``move`` for the test to say what came of it."""
+    """One kernel's moves: each waits in ``move`` for the test to give its result."""
 
     def __init__(self, kernel_id: str, amount: int, state: KernelState) -> None:
         self.kernel_id, self.amount, self.state = kernel_id, amount, state
@@ -113,7 +116,7 @@ class AKernel:
 
 
 class ANode:
-    """A device of 1000 MiB, and the keeper over it."""
+    """A device of 1000 MiB, and its keeper."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -140,7 +143,7 @@ class ANode:
         return {UUID: sum(kernel.residency.facts().devices[0].on_device_bytes for kernel in self.kernels)}
 
     def kernel(self, name: str, mib: int, state: KernelState = KernelState.RESIDENT, **more: Any) -> AKernel:
-        """One that is idle since long ago."""
+        """Add a kernel that has long been idle."""
         part = Part(UUID, 0, 100, CARD)
         reservation = Reservation(name, "ada", 100, None, "production", "", {}, (part,), 1.0)
         kernel = AKernel(name, replace(reservation, **more), AResidency(name, mib * MIB, state))
@@ -156,7 +159,7 @@ class ANode:
         await asyncio.sleep(0)
 
     async def finish(self, kernel: AKernel, result: MoveResult = MoveResult.DONE) -> None:
-        """Its move ends, and the keeper looks again."""
+        """End the kernel's move, and let the keeper look again."""
         assert kernel.residency.move is not None
         kernel.residency.move.set_result(Move(result, moved_bytes=kernel.residency.amount, copy_seconds=1.0))
         for _ in range(3):
@@ -165,6 +168,6 @@ class ANode:
 
 
 def call(kernel: AKernel, node: ANode) -> None:
-    """A call of a swapped kernel waits on the device."""
+    """Let a call of a swapped kernel wait on the device."""
     kernel.residency.waits_since = node.now
     kernel.residency.telemetry = Telemetry(last_call=node.now, waiting_calls=1)

@@ -1,6 +1,7 @@
-"""A node in virtual time whose kernels do as ``decide`` says: what the keeper carries out, without any process.
+"""A node in virtual time whose kernels obey ``decide``.
 
-Checks after every decision what no decision may break.
+It does what the keeper carries out, without any process. After every decision it checks the
+invariants of decisions.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ TICK = 0.5
 
 @dataclass
 class AKernel:
-    """``cells``: when they arrive, and for how many seconds each wants its devices."""
+    """A kernel.
+
+    ``cells`` are the times when they arrive, and for how many seconds each wants its devices.
+    """
 
     name: str
     bytes: dict[str, int]
@@ -34,7 +38,7 @@ class AKernel:
     is_production: bool = True
     is_swappable: bool = True
     guarantee: int = 80 * GIB
-    wants: dict[str, int] = field(default_factory=dict)  # growth inside the next cell
+    wants: dict[str, int] = field(default_factory=dict)  # bytes by which the next cell grows
     state: State = State.SWAPPED
     held_since: float = 0.0
     turn_since: float = 0.0
@@ -42,7 +46,7 @@ class AKernel:
     moved_at: float = NEVER
     idle_since: float | None = 0.0
     wants_since: float | None = None
-    left_seconds: float = 0.0  # of the cell that is open
+    left_seconds: float = 0.0  # of the open cell
     waits: list[float] = field(default_factory=list)  # of its cells, for memory
 
     def view(self, now: float) -> KernelView:
@@ -103,7 +107,7 @@ class AWorld:
         self.now += TICK
 
     def _live(self, kernel: AKernel) -> None:
-        """A tick of its life: a move ends, a cell begins, runs and ends."""
+        """Live for a tick: a move ends, a cell begins, runs and ends."""
         if kernel.moved_at <= self.now:
             kernel.moved_at = NEVER
             if kernel.state is State.SWAPPING_IN:

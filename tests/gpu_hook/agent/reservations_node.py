@@ -1,6 +1,7 @@
-"""The reservations of a node agent on a test's own loop: real journal, ledger, sockets and leases, devices made up.
+"""The reservations of a node agent on a test's own loop.
 
-It can end as SIGTERM ends it, or as SIGKILL: then nothing more is written down. What a test sends it is up to the test.
+Journal, ledger, sockets and leases are real; the devices are invented. The agent can end as SIGTERM
+ends it, or as SIGKILL: then it writes nothing more. The test chooses the messages.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class AProcess:
 
 
 class AReservationsNode:
-    """One device of 1 GiB, and the agent's reservations over it. Started when made."""
+    """The agent's reservations over one device of 1 GiB. Making it starts it."""
 
     def __init__(self, folder: Path, grace_seconds: float = 10.0, orphan_seconds: float = 2.0) -> None:
         runtime = RuntimeDir(folder)
@@ -148,7 +149,10 @@ class AReservationsNode:
         self._turns = asyncio.get_running_loop().create_task(self.leases.run())
 
     def look(self, *, tells_processes: bool = True) -> None:
-        """Look at the device three times, where each process uses all that its kernel was lent; all have our pid."""
+        """Look at the device three times.
+
+        Each process, under the test's pid, uses all that its kernel was lent.
+        """
         used = self.ledger.lent(UUID)
         processes = {os.getpid(): used if tells_processes else None}
         reading = DeviceReading(self._facts, used_bytes=used, processes=processes)
@@ -157,7 +161,10 @@ class AReservationsNode:
             self.leases.room.look([reading], self.reservations.on_devices())
 
     async def end(self, *, is_killed: bool) -> None:
-        """End as by a signal; ``is_killed``: what the journals say then is what they said before."""
+        """End as by a signal.
+
+        ``is_killed``: the journals stay as they are.
+        """
         journals = {file: file.read_bytes() for file in self.settings.runtime.kernels.glob("*/grant.json")}
         await end_task(self._turns)
         self._compute.close()
@@ -169,7 +176,7 @@ class AReservationsNode:
             file.write_bytes(text)
 
     def a_connection(self) -> int:
-        """Open a control connection, by its number."""
+        """Open a control connection, and return its number."""
         self._connections += 1
         return self._connections
 
@@ -191,7 +198,10 @@ class AReservationsNode:
             await asyncio.sleep(0.001)
 
     async def let_time_pass(self) -> None:
-        """Return when a reservation that nothing holds has ended: all graces from before are over by then."""
+        """Return when a reservation without a holder has ended.
+
+        All earlier grace periods are over by then.
+        """
         connection = self.a_connection()
         self.reserve(connection, "passing", 1)
         self.reservations.drop_connection(connection)

@@ -1,4 +1,7 @@
-"""One kernel of a node agent on a test's own loop, over devices that do not exist, with hooks that are scripted."""
+"""One kernel of a node agent on a test's own loop.
+
+The devices do not exist, and the hooks are scripted.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ class ANodeHere:
         self.residency.wants_wake = lambda _: self._note_wake()
 
     async def restart(self) -> None:
-        """As after the agent was killed: its connections close, nothing is written down any more."""
+        """Restart as after a kill: the agent's connections close, and it writes nothing more."""
         entry = read_entry(self.folder)
         for hook in self.hooks:
             hook.lose_agent()

@@ -1,6 +1,7 @@
-"""The driver enforcer alone, on the software GPU of the environment: STATE FOLDER. Folders stand for the cgroups.
+"""The driver enforcer alone, on the software GPU of the environment: STATE FOLDER.
 
-Prints one JSON line a step: what drifted, and what is in force for the folder on the first device.
+Folders stand for the cgroups. Prints one JSON line a step: the drifted limits, and those in force
+for the folder on the first device.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""A node agent over devices that do not exist, for tests that need none: what ``aliquot agent`` runs, less NVML.
+"""A node agent over devices that do not exist: the program of ``aliquot agent`` without NVML.
 
-The folder's ``devices`` file says how many devices of 1 GiB there are, which are lost, how busy pids are, and which are
-on them with how many bytes; it is read at each look, so that a test can change it. While it ``hangs`` no look ends, and
-what it ``refuses`` with is why the driver does not start. Its ``deadline`` is for looks, read at the agent's start, as
-is ``cuda``, the libcuda with which contexts are measured.
+The folder's ``devices`` file says how many devices of 1 GiB there are, which are lost, how busy
+pids are, and which pids are on them with how many bytes. The agent reads it at each look, so that a
+test can change it. While it ``hangs`` no look ends; its ``refuses`` is the reason why the driver
+does not start. Its ``deadline`` is for looks, read at the agent's start, as is ``cuda``, the
+libcuda with which the agent measures contexts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""A process of a kernel: connects, borrows what its arguments say, and does as it is told on stdin.
+"""A process of a kernel: it connects, borrows, and obeys lines on stdin.
 
-``DIR AMOUNT [reconnect | host | another]``: borrow AMOUNT of the first device (``host``: of host memory), print what
-was granted, then obey lines: ``borrow N``, ``end``. With ``reconnect`` it comes back to a new agent with its table, and
-prints ``back``. Answers recalls with nothing. ``another``: it is a process of another account, 65534.
+``DIR AMOUNT [reconnect
+    host
+    another]``: borrow AMOUNT of the first device (``host``: of host memory), print the grant, then
+        obey lines: ``borrow N``, ``end``. With ``reconnect`` it comes back to a new agent with its
+        table, and prints ``back``. It answers recalls with nothing. ``another``: it is a process of
+        another account, 65534.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ def connect(folder: str, charged: int) -> socket.socket:
             if connection.recv(4096):
                 return connection
         except OSError:
-            pass  # an agent that is being killed may still accept
+            pass  # an agent that the test is killing may still accept
         connection.close()
         assert time.monotonic() < deadline
         time.sleep(0.02)

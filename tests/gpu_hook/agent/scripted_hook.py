@@ -1,6 +1,7 @@
-"""A hook in Python that swaps real bytes: its device memory is a bytes object, its copy is in the agent's segments.
+"""A hook in Python that swaps real bytes.
 
-Does what a hook does unless its script says otherwise. On an event loop, the agent's own or that of a process.
+Its device memory is a bytes object, and its copy is in the agent's segments. It acts as a hook does
+unless its script says otherwise. It runs on an event loop, the agent's own or that of a process.
 """
 
 from __future__ import annotations
@@ -41,12 +42,15 @@ UUID = protocol.device_uuid_bytes("GPU-00000000-0000-0000-0000-0000000000a0")
 
 
 class ScriptedHook:
-    """``script`` has outcomes for orders to come; without any left, an order is carried out."""
+    """A scripted hook.
+
+    ``script`` has outcomes for coming orders; when it is empty, the hook carries an order out.
+    """
 
     def __init__(self, folder: Path, memory: bytes = b"") -> None:
         self.memory = memory  # empty while it is out
         self.bytes = len(memory)
-        self.told_elastic: int | None = None  # instead of what is so
+        self.told_elastic: int | None = None  # reported instead of the true figure
         self.residency = Residency.RESIDENT
         self.script: list[MoveOutcome] = []
         self.goes_on = asyncio.Event()  # cleared: it is stopped, and neither reads nor answers
@@ -54,14 +58,17 @@ class ScriptedHook:
         self.orders: list[MessageType] = []
         self.segments: dict[int, tuple[int, int]] = {}  # number -> descriptor, bytes
         self.kept = 0
-        self.found_in_segments = b""  # before it wrote
+        self.found_in_segments = b""  # the segments' contents before it wrote
         self.refusal: Refuse | None = None
         self._folder = folder
         self._credit: asyncio.Future[int] | None = None
         self._sequence = 0
 
     async def connect(self, lent: int | None = None) -> None:
-        """Say HELLO, borrow what the memory takes (or ``lent``); after an agent's restart, with the table."""
+        """Say HELLO, and borrow the memory's size (or ``lent``).
+
+        After an agent's restart, HELLO has the table.
+        """
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.connect(str(self._folder / protocol.SOCKET_NAME))
         self.socket.setblocking(False)
@@ -96,12 +103,12 @@ class ScriptedHook:
         self.send(Wake(1))
 
     def wait(self) -> None:
-        """A call of it waits for the lease."""
+        """Let a call wait for the lease."""
         store_half(self.hook_page, HookPage.WAITING_CALLS, 1)
         self.wake()
 
     def give_up(self) -> None:
-        """An interrupt ended that wait."""
+        """End that wait as an interrupt does."""
         store_half(self.hook_page, HookPage.WAITING_CALLS, 0)
         self.send(Wake(0))
 
@@ -114,7 +121,7 @@ class ScriptedHook:
         return Lease(load_half(self.agent_page, AgentPage.LEASE))
 
     def call_unknown(self, name: bytes, length: int | None = None) -> None:
-        """It called a driver function that its table lacks."""
+        """Call a driver function that the hook's table lacks."""
         start = HookPage.UNKNOWN_FUNCTION
         self.hook_page[start : start + len(name)] = name
         store_half(self.hook_page, HookPage.UNKNOWN_FUNCTION_LENGTH, len(name) if length is None else length)
@@ -136,7 +143,7 @@ class ScriptedHook:
         self.send(Moved(outcome, self.residency, (device,), Staying(0), wanted, 1, 2, 3, "", sequence))
 
     def die(self) -> None:
-        """As the end of a process looks to the agent: its connection closes."""
+        """Close the connection, as the end of a process looks to the agent."""
         if self.socket.fileno() >= 0:
             asyncio.get_running_loop().remove_reader(self.socket.fileno())
             self.socket.close()
@@ -145,7 +152,7 @@ class ScriptedHook:
         self.segments.clear()
 
     def lose_agent(self) -> None:
-        """The agent is gone; what is held stays."""
+        """Lose the agent; the hook keeps its memory."""
         if self.socket.fileno() >= 0:
             asyncio.get_running_loop().remove_reader(self.socket.fileno())
             self.socket.close()

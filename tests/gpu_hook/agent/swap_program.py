@@ -1,8 +1,8 @@
-"""A process of a kernel that works on all its devices from several threads, and looks whether its bytes are right.
+"""A process of a kernel that works on all its devices from several threads, and checks its bytes.
 
-``THREADS``. Prints ``ready``, then obeys lines, each with one line of answer: ``work`` (until each thread took some
-steps more), ``pause`` and ``go on`` (its threads), ``verify`` (how many buffers are as they should be), ``end``.
-A wrong byte ends it.
+``THREADS``. It prints ``ready``, then obeys lines, each with one line of answer: ``work`` (until
+each thread took some steps more), ``pause`` and ``go on`` (its threads), ``verify`` (the number of
+correct buffers), ``end``. A wrong byte ends it.
 """
 
 from __future__ import annotations

@@ -69,7 +69,10 @@ class TestChoice:
 
 @pytest.fixture
 def a_folder_of_pools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Pipe directories of both classes, and a control program that answers for them (a stand-in)."""
+    """Make pipe directories of both classes, and a control program that answers for them.
+
+    The program is a stand-in.
+    """
     program = tmp_path / "bin" / "nvidia-cuda-mps-control"
     program.parent.mkdir()
     program.write_text('#!/bin/sh\nread question\n[ -e "$CUDA_MPS_PIPE_DIRECTORY/control" ] || exit 1\n')
@@ -131,7 +134,7 @@ class TestMps:
         pipe = subprocess.PIPE
         with subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe) as process:
             assert process.stdout is not None
-            assert process.stdout.readline() == b"\n"  # in the moment of exec there is no environment
+            assert process.stdout.readline() == b"\n"  # during exec there is no environment
             assert mps.needs_restart(OPPORTUNISTIC, [process.pid]) == ()
             (text,) = mps.needs_restart(PRODUCTION, [process.pid])
             assert "CUDA_MPS_PIPE_DIRECTORY=" in text
@@ -178,7 +181,8 @@ class TestAgent:
             hook = an_idle_node.a_hook()
             hook.hello()
 
-            def told(needs_restart: list[str]) -> list[str]:  # of this process; the hook's is the test's own
+            # of this process; the hook's value is the test's own
+            def told(needs_restart: list[str]) -> list[str]:
                 return [text for text in needs_restart if text.startswith(f"pid {process.pid} ")]
 
             assert told(an_idle_node.kernel()["misfits"]) == []

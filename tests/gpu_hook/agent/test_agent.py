@@ -303,7 +303,7 @@ class TestRestart:
     ) -> None:
         node = an_idle_node
         node.start()
-        sleeper = subprocess.Popen(["sleep", "60"])  # has the pid and the start time of the kernel of before
+        sleeper = subprocess.Popen(["sleep", "60"])  # has the pid and the start time of the earlier kernel
         node.helpers.append(sleeper)
         holder = open_holder()
         for name in ("k", "other"):
@@ -358,7 +358,8 @@ class TestRestart:
 class TestIdle:
     def test_an_idle_agent_ends_and_leaves_its_folder_clean(self, an_idle_node: Any) -> None:
         command = an_idle_node.command("--log-file", str(an_idle_node.folder / "agent.log"), "--exit-when-idle", "0.3")
-        an_idle_node.process = subprocess.Popen(command)  # it may have ended before anybody asks whether it answers
+        # it may have ended before anything asks whether it answers
+        an_idle_node.process = subprocess.Popen(command)
         assert an_idle_node.process.wait(60) == 0
         an_idle_node.process = None
         left = {path.name for path in an_idle_node.folder.iterdir()}

@@ -1,4 +1,4 @@
-"""The arena: one process's segments are nobody else's, the budget holds, and what is fresh is zero and there."""
+"""The arena: a segment has one process, the budget holds, new segments are zero and populated."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def play(scenario: Callable[[Arena], Coroutine[Any, Any, None]], budget: int, sp
 
 
 async def all_given_back(arena: Arena, want: int) -> None:
-    """Threads do."""
+    """Wait for the threads that give segments back."""
     await until(lambda: arena.use.used_bytes == want)
 
 
 def mark(segments: tuple[Segment, ...], owner: bytes) -> set[bytes]:
-    """What was in them, a byte of each piece; then write the owner there."""
+    """Return the earlier contents, a byte of each piece; then write the owner there."""
     found = set()
     for segment in segments:
         with mmap.mmap(segment.descriptor, segment.bytes) as view:
@@ -95,7 +95,7 @@ def test_an_end_while_segments_are_given_back_is_no_error() -> None:
             arena.leave("k", number)
         arena.close()
         goes_on.set()
-        await asyncio.sleep(0)  # what the cancelled jobs left to the loop
+        await asyncio.sleep(0)  # let the loop finish the cancelled jobs
         await asyncio.sleep(0)
         assert problems == []
 
@@ -168,7 +168,7 @@ def test_what_is_too_much_for_one_kernel_is_refused_with_the_numbers() -> None:
         with pytest.raises(ArenaFullError, match="its kernel has 4194304 of its 4194304"):
             await arena.lend("k", 2, 2 * MIB)
         arena.release("k", 1)
-        await arena.lend("k", 2, 2 * MIB)  # what was warm for its sibling had to go
+        await arena.lend("k", 2, 2 * MIB)  # the warm segments of its sibling had to go
         assert arena.kernel_bytes("k") == 2 * MIB
 
     play(scenario, 64 * MIB)
@@ -197,7 +197,7 @@ def test_a_smaller_budget_drops_what_is_warm_and_keeps_what_is_lent() -> None:
 
 
 def test_who_is_cancelled_while_warm_memory_is_dropped_for_it_leaks_none_of_that() -> None:
-    """What was to be given back waits for a thread then, and has no other owner."""
+    """The dropped memory waits for a thread then, and has no other owner."""
 
     async def scenario(arena: Arena) -> None:
         (segment,) = await arena.lend("other", 1, SEGMENT)
@@ -288,7 +288,10 @@ PROCESSES = st.integers(1, 3)
 
 
 class ArenaMachine(RuleBasedStateMachine):
-    """Segments carry their owner's mark: whoever finds another's mark was handed another's memory."""
+    """Segments carry their owner's mark.
+
+    A process that finds another's mark has another's memory.
+    """
 
     @initialize()
     def open(self) -> None:

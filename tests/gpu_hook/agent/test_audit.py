@@ -1,4 +1,7 @@
-"""The audit's judgement, look by look, with a clock of the test and real processes to look up in /proc."""
+"""The audit's judgement, look by look.
+
+The clock is the test's; the processes in /proc are real.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ ME = os.getpid()
 
 @pytest.fixture
 def a_child() -> Iterator[subprocess.Popen[bytes]]:
-    """A child with an environment of nothing, in a session of its own."""
+    """Start a child with an empty environment, in a session of its own."""
     with subprocess.Popen(WAIT, env={}, stdin=subprocess.PIPE, start_new_session=True) as process:
         yield process
 
@@ -50,12 +53,12 @@ def kernel(*members: int, kernel_id: str = "k", **other: Any) -> KernelProcesses
 
 
 def holds(charged: int, most: int | None = None) -> dict[tuple[int, str], Holding]:
-    """What this process's hook says."""
+    """Return the holding that this process's hook reports."""
     return {(ME, GPU.uuid): Holding(charged, charged if most is None else most)}
 
 
 def settled(slack: int = 0) -> Audit:
-    """An audit of an agent that runs for a while."""
+    """Return an audit of an agent that has run for a while."""
     audit = Audit(slack)
     audit.look((), (), 0.0)
     return audit
@@ -156,7 +159,7 @@ def test_a_charge_that_the_look_just_missed_is_forgotten() -> None:
 
 
 def test_what_a_process_freed_since_the_driver_was_asked_is_no_escape() -> None:
-    """Whoever allocates and frees gigabytes many times a second would else be caught between the two at last."""
+    """Otherwise the audit would suspect a process that frees gigabytes many times a second."""
     audit = settled(slack=0)
     for now in (10.0, 11.0, 12.0):
         audit.look([reading(**{f"p{ME}": 9})], [kernel(ME, holdings=holds(1, most=9))], now)
@@ -165,7 +168,7 @@ def test_what_a_process_freed_since_the_driver_was_asked_is_no_escape() -> None:
 
 
 def test_a_process_that_just_departed_has_a_moment_to_end_and_no_more() -> None:
-    """Else one that connects and departs again at each look would never be seen."""
+    """Otherwise a process that connects and departs at each look would never be found."""
     audit = settled()
     going = kernel(ME, registered=frozenset(), departed=frozenset({ME}))
     audit.look([reading(**{f"p{ME}": 9})], [going], 10.0)
@@ -264,7 +267,7 @@ def test_a_process_is_known_by_the_environment_it_was_started_with() -> None:
     env = {"ALIQUOT_KERNEL_DIR": "/run/k", "LD_LIBRARY_PATH": ""}
     with subprocess.Popen(WAIT, env=env, stdin=subprocess.PIPE, start_new_session=True) as process:
         while not Path(f"/proc/{process.pid}/environ").read_bytes():
-            pass  # it is being executed: it has none yet
+            pass  # exec is under way: it has no environment yet
         assert Families({}, {"/run/k": "k"}).kernel_of(process.pid) == "k"
         assert Families({}, {"/run/other": "o"}).kernel_of(process.pid) is None
 

@@ -1,4 +1,7 @@
-"""What container engines are told of the hook and the software GPU: specs that keep the standard's rules."""
+"""The specs for container engines keep the standard's rules.
+
+They describe the hook and the software GPU.
+"""
 
 from __future__ import annotations
 

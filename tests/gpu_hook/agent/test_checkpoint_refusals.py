@@ -1,4 +1,4 @@
-"""Whose context may leave, as a table of sentences."""
+"""The processes whose contexts may leave, as a table of sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Agent, hook, checkpointer and software GPU: a kernel that nobody wants leaves its devices, and comes back."""
+"""Agent, hook, checkpointer and software GPU together.
+
+An unwanted kernel leaves its devices, and comes back.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ class ARing:
         assert self.client.stdout.readline() == "ready\n"
 
     def start(self) -> None:
-        """An agent, and somebody who holds the kernel."""
+        """Start an agent, and a connection that holds the kernel."""
         command = [
             sys.executable,
             "-m",
@@ -88,7 +91,10 @@ class ARing:
         return int(self.node.status()["devices"][0]["used_bytes"])
 
     def save(self) -> None:
-        """Once it is idle, as its relay would tell: out, and then off the device."""
+        """Let the kernel be idle, so that it is swapped out, then checkpointed.
+
+        The test reports its idleness as its relay would.
+        """
         assert self.holder.ask("activity", kernel_id="k", open=0, work=0, since=0.0)["ok"]
         self.node.until(lambda: self.holder.ask("swap_out", kernel_id="k")["ok"] or None, 30)
         self.node.until(lambda: self.state() == "checkpointed" or None, 30)
@@ -118,7 +124,8 @@ def test_a_kernel_that_stays_swapped_is_checkpointed_and_its_next_call_brings_it
     a_ring.save()
     a_ring.node.until(lambda: a_ring.used() == 0 or None, 30)
     assert a_ring.look() == "True"
-    a_ring.node.until(lambda: a_ring.state() == "resident" or None, 30)  # calls go on a moment before the agent is told
+    # calls go on a moment before the agent's report
+    a_ring.node.until(lambda: a_ring.state() == "resident" or None, 30)
     a_ring.save()
     assert a_ring.holder.ask("wake", kernel_id="k")["ok"]
     a_ring.node.until(lambda: a_ring.state() == "resident" or None, 30)

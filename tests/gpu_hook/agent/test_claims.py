@@ -102,7 +102,7 @@ def test_a_page_that_says_less_than_its_process_has_takes_no_room_from_a_neighbo
 
 
 def test_what_a_page_hides_is_no_context_however_often_it_is_seen(a_folder: Path) -> None:
-    """The audit takes for contexts what a page does not tell of; the status tells what is there all the same."""
+    """The audit takes hidden bytes for contexts; the status reports all bytes that are there."""
 
     async def scenario(node: AReservationsNode) -> None:
         connection = node.a_connection()
@@ -226,7 +226,7 @@ def test_growth_that_is_written_down_costs_its_kernel_and_a_neighbour_is_answere
                 for _ in range(20):
                     process.send(Credit(MessageType.CREDIT_REQUEST, 0, 512, 1, 1))
                     sent += 1
-        while written < 50:  # the agent takes what came at once in any order
+        while written < 50:  # the agent handles messages that came together in any order
             assert await neighbour.borrow(4096) == 4096
         read = MESSAGES_AT_ONCE + MESSAGES_A_SECOND * (time.monotonic() - began)
         assert sent > 200
@@ -238,7 +238,11 @@ def test_growth_that_is_written_down_costs_its_kernel_and_a_neighbour_is_answere
 
 
 class TwoKernels(RuleBasedStateMachine):
-    """``evil`` sends anything over any number of connections; ``victim`` may have all that it is guaranteed, always."""
+    """Two kernels, one of them hostile.
+
+    ``evil`` sends anything over any number of connections; ``victim`` may always have its
+    guarantee.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -263,7 +267,10 @@ class TwoKernels(RuleBasedStateMachine):
 
     @initialize(share=st.one_of(st.just(50), st.integers(1, 50)), limit=st.sampled_from([None, CARD]))
     def reserve(self, share: int, limit: int | None) -> None:
-        """Burstable memory is lent from what others are guaranteed and do not use: then evil asks for none."""
+        """Reserve without a request of evil for burstable memory.
+
+        The agent lends such memory from unused guarantees of others.
+        """
         self.may_borrow, self.size = limit is None, (share, limit)
         self.do(self.reserve_both())
         self.do(self.victim.hello())
@@ -331,7 +338,7 @@ class TwoKernels(RuleBasedStateMachine):
     @precondition(lambda self: self.evil and self.may_borrow)
     @rule(hundredths=st.sampled_from([100, 90, 50]))
     def borrow_of_what_is_left(self, hundredths: int) -> None:
-        """A look, and what the page says, matter where much is lent."""
+        """A look, and the page's figures, matter where much is lent."""
         amount = self.node.ledger.accounts("evil")[0].room * hundredths // 100
         self.do(self.send(self.evil[0], protocol.pack(Credit(MessageType.CREDIT_REQUEST, 0, amount, 1, 1))))
 

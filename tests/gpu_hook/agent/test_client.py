@@ -1,4 +1,4 @@
-"""The client: answers as values, lost connections told to everybody, one agent started however many ask."""
+"""The client: answers as values, lost connections for every waiter, one agent for many starters."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def test_racing_starters_start_one_agent(an_idle_node: Any) -> None:
     assert an_idle_node.log().count("event=started") == 1
     pid = find_agent(folder).pid
     assert query("shutdown", runtime_dir=folder)["ok"]
-    # Of us who started it: it leaves no zombie.
+    # As its starters, we leave no zombie.
     an_idle_node.until(lambda: not Path(f"/proc/{pid}").exists())
 
 

@@ -1,4 +1,4 @@
-"""Boards: who gets whose, in which order, and who can write them."""
+"""Boards: which process gets which board, in which order, and who may write it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_once_mapped_a_board_is_sealed_and_its_owner_writes_on(a_board: Activity
 
 
 class AReader:
-    """A process that is told; ``room`` in its socket."""
+    """A process that receives notices; ``room`` is the space in its socket."""
 
     def __init__(self, room: int = 1000) -> None:
         self.room = room
@@ -72,7 +72,8 @@ def test_a_full_socket_loses_no_notice() -> None:
     book, reader = Subscriptions(), AReader(room=2)
     assert not book.bring_up_to_date(places(1, 2, 3), reader.notify)
     reader.room = 1
-    assert not book.bring_up_to_date(places(2, 3, 4), reader.notify)  # there is room for the goodbye alone
+    # its socket has room for the goodbye alone
+    assert not book.bring_up_to_date(places(2, 3, 4), reader.notify)
     reader.room = 10
     assert book.bring_up_to_date(places(2, 3, 4), reader.notify)
     assert {place.owner for place in book.told} == {2, 3, 4}

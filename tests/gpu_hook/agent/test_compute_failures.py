@@ -1,4 +1,4 @@
-"""The compute keeper when something fails, lies, or cannot be held."""
+"""The compute keeper when a part fails, a page lies, or a kernel cannot be held back."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def test_a_board_on_which_nothing_moves_and_that_nvml_does_not_see_is_withdrawn(
 ) -> None:
     world = a_world(hold_all)
     production, guest = world.join(PRODUCTION), world.join(HARVEST)
-    production.begin(world.now)  # and is stopped
+    production.begin(world.now)  # and then is stopped
     world.run(100)
     for _ in range(4):
         world.ask_nvml(p1=0.0)
         world.run(100)
     assert neighbours(guest) == 0
     assert world.controllers[-1].looks[-1].processes[0].is_active is False
-    production.end(world.now - 50 * MILLISECOND, world.now)  # it goes on
+    production.end(world.now - 50 * MILLISECOND, world.now)  # it runs again
     world.run(20)
     assert neighbours(guest) == 1
 

@@ -1,4 +1,4 @@
-"""The compute keeper on real pages and a clock of the test's: what it writes, whom it tells, and what it survives."""
+"""The compute keeper's orders, notices and failures, on real pages and a clock of the test."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_more_production_than_one_process_reads_is_shown_by_a_board_of_the_agent
     assert neighbours(guest) == MAX_NEIGHBOURS
     world.run(20)
     assert not any(board[64] for board in guest.neighbours.values())
-    others[-1].begin(world.now)  # whose own board it has no room for
+    others[-1].begin(world.now)  # the page has no room for its board
     world.run(20)
     assert [board[64] for board in guest.neighbours.values()].count(1) == 1
 
@@ -140,7 +140,7 @@ def test_each_device_has_a_controller_of_its_own(a_world: Callable[..., AWorld])
 
 @in_a_loop
 def test_orders_are_in_the_hooks_own_count_of_its_work(a_world: Callable[..., AWorld]) -> None:
-    """An agent that was started again finds counters that run."""
+    """The new agent finds counters that run already."""
 
     def allow(look: DeviceSample) -> Verdict:
         paced = Order(Gate.PACED, Pace.TIME, allowed_beside=3 * MILLISECOND)
@@ -193,7 +193,7 @@ def test_status_tells_shares_and_adds_up_over_controllers(a_world: Callable[...,
         "is_capped": False,
     }
     world.leave(production)
-    world.ask_nvml(p2=0.5)  # alone it is not measured, and NVML's word counts
+    world.ask_nvml(p2=0.5)  # alone it is not measured, and NVML's figure counts
     after = world.keeper.describe("h", uuid_of(0))
     assert after is not None
     assert (after["own_seconds"], after["share_used"], after["pace"]) == (0.55, 0.5, "open")

@@ -1,4 +1,4 @@
-"""What the agent makes of a process's words: bounded whatever is written there, and exact where it is honest."""
+"""The agent's reading of a process's words: always bounded, and exact for honest content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RINGS = some.lists(ANY, min_size=2 * BOARD_INTERVALS, max_size=2 * BOARD_INTERVA
 
 
 class ABoard:
-    """An honest one."""
+    """An honest board."""
 
     def __init__(self) -> None:
         self.ring = [0] * (2 * BOARD_INTERVALS)
@@ -71,7 +71,7 @@ def test_intervals_are_told_once_and_their_growth_after_them() -> None:
     board.add(START + ms, START + 2 * ms)
     assert board.look(reader, START + 5 * ms).intervals == (Interval(START + ms, START + 2 * ms),)
     assert board.look(reader, START + 6 * ms).intervals == ()
-    board.ring[1] = START + 7 * ms  # the newest grew
+    board.ring[1] = START + 7 * ms  # the newest interval grew
     board.occupied += 5 * ms
     assert board.look(reader, START + 8 * ms).intervals == (Interval(START + 2 * ms, START + 7 * ms),)
     board.add(START + 8 * ms, START + 9 * ms)
@@ -88,7 +88,7 @@ def test_what_was_overwritten_before_it_was_read_is_lost_and_not_forgotten() -> 
 
 
 def test_a_counter_that_starts_high_counts_from_there_and_is_ordered_in_its_own_measure() -> None:
-    """The hook of a process that was here before this agent, or one that lies."""
+    """The hook of a process from before this agent, or one that lies."""
     reader = Reader(START, NO_WORK._replace(occupied=1 << 60))
     words = NO_WORK._replace(occupied=(1 << 60) + 3 * MILLISECOND)
     look = reader.read(WHO, words, ActivityWords(0, 0, 0, 0), lambda: ([], 0), START + SECOND)

@@ -1,4 +1,4 @@
-"""Production and who shares its device, while an agent that just began does not have them all back."""
+"""Production and its neighbours, while a new agent does not have all of them back."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_production_that_does_not_come_back_is_waited_for_while_it_lives(a_node:
     production = a_node.a_hook_process("10", "reconnect", kernel_id="p")
     assert production.stdout.readline() == "10\n"
     production.send_signal(signal.SIGSTOP)
-    for _ in range(2):  # agents that end before it is back know of it, too
+    for _ in range(2):  # agents that end before it is back also know of it
         a_node.end(signal.SIGKILL)
         a_node.start()
     guest = a_node.a_hook("h")

@@ -1,4 +1,4 @@
-"""The agent's options about compute, and that each controller can be had by its name."""
+"""The agent's compute options, and the choice of each controller by its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The measure of contexts: no driver keeps the agent from serving with it, and no device another's from its own."""
+"""The measurement of contexts.
+
+A driver's fault does not keep the agent from serving, nor one device's fault another's result.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,8 @@ from jupyter_aliquot.gpu_hook.agent.main import Agent
 
 MIB = 1 << 20
 UUIDS = [f"GPU-00000000-0000-0000-0000-00000000000{number}" for number in range(3)]
-# A driver of three devices; of the one with this number a context cannot be made. As bytes: its number comes last.
+# A driver of three devices; making a context fails on the device with this number. As bytes: its
+# number comes last.
 DRIVER = """
 #include <string.h>
 int cuInit(unsigned flags) { return 0; }
@@ -53,7 +57,10 @@ def a_library(tmp_path: Path) -> Callable[..., Path]:
 
 
 class Source:
-    """Devices with a context's bytes more in use at each look, where the driver tells of no process."""
+    """Devices whose use grows by a context's bytes at each look.
+
+    The driver reports no processes.
+    """
 
     def __init__(self, *uuids: str) -> None:
         self.uuids, self.looks = uuids, 0
@@ -84,7 +91,7 @@ def test_a_device_that_fails_leaves_the_others_measured(a_library: Callable[...,
 
 
 def test_a_process_that_its_driver_does_not_let_end_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one in a system call that no signal ends."""
+    """The process stands for one in a system call that no signal ends."""
 
     class Stuck:
         def __init__(self) -> None:
@@ -125,7 +132,7 @@ def test_a_silent_driver_is_asked_for_no_context_until_it_comes_back(a_library: 
         source.answers.set()
         while not monitor.readings:
             await monitor.look()
-        for _ in range(3):  # the one that fails is not tried at each look
+        for _ in range(3):  # the failing device is not tried at each look
             probe.saw_devices()
             if probe._task is not None:
                 await probe._task
@@ -196,7 +203,7 @@ def test_the_end_of_an_agent_ends_a_measure_whose_driver_hangs(
 
 
 def test_findings_that_are_there_for_several_looks_are_learned_once() -> None:
-    """As of an audit that waits for a slow file in /proc."""
+    """An audit that waits for a slow file in /proc gives the same findings for several looks."""
     seen: list[Any] = []
     contexts = SimpleNamespace(note_seen=lambda *found: seen.append(found))
     first = Findings(least_contexts={("k", "GPU-a"): 7}, context_pids={("k", "GPU-a"): frozenset({1})})

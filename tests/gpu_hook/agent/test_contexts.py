@@ -1,4 +1,7 @@
-"""What contexts take counts: measured at the agent's start, held of each kernel's memory, and seen by its programs."""
+"""The memory of contexts counts.
+
+The agent measures it at its start, subtracts it from each kernel's memory, and programs see that.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 
 MIB, GIB = 1 << 20, 1 << 30
-# Makes a context, says what is free of how much, then obeys: takes so many MiB and says the driver's answer.
+# Makes a context, reports free and total memory, then obeys: takes so many MiB and reports the
+# driver's answer.
 CLIENT = """
 import ctypes, sys
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -109,7 +113,7 @@ def test_the_agent_measures_a_context_and_the_software_gpus_costs_as_a_cards(
 
 
 def test_two_halves_that_take_all_they_are_shown_fit_together(a_machine: ANodeWithContexts) -> None:
-    """Without their contexts counted, one of them would have to leave for the other, for ever."""
+    """If their contexts did not count, the two would displace each other for ever."""
     a_machine.start("2GiB")
     one, other = (a_machine.program(a_machine.grant(name)) for name in ("one", "other"))
     for program in (one, other):

@@ -1,4 +1,4 @@
-"""Credit that the quota allows and the device has no room for: it waits, and somebody gives or refuses the room."""
+"""Credit within the quota waits for room on the device, until room is given or refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ except ImportError:  # imported by its path
 
 
 class TestRoom:
-    """What the quota allows and the device has no room for."""
+    """Requests within the quota for which the device has no room."""
 
     def a_queue(self) -> tuple[Ledger, Mail, FakeClock, CreditQueue, list[int]]:
         ledger, mail, clock = a_ledger(), Mail(), FakeClock()

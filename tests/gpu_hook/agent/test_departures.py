@@ -44,7 +44,10 @@ class TestDepartures:
             assert departures.leaving_bytes("GPU-a") == want
 
     def test_without_its_word_they_have_together_what_the_device_has_in_use_beside_the_others(self) -> None:
-        """Processes of one kernel borrow, free, leave and live: each would keep its loan for ever."""
+        """Processes of one kernel borrow, free, leave and live.
+
+        Otherwise each would keep its loan for ever.
+        """
         departures, living = Departures(lambda pid: 100), range(7, 17)
         for pid in living:
             departures.left("k", Process(pid, 100), {"GPU-a": 300 * MIB}, now=10.0)
@@ -80,7 +83,7 @@ class TestDepartures:
         assert departures.leaving_bytes("GPU-a") == 50 * MIB
 
     def test_one_that_leaves_again_and_again_keeps_no_more_than_the_driver_says(self) -> None:
-        """It comes back each time and tells nothing of what it has."""
+        """The process comes back each time, and reports none of its memory."""
         departures, want = self.departed(100), 300 * MIB
         for turn in range(1, 12):
             departures.returned(GONE, {})

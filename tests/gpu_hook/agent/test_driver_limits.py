@@ -18,9 +18,9 @@ from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver
 
 MIB = 1 << 20
 QUOTA = 512 * MIB
-# A kernel: waits for a line, runs what it is told, and lives until its stdin ends.
+# A kernel: waits for a line, runs the program in it, and lives until its stdin ends.
 KERNEL = "import subprocess, sys; sys.stdin.readline(); subprocess.run(sys.argv[1:]); sys.stdin.read()"
-# Without a hook: takes 32 MiB at a time until there is no more, and says how much that was and what stopped it.
+# Without a hook: takes 32 MiB at a time until a call fails, and reports the amount and the error.
 GREEDY = """
 import ctypes, sys
 cuda = ctypes.CDLL(sys.argv[1])
@@ -48,7 +48,7 @@ print(limits.soft, limits.hard)
 
 @pytest.fixture
 def a_limited_node(an_idle_node: Any) -> Iterator[Any]:
-    """An agent on the software GPU with 1 GiB, whose enforcer is the driver."""
+    """Start an agent on the software GPU with 1 GiB, whose enforcer is the driver."""
     hierarchy = find_hierarchy(may_be_version_1=True)
     reason = "no cgroup hierarchy is mounted" if hierarchy is None else hierarchy.unavailable()
     if os.geteuid() != 0 or reason:
@@ -74,7 +74,10 @@ def a_limited_node(an_idle_node: Any) -> Iterator[Any]:
 
 
 class AKernel:
-    """A bound process of kernel ``k`` with half of the device, in a cgroup that it shares with us at first."""
+    """A bound process of kernel ``k`` with half of the device.
+
+    At first it shares a cgroup with the test.
+    """
 
     def __init__(self, node: Any, holder: Any) -> None:
         self.holder = holder
@@ -99,7 +102,7 @@ class AKernel:
         self.leaf: Path = leaf
 
     def go(self) -> list[int]:
-        """Let it run its greedy child; what the child took, and the error that stopped it."""
+        """Let it run its greedy child; return the child's memory, and the error that stopped it."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write("go\n")
@@ -107,7 +110,7 @@ class AKernel:
         return [int(word) for word in self.process.stdout.readline().split()]
 
     def limits(self, *wanted: int) -> list[int]:
-        """The limits in force on its cgroup; or set others, as somebody else may."""
+        """Return the limits in force on its cgroup, or set others, as another program may."""
         command = [*self._bare, LIMITS, self.env["ALIQUOT_REAL_NVML"], str(self.leaf), *map(str, wanted)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
         return [int(word) for word in done.stdout.split()]

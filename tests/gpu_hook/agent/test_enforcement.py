@@ -1,4 +1,7 @@
-"""Enforcers where things go wrong: cgroups that go, kernels within kernels, and a fault that is one kernel's alone."""
+"""Enforcers under faults.
+
+Cgroups go, kernels run within kernels, and one kernel's fault stays its own.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ class AMachine:
         self.hierarchy = CgroupHierarchy(self._cgroups, proc=self._proc)
 
     def put(self, cgroups: Mapping[str, list[int]]) -> None:
-        """These are the processes of these cgroups now."""
+        """Set the processes of these cgroups."""
         for name, pids in cgroups.items():
             self.folder(name).mkdir(parents=True, exist_ok=True)
             (self.folder(name) / "cgroup.procs").write_text("\n".join(map(str, pids)))

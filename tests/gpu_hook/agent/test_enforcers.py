@@ -1,4 +1,4 @@
-"""Which enforcer is chosen, what MPS is told, and which cgroup is a kernel's own."""
+"""The choice of the enforcer, the settings for MPS, and the kernel's own cgroup."""
 
 from __future__ import annotations
 
@@ -79,7 +79,10 @@ class TestChoice:
 
 @pytest.fixture
 def a_control_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder where the control program of MPS is looked for; it answers as ``answer`` says (a test's stand-in)."""
+    """Make the folder with the control program of MPS.
+
+    The program is a stand-in, which answers as ``answer`` says.
+    """
     folder = tmp_path / "bin"
     folder.mkdir()
     program = folder / "nvidia-cuda-mps-control"
@@ -99,7 +102,7 @@ def a_pipe_directory(tmp_path: Path) -> Path:
 
 
 def a_started_program(env: dict[str, str]) -> subprocess.Popen[bytes]:
-    """Its environment can be read: in the moment of exec there is none."""
+    """Start a program, and wait until its environment can be read: during exec there is none."""
     command = [sys.executable, "-c", "print(flush=True); input()"]
     process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None

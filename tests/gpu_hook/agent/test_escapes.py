@@ -16,7 +16,7 @@ from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remov
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver, softgpu_state_path
 
 MIB = 1 << 20
-# Takes 64 MiB from the library that it is told, says its pid, and waits for its stdin to end.
+# Takes 64 MiB from the library in its argument, prints its pid, and waits for its stdin to end.
 CLIENT = """
 import ctypes, os, sys
 cuda = ctypes.CDLL(sys.argv[1])
@@ -28,13 +28,13 @@ assert cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(64 << 20)) == 0
 print(os.getpid(), flush=True)
 sys.stdin.read()
 """
-# A kernel: runs what it is told, and waits for it.
+# A kernel: runs the program in its arguments, and waits for it.
 KERNEL = "import subprocess, sys; subprocess.run(sys.argv[1:])"
 
 
 @pytest.fixture
 def a_node_with_slack(an_idle_node: Any) -> Iterator[Any]:
-    """An agent on the software GPU that lets a context take 32 MiB."""
+    """Start an agent on the software GPU that lets a context take 32 MiB."""
     try:
         softgpu_driver()
     except PathError as error:
@@ -58,7 +58,7 @@ def a_node_with_slack(an_idle_node: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def start(a_node_with_slack: Any, open_holder: Callable[[], Any]) -> Callable[..., subprocess.Popen[str]]:
-    """Start a bound process of kernel ``k`` that runs a command; says what the command says."""
+    """Start a bound process of kernel ``k`` that runs a command; return the command's output."""
     holder = open_holder()
     grant = holder.reserve()["grant"]
 
@@ -165,7 +165,7 @@ def test_processes_of_a_pid_namespace_are_their_kernels_whether_hooked_or_not(
     hooked = next(pid for pid in node.kernel()["pids"] if pid != kernel.pid)
     assert (unhooked(node), node.status()["foreign_processes"]) == ([], [])
     grant = dict(word.split("=", 1) for word in environment_of(hooked) if word.startswith("ALIQUOT_"))
-    # As an engine's exec does: into the namespaces, but of another parent, session and environment.
+    # As an engine's exec: into the namespaces, but with another parent, session and environment.
     with subprocess.Popen(
         ["nsenter", "-t", str(hooked), "-p", "-m", sys.executable, "-c", CLIENT, grant["ALIQUOT_REAL_CUDA"]],
         env={"ALIQUOT_SOFTGPU_STATE": grant["ALIQUOT_SOFTGPU_STATE"], "ALIQUOT_SOFTGPU_CONTEXT": "0"},

@@ -1,4 +1,4 @@
-"""An agent whose driver takes its time at the start, or never answers, is there for questions all the same."""
+"""An agent answers questions while its driver starts slowly, or never answers."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_driver_that_does_not_start_is_the_starters_error(an_idle_node: Any) -
 def test_an_agent_that_does_not_end_either_is_the_starters_error(
     an_idle_node: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one whose driver hangs in a call that no signal ends."""
+    """The agent stands for one whose driver hangs in a call that no signal ends."""
     monkeypatch.setattr(agent_process, "_END_SECONDS", 0.01, raising=False)
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a child inherits it
     try:

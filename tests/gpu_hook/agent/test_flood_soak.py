@@ -28,7 +28,10 @@ def resident(pid: int, word: str = "VmRSS") -> int:
 
 
 class Neighbour(threading.Thread):
-    """A kernel that asks for nothing, which is answered at once, and how long each answer took."""
+    """A kernel that asks for nothing and gets its answer at once.
+
+    It measures how long each answer took.
+    """
 
     def __init__(self, hook: Any) -> None:
         super().__init__(daemon=True)
@@ -43,7 +46,7 @@ class Neighbour(threading.Thread):
             self.seconds.append(time.monotonic() - start)
 
     def end(self) -> tuple[float, float]:
-        """Its median and its 99th of a hundred, in milliseconds."""
+        """Return its median and 99th percentile, in milliseconds."""
         self.is_over.set()
         self.join(60)
         parts = statistics.quantiles(self.seconds, n=100)
@@ -51,7 +54,10 @@ class Neighbour(threading.Thread):
 
 
 def keep_on(node: Any, turn: Callable[[list[Any], int], int]) -> int:
-    """Do turns on many connections, each made anew when the agent has ended it; how many messages went out."""
+    """Do turns on many connections, each made anew when the agent has ended it.
+
+    Return the number of sent messages.
+    """
     hooks: list[Any] = [None] * CONNECTIONS
     sent, deadline = 0, time.monotonic() + SECONDS
     while time.monotonic() < deadline:
@@ -111,7 +117,10 @@ FLOODS = {
 
 @pytest.fixture(autouse=True)
 def _take_turns_often() -> Iterator[None]:
-    """The neighbour and the flood are threads of one interpreter: what it waits for the other is not the agent's."""
+    """Let threads take turns often.
+
+    The neighbour and the flood share one interpreter: the agent must not be blamed for its waits.
+    """
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield

@@ -1,4 +1,4 @@
-"""A kernel that sends or opens more than any needs: what it costs the agent is bounded, and others are served."""
+"""A kernel that sends or opens too much costs the agent little, and others are served."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ sys.stdin.buffer.raw.read(1)
 
 class TestRequestsThatWait:
     def play(self, scenario: Callable[[KernelCreditQueues], None]) -> None:
-        """With the queues of a kernel that answer nothing for now."""
+        """Run a scenario with a kernel's queues, which answer nothing for now."""
 
         async def run() -> None:
             scenario(self.make_queues())

@@ -1,4 +1,4 @@
-"""The agent's folder: one agent a folder, and folders that will not do."""
+"""The agent's folder: one agent a folder, and folders that it refuses."""
 
 from __future__ import annotations
 

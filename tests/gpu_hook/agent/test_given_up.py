@@ -1,4 +1,7 @@
-"""A call that waits for its memory, and an interrupt that ends the wait: what the agent's residency makes of it."""
+"""A call that waits for its memory, and an interrupt that ends the wait.
+
+The agent's residency handles both.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def test_a_wait_that_an_interrupt_ended_is_withdrawn_unless_another_call_waits(a
         node.kernel.credit_queues.interrupt()
         assert (first.interrupts, second.interrupts) == (1, 1)
         first.give_up()
-        await node.a_hook(0)  # what was said before is heard
+        await node.a_hook(0)  # the agent has handled earlier messages
         assert node.residency.facts().waits_since is not None
         second.give_up()
         await until(lambda: node.residency.facts().gave_up_at is not None)

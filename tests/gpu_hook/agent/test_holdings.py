@@ -1,4 +1,4 @@
-"""What the audit believes of a process's charges: of all its sessions, what was lent, and no more than the quota."""
+"""The charges that the audit believes: the loans of all a process's sessions, within the quota."""
 
 from __future__ import annotations
 
@@ -24,14 +24,20 @@ UUID = "GPU-00000000-0000-0000-0000-0000000000a0"
 
 @pytest.fixture
 def start(an_idle_node: Any, open_holder: Callable[[], Any]) -> Any:
-    """An agent that lets a context take 1 MiB, and a kernel with half of a device: 512 MiB."""
+    """Start an agent that lets a context take 1 MiB, and a kernel with half of a device.
+
+    Its limit is 512 MiB.
+    """
     an_idle_node.start("--context-slack", "1MiB")
     assert open_holder().reserve()["ok"]
     return an_idle_node
 
 
 def look_twice(node: Any, used_bytes: int) -> None:
-    """Let the driver see this process with so much, and wait until that was judged for longer than it needs."""
+    """Let the driver report so much for this process.
+
+    Wait until the audit has judged it for longer than it needs.
+    """
     node.set_devices(count=1, processes={str(ME): used_bytes})
     seen = node.device()["busy_seconds"]
     node.set_devices(count=1, processes={str(ME): used_bytes}, busy={str(ME): 1.0})

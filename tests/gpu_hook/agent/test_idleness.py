@@ -1,4 +1,4 @@
-"""What counts as idle: relay and hooks weighed together, case by case."""
+"""The rules of idleness: relay and hooks weighed together, case by case."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from jupyter_aliquot.gpu_hook.agent.activity.idleness import Activity, Moment, Patience, Telemetry, idle_since, judge
 
-WALL = 1_700_000_000.0  # what the wall clock shows when the monotonic one shows 0
+WALL = 1_700_000_000.0  # the wall clock's time when the monotonic clock shows 0
 NOW = Moment(monotonic=1000.0, wall=WALL + 1000.0)
 PATIENCE = Patience(recent_seconds=2.0, silent_seconds=60.0)
 
@@ -32,14 +32,15 @@ def test_a_kernel_is_idle_since_its_last_cell_or_its_last_call_whichever_was_lat
 def test_a_running_cell_is_busy_until_it_was_silent_for_long() -> None:
     assert idle(running(999)) is None
     assert idle(running(945), Telemetry(last_call=100)) is None
-    assert idle(running(900), Telemetry(last_call=950)) is None  # it computed meanwhile
+    assert idle(running(900), Telemetry(last_call=950)) is None  # it computed in the meantime
     assert idle(running(900), Telemetry(last_call=930)) == 930
     assert idle(running(500), Telemetry()) == 500  # it never used a device
 
 
 def test_a_background_thread_that_launches_is_not_idle_whatever_jupyter_says() -> None:
     assert idle(quiet(500), Telemetry(last_call=999.5)) is None
-    assert idle(quiet(500), Telemetry(last_call=1200.0)) is None  # a page may say anything: that is now
+    # a page may contain anything: this counts as now
+    assert idle(quiet(500), Telemetry(last_call=1200.0)) is None
     assert idle(running(500, input=510), Telemetry(last_call=999.5)) is None
     assert idle(quiet(500), Telemetry(last_call=997.0)) == 997
 
@@ -63,7 +64,7 @@ def test_a_long_computation_is_busy_though_nobody_calls() -> None:
 def test_a_kernel_without_a_relay_is_judged_by_its_calls_alone() -> None:
     assert idle(None, Telemetry(last_call=990)) is None
     assert idle(None, Telemetry(last_call=939)) == 939
-    assert idle(None, known_since=950) is None  # nobody knows what was before
+    assert idle(None, known_since=950) is None  # earlier calls are unknown
     assert idle(None, Telemetry(last_call=100), known_since=930) == 930
 
 

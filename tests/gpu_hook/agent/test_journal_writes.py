@@ -1,4 +1,4 @@
-"""How often the agent writes a kernel's record, and what it has written down before a process hears of it."""
+"""The agent's writes of a kernel's record: their number, and those before a process's answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jupyter_aliquot.gpu_hook.protocol.codec import Role, Welcome
 
 @pytest.fixture
 def writes(monkeypatch: pytest.MonkeyPatch) -> list[Entry]:
-    """What was written, from the first write on."""
+    """Record the entries from the first write on."""
     written: list[Entry] = []
     write = journal.write_entry
 
@@ -97,7 +97,7 @@ def test_an_observer_is_not_written_down(a_folder: Path, writes: list[Entry]) ->
 
 
 def test_what_a_process_is_lent_or_claims_beyond_the_guarantee_is_on_disk_before_its_answer(a_folder: Path) -> None:
-    """The record is read between the answer's arrival and the agent's next turn."""
+    """The test reads the record between the answer's arrival and the agent's next turn."""
 
     async def scenario(node: AReservationsNode) -> None:
         amount = CARD // 10 + 64 * MIB

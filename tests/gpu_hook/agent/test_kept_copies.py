@@ -62,7 +62,7 @@ class TestArena:
 
     @pytest.fixture
     def opened(self) -> Iterator[list[int]]:
-        """Descriptors that the test has open as a hostile process would."""
+        """Yield descriptors that the test has open, as a hostile process would."""
         descriptors: list[int] = []
         yield descriptors
         for descriptor in descriptors:

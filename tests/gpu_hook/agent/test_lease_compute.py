@@ -1,4 +1,7 @@
-"""Kernels that production's time displaces: they leave whoever needs their room, wait with a reason, and come back."""
+"""Kernels that production displaces: they leave, wait with a reason, and come back.
+
+They leave for any kernel that needs their room.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The keeper of the leases at work, in virtual time: kernels whose moves end when the test says so."""
+"""The lease keeper at work in virtual time.
+
+The kernels' moves end when the test ends them.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +100,7 @@ def test_what_only_others_seem_to_have_is_left_to_the_driver(play: Any) -> None:
 
 
 def test_what_others_seem_to_have_for_a_moment_refuses_nobody(play: Any) -> None:
-    """A move that takes long is on the device before it is booked: it looks like somebody else's memory."""
+    """A long move is on the device before it is booked: it looks like another process's memory."""
 
     async def scenario(node: ANode) -> None:
         idle, grower = node.kernel("idle", 400), node.kernel("grower", 500)
@@ -116,7 +119,7 @@ def test_what_others_seem_to_have_for_a_moment_refuses_nobody(play: Any) -> None
 
 
 def test_credit_that_its_process_has_not_shown_yet_refuses_nobody(play: Any) -> None:
-    """What was lent a moment ago is on no page of a hook yet: it looks like memory that cannot leave."""
+    """A new loan is on no hook's page yet: it looks like memory that cannot leave."""
 
     async def scenario(node: ANode) -> None:
         lent, grower = node.kernel("lent", 600), node.kernel("grower", 300)
@@ -325,8 +328,9 @@ def test_who_waits_is_told_of_every_second_and_every_change(play: Any) -> None:
         assert node.told == ["waker"]
         node.told.clear()
         await node.turn(later=30)
-        await node.turn()  # as when the move that began says so
+        await node.turn()  # as when the move that began reports it
         node.keeper.remove("busy")
-        assert (set(node.told), node.told[-1]) == ({"busy", "waker"}, "busy")  # the last: that it ended
+        # the last report: its end
+        assert (set(node.told), node.told[-1]) == ({"busy", "waker"}, "busy")
 
     play(scenario)

@@ -1,4 +1,7 @@
-"""What no decision about leases may break, and that everybody is served: random nodes in virtual time."""
+"""The invariants of decisions about leases, and service for every kernel.
+
+The nodes are random, in virtual time.
+"""
 
 from __future__ import annotations
 

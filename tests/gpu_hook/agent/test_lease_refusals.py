@@ -1,4 +1,7 @@
-"""A kernel that answers each order to leave, and does not leave: at work that takes long, or out of malice."""
+"""A kernel that answers each order to leave, and does not leave.
+
+It may be at work that takes long, or malicious.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ def play() -> Callable[[Scenario], None]:
 
 
 async def wait(node: ANode, wanter: AKernel, busy: AKernel, seconds: float, result: MoveResult) -> list[Reason | None]:
-    """Answer each order to leave in the same way, for so long or until the wanter has its answer: what it heard."""
+    """Answer each order to leave in the same way, for so long or until the wanter has its answer.
+
+    Return the reasons that the wanter received.
+    """
     heard: list[Reason | None] = []
     until = node.now + seconds
     while node.now < until and not wanter.credit_queues.answers:

@@ -1,4 +1,7 @@
-"""A kernel whose process was told to move and does not answer, as one that is stopped: what its neighbours hear."""
+"""A kernel whose process does not answer an order to move, as a stopped one.
+
+The tests look at its neighbours' waits.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def play() -> Callable[[Scenario], None]:
 
 
 async def fall_silent(node: ANode, kernel: AKernel) -> None:
-    """It is told to leave, and its process does not answer."""
+    """Order the kernel to leave, without an answer from its process."""
     await node.turn(later=10)
     assert kernel.residency.state is KernelState.SWAPPING_OUT
     kernel.residency.silent_pids = (7,)

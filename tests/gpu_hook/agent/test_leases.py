@@ -1,4 +1,7 @@
-"""Who is resident, by a table of sentences: the pure decision over views. No clock, no agent."""
+"""The choice of resident kernels, by a table of sentences.
+
+This is the pure decision over views: no clock, no agent.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,17 @@ NOW = 1000.0
 
 
 def resident(name: str, gib: int, *, idle: float | None = 100.0, device: str = "a", **more: object) -> KernelView:
-    """A kernel that came in long ago; ``idle``: for so many seconds (None: busy, since long ago)."""
+    """Return a kernel that came in long ago.
+
+    ``idle`` is in seconds; None: it has long been busy.
+    """
     holding = Holding(device, gib * GIB, elastic_bytes=gib * GIB, guarantee_bytes=80 * GIB)
     since = None if idle is None else NOW - idle
     return replace(KernelView(name, (holding,), idle_since=since), **more)  # type: ignore[arg-type]
 
 
 def swapped(name: str, gib: int, *, since: float = 0.0, device: str = "a", **more: object) -> KernelView:
-    """A kernel that is out, and whose call has waited for so many seconds."""
+    """Return a kernel that is out, with a call that has waited for so many seconds."""
     holding = Holding(device, 0, away_bytes=gib * GIB, guarantee_bytes=80 * GIB)
     view = KernelView(name, (holding,), State.SWAPPED, want=Want.CALL, wants_since=NOW - since)
     return replace(view, **more)  # type: ignore[arg-type]

@@ -1,4 +1,7 @@
-"""Bytes add up: random processes borrow, return, are recalled, stop and die; after each step the books are right."""
+"""Bytes add up: after each random step of processes, the books are right.
+
+Processes borrow, return, are recalled, stop and die.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +106,8 @@ class CreditMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         waiting = sum(len(process.waits) for process in self.mail.processes.values())
-        for _ in range(4 * (waiting + 1)):  # two seconds of silence at most, and words of patience between
+        # at most two seconds of silence, with messages to wait on in between
+        for _ in range(4 * (waiting + 1)):
             self.clock.advance(0.5)
         assert not any(process.waits for process in self.mail.processes.values()), "somebody was never answered"
 

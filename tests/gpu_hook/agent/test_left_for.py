@@ -1,4 +1,7 @@
-"""Why a kernel's memory was taken out, as its user is told: by what it did then, and by who wanted the room."""
+"""The reason why a kernel's memory was taken out, as its user sees it.
+
+It depends on the kernel's state then, and on the kernel that wanted the room.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What the agent reads of a driver: memory from one record, no MIG slices, and no waiting for one that hangs."""
+"""The agent's readings of a driver.
+
+Memory comes from one record, MIG slices are refused, and the agent does not wait for a hanging
+driver.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ FACTS = DeviceFacts(uuid="GPU-a", index=0, name="H", memory_bytes=GIB)
 def test_reserved_memory_is_subtracted_once(
     has_newer: bool, want: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a driver answers: the older record counts the reserved GiB as used, the newer one tells it apart."""
+    """The driver's older record counts the reserved GiB as used, the newer one does not."""
 
     def ask(handle: object, version: int | None = None) -> Any:
         if version is None:
@@ -55,7 +59,7 @@ def test_a_device_in_slices_is_left_out(
 
 
 class HangingSource:
-    """Its second look takes until it is let go."""
+    """A source whose second look lasts until the test releases it."""
 
     def __init__(self) -> None:
         self.looks = 0

@@ -1,4 +1,7 @@
-"""What a kernel would have used had nothing been refused: over its processes, those that ended, and false claims."""
+"""The memory that a kernel would have used without its quota.
+
+It covers its processes, ended ones, and false claims.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def needed(*sessions: HookSession, kept: int = 0) -> int | None:
 
 def test_nothing_refused_is_nothing_needed() -> None:
     assert needed() is None
-    assert needed(a_session()) is None  # a hook of before has zeroes there
+    assert needed(a_session()) is None  # an earlier hook has zeroes there
 
 
 def test_the_most_of_all_processes_counts_and_those_that_ended() -> None:
@@ -38,7 +41,7 @@ def test_the_most_of_all_processes_counts_and_those_that_ended() -> None:
 def test_a_refusal_counts_when_its_process_had_the_time_to_make_do() -> None:
     assert needed(a_session(5, 8, JUST_NOW)) == 5
     assert needed(a_session(5, 8, LONG_AGO)) == 8
-    assert needed(a_session(0, 8, at=NOW + 50)) == 8  # a page may say anything
+    assert needed(a_session(0, 8, at=NOW + 50)) == 8  # a page may contain anything
 
 
 def test_a_claim_beyond_all_reason_is_still_a_number() -> None:

@@ -1,4 +1,7 @@
-"""Who watches the node is told that it changed: at once, once for much, and not where nobody watches."""
+"""Watchers of the node get a notice of each change: at once, and once for many changes.
+
+Without watchers there is no work.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ PART = Part("GPU-00000000-0000-0000-0000-0000000000a0", 0, 50, 100)
 
 
 class AKernel:
-    """With a quota of 100 bytes."""
+    """A kernel with a quota of 100 bytes."""
 
     kernel_id = "k"
 
@@ -30,7 +33,7 @@ class AKernel:
 
 
 class Watchers:
-    """What connections were sent, and the notices."""
+    """The events that connections received, and the notices."""
 
     def __init__(self) -> None:
         self.sent: asyncio.Queue[tuple[int, dict[str, Any]]] = asyncio.Queue()
@@ -55,7 +58,7 @@ def test_many_changes_are_few_notices() -> None:
         assert await watchers.next() == (7, {"event": "status"})
         for _ in range(1000):
             watchers.notices.tell()
-        assert watchers.sent.empty()  # not before it can be looked at
+        assert watchers.sent.empty()  # not before the watchers can look at it
         await watchers.next()
         assert watchers.sent.empty()
 

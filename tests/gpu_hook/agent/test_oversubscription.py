@@ -1,4 +1,7 @@
-"""More is reserved of a device than it has: by class, within what the host can hold, and what is elastic is not."""
+"""Overcommit of a device: by class, within the host's capacity.
+
+Memory that cannot leave is not overcommitted.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ class TestOversubscription:
             ledger.reserve(name, [Part("GPU-a", 0, 100, MEMORY)])
         host = ledger.host_room()
         assert host is not None
-        assert host.left_bytes == 0  # one beyond, and room for one more that has to leave first
+        assert host.left_bytes == 0  # one beyond, and room for another that has to leave first
         refusal = place(ledger.device_states(), 1, placement={"GPU-a": 1}, host=host)
         assert isinstance(refusal, Refusal)
         assert "host memory" in refusal.message
@@ -188,7 +191,7 @@ def test_whoever_is_admitted_finds_host_memory_for_whom_it_displaces(
 
 
 def a_view(name: str, amount: int, is_out: bool, is_wanted: bool) -> KernelView:
-    """One that uses all that it reserved, and is idle, or swapped."""
+    """Return a kernel that uses its whole reservation, and is idle, or swapped."""
     held, away = (0, amount) if is_out else (amount, 0)
     return KernelView(
         name,

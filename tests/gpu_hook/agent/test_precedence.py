@@ -1,4 +1,4 @@
-"""The agent runs before kernels, where its account may say so, and runs all the same where it may not."""
+"""The agent runs before kernels, where its account permits it, and runs without that right, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What /proc tells of processes that do not make it easy: odd names, first threads that ended, chosen environments."""
+"""The facts in /proc about difficult processes.
+
+They have odd names, first threads that ended, or chosen environments.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ ctypes.CDLL(None).syscall(60 if platform.machine() == "x86_64" else 93, 0)
 
 @pytest.fixture
 def start() -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
-    """Start a program that says a word when it is where we want it."""
+    """Start a program that prints a word when it has reached the wanted state."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start_one(program: str) -> subprocess.Popen[bytes]:
@@ -59,7 +62,7 @@ def start() -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
 
 
 def a_process(proc: Path, pid: int, stat: str = "R 1 2 3 0 -1 0", cgroup: bytes = b"", environ: bytes = b"") -> None:
-    """One folder of a /proc of our own."""
+    """Make one folder of a /proc of the test."""
     (proc / str(pid) / "task").mkdir(parents=True)
     (proc / str(pid) / "stat").write_text(f"{pid} (name) {stat} {'0 ' * 12} 77\n")
     (proc / str(pid) / "cgroup").write_bytes(cgroup)
@@ -107,7 +110,7 @@ def test_a_cgroup_with_a_name_that_is_no_text_is_one(tmp_path: Path) -> None:
 
 
 def test_the_cgroup_counts_for_more_than_the_environment(tmp_path: Path) -> None:
-    """A process chooses its environment: nobody's kernel is to be ended for what another's process says."""
+    """A process chooses its environment, which must not end another kernel."""
     a_process(tmp_path, 101, cgroup=b"0::/k\n")
     a_process(tmp_path, 102, cgroup=b"0::/other\n")
     a_process(tmp_path, 103, cgroup=b"0::/k\n", environ=b"A=b\0ALIQUOT_KERNEL_DIR=/run/other\0")

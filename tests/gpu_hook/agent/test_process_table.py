@@ -1,4 +1,4 @@
-"""What the agent's page tells a kernel about its own processes, for NVML inside it."""
+"""The table of a kernel's own processes on the agent's page, for NVML inside the kernel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def half_word(hook: Any, offset: int) -> int:
 
 
 def table(hook: Any) -> list[tuple[int, int, int, int]]:
-    """Pid, own pid, device and bytes of each entry, read as a hook reads it."""
+    """Return pid, own pid, device and bytes of each entry, read as a hook reads it."""
     while True:
         before = half_word(hook, AgentPage.PROCESS_SEQUENCE)
         count = half_word(hook, AgentPage.PROCESS_COUNT)
@@ -48,7 +48,7 @@ def test_a_process_with_memory_is_in_the_table_of_all(a_node: Any) -> None:
 
 
 def test_a_page_tells_the_truth_from_the_welcome_on(a_node: Any) -> None:
-    """Whoever reads once and ends, as `nvitop --once` does, sees no zeros of a page not yet written."""
+    """A program that reads once, as `nvitop --once`, sees no zeros of an unwritten page."""
     first = a_node.a_hook()
     first.hello()
     first.borrow(10 * MIB)

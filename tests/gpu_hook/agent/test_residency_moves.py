@@ -1,4 +1,4 @@
-"""A kernel moves whole or not at all: over all its processes, whoever of them is busy, silent or dies."""
+"""A kernel moves whole or not at all, even if one of its processes is busy, silent or dies."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_no_room_at_a_wake_leaves_all_of_it_out(play: Any) -> None:
         facts = node.residency.facts()
         assert (facts.state, facts.devices[0].on_device_bytes) == (KernelState.SWAPPED, 0)
         assert facts.waits_since is not None
-        assert node.woken == 2  # the keeper is told again
+        assert node.woken == 2  # the keeper is woken again
         assert (await node.residency.swap_in()).is_done
         assert [hook.memory for hook in hooks] == want
         assert node.residency.facts().waited_seconds > 0
@@ -288,7 +288,7 @@ def test_claims_of_the_page_are_bounded_by_what_was_lent(play: Any) -> None:
 
 
 class TestRestart:
-    """The agent ends at a step of a swap; the next one takes it from there."""
+    """The agent ends at a step of a swap; the next one continues from there."""
 
     def test_a_swapped_kernel_stays_swapped_and_wakes(self, play: Any) -> None:
         async def scenario(node: ANodeHere) -> None:

@@ -1,4 +1,4 @@
-"""What one process answers to an order to move, and what it means that it does not."""
+"""One process's answers to an order to move, and the meaning of a missing answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_process_that_ended_a_moment_ago_is_gone_and_not_silent(a_folder: Path
         try:
             hook = await node.a_hook(3)
             (process,) = node.residency._processes.values()
-            hook.die()  # its connection is closed, and the loop has not heard of it
+            hook.die()  # its connection is closed, and the loop does not know it yet
             patience = Patience(begin_seconds=20.0, move_seconds=20.0)
             told = process.tell(MessageType.SWAP_OUT, [Segment(descriptor, MIB, False)], 100, patience)
             assert await told is Absence.GONE

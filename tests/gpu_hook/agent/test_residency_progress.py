@@ -1,4 +1,4 @@
-"""How far a move is: what hooks count, bounded by what they were to move."""
+"""The progress of a move: the hooks' counts, bounded by the bytes to move."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ACCOUNTS = cast("list[DeviceAccount]", [None])
 
 
 class AProcess:
-    """A process with so much to move, whose hook says what it copied."""
+    """A process with bytes to move, whose hook reports its copied bytes."""
 
     def __init__(self, *, elastic: int = 0, swapped: int = 0, copied: int | None = 0) -> None:
         self.counted, self.has_left = copied, False
@@ -37,7 +37,7 @@ def watch(*processes: AProcess, is_out: bool) -> MoveProgress:
 def test_a_move_goes_from_nothing_to_all_of_it_over_all_processes() -> None:
     first, second = AProcess(elastic=10, copied=7), AProcess(elastic=30)
     progress = watch(first, second, is_out=True)
-    assert progress.now() == Moving(0, 40)  # what was copied before is another move's
+    assert progress.now() == Moving(0, 40)  # bytes that were copied before belong to another move
     first.counted = 17
     assert progress.now() == Moving(10, 40)
     second.counted = 30

@@ -1,4 +1,7 @@
-"""A kernel gets another size or class while it runs: through the control socket, with hooks that watch their pages."""
+"""A kernel gets another size or class while it runs.
+
+The change comes through the control socket; hooks watch their pages.
+"""
 
 from __future__ import annotations
 

@@ -53,9 +53,10 @@ def test_a_kernel_without_cuda_keeps_its_reservation_through_restarts_without_a_
 
 
 class Restarts(RuleBasedStateMachine):
-    """``gateway`` is its control connection, None while it is away. ``live``: each kernel's process.
+    """The restarts of agent and gateway in any order.
 
-    ``using_cuda``: those whose process is connected to the agent, or would like to be.
+    ``gateway`` is its control connection, None while it is away. ``live`` has each kernel's
+    process. ``using_cuda`` are the kernels whose process is connected to the agent, or tries to be.
     """
 
     kernels = Bundle("kernels")
@@ -100,7 +101,7 @@ class Restarts(RuleBasedStateMachine):
 
     @rule(name=kernels)
     def a_kernel_uses_cuda(self, name: str) -> None:
-        """For the first time, or again after the agent came back."""
+        """Let a kernel use CUDA for the first time, or again after the agent came back."""
         process = self.using_cuda.setdefault(name, AProcess(self.node.folder(name)))
         if not process.is_connected:
             assert isinstance(self.do(process.hello(process.lent)), Welcome)
@@ -114,14 +115,17 @@ class Restarts(RuleBasedStateMachine):
         self.do(self.release(name))
 
     async def release(self, name: str) -> None:
-        """The gateway notices the end, if it is there; else the agent does."""
+        """End a kernel: the gateway notices the end, if it is there; else the agent does."""
         if self.gateway is not None:
             self.node.reservations.release(name)
         await self.node.gone(name)
 
     @rule(is_killed=st.booleans())
     def the_agent_dies_and_another_starts(self, is_killed: bool) -> None:
-        """The gateway renews later, by ``the_gateway_comes_back``, or never."""
+        """Replace the agent.
+
+        The gateway renews later, by ``the_gateway_comes_back``, or never.
+        """
         self.do(self.node.end(is_killed=is_killed))
         for process in self.using_cuda.values():
             close_quietly(process)

@@ -1,4 +1,7 @@
-"""Agent, hook and software GPU together: bytes and GPU time of real processes, through kill -9 of either side."""
+"""Agent, hook and software GPU together: bytes and GPU time of real processes.
+
+Both survive kill -9 of either side.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remov
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, shim_dir, softgpu_driver, softgpu_state_path
 
 MIB = 1 << 20
-# Allocates what it is told, line by line, and says what came of it; "spin N" keeps the GPU busy for N milliseconds.
+# Allocates by lines of input, and prints the results; "spin N" keeps the GPU busy for N
+# milliseconds.
 CLIENT = """
 import ctypes, sys
 cuda = ctypes.CDLL("libcuda.so.1")

@@ -1,4 +1,4 @@
-"""The room that devices have for kernels, as looks and moves tell it."""
+"""The room that devices have for kernels, by looks and moves."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ def test_one_that_answers_late_makes_no_turn_last_for_hours() -> None:
 
 def test_memory_that_a_kernel_gave_back_since_the_last_look_counts_for_nobody() -> None:
     room = Room()
-    reading = DeviceReading(CARD, used_bytes=5 * GIB)  # 4 of a kernel, 1 of a stranger
+    reading = DeviceReading(CARD, used_bytes=5 * GIB)  # 4 of a kernel, 1 of another process
     room.look([reading], {"GPU-a": 4 * GIB})
     assert room.used_bytes(reading, {"GPU-a": 4 * GIB}) == 5 * GIB
     assert room.used_bytes(reading, {"GPU-a": 1 * GIB}) == 2 * GIB  # 3 were swapped out
-    assert room.used_bytes(reading, {"GPU-a": 6 * GIB}) == 5 * GIB  # what it took is in the next look
+    # its new memory is in the next look
+    assert room.used_bytes(reading, {"GPU-a": 6 * GIB}) == 5 * GIB
 
 
 def test_memory_of_a_process_that_left_is_taken_until_the_driver_has_it_back() -> None:

@@ -1,4 +1,4 @@
-"""Hooks at the agent's socket: what they are given, what they may do, and what becomes of those that lie or die."""
+"""Hooks at the agent's socket: pages, permissions, and the ends of lying or dying hooks."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class TestCredit:
         idle.hello()
         busy.hello()
         idle.borrow(312 * MIB)
-        for _ in range(5):  # on a busy machine the bytes may come back behind the deadline
+        for _ in range(5):  # on a busy machine the bytes may come back after the deadline
             assert idle.borrow(88 * MIB) == 88 * MIB
             sequence = busy.ask(200 * MIB)
             recall = idle.receive()
@@ -288,7 +288,7 @@ class TestGarbage:
                     hook.send(mutated(chance, chance.choice(good)))
                     sent += 1
             except OSError:
-                pass  # it was refused
+                pass  # the agent refused it
             hook.close()
         a_node.until(lambda: a_node.device()["lent_bytes"] == 0)
         assert "Traceback" not in a_node.log()
@@ -328,7 +328,7 @@ class TestSelfCheck:
 
     @pytest.mark.parametrize(("role", "times"), [(Role.PROCESS, 1), (Role.OBSERVER, 1), (Role.CHECK, 2)])
     def test_it_comes_once_and_from_the_kernels_start(self, a_node: Any, role: Role, times: int) -> None:
-        """A process that repeats it would have the agent write its journal as fast as it can, and all others wait."""
+        """Repeated, it would make the agent write its journal without end, and others wait."""
         hook = a_node.a_hook()
         assert hook.hello(role=role) == protocol.Welcome(1)
         for _ in range(times):

@@ -1,6 +1,7 @@
-"""Kernels that together own four times the device, with the real hook, agent and software GPU: their bytes stay.
+"""Kernels that together own four times the device keep their bytes.
 
-What waits for what is decided in test_leases; here it is carried out.
+Hook, agent and software GPU are real. test_leases decides which kernel waits; here the moves are
+carried out.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MIB = 1 << 20
 CARD = 128 * MIB
 OWN = 102 * MIB  # five of them own four cards
 OUT_OF_MEMORY = 2
-# What a cell may do: "alloc N", "fill V", "count V" (bytes that are V, of all that it has), "spin MS", "use DEVICE",
+# Lines of a cell: "alloc N", "fill V", "count V" (its bytes that are V), "spin MS", "use DEVICE",
 # "stop 0" (stops its own process).
 CLIENT = """
 import ctypes, os, signal, sys
@@ -77,7 +78,7 @@ for line in sys.stdin:
 
 
 class AKernel:
-    """One process, the reservation that it runs under, and what a relay would tell of its cells."""
+    """One process, its reservation, and its relay's reports about its cells."""
 
     def __init__(self, node: Any, holder: Any, name: str, hundredths: int = 80) -> None:
         self.node, self.holder, self.name = node, holder, name
@@ -185,7 +186,7 @@ def test_two_that_are_busy_at_once_take_turns(kernels: Callable[..., list[AKerne
 def test_growth_inside_a_cell_makes_an_idle_kernel_leave(kernels: Callable[..., list[AKernel]]) -> None:
     first, second = kernels("a", "b")
     assert first.cell(f"alloc {OWN}", "fill 1") == [0, 0]
-    assert second.cell(f"alloc {20 * MIB}", "fill 2") == [0, 0]  # for credit to spare nobody has to leave
+    assert second.cell(f"alloc {20 * MIB}", "fill 2") == [0, 0]  # spare credit makes no kernel leave
     assert first.residency["state"] == "resident"
     assert second.cell(f"alloc {80 * MIB}", "fill 3", "count 3") == [0, 0, 100 * MIB]
     assert first.residency["state"] == "swapped"
@@ -227,7 +228,7 @@ def test_who_waits_is_told_why_and_for_how_long(
 
 
 def stop_with_the_device(stopped: AKernel) -> None:
-    """It takes most of the device in a cell, and stops itself in the same cell."""
+    """Let the kernel take most of the device in a cell, and stop itself in the same cell."""
     stopped.begin(f"alloc {OWN}", "fill 1", "stop 0")
     assert (stopped.answer(), stopped.answer()) == (0, 0), stopped.node.log()
     status = os.waitid(os.P_PID, stopped.process.pid, os.WSTOPPED | os.WNOWAIT)
@@ -243,14 +244,14 @@ def test_who_waits_for_a_stopped_process_is_told_so_is_refused_and_gets_the_memo
     assert watcher.ask("watch", kernel_id="b")["ok"]
     stop_with_the_device(stopped)
     assert neighbour.cell(f"alloc {20 * MIB}", "fill 2") == [0, 0]
-    neighbour.begin(f"alloc {80 * MIB}")  # both are within its guarantee
+    neighbour.begin(f"alloc {80 * MIB}")  # both are within their guarantee
     while watcher.wait_for_event()["reason"] != "stuck":
         assert stopped.residency["swaps_out"] == 0
     assert stopped.residency["silent_pids"] == [stopped.process.pid]
     assert neighbour.end() == [OUT_OF_MEMORY]
     stopped.process.send_signal(signal.SIGCONT)
     assert stopped.end() == [0]
-    neighbour.node.until(lambda: not stopped.residency["silent_pids"])  # it has done as it was told
+    neighbour.node.until(lambda: not stopped.residency["silent_pids"])  # it has obeyed
     assert neighbour.cell(f"alloc {80 * MIB}", "fill 3", "count 3") == [0, 0, 100 * MIB]
     assert stopped.cell("count 1") == [OWN]
 
@@ -268,7 +269,7 @@ def test_who_waits_for_a_stopped_process_gets_the_memory_once_it_is_killed(
 
 
 def test_two_kernels_of_two_and_a_half_devices_both_finish(kernels: Callable[..., list[AKernel]]) -> None:
-    """Each holds what the other needs: a whole device where that one has half."""
+    """Each holds what the other needs: a whole device where the other has half."""
     many = kernels("a", "b", hundredths=250, devices=3)
     devices = [[device["index"] for device in kernel.node.kernel(kernel.name)["devices"]] for kernel in many]
     assert devices[0] != devices[1]
@@ -319,7 +320,10 @@ def test_swapped_kernels_are_found_again_by_the_next_agent(
 def test_what_a_killed_process_had_is_lent_when_the_driver_has_it_and_not_before(
     kernels: Callable[..., list[AKernel]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A driver that still has to take the bytes back refuses what is lent of them: out of memory, within quota."""
+    """A driver that has not taken the bytes back yet would refuse them.
+
+    The call would run out of memory within its quota.
+    """
     monkeypatch.setenv("ALIQUOT_SOFTGPU_TEARDOWN_MS", "800")
     first, second, third = kernels("a", "b", "c", hundredths=60)
     assert third.cell(f"alloc {20 * MIB}", "fill 3") == [0, 0]

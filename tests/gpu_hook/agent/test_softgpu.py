@@ -1,4 +1,4 @@
-"""The agent on the real software GPU: its NVML, its state file, and what goes wrong with them."""
+"""The agent on the real software GPU: its NVML, its state file, and their faults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import is_in_use, prep
 from jupyter_aliquot.gpu_hook.client.client import query
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver, softgpu_state_path
 
-# Joins the software GPU, takes memory, tells it, and waits for its stdin to end.
+# Joins the software GPU, takes memory, reports it, and waits for its stdin to end.
 CLIENT = """
 import ctypes, sys
 cuda = ctypes.CDLL(sys.argv[1])
@@ -143,7 +143,10 @@ def test_the_machine_goes_with_its_agent(an_idle_node: Any, start: Start, a_stat
 
 @pytest.fixture
 def an_abandoned_folder(an_idle_node: Any) -> Iterator[Path]:
-    """The runtime folder of an agent that was killed. Its machine is there, until any agent of this user starts."""
+    """The runtime folder of a killed agent.
+
+    Its machine is there, until any agent of this user starts.
+    """
     node = type(an_idle_node)(Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp")))
     command = [
         sys.executable,

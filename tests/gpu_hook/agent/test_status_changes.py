@@ -1,4 +1,7 @@
-"""Who asks for the status every second is told of the kernels that changed, and has all of them all the same."""
+"""A client that requests the status every second gets the changed kernels alone.
+
+It still has all of them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ def described(name: str, generation: int = 1) -> dict[str, Any]:
 
 
 def told(changes: StatusChanges, number: int, kernels: list[dict[str, Any]]) -> dict[str, Any]:
-    """What arrives of an answer."""
+    """Return an answer as the client receives it."""
     found: dict[str, Any] = json.loads(json.dumps({**NODE, **changes.since(number, kernels)}))
     return found
 

@@ -1,4 +1,4 @@
-"""A status of many kernels holds up nothing else on the agent's loop, and tells of one moment."""
+"""A status of many kernels holds up no other work on the agent's loop, and shows one moment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ KERNELS = 8
 
 
 def short_slices() -> Slices:
-    """Over after each piece of work: a second passes whenever it is asked for."""
+    """Return slices that end after each piece of work.
+
+    A second passes at each reading of the clock.
+    """
     return Slices(itertools.count(0.0, 1.0).__next__)
 
 
@@ -64,7 +67,7 @@ def ids(status: dict[str, Any]) -> list[str]:
 
 
 class Ticks:
-    """A timer like that of compute control, which is due whenever the loop comes to it."""
+    """A timer like that of compute control, due in each turn of the loop."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -102,8 +105,8 @@ def test_what_comes_goes_and_grows_while_a_status_is_made_is_told_as_it_is_at_it
         for _ in range(KERNELS // 2):
             await asyncio.sleep(0)
         assert not making.done()
-        node.reservations.release("k0")  # told already
-        node.reservations.release(f"k{KERNELS - 1}")  # not yet
+        node.reservations.release("k0")  # in the status already
+        node.reservations.release(f"k{KERNELS - 1}")  # not in the status yet
         node.reserve(node.a_connection(), "new", 5)
         node.reservations.resize("k1", 7, None, None)
         status = await making
@@ -117,7 +120,7 @@ def test_what_comes_goes_and_grows_while_a_status_is_made_is_told_as_it_is_at_it
 
 
 def test_two_that_ask_at_once_are_answered_one_after_the_other(a_folder: Path) -> None:
-    """Else each turn of the loop would have a slice of each of them."""
+    """Otherwise each turn of the loop would have a slice of each client."""
 
     async def scenario(node: AReservationsNode) -> None:
         maker, done = a_status_maker(node), list[int]()
@@ -135,7 +138,10 @@ def test_two_that_ask_at_once_are_answered_one_after_the_other(a_folder: Path) -
 
 
 def test_what_a_device_has_in_use_is_told_whole_though_a_page_hides_some_of_it(a_folder: Path) -> None:
-    """By what the room is counted with: by what the pages say, the rest would pass for given back since the look."""
+    """The status uses the figure that the room uses.
+
+    By the pages' figure, the rest would look like memory given back since the look.
+    """
 
     async def scenario(node: AReservationsNode) -> None:
         process = AProcess(node.folder("k0"))

@@ -1,4 +1,7 @@
-"""Agent, hook and software GPU: a kernel of several processes on two devices, swapped at random while it works."""
+"""Agent, hook and software GPU: a working kernel is swapped at random.
+
+It has several processes on two devices.
+"""
 
 from __future__ import annotations
 
@@ -105,12 +108,12 @@ class ARing:
         return process
 
     async def work_goes_on(self) -> None:
-        """Each thread of each process takes some more steps."""
+        """Wait until each thread of each process has done some more steps."""
         for process in self.processes:
             assert await process.ask("work") == "True"
 
     async def verify(self) -> None:
-        """Every buffer of every process is as it should be."""
+        """Check that every buffer of every process is correct."""
         for process in self.processes:
             assert await process.ask("pause") == "True"
             assert int(await process.ask("verify")) > 0
@@ -161,7 +164,10 @@ def play(a_folder: Path) -> Callable[..., None]:
 
 
 async def swap_out(ring: ARing) -> None:
-    """A loaded machine, or four threads at work, may keep the drain from ending in time: then again."""
+    """Swap out, again if need be.
+
+    A loaded machine, or four threads, may make the drain too slow.
+    """
     for _ in range(20):
         move = await ring.residency.swap_out("test")
         if move.result is not MoveResult.BUSY:
@@ -182,7 +188,7 @@ def test_random_swaps_of_three_working_processes_change_no_byte(play: Callable[.
             await swap_out(ring)
             assert ring.residency.facts().swapped_bytes > 0
             if chance.random() < 0.7:
-                await asyncio.wait_for(ring.woken.wait(), 60)  # its calls ask for it
+                await asyncio.wait_for(ring.woken.wait(), 60)  # its calls wake it
             move = await ring.residency.swap_in()
             assert move.is_done, move
         await ring.work_goes_on()
@@ -193,19 +199,21 @@ def test_random_swaps_of_three_working_processes_change_no_byte(play: Callable[.
 
 
 STEPS: list[tuple[str, Callable[[ARing], object]]] = [
-    ("out", lambda ring: ring.arena.use.used_bytes),  # host memory is being made
-    ("out", lambda ring: ring.residency.is_lease_ended),  # processes are told
-    ("out", lambda ring: ring.residency.facts().swapped_bytes),  # one is out
-    ("in", lambda ring: True),  # processes are told
-    ("in", lambda ring: any(device.on_device_bytes for device in ring.residency.facts().devices)),  # one is in
+    ("out", lambda ring: ring.arena.use.used_bytes),  # the agent is making host memory
+    ("out", lambda ring: ring.residency.is_lease_ended),  # processes have their orders
+    ("out", lambda ring: ring.residency.facts().swapped_bytes),  # one process is out
+    ("in", lambda ring: True),  # processes have their orders
+    # one process is in
+    ("in", lambda ring: any(device.on_device_bytes for device in ring.residency.facts().devices)),
 ]
 
 
 async def begin_to_move(ring: ARing, way: str, step: Callable[[ARing], object]) -> asyncio.Task[Move]:
-    """Up to this step, or past it: the machine may be quicker than we look."""
+    """Begin a move, and return at this step or later: the machine may be quicker than the test."""
     if way == "in":
         await swap_out(ring)
-    await ring.arena.configure(HostBudget(0))  # nothing is warm: making it takes time
+    # without warm memory, the arena takes time to make it
+    await ring.arena.configure(HostBudget(0))
     await ring.arena.configure(HostBudget(1024 * MIB))
     moving = asyncio.create_task(ring.residency.swap_in() if way == "in" else ring.residency.swap_out("test"))
     await until(lambda: moving.done() or step(ring))
@@ -254,7 +262,7 @@ def test_the_agent_may_end_at_a_step_of_a_swap(
             await moving
             await until(lambda: len(ring.kernel.pids) == 3)
             while ring.residency.facts().state not in LEASE_HELD:
-                await ring.residency.swap_in()  # what was half done may end, as a refusal, while this is asked
+                await ring.residency.swap_in()  # an unfinished move may end in the meantime, as a refusal
         await ring.work_goes_on()
         await ring.verify()
 
@@ -290,7 +298,7 @@ def test_a_stopped_process_keeps_its_kernel_and_comes_back_when_it_goes_on(play:
         move = await ring.residency.swap_out("test")
         assert move.result is MoveResult.SILENT, move
         assert ring.residency.facts().silent_pids == (stopped.process.pid,)
-        assert await going.ask("work") == "True"  # the other one goes on
+        assert await going.ask("work") == "True"  # the other process goes on
         stopped.process.send_signal(signal.SIGCONT)
         await until(lambda: not ring.residency.facts().silent_pids)
         await until(lambda: ring.residency.facts().state is KernelState.RESIDENT)

@@ -1,4 +1,7 @@
-"""kill -9 of the node agent itself while a kernel is swapped: its bytes and its lease are found again."""
+"""kill -9 of the node agent, with a swapped kernel.
+
+The next agent finds the kernel's bytes and its lease.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +86,10 @@ def test_a_swapped_kernel_outlives_its_agent(a_ring: Any, open_holder: Callable[
 
 
 def swap_out(node: Any, holder: Any) -> int:
-    """As soon as it is idle by its last call, too; tells how many bytes are out."""
+    """Swap out as soon as the kernel is idle by its last call, too.
+
+    Return the bytes that are out.
+    """
     assert holder.ask("activity", kernel_id="k", open=0, work=0, since=time.time())["ok"]
     node.until(lambda: holder.ask("swap_out", kernel_id="k").get("ok"), 60)
     node.until(lambda: residency(node)["state"] == "swapped", 60)

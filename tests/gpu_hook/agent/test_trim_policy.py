@@ -1,4 +1,4 @@
-"""When an idle kernel is asked to return what its frameworks keep."""
+"""The times when an idle kernel is asked to return its frameworks' caches."""
 
 from __future__ import annotations
 

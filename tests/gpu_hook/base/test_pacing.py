@@ -1,4 +1,4 @@
-"""Nobody goes on faster than the rate, whatever the pattern; and nobody who went away is remembered."""
+"""No caller is faster than the rate, whatever the pattern; no caller that left is remembered."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _DEADLINE_SECONDS = 90.0
 
 
 def until(claim: Callable[[], Any]) -> Any:
-    """Wait for a claim to hold, and return what it found."""
+    """Wait for a claim to hold, and return its value."""
     deadline = time.monotonic() + _DEADLINE_SECONDS
     while not (found := claim()):
         assert time.monotonic() < deadline, f"the claim did not come true: {found!r}"
@@ -61,7 +61,7 @@ class Program:
 
 @dataclass
 class Place:
-    """Where programs run: the environment that leads them to a GPU, and what somebody else says of its use."""
+    """A place for programs: an environment that leads to a GPU, and another view of its use."""
 
     env: dict[str, str]
     total_bytes: int
@@ -80,13 +80,13 @@ class Place:
         return process
 
     def program(self) -> Program:
-        """A process that uses the first device."""
+        """Start a process that uses the first device."""
         program = Program(self.start([sys.executable, str(_PROGRAM)], stdin=subprocess.PIPE))
         assert program("begin()") == 0
         return program
 
     def run(self, code: str, **env: str) -> Any:
-        """Run Python code to its end; what it printed, as JSON."""
+        """Run Python code to its end; return its output, as JSON."""
         done = self.start([sys.executable, "-c", code], env=env)
         output, _ = done.communicate(timeout=_DEADLINE_SECONDS)
         assert done.returncode == 0
@@ -123,7 +123,7 @@ class Node:
         self._lines = self._holder.makefile("rb")
 
     def kernel(self, kernel_id: str) -> Place:
-        """Half of a device."""
+        """Return a place with half of a device."""
         request = {"id": 1, "op": "reserve", "kernel_id": kernel_id, "owner": "ada", "hundredths": 50}
         self._holder.sendall(json.dumps(request).encode() + b"\n")
         env = dict(json.loads(self._lines.readline())["grant"]["env"])
@@ -156,7 +156,7 @@ def clean_environment() -> dict[str, str]:
 
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
-    """A short runtime folder, for the sake of its sockets' names."""
+    """Make a folder with a short path, since it holds sockets."""
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
@@ -204,7 +204,7 @@ def a_node(a_folder: Path) -> Iterator[Node]:
 
 @pytest.fixture
 def make_kernel(a_node: Node) -> Iterator[Callable[[str], Place]]:
-    """Kernels of the node, by name."""
+    """Make kernels of the node, by name."""
     places: list[Place] = []
 
     def make(kernel_id: str) -> Place:
@@ -229,7 +229,7 @@ def a_bare_place(a_folder: Path) -> Iterator[Place]:
 
 @pytest.fixture(params=["bare", "hooked"])
 def a_place(request: pytest.FixtureRequest) -> Place:
-    """Both, one after the other."""
+    """Run the test in both places, one after the other."""
     place = request.getfixturevalue("a_bare_place" if request.param == "bare" else "a_kernel")
     assert isinstance(place, Place)
     return place
@@ -237,7 +237,7 @@ def a_place(request: pytest.FixtureRequest) -> Place:
 
 @pytest.fixture(scope="module", params=["bare", "hooked"])
 def a_lasting_place(request: pytest.FixtureRequest) -> Iterator[Place]:
-    """Both, each for all tests of a file: of programs that are slow to start."""
+    """Run all tests of a file in both places: for programs that are slow to start."""
     with _folder() as folder:
         if request.param == "bare":
             with _bare_place(folder) as place:

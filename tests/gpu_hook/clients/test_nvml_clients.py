@@ -140,7 +140,7 @@ def test_nvdashboards_pages_agree_with_cuda(a_place: Any) -> None:
 
 @pytest.fixture
 def a_server(a_place: Any, a_folder: Path) -> Iterator[str]:
-    """A Jupyter Server with nvdashboard alone; its address."""
+    """Start a Jupyter Server with nvdashboard alone; return its address."""
     port = free_port()
     extensions = {"jupyterlab_nvdashboard": True} | dict.fromkeys(_OTHER_EXTENSIONS, False)
     command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root", f"--port={port}"]

@@ -1,5 +1,7 @@
-"""Compiles the conformance programs and runs one test of one program, bare or through the hook, on whichever GPU is
-there: the software GPU, or with ALIQUOT_TEST_GPU=1 the machine's own."""
+"""Compile the conformance programs and run one test of one program, bare or through the hook.
+
+The GPU is the software GPU, or with ALIQUOT_TEST_GPU=1 the machine's own.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ QUOTA_BYTES = 1 << 50  # no quota in the way: the hook's answers must be the dri
 
 @functools.cache
 def _hook_tests(name: str) -> ModuleType:
-    """The stand-in for the agent, and its swaps; test folders are no packages."""
+    """Return the stand-in for the agent, and its swaps; test folders are no packages."""
     path = HERE.parent / "hook" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"conformance_{name}", path)
     assert spec is not None
@@ -43,13 +45,13 @@ def _hook_tests(name: str) -> ModuleType:
 
 @pytest.fixture(scope="session")
 def the_driver() -> paths.Driver:
-    """What the programs run on."""
+    """Return the driver for the programs."""
     return paths.choose_driver("nvidia" if os.environ.get("ALIQUOT_TEST_GPU") else "softgpu")
 
 
 @pytest.fixture(scope="session")
 def compile_program(tmp_path_factory: pytest.TempPathFactory, the_driver: paths.Driver) -> Callable[[str], Path]:
-    """The path of a family's program, compiled once."""
+    """Return the path of a family's program, compiled once."""
     folder = tmp_path_factory.mktemp("conformance")
     compiler = shutil.which("cc") or shutil.which("gcc")
     assert compiler, "a C compiler is needed: install gcc"
@@ -69,7 +71,7 @@ def compile_program(tmp_path_factory: pytest.TempPathFactory, the_driver: paths.
 
 @pytest.fixture
 def bare_env(the_driver: paths.Driver, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The environment of a program without the hook, on a machine of its own."""
+    """Return the environment of a program without the hook, on a machine of its own."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("ALIQUOT_", "LD_", "CUDA_"))}
     state = Path("/dev/shm") / f"aq-conformance-{os.getpid()}"
     yield {
@@ -87,14 +89,14 @@ def bare_env(the_driver: paths.Driver, tmp_path: Path) -> Iterator[dict[str, str
 
 @pytest.fixture
 def hooked_env(bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir: Path) -> Iterator[dict[str, str]]:
-    """The same through the hook, with a quota that nothing reaches."""
+    """Return the same environment through the hook, with a quota that no program reaches."""
     with _hooked(bare_env, the_driver, a_kernel_dir) as env:
         yield env
 
 
 @pytest.fixture
 def elastic_env(bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir: Path) -> Iterator[dict[str, str]]:
-    """The same where every linear allocation is elastic, however small, and most are of several chunks."""
+    """Return the same where each linear allocation is swappable, most of several chunks."""
     words = {"residency_mode": ResidencyMode.VMM, "least_elastic": 1, "chunk": 2 << 20}
     with _hooked(bare_env, the_driver, a_kernel_dir, **words) as env:
         yield env
@@ -102,7 +104,7 @@ def elastic_env(bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir
 
 @pytest.fixture
 def swapped_env(bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir: Path) -> Iterator[dict[str, str]]:
-    """The same where an agent takes all memory out before every call that is checked."""
+    """Return the same where an agent takes all memory out before every checked call."""
     words = {"residency_mode": ResidencyMode.VMM, "least_elastic": 1, "chunk": 2 << 20}
     with _hooked(bare_env, the_driver, a_kernel_dir, swaps=True, **words) as env:
         yield env
@@ -110,7 +112,7 @@ def swapped_env(bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir
 
 @pytest.fixture
 def paged_env(bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir: Path) -> Iterator[dict[str, str]]:
-    """The same where every linear allocation is unified memory, and leaves before every call that is checked."""
+    """Return the same with unified memory, which leaves before every checked call."""
     words = {"residency_mode": ResidencyMode.MANAGED, "least_elastic": 1}
     with _hooked(bare_env, the_driver, a_kernel_dir, swaps=True, **words) as env:
         yield env
@@ -118,7 +120,7 @@ def paged_env(bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir: 
 
 @pytest.fixture
 def paced_env(bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir: Path) -> Iterator[dict[str, str]]:
-    """The same where launches wait for their share of the device's time now and then."""
+    """Return the same where launches sometimes wait for their share of the device's time."""
     with _hooked(bare_env, the_driver, a_kernel_dir, is_paced=True) as env:
         yield env
 
@@ -159,7 +161,7 @@ def _hooked(
 
 @pytest.fixture
 def a_kernel_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Short enough for a socket's path."""
+    """Make a kernel folder whose path is short enough for a socket."""
     folder = Path(f"/tmp/aq-conf-{os.getpid()}")
     folder.mkdir(mode=0o700)
     yield folder
@@ -168,8 +170,10 @@ def a_kernel_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @functools.cache
 def _uuids(driver: paths.Driver, *variables: tuple[str, str]) -> list[bytes]:
-    """Every device of the machine, asked once, in a process of its own: a software GPU of the same variables has the
-    same ones."""
+    """Return every device of the machine, listed once in a process of its own.
+
+    A software GPU of the same variables has the same ones.
+    """
     source = (
         "import ctypes, sys\n"
         "cuda = ctypes.CDLL(sys.argv[1]); assert cuda.cuInit(0) == 0\n"

@@ -1,5 +1,7 @@
-"""Every claim of the C suite, on the driver itself and through the hook, whatever that does with the memory: the
-answers are the same."""
+"""Every claim of the C suite, on the driver itself and through the hook: the answers are the same.
+
+They are, whatever the hook does with the memory.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,7 @@ SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
 
 
 def is_long(way: str, family: str) -> bool:
-    """Whether it is for `make soak` alone."""
+    """Return whether the test is for `make soak` alone."""
     often = {"swapped": OFTEN_SWAPPED, "paged": OFTEN_SWAPPED, "paced": OFTEN_PACED}
     return way in often and family not in often[way]
 

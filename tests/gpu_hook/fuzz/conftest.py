@@ -26,7 +26,7 @@ OPERATIONS = 500  # of a sequence
 
 
 def _load(path: Path) -> ModuleType:
-    """Test folders are no packages."""
+    """Load a module by its path: test folders are no packages."""
     spec = importlib.util.spec_from_file_location(f"fuzz_tests_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
@@ -59,7 +59,7 @@ def fuzzer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def plants(tmp_path: Path) -> Callable[[str], Path]:
-    """A library with one planted difference, to be preloaded."""
+    """Build a library with one planted difference, for preloading."""
 
     def make(name: str) -> Path:
         return compile_c(tmp_path / "plant.so", [HERE / "planted.c"], "-shared", "-fPIC", f"-DPLANT_{name}", "-ldl")
@@ -69,7 +69,10 @@ def plants(tmp_path: Path) -> Callable[[str], Path]:
 
 @pytest.fixture
 def make_pair(fuzzer: Path) -> Iterator[Callable[..., Any]]:
-    """Two machines with ``quota`` on the second's hook; more environment for both, and for the hooked one alone."""
+    """Make two machines with ``quota`` on the second's hook.
+
+    There may be more environment for both, and for the hooked one alone.
+    """
     folders: list[Path] = []
     nodes, stack = list[Any](), ExitStack()
 

@@ -1,5 +1,8 @@
-"""One seed on two drivers: starts the fuzzer on both, compares record by record, and tells a difference so that it can
-be worked on: seed, call, both answers, and the shortest sequence that still shows it."""
+"""Run one seed on two drivers, and report a difference so that it can be worked on.
+
+It starts the fuzzer on both and compares record by record. The report has the seed, the call, both
+answers, and the shortest sequence that still shows the difference.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ SECONDS = 30  # for one sequence, on a busy machine
 
 
 def load(path: Path) -> ModuleType:
-    """Test folders are no packages."""
+    """Load a module by its path: test folders are no packages."""
     spec = importlib.util.spec_from_file_location(f"fuzz_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
@@ -39,7 +42,7 @@ minimise: Callable[..., list[int]] = load(Path(__file__).parent / "minimise.py")
 
 @dataclass(frozen=True)
 class Sequence:
-    """What the fuzzer says of one sequence."""
+    """The fuzzer's records of one sequence."""
 
     number: int
     calls: int
@@ -48,7 +51,7 @@ class Sequence:
 
 
 class Ended(Exception):
-    """The fuzzer's process is gone: its exit status."""
+    """The fuzzer's process ended, with this exit status."""
 
 
 class Fuzzer:
@@ -87,8 +90,11 @@ class Fuzzer:
 
 @dataclass
 class Pair:
-    """The fuzzer's program and the two environments. ``look`` is called between sequences with the hooked process's pid
-    and says what is wrong with the hook's books, or nothing."""
+    """The fuzzer's program and the two environments.
+
+    ``look`` is called between sequences with the hooked process's pid, and returns the fault in the
+    hook's books, or nothing.
+    """
 
     program: Path
     bare: dict[str, str]
@@ -98,7 +104,7 @@ class Pair:
     is_modest: bool = False  # for injected faults: every call of the program is one of the driver
     look: Callable[[int], str] = lambda pid: ""
     rest: Callable[[], object] = lambda: None  # until the agent has noticed that all programs ended
-    pace: Any = None  # what paces the hooked program (tight_pace.py)
+    pace: Any = None  # paces the hooked program (tight_pace.py)
     calls: int = 0  # of the longest run
     stopped: list[int] = field(default_factory=list)  # sequences that met the quota
 
@@ -107,7 +113,7 @@ class Pair:
         return [str(self.program), str(first), str(count), str(self.operations), *modes, *more]
 
     def difference(self, first: int, count: int, *more: str) -> tuple[int, int, str] | None:
-        """Seed, number of the operation, and what is wrong, for the first sequence that differs."""
+        """Return seed, operation's number, and fault of the first sequence that differs."""
         self.rest()
         with ExitStack() as stack:
             fuzzers = [stack.enter_context(Fuzzer(self.command(first, count, *more), env)) for env in self.envs()]
@@ -125,8 +131,13 @@ class Pair:
         return None
 
     def is_chance(self, first: int, seed: int) -> bool:
-        """Whether the driver alone answers so: it differs from itself, or all is equal when run again. Some of what a
-        driver gives back, a graph's addresses say, comes back when a thread of its own is done."""
+        """Return whether the driver alone answers so.
+
+        It differs from itself then, or a second run is equal.
+
+        Some of a driver's returned memory, such as a graph's addresses, comes back when a thread of
+        its own is done.
+        """
         again = replace(self, hooked={**self.bare, STATE: self.hooked[STATE]}, look=lambda pid: "")
         for pair in (again, self):
             found = [pair.difference(first, seed - first + 1) for _ in range(RUNS)]
@@ -154,7 +165,7 @@ class Pair:
         return f"seed {seed}, operation {number}: {wrong}"
 
     def _after(self, first: int, seed: int, number: int) -> str:
-        """The answers to one operation of a sequence that needs those before it."""
+        """Return the answers to one operation of a sequence that needs those before it."""
         lines = []
         for name, env in zip(("bare", "hooked"), self.envs(), strict=True):
             self.rest()
@@ -165,7 +176,10 @@ class Pair:
         return "\n".join(lines)
 
     def explain(self, first: int, seed: int, number: int, wrong: str, only: Path) -> str:
-        """The report of a difference in a run from ``first`` on; ``only`` is a file to write to."""
+        """Return the report of a difference in a run from ``first`` on.
+
+        ``only`` is a file to write to.
+        """
 
         def differs(numbers: list[int]) -> bool:
             only.write_text(" ".join(map(str, numbers)))
@@ -197,7 +211,7 @@ class Pair:
 
 
 def books(agent: Any, page: Any, devices: int) -> Callable[[int], str]:
-    """Looks at what the hook's page says is charged: after everything was given back, nothing."""
+    """Check the charge on the hook's page: 0 after everything was given back."""
 
     def look(pid: int) -> str:
         connection = agent.process(pid)

@@ -1,4 +1,7 @@
-"""The shortest part of a list for which a claim still holds: removes ever smaller runs of it (Zeller's ddmin)."""
+"""Find the shortest part of a list for which a claim still holds.
+
+The search removes ever smaller runs of it (Zeller's ddmin).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,10 @@ from collections.abc import Callable
 
 
 def minimise(items: list[int], holds: Callable[[list[int]], bool], tries: int = 300) -> list[int]:
-    """``items`` must be in order; each try costs one call of ``holds``."""
+    """Return the shortest part.
+
+    ``items`` must be in order; each try costs one call of ``holds``.
+    """
     length = max(1, len(items) // 2)
     while tries > 0:
         at, has_shrunk = 0, False

@@ -22,7 +22,7 @@ CI_SEQUENCES = 180  # a little more than 10^5 calls
 SOAK_SEQUENCES = 1000 * SOAK  # at the usual factor of 20 more than 10^7
 PACED_SEQUENCES = 60 * SOAK
 BATCH = 500  # sequences of one process
-# Called by the hook, too, so that the n-th call is another one there.
+# The hook calls them, too, so the n-th call is another one there.
 CALLED_BY_HOOK = {
     *("cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2", "cuArray3DCreate_v2", "cuArrayDestroy"),
     *("cuMipmappedArrayCreate", "cuMipmappedArrayDestroy", "cuGraphGetNodes", "cuGetProcAddress_v2", "cuInit"),
@@ -36,7 +36,10 @@ def seeds() -> list[int]:
 
 
 def expect_equal(pair: Any, first: int, count: int, folder: Path, keeps_seed: bool = False) -> None:
-    """One sequence of some thousands may meet the driver's own timing after all."""
+    """Expect equal answers.
+
+    One sequence of some thousands may meet the driver's own timing after all.
+    """
     chances, end = 1 + count // 2000, first + count
     while first < end:
         batch = min(BATCH, end - first)
@@ -74,7 +77,7 @@ def test_answers_are_the_same_for_seeds_that_once_failed(make_pair: Callable[...
 @pytest.mark.parametrize("quota", [24 * MIB, 70 * MIB], ids=["small", "large"])
 def test_answers_are_the_same_up_to_the_quota(make_pair: Callable[..., Any], tmp_path: Path, quota: int) -> None:
     pair = make_pair(quota)
-    for seed in range(25):  # in a new process each: what came after the quota is not the same
+    for seed in range(25):  # in a new process each: answers after the quota differ
         expect_equal(pair, seed, 1, tmp_path)
     assert pair.stopped, "no sequence met the quota"
 

@@ -1,4 +1,7 @@
-"""A node agent for tests of the hook: one kernel, scripted. It does what the protocol says, and remembers."""
+"""A node agent for tests of the hook: one kernel, scripted.
+
+It follows the protocol, and remembers the messages.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ class Connection:
 
     @property
     def has_its_pages(self) -> bool:
-        """The hook marks its page when it has mapped it."""
+        """Return whether the hook has mapped its page, which it marks then."""
         return self.hook_page is not None and load_half(self.hook_page, HookPage.MAGIC) == protocol.PAGE_MAGIC
 
     def word(self, device: int, offset: int) -> int:
@@ -55,7 +58,10 @@ class Connection:
 
 
 class StandIn:
-    """Lends within the quota of each device. ``is_silent`` makes it hear and not answer."""
+    """Lends within the quota of each device.
+
+    With ``is_silent`` it receives and does not answer.
+    """
 
     def __init__(self, kernel_dir: Path, devices: list[Device]) -> None:
         self.kernel_dir = kernel_dir
@@ -69,10 +75,10 @@ class StandIn:
         self.residency_mode = ResidencyMode.OFF
         self.least_elastic = MIB
         self.chunk = 64 * MIB
-        self.lease = protocol.Lease.HELD  # of processes that come
+        self.lease = protocol.Lease.HELD  # for new processes
         self.ring = 0  # page-locked bytes of each process that copies; 0: the hook's own choice
-        self.gate = protocol.Gate.OPEN  # of processes that come
-        self.pace = protocol.Pace.OFF  # on every device, of processes that come
+        self.gate = protocol.Gate.OPEN  # for new processes
+        self.pace = protocol.Pace.OFF  # on every device, for new processes
         self._process_sequence = 0
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -106,7 +112,7 @@ class StandIn:
         os.close(self._stop_writer)
 
     def wait_for(self, claim: Callable[[], bool], seconds: float = 30.0) -> None:
-        """The claim is asked without any lock: it may make the hook speak to us."""
+        """Wait for a claim, checked without any lock: it may make the hook send messages."""
         deadline = time.monotonic() + seconds
         while not claim():
             left = deadline - time.monotonic()
@@ -115,12 +121,12 @@ class StandIn:
                 self._changed.wait(min(left, 0.02))
 
     def wait_for_news(self, seconds: float = 0.02) -> None:
-        """Until some hook said something, or the time is over."""
+        """Wait until some hook sends a message, or the time is over."""
         with self._changed:
             self._changed.wait(seconds)
 
     def process(self, pid: int | None = None) -> Connection:
-        """The registered process; waits until it has its pages."""
+        """Return the registered process; wait until it has its pages."""
         found: list[Connection] = []
 
         def is_there() -> bool:
@@ -145,7 +151,7 @@ class StandIn:
         connection.socket.send(protocol.pack(recall))
 
     def keep_waiting(self, times: int, pause_seconds: float) -> None:
-        """Answer the request that was left unanswered: not yet, so often, and then with what it asks."""
+        """Answer the unanswered request: so often with a wait, and then with its amount."""
         self.wait_for(lambda: bool(self.of(MessageType.CREDIT_REQUEST)))
         request = self.of(MessageType.CREDIT_REQUEST)[-1]
         kinds = [MessageType.CREDIT_WAIT] * times + [MessageType.CREDIT_GRANT]
@@ -170,7 +176,7 @@ class StandIn:
             store(connection.agent_page, at, value)
 
     def write_half(self, device: int, offset: int, value: int) -> None:
-        """A word of 32 bits, for all processes."""
+        """Write a word of 32 bits, for all processes."""
         for one in self.connections:
             if one.agent_page is not None:
                 at = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES + offset
@@ -188,7 +194,7 @@ class StandIn:
             store_half(one.agent_page, AgentPage.PROCESS_SEQUENCE, sequence)
 
     def replace_processes(self, *rows: tuple[int, int, int, int]) -> None:
-        """As an agent does it: the sequence is odd meanwhile."""
+        """Replace the table as an agent does: the sequence is odd in the meantime."""
         self._process_sequence += 2
         for one in self.connections:
             if one.agent_page is not None:
@@ -245,7 +251,7 @@ class StandIn:
             granted = message.bytes if fits else 0
             connection.lent[message.device] = connection.lent.get(message.device, 0) + granted
             grant = Credit(MessageType.CREDIT_GRANT, message.device, granted, message.sequence)
-            with contextlib.suppress(BrokenPipeError):  # it asked and was killed
+            with contextlib.suppress(BrokenPipeError):  # it sent a request and was killed
                 connection.socket.send(protocol.pack(grant))
         elif isinstance(message, Credit) and message.type is MessageType.CREDIT_RETURN:
             connection.lent[message.device] = connection.lent.get(message.device, 0) - message.bytes

@@ -1,4 +1,4 @@
-"""Boards as an agent makes them, and the notices by which it hands them out."""
+"""Boards as an agent makes them, and the notices that hand them out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 
 class BoardFile:
-    """One memfd. ``has_magic``: as if its owner had it mapped."""
+    """One memfd. ``has_magic``: as if its owner had mapped it."""
 
     def __init__(self, size: int = protocol.BOARD_BYTES, seals: int = SEALS, has_magic: bool = False) -> None:
         self.descriptor = os.memfd_create("board", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -57,7 +57,7 @@ class BoardFile:
         store_half(self.map, at + Board.IS_ACTIVE, is_active)
 
     def intervals(self, device: int = 0) -> list[tuple[int, int]]:
-        """Those of the ring, oldest first."""
+        """Return the intervals of the ring, oldest first."""
         count = self.word(Board.INTERVAL_COUNT, device)
         at = Board.DEVICES + device * Board.DEVICE_BYTES + Board.INTERVALS
         slots = [
@@ -68,7 +68,10 @@ class BoardFile:
 
 
 def send(connection: Any, notice: BoardNotice, *descriptors: int) -> None:
-    """To the process of a connection, as the agent would; one that is gone hears nothing."""
+    """Send a notice to the process of a connection, as the agent would.
+
+    A lost connection receives nothing.
+    """
     send_packet(connection, protocol.pack(notice), *descriptors)
 
 

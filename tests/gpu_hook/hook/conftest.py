@@ -30,7 +30,7 @@ MIB = 1 << 20
 
 
 def _load(name: str) -> ModuleType:
-    """Test folders are no packages, so a file beside this one is loaded by its path."""
+    """Load a file beside this one by its path: test folders are no packages."""
     spec = importlib.util.spec_from_file_location(f"hook_tests_{name}", HERE / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -79,11 +79,14 @@ class Program:
         return answer["value"]
 
     def has_answer(self, seconds: float) -> bool:
-        """Whether it answers within so long."""
+        """Return whether it answers within this time."""
         return bool(select.select([self._process.stdout], [], [], seconds)[0])
 
     def is_asleep(self) -> bool:
-        """Its first thread sleeps in the hook: it would have answered, or read, otherwise."""
+        """Return whether its first thread sleeps in the hook.
+
+        Otherwise it would have answered, or read.
+        """
         number = Path(f"/proc/{self.pid}/syscall").read_text().split()[0]
         return number in _SLEEPS[os.uname().machine]
 
@@ -121,11 +124,11 @@ class Node:
         self.agent: Any = stand_in.StandIn(folder, [])
 
     def program(self, **env: str) -> Program:
-        """A process of the kernel."""
+        """Start a process of the kernel."""
         return self._start({**self.hooked_env, **env})
 
     def outsider(self, **env: str) -> Program:
-        """A process without the hook: it sees the device as it is."""
+        """Start a process without the hook: it sees the device as it is."""
         return self._start({**self.plain_env, **env})
 
     def grant(self, *devices: tuple[str, int]) -> Any:
@@ -183,7 +186,10 @@ def include_dir() -> Path:
 
 @pytest.fixture(scope="session")
 def build_program(tmp_path_factory: pytest.TempPathFactory, include_dir: Path) -> Callable[..., Path]:
-    """Builds a C program of this folder with the hook's sources: ``(main, sanitizer="", kind="cuda")``, each once."""
+    """Build a C program of this folder with the hook's sources, each once.
+
+    Called as ``(main, sanitizer="", kind="cuda")``.
+    """
 
     @functools.cache
     def build(main: str, sanitizer: str = "", kind: str = "cuda") -> Path:
@@ -202,9 +208,10 @@ def a_null_node(a_folder: Path, null_driver: Path) -> Iterator[Node]:
 
 @pytest.fixture
 def make_node(a_folder: Path) -> Iterator[Callable[..., Node]]:
-    """Makes a machine with a software GPU; settings are its variables without the prefix, in lower case.
+    """Make a machine with a software GPU.
 
-    It is strict: a program that uses what has ended is ended.
+    Settings are its variables without the prefix, in lower case. It is strict: it ends a program
+    that uses ended objects.
     """
     nodes: list[Node] = []
     state = Path("/dev/shm") / f"aq-hook-{os.getpid()}-{a_folder.name}"
@@ -231,7 +238,7 @@ def parts_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def make_parts(parts_folder: Path, tmp_path: Path) -> Callable[..., Any]:
-    """Some of the hook's files in this process: ``make_parts("activity_page.c", …)``."""
+    """Load some of the hook's files in this process: ``make_parts("activity_page.c", …)``."""
     made = itertools.count()
 
     def make(*names: str | Path) -> Any:
@@ -244,25 +251,25 @@ def make_parts(parts_folder: Path, tmp_path: Path) -> Callable[..., Any]:
 
 @pytest.fixture
 def hook_parts() -> ModuleType:
-    """The C structures that go with ``make_parts``."""
+    """Return the C structures that go with ``make_parts``."""
     return parts
 
 
 @pytest.fixture
 def board_files() -> ModuleType:
-    """Boards, and the notices that hand them out."""
+    """Return the module with boards, and the notices that hand them out."""
     return files_of_boards
 
 
 @pytest.fixture
 def paced_kernel() -> Any:
-    """Makes a kernel whose launches the test paces, on a node."""
+    """Return the module that makes a kernel whose launches the test paces."""
     return paced.PacedKernel
 
 
 @pytest.fixture
 def a_paced_kernel(a_node: Node) -> Iterator[Any]:
-    """A kernel on two devices, whose launches the test paces."""
+    """Make a kernel on two devices, whose launches the test paces."""
     kernel = paced.PacedKernel(a_node)
     yield kernel
     kernel.program.kill()  # it may wait for its turn
@@ -270,24 +277,24 @@ def a_paced_kernel(a_node: Node) -> Iterator[Any]:
 
 @pytest.fixture
 def families() -> Any:
-    """The state machine over every family of memory, and a seeded walk over its rules."""
+    """Return the state machine over every family of memory, and a seeded walk over its rules."""
     return SimpleNamespace(configure=family_machine.configure, walk=family_walk.walk)
 
 
 @pytest.fixture
 def make_orders() -> Callable[..., Any]:
-    """Swaps a process: ``with make_orders(agent, connection, sizes of segments) as orders``."""
+    """Swap a process: ``with make_orders(agent, connection, sizes of segments) as orders``."""
     return lambda *arguments, **options: contextlib.closing(swap_orders.Orders(*arguments, **options))
 
 
 @pytest.fixture
 def make_kernel(make_node: Callable[..., Node], make_orders: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
-    """Makes a kernel of one process, which the test swaps."""
+    """Make a kernel of one process, which the test swaps."""
     with contextlib.ExitStack() as stack:
         yield lambda *arguments, **options: swapped.make(make_node, make_orders, stack, *arguments, **options)
 
 
 @pytest.fixture
 def a_node(make_node: Callable[..., Node]) -> Node:
-    """Two devices of 256 MiB."""
+    """Make a node with two devices of 256 MiB."""
     return make_node(devices=2, memory="256MiB")

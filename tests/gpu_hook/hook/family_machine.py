@@ -1,7 +1,7 @@
-"""A state machine over every family of memory: after each step, what is charged is what is gone from the device.
+"""A state machine over every family of memory: charges equal the device's use after each step.
 
-Rules choose by number (`pick`), so that hypothesis drives them, and a seeded walk, too. What a rule leaves behind is
-kept in lists of the model; `teardown` frees it all and expects nothing charged.
+Rules choose by number (`pick`), so that hypothesis drives them, and a seeded walk, too. The model's
+lists keep what a rule leaves behind; `teardown` frees it all and expects no charge.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PICK = st.integers(0, 1 << 16)
 
 
 class FamilyMachine(RuleBasedStateMachine):
-    """One program under the hook, a second one of the same kernel, and one without the hook that tells the truth."""
+    """One program under the hook, a second of the same kernel, and a reference without hook."""
 
     program: Any
     peer: Any
@@ -151,7 +151,10 @@ class FamilyMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.pools)
     @rule(pick=PICK)
     def end_pool(self, pick: int) -> None:
-        """Without live allocations: what outlives its pool is charged as long as the pool's handle is gone."""
+        """End a pool without live allocations.
+
+        Memory that outlives its pool is charged as long as the pool's handle is gone.
+        """
         pool = self.pools[pick % len(self.pools)]
         if pool not in [own for _, own in self.in_order]:
             self.program("synchronize('cuCtxSynchronize')")
@@ -209,7 +212,7 @@ class FamilyMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.mapped)
     @rule(count=st.integers(2, 4))
     def map_row(self, count: int) -> None:
-        """Memory of its own at each of several places, as expandable segments are made."""
+        """Map memory of its own at each of several places, as for expandable segments."""
         for slot in range(count):
             code, handle = self.program(f"create({SPAN}, exported=True)")
             if code == 0:
@@ -223,7 +226,7 @@ class FamilyMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.mapped)
     @rule(pick=PICK, count=st.integers(1, SLOTS))
     def unmap_some(self, pick: int, count: int) -> None:
-        """A run of mappings, side by side, in one call."""
+        """Unmap a run of mappings, side by side, in one call."""
         first = last = sorted(self.mapped)[pick % len(self.mapped)]
         while last - first + 1 < count and last + 1 in self.mapped:
             last += 1
@@ -335,7 +338,7 @@ class FamilyMachine(RuleBasedStateMachine):
         self.claim([*left, self.used()] == [0, 0, 0, 0], left, self.used())
 
     def free_everything(self) -> None:
-        """One try for each thing that is left."""
+        """Try once to free each thing that is left."""
         for forget, things in (
             (self.close_in_peer, self.opened),
             (lambda _: self.end_context(), self.contexts),
@@ -355,7 +358,10 @@ class FamilyMachine(RuleBasedStateMachine):
 
 
 def configure(node: Any, quota: int, faults: str = "", **env: str) -> type[FamilyMachine]:
-    """The machine for a kernel with this quota; host memory has one that nothing reaches."""
+    """Return the machine for a kernel with this quota.
+
+    Nothing reaches the quota of host memory.
+    """
     outsider = node.outsider()
     outsider("begin()")
     node.agent.host_quota = 1 << 40

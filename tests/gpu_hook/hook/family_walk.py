@@ -1,4 +1,4 @@
-"""A seeded walk over the rules of the machine of all families, for what hypothesis cannot replay."""
+"""A seeded walk over the rules of the family machine, for runs that hypothesis cannot replay."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ MOVES: list[Move] = [
 
 
 def walk(machine: Any, seed: int, steps: int) -> None:
-    """Go so many steps; everything is freed at the end."""
+    """Take so many steps; everything is freed at the end."""
     random = Random(seed)
     for _ in range(steps):
         name, may_go, arguments = random.choice(MOVES)

@@ -1,4 +1,4 @@
-"""The one door of a driven program to its libcuda. Calls answer with the driver's code first."""
+"""The calls of a driven program to its libcuda. Each returns the driver's code first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a driven program does with contexts of several makes."""
+"""The contexts of several makes that a driven program uses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def set_current(context: int) -> int:
 
 
 def new_green(device: int = 0) -> list[int]:
-    """Code, green context with the whole device, and the context that it has a handle as."""
+    """Return code, green context with the whole device, and the context that is its handle."""
     resource = ctypes.create_string_buffer(1024)
     description, green, context = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
     code = call("cuDeviceGetDevResource", device, resource, SM_RESOURCE)

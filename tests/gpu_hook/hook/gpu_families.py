@@ -1,4 +1,4 @@
-"""What a driven program can allocate beyond linear memory: host memory, arrays, pools."""
+"""A driven program's allocations beyond linear memory: host memory, arrays, pools."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def free_host(pointer: int) -> int:
 
 
 def pages(amount: int) -> int:
-    """Memory of this process that can be registered."""
+    """Return memory of this process that can be registered."""
     mapped = mmap.mmap(-1, amount)
     address = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
     registered[address] = mapped
@@ -96,7 +96,7 @@ class MapInfo(ctypes.Structure):
 
 
 def map_tiles(array: int, start: int, count: int, handle: int = 0) -> int:
-    """Map a handle to columns of an array, or with none unmap what lies there."""
+    """Map a handle to columns of an array, or without one unmap the columns."""
     where = (U64 * 4).from_buffer_copy((ctypes.c_uint * 8)(0, 0, start, 0, 0, count, 1, 1))
     info = MapInfo(0, array, 0, where, 1 if handle else 2, 0, handle)
     return call("cuMemMapArrayAsync", ctypes.byref(info), 1, None)
@@ -113,7 +113,7 @@ def default_pool(device: int) -> int:
 
 
 def new_pool(device: int) -> int:
-    """A pool of pinned memory of the device."""
+    """Make a pool of pinned memory of the device."""
     pool, wanted = U64(), PoolProperties((ctypes.c_int32 * 4)(1, 0, 1, device))
     call("cuMemPoolCreate", ctypes.byref(pool), ctypes.byref(wanted))
     return pool.value
@@ -145,7 +145,7 @@ def alloc_from_pool(amount: int, pool: int, suffix: str = "") -> list[int]:
 
 
 def free_later(pointer: int, suffix: str = "") -> int:
-    """Without waiting for the stream."""
+    """Free without waiting for the stream."""
     return call("cuMemFreeAsync" + suffix, U64(pointer), None)
 
 
@@ -154,7 +154,7 @@ def synchronize(name: str = "cuStreamSynchronize") -> int:
 
 
 def allocate_and_free_in_order(device: int, rounds: int) -> int:
-    """What each of several threads does with the default pool; returns how often it was refused."""
+    """Use the default pool in several threads; return the number of refusals."""
     refused, held = 0, []
     context = ctypes.c_void_p()
     call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
@@ -176,7 +176,7 @@ pools: dict[int, int] = {}
 
 
 def pool_of(device: int) -> int:
-    """The explicit pool of this program."""
+    """Return this program's explicit pool."""
     if device not in pools:
         pools[device] = new_pool(device)
     return pools[device]

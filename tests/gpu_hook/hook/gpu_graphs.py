@@ -1,4 +1,4 @@
-"""What a driven program does with graphs that hold memory."""
+"""The graphs with memory of a driven program."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def end_graph(graph: int) -> int:
 
 
 def add_allocation(graph: int, amount: int, device: int = 0, after: int = 0) -> list[int]:
-    """Code, node, address."""
+    """Return code, node and address."""
     node, before = U64(), U64(after)
     wanted = Allocation((ctypes.c_int32 * 4)(1, 0, 1, device), bytes=amount)
     arguments = ctypes.byref(before) if after else None, SIZE(1 if after else 0), ctypes.byref(wanted)
@@ -75,7 +75,7 @@ def trim_graphs(device: int = 0) -> int:
 
 
 def graph_of(*amounts: int) -> int:
-    """A graph that allocates these one after the other, frees each at its end, and keeps none."""
+    """Make a graph that allocates these in turn, frees each at its end, and keeps none."""
     graph, last, held = new_graph(), 0, []
     for amount in amounts:
         code, last, pointer = add_allocation(graph, amount, after=last)
@@ -88,7 +88,7 @@ def graph_of(*amounts: int) -> int:
 
 
 def begin_capture() -> int:
-    """A stream that captures."""
+    """Return a stream that captures."""
     stream = U64()
     code = call("cuStreamCreate", ctypes.byref(stream), 1) or call("cuStreamBeginCapture_v2", stream, 0)
     assert code == 0, code
@@ -108,7 +108,7 @@ def alloc_captured(amount: int, stream: int) -> list[int]:
 
 
 def launched_graph(amount: int, device: int = 0) -> list[int]:
-    """Code, and a graph that was launched with so much memory, and freed it."""
+    """Return code, and a graph that was launched with so much memory, and freed it."""
     graph = new_graph()
     code, node, pointer = add_allocation(graph, amount, device)
     code = code or add_free(graph, pointer, node)[0]

@@ -1,4 +1,7 @@
-"""What a driven program launches, by every way there is: built-in kernels that keep the device busy for so long."""
+"""The launches of a driven program, by every way there is.
+
+The launches are built-in kernels that keep the device busy for a given time.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def current() -> int:
 
 
 def spinner() -> ctypes.c_void_p:
-    """The function in the current context's module."""
+    """Return the function in the current context's module."""
     if current() not in functions:
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         assert call("cuModuleLoadData", ctypes.byref(module), BUILTINS.read_bytes() + b"\0") == 0
@@ -43,14 +46,14 @@ def spinner() -> ctypes.c_void_p:
 
 
 def make_stream(flags: int = 1) -> int:
-    """1: apart from the legacy stream."""
+    """Make a stream. Flag 1: apart from the legacy stream."""
     stream = U64()
     assert call("cuStreamCreate", ctypes.byref(stream), flags) == 0
     return stream.value
 
 
 def graph_of_spins(count: int, microseconds: float) -> U64:
-    """An executable graph, by capture."""
+    """Return an executable graph, by capture."""
     key = count, int(microseconds * 1000)
     if key not in execs:
         stream, graph, made = U64(make_stream()), U64(), U64()
@@ -63,7 +66,7 @@ def graph_of_spins(count: int, microseconds: float) -> U64:
 
 
 def spins(kind: str, count: int, microseconds: float, stream: int = 0, blocks: int = 1) -> int:
-    """So many launches, each of so long; a graph is one launch of two spins."""
+    """Launch so many spins of this length; a graph is one launch of two spins."""
     function, nanoseconds = spinner(), U64(int(microseconds * 1000))
     arguments = (ctypes.c_void_p * 1)(ctypes.addressof(nanoseconds))
     shape = (blocks, 1, 1, 1, 1, 1, 0)
@@ -97,7 +100,7 @@ def wait() -> int:
 
 
 def captured_nodes(mode: int, count: int = 5) -> list[int]:
-    """Code of the capture's end, and the nodes it made."""
+    """Return the code of the capture's end, and its nodes."""
     stream, graph, nodes = U64(make_stream()), U64(), SIZE()
     spinner()
     assert call("cuStreamBeginCapture_v2", stream, mode) == 0
@@ -114,6 +117,6 @@ def destroy_stream(stream: int) -> int:
 
 
 def fail_to_launch(times: int) -> list[int]:
-    """A grid of nothing, which no device takes."""
+    """Launch an empty grid, which no device takes."""
     function = spinner()
     return [call("cuLaunchKernel", function, 0, 1, 1, 1, 1, 1, 0, None, None, None) for _ in range(times)]

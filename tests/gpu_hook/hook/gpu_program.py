@@ -1,6 +1,7 @@
-"""A program under the hook, driven from a test: reads one expression a line, writes its value as JSON.
+"""A program under the hook, driven from a test.
 
-Runs in a process of its own, on whatever libcuda the environment leads to. Calls answer with the driver's code first.
+It reads one expression a line, and writes its value as JSON. It runs in a process of its own, on
+the libcuda of its environment. Calls return the driver's code first.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def alloc_async(amount: int, suffix: str = "") -> list[int]:
 
 
 def alloc_on_stream(amount: int, device: int) -> list[int]:
-    """On a stream of the device's primary context, while device 0's is current."""
+    """Allocate on a stream of the device's primary context, while device 0's is current."""
     stream, pointer = U64(), U64()
     code = use(device) or call("cuStreamCreate", ctypes.byref(stream), 0) or use(0)
     code = code or call("cuMemAllocAsync", ctypes.byref(pointer), SIZE(amount), stream)
@@ -99,7 +100,10 @@ class Properties(ctypes.Structure):
 
 
 def create(amount: int, device: int = 0, location: int = 1, exported: bool = False) -> list[int]:
-    """A handle of the virtual-memory API: pinned, in the memory of a device (1) or the host (2)."""
+    """Create a handle of the virtual-memory API.
+
+    It is pinned, in the memory of a device (1) or the host (2).
+    """
     wanted = Properties((ctypes.c_int32 * 4)(1, int(exported), location, device))
     handle = U64()
     return [call("cuMemCreate", ctypes.byref(handle), SIZE(amount), ctypes.byref(wanted), U64(0)), handle.value]
@@ -119,7 +123,7 @@ def map_at(pointer: int, amount: int, handle: int) -> int:
 
 
 def open_to(pointer: int, amount: int, device: int) -> int:
-    """Let the device read and write what is mapped there."""
+    """Let the device read and write the mapped memory."""
     access = (ctypes.c_int32 * 3)(1, device, 3)
     return call("cuMemSetAccess", U64(pointer), SIZE(amount), access, SIZE(1))
 
@@ -139,7 +143,7 @@ def retain(pointer: int) -> list[int]:
 
 
 def info() -> list[int]:
-    """Code, free, total."""
+    """Return code, free and total memory."""
     free_bytes, total = SIZE(), SIZE()
     code = call("cuMemGetInfo_v2", ctypes.byref(free_bytes), ctypes.byref(total))
     return [code, free_bytes.value, total.value]
@@ -161,7 +165,7 @@ def end_context(context: int) -> int:
 
 
 def launch(times: int = 1) -> int:
-    """The null driver's: there is no function to launch, and it does not ask for one."""
+    """Launch on the null driver, which has no functions and needs none."""
     code = 0
     for _ in range(times):
         code = code or call("cuLaunchKernel", None, 1, 1, 1, 1, 1, 1, 0, None, None, None)
@@ -181,14 +185,14 @@ def spin(milliseconds: int, waits: bool = True) -> int:
 
 
 def query(symbol: str, version: int = 13000, flags: int = 0, asked: str = "cuGetProcAddress_v2") -> list[object]:
-    """Code, and the file that holds what the query answered with."""
+    """Return code, and the file of the function in the query's answer."""
     function = ctypes.c_void_p()
     code = call(asked, symbol.encode(), ctypes.byref(function), version, U64(flags), None)
     return [code, holder(function.value or 0)]
 
 
 def call_queried(symbol: str, *arguments: object) -> int:
-    """Ask for a function, and call what the query answered with."""
+    """Query a function, and call the answer."""
     function = ctypes.c_void_p()
     code = call("cuGetProcAddress_v2", symbol.encode(), ctypes.byref(function), 13000, U64(0), None)
     return code or ctypes.CFUNCTYPE(ctypes.c_int)(function.value or 0)(*arguments)
@@ -212,7 +216,7 @@ class Found(ctypes.Structure):
 
 
 def holder(address: int) -> str | None:
-    """The file that is mapped at the address."""
+    """Return the file that is mapped at the address."""
     found = Found()
     libc = ctypes.CDLL(None)
     if not address or not libc.dladdr(ctypes.c_void_p(address), ctypes.byref(found)):
@@ -244,7 +248,10 @@ def in_background(work: Callable[[], object]) -> Callable[[], object]:
 
 
 def stopped(work: Callable[[], object]) -> object:
-    """Do the work under Python's own handler of interrupts; return its value, or the name of what was raised."""
+    """Do the work under Python's own handler of interrupts.
+
+    Return its value, or the name of its exception.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         code = work()
@@ -254,7 +261,10 @@ def stopped(work: Callable[[], object]) -> object:
 
 
 def fill_and_empty(device: int, amount: int, rounds: int) -> int:
-    """What each of several threads does at the quota's edge; returns how often it was refused. All is freed."""
+    """Allocate in several threads at the quota's edge, then free all.
+
+    Return the number of refusals.
+    """
     refused, held = 0, []
     use(device)
     for _ in range(rounds):
@@ -272,7 +282,7 @@ def fill_and_empty(device: int, amount: int, rounds: int) -> int:
 
 
 def in_fork(work: Callable[[], object]) -> object:
-    """The value that a forked child computes."""
+    """Return the value that a forked child computes."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -296,7 +306,10 @@ def descriptors() -> list[str]:
 
 
 def is_ours(descriptor: str) -> bool:
-    """The hook's socket and its pipe: the only ones that this program did not start with."""
+    """Return whether it is the hook's socket or pipe.
+
+    This program did not start with any others.
+    """
     try:
         target = os.readlink(f"/proc/self/fd/{descriptor}")
     except OSError:
@@ -305,7 +318,10 @@ def is_ours(descriptor: str) -> bool:
 
 
 def take_over(path: str) -> list[int]:
-    """Close what the hook opened, as a program does that closes all it did not open, and open a file in its place."""
+    """Close the hook's descriptors, and open a file in their place.
+
+    Some programs close all descriptors that they did not open.
+    """
     ours = [int(number) for number in os.listdir("/proc/self/fd") if is_ours(number)]
     for number in ours:
         os.close(number)

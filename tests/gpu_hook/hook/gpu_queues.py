@@ -1,4 +1,4 @@
-"""What a driven program does about full queues: streams that wait for the program, and threads held up by them."""
+"""A driven program's full queues: streams that wait for it, and threads held up by them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class Steps:
-    """A thread that does something again and again; ``codes`` are the answers so far."""
+    """A thread that repeats a step; ``codes`` are the answers so far."""
 
     def __init__(self, do: Callable[[], int], most: int, pause: float = 0.0) -> None:
         self.codes: list[int] = []
@@ -37,7 +37,7 @@ class Steps:
         self._is_over = True
 
     def is_held_up(self) -> bool:
-        """Return once the thread is over (False), or no step of it ends any more (True)."""
+        """Return False once the thread is over, or True once its steps end no more."""
         looks, seen = 0, -1
         while looks < LOOKS:
             if self._is_over:
@@ -55,7 +55,7 @@ class Steps:
 
 @dataclass
 class HeldStream:
-    """A stream whose first work waits until ``release``."""
+    """A stream whose first item waits until ``release``."""
 
     number: int = field(default_factory=make_stream)
 
@@ -87,7 +87,7 @@ def fill_with_records(stream: int) -> bool:
 
 
 def close_work_in_a_full_stream(pointer: int) -> bool:
-    """Leave launches open in a stream, fill it with what is no launch, then have the launching thread go on elsewhere.
+    """Leave launches open in a stream, fill it with other work, then let the thread work elsewhere.
 
     True: that thread is held up there, which needs the hook to record behind the launches.
     """
@@ -113,7 +113,10 @@ def close_work_in_a_full_stream(pointer: int) -> bool:
 
 
 def close_work_under_capture(pointer: int) -> int:
-    """Leave launches open in a stream, have another thread capture it, then go on elsewhere; return the first error."""
+    """Leave launches open in a stream that another thread captures, then go on elsewhere.
+
+    Return the first error.
+    """
     stream, graph = U64(make_stream()), U64()
     code = spins("kernel", 25, 100, stream.value)
     begin = Steps(lambda: call("cuStreamBeginCapture_v2", stream, 2), 1)

@@ -1,4 +1,4 @@
-"""What a driven program shares with another, or with itself."""
+"""The memory that a driven program shares with another, or with itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Parts of the hook's C code alone, in this process: compiled from their files, called through ctypes."""
+"""Parts of the hook's C code alone, in this process.
+
+They are compiled from their files, and called through ctypes.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ U64, U32 = ctypes.c_uint64, ctypes.c_uint32
 
 
 class Sample(ctypes.Structure):
-    """samples.h: struct sample."""
+    """The struct sample of samples.h."""
 
     _fields_ = (
         ("function", ctypes.c_void_p),
@@ -29,7 +32,7 @@ class Sample(ctypes.Structure):
 
 
 class PaceState(ctypes.Structure):
-    """pace_rule.h: struct pace_state."""
+    """The struct pace_state of pace_rule.h."""
 
     _fields_ = (
         ("occupied", U64),
@@ -44,7 +47,7 @@ class PaceState(ctypes.Structure):
 
 
 class Notice(ctypes.Structure):
-    """aliquot_protocol.h: struct aliquot_board_notice."""
+    """The struct aliquot_board_notice of aliquot_protocol.h."""
 
     _fields_ = (("header", U32 * 4), ("kind", U32), ("number", U32), ("device", U32), ("board_device", U32))
 
@@ -60,8 +63,11 @@ def _compile(folder: Path, names: tuple[str | Path, ...]) -> Path:
 
 
 class Parts:
-    """A library of some of the hook's files, with pages of its own. Each is a new one, for it has static state: a copy,
-    since the loader knows a file that it has loaded."""
+    """A library of some of the hook's files, with pages of its own.
+
+    Each is a new copy, since it has static state and the loader recognizes a file that it has
+    loaded.
+    """
 
     def __init__(self, build_folder: Path, folder: Path, *names: str | Path) -> None:
         build_folder = build_folder / "-".join(Path(name).stem for name in names)
@@ -73,7 +79,7 @@ class Parts:
         assert self.library.page_prepare()
 
     def agent_word(self, offset: int, device: int = 0) -> ctypes.c_uint32:
-        """32 bits of a device's record in the agent's page; its ``value`` may be set."""
+        """Return 32 bits of a device's record in the agent's page; its ``value`` may be set."""
         at = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES + offset
         return U32.from_address(self.library.page_agent() + at)
 

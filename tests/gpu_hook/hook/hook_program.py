@@ -1,4 +1,7 @@
-"""Builds a C program together with the hook's sources: it can call what is inside, and a sanitizer sees both."""
+"""Build a C program together with the hook's sources.
+
+The program can call internal functions, and a sanitizer sees both.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,11 @@ NOT_CUDA = {"kernel_start.c", "self_check.c", "audit.c", "preload.c", *NVML} - s
 
 
 def build(main: str, folder: Path, include: Path, sanitizer: str = "", kind: str = "cuda") -> Path:
-    """The program of the file ``main`` beside this one, in ``folder``. The hook's own objects are compiled once for
-    each sanitizer and kind, by whichever process needs them first, and again when a source has changed."""
+    """Build the program of the file ``main`` beside this one, in ``folder``.
+
+    The hook's own objects are compiled once for each sanitizer and kind, by the first process that
+    needs them, and again when a source has changed.
+    """
     compiler = shutil.which("gcc") or shutil.which("cc")
     assert compiler, "a C compiler is needed: install gcc"
     command = [compiler, "-std=gnu11", "-O1", "-g1", "-w", "-D_GNU_SOURCE", "-pthread"]
@@ -47,7 +53,7 @@ def build(main: str, folder: Path, include: Path, sanitizer: str = "", kind: str
 
 
 def _fingerprint(command: list[str]) -> str:
-    """Of all that the objects depend on."""
+    """Return a hash of everything on which the objects depend."""
     digest = hashlib.sha256(" ".join(command).encode())
     digest.update(subprocess.run([command[0], "--version"], check=True, capture_output=True).stdout)
     for folder in (SOURCES, HEADERS):
@@ -57,7 +63,7 @@ def _fingerprint(command: list[str]) -> str:
 
 
 def _sources(kind: str, folder: Path, include: Path) -> list[Path]:
-    """What the hook's library is made of; the generated ones are written to ``folder``."""
+    """Return the sources of the hook's library; the generated ones are written to ``folder``."""
     generate = [sys.executable, str(source("generate_entry_points.py")), kind, platform.machine()]
     generate += [str(folder / "jumps")]
     if kind == "cuda":

@@ -1,4 +1,7 @@
-"""A program that asks NVML through pynvml, driven from a test: reads an expression a line, writes its value as JSON."""
+"""A program that queries NVML through pynvml, driven from a test.
+
+It reads an expression a line, and writes its value as JSON.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ def handle(device: int = 0) -> Any:
 
 
 def facts() -> list[list[object]]:
-    """Of each device: memory in both versions, UUID, name, PCI bus id."""
+    """Return memory in both versions, UUID, name and PCI bus id of each device."""
     rows: list[list[object]] = []
     for one in map(handle, range(pynvml.nvmlDeviceGetCount())):
         v1 = pynvml.nvmlDeviceGetMemoryInfo(one)
@@ -34,7 +37,7 @@ def bus_id(one: Any) -> str:
 
 
 def processes(kind: str = "Compute", device: int = 0) -> list[list[int]]:
-    """Pids and bytes by each version of the list; they must agree."""
+    """Return pids and bytes by each version of the list; they must agree."""
     found = [ask_list(kind, version, device, 64) for version in ("", "_v2", "_v3")]
     assert found[0] == found[1] == found[2], found
     assert found[0][0] == 0, found
@@ -42,7 +45,7 @@ def processes(kind: str = "Compute", device: int = 0) -> list[list[int]]:
 
 
 def ask_list(kind: str, version: str, device: int, room: int) -> tuple[int, int, list[list[int]]]:
-    """Code, the length that was told, and the entries."""
+    """Return code, the reported length, and the entries."""
     words = 2 if version == "" else 3
     count, buffer = ctypes.c_uint(room), (ctypes.c_uint64 * (words * 64))()
     ask = getattr(LIBRARY, f"nvmlDeviceGet{kind}RunningProcesses{version}")
@@ -77,7 +80,7 @@ def details(mode: int = 0, version: int = 1, room: int = 64) -> tuple[int, int, 
 
 
 def samples(since: int = 0) -> list[int]:
-    """Whose work the driver measured since then; in both forms, which must agree."""
+    """Return the pids with work since then, by both forms, which must agree."""
     old: list[int] = []
     with contextlib.suppress(pynvml.NVMLError_NotFound):
         old = sorted(one.pid for one in pynvml.nvmlDeviceGetProcessUtilization(handle(), since) if one.smUtil)
@@ -121,7 +124,7 @@ class Limits(ctypes.Structure):
 
 
 def limits(path: str) -> list[int]:
-    """Code, soft, hard, used."""
+    """Return code, soft limit, hard limit and use."""
     found = Limits(path.encode())
     code = LIBRARY.nvmlDeviceGetMemoryLimits_v1(handle(), ctypes.byref(found))
     return [code, found.soft, found.hard, found.used]

@@ -1,4 +1,7 @@
-"""A kernel of one process whose agent paces it: what the agent's stand-in orders, and what the pages then say."""
+"""A kernel of one process whose agent paces it.
+
+The stand-in gives the orders; the tests read the pages.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ UUIDS_AND_QUOTA = 64 * MIB
 
 
 class PacedKernel:
-    """``order`` writes what stands for a device until the next order."""
+    """A paced kernel.
+
+    ``order`` writes the order for a device until the next one.
+    """
 
     def __init__(self, node: Any) -> None:
         self.node = node
@@ -55,7 +61,7 @@ class PacedKernel:
         return load_half(self.connection.hook_page, at)
 
     def occupied(self, device: int = 0) -> int:
-        """Of all that was launched: waits until nothing is in flight."""
+        """Return the time of all launches, once none is in flight."""
         self.agent.wait_for(lambda: self.half(HookPage.IN_FLIGHT, device) == 0)
         return self.word(HookPage.OCCUPIED, device)
 
@@ -63,5 +69,5 @@ class PacedKernel:
         return self.half(HookPage.WAITING_LAUNCHES, device) > 0
 
     def register_again(self) -> None:
-        """After the agent's stand-in began anew."""
+        """Register again after the agent's stand-in began anew."""
         self.connection = self.agent.process(self.program.pid)

@@ -1,4 +1,4 @@
-"""What an agent does to one process to swap it: host memory that it populates, orders, and the answers to them."""
+"""An agent's orders to swap one process: populated host memory, orders, and their answers."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Orders:
         self._memory: list[int] = []
 
     def add_segment(self, size: int) -> None:
-        """For the next swap out; whole units of 2 MiB."""
+        """Add a segment for the next swap out; whole units of 2 MiB."""
         self._sizes.append(-(-size // (2 * MIB)) * 2 * MIB)
 
     def swap_out(self) -> Moved:
-        """With every segment that there is."""
+        """Swap out with all segments."""
         self.begin_swap_out()
         return self._answer()
 
     def begin_swap_out(self) -> None:
-        """Order it, and wait for no answer."""
+        """Order a swap out, and wait for no answer."""
         while len(self._memory) < len(self._sizes):
             self._memory.append(_make_segment(self._sizes[len(self._memory)]))
         for number, descriptor in enumerate(self._memory):
@@ -44,7 +44,7 @@ class Orders:
         self._order(MessageType.SWAP_OUT, len(self._memory))
 
     def swap_in(self) -> Moved:
-        """What the segments hold afterwards is nobody's any more, and is spoilt."""
+        """Swap in, then spoil the segments: no process owns their contents any more."""
         self._order(MessageType.SWAP_IN, 0)
         moved = self._answer()
         if moved.outcome is MoveOutcome.DONE:
@@ -54,7 +54,7 @@ class Orders:
         return moved
 
     def await_wake(self) -> None:
-        """Until a call waits, in the time since the last order."""
+        """Wait until a call waits, in the time since the last order."""
         self._agent.wait_for(lambda: any(isinstance(one, Wake) for one in self._agent.heard[self._heard :]), 30)
 
     def close(self) -> None:

@@ -1,4 +1,7 @@
-"""A kernel of one process that the agent's stand-in swaps: it holds a little memory, and calls wait for it."""
+"""A kernel of one process that the agent's stand-in swaps.
+
+It holds a little memory, and its calls wait for it.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ class Kernel:
         self.orders = self.new_orders()
 
     def new_orders(self, drain_milliseconds: int = 10_000) -> Any:
-        """Also for a process that has registered again."""
+        """Make orders, also for a process that has registered again."""
         made = self._make_orders(self.agent, self.process, [8 * MIB], drain_milliseconds=drain_milliseconds)
         return self._stack.enter_context(made)
 

@@ -1,4 +1,7 @@
-"""What an agent does to move a process's memory, scripted: one swap at a time, or one at each step of a program."""
+"""An agent's moves of a process's memory, scripted.
+
+There is one swap at a time, or one at each step of a program.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def make_segments(connection: Any, total: int) -> int:
 
 
 def order(agent: Any, connection: Any, kind: MessageType, segments: int = 0, seconds: float = 30.0) -> Moved:
-    """Send it, and return what the process answered."""
+    """Send an order, and return the process's answer."""
     sequence = next(_sequences)
     swap = Swap(kind, sequence, DRAIN_MILLISECONDS if kind is MessageType.SWAP_OUT else 0, segments)
     connection.socket.send(protocol.pack(swap))
@@ -70,7 +73,7 @@ def wakes(connection: Any) -> int:
 
 
 class Steps:
-    """Swaps a program out whenever it asks, by a byte on a socket that it is told by ``path``, and in when it wakes."""
+    """Swaps a program out when it asks by a byte on the socket ``path``, and in when it wakes."""
 
     def __init__(self, agent: Any, path: Path, total: int = 1 << 30) -> None:
         self.agent, self.path, self.total = agent, path, total
@@ -122,7 +125,7 @@ class Steps:
             if out.outcome in (MoveOutcome.FAILED, MoveOutcome.NO_SPACE):
                 self.failure = f"swap-out: {out}"
         except OSError:
-            return  # it ended
+            return  # the program ended
 
     def _bring_in(self) -> None:
         handled: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Arrays are charged what the driver says that they take, before it takes it."""
+"""Arrays are charged the size that the driver reports, before it takes it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def charged(agent: Any) -> int:
 
 
 def tiled(width: int, height: int, depth: int, element: int) -> int:
-    """What the null driver takes."""
+    """Return the bytes that the null driver takes."""
     taken = -(-width * element // 64) * 64 * (-(-max(height, 1) // 8) * 8) * max(depth, 1)
     grain = 512 if taken < MIB else 2 * MIB
     return -(-taken // grain) * grain

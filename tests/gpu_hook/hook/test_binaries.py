@@ -1,4 +1,4 @@
-"""The built files: what they need of the machine they run on, and what they are named."""
+"""The built files: their needs of the machine they run on, and their names."""
 
 from __future__ import annotations
 

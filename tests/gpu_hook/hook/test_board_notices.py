@@ -1,4 +1,4 @@
-"""Boards on their way from the agent: what a process does with them, under load, across forks and agents."""
+"""Boards on their way from the agent: their use under load, across forks and agents."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OPTIONS = {
 
 
 class Worker:
-    """The program boards.c: ``worker("work 0 100 200")`` is its answer."""
+    """The program boards.c: ``worker("work 0 100 200")`` returns its answer."""
 
     def __init__(self, program: Path, env: dict[str, str]) -> None:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -41,7 +41,7 @@ class Worker:
         return str(answer.strip())
 
     def end(self) -> tuple[int, str]:
-        """Its exit status, and what it complained of."""
+        """Return its exit status, and its complaints."""
         _, complaints = self._process.communicate(timeout=90)
         return self._process.returncode, complaints
 
@@ -123,7 +123,7 @@ def test_the_next_agent_learns_what_was_shown_and_says_who_the_neighbours_are(
         agent.wait_for(lambda: board.is_mapped)
         worker("work 0 1000 2000")
         agent.stop()
-        assert worker("look 1") == "1 1 0"  # while nobody says otherwise, the board is the truth
+        assert worker("look 1") == "1 1 0"  # without a notice, the board is the truth
         worker("work 0 900000 950000")
         agent.start()
         connection = agent.process(worker.pid)

@@ -1,4 +1,7 @@
-"""What a process shows of its work on its board, and how it reads its neighbours': board.c and neighbours.c."""
+"""The work that a process shows on its board, and its reading of its neighbours' boards.
+
+The files are board.c and neighbours.c.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ class Hook:
         self._calls.peers_forget()
 
     def look(self, device: int = 0) -> tuple[int, int, int]:
-        """has_peers, are_active, idle_since."""
+        """Return has_peers, are_active and idle_since."""
         state = self._module.PaceState(occupied=5, are_active=9, idle_since=9, has_peers=9)
         self._calls.peers_look(device, ctypes.byref(state))
         assert state.occupied == 5
@@ -79,7 +82,7 @@ def test_work_is_shown_from_its_begin_to_its_end(hook: Hook, board: Any) -> None
     began = board.word(Board.SINCE, 3)
     assert board.is_active(3) == 1
     hook.set_active(True, 3)
-    assert board.word(Board.SINCE, 3) == began  # it goes on
+    assert board.word(Board.SINCE, 3) == began  # the pause goes on
     hook.set_active(False, 3)
     assert board.is_active(3) == 0
     assert before <= began <= board.word(Board.SINCE, 3) <= time.monotonic_ns()
@@ -119,7 +122,7 @@ def test_empty_intervals_and_devices_of_nobody_change_nothing(hook: Hook, board:
 
 
 def test_nothing_of_the_work_is_missing(hook: Hook, board: Any) -> None:
-    """The ring, whatever comes: what is shown and what is lost is all that was measured."""
+    """The ring's shown and lost work together are all measured work, whatever comes."""
     assert hook.install(board) == 0
     chance = random.Random(3)
     want: list[list[int]] = []
@@ -230,7 +233,7 @@ def test_a_refused_board_leaves_its_number_empty(hook: Hook, board_files: Any) -
 
 @pytest.mark.parametrize(("magic", "version", "want"), [(0, 0, 0), (0x31425141, 9, EPROTO), (0x66666666, 4, EPROTO)])
 def test_only_boards_are_read(hook: Hook, board: Any, magic: int, version: int, want: int) -> None:
-    """One without a magic is of a process that has not heard of it yet, and idle."""
+    """A board without a magic belongs to a process that has not received it yet, and is idle."""
     board.map[:8] = magic.to_bytes(4, "little") + version.to_bytes(4, "little")
     assert hook.meet(board) == want
     assert hook.look() == (int(want == 0), 0, 0)

@@ -70,7 +70,10 @@ INSTALLED = Path(__file__).parents[3] / "build" / "clients"
 
 @dataclass(frozen=True)
 class Client:
-    """One way to the driver. ``held`` are the mechanisms under which its allocation meets the quota."""
+    """One way to the driver.
+
+    ``held`` are the mechanisms under which its allocation meets the quota.
+    """
 
     held: tuple[str, ...] = EVERYWHERE
     route: str = ""
@@ -155,7 +158,7 @@ class Machine:
 
 
 def _mounting(shim: Path, driver: Path) -> list[str]:
-    """A command that runs its arguments where the shim is mounted over the driver."""
+    """Return a command that runs its arguments where the shim is mounted over the driver."""
     files = (("libcuda.so.1", "libcuda.so.999.1"), ("libnvidia-ml.so.1", "libnvidia-ml.so.999.1"))
     mounts = " && ".join(f"mount --bind {shim / ours} {driver / theirs}" for ours, theirs in files)
     return [
@@ -188,7 +191,7 @@ def may_mount() -> bool:
 
 @pytest.fixture
 def build(a_folder: Path) -> Callable[[Client, Path], list[str]]:
-    """Compiles a client; returns the command to run it."""
+    """Compile a client; return the command to run it."""
 
     def compile_client(client: Client, driver: Path) -> list[str]:
         if client.python:
@@ -250,7 +253,7 @@ def test_nvml_is_the_hook(mechanism: str, a_machine: Machine, may_mount: bool) -
 
 
 def test_without_a_mechanism_every_client_would_be_missed(a_machine: Machine, build: Callable[..., list[str]]) -> None:
-    """The control: what the others call intercepted is the hook's doing."""
+    """The control: interception in the other tests is the hook's doing."""
     command = build(MATRIX["03 dlopen, dlsym"], a_machine.driver)
     env = {**a_machine.node.hooked_env, "LD_LIBRARY_PATH": str(a_machine.driver)}
     assert subprocess.run(command, env=env, capture_output=True, text=True).stdout == "missed\n"

@@ -1,4 +1,4 @@
-"""How far a copy is, as the hook's page tells whoever waits for it."""
+"""The progress of a copy, as the hook's page shows it to waiting users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HELD = 64 * MIB
 
 @pytest.fixture
 def hold(make_node: Callable[..., Any], make_orders: Callable[..., Any]) -> Iterator[Callable[..., tuple[Any, Any]]]:
-    """A process that holds memory: its connection, and orders to it."""
+    """Start a process that holds memory; yield its connection, and orders to it."""
     with ExitStack() as stack:
 
         def made(**softgpu: object) -> tuple[Any, Any]:
@@ -42,7 +42,7 @@ def test_a_copy_is_counted_both_ways(hold: Callable[..., tuple[Any, Any]]) -> No
 
 
 def test_a_copy_is_counted_as_it_goes(hold: Callable[..., tuple[Any, Any]]) -> None:
-    """One that fails on its way stays counted as far as it came."""
+    """A copy that fails on its way keeps its count."""
     process, orders = hold(faults="cuEventSynchronize:3=999")
     assert orders.swap_out().outcome is MoveOutcome.FAILED
     assert 0 < process.page_word(HookPage.COPIED_BYTES) < HELD

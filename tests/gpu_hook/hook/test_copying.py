@@ -1,4 +1,4 @@
-"""The hook's copying by itself: what went out to segments comes back, and no failure on the way loses a byte."""
+"""The hook's copying by itself: copies to segments come back, and no failure loses a byte."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 WITHOUT = {"LD_LIBRARY_PATH", "ALIQUOT_KERNEL_DIR"}  # the hook is in the program, and off
-# Each call that a copy makes, at a place in the middle of it; the code is what a driver gives there.
+# Each call of a copy, at a place in the middle of it; the code is the driver's answer there.
 FAULTS = [
     "cuStreamCreate:1=2",
     "cuStreamCreate:4=2",
@@ -27,7 +27,7 @@ FAULTS = [
 
 @pytest.fixture
 def copying(make_node: Callable[..., Any], build_program: Callable[..., Path]) -> Callable[..., list[int]]:
-    """Runs copying.c; returns how many copies succeeded and failed, and the last failure."""
+    """Run copying.c; return how many copies succeeded and failed, and the last failure."""
 
     def run(*arguments: object, prefix: tuple[str, ...] = (), **options: Any) -> list[int]:
         node = make_node(devices=2, memory="256MiB", **options.pop("softgpu", {}))

@@ -1,4 +1,4 @@
-"""What the hook asks the driver beside the program's own calls: nothing that makes a real driver wait, or crash."""
+"""The hook's own calls to the driver: none makes a real driver wait, or crash."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IN_MODE = (
 
 
 def calls(log: Path, pid: int, function: str) -> int:
-    """How often the process called a function of the software GPU."""
+    """Return how often the process called a function of the software GPU."""
     ends = f" function={function}"
     return sum(f"pid={pid} " in line and line.endswith(ends) for line in log.read_text().splitlines())
 
@@ -63,7 +63,7 @@ def test_a_capture_forbids_swappable_memory_as_it_forbids_plain_memory(
     assert program(BEGIN.format(mode=begun)) == 0
     work = IN_MODE.format(mode=own, work=f"use() or alloc({4 * MIB})[0]")
     assert program(f"in_background(lambda: {work})()" if elsewhere else work) == want
-    assert program(END) == (901 if want else 0)  # the call that was forbidden made the capture invalid
+    assert program(END) == (901 if want else 0)  # the forbidden call made the capture invalid
 
 
 def charged(kernel: Any) -> int:
@@ -81,7 +81,7 @@ def test_a_context_with_several_uses_ends_with_the_last_one(make_kernel: Callabl
         assert charged(kernel) == 4 * MIB
     assert kernel.program(f"detach({context})") == 0
     assert charged(kernel) == 0
-    kernel.swap_out()  # every live context is waited for
+    kernel.swap_out()  # the hook waits for every live context
     kernel.swap_in()
 
 

@@ -1,4 +1,4 @@
-"""What leaves the device and what stays, with its reason; the books of both; and what ties memory to its device."""
+"""The memory that leaves the device, the memory that stays, the reasons, and the books of both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INVALID_VALUE, INVALID_CONTEXT = 1, 201
 
 
 class Kernel:
-    """One process on one device of 256 MiB, the agent that swaps it, and somebody who sees the device as it is."""
+    """One process on a device of 256 MiB, its swapping agent, and an outsider on the device."""
 
     def __init__(self, node: Any, make_orders: Callable[..., Any], stack: ExitStack, mode: ResidencyMode) -> None:
         node.agent.residency_mode = mode
@@ -180,7 +180,7 @@ def test_an_allocation_that_the_driver_breaks_off_leaves_nothing(call: str, make
     kernel = make_kernel(faults=call)
     before = kernel.really_free()
     code, pointer = kernel.program(f"alloc({70 * MIB})")
-    if code == 0:  # it was tried again, or is plain
+    if code == 0:  # it was retried, or is plain
         assert kernel.program(f"free({pointer})") == 0
     assert kernel.really_free() == before
     assert kernel.word(HookPage.CHARGED) == kernel.word(HookPage.ELASTIC) == 0
@@ -231,7 +231,10 @@ def test_a_free_in_the_order_of_an_ended_context_lets_others_events_be(make_kern
 
 
 def test_a_peer_that_refuses_costs_no_other_peer_its_access(make_node: Callable[..., Any]) -> None:
-    """The first call names all devices, the ones behind it each its own: the second peer of three devices refuses."""
+    """The first call names all devices, the later ones each its own.
+
+    The second peer of three devices refuses.
+    """
     node = make_node(devices=3, memory="256MiB", faults="cuMemSetAccess:1=801,cuMemSetAccess:3=801")
     node.agent.residency_mode, node.agent.host_quota = ResidencyMode.VMM, 1 << 40
     program = node.program()

@@ -1,4 +1,7 @@
-"""What holds for every family of memory: no grant, no memory; the driver's errors stay its own; a free makes room."""
+"""Claims for every family of memory.
+
+Without a grant there is no memory; the driver's errors stay its own; a free makes room.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from jupyter_aliquot.gpu_hook.protocol.codec import HookPage
 MIB = 1 << 20
 OUT_OF_MEMORY, INVALID_VALUE = 2, 1
 
-# An expression for memory on a device, how it is freed, and how large it is.
+# An expression for memory on a device, the way to free it, and its size.
 FAMILIES = {
     "linear": ("alloc({bytes})", "free({it})"),
     "pitched": ("alloc_pitch(4096, {bytes} // 4096)", "free({it})"),
@@ -38,7 +41,7 @@ WRONG = {
 
 @pytest.fixture
 def a_kernel(a_node: Any) -> tuple[Any, Any]:
-    """64 MiB of device 0 and nothing of device 1."""
+    """Grant 64 MiB of device 0 and nothing of device 1."""
     outsider = a_node.outsider()
     outsider("begin()")
     agent = a_node.grant((outsider("uuid()"), 64 * MIB))

@@ -1,4 +1,4 @@
-"""A program that exits while the hook's threads are at work with the driver: its exit code is its own."""
+"""A program that exits while the hook's threads use the driver keeps its own exit code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIB = 1 << 20
 HELD = 96 * MIB
 OUT_OF_MEMORY = 2
 SOURCE = Path(__file__).parent / "clients" / "late.c"
-SECONDS = 30  # who is held longer is held for ever
+SECONDS = 30  # a process that is held longer is held for ever
 
 
 def exit_code(program: Any) -> int:

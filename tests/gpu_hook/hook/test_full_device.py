@@ -1,4 +1,7 @@
-"""A device that is full to its last byte, streams, events and registrations included: what is on it can still leave."""
+"""A device that is full to its last byte: its memory can still leave.
+
+Streams, events and registrations take memory, too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams whose queue is full: the hook's events wait for room there, as launches do, and nothing waits with them."""
+"""Streams whose queue is full: the hook's events wait for room, as launches do, nothing else."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ MIB = 1 << 20
 MS = 1_000_000
 INVALID_HANDLE = 400
 PATIENCE = 5  # seconds: an answer takes milliseconds, a deadlock for ever
-# The queue holds a function of the host, then for each launch an event, the launch and an event: so what is held up is
-# the event before a launch, the launch, and the event behind it.
+# The queue holds a function of the host, then for each launch an event, the launch and an event. So
+# three kinds of items are held up: the event before a launch, the launch, and the event behind it.
 QUEUES = (16, 17, 18)
 ACTS = {
     "makes a stream that orders itself with the legacy one": ("make_stream(0) and 0", 0),
@@ -29,7 +29,10 @@ ACTS = {
 
 @pytest.fixture
 def make_paced(make_node: Callable[..., Any], paced_kernel: Any) -> Iterator[Callable[[int], Any]]:
-    """A measured kernel whose streams hold so many works, with a stream ``other`` and a context ``context``."""
+    """Make a measured kernel with a stream ``other`` and a context ``context``.
+
+    Its streams hold so many items.
+    """
     kernels: list[Any] = []
 
     def make(queue: int) -> Any:
@@ -51,8 +54,11 @@ def make_paced(make_node: Callable[..., Any], paced_kernel: Any) -> Iterator[Cal
 def test_dense_launches_that_wait_for_nothing_are_measured_by_few_events(
     make_node: Callable[..., Any], paced_kernel: Any
 ) -> None:
-    """One in 250 µs of the host's time, and two for each of the samples; the best of some tries, for a machine is slow
-    at times, and a pause needs events of its own. Each event takes memory of the device, which tells their number."""
+    """The limit is one event in 250 µs of the host's time, and two for each sample.
+
+    The best of several tries counts, since a machine is slow at times, and a pause needs events of
+    its own. Each event takes memory of the device, which shows their number.
+    """
     kernel, event = paced_kernel(make_node(devices=1, memory="256MiB", resource="64KiB")), 64 << 10
     kernel.order(Pace.MEASURE, burst_us=100_000)
     outside = kernel.node.outsider()
@@ -97,7 +103,7 @@ def test_launches_beside_a_full_stream_are_measured(queue: int, make_paced: Call
 
 
 def test_work_left_open_in_a_full_stream_holds_up_nobody(make_paced: Callable[[int], Any]) -> None:
-    """The hook's own thread sees it end, and records nothing there."""
+    """The hook's own thread sees the work end, and records nothing there."""
     kernel = make_paced(200)
     assert kernel.program("held.append(HeldStream()) or spins('kernel', 25, 100, held[-1].number)") == 0
     assert kernel.program("fill_with_records(held[-1].number)")
@@ -127,7 +133,7 @@ def test_what_a_thread_records_behind_its_work_holds_up_nobody(act: str, make_pa
 
 
 def test_a_stream_that_ends_while_another_context_does_is_not_left_behind(make_paced: Callable[[int], Any]) -> None:
-    """The thread that records there may end nothing meanwhile, so the context's end does it."""
+    """The recording thread may end nothing in the meantime, so the context's end does it."""
     kernel = make_paced(200)
     program = kernel.program
     assert program("globals().update(memory=alloc(1024)[1]) or 0") == 0

@@ -1,4 +1,4 @@
-"""Generated forwarders: what touches the device waits for the gate and shows activity; what is denied is denied."""
+"""Generated forwarders: device calls wait for the gate and show activity; denied calls fail."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def a_kernel(a_null_node: Any) -> tuple[Any, Any]:
 
 
 def is_held(pid: int) -> bool:
-    """Whether a thread of the process sleeps in the hook: the program would have answered, or read, otherwise."""
+    """Return whether a thread of the process sleeps in the hook.
+
+    Otherwise the program would have answered, or read.
+    """
     with open(f"/proc/{pid}/syscall") as file:
         number = file.read().split()[0]
     return number in _SLEEPS[os.uname().machine]

@@ -125,7 +125,7 @@ def test_the_last_green_context_gives_the_devices_memory_back(a_kernel: tuple[An
 
 
 def test_a_captured_allocation_is_charged_by_its_graph(a_node: Any) -> None:
-    """On the software GPU, which has captures."""
+    """This runs on the software GPU, which has captures."""
     outsider = a_node.outsider()
     outsider("begin()")
     agent = a_node.grant((outsider("uuid()"), 64 * MIB))

@@ -1,4 +1,4 @@
-"""The hook's charge for graphs is what the driver's own attribute says, whatever programs do with them."""
+"""The hook's charge for graphs equals the driver's own figure, whatever programs do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OUT_OF_MEMORY = 2
 
 
 def one_step(program: Any, chance: random.Random, execs: list[int], pointers: list[tuple[int, int]]) -> int:
-    """Do one thing with graphs or memory; the bytes of plain memory that it took or gave."""
+    """Do one step with graphs or memory; return the bytes of plain memory that it took or gave."""
     kind = chance.choice(["make", "launch", "launch", "upload", "trim", "end", "alloc", "free"])
     if kind == "make":
         amounts = [chance.randint(1, 40 * MIB) for _ in range(chance.randint(1, 3))]

@@ -1,4 +1,7 @@
-"""The hook is a guest: whatever a program does with its threads, signals and limits, it is neither ended nor held."""
+"""The hook is a guest: it neither ends nor holds a program.
+
+The program may do anything with its threads, signals and limits.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ import pytest
 
 MIB = 1 << 20
 SOURCE = Path(__file__).parent / "clients" / "guest.c"
-SECONDS = 30  # far more than anything here takes: who is held longer is held for ever
+SECONDS = 30  # far more than any step takes: a program that is held longer is held for ever
 
 
 @pytest.fixture
 def build(a_null_node: Any, a_folder: Path) -> Callable[..., str]:
-    """Compiles the program, linked with the driver."""
+    """Compile the program, linked with the driver."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     assert compiler, "a C compiler is needed: install gcc"
 
@@ -34,7 +37,7 @@ def build(a_null_node: Any, a_folder: Path) -> Callable[..., str]:
 
 @pytest.fixture
 def run(a_null_node: Any, build: Callable[..., str]) -> Callable[..., str]:
-    """Runs one of the program's routes in a kernel of 64 MiB; returns what it says."""
+    """Run one of the program's routes in a kernel of 64 MiB; return its output."""
 
     def run_route(route: str, *flags: str, **env: str) -> str:
         a_null_node.grant(("10" * 16, 64 * MIB))
@@ -52,7 +55,7 @@ def test_a_thread_that_is_cancelled_in_a_call_holds_nobody_else(run: Callable[..
 
 
 def test_a_program_with_large_static_tls_gets_its_memory(run: Callable[..., str]) -> None:
-    """It lies on each thread's stack, so on that of the hook's thread, too."""
+    """Static TLS lies on each thread's stack, so on that of the hook's thread, too."""
     assert run("", "-DSTATIC_TLS=(4<<20)") == "0\n"
 
 

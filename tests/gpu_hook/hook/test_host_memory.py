@@ -18,7 +18,7 @@ UUID = "10" * 16
 
 @pytest.fixture
 def a_kernel(a_null_node: Any) -> tuple[Any, Any]:
-    """64 MiB of device 0, 8 MiB of page-locked host memory."""
+    """Grant 64 MiB of device 0, and 8 MiB of page-locked host memory."""
     a_null_node.agent.host_quota = 8 * MIB
     agent = a_null_node.grant((UUID, 64 * MIB))
     program = a_null_node.program()

@@ -1,4 +1,4 @@
-"""What the hook adds to a call, in instructions: counted, so that it can be checked on any machine however busy."""
+"""The hook's cost of a call, in instructions: it can be counted on any machine, however busy."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def compile_program(folder: Path, source: str, *flags: str) -> Path:
 
 
 def preprocessed_names(include: Path) -> set[str]:
-    """What the compiler itself says that cuda.h declares, as an oracle for the generator."""
+    """Return the functions that the compiler finds in cuda.h, as an oracle for the generator."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     assert compiler
     command = [compiler, "-E", "-P", "-D__CUDA_API_VERSION_INTERNAL", f"-I{include}", "-x", "c", "-"]

@@ -1,6 +1,7 @@
-"""An interrupt ends what a call of the program waits for: it answers out of memory, and the agent hears of it.
+"""An interrupt ends the wait of a call: it answers out of memory, and the agent learns of it.
 
-The program's handler stands for Python's own: it notes the signal, and says nothing to the thread that waits.
+The program's handler stands for Python's own: it notes the signal, and tells the waiting thread
+nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ def a_kernel(make_kernel: Callable[..., Any]) -> Any:
 
 
 def interrupt(kernel: Any) -> tuple[Any, float]:
-    """Send SIGINT to a thread that sleeps; what the waiting call answers, and after how many seconds."""
+    """Send SIGINT to a sleeping thread.
+
+    Return the answer of the waiting call, and its time in seconds.
+    """
     kernel.agent.wait_for(kernel.program.is_asleep)
     began = time.monotonic()
     os.kill(kernel.program.pid, signal.SIGINT)
@@ -41,7 +45,7 @@ def interrupt(kernel: Any) -> tuple[Any, float]:
 
 
 def tell(kernel: Any) -> None:
-    """As the agent tells of an interrupt: in the page of each process."""
+    """Report an interrupt as the agent does: in the page of each process."""
     page = kernel.process.agent_page
     store_half(page, AgentPage.INTERRUPTS, load_half(page, AgentPage.INTERRUPTS) + 1)
 
@@ -160,7 +164,7 @@ def test_the_thread_that_the_signal_finds_gives_up_and_others_wait_on(a_kernel: 
 
 
 def test_an_agent_that_starts_anew_interrupts_no_wait(a_kernel: Any) -> None:
-    """It counts from 0, and the agent before it had counted two."""
+    """The new agent counts from 0; the agent before it had counted two."""
     for _ in range(2):
         tell(a_kernel)
     a_kernel.swap_out()

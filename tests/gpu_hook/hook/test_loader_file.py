@@ -35,7 +35,7 @@ int main(void)
     return 0;
 }
 """
-# A driver that another user chose; it says so when it is loaded.
+# A driver that another user chose; it reports when it is loaded.
 CHOSEN = """
 #include <stdio.h>
 __attribute__((constructor)) static void begin(void) { puts("loaded"); }
@@ -63,7 +63,7 @@ def run() -> Iterator[Run]:
 
 @pytest.fixture
 def compile_c(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Path]]:
-    """Where another user may run it."""
+    """Compile into a folder where another user may run the result."""
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
     folder.chmod(0o755)
 

@@ -1,4 +1,4 @@
-"""Occupied time: what the hook measures of launches of every kind, and what it leaves alone."""
+"""Occupied time: the hook's measurement of launches of every kind, and of nothing else."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_streams_and_contexts_may_end_under_measurement(a_paced_kernel: Any) -> 
 def test_a_child_goes_its_own_way(a_paced_kernel: Any) -> None:
     kernel, taken = a_paced_kernel, []
     kernel.order(Pace.MEASURE)
-    for _ in range(4):  # a fork that takes long leaves work whose end nobody saw, and that is estimated
+    for _ in range(4):  # a slow fork leaves work whose end was not seen, and which is estimated
         before = kernel.occupied()
         assert kernel.program("[spins('kernel', 50, 200), in_fork(lambda: launch(3))]") == [0, NOT_INITIALIZED]
         assert kernel.program("spins('kernel', 50, 200) or wait()") == 0
@@ -137,7 +137,7 @@ def test_a_child_goes_its_own_way(a_paced_kernel: Any) -> None:
 
 
 class Span:
-    """meter.c, beside a plain list of what was counted."""
+    """The file meter.c, beside a plain list of the counted spans."""
 
     def __init__(self, parts: Any) -> None:
         self._library, self._room = parts.library, bytearray(8192)

@@ -1,4 +1,4 @@
-"""NVML under the hook: memory, processes and load are the kernel's, all else is the device's."""
+"""NVML under the hook: memory, processes and load are the kernel's, all else the device's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 
 class Reader:
-    """nvml_program.py in a process of its own."""
+    """The program nvml_program.py in a process of its own."""
 
     def __init__(self, env: dict[str, str]) -> None:
         program = str(Path(__file__).with_name("nvml_program.py"))
@@ -47,7 +47,7 @@ def read(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 def granted(a_node: Any, read: Any) -> tuple[Any, Any]:
-    """The agent, with 64 MiB of the first of two devices, and an NVML client of the kernel."""
+    """Return the agent, with 64 MiB of one of two devices, and an NVML client of the kernel."""
     agent = a_node.grant((uuids(read(a_node.plain_env)("facts()"))[0], 64 * MIB))
     reader = read(a_node.hooked_env)
     reader("facts()")

@@ -1,4 +1,4 @@
-"""When a burst may begin beside others of its own: pace_rule.c, the rule that hook and plant share."""
+"""The rule by which a burst may begin beside others: pace_rule.c, which hook and plant share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launches that wait: by budget, by cap, by the neighbours' boards; and what lets them on."""
+"""Launches that wait: by budget, by cap, by neighbours' boards; and their resumption."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WARM = "spins('kernel', 1, 100) or wait()"
 
 @pytest.fixture
 def kernel(a_paced_kernel: Any) -> Any:
-    """Its spins of 100 µs are known already."""
+    """Make a kernel whose spins of 100 µs are known already."""
     a_paced_kernel.order(Pace.MEASURE)
     assert a_paced_kernel.program(f"[{WARM} for _ in range(5)]") == [0] * 5
     a_paced_kernel.occupied()
@@ -41,7 +41,7 @@ def kernel(a_paced_kernel: Any) -> Any:
 
 @pytest.fixture
 def a_neighbour(kernel: Any, board_files: Any) -> Iterator[Any]:
-    """The board of production beside the kernel, on device 0."""
+    """Make the board of production beside the kernel, on device 0."""
     with board_files.BoardFile(has_magic=True) as board:
         board.show(1, time.monotonic_ns())
         board_files.send(kernel.connection, BoardNotice(BoardKind.NEIGHBOUR, 0, 0, 0), board.reader)

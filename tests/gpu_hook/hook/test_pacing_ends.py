@@ -1,4 +1,4 @@
-"""What was launched ends: whatever the stream, a process whose work is done shows none."""
+"""Launched work ends: on any stream, a process whose work is done shows none."""
 
 from __future__ import annotations
 

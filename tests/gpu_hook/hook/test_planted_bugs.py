@@ -1,4 +1,4 @@
-"""The truth test finds what it is there for: each bug that is planted in a copy of the hook's sources."""
+"""The truth test finds each bug that is planted in a copy of the hook's sources."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ BUGS: dict[str, list[Plant]] = {
 
 
 class Builder:
-    """Compiles the hook's sources; what a plant does not change, once."""
+    """Compiles the hook's sources; files that no plant changes, once."""
 
     def __init__(self, folder: Path, include: Path) -> None:
         self.folder = folder
@@ -126,7 +126,7 @@ class Builder:
         return made
 
     def build(self, plants: list[Plant]) -> Path:
-        """The folder of a library with these bugs."""
+        """Return the folder of a library with these bugs."""
         folder = self.folder / f"shim-{len(list(self.folder.iterdir()))}"
         folder.mkdir()
         planted: dict[str, Path] = {}

@@ -1,4 +1,4 @@
-"""A memory pool is charged what it holds of its device, whatever it gave out."""
+"""A memory pool is charged the device memory that it holds, however much it gave out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UUID = "10" * 16
 
 @pytest.fixture
 def a_kernel(a_null_node: Any) -> tuple[Any, Any]:
-    """On the null driver, whose pools grow by 32 MiB."""
+    """Make a kernel on the null driver, whose pools grow by 32 MiB."""
     agent = a_null_node.grant((UUID, 96 * MIB))
     program = a_null_node.program()
     assert program("begin()") == 0

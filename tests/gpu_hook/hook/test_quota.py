@@ -1,4 +1,4 @@
-"""The quota: what is charged and refunded, and what happens at its edge."""
+"""The quota: charges and refunds, and the behaviour at its edge."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def a_uuid(a_node: Any) -> list[str]:
 
 @pytest.fixture
 def a_kernel(a_node: Any, a_uuid: list[str]) -> tuple[Any, Any]:
-    """An agent that grants 64 MiB of device 0, and a program that has begun."""
+    """Make an agent that grants 64 MiB of device 0, and a program that has begun."""
     agent = a_node.grant((a_uuid[0], 64 * MIB))
     program = a_node.program()
     assert program("begin()") == 0
@@ -134,7 +134,7 @@ def test_managed_memory_is_charged_in_full(a_null_node: Any) -> None:
 
 @pytest.fixture
 def a_null_kernel(a_null_node: Any) -> tuple[Any, Any]:
-    """On the null driver, which has the virtual-memory API: 64 MiB of device 0."""
+    """Make a kernel with 64 MiB on the null driver, which has the virtual-memory API."""
     agent = a_null_node.grant(("10" * 16, 64 * MIB))
     program = a_null_node.program()
     program("begin()")
@@ -304,7 +304,7 @@ def test_a_smaller_quota_refuses_new_memory_and_keeps_the_old(a_kernel: tuple[An
 
 
 def needed(agent: Any) -> tuple[int, int]:
-    """What stands, and what of the last refusal is open, in MiB."""
+    """Return the refused need that stands, and the open one of the last refusal, in MiB."""
     words = (agent.process().page_word(HookPage.NEEDS + at) for at in (HookPage.NEEDED, HookPage.REFUSED_NEEDED))
     stands, is_open = words
     return stands // MIB, is_open // MIB

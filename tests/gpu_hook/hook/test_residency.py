@@ -1,4 +1,4 @@
-"""A process whose memory is away, or whose kernel does not hold the lease: who waits, who does not, who is told."""
+"""The waiting calls and the reports of a process whose memory or whose kernel's lease is away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the redirector and the preload library leave alone: other interposers, the driver's own requests, names."""
+"""The names that redirector and preload library leave alone.
+
+These are other interposers, the driver's own requests, and unrelated names.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Credit that the agent lent, and a driver that refuses it: the call waits for bytes that are about to be free."""
+"""Credit that the agent lent, and a driver that refuses it.
+
+The call waits for bytes that are about to be free.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ CALLS = (
 
 
 def a_kernel(node: Any, mode: ResidencyMode) -> tuple[Any, Any, Any]:
-    """One with a quota of 128 MiB on a device of 256 MiB, of which an outsider has 200; and that outsider."""
+    """Make a kernel with a quota of 128 MiB, and an outsider with 200 MiB.
+
+    The device has 256 MiB.
+    """
     node.agent.residency_mode = mode
     outsider = node.outsider()
     assert outsider("begin()") == 0

@@ -1,4 +1,4 @@
-"""The table of samples: what is expected, which launches are measured, and how stretch comes out of it."""
+"""The table of samples: expected times, the launches to measure, and the slowdown from both."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Table:
         return int(self._calls.samples_expect(device, ctypes.c_void_p(function), grid_class))
 
     def asks(self, launches: int, function: int = FUNCTION, grid_class: int = 5, device: int = 0) -> list[int]:
-        """Which of so many launches are to be measured."""
+        """Return the numbers of the launches that are to be measured."""
         ask = self._calls.samples_should_sample
         return [i for i in range(launches) if ask(device, ctypes.c_void_p(function), grid_class)]
 

@@ -1,4 +1,4 @@
-"""aliquot-kernel-start: what it reports, and that the kernel starts whatever it finds."""
+"""The program aliquot-kernel-start: its reports, and the kernel's start whatever it finds."""
 
 from __future__ import annotations
 

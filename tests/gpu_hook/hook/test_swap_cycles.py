@@ -26,7 +26,7 @@ SEGMENTS = [64 * MIB, 32 * MIB, 160 * MIB]  # together what the process may hold
 
 @pytest.fixture(scope="session")
 def cycles_program(tmp_path_factory: pytest.TempPathFactory, include_dir: Path) -> Path:
-    """cycles.c, which finds its driver by the loader's path."""
+    """Build cycles.c, which finds its driver by the loader's path."""
     target = tmp_path_factory.mktemp("cycles") / "cycles"
     compiler = shutil.which("cc") or shutil.which("gcc")
     assert compiler, "a C compiler is needed: install gcc"
@@ -36,7 +36,7 @@ def cycles_program(tmp_path_factory: pytest.TempPathFactory, include_dir: Path) 
 
 
 class Worker:
-    """The process: it works until it is told to end."""
+    """The process: it works until the test ends it."""
 
     def __init__(self, program: Path, env: dict[str, str], seed: int) -> None:
         self.process = subprocess.Popen(
@@ -51,7 +51,10 @@ class Worker:
         assert self.line() == "ready"
 
     def hash(self) -> str:
-        """Of all that it holds, taken on the device. While it is at work, the next one is another."""
+        """Return the hash of its memory, taken on the device.
+
+        While it is at work, the next hash differs.
+        """
         return self.ask("hash")
 
     def ask(self, question: str) -> str:
@@ -66,7 +69,7 @@ class Worker:
         return line.strip()
 
     def end(self) -> tuple[int, int, int]:
-        """Operations, refused allocations, bytes that were compared."""
+        """Return the operations, refused allocations, and compared bytes."""
         output, complaints = self.process.communicate(timeout=60)
         assert (self.process.returncode, complaints) == (0, "")
         operations, refused, compared = map(int, output.split())
@@ -75,7 +78,7 @@ class Worker:
 
 @pytest.fixture
 def at_work(make_node: Callable[..., Any], cycles_program: Path, make_orders: Callable[..., Any]) -> Callable[..., Any]:
-    """A working process of a kernel in mode ``vmm``, and orders to it."""
+    """Start a working process of a kernel in mode ``vmm``; yield orders to it."""
 
     @contextmanager
     def start(seed: int, segments: list[int] = SEGMENTS, **softgpu: object) -> Iterator[tuple[Worker, Any]]:
@@ -97,7 +100,10 @@ def at_work(make_node: Callable[..., Any], cycles_program: Path, make_orders: Ca
 
 
 def run_cycles(orders: Any, count: int, seed: int, is_at_work: bool = True) -> int:
-    """Returns the bytes that went out. Some stay out until a call waits for them, others come back at once."""
+    """Swap so often; return the bytes that went out.
+
+    Some stay out until a call waits for them, others come back at once.
+    """
     chance, moved_bytes = random.Random(seed), 0
     for _ in range(count):
         moved = orders.swap_out()
@@ -155,7 +161,10 @@ FAULTS = {
 
 
 def move_until_done(move: Callable[[], Any], place_meanwhile: Residency) -> int:
-    """Returns how often it failed; all stays where it was then."""
+    """Repeat a move until it succeeds; return the number of failures.
+
+    After a failure, all stays in place.
+    """
     for failures in range(4):
         moved = move()
         if moved.outcome is MoveOutcome.DONE:

@@ -1,5 +1,7 @@
-"""Two processes of one kernel allocate, free, compute, leave and come back in any order; an oracle of a few lines says
-what their memory holds and what the books say."""
+"""Two processes of one kernel allocate, free, compute, leave and come back in any order.
+
+A short oracle knows the contents of their memory and the state of the books.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
 
 
 class Process:
-    """A process, and what the oracle knows of it: each allocation's size and the word that fills it."""
+    """A process, and the oracle's knowledge of it: each allocation's size and fill word."""
 
     def __init__(self, node: Any, make_orders: Callable[..., Any], stack: ExitStack) -> None:
         self.program, self.agent = node.program(), node.agent
@@ -43,7 +45,10 @@ class Process:
         self.is_out = False
 
     def needing(self, expression: str) -> Any:
-        """The value of what needs the device: a process that is out wakes for it, and is brought in."""
+        """Return the value of an expression that needs the device.
+
+        A process that is out wakes for it, and is brought in.
+        """
         self.program.ask(expression)
         if self.is_out:
             self.agent.wait_for(lambda: any(isinstance(one, Wake) for one in self.connection.heard[self.before :]), 30)
@@ -64,7 +69,10 @@ class Process:
 
 
 class Machine(RuleBasedStateMachine):
-    """Made with ``start``, which a test gives: two processes and what ends them."""
+    """The state machine.
+
+    A test passes ``start``: it makes two processes and returns the function that ends them.
+    """
 
     start: Callable[[], tuple[list[Process], ExitStack]]
 

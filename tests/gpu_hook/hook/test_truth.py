@@ -1,4 +1,4 @@
-"""What the hook has charged is what is gone from the device, after every step of any program."""
+"""The hook's charges equal the device's missing bytes, after every step of any program."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def a_kernel(a_null_node: Any) -> tuple[Any, Any]:
 
 
 def called(process: Any) -> str:
-    """The name on the process's page."""
+    """Return the name on the process's page."""
     length = process.page_word(HookPage.UNKNOWN_FUNCTION_LENGTH) & 0xFFFFFFFF
     start = HookPage.UNKNOWN_FUNCTION
     return bytes(process.hook_page[start : start + length]).decode()

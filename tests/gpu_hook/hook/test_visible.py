@@ -49,7 +49,7 @@ def a_kernel(make_node: Callable[..., Any]) -> Kernel:
 
 
 def choose(program: Any, value: str | None) -> None:
-    """As a notebook does, before CUDA begins."""
+    """Choose devices as a notebook does, before CUDA begins."""
     if value is None:
         program("os.environ.pop('CUDA_VISIBLE_DEVICES')")
     else:
@@ -146,7 +146,7 @@ def test_children_choose_among_the_kernels_devices_too(a_kernel: Kernel) -> None
 
 
 def test_a_library_that_was_imported_before_the_choice_sees_it(a_kernel: Kernel) -> None:
-    """As with PyTorch: import, choose, and only then use."""
+    """PyTorch programs do so: import, choose, and only then use."""
     code = """
 import json, os
 from cuda.bindings import driver as d
@@ -170,7 +170,7 @@ def test_many_threads_may_begin_at_once(a_kernel: Kernel) -> None:
 
 @pytest.fixture
 def guarded(a_kernel: Kernel, tmp_path: Path, include_dir: Path) -> Callable[..., list[str]]:
-    """Runs environment.c with a choice; returns the devices it sees, its choice and its grant."""
+    """Run environment.c with a choice; return the devices it sees, its choice and its grant."""
     program = tmp_path / "environment"
     source = Path(__file__).parent / "clients" / "environment.c"
     driver = Path(a_kernel.node.hooked_env["ALIQUOT_REAL_CUDA"]).parent
@@ -192,8 +192,11 @@ def guarded(a_kernel: Kernel, tmp_path: Path, include_dir: Path) -> Callable[...
 def test_no_thread_that_reads_the_environment_meets_a_change_of_it(
     chosen: str | None, want: list[int], a_kernel: Kernel, guarded: Callable[..., list[str]]
 ) -> None:
-    """setenv and unsetenv move what another thread's getenv reads: the program ends where they are called. A child that
-    another thread starts has its grant at any time."""
+    """The program ends where it calls setenv and unsetenv.
+
+    These move the memory that another thread's getenv reads. A child that another thread starts has
+    its grant at any time.
+    """
     uuids, now, grant = guarded(chosen)
     assert uuids.split() == ["0", *(a_kernel.own[place] for place in want)]
     assert (now, grant) == (chosen or "deleted", a_kernel.granted)

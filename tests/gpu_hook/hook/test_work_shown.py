@@ -23,7 +23,7 @@ def load_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def start_load(load_program: Path) -> Iterator[Callable[[Load, dict[str, str]], GpuLoad]]:
-    """A load in that environment, ready to go."""
+    """Start a load in that environment, ready to go."""
     loads: list[GpuLoad] = []
 
     def start(load: Load, env: dict[str, str]) -> GpuLoad:
@@ -36,7 +36,7 @@ def start_load(load_program: Path) -> Iterator[Callable[[Load, dict[str, str]], 
 
 
 def measure(agent: Any, pid: int) -> Any:
-    """From now on the process's launches are measured, and wait for nothing."""
+    """Measure the process's launches from now on; they wait for nothing."""
     connection = agent.process(pid)
     agent.set_workload_class(WorkloadClass.PRODUCTION)
     agent.write_half(0, AgentPage.BURST, 1000)
@@ -89,7 +89,7 @@ def test_the_board_is_active_as_long_as_work_lasts(
 
 
 class Samples:
-    """What the page says of samples, between two looks."""
+    """The sums of samples on the page, between two readings."""
 
     WORDS = HookPage.SAMPLED, HookPage.SAMPLED_SOLO, HookPage.SAMPLES
 
@@ -106,7 +106,7 @@ class Samples:
         return int(self._connection.word(0, HookPage.SAMPLES) >> 32)
 
     def stretch(self, count: int) -> float:
-        """Of the next so many samples."""
+        """Return the slowdown of the next so many samples."""
         self._before = self._read()
         self._agent.wait_for(lambda: self._read()[2] >= self._before[2] + count, 60)
         taken, alone, _ = (after - before for before, after in zip(self._before, self._read(), strict=True))
@@ -119,7 +119,7 @@ def test_stretch_is_what_a_neighbour_costs(a_node: Any, start_load: Callable[...
     connection = measure(agent, load.pid)
     samples = Samples(agent, connection)
     load.go()
-    assert samples.stretch(12) == 0.0  # nobody knows what they take alone
+    assert samples.stretch(12) == 0.0  # the time that they take alone is unknown
     assert samples.without_baseline == 1
     agent.write_half(0, AgentPage.SOLO_WINDOW, 5)
     agent.wait_for(lambda: samples.without_baseline == 0, 60)

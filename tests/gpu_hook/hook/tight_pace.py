@@ -1,5 +1,8 @@
-"""An agent's stand-in that paces every process on every device, tightly: a launch waits now and then, and what it waits
-for changes all the time. For programs that must not see anything of it."""
+"""An agent's stand-in that paces every process on every device, tightly.
+
+A launch waits now and then, and the reason changes all the time. The paced programs must not see
+any of it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ FOR_EVER = 1 << 62
 
 
 class TightPace:
-    """Each few milliseconds another order. ``waits``: so often some launch was seen waiting."""
+    """Gives another order every few milliseconds.
+
+    ``waits`` counts how often a launch was seen waiting.
+    """
 
     def __init__(self, agent: Any) -> None:
         self.waits = 0

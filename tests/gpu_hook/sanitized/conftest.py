@@ -26,7 +26,7 @@ OPTIONS = {
 
 
 def _load(path: Path) -> ModuleType:
-    """Test folders are no packages."""
+    """Load a module by its path: test folders are no packages."""
     spec = importlib.util.spec_from_file_location(f"sanitized_tests_{path.parent.name}_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
@@ -42,7 +42,7 @@ sanitized = _load(ROOT / "tools" / "sanitized.py")
 
 @dataclass(frozen=True)
 class Build:
-    """Where one sanitizer's libraries are."""
+    """The libraries of one sanitizer."""
 
     sanitizer: str
     shim: Path
@@ -51,7 +51,7 @@ class Build:
 
 @pytest.fixture(scope="session")
 def build_with() -> Callable[[str], Build]:
-    """The libraries with a sanitizer; what setting up has built is found as it is."""
+    """Return the libraries with a sanitizer; those of the setup are used as they are."""
     built: dict[str, Build] = {}
     cmake = sanitized.find_cmake()
 
@@ -77,7 +77,7 @@ def compile_with(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def compile_with_hook(tmp_path: Path) -> Callable[[str, str], Path]:
-    """A C program of the hook's tests, together with the hook's sources."""
+    """Compile a C program of the hook's tests, together with the hook's sources."""
 
     def compile_one(sanitizer: str, main: str) -> Path:
         hook_tests = fuzz_tests.hook_tests
@@ -88,7 +88,7 @@ def compile_with_hook(tmp_path: Path) -> Callable[[str, str], Path]:
 
 @pytest.fixture
 def make_machine() -> Iterator[Callable[..., Any]]:
-    """A machine with these libraries, with one device of 64 MiB: bare, or with this quota on the hook."""
+    """Make a machine with these libraries and one device of 64 MiB: bare, or with this quota."""
     folders: list[Path] = []
     nodes: list[Any] = []
 
@@ -126,13 +126,13 @@ def differential() -> ModuleType:
 
 @pytest.fixture
 def swap_orders() -> ModuleType:
-    """What an agent does to one process to swap it."""
+    """Return the module with an agent's orders to swap one process."""
     found: ModuleType = fuzz_tests.hook_tests.swap_orders
     return found
 
 
 @pytest.fixture
 def tight_pace() -> ModuleType:
-    """An agent that lets launches wait now and then."""
+    """Return the agent that makes launches wait now and then."""
     found: ModuleType = fuzz_tests.tight_pace
     return found

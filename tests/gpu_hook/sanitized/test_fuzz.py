@@ -27,7 +27,7 @@ def test_random_programs_touch_nothing_that_is_not_theirs(
     program = compile_with(SANITIZER, sources, str(build.softgpu / "libcuda.so.1"), "-lpthread")
     envs = [make_machine(build, one, devices=2, memory="256MiB") for one in (None, quota)]
     pair = differential.Pair(program, envs[0].plain_env, envs[1].hooked_env, 500, has_quota=quota < 1 << 62)
-    # What comes after a quota was met is not the same: then each sequence has a process of its own.
+    # Answers differ after a quota was met: then each sequence has a process of its own.
     runs = [(seed, 1) for seed in range(8)] if pair.has_quota else [(0, SEQUENCES)]
     for first, count in runs:
         found = pair.difference(first, count)

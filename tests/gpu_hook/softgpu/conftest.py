@@ -91,7 +91,7 @@ class Machine:
     settings: dict[str, str] = field(default_factory=dict)
 
     def env(self, **extra: str) -> dict[str, str]:
-        """The environment of a client."""
+        """Return the environment of a client."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("ALIQUOT_SOFTGPU", "CUDA_VISIBLE"))}
         own = {f"ALIQUOT_SOFTGPU_{k}": v for k, v in self.settings.items()}
         builtins = Path(__file__).parents[3] / "gpu_hook" / "builtins.ptx"
@@ -109,7 +109,10 @@ class Machine:
     def popen(
         self, code: str, prelude: bool = True, before: Sequence[str] = (), words: Sequence[str] = (), **extra: str
     ) -> subprocess.Popen[str]:
-        """A client that the test talks with by lines; ``before`` stands before its command, ``words`` behind it."""
+        """Start a client that exchanges lines with the test.
+
+        ``before`` stands before its command, ``words`` behind it.
+        """
         source = (_PRELUDE if prelude else "") + textwrap.dedent(code)
         return subprocess.Popen(
             [*before, sys.executable, "-c", source, *words],
@@ -121,7 +124,7 @@ class Machine:
         )
 
     def run(self, code: str, prelude: bool = True, want_code: int = 0, **extra: str) -> str:
-        """A client that runs to its end; what it printed."""
+        """Run a client to its end; return its output."""
         client = self.popen(code, prelude, **extra)
         output, errors = client.communicate(timeout=60)
         assert client.returncode == want_code, f"exit {client.returncode}\n{output}\n{errors}"
@@ -130,7 +133,7 @@ class Machine:
 
 @pytest.fixture(scope="session")
 def native() -> Path:
-    """The folder of the built libraries: $ALIQUOT_NATIVE, or the installed package's."""
+    """Return the folder of the built libraries: $ALIQUOT_NATIVE, or the installed package's."""
     override = os.environ.get("ALIQUOT_NATIVE")
     if override:
         return Path(override)
@@ -141,7 +144,7 @@ def native() -> Path:
 
 @pytest.fixture
 def make_machine(native: Path) -> Iterator[Callable[..., Machine]]:
-    """Machines of a wanted shape: make_machine(MEMORY="64MiB", DEVICES="2")."""
+    """Make machines of a wanted shape: make_machine(MEMORY="64MiB", DEVICES="2")."""
     with tempfile.TemporaryDirectory(prefix="aq-", dir="/dev/shm") as folder:
         count = 0
 
@@ -155,5 +158,5 @@ def make_machine(native: Path) -> Iterator[Callable[..., Machine]]:
 
 @pytest.fixture
 def a_machine(make_machine: Callable[..., Machine]) -> Machine:
-    """One device of 64 MiB."""
+    """Make a machine with one device of 64 MiB."""
     return make_machine()

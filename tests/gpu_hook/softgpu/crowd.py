@@ -1,4 +1,4 @@
-"""Several GPU loads on one software GPU, and what NVML's counters say of each: all in device time."""
+"""Several GPU loads on one software GPU, and NVML's counters of each: all in device time."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Crowd:
         return self
 
     def busy_us(self, *members: int) -> list[float]:
-        """Device time that these (or all) have had since they joined, at one moment."""
+        """Return the device time that these (or all) have had since they joined, at one moment."""
         chosen = [self.members[index] for index in members] or self.members
         assert self._reader.stdin is not None
         assert self._reader.stdout is not None
@@ -63,8 +63,11 @@ class Crowd:
         return [float(word) for word in self._reader.stdout.readline().split()]
 
     def busy_for(self, us: float) -> list[float]:
-        """Device time of each while together they have so much; from when all are under way. For steps that last
-        longer, so that no host comes late with its next one."""
+        """Return the device time of each while together they have so much.
+
+        The time counts from when all are under way. This is for steps that last longer, so that no
+        host comes late with its next one.
+        """
         start = before = self.busy_us()
         while not all(own > first for first, own in zip(start, before, strict=True)):
             time.sleep(0.002)
@@ -74,7 +77,7 @@ class Crowd:
         return [late - early for early, late in zip(before, after, strict=True)]
 
     def steps_beside(self, count: int) -> list[list[Step]]:
-        """So many steps of each, of loads without end: the others are under way all the time."""
+        """Return so many steps of each, of endless loads: the others are under way all the time."""
         for member in self.members:
             member.wait_steps(1)
         begun = [len(member.steps) + 1 for member in self.members]
@@ -84,7 +87,7 @@ class Crowd:
         ]
 
     def rest(self) -> Crowd:
-        """All end behind their present step, and stay on the GPU, idle."""
+        """Let all end behind their present step, and stay on the GPU, idle."""
         for member in self.members:
             assert member.process.stdin is not None
             member.process.stdin.write("stop\n")

@@ -1,4 +1,4 @@
-"""Built-in kernels: what they compute, and what a bad address does."""
+"""Built-in kernels: their results, and the effect of a bad address."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MASK = (1 << 64) - 1
 
 
 def hash_words(words: list[int]) -> int:
-    """The definition in builtins.ptx, once more."""
+    """Compute the definition in builtins.ptx once more."""
     total = 0
     for index, word in enumerate(words):
         mix = ((index + 1) * 0x9E3779B97F4A7C15 + word) & _MASK
@@ -173,7 +173,7 @@ def test_image_that_is_none_is_refused(a_machine, image, want):
 
 
 def an_elf(sections_at=64, section_count=1, machine=190):
-    """The head of one for a GPU: its class, and where its sections are said to be."""
+    """Return the head of an ELF for a GPU: its class, and the places of its sections."""
     head = struct.pack("<HHIQQQIHHHHHH", 2, machine, 1, 0, 0, sections_at, 0, 64, 56, 0, 64, section_count, 0)
     return b"\x7fELF\x02\x01\x01" + bytes(9) + head
 

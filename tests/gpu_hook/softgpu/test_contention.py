@@ -1,5 +1,7 @@
-"""Processes on one engine take turns of a time slice, as on a card in its default compute mode: events show the
-neighbours' slices, counters show own time alone."""
+"""Processes on one engine take turns of a time slice, as on a card in its default compute mode.
+
+Events show the neighbours' slices; counters show own time alone.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Legacy IPC of the software GPU where CUDA says "undefined": deaths, frees, and what is left behind."""
+"""Legacy IPC of the software GPU where CUDA says "undefined": deaths, frees, and leftovers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The GPU load that other tests start: its steps take what its launches take, whatever their kind."""
+"""The GPU load that other tests start: its steps last as long as its launches, of any kind."""
 
 from __future__ import annotations
 

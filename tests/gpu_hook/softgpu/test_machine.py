@@ -1,4 +1,7 @@
-"""The machine behind the devices: shared by processes, safe against their deaths, clear about what it cannot do."""
+"""The machine behind the devices.
+
+Processes share it, it survives their deaths, and it reports its limits.
+"""
 
 from __future__ import annotations
 

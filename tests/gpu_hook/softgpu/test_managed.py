@@ -1,4 +1,4 @@
-"""What the software GPU counts of managed memory, and when."""
+"""The software GPU's count of managed memory."""
 
 from __future__ import annotations
 

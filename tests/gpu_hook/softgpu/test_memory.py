@@ -1,4 +1,4 @@
-"""Device memory: its size, its edges, its addresses, and what copies and fills do."""
+"""Device memory: its size, its edges, its addresses, and the effects of copies and fills."""
 
 from __future__ import annotations
 

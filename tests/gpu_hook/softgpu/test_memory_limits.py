@@ -30,7 +30,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root sets memory
 
 @pytest.fixture
 def cgroups(tmp_path: Path) -> Path:
-    """Two kernels below one parent."""
+    """Make two kernels below one parent."""
     for name in ("parent/one", "parent/two"):
         (tmp_path / name).mkdir(parents=True)
     return tmp_path / "parent"
@@ -168,7 +168,7 @@ def test_cgroup_that_is_no_folder_is_a_setting_that_cannot_be_read(a_machine):
 
 
 def _own_cgroup() -> Path | None:
-    """As the software GPU finds it: version 2, or the memory controller's."""
+    """Return the cgroup as the software GPU finds it: version 2, or the memory controller's."""
     lines = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
     root = Path("/sys/fs/cgroup")
     for controller, mount in (("", root), ("memory", root / "memory"), ("", root / "unified")):

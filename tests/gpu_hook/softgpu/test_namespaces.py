@@ -64,7 +64,7 @@ def _namespaces() -> None:
 
 
 class Client:
-    """A program in a namespace, spoken to by lines."""
+    """A program in a namespace, which exchanges lines with the test."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -79,12 +79,12 @@ class Client:
         return self.process.stdout.readline().strip()
 
     def host_pid(self) -> int:
-        """Of the program: the only child of unshare."""
+        """Return the pid of the program: the only child of unshare."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         return int(children[0])
 
     def rest(self) -> str:
-        """What it says when it is let go on."""
+        """Let it go on; return its output."""
         return self.process.communicate("go\n", timeout=90)[0]
 
 
@@ -161,7 +161,10 @@ def test_a_killed_waiter_is_not_taken_for_the_holder_of_the_lock(start: Start, t
 
 
 def wait_until_it_sleeps(pid: int) -> None:
-    """In a futex (system call 202 or 98): there is only the machine's lock to wait for."""
+    """Wait until it sleeps in a futex (system call 202 or 98).
+
+    It can only wait for the machine's lock there.
+    """
     deadline = time.monotonic() + 30
     futex = "202 " if platform.machine() == "x86_64" else "98 "
     while not Path(f"/proc/{pid}/syscall").read_text().startswith(futex):

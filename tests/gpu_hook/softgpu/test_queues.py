@@ -1,10 +1,11 @@
-"""A stream's queue that is full: what waits for room in it, and what goes on beside."""
+"""A stream's full queue: the calls that wait for room in it, and those that go on beside."""
 
 from __future__ import annotations
 
 import pytest
 
-# A stream whose first work is a host function that waits, and a thread that fills the queue behind it.
+# A stream whose first item is a host function that waits, and a thread that fills the queue behind
+# it.
 BEGIN = """
     import threading
     context = start(); stream = vp(); check(cuda.cuStreamCreate(ctypes.byref(stream), 1))

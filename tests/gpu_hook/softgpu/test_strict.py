@@ -1,4 +1,4 @@
-"""ALIQUOT_SOFTGPU_STRICT: what a real driver is free to crash at ends the process."""
+"""ALIQUOT_SOFTGPU_STRICT: calls at which a real driver may crash end the process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_context_that_has_ended_is_refused_or_with_strict_the_end(call: str, m
 
 
 def test_strict_forgives_what_is_not_named(make_machine: Any) -> None:
-    """CUDA answers for a current context that has ended, and for NULL."""
+    """CUDA defines the answers for a current context that has ended, and for NULL."""
     code = "start(); check(cuda.cuCtxDestroy_v2(vp()) - 201); check(cuda.cuCtxSetCurrent(vp())); say('on')"
     assert make_machine().run(code, ALIQUOT_SOFTGPU_STRICT="1") == "on"
 

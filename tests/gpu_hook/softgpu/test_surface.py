@@ -205,7 +205,7 @@ def test_linker_keeps_names_and_parameters(a_machine):
 
 
 def test_a_library_of_the_same_names_in_front_does_not_shadow_it(a_machine, tmp_path):
-    """As with a preloaded hook: the driver's own answers must be its own functions."""
+    """A preloaded hook is such a library: the driver's own answers must be its own functions."""
     source, front = tmp_path / "front.c", tmp_path / "front.so"
     source.write_text("int cuMemAlloc_v2(void) { return 77; }\nint nvmlDeviceGetCount_v2(void) { return 77; }\n")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(front), str(source)], check=True)

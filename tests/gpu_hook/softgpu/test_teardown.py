@@ -1,4 +1,4 @@
-"""A process that ended leaves its memory to a driver that takes its time, where a setting says so."""
+"""An ended process leaves its memory to a driver that takes its time, where a setting says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Own time from intervals that overlap: by hand, and whatever the intervals are."""
+"""Own time from intervals that overlap: cases by hand, and any intervals."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_pauses_are_those_of_all_production_together() -> None:
 
 
 def test_by_turns_who_begins_has_the_device() -> None:
-    """An interval of 1 ms that begins when the work runs was all its own: the neighbour waited."""
+    """An interval of 1 ms that begins when the work runs is all own time: the neighbour waited."""
     swept = sweep_turns([at((0, 10)), at((4, 5))], [True, False], None)
     assert swept.own == [9 * MILLISECOND, 1 * MILLISECOND]
     assert swept.lost[0] == 1 * MILLISECOND
@@ -95,7 +95,7 @@ def test_own_times_are_together_the_time_that_the_device_had_work(raw: list[list
 
 
 def test_intervals_that_come_a_look_later_are_settled_together() -> None:
-    """Nothing is settled beyond what is known of the process that is at work."""
+    """Nothing is settled beyond the known intervals of a process at work."""
     attribution = Attribution()
     attribution.update(DeviceSample(START))
     active = look(1, is_active=True, active_since=START)

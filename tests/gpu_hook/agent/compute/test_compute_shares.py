@@ -1,4 +1,7 @@
-"""Weighted fair queueing on own time, on a device that gives what is allowed, in equal slices."""
+"""Weighted fair queueing on own time.
+
+The device grants the allowances in equal slices.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ def test_parts_are_never_more_than_the_device(weights: dict[str, int], capped: s
 
 
 class Slices:
-    """A device that runs what is allowed, in slices of 1 ms for each of those who may. Own time is exact here."""
+    """A device that runs allowed work, in slices of 1 ms for each kernel that may run.
+
+    Own time is exact here.
+    """
 
     def __init__(self, weights: dict[str, int], caps: frozenset[str] = frozenset()) -> None:
         self.queue, self.now, self.weights, self.caps = FairQueue(), SECOND, weights, caps
@@ -110,7 +116,7 @@ def test_nobody_starves_whatever_the_others_weigh() -> None:
 
 
 def test_nothing_is_left_idle_that_someone_wants() -> None:
-    """b may use what a leaves, though a comes back again and again."""
+    """Kernel b may use the time that a leaves, though a comes back again and again."""
     device, used = Slices({"a": 75, "b": 25}), 0.0
     for number in range(200):
         before = sum(device.own.values())
@@ -153,7 +159,7 @@ def test_time_alone_on_the_device_is_no_debt() -> None:
     device = Slices({"a": 50, "b": 50})
     for _ in range(20):
         device.step({"a", "b"})
-    device.now += 10 * SECOND  # b was away: nobody asked the queue
+    device.now += 10 * SECOND  # b was away, and the queue was not asked
     device.own["a"] += 10 * SECOND
     before = dict(device.own)
     for _ in range(10):

@@ -15,7 +15,7 @@ START = 1000 * SECOND
 
 
 def history(lengths: list[float], work: float) -> PauseHistory:
-    """Pauses and the work between them, milliseconds."""
+    """Return pauses and the work between them, in milliseconds."""
     made, now, pauses = PauseHistory(AGAIN), START, []
     for length in lengths:
         pauses.append(Interval(now, now + round(length * MILLISECOND)))

@@ -1,4 +1,4 @@
-"""The law by which delay is allowed: cut at once, raised slowly, kept while production is away."""
+"""The control of the permitted delay: cut at once, raised slowly, kept while production is away."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ CLIENTS = Path(__file__).parents[4] / "build" / "clients"
 
 
 class ClientError(Exception):
-    """What the client raised: the name of its exception, and its text."""
+    """The exception of the client: its name and its text."""
 
     @property
     def name(self) -> str:
@@ -52,13 +52,19 @@ class Client:
         return self.process.poll() is None
 
     def begin_alone(self) -> None:
-        """Hold nothing, and know that nobody does: what the kernel's other processes hold is sampled by the agent."""
+        """Hold nothing, and wait until no process does.
+
+        The agent samples the memory of the kernel's other processes.
+        """
         self("let_go()")
         total = self.place.total_bytes
         self.place.until(lambda: self("memory()") == [total, total])
 
     def escapes(self) -> Any:
-        """Symbols unknown to the hook, calls that it could not charge; where there is no hook, none of both."""
+        """Return symbols unknown to the hook, and calls that it could not charge.
+
+        Without a hook there are neither.
+        """
         assert self("__import__('serve').WORDS") == [HookPage.UNKNOWN_SYMBOLS // 8, HookPage.UNACCOUNTED_CALLS // 8]
         found = self("escapes()")
         assert (found is not None) == self.place.is_hooked, "a page of the hook is in the process, and only behind it"
@@ -67,8 +73,11 @@ class Client:
 
 @pytest.fixture(scope="module")
 def start_client(a_lasting_place: Any) -> Iterator[Callable[..., Client]]:
-    """Starts a module of programs/, once for all tests of a file. ``part`` is what tools/cuda_clients.py installs:
-    "newest", "pycuda", or a folder of older packages, which then stand before the newest."""
+    """Start a module of programs/, once for all tests of a file.
+
+    ``part`` is what tools/cuda_clients.py installs: "newest", "pycuda", or a folder of older
+    packages, which then stand before the newest.
+    """
     clients: dict[tuple[str, str], Client] = {}
 
     def start(module: str, part: str = "newest") -> Client:

@@ -21,7 +21,10 @@ def core(start_client: Callable[..., Any]) -> Any:
 
 @pytest.fixture
 def agrees(core: Any) -> Callable[[], bool]:
-    """Whether the agent charges what the client sees in use; bare, nobody does."""
+    """Return whether the agent charges the memory that the client sees in use.
+
+    Bare, there is no agent.
+    """
     return lambda: not core.place.is_hooked or core.place.until(lambda: core.place.ledger() == core("used()"))
 
 

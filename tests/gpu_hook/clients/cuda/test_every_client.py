@@ -1,4 +1,4 @@
-"""What holds for every CUDA client, bare on the software GPU and in a kernel with half of it.
+"""Claims for every CUDA client, bare on the software GPU and in a kernel with half of it.
 
 Each claim is put to each client's own functions: their errors and their sizes, not the driver's.
 """
@@ -29,7 +29,7 @@ OUT_OF_MEMORY = {
 
 @pytest.fixture(params=CLIENTS)
 def a_client(request: pytest.FixtureRequest, start_client: Callable[..., Any]) -> Any:
-    """With nothing held, and at the end of the test with no escape from the hook."""
+    """Start a client that holds nothing; check after the test that nothing escaped the hook."""
     client = start_client(*CLIENTS[request.param])
     client.begin_alone()
     yield client

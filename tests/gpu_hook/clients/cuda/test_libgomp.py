@@ -1,4 +1,7 @@
-"""libgomp's nvptx plugin, from the free GCC: it opens the driver by name, asks for 54 symbols, links its own PTX."""
+"""libgomp's nvptx plugin, from the free GCC.
+
+It opens the driver by name, asks for 54 symbols, and links its own PTX.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ def offloaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def escapes(pid: int) -> list[int]:
-    """What the hook's page in that process counts: symbols that it does not know, calls that it cannot charge."""
+    """Return the hook's counts of unknown symbols and of calls that it cannot charge."""
     maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
     start = next(int(line.split("-")[0], 16) for line in maps if "memfd:aliquot-hook-page" in line)
     with open(f"/proc/{pid}/mem", "rb") as memory:

@@ -1,7 +1,8 @@
-"""A client program driven from a test: ``serve.py MODULE`` reads one expression a line, writes its value as JSON.
+"""A client program driven from a test.
 
-The expression is evaluated in the module, which binds to the driver as its package does. What it raises is answered
-as [name of the exception, its text].
+``serve.py MODULE`` reads one expression a line, and writes its value as JSON. The expression is
+evaluated in the module, which binds to the driver as its package does. An exception is answered as
+[its name, its text].
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ WORDS = (3, 4)  # of the hook's page: unknown symbols, unaccounted calls
 
 
 def escapes() -> list[int] | None:
-    """What the hook's page in this process counts: symbols that it does not know, calls that it cannot charge."""
+    """Return the hook's counts of unknown symbols and of calls that it cannot charge."""
     with open("/proc/self/maps") as maps:
         pages = [line.split()[0] for line in maps if "memfd:aliquot-hook-page" in line]
     if not pages:
@@ -29,7 +30,10 @@ def escapes() -> list[int] | None:
 
 
 def becomes(question: Callable[[], object], want: object) -> bool:
-    """Whether the answer comes: what other processes of a kernel hold is sampled by the agent."""
+    """Return whether the answer comes in time.
+
+    The agent samples the memory of a kernel's other processes.
+    """
     deadline = time.monotonic() + 30
     while question() != want and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -38,7 +42,7 @@ def becomes(question: Callable[[], object], want: object) -> bool:
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a package prints is no answer
+    os.dup2(2, 1)  # the output of a package is no answer
     names = vars(importlib.import_module(sys.argv[1]))
     names["escapes"] = escapes
     for line in sys.stdin:

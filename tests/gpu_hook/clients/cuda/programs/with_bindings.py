@@ -58,7 +58,7 @@ def round_trip(amount: int) -> bool:
 
 
 def launch(image: bytes, name: bytes, values: tuple, types: tuple) -> float:
-    """Milliseconds between two events around it."""
+    """Launch, and return the milliseconds between two events around it."""
     module = checked(driver.cuModuleLoadData(image + b"\0"))
     function = checked(driver.cuModuleGetFunction(module, name))
     stream = checked(driver.cuStreamCreate(0))
@@ -76,7 +76,7 @@ def launch(image: bytes, name: bytes, values: tuple, types: tuple) -> float:
 
 
 def launches() -> list[object]:
-    """Words after our fill, words after a user's kernel, whether that took time."""
+    """Return words after our fill, words after a user's kernel, and whether that took time."""
     words = np.zeros(4, np.uint32)
     pointer = checked(driver.cuMemAlloc(words.nbytes))
     launch(BUILTINS, b"aliquot_fill", (pointer, 7, 4), (None, ctypes.c_uint32, ctypes.c_uint64))
@@ -89,7 +89,7 @@ def launches() -> list[object]:
 
 
 def _take(amount: int, commands: object, answers: object) -> None:
-    """In a spawned process: take memory, say so, hold it until told."""
+    """Take memory in a spawned process, report it, and hold it until an order."""
     from serve import escapes
 
     try:
@@ -101,7 +101,10 @@ def _take(amount: int, commands: object, answers: object) -> None:
 
 
 def begin_together(amount: int, count: int) -> list[object]:
-    """What ``count`` spawned processes said, each after the one before it. They live on."""
+    """Return the answers of ``count`` spawned processes, each after the one before it.
+
+    They live on.
+    """
     spawn = multiprocessing.get_context("spawn")
     answers, said = spawn.Queue(), []
     for _ in range(count):
@@ -114,7 +117,7 @@ def begin_together(amount: int, count: int) -> list[object]:
 
 
 def end_together() -> list[int]:
-    """How they ended."""
+    """Return their exit codes."""
     for child, commands in children:
         commands.put("end")
         child.join(60)
@@ -124,7 +127,7 @@ def end_together() -> list[int]:
 
 
 def pooled(amount: int) -> list[object]:
-    """Stream-ordered memory: bytes used with it, and after."""
+    """Return the bytes used with stream-ordered memory, and after it."""
     before = memory()[0]
     pointer = checked(driver.cuMemAllocAsync(amount, 0))
     with_it = before - memory()[0]
@@ -134,7 +137,10 @@ def pooled(amount: int) -> list[object]:
 
 
 def mapped(amount: int) -> list[object]:
-    """A handle at two addresses: bytes used with it and after, and what the second address shows of the first's."""
+    """Map a handle at two addresses.
+
+    Return bytes used with it and after, and the first address's contents at the second.
+    """
     before = memory()[0]
     place = driver.CUmemAllocationProp()
     place.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
@@ -159,7 +165,7 @@ def mapped(amount: int) -> list[object]:
 
 
 def managed(amount: int) -> list[int]:
-    """What the host reads of what the device wrote."""
+    """Return the host's reading of words that the device wrote."""
     pointer = checked(driver.cuMemAllocManaged(amount, 1))
     checked(driver.cuMemsetD8(pointer, 5, amount))
     checked(driver.cuCtxSynchronize())
@@ -169,7 +175,7 @@ def managed(amount: int) -> list[int]:
 
 
 def captured() -> list[list[int]]:
-    """Words before a captured copy ran, and after."""
+    """Return words before a captured copy ran, and after."""
     here, back = np.full(4, 6, np.uint32), np.zeros(4, np.uint32)
     pointer = checked(driver.cuMemAlloc(16))
     checked(driver.cuMemsetD32(pointer, 1, 4))

@@ -32,14 +32,14 @@ def memory() -> list[int]:
 
 
 def hold(amount: int) -> int:
-    """From the device's default pool, as cuda.core allocates."""
+    """Allocate from the device's default pool, as cuda.core does."""
     held.append(device.allocate(amount, stream=stream))
     stream.sync()
     return amount
 
 
 def let_go() -> None:
-    """cuda.core lets a pool keep what is freed, so it is asked for it."""
+    """Trim the pool, since cuda.core lets it keep freed memory."""
     while held:
         held.pop().close(stream)
     stream.sync()
@@ -77,7 +77,7 @@ def round_trip(amount: int) -> bool:
 
 
 def increment_of(compiler: str) -> object:
-    """The user's kernel: as text that the driver compiles, or compiled by NVRTC for this very device."""
+    """Return the user's kernel as text for the driver, or compiled by NVRTC for this device."""
     if compiler == "driver":
         return ObjectCode.from_ptx(INCREMENT + b"\0").get_kernel("increment")
     program = Program(SOURCE, "c++", ProgramOptions(arch=f"sm_{device.arch}"))
@@ -85,7 +85,7 @@ def increment_of(compiler: str) -> object:
 
 
 def timed(kernel: object, *arguments: object) -> float:
-    """Milliseconds between two events around a launch."""
+    """Return the milliseconds between two events around a launch."""
     timing = EventOptions(timing_enabled=True)
     begin = stream.record(options=timing)
     launch(stream, ONE, kernel, *arguments)
@@ -95,7 +95,7 @@ def timed(kernel: object, *arguments: object) -> float:
 
 
 def launches(compiler: str = "driver") -> list[object]:
-    """Words after our fill, words after a user's kernel, whether that took time."""
+    """Return words after our fill, words after a user's kernel, and whether that took time."""
     buffer = device.allocate(16, stream=stream)
     fill = ObjectCode.from_ptx(BUILTINS + b"\0").get_kernel("aliquot_fill")
     timed(fill, buffer, np.uint32(7), np.uint64(4))

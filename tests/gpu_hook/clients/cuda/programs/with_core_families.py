@@ -30,7 +30,7 @@ def used() -> int:
 
 
 def pool_of_its_own(amount: int) -> list[int]:
-    """Bytes used with a buffer of a pool, after the buffer, after the pool."""
+    """Return bytes used with a buffer of a pool, after the buffer, after the pool."""
     pool = DeviceMemoryResource(device, DeviceMemoryResourceOptions(max_size=2 * amount))
     buffer = pool.allocate(amount, stream=stream)
     buffer.fill(b"\5\0\0\0", stream=stream)
@@ -44,9 +44,10 @@ def pool_of_its_own(amount: int) -> list[int]:
 
 
 def virtual(amount: int) -> list[object]:
-    """Bytes used with it, and grown to the double; whether growing kept the contents.
+    """Return bytes used with virtual memory and at double size, and whether its contents stayed.
 
-    Not after it: cuda.core 1.2 keeps the handle of its first part, and frees two reservations of addresses as one.
+    The bytes after it are not returned: cuda.core 1.2 keeps the handle of its first part, and frees
+    two reservations of addresses as one.
     """
     resource = VirtualMemoryResource(device)
     buffer = resource.allocate(amount, stream=stream)
@@ -60,7 +61,10 @@ def virtual(amount: int) -> list[object]:
 
 
 def captured_graph() -> list[list[int]]:
-    """Words before the graph ran, and after each of two runs with another value in between."""
+    """Return words before the graph ran, and after each of two runs.
+
+    The value changes in between.
+    """
     buffer, (here, source) = device.allocate(16, stream=stream), on_host(16)
     buffer.fill(0, stream=stream)
     builder = stream.create_graph_builder().begin_building()
@@ -83,7 +87,7 @@ def captured_graph() -> list[list[int]]:
 
 
 def split_graph(branches: int) -> list[int]:
-    """A fork and a join in a capture: every branch fills its own word."""
+    """Fork and join in a capture: every branch fills its own word."""
     buffer = device.allocate(4 * branches, stream=stream)
     fill = ObjectCode.from_ptx(BUILTINS + b"\0").get_kernel("aliquot_fill")
     first = device.create_graph_builder().begin_building()
@@ -100,7 +104,7 @@ def split_graph(branches: int) -> list[int]:
 
 
 def defined_graph() -> list[int]:
-    """A graph of nodes, with memory of its own that another node copies out."""
+    """Run a graph of nodes, with memory of its own that another node copies out."""
     buffer = device.allocate(16, stream=stream)
     definition = GraphDefinition()
     own = definition.allocate(MIB)
@@ -117,7 +121,7 @@ def defined_graph() -> list[int]:
 
 
 def graph_memory(amount: int) -> list[int]:
-    """Bytes that graphs reserve while the graph lives, and after the trim."""
+    """Return bytes that graphs reserve while the graph lives, and after the trim."""
     resource = GraphMemoryResource(device)
     builder = device.create_graph_builder().begin_building()
     buffer = resource.allocate(amount, stream=builder)
@@ -134,7 +138,10 @@ def graph_memory(amount: int) -> list[int]:
 
 
 def _read_and_write(buffer: Buffer, size: list[int], answers: object) -> None:
-    """In a spawned process: the pool came through the queue's own pickling, its memory is the parent's."""
+    """Use the pool in a spawned process.
+
+    It came by the queue's pickling; its memory is the parent's.
+    """
     from serve import becomes, escapes
 
     here, seen = on_host(buffer.size)
@@ -148,7 +155,10 @@ def _read_and_write(buffer: Buffer, size: list[int], answers: object) -> None:
 
 
 def shared_pool(amount: int) -> list[object]:
-    """A spawned process reads and writes the buffer; what it saw, its memory, its escapes, and what it left."""
+    """Let a spawned process read and write the buffer.
+
+    Return its reading, its memory, its escapes, and its last contents.
+    """
     spawn = multiprocessing.get_context("spawn")
     pool = DeviceMemoryResource(device, DeviceMemoryResourceOptions(max_size=amount, ipc_enabled=True))
     buffer = pool.allocate(amount, stream=stream)
@@ -174,7 +184,7 @@ def _wait_for(event: object, answers: object) -> None:
 
 
 def shared_event() -> list[object]:
-    """An event of this process, waited for in another."""
+    """Wait in another process for an event of this one."""
     spawn = multiprocessing.get_context("spawn")
     event = stream.record(options=EventOptions(ipc_enabled=True))
     answers = spawn.Queue()

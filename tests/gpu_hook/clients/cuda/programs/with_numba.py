@@ -38,7 +38,7 @@ def hold(amount: int) -> int:
 
 
 def clear() -> None:
-    """Numba frees later, and a launch leaves arguments to the garbage collector; do both now."""
+    """Free now: numba frees later, and a launch leaves arguments to the garbage collector."""
     gc.collect()
     cuda.current_context().memory_manager.deallocations.clear()
 
@@ -60,7 +60,7 @@ def round_trip(amount: int) -> bool:
 
 
 def fill(words, value: int) -> None:
-    """Our built-in kernel: numba loads no image, so cuda.core launches it in the same context."""
+    """Launch our built-in kernel by cuda.core in the same context, since numba loads no image."""
     device = Device(0)
     device.set_current()
     stream = device.default_stream
@@ -71,7 +71,10 @@ def fill(words, value: int) -> None:
 
 
 def launches() -> list[object]:
-    """Words after our fill, words after kernels compiled at the call and before it, whether they took time."""
+    """Return words after our fill and after numba's kernels, and whether they took time.
+
+    Some kernels are compiled at the call, some before it.
+    """
     words = cuda.device_array(4, np.uint32)
     fill(words, 7)
     filled = words.copy_to_host().tolist()
@@ -115,7 +118,7 @@ def pinned_and_mapped() -> bool:
 
 
 def reduction() -> bool:
-    """Numba's own kernels, with shared memory: accepted and timed."""
+    """Run numba's own kernels with shared memory: they are accepted and timed."""
     total = cuda.reduce(lambda a, b: a + b)
     return isinstance(total(cuda.to_device(np.ones(1024, np.int64))), (int, np.integer))
 
@@ -128,7 +131,10 @@ def _read(handle: object, size: list[int], answers: object) -> None:
 
 
 def shared() -> list[object]:
-    """An array of this process, read by a spawned one through CUDA's IPC; is its view of memory ours?"""
+    """Share an array by CUDA's IPC with a spawned process.
+
+    Return its reading, and whether its view of memory is ours.
+    """
     array = cuda.to_device(np.arange(1024, dtype=np.int32))
     spawn = multiprocessing.get_context("spawn")
     answers = spawn.Queue()

@@ -37,7 +37,7 @@ def round_trip(amount: int) -> bool:
 
 
 def launch(image: bytes, name: str, *arguments: object) -> float:
-    """Milliseconds between two events around it."""
+    """Launch, and return the milliseconds between two events around it."""
     stream, begin, end = driver.Stream(), driver.Event(), driver.Event()
     function = driver.module_from_buffer(image).get_function(name)
     begin.record(stream)

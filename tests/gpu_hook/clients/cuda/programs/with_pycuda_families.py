@@ -16,7 +16,7 @@ def used() -> int:
 
 
 def pool(amount: int) -> list[int]:
-    """Bytes used with an allocation, with it back in PyCUDA's pool, and with the pool emptied."""
+    """Return bytes used with an allocation, with it in PyCUDA's pool, and with the pool emptied."""
     own = DeviceMemoryPool()
     allocation = own.allocate(amount)
     with_it = used()
@@ -27,7 +27,10 @@ def pool(amount: int) -> list[int]:
 
 
 def pool_retries(amount: int) -> bool:
-    """What a pool holds in vain it frees itself when the driver has no more: twice two thirds of all memory."""
+    """Let a pool free its unused memory when the driver has no more.
+
+    The calls take two thirds of all memory, twice.
+    """
     own = DeviceMemoryPool()
     own.allocate(amount // 3 * 2).free()
     own.allocate(amount // 4 * 3).free()
@@ -36,7 +39,10 @@ def pool_retries(amount: int) -> bool:
 
 
 def host_memory() -> bool:
-    """Pinned and mapped memory, copied by a stream. (PyCUDA 2026.1 crashes by itself when it registers an array.)"""
+    """Copy pinned and mapped memory by a stream.
+
+    PyCUDA 2026.1 crashes by itself when it registers an array.
+    """
     stream = driver.Stream()
     pinned = driver.pagelocked_empty(1024, np.uint8)
     mapped = driver.pagelocked_empty(1024, np.uint8, mem_flags=driver.host_alloc_flags.DEVICEMAP)
@@ -61,7 +67,7 @@ def managed() -> list[int]:
 
 
 def pitched() -> bool:
-    """A matrix of odd width, to pitched memory and back."""
+    """Copy a matrix of odd width to pitched memory and back."""
     here = np.arange(37 * 5, dtype=np.uint8).reshape(5, 37)
     there, pitch = driver.mem_alloc_pitch(37, 5, 4)
     back = np.zeros_like(here)
@@ -80,7 +86,7 @@ def pitched() -> bool:
 
 
 def array(side: int) -> list[object]:
-    """Bytes that a matrix takes as a CUDA array; whether it came back whole; bytes after it."""
+    """Return bytes of a matrix as a CUDA array, whether it came back whole, and bytes after it."""
     before = used()
     here = np.arange(side * side, dtype=np.float32).reshape(side, side)
     there = driver.matrix_to_array(here, "C")
@@ -95,7 +101,7 @@ def array(side: int) -> list[object]:
 
 
 def second_context(amount: int) -> list[int]:
-    """Bytes used with memory of a context of its own, and after the context has gone with it."""
+    """Return bytes used with memory of a context of its own, and after both are gone."""
     other = driver.Device(0).make_context()
     pointer = driver.mem_alloc(amount)
     with_it = used()
@@ -120,7 +126,10 @@ def _read(handle: bytes, size: list[int], answers: object) -> None:
 
 
 def shared() -> list[object]:
-    """Memory of this process, read by a spawned one; whether both see the same use; its escapes; how it ended."""
+    """Share memory with a spawned process.
+
+    Return its reading, whether both see the same use, its escapes and its exit code.
+    """
     there = driver.to_device(np.arange(1024, dtype=np.int32))
     spawn = multiprocessing.get_context("spawn")
     answers = spawn.Queue()
