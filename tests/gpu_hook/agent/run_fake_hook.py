@@ -1,11 +1,9 @@
 """A process of a kernel: it connects, borrows, and obeys lines on stdin.
 
-``DIR AMOUNT [reconnect
-    host
-    another]``: borrow AMOUNT of the first device (``host``: of host memory), print the grant, then
-        obey lines: ``borrow N``, ``end``. With ``reconnect`` it comes back to a new agent with its
-        table, and prints ``back``. It answers recalls with nothing. ``another``: it is a process of
-        another account, 65534.
+``DIR AMOUNT [reconnect | host | another]``: borrow AMOUNT of the first device (``host``: of host
+memory), print the grant, then obey lines: ``borrow N``, ``end``. With ``reconnect`` it comes back
+to a new agent with its table, and prints ``back``. It answers recalls with nothing. ``another``: it
+is a process of another account, 65534.
 """
 
 from __future__ import annotations

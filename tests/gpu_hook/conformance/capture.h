@@ -1,4 +1,4 @@
-/* What the capture families share. */
+/* The shared parts of the capture families. */
 #ifndef ALIQUOT_CONFORMANCE_CAPTURE_H
 #define ALIQUOT_CONFORMANCE_CAPTURE_H
 

@@ -36,7 +36,8 @@ static struct check_test *check_tests;
     }                                                                                      \
     static void title(void)
 
-/* Lets whoever tests the program do something between its calls: says which process asks, and waits for the answer. */
+/* Lets the test of a program act between its calls: reports the asking process, and waits for
+ * the answer. */
 static inline void check_step(void)
 {
     static int connection = -1;
@@ -87,7 +88,7 @@ static inline void check_step(void)
         }                                                                   \
     } while (0)
 
-/* For what this device or driver truly lacks; says what. */
+/* For features that this device or driver truly lacks; reports which. */
 #define SKIP(...)            \
     do {                     \
         printf(__VA_ARGS__); \
@@ -116,7 +117,8 @@ static inline int check_is_software(void)
     return strcmp(name, "Aliquot Software GPU") == 0;
 }
 
-/* What follows is more than CUDA promises: a driver may crash on a handle that is gone, or answer otherwise. */
+/* The claims below are more than CUDA promises: a driver may crash on a handle that is gone, or
+ * answer otherwise. */
 #define ONLY_ON_THE_SOFTWARE_GPU()                              \
     do {                                                        \
         if (!check_is_software())                               \
@@ -140,7 +142,7 @@ static inline void check_taken(const char *file, int line, size_t before, size_t
     exit(1);
 }
 
-/* What the device has lost since `before` bytes were free. */
+/* Expect that the device has lost `want` bytes since `before` bytes were free. */
 #define EXPECT_TAKEN(before, want) check_taken(__FILE__, __LINE__, before, want)
 
 /* Device 0 with its primary context current. */

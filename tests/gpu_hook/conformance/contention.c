@@ -40,7 +40,7 @@ static float interval_ms(const struct worker *worker, uint64_t rounds)
     return milliseconds;
 }
 
-/* Nobody else may work now: it measures how long a round takes. */
+/* No other process may work now: this measures how long a round takes. */
 static struct worker prepare(void)
 {
     int multiprocessors = 0;

@@ -1,5 +1,5 @@
-/* What a program may rely on of large linear memory, wherever the hook puts it and however often it is moved: the same as
- * of any. Sizes are odd, and larger than a chunk. */
+/* The properties of large linear memory on which a program may rely, wherever the hook puts it
+ * and however often it moves: the same as of any memory. Sizes are odd, and larger than a chunk. */
 #include <dirent.h>
 
 #include "capture.h"

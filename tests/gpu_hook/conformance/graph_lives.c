@@ -1,5 +1,5 @@
-/* What happens at the edges of graphs' and captures' lives: many threads, contexts and streams that go, calls that no node
- * can stand for. */
+/* The edges of graphs' and captures' lives: many threads, contexts and streams that end, calls
+ * that no node can represent. */
 #include <pthread.h>
 
 #include "capture.h"

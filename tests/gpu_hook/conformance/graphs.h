@@ -1,4 +1,5 @@
-/* What the graph families share: memory of WORDS words, and the parameters of nodes that work on it. */
+/* The shared parts of the graph families: memory of WORDS words, and the parameters of nodes
+ * that work on it. */
 #ifndef ALIQUOT_CONFORMANCE_GRAPHS_H
 #define ALIQUOT_CONFORMANCE_GRAPHS_H
 

@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 #include <nvml.h>
 
-/* By dlopen, as every client does it: the library that the loader finds is the one that is tested. */
+/* By dlopen, as every client does: the tested library is the one that the loader finds. */
 static void *find(const char *name)
 {
     static void *library;
@@ -113,7 +113,7 @@ TEST(a_text_that_does_not_fit_is_an_insufficient_size)
     EXPECT_NVML(NVML(nvmlDeviceGetUUID)(device, one, sizeof one), NVML_ERROR_INSUFFICIENT_SIZE);
 }
 
-/* The lists differ by whose processes may be seen; how they are asked for does not. */
+/* The lists differ in the processes that they may show; the calls are the same. */
 TEST(a_list_is_asked_for_by_its_length_first)
 {
     nvmlProcessInfo_t infos[256];

@@ -1,4 +1,5 @@
-/* What the tests of virtual memory management share: properties of device 0's memory, and a mapped range of it. */
+/* The shared parts of the tests of virtual memory management: properties of device 0's memory,
+ * and a mapped range of it. */
 #ifndef ALIQUOT_CONFORMANCE_VMM_H
 #define ALIQUOT_CONFORMANCE_VMM_H
 

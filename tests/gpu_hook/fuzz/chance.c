@@ -1,4 +1,4 @@
-/* What is drawn from the seed. */
+/* The values that are drawn from the seed. */
 #include "frame.h"
 
 #include <string.h>

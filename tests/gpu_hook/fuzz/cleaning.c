@@ -1,5 +1,6 @@
-/* The end of a sequence: all that is left is given back, in an order that lets each thing go. Codes are not noted, for
- * an injected fault may make a first try fail; what is noted is how much stays in use. */
+/* The end of a sequence: the fuzzer gives all memory back, in an order that lets each object go.
+ * It does not note codes, since an injected fault may make a first try fail; it notes how much
+ * stays in use. */
 #include "frame.h"
 #include "fuzz.h"
 

@@ -1,4 +1,4 @@
-/* What the main program alone uses of the frame. */
+/* The parts of the frame that the main program alone uses. */
 #ifndef ALIQUOT_FUZZ_FRAME_H
 #define ALIQUOT_FUZZ_FRAME_H
 

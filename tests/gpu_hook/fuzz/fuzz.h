@@ -111,7 +111,8 @@ void note_address(const char *what, uint64_t address);
 void note_handle(const char *what, enum kind kind, uint64_t value);
 void note_untouched(const char *what, uint64_t value); /* what a failed call left in its result */
 #define CALL(call) note_code(#call, call)
-#define CALL_TWICE(call) (void)(CALL(call) && CALL(call)) /* what nobody else gives back; an injected fault falls once */
+/* only this gives it back; an injected fault falls once */
+#define CALL_TWICE(call) (void)(CALL(call) && CALL(call))
 
 /* --- order: what one stream still has to do never races with what is done elsewhere --- */
 void settle(void);                   /* all work is done */

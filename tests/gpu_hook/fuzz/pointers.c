@@ -1,4 +1,4 @@
-/* What the driver says of an address. */
+/* The driver's answers about an address. */
 #include <string.h>
 
 #include "fuzz.h"

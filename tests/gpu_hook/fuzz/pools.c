@@ -74,7 +74,7 @@ static void allocate(void)
         note_address("pointer", pointer);
         if (!captured) {
             keep(slot, pointer, bytes);
-            slot->device = -1; /* without a current context nobody says */
+            slot->device = -1; /* without a current context it is unknown */
             cuPointerGetAttribute(&slot->device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer);
         } else {
             CALL_TWICE(cuMemFreeAsync(pointer, meant)); /* else a launch of the graph leaves it allocated */

@@ -1,4 +1,5 @@
-/* A process of the hook's whose activity page and peers a test drives: one command a line, one answer a line. */
+/* A process of the hook, with an activity page and peers that a test drives: one command a line,
+ * one answer a line. */
 #include "agent_link/activity_page.h"
 #include "compute/peers.h"
 #include "compute/samples.h"
@@ -17,7 +18,7 @@
 
 static int is_stopped;
 
-/* What the pacer and the program's threads do, as fast as they can. */
+/* The steps of the pacer and the program's threads, as fast as possible. */
 static void *crowd(void *argument)
 {
     uintptr_t number = (uintptr_t)argument, looks = 0;
@@ -64,7 +65,7 @@ static void work(int device, uint64_t start, uint64_t end)
     activity_page_set_active(device, false);
 }
 
-/* The child writes where nobody sees it, and knows no peers. */
+/* The child's writes are visible to no other process, and it knows no peers. */
 static void fork_and_work(int device)
 {
     pid_t child = fork();

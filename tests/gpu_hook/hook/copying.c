@@ -117,7 +117,8 @@ static void verify(size_t index)
     expect(are_words(index, extent->bytes / sizeof *test.host), "the bytes are what they were");
 }
 
-/* By device, as extents_list gives them; one in six has a gap before it in the host copy, where a part was freed. */
+/* By device, as extents_list gives them; one in six has a gap before it in the host copy, where
+ * a part was freed. */
 static uint64_t make_pieces(void)
 {
     uint64_t offset = 0;

@@ -1,7 +1,8 @@
-/* Threads that allocate, free, launch, copy and replay a graph, and know what every byte must be. `cycles THREADS SEED`;
- * BUILTINS is the path of the built-in kernels. It goes on until its input ends; whoever swaps its memory out and in meanwhile
- * must not be noticed. A line `hash` on the input is answered by one number over all contents; after `pause` nothing changes
- * until `work`. At the end: operations, allocations that were refused, bytes that were compared. A wrong byte ends it with 1. */
+/* Threads that allocate, free, launch, copy and replay a graph, and know what every byte must
+ * be. `cycles THREADS SEED`; BUILTINS is the path of the built-in kernels. It goes on until its
+ * input ends; it must not notice that its memory is swapped out and in. A line `hash` on the
+ * input is answered by one number over all contents; after `pause` nothing changes until `work`.
+ * At the end: operations, refused allocations, compared bytes. A wrong byte ends it with 1. */
 #include <cuda.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -42,7 +43,7 @@ struct worker {
 };
 
 static struct {
-    pthread_rwlock_t rest; /* held for writing: nobody operates */
+    pthread_rwlock_t rest; /* held for writing: no thread operates */
     bool is_over;
     struct worker workers[THREADS_MAX];
     int devices;

@@ -1,4 +1,4 @@
-/* What the files of the null driver share. */
+/* The shared parts of the null driver's files. */
 #ifndef NULL_DRIVER_H
 #define NULL_DRIVER_H
 

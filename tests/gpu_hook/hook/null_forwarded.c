@@ -1,4 +1,5 @@
-/* Calls whose way through a forwarder can be seen: by their arguments, and by what runs inside of them. */
+/* Calls whose way through a forwarder is visible: by their arguments, and by the code that runs
+ * inside of them. */
 #define __CUDA_API_VERSION_INTERNAL
 #pragma GCC visibility push(default)
 #include <cuda.h>

@@ -15,7 +15,7 @@ static struct {
     unsigned whole, wrong;
 } shared;
 
-/* The test writes tables whose entries all carry one number, as pid and as bytes. */
+/* The test writes tables in which all entries carry one number, as pid and as bytes. */
 static void read_lists(nvmlDevice_t device)
 {
     nvmlProcessInfo_t infos[ROOM];

@@ -68,7 +68,8 @@ static void *work(void *seed_address)
     return NULL;
 }
 
-/* Before cuInit and beside it, as runtime libraries do; the driver hands out a function that nobody knows. */
+/* Before cuInit and beside it, as runtime libraries do; the driver hands out an unknown
+ * function. */
 static void *ask(void *unused)
 {
     void *function;

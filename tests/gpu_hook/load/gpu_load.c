@@ -5,7 +5,7 @@
  *            work=0 round_ns=0
  *
  * work=0 launches aliquot_spin, which on a real card ends by the clock even where others have the device meanwhile; work=1
- * launches aliquot_work, which does not: rounds of round_ns each, or of what they took at the start, with nobody beside.
+ * launches aliquot_work, which does not: rounds of round_ns each, or of their length at the start, with no other load.
  *
  * Says "ready" when its context stands and it has warmed up, waits for a line on stdin, then works until `steps` are done
  * (0: without end) or until stdin has another line or ends. Each step is a line, "step <index> <begin us> <length us>" in

@@ -1,4 +1,5 @@
-/* A driver in whose cuInit the list of visible devices changes, as by another thread of the program. */
+/* A driver that changes the list of visible devices in its cuInit, as another thread of the
+ * program may do. */
 #include <stdlib.h>
 
 int cuInit(unsigned flags)

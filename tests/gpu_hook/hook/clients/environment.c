@@ -1,6 +1,7 @@
-/* A program in which nobody may change the environment: it has these functions in place of the C library's. Each time that
- * CUDA_VISIBLE_DEVICES is read, a child that another thread started now would find its grant. `environment BYTES`: there is
- * no memory for a text of so many. */
+/* A program in which the environment must not change: it has these functions in place of the C
+ * library's. Each time that the driver reads CUDA_VISIBLE_DEVICES, a child that another thread
+ * started now would find its grant. `environment BYTES`: there is no memory for a text of so
+ * many. */
 #include <cuda.h>
 #include <stdio.h>
 #include <stdlib.h>

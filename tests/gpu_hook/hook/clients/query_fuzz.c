@@ -42,7 +42,8 @@ static void read_table(void *real, void *hook)
     }
 }
 
-/* What the hook is to hand out where the driver hands out `real` for a question by that name. */
+/* Return the function that the hook is to hand out where the driver hands out `real` for a query
+ * of that name. */
 static void *want(const char *asked, void *real)
 {
     size_t length = strlen(asked);
