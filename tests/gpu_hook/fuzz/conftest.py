@@ -69,10 +69,7 @@ def plants(tmp_path: Path) -> Callable[[str], Path]:
 
 @pytest.fixture
 def make_pair(fuzzer: Path) -> Iterator[Callable[..., Any]]:
-    """Make two machines with ``quota`` on the second's hook.
-
-    There may be more environment for both, and for the hooked one alone.
-    """
+    """Make two machines, ``quota`` on the second's hook, more environment for both or for it."""
     folders: list[Path] = []
     nodes, stack = list[Any](), ExitStack()
 
