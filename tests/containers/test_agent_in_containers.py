@@ -85,11 +85,11 @@ def start(an_engine: Engine, a_node: AgentNode) -> Start:
         # hides those that lie below a tmpfs of ours. Our mounts at the same places avoid both.
         mounts += edits(an_engine.cdi_dir, names)
         requests = [docker.types.DeviceRequest(driver="cdi", device_ids=names)] if an_engine.name == "docker" else []
-        program = Path(kernel.environment()["LD_LIBRARY_PATH"]).parent / "bin" / "aliquot-kernel-start"
+        program = Path(kernel.environment["LD_LIBRARY_PATH"]).parent / "bin" / "aliquot-kernel-start"
         container = an_engine.client().containers.run(
             an_engine.image,
             [str(program), "--", sys.executable, str(WORKER), *kernel.sockets],
-            environment={**kernel.environment(), **env},
+            environment={**kernel.environment, **env},
             mounts=mounts,
             device_requests=requests,
             user=USER,
@@ -137,7 +137,7 @@ def test_a_container_is_charged_refused_and_seen_like_any_kernel(a_node: AgentNo
     own = until(lambda: (found := kernel.workers[0].ask("processes"))[1:] and found)
     assert [amount for _, amount in own] == [50 * MIB] * 2
     assert sorted(pid for pid, _ in own) == sorted(worker.ask("tell")["pid"] for worker in kernel.workers)
-    past = kernel.environment()
+    past = kernel.environment
     command = [sys.executable, "-c", UNHOOKED, past["ALIQUOT_REAL_CUDA"]]
     state = f"ALIQUOT_SOFTGPU_STATE={past['ALIQUOT_SOFTGPU_STATE']}"
     bare = ["env", "-i", state, "ALIQUOT_SOFTGPU_CONTEXT=0", *command]

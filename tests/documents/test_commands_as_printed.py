@@ -104,7 +104,7 @@ WRITES = {
     ),
 }
 # Commands that change nothing: one run serves each page that prints them, also with a path or a pipe.
-SHOWS = frozenset(f"aliquot {word}" for word in ("status", "top", "sizes", "doctor"))
+SHOWS = frozenset(f"aliquot {word}" for word in ("status", "sizes", "doctor"))
 
 
 @dataclass

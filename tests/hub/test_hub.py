@@ -99,7 +99,7 @@ def commands_work_in_a_terminal(hub: HubProcess, token: str, kernel_id: str) -> 
     assert "has 0.4 GPU, " in typed(f"resize {kernel_id[:8]} 0.4")
     assert "is being swapped out" in typed(f"swap {kernel_id} --seconds=0"), "it has no memory there to move"
     assert "is on GPU" in typed(f"restore {kernel_id}")
-    assert "gateway http" in typed("top --once")
+    assert "from the gateway http" in typed("status")
     assert "0.4 GPU" in typed("history")
     refused = typed("resize unknown 0.4 2>&1")
     assert "no running kernel has the id or the notebook" in refused

@@ -72,7 +72,7 @@ def run_a_cell(deployed: Deployment) -> None:
     [home] = (deployed.folder / "homes").iterdir()
     assert (home / "mine").read_text() == "kept"
     [report] = services.wait_for("its use of the GPU", lambda: using(server, 64 << 20))
-    assert (report["name"], report["gpus"], report["interception"]) == ("python.gpu-0.25", 0.25, "holds")
+    assert (report["name"], report["gpus"], report["interception"]) == ("python.gpu-0.25", 0.25, "active")
     server.execute(kernel, "x = 42")
     services.replace("gateway")
     services.wait_for("the next gateway", lambda: agent_of(server.ask("GET", "/aliquot/api/v1/status")) == "ok")
