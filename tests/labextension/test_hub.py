@@ -68,7 +68,7 @@ def _outputs(person: Person) -> Locator:
 
 
 def test_a_size_that_is_more_than_the_users_is_refused_on_the_spawn_page_with_the_limit(a_day: Day) -> None:
-    assert "asked 0.75 GPU; alice may have 0.5" in a_day.refusal
+    assert "Requested 0.75 GPU, but alice may have 0.5" in a_day.refusal
     assert "Choose a smaller size" in a_day.refusal
 
 

@@ -1,0 +1,78 @@
+"""Docstrings and comments name an actor and begin with a verb or a noun (CONTRIBUTING.md, "How we write")."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("gateway", "provisioner", "gpu_hook", "demo", "labextension/src", "tools", "benchmarks", "tests")
+# A subject clause or a pronoun leaves the reader to guess the subject.
+RIDDLE = re.compile(r"(Who|Whoever|Whose|Whom|What|Where|Which|That|Those who|They|He|She|It|His|Their)\b")
+VAGUE = re.compile(r"\b(nobody|somebody|whoever|no one|someone|anybody)\b", re.IGNORECASE)
+C_COMMENT = re.compile(r"/\*+\s*(\w[^*]*)")
+# Folders with riddles left, and vague actors left. Each number may only shrink.
+LEFT: dict[str, tuple[int, int]] = {}
+
+
+def sources() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", *FOLDERS], cwd=ROOT, capture_output=True, text=True, check=True)
+    paths = [Path(line) for line in listed.stdout.splitlines()]
+    return [
+        path
+        for path in paths
+        if path.suffix in (".py", ".c", ".h", ".ts", ".tsx") and path != Path(__file__).relative_to(ROOT)
+    ]
+
+
+def first_words(path: Path, text: str) -> list[str]:
+    """Return the docstrings of a Python file, or the block comments of a C or TypeScript file."""
+    if path.suffix != ".py":
+        return [found[1] for found in C_COMMENT.finditer(text)]
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
+    return [docstring for node in nodes if (docstring := ast.get_docstring(node))]
+
+
+def folder_of(path: Path) -> str:
+    """Return the folder by which counts are kept: ``gateway/status``, ``tools``."""
+    deep = path.parts[0] in ("gateway", "provisioner", "gpu_hook", "tests") and len(path.parts) > 2
+    return "/".join(path.parts[: 2 if deep else 1])
+
+
+@pytest.fixture(scope="module")
+def counts() -> dict[str, tuple[int, int]]:
+    riddles: Counter[str] = Counter()
+    vague: Counter[str] = Counter()
+    for path in sources():
+        text = (ROOT / path).read_text()
+        riddles[folder_of(path)] += sum(RIDDLE.match(words) is not None for words in first_words(path, text))
+        vague[folder_of(path)] += len(VAGUE.findall(text))
+    return {folder: (riddles[folder], vague[folder]) for folder in {*riddles, *vague} if riddles[folder] or vague[folder]}
+
+
+def test_no_docstring_begins_with_a_riddle(counts: dict[str, tuple[int, int]]) -> None:
+    left = {folder: riddles for folder, (riddles, _) in counts.items() if riddles > LEFT.get(folder, (0, 0))[0]}
+    assert left == {}, "begin with a verb or a noun; see words of the table in CONTRIBUTING.md"
+
+
+def test_no_text_has_a_vague_actor(counts: dict[str, tuple[int, int]]) -> None:
+    left = {folder: vague for folder, (_, vague) in counts.items() if vague > LEFT.get(folder, (0, 0))[1]}
+    assert left == {}, "name the actor: the gateway, the agent, the hook, the driver, the user"
+
+
+def test_the_list_only_shrinks(counts: dict[str, tuple[int, int]]) -> None:
+    assert {folder: counts.get(folder, (0, 0)) for folder in LEFT} == LEFT, "lower the numbers of LEFT"
+
+
+def test_what_counts_as_a_riddle() -> None:
+    assert RIDDLE.match("Whose kernel it is")
+    assert not RIDDLE.match("Whether the kernel runs")
+    assert VAGUE.search("Nobody may")
+    assert folder_of(Path("gateway/status/report.py")) == "gateway/status"
+    assert folder_of(Path("tools/setup.py")) == "tools"
