@@ -21,9 +21,9 @@ function aPage() {
 
 test('a cell of which nothing was heard is doubtful once the connection is another', () => {
   const sent = aPage();
-  sent.send('ran', true, UP);
+  sent.send('ran', UP);
   sent.hear('ran');
-  sent.send('lost', true, UP);
+  sent.send('lost', UP);
   assert.deepEqual(sent.doubtful, []);
   sent.connect();
   assert.deepEqual(sent.doubtful, ['lost']);
@@ -33,7 +33,7 @@ test('a cell of which nothing was heard is doubtful once the connection is anoth
 
 test('a cell that was run while the connection was away waits in the page, and is not doubtful', () => {
   const sent = aPage();
-  sent.send('kept', true, DOWN);
+  sent.send('kept', DOWN);
   sent.connect();
   assert.deepEqual(sent.doubtful, []);
   sent.connect(); // the connection was lost again before the cell left
@@ -42,29 +42,33 @@ test('a cell that was run while the connection was away waits in the page, and i
 
 test('what is sent behind a cell that waits in the page waits too', () => {
   const sent = aPage();
-  sent.send('kept', true, DOWN);
-  sent.send('info', false, UP);
-  sent.send('behind', true, UP);
+  sent.send('kept', DOWN);
+  sent.send('behind', UP);
   sent.connect();
   assert.deepEqual(sent.doubtful, []);
 });
 
-test('the answer to a later question tells that earlier cells have left the page', () => {
+test('the answer to a later cell shows that earlier cells have left the page', () => {
   const sent = aPage();
-  sent.send('kept', true, DOWN);
+  sent.send('kept', DOWN);
   sent.connect();
-  sent.send('info', false, UP);
-  sent.send('new', true, UP);
-  sent.hear('info');
-  assert.deepEqual(sent.doubtful, ['kept'], 'it left over this connection or one before: the gateway knows');
+  sent.send('new', UP);
   sent.hear('new');
-  assert.deepEqual(sent.doubtful, ['kept']);
+  assert.deepEqual(sent.doubtful, ['kept'], 'it left over this connection or one before: the gateway knows');
+});
+
+test('the answer to another request shows nothing of cells that Lab has queued', () => {
+  const sent = new SentCells();
+  sent.send('run while the kernel starts', DOWN);
+  sent.connect();
+  assert.equal(sent.hear('kernel_info_request, which Lab sends past its queue'), false);
+  assert.deepEqual(sent.doubtful, []);
 });
 
 test('what the kernel shows of a cell ends the doubt, and a restart ends all', () => {
   const sent = aPage();
-  sent.send('a', true, UP);
-  sent.send('b', true, UP);
+  sent.send('a', UP);
+  sent.send('b', UP);
   sent.connect();
   assert.deepEqual(sent.doubtful, ['a', 'b']);
   sent.hear('a');

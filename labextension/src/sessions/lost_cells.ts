@@ -1,50 +1,44 @@
 // Which of a page's cells may have been lost with its connection to a kernel. Pure: it is told what
 // passes.
 
-/** A request in the order of sending. */
-interface ISent {
-  readonly isCell: boolean;
-  /**
-   * The connection that it went over, the first is 1; EARLIER: one before the present; null: it may
-   * not have left yet.
-   */
-  connection: number | null;
-}
+/**
+ * The connection by which a cell left the page: 1 is the first; EARLIER: one before the present;
+ * null: it may not have left yet.
+ */
+type Connection = number | null;
 
 const EARLIER = 0;
 
 /**
- * The requests of one kernel's page of which the kernel has shown nothing yet.
+ * The cells of one page that its kernel has not answered yet, in the order of their requests.
  *
- * Lab's connection keeps what it cannot send, and sends it later in its order, without telling. So a request counts as
- * sent once a later one of the page is answered, or where the connection was up and kept nothing when it was handed over.
+ * Lab's connection queues the requests that it cannot send, and sends them later in their order,
+ * without telling. A cell counts as sent once a later one is answered, or if the connection was up
+ * and its queue empty when the page handed it over. Other requests show nothing: Lab sends
+ * `kernel_info_request` past the queue, and flushes the queue only after its answer.
  */
 export class SentCells {
   /**
-   * The page hands a request to its connection. `isUp`: the connection is open, and the kernel's
-   * state is known.
+   * Note the request of a cell. `isUp`: the connection is open, and the kernel's state is known.
    */
-  send(msgId: string, isCell: boolean, isUp: boolean): void {
-    const isKept = [...this._sent.values()].some(({ connection }) => connection === null);
-    this._sent.set(msgId, { isCell, connection: isUp && !isKept ? this._connection : null });
+  send(msgId: string, isUp: boolean): void {
+    const isQueued = [...this._sent.values()].includes(null);
+    this._sent.set(msgId, isUp && !isQueued ? this._connection : null);
   }
 
   /**
-   * The kernel says something of a request: it arrived, and those before it have left the page.
-   * False: of another's.
+   * Note the kernel's first answer to a cell: it arrived, and the cells before it have left the
+   * page. Return false if the parent is none of these cells.
    */
   hear(parentId: string): boolean {
     if (!this._sent.has(parentId)) {
       return false;
     }
-    for (const [msgId, sent] of [...this._sent]) {
+    for (const [msgId, connection] of [...this._sent]) {
       if (msgId === parentId) {
         break;
       }
-      if (!sent.isCell) {
-        this._sent.delete(msgId);
-      }
-      sent.connection ??= EARLIER;
+      this._sent.set(msgId, connection ?? EARLIER);
     }
     this._sent.delete(parentId);
     return true;
@@ -58,7 +52,7 @@ export class SentCells {
   /** Cells that went over an earlier connection, and may be lost: the gateway knows. */
   get doubtful(): readonly string[] {
     return [...this._sent]
-      .filter(([, { isCell, connection }]) => isCell && connection !== null && connection < this._connection)
+      .filter(([, connection]) => connection !== null && connection < this._connection)
       .map(([msgId]) => msgId);
   }
 
@@ -72,6 +66,6 @@ export class SentCells {
     this._sent.clear();
   }
 
-  private readonly _sent = new Map<string, ISent>();
+  private readonly _sent = new Map<string, Connection>();
   private _connection = 0;
 }

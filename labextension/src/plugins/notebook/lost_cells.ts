@@ -80,15 +80,11 @@ class Watcher {
     const ask = (): void => void this._askWhileInDoubt(kernel, sent, isHere);
     const pass = (_: unknown, { msg, direction }: Kernel.IAnyMessageArgs): void => {
       if (direction === 'send') {
-        const isUp = kernel.connectionStatus === 'connected' && KNOWN.includes(kernel.status);
-        const type = msg.header.msg_type;
-        if (type === 'execute_request' || type === 'kernel_info_request') {
-          sent.send(msg.header.msg_id, type === 'execute_request', isUp);
+        if (msg.header.msg_type === 'execute_request') {
+          sent.send(msg.header.msg_id, kernel.connectionStatus === 'connected' && KNOWN.includes(kernel.status));
         }
-      } else {
-        if (sent.hear(String((msg.parent_header as { msg_id?: string }).msg_id))) {
-          ask();
-        }
+      } else if (sent.hear(String((msg.parent_header as { msg_id?: string }).msg_id))) {
+        ask();
       }
     };
     const connect = (_: unknown, status: Kernel.ConnectionStatus): void => {
