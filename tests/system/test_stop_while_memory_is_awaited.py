@@ -153,8 +153,8 @@ def test_stop_ends_a_wait_for_a_kernels_own_memory_and_copies_nothing_back(
 def told_that_more_is_awaited(kernel: Any) -> object:
     """Return REST's report of the wait of a kernel that is on its GPU."""
     report = kernel.on_node()
-    assert report["state"] == "resident"
-    return report["residency"]["waits"]
+    assert report["state"] == "on_gpu"
+    return report["residency"]["queued"]
 
 
 @pytest.mark.parametrize("code", [HEARD, NOT_HEARD], ids=["the thread is interrupted", "the agent tells it"])
