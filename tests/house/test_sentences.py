@@ -16,8 +16,33 @@ FOLDERS = ("gateway", "provisioner", "gpu_hook", "demo", "labextension/src", "to
 RIDDLE = re.compile(r"(Who|Whoever|Whose|Whom|What|Where|Which|That|Those who|They|He|She|It|His|Their)\b")
 VAGUE = re.compile(r"\b(nobody|somebody|whoever|no one|someone|anybody)\b", re.IGNORECASE)
 C_COMMENT = re.compile(r"/\*+\s*(\w[^*]*)")
-# Folders with riddles left, and vague actors left. Each number may only shrink.
-LEFT: dict[str, tuple[int, int]] = {}
+# Folders with riddles left, and vague actors left (in tests' names and printed texts). Each number may only shrink.
+LEFT: dict[str, tuple[int, int]] = {
+    "gateway": (0, 1),
+    "gateway/api": (0, 1),
+    "gateway/auth": (0, 3),
+    "gateway/cli": (0, 1),
+    "gateway/containers": (0, 2),
+    "gateway/culling": (0, 1),
+    "gateway/history": (0, 1),
+    "gateway/hub_service": (0, 2),
+    "gateway/remote": (0, 1),
+    "gateway/status": (0, 1),
+    "gpu_hook/agent": (0, 3),
+    "gpu_hook/hook": (0, 2),
+    "labextension": (6, 11),
+    "provisioner": (0, 1),
+    "provisioner/containers": (0, 1),
+    "provisioner/engine": (0, 1),
+    "provisioner/grants": (0, 1),
+    "tests": (0, 1),
+    "tests/gateway": (0, 118),
+    "tests/gpu_hook": (2, 11),
+    "tests/hub": (0, 2),
+    "tests/labextension": (0, 6),
+    "tests/provisioner": (0, 5),
+    "tests/system": (0, 5),
+}
 
 
 def sources() -> list[Path]:
@@ -53,12 +78,13 @@ def counts() -> dict[str, tuple[int, int]]:
         text = (ROOT / path).read_text()
         riddles[folder_of(path)] += sum(RIDDLE.match(words) is not None for words in first_words(path, text))
         vague[folder_of(path)] += len(VAGUE.findall(text))
-    return {folder: (riddles[folder], vague[folder]) for folder in {*riddles, *vague} if riddles[folder] or vague[folder]}
+    found = {folder: (riddles[folder], vague[folder]) for folder in {*riddles, *vague}}
+    return {folder: both for folder, both in found.items() if any(both)}
 
 
 def test_no_docstring_begins_with_a_riddle(counts: dict[str, tuple[int, int]]) -> None:
     left = {folder: riddles for folder, (riddles, _) in counts.items() if riddles > LEFT.get(folder, (0, 0))[0]}
-    assert left == {}, "begin with a verb or a noun; see words of the table in CONTRIBUTING.md"
+    assert left == {}, "begin with a verb or a noun; CONTRIBUTING.md has examples"
 
 
 def test_no_text_has_a_vague_actor(counts: dict[str, tuple[int, int]]) -> None:
