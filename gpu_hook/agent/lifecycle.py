@@ -31,7 +31,10 @@ class StartError(Exception):
 
 
 class AgentLock:
-    """The lock agent.lock: its holder is the agent of the folder. The system releases it with the process."""
+    """The lock agent.lock: its holder is the agent of the folder.
+
+    The system releases it with the process.
+    """
 
     def __init__(self, runtime: RuntimeDir) -> None:
         """Take the lock. Raises StartError when another agent holds it."""

@@ -85,7 +85,10 @@ Controllers = Mapping[str, MakeController]
 
 @dataclass(frozen=True)
 class Makers:
-    """The factories that an agent calls once it holds its lock. Tests and benchmarks pass their own."""
+    """The factories that an agent calls once it holds its lock.
+
+    Tests and benchmarks pass their own.
+    """
 
     open_source: OpenSource
     enforcers: FindEnforcers
@@ -345,7 +348,10 @@ class Agent:
         self._notices.tell()
 
     def _host_room(self) -> int | None:
-        """Return the bytes that host copies may still take, warm segments included; None: spill files limit them."""
+        """Return the bytes that host copies may still take, warm segments included.
+
+        None: spill files limit them.
+        """
         use = self._arena.use
         if self._settings.swap.spill_dir is not None:
             return None

@@ -21,7 +21,10 @@ _NOT_INHERITED = ("LD_PRELOAD", "LD_AUDIT", "CUDA_VISIBLE_DEVICES", "ALIQUOT_KER
 
 @dataclass(frozen=True)
 class Daemon:
-    """A process that was started in the background. *name* stands before the errors in its *log*."""
+    """A process that was started in the background.
+
+    *name* stands before the errors in its *log*.
+    """
 
     process: subprocess.Popen[bytes]
     name: str
@@ -43,7 +46,10 @@ class Daemon:
 
 
 def start_daemon(command: Sequence[str], name: str, log: Path) -> Daemon:
-    """Start a process in a session of its own, with its output appended to *log*. Raises OSError."""
+    """Start a process in a session of its own, with its output appended to *log*.
+
+    Raises OSError.
+    """
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     with open(log, "ab", opener=private_opener) as file:
         log_start = file.tell()

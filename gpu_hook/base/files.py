@@ -1,7 +1,7 @@
 """Files that several processes use: replaced whole, set aside when damaged, and locked with ``flock``.
 
-A reader sees the old content of a replaced file or the new one, never a part. A lock ends with the process that holds
-it, also when the process is killed.
+A reader sees the old content of a replaced file or the new one, never a part. A lock ends with the
+process that holds it, also when the process is killed.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pathlib import Path
 
 
 def replace_file(path: Path, content: str | bytes, *, mode: int = 0o600, is_durable: bool = True) -> None:
-    """Replace the file by one with this *content* and *mode*. Raises OSError, and leaves the old file then.
+    """Replace the file by one with this *content* and *mode*.
 
-    With *is_durable* the content is on disk before the name points to it. Content that is of no use after a power cut
-    need not be durable.
+    Raises OSError, and leaves the old file then. With *is_durable* the content is on disk before
+    the name points to it. Content that is of no use after a power cut need not be durable.
     """
     # Hidden, and with another ending: other programs read the files of a folder by their ending.
     new = path.with_name(f".{path.name}.new")
@@ -39,7 +39,10 @@ def replace_file(path: Path, content: str | bytes, *, mode: int = 0o600, is_dura
 
 
 def set_aside(path: Path, why: str = "unreadable") -> Path:
-    """Rename a file that cannot be used, so that a new one can be begun. Return its new path. Raises OSError."""
+    """Rename a file that cannot be used, so that a new one can be begun. Return its new path.
+
+    Raises OSError.
+    """
     aside = path.with_name(f"{path.name}.{why}-{time.time_ns()}")
     os.replace(path, aside)
     return aside
@@ -57,7 +60,10 @@ def open_lock(path: Path) -> int:
 
 
 def try_lock(descriptor: int) -> bool:
-    """Lock a file or a folder for this process alone. Return False where another process holds it."""
+    """Lock a file or a folder for this process alone.
+
+    Return False where another process holds it.
+    """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -66,7 +72,10 @@ def try_lock(descriptor: int) -> bool:
 
 
 def lock_while(descriptor: int, may_wait: Callable[[], bool], poll_seconds: float) -> bool:
-    """Try to lock until it succeeds, or *may_wait* returns False. Return whether the lock is held now. Blocks."""
+    """Try to lock until it succeeds, or *may_wait* returns False.
+
+    Return whether the lock is held now. Blocks.
+    """
     while not try_lock(descriptor):
         if not may_wait():
             return False
@@ -80,7 +89,10 @@ class LockHeldError(Exception):
 
 @contextlib.contextmanager
 def locked(path: Path, seconds: float, poll_seconds: float) -> Iterator[None]:
-    """Hold the lock of *path*. Raises LockHeldError where another process holds it for *seconds*. Blocks."""
+    """Hold the lock of *path*. Raises LockHeldError where another process holds it for *seconds*.
+
+    Blocks.
+    """
     descriptor = open_lock(path)
     deadline = time.monotonic() + seconds
     try:
@@ -92,11 +104,17 @@ def locked(path: Path, seconds: float, poll_seconds: float) -> Iterator[None]:
 
 
 def write_holder(descriptor: int, word: str = "") -> None:
-    """Write this process and *word* into the lock file. Raises OSError; the lock counts, and this only explains it."""
+    """Write this process and *word* into the lock file.
+
+    Raises OSError; the lock counts, and this only explains it.
+    """
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()} {word}".strip().encode() + b"\n", 0)
 
 
 def read_holder(descriptor: int) -> str:
-    """Return what the process that holds the lock wrote: its pid, and perhaps a word. Empty where it wrote nothing."""
+    """Return what the process that holds the lock wrote: its pid, and perhaps a word.
+
+    Empty where it wrote nothing.
+    """
     return os.pread(descriptor, 100, 0).decode("ascii", errors="replace").strip()

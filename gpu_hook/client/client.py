@@ -118,7 +118,10 @@ class AgentClient:
 
     @classmethod
     async def connect(cls, runtime_dir: str | os.PathLike[str] | None = None, *, seconds: float = 5) -> AgentClient:
-        """Connect to the agent of ``runtime_dir`` (default: this user's). Raises AgentUnreachable."""
+        """Connect to the agent of ``runtime_dir`` (default: this user's).
+
+        Raises AgentUnreachable.
+        """
         path = agent_socket_path(runtime_dir)
         try:
             opening = asyncio.ensure_future(asyncio.open_unix_connection(path, limit=_LONGEST_ANSWER))
@@ -281,7 +284,10 @@ class AgentClient:
             self._subscribers.discard(events)
 
     async def ask(self, op: str, **fields: Any) -> dict[str, Any]:
-        """Send one request and return its answer's fields. Raises AgentUnreachable and AgentRefused."""
+        """Send one request and return its answer's fields.
+
+        Raises AgentUnreachable and AgentRefused.
+        """
         if self._lost is not None:
             raise self._lost
         self._last_id += 1
@@ -385,7 +391,10 @@ def query(
 
 
 def agent_socket_path(runtime_dir: str | os.PathLike[str] | None = None) -> Path:
-    """Return the socket of this folder's agent. Raises AgentUnreachable if no agent could listen there."""
+    """Return the socket of this folder's agent.
+
+    Raises AgentUnreachable if no agent could listen there.
+    """
     runtime = find_runtime_dir() if runtime_dir is None else RuntimeDir(Path(runtime_dir).absolute())
     try:
         check_runtime_dir(runtime)

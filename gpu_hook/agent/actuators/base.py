@@ -19,7 +19,10 @@ class ActuatorError(Exception):
 
 @dataclass(frozen=True)
 class KernelCompute:
-    """One kernel's part of the devices. ``is_capped``: its share is a limit even while the kernel is alone."""
+    """One kernel's part of the devices.
+
+    ``is_capped``: its share is a limit even while the kernel is alone.
+    """
 
     kernel_id: str
     workload_class: str

@@ -54,7 +54,8 @@ class Mps:
     def environment(self, kernel: KernelCompute) -> Mapping[str, str]:
         """Return the variables of MPS; empty for a class without a server.
 
-        The percentage is one figure for all of a kernel's devices: the largest, or a whole device would be cut.
+        The percentage is one figure for all of a kernel's devices: the largest, or a whole device
+        would be cut.
         """
         if kernel.workload_class not in self.classes:
             return {}

@@ -29,7 +29,10 @@ class Slices:
 
 
 async def encode_line(message: Mapping[str, Any], slices: Slices) -> bytes:
-    """Return a message as a line of JSON. Pauses between its fields, and between the entries of a list."""
+    """Return a message as a line of JSON.
+
+    Pauses between its fields, and between the entries of a list.
+    """
     fields = []
     for name, value in message.items():
         if isinstance(value, list):

@@ -1,1 +1,4 @@
-"""Compute shares: how much each kernel may run on a device, from measured time. Pure, except for loop.py."""
+"""Compute shares: how much each kernel may run on a device, from measured time.
+
+Pure, except for loop.py.
+"""

@@ -1,4 +1,7 @@
-"""The controllers that ``--compute-control`` offers, by name. Each entry makes a new controller for one device."""
+"""The controllers that ``--compute-control`` offers, by name.
+
+Each entry makes a new controller for one device.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The compute keeper samples contended devices every few milliseconds, and carries out their controllers' orders.
 
-It alone writes gates and paces, and subscribes processes to boards. It does nothing while no device is shared. The
-protection of production holds from a process's welcome on, and does not wait for a sample.
+It alone writes gates and paces, and subscribes processes to boards. It does nothing while no device
+is shared. The protection of production holds from a process's welcome on, and does not wait for a
+sample.
 """
 
 from __future__ import annotations

@@ -28,7 +28,10 @@ PAST_ITS_CHARGE = "past its charge"
 
 @dataclass(frozen=True)
 class Finding:
-    """A process with memory on a device that no hook charged. ``used_bytes`` None: the driver does not report it."""
+    """A process with memory on a device that no hook charged.
+
+    ``used_bytes`` None: the driver does not report it.
+    """
 
     pid: int
     name: str

@@ -107,9 +107,11 @@ class DeviceMonitor:
         return self._look is not None and not self._look.done()
 
     async def look(self) -> None:
-        """Read the source once. A source that fails as a whole, or hangs, loses all devices, not the agent.
+        """Read the source once.
 
-        A driver that hangs (a GPU that fell off its bus) keeps its thread; the next look waits for the same answer.
+        A source that fails as a whole, or hangs, loses all devices, not the agent. A driver that
+        hangs (a GPU that fell off its bus) keeps its thread; the next look waits for the same
+        answer.
         """
         async with self._one_at_a_time:
             await self._look_alone()

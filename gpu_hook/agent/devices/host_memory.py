@@ -1,6 +1,7 @@
 """Page-locked host memory: how much the machine has, and how much of it one kernel may lock.
 
-It is a limit, not a reservation: memory that is not locked is free for all, and floors may exceed the machine.
+It is a limit, not a reservation: memory that is not locked is free for all, and floors may exceed
+the machine.
 """
 
 from __future__ import annotations

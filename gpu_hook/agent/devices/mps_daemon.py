@@ -69,7 +69,10 @@ class MpsDaemon:
 
 
 def environment_of(pid: int, proc: Path = Path("/proc")) -> dict[str, str] | None:
-    """Return the environment that a process was started with; None if it is unreadable, or the process is gone."""
+    """Return the environment that a process was started with.
+
+    None if it is unreadable, or the process is gone.
+    """
     try:
         words = (proc / str(pid) / "environ").read_bytes().split(b"\0")
     except OSError:

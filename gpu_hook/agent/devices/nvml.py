@@ -150,7 +150,10 @@ class NvmlSource:
 
 
 def softgpu_environment(state: os.PathLike[str], settings: SoftGpuSettings) -> dict[str, str]:
-    """Return the variables that configure the software GPU; the agent and its kernels need the same."""
+    """Return the variables that configure the software GPU.
+
+    The agent and its kernels need the same.
+    """
     knobs: Mapping[str, int | float | None] = {
         "DEVICES": settings.devices,
         "MEMORY": settings.memory_bytes,

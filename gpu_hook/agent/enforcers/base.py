@@ -45,7 +45,10 @@ class Enforcer(Protocol):
         ...
 
     def hold(self, limits: KernelLimits) -> tuple[str, ...]:
-        """Set the limits that are not in force, and return those that had drifted. Raises EnforcerError."""
+        """Set the limits that are not in force, and return those that had drifted.
+
+        Raises EnforcerError.
+        """
         ...
 
     def release(self, kernel_id: str) -> None:

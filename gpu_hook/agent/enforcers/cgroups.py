@@ -35,9 +35,9 @@ class CgroupHierarchy:
     def leaf_of(self, kernel_id: str, pids: Sequence[int]) -> Path:
         """Return the cgroup that holds the kernel's processes and no others. Raises EnforcerError.
 
-        Where they share one with others (kernels as plain processes), they move to a new one below it; what they start
-        from then on follows. A process is never moved into or out of a cgroup that a runtime made for it: after a
-        restart, the kernel may be in another.
+        Where they share one with others (kernels as plain processes), they move to a new one below
+        it; what they start from then on follows. A process is never moved into or out of a cgroup
+        that a runtime made for it: after a restart, the kernel may be in another.
         """
         try:
             leaf = self._leaves.get(kernel_id)

@@ -91,7 +91,10 @@ def find_actuators(settings: ActuatorSettings) -> Sequence[Actuator]:
 def choose_candidates(
     enforcer: str, actuators: ActuatorSettings, driver: Driver, find_enforcers: FindEnforcers
 ) -> Chosen:
-    """Return the enforcer of this name (or ``auto``) and the actuators. Raises EnforcerError, ActuatorError."""
+    """Return the enforcer of this name (or ``auto``) and the actuators.
+
+    Raises EnforcerError, ActuatorError.
+    """
     limits = choose(enforcer, find_enforcers(driver))
     if limits.enforcer.name == "mps" and "mps" in actuators.asked:
         raise ActuatorError(

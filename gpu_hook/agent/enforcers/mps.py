@@ -27,7 +27,10 @@ _MIB = 1 << 20
 
 
 class MpsEnforcer:
-    """Implements ``base.Enforcer``. A control daemon must run already; we neither start nor end it."""
+    """Implements ``base.Enforcer``.
+
+    A control daemon must run already; we neither start nor end it.
+    """
 
     name = "mps"
     word = protocol.Enforcer.MPS

@@ -81,9 +81,10 @@ def empty_segment(segment: Segment) -> bool:
 
 
 def held_bytes(segment: Segment) -> int | None:
-    """Return the size of a segment that another process has open or mapped; None: none has, or the system cannot tell.
+    """Return the size of a segment that another process has open or mapped.
 
-    The system grants a write lease on a file that is open nowhere else, and on no other.
+    None: none has, or the system cannot tell. The system grants a write lease on a file that is
+    open nowhere else, and on no other.
     """
     try:
         fcntl.fcntl(segment.descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)

@@ -66,7 +66,10 @@ class KernelCreditQueues:
             queue.refuse_room()
 
     def take(self, session: HookSession, message: Credit) -> None:
-        """Handle a request for credit, or its return, of a process. Raises MalformedError, LedgerError."""
+        """Handle a request for credit, or its return, of a process.
+
+        Raises MalformedError, LedgerError.
+        """
         queue = self._queues.get(message.device)
         if queue is None:
             raise MalformedError(f"got device {message.device}; the kernel has {len(self._queues) - 1}")

@@ -282,7 +282,10 @@ class Kernel:
                 session.agent_side.set_enforcer(enforcer)
 
     def processes(self, departed: Iterable[int]) -> KernelProcesses:
-        """Return the kernel's processes for the audit. ``departed``: its pids whose sessions ended a moment ago."""
+        """Return the kernel's processes for the audit.
+
+        ``departed``: its pids whose sessions ended a moment ago.
+        """
         ours = [session for session in self._sessions.values() if session.role is Role.PROCESS]
         return KernelProcesses(
             kernel_id=self.kernel_id,

@@ -314,7 +314,10 @@ class Reservations:
         return total
 
     def processes(self) -> list[KernelProcesses]:
-        """Return the processes of all kernels, for the audit. Called before ``book_looks`` forgets departed ones."""
+        """Return the processes of all kernels, for the audit.
+
+        Called before ``book_looks`` forgets departed ones.
+        """
         return [
             kernel.processes(pid for pid, (kernel_id, _) in self._departed.items() if kernel_id == kernel.kernel_id)
             for kernel in self._kernels.values()

@@ -40,7 +40,10 @@ class DeviceUse:
 
 
 class KernelUsage:
-    """The tallies of one kernel, by the index of the device in its grant; host memory's is under HOST_MEMORY."""
+    """The tallies of one kernel, by the index of the device in its grant.
+
+    Host memory's is under HOST_MEMORY.
+    """
 
     def __init__(self, tallies: Sequence[Tally], host_tally: Tally, wall_offset: float = 0.0) -> None:
         """Make the tallies of a kernel.

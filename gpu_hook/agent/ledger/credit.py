@@ -1,8 +1,9 @@
 """The credit queue of one kernel on one device, or of host memory: it lends bytes and recalls them from processes.
 
-The queue knows no sockets: it sends through a ``Transport``. It answers with all the bytes of a request, or with 0: a
-hook requests a chunk first and, refused, exactly what it needs. Requests are answered in order. A request that the
-quota allows and the device has no room for waits until the lease keeper gives room or refuses it.
+The queue knows no sockets: it sends through a ``Transport``. It answers with all the bytes of a
+request, or with 0: a hook requests a chunk first and, refused, exactly what it needs. Requests are
+answered in order. A request that the quota allows and the device has no room for waits until the
+lease keeper gives room or refuses it.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ class _Request:
 
 
 class CreditQueue:
-    """The requests for credit of one kernel, for one device or host memory. Only the head recalls bytes."""
+    """The requests for credit of one kernel, for one device or host memory.
+
+    Only the head recalls bytes.
+    """
 
     def __init__(
         self,
@@ -122,7 +126,10 @@ class CreditQueue:
             self._serve()
 
     def returned(self, process: int, amount: int, sequence: int) -> None:
-        """Take back the credit that a process returned, by itself or after a recall. Raises LedgerError."""
+        """Take back the credit that a process returned, by itself or after a recall.
+
+        Raises LedgerError.
+        """
         self._ledger.take_back(self._kernel_id, self._device, process, amount)
         if self._unanswered.get(process) == sequence:
             del self._unanswered[process]
@@ -131,7 +138,10 @@ class CreditQueue:
         self._go_on()
 
     def withdrawn(self, process: int, sequence: int) -> None:
-        """Drop a request whose wait an interrupt ended. One that was answered already is no error."""
+        """Drop a request whose wait an interrupt ended.
+
+        One that was answered already is no error.
+        """
         self._drop(process, lambda request: request.sequence == sequence)
 
     def left(self, process: int) -> None:
@@ -209,10 +219,11 @@ class CreditQueue:
         return request.amount == 0 or request.amount > account.lendable_bytes
 
     def _recall(self, request: _Request) -> bool:
-        """Recall the missing bytes from the other processes; return whether there is one to wait for.
+        """Recall the missing bytes from the other processes.
 
-        A process that has not answered an earlier recall is not asked again, and the head waits for it only until it
-        counts as silent. Otherwise every allocation beside a stopped process would take that long.
+        Return whether there is one to wait for. A process that has not answered an earlier recall
+        is not asked again, and the head waits for it only until it counts as silent. Otherwise
+        every allocation beside a stopped process would take that long.
         """
         account = self._ledger.account(self._kernel_id, self._device)
         short = request.amount - account.room
@@ -244,9 +255,10 @@ class CreditQueue:
             self._settle()
 
     def _settle(self) -> None:
-        """End the recall if there are enough bytes, or no more will come; otherwise tell the process to wait on.
+        """End the recall if there are enough bytes, or no more will come.
 
-        A request for more than its process needs is refused at once: a request for what it needs follows.
+        Otherwise tell the process to wait on. A request for more than its process needs is refused
+        at once: a request for what it needs follows.
         """
         request = self._queue[0]
         is_short = request.amount > self._ledger.account(self._kernel_id, self._device).room

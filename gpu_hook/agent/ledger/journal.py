@@ -105,7 +105,10 @@ class Entry:
 
 
 def write_entry(folder: Path, entry: Entry) -> None:
-    """Replace the file. Not synced: it is of use only while the processes live, so no power cut needs it."""
+    """Replace the file.
+
+    Not synced: it is of use only while the processes live, so no power cut needs it.
+    """
     # unlike asdict, this makes no copy of it all
     text = json.dumps({"version": _VERSION, **vars(entry)}, default=vars)
     replace_file(folder / _NAME, text, is_durable=False)

@@ -271,7 +271,10 @@ class Ledger:
         return iter(self._kernels)
 
     def lend(self, kernel_id: str, device: int, process: int, amount: int) -> bool:
-        """Lend all of ``amount``, or nothing. ``device`` is an index into the kernel's grant, or HOST_MEMORY."""
+        """Lend all of ``amount``, or nothing.
+
+        ``device`` is an index into the kernel's grant, or HOST_MEMORY.
+        """
         account = self.account(kernel_id, device)
         if amount < 0 or amount > account.room:
             return False
@@ -353,7 +356,10 @@ class Ledger:
                     loan.recent_most = loan.bytes
 
     def check(self) -> None:
-        """Raise LedgerError when an invariant is broken. For tests, and cheap enough for a sanity check."""
+        """Raise LedgerError when an invariant is broken.
+
+        For tests, and cheap enough for a sanity check.
+        """
         for uuid, device in self._devices.items():
             accounts = [a for accounts in self._kernels.values() for a in accounts if a.part.uuid == uuid]
             total = Reserved()

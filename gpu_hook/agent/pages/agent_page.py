@@ -45,7 +45,10 @@ class ProcessEntry:
 
 @dataclass(frozen=True)
 class Order:
-    """The words of one process's page for one device; see aliquot_pages.h. The default lets everything pass."""
+    """The words of one process's page for one device; see aliquot_pages.h.
+
+    The default lets everything pass.
+    """
 
     gate: Gate = Gate.OPEN
     pace: Pace = Pace.OFF
@@ -123,7 +126,10 @@ class AgentSide:
     def set_grant(
         self, parts: Sequence[Part], generation: int, workload_class: protocol.WorkloadClass, host_quota_bytes: int
     ) -> None:
-        """Write the size and class in force. The generation is written last: a reader that sees it sees the rest."""
+        """Write the size and class in force.
+
+        The generation is written last: a reader that sees it sees the rest.
+        """
         words, half_words = self._page.words, self._page.half_words
         half_words[AgentPage.WORKLOAD_CLASS // 4] = workload_class
         for device, part in enumerate(parts):
@@ -144,9 +150,9 @@ class AgentSide:
         self._page.half_words[at] = (self._page.half_words[at] + 1) & 0xFFFFFFFF
 
     def set_order(self, device: int, order: Order) -> None:
-        """Write what the process may do on one device, when that changed; ``set_gate`` writes the gate.
+        """Write what the process may do on one device, when that changed.
 
-        The pace is written after the words that it depends on.
+        ``set_gate`` writes the gate. The pace is written after the words that it depends on.
         """
         before = self._orders.get(device, OPEN)
         if before == order:
@@ -170,7 +176,10 @@ class AgentSide:
             half_words[(start + AgentPage.PACE) // 4] = order.pace
 
     def set_gate(self, gate: Gate) -> None:
-        """Write the gate of all the process's devices. A hook that reads it also reads the orders before it."""
+        """Write the gate of all the process's devices.
+
+        A hook that reads it also reads the orders before it.
+        """
         if gate is not self._gate:
             self._gate = gate
             fence()

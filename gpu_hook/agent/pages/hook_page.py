@@ -20,7 +20,10 @@ _KNOWN_STAYING = (protocol.Staying.MODE << 1) - 1
 
 @dataclass(frozen=True)
 class HookWords:
-    """A hook's words about one device, or host memory. Untrusted: the reader bounds them by the loan."""
+    """A hook's words about one device, or host memory.
+
+    Untrusted: the reader bounds them by the loan.
+    """
 
     charged_bytes: int
     peak_bytes: int
@@ -43,7 +46,10 @@ class NeedWords:
 
 @dataclass(frozen=True)
 class ResidencyWords:
-    """A hook's words about the residency of its memory. Untrusted; ``last_call`` in seconds, 0.0: none yet."""
+    """A hook's words about the residency of its memory.
+
+    Untrusted; ``last_call`` in seconds, 0.0: none yet.
+    """
 
     staying: protocol.Staying
     waiting_calls: int
@@ -169,7 +175,10 @@ class HookSide:
         )
 
     def unknown_function(self) -> str:
-        """Return the first driver function the process called that its hook does not know; empty: it called none."""
+        """Return the first driver function the process called that its hook does not know.
+
+        Empty: it called none.
+        """
         length = self._page.half_words[HookPage.UNKNOWN_FUNCTION_LENGTH // 4]
         if not length:
             return ""

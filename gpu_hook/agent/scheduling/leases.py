@@ -1,7 +1,7 @@
 """Decide which kernels are resident: a pure function of frozen views. No clock, no I/O, no state.
 
-The agent's keeper and the density simulation call the same ``decide``; it stays cheap: about 100 µs for 20 kernels on
-8 devices. victims.py selects the kernels to displace.
+The agent's keeper and the density simulation call the same ``decide``; it stays cheap: about 100 µs
+for 20 kernels on 8 devices. victims.py selects the kernels to displace.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def decide(
 ) -> Decision:
     """Return which kernels swap out or in, which get more room, and what the others wait for.
 
-    ``host_room_bytes`` is what host copies may still take (None: no limit). Moves of one link and direction follow one
-    another; all devices of a kernel move together, or none.
+    ``host_room_bytes`` is what host copies may still take (None: no limit). Moves of one link and
+    direction follow one another; all devices of a kernel move together, or none.
     """
     if not any(k.want or k.is_asked_out for k in kernels):
         return NOTHING

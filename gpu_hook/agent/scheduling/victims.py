@@ -50,7 +50,10 @@ class Victims:
         self._costs: dict[str, float] = {}
 
     def set_order(self, wants: Sequence[KernelView]) -> None:
-        """Return the waiting kernels in the order in which they are served. None displaces one before it."""
+        """Return the waiting kernels in the order in which they are served.
+
+        None displaces one before it.
+        """
         self._positions = {kernel.kernel_id: position for position, kernel in enumerate(wants)}
 
     def take(self, kernel: KernelView) -> bool:
@@ -187,7 +190,10 @@ def _leaving(kernel: KernelView) -> int:
 
 
 def _without_needless(chosen: list[_Choice], left: Mapping[str, int]) -> list[_Choice]:
-    """Spare the kernels that the others make unnecessary, the most expensive first; ``left`` is at most 0."""
+    """Spare the kernels that the others make unnecessary, the most expensive first.
+
+    ``left`` is at most 0.
+    """
     spare = {uuid: -amount for uuid, amount in left.items()}
     kept = []
     for choice in reversed(chosen):

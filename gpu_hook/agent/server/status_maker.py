@@ -39,7 +39,8 @@ Description = Mapping[str, Any]
 class StatusChanges:
     """The descriptions of kernels that changed since a client last asked.
 
-    One number for all clients grows whenever a description changes; each kernel has the number of its last change.
+    One number for all clients grows whenever a description changes; each kernel has the number of
+    its last change.
     """
 
     def __init__(self) -> None:

@@ -42,7 +42,10 @@ def journal_tokens(processes: int) -> float:
 
 
 class Acceptor:
-    """Makes the sessions of ``owner``, the kernel ``kernel_id``. Its folder has the listening socket."""
+    """Makes the sessions of ``owner``, the kernel ``kernel_id``.
+
+    Its folder has the listening socket.
+    """
 
     def __init__(self, kernel_id: str, folder: Path, owner: SessionOwner, descriptors: Descriptors) -> None:
         """Make the folder and the socket. Raises OSError."""
@@ -64,7 +67,10 @@ class Acceptor:
         return True
 
     def why_full(self, joined: int) -> str:
-        """Count another process beside the ``joined`` ones; return why the kernel may not have it, or nothing."""
+        """Count another process beside the ``joined`` ones.
+
+        Return why the kernel may not have it, or nothing.
+        """
         if joined >= MAX_SESSIONS:
             return f"the kernel has {MAX_SESSIONS} processes already"
         return "" if self._descriptors.take(self._kernel_id, OF_A_SESSION) else self._shortage()

@@ -38,8 +38,8 @@ class Circumstances:
 def why_not(facts: ResidencyFacts, here: Circumstances) -> str:
     """Return why this kernel's processes must not be checkpointed; empty: they may be.
 
-    The driver's checkpoints refuse some processes, and harm others. A failed restore ends a kernel, so in doubt the
-    answer is no; the kernel stays swapped, which costs the memory of a context.
+    The driver's checkpoints refuse some processes, and harm others. A failed restore ends a kernel,
+    so in doubt the answer is no; the kernel stays swapped, which costs the memory of a context.
     """
     if here.driver_version in DENIED_DRIVERS:
         return f"driver {here.driver_version} crashes processes that it locks"

@@ -44,7 +44,10 @@ class MoveProgress:
         ]
 
     def now(self) -> Moving | None:
-        """Return the progress; None while there is nothing to copy, or a hook does not report it."""
+        """Return the progress.
+
+        None while there is nothing to copy, or a hook does not report it.
+        """
         done = total = 0
         for process, before, wanted in self._parts:
             copied = process.copied()
@@ -89,7 +92,10 @@ class KernelMoves:
         return self._progress is not None
 
     def moving(self) -> Moving | None:
-        """Return the progress of the copy under way; None while there is none, or its hooks report none."""
+        """Return the progress of the copy under way.
+
+        None while there is none, or its hooks report none.
+        """
         return None if self._progress is None else self._progress.now()
 
     async def prepare(self, processes: Sequence[ProcessResidency], is_held: bool) -> bool:

@@ -149,7 +149,10 @@ class ProcessResidency:
         return min(page.swapped(device), self.lent(account)) if page is not None and self.is_out else 0
 
     def copied(self) -> int | None:
-        """Return the bytes that its hook copied in all moves; None: the hook does not report them."""
+        """Return the bytes that its hook copied in all moves.
+
+        None: the hook does not report them.
+        """
         page = self.session.hook_side
         return None if page is None or self.has_left else page.copied()
 

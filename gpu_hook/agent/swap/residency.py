@@ -125,7 +125,10 @@ class KernelResidency:
 
     @property
     def saved_bytes(self) -> Mapping[str, int]:
-        """Return the bytes of each device that its contexts need to be restored; empty: they are there."""
+        """Return the bytes of each device that its contexts need to be restored.
+
+        Empty: they are there.
+        """
         return self._checkpoint.saved_bytes
 
     async def prepare(self) -> bool:

@@ -106,7 +106,10 @@ class Trims:
         )
 
     def note_relay(self, kernel_id: str, connection: int) -> bool:
-        """Note that a relay takes requests to trim on this connection; False: its kernel is not here."""
+        """Note that a relay takes requests to trim on this connection.
+
+        False: its kernel is not here.
+        """
         if self._find(kernel_id) is None:
             return False
         self._relays[kernel_id] = connection

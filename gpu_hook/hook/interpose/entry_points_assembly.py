@@ -2,11 +2,13 @@
 
 This module owns the instructions; it knows no function's name.
 
-Every forwarder goes through its slot of ``entry_targets``, which first leads to the resolver and later to the real
-function. The slow ways save every register that can hold an argument, and ask a C function where to go.
+Every forwarder goes through its slot of ``entry_targets``, which first leads to the resolver and
+later to the real function. The slow ways save every register that can hold an argument, and ask a C
+function where to go.
 
-Most forwarders jump, and are never returned to. Those that wait for the gate call: they mark their thread's record
-(threads.h) before they look at the gate, and unmark it after the return; so they copy the arguments on the stack.
+Most forwarders jump, and are never returned to. Those that wait for the gate call: they mark their
+thread's record (threads.h) before they look at the gate, and unmark it after the return; so they
+copy the arguments on the stack.
 """
 
 from __future__ import annotations

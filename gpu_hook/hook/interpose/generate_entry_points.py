@@ -1,8 +1,8 @@
 """Write the forwarders of a shim library: one entry point for each function that the real library exports.
 
-The driver's come from entry_points.txt, so that a hook built with an old release's headers exports a new release's
-names, too. NVML's come from nvml.h, read as text (it is not vendored), and from nvml_names.txt, for what came later;
-nvml_calls.h names those that C code replaces.
+The driver's come from entry_points.txt, so that a hook built with an old release's headers exports
+a new release's names, too. NVML's come from nvml.h, read as text (it is not vendored), and from
+nvml_names.txt, for what came later; nvml_calls.h names those that C code replaces.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ def read_nvml(header: Path, newer: Path, calls: Path) -> dict[str, str]:
 
 
 def stack_words(name: str, entry: table.Entry | None) -> int:
-    """Return how many words of arguments on the stack a call may have; an undeclared one's are unknown."""
+    """Return how many words of arguments on the stack a call may have.
+
+    An undeclared one's are unknown.
+    """
     if entry is not None and not entry.is_declared:
         return int(assembly.MOST_STACK_WORDS)
     return 8 if name in _WIDE else 4

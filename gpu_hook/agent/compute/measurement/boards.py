@@ -71,7 +71,8 @@ class Subscriptions:
 class AggregateActivityPage:
     """A board that the agent writes, for production of more processes than one process can read.
 
-    It shows work if any of them had work in the last sample, and so is late by the time between samples.
+    It shows work if any of them had work in the last sample, and so is late by the time between
+    samples.
     """
 
     def __init__(self) -> None:

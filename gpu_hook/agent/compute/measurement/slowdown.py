@@ -1,7 +1,8 @@
 """The slowdown of production's sampled launches by opportunistic work.
 
-It is used on devices where contexts run side by side, and for time that no interval shows. Launches differ, and
-baselines are single measurements, so the reference is the ratio while no opportunistic work runs.
+It is used on devices where contexts run side by side, and for time that no interval shows. Launches
+differ, and baselines are single measurements, so the reference is the ratio while no opportunistic
+work runs.
 """
 
 from __future__ import annotations

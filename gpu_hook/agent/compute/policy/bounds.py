@@ -15,7 +15,10 @@ def _counter(value: int) -> int:
 
 
 def _is_bounded(look: ProcessSample, now: int) -> bool:
-    """Return whether a sample is bounded already. Most are, and a copy of each would cost a tenth of a step."""
+    """Return whether a sample is bounded already.
+
+    Most are, and a copy of each would cost a tenth of a step.
+    """
     counters = (
         look.occupied,
         look.in_flight,

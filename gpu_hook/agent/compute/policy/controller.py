@@ -140,7 +140,10 @@ class MeasuredController:
         self._protection.step(seen, self._pauses.step, look.time_slices)
 
     def _slowdown_loss(self, kernel: Kernel, is_beside: bool, time_slices: bool) -> float | None:
-        """Return the time that production lost, by its sampled launches. Under time slices intervals are more exact."""
+        """Return the time that production lost, by its sampled launches.
+
+        Under time slices intervals are more exact.
+        """
         watch, now = self._slowdowns.setdefault(kernel.kernel_id, SlowdownWatch()), kernel.processes[0].seen_at
         for one in kernel.processes:
             watch.add(now, one.sampled, one.sampled_solo, one.samples, is_beside)

@@ -28,7 +28,8 @@ HELD_PART = 0.25  # of the time since the last look
 class ProcessHistory:
     """The history of one process on one device.
 
-    ``own``, ``lost``, ``occupied``: the times that the attribution gave it in the last step, in nanoseconds.
+    ``own``, ``lost``, ``occupied``: the times that the attribution gave it in the last step, in
+    nanoseconds.
     """
 
     look: ProcessSample

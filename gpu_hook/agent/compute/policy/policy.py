@@ -1,4 +1,7 @@
-"""Every constant of our compute controller, with its unit and its reason. The administrator sets a few of them."""
+"""Every constant of our compute controller, with its unit and its reason.
+
+The administrator sets a few of them.
+"""
 
 from __future__ import annotations
 
