@@ -140,7 +140,7 @@ def _has_agent(service: RuntimeDir) -> bool:
 
 
 def check_runtime_dir(runtime: RuntimeDir) -> None:
-    """Raise PathError when the folder's name is too long, or when it is there but not ours alone."""
+    """Raise PathError when the folder's name is too long, or it is not ours alone."""
     if len(os.fsencode(runtime.path)) > MAX_RUNTIME_DIR:
         raise PathError(
             f"the runtime folder {runtime.path} has {len(os.fsencode(runtime.path))} characters, at most "

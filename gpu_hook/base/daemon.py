@@ -1,4 +1,4 @@
-"""Background processes that outlive the process that starts them: the node agent and the relay host."""
+"""Background processes that outlive their starter: the node agent and the relay host."""
 
 from __future__ import annotations
 

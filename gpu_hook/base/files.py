@@ -1,4 +1,4 @@
-"""Files that several processes use: replaced whole, set aside when damaged, and locked with ``flock``.
+"""Files that several processes use: replaced whole, set aside when damaged, and locked.
 
 A reader sees the old content of a replaced file or the new one, never a part. A lock ends with the
 process that holds it, also when the process is killed.

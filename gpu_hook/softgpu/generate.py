@@ -57,7 +57,7 @@ class Export:
 
 
 def preprocess(compiler: str, include: Path, header: str, *defines: str) -> str:
-    """Return a header's text with macros expanded, so that every exported variant is spelled out."""
+    """Return a header's text with expanded macros, which spell every exported variant out."""
     command = [compiler, "-E", "-P", "-x", "c", f"-I{include}", *defines, "-"]
     done = subprocess.run(command, input=f"#include <{header}>\n", capture_output=True, text=True, check=True)
     return done.stdout

@@ -59,7 +59,7 @@ class Actuator(Protocol):
 
 
 class Pacing:
-    """The default actuator: the hook paces launches by the words that the compute controller writes.
+    """The default actuator: the hook paces launches by the compute controller's words.
 
     Every hook has it. Without it the controller's orders reach no hook.
     """

@@ -91,7 +91,10 @@ class DeviceController:
         self._owns.pop(kernel_id, None)
 
     def refresh(self, newcomer: Member | None = None) -> None:
-        """Set the orders that hold until the controller's next step, after processes or their classes changed."""
+        """Set the orders that hold until the controller's next step.
+
+        Called after processes or their classes changed.
+        """
         members = self.members.values()
         has_production = any(member.who.is_production for member in members)
         awaited = {kernel_id for kernel_id, kernel in self.awaited.items() if kernel.reservation.is_production}
@@ -204,7 +207,10 @@ class DeviceController:
 
     @staticmethod
     def _watch(member: Member, shown: ActivityWords, occupied: int, now: int) -> None:
-        """Withdraw a board that shows work while nothing on it moves and NVML sees its process do none."""
+        """Withdraw a board that shows work, but neither changes nor agrees with NVML.
+
+        NVML sees its process do no work.
+        """
         said = (shown, occupied)
         if said != member.shown or not shown.is_active:
             member.shown, member.silent_seconds, member.withdrawn_since = said, 0.0, None

@@ -67,7 +67,7 @@ class Watch(Protocol):
     def resized(self, kernel: Owner) -> None: ...
 
     def awaits(self, kernel: Owner, is_awaited: bool) -> None:
-        """Set whether the kernel has processes that an earlier agent knew, and that have not come back."""
+        """Set whether the kernel has processes of an earlier agent that have not come back."""
         ...
 
 

@@ -1,5 +1,6 @@
-"""The compute keeper samples contended devices every few milliseconds, and carries out their controllers' orders.
+"""The compute keeper samples contended devices and carries out their controllers' orders.
 
+It takes a sample every few milliseconds.
 It alone writes gates and paces, and subscribes processes to boards. It does nothing while no device
 is shared. The protection of production holds from a process's welcome on, and does not wait for a
 sample.

@@ -1,4 +1,7 @@
-"""The compute part of the agent's status: a kernel's ``compute`` on a device, and a device's ``compute_control``."""
+"""The compute part of the agent's status.
+
+It is a kernel's ``compute`` on a device, and a device's ``compute_control``.
+"""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class ContextProbe:
             self._costs.note_measured(await measure_contexts(self._cuda, self._monitor, self._seconds))
 
     def saw_devices(self) -> None:
-        """Called after each look, once the agent serves."""
+        """Measure new devices. Called after each look, once the agent serves."""
         before, self._present = self._present, _present(self._monitor)
         is_due = any(not self._costs.is_measured(uuid) for uuid in self._present - before)
         if is_due and self._probes < _MOST_PROBES and (self._task is None or self._task.done()):

@@ -64,7 +64,7 @@ class Departures:
         self._departed.append(_Departed(kernel_id, process, now, now, found))
 
     def returned(self, process: Process, told: Mapping[str, int]) -> None:
-        """Note that a process is here again and told what it has.
+        """Note that a process is here again and reported its bytes.
 
         Those bytes count as lent from now on.
         """
@@ -113,7 +113,10 @@ class Departures:
         return sum(one.bytes.get(uuid, 0) for one in self._departed if not one.is_staying)
 
     def staying_bytes(self, uuid: str) -> int:
-        """Return the bytes that departed processes keep: they live on, or the driver does not take them back."""
+        """Return the bytes that departed processes keep.
+
+        These processes live on, or the driver does not take the bytes back.
+        """
         return sum(one.bytes.get(uuid, 0) for one in self._departed if one.is_staying)
 
     def next_look(self, now: float) -> float | None:

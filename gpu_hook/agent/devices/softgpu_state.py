@@ -38,7 +38,10 @@ class SoftGpuSettings:
 
 
 def is_in_use(state: Path) -> bool:
-    """Whether a process uses the software GPU: each holds a lock on its own byte of the file."""
+    """Return whether a process uses the software GPU.
+
+    Each such process holds a lock on its own byte of the file.
+    """
     try:
         descriptor = os.open(state, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:

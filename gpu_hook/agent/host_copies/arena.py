@@ -45,7 +45,7 @@ class OwnerGoneError(Exception):
 
 @dataclass(frozen=True)
 class HostBudget:
-    """How much host memory copies, and warm segments for copies, may take in all.
+    """The host memory that copies, and warm segments for copies, may take in all.
 
     Spill files do not count.
     """

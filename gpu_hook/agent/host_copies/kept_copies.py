@@ -71,7 +71,10 @@ class KeptCopies:
         return self._sum(is_spilled=False, kernel_id=kernel_id)
 
     def reach_bytes(self, kernel_id: str) -> int:
-        """Return the bytes that processes of one kernel could fill: all segments that they may still have open."""
+        """Return the bytes that processes of one kernel could fill.
+
+        These are all segments that they may still have open.
+        """
         items: tuple[_Kept | _Outliving, ...] = (*self._kept, *self._outliving)
         return sum(item.segment.bytes for item in items if item.kernel_id == kernel_id)
 

@@ -52,7 +52,10 @@ class KernelCreditQueues:
 
     @property
     def wanted_bytes(self) -> Mapping[int, int]:
-        """The bytes that requests wait for, by device: the quota allows them, and the device has no room."""
+        """Return the bytes that requests wait for, by device.
+
+        The quota allows them, and the device has no room.
+        """
         return {device: queue.wanted_bytes for device, queue in self._queues.items() if queue.wanted_bytes}
 
     def give_room(self) -> None:
@@ -99,7 +102,7 @@ class KernelCreditQueues:
             queue.left(process)
 
     def interrupt(self) -> None:
-        """Tell the kernel's processes that its user interrupts it, so that their waiting calls give up."""
+        """Report an interrupt to the kernel's processes, so that their waiting calls give up."""
         for session in self._sessions.values():
             if session.agent_side is not None:
                 session.agent_side.count_interrupt()

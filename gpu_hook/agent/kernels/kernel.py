@@ -108,7 +108,7 @@ class Kernel:
 
     @property
     def is_expecting(self) -> bool:
-        """Whether processes that were connected before the agent's restart are still to come back."""
+        """Return whether processes from before the agent's restart are still to come back."""
         return bool(self._expected)
 
     @property
@@ -256,7 +256,10 @@ class Kernel:
         return self.usage.sample(self._sessions.values(), self._all_accounts)
 
     def add_look(self, uuid: str, busy_seconds: float, covered_seconds: float, seen: Mapping[int, int | None]) -> None:
-        """Take the readings of one device: the GPU time of its processes, and those ``seen`` there with their bytes."""
+        """Take the readings of one device.
+
+        They are the GPU time of its processes, and the processes ``seen`` there with their bytes.
+        """
         if busy_seconds > 0:
             self.worked_at = time.monotonic()
         for device, part in enumerate(self.reservation.parts):

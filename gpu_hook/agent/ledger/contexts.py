@@ -54,7 +54,10 @@ class ContextCosts:
             self._seen[key].append(amount)
 
     def why_too_small(self, parts: Sequence[Part]) -> str:
-        """Return why a kernel with these parts could allocate nothing beside a context, or nothing."""
+        """Return why a kernel with these parts could allocate nothing beside a context.
+
+        Return an empty text if it could.
+        """
         for part in parts:
             context = self.measured(part.uuid)
             if part.quota_bytes < context + GRAIN_BYTES:

@@ -1,5 +1,6 @@
-"""The credit queue of one kernel on one device, or of host memory: it lends bytes and recalls them from processes.
+"""The credit queue of one kernel on one device, or of host memory.
 
+It lends bytes to processes and recalls them.
 The queue knows no sockets: it sends through a ``Transport``. It answers with all the bytes of a
 request, or with 0: a hook requests a chunk first and, refused, exactly what it needs. Requests are
 answered in order. A request that the quota allows and the device has no room for waits until the
@@ -119,7 +120,10 @@ class CreditQueue:
             self._serve()
 
     def request(self, process: int, amount: int, sequence: int, *, may_wait: bool = True) -> None:
-        """Answer a request of a process for ``amount`` bytes: now, after a recall, or when the device has room."""
+        """Answer a request of a process for ``amount`` bytes.
+
+        The answer comes now, after a recall, or when the device has room.
+        """
         self._queue.append(_Request(process, amount, sequence, may_wait))
         self._waiting[process] += 1
         if len(self._queue) == 1:
@@ -167,7 +171,10 @@ class CreditQueue:
             self._go_on()
 
     def hold(self) -> None:
-        """Lend nothing until ``resume``: after an agent's restart, processes still have to report their loans."""
+        """Lend nothing until ``resume``.
+
+        After an agent's restart, processes still have to report their loans.
+        """
         self._is_holding = True
 
     def resume(self) -> None:

@@ -218,7 +218,10 @@ class Ledger:
     def resize(
         self, kernel_id: str, parts: Sequence[Part], host_quota_bytes: int | None, *, is_production: bool
     ) -> None:
-        """Replace a reservation on the same devices, loans and all, or raise LedgerError and change nothing."""
+        """Replace a reservation on the same devices, with its loans.
+
+        Raises LedgerError and changes nothing if that is impossible.
+        """
         accounts = self._kernels[kernel_id]
         if [account.part.uuid for account in accounts] != [part.uuid for part in parts]:
             raise LedgerError(f"kernel {kernel_id} is on other devices")
@@ -262,7 +265,7 @@ class Ledger:
         return accounts[device]
 
     def count_contexts(self, kernel_id: str, processes: int) -> None:
-        """Count the contexts of so many processes of a kernel against its memory, on each of its devices."""
+        """Count the contexts of so many processes against their kernel's memory on each device."""
         for account in self._kernels.get(kernel_id, ()):
             account.measured_bytes = self.contexts.measured(account.part.uuid)
             account.context_bytes = self.contexts.counted(kernel_id, account.part.uuid, processes)

@@ -20,7 +20,7 @@ from .shared_page import SharedPage, fence
 
 @dataclass(frozen=True)
 class ResidencyPlan:
-    """How a process holds and moves its memory, as its page tells it.
+    """The way in which a process holds and moves its memory, as its page says.
 
     It does not change while the process lives.
     """

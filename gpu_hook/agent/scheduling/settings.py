@@ -14,7 +14,7 @@ from .views import Policy
 
 @dataclass(frozen=True)
 class HostBudget:
-    """Host memory for copies of swapped kernels: so many bytes, or a part of what the machine has."""
+    """Host memory for copies of swapped kernels: bytes, or a part of the machine's."""
 
     fraction: float = 0.5
     amount: int | None = None

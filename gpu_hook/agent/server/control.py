@@ -119,7 +119,7 @@ class ControlServer:
             writer.transport.abort()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Called by asyncio for each connection."""
+        """Start a task for a connection. Called by asyncio."""
         peer: socket.socket = writer.get_extra_info("socket")
         pid, uid, _ = _PEER.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
         if uid not in (0, os.geteuid()):

@@ -257,7 +257,10 @@ class HookSession:
             self._take(datagram)
 
     def _pause_reading(self) -> None:
-        """Stop reading for a while: the kernel sends more than its share, and the rest waits in its sockets."""
+        """Stop reading for a while, since the kernel sends more than its share.
+
+        The rest waits in its sockets.
+        """
         self._loop.remove_reader(self._connection.fileno())
         self._pause = self._loop.call_later(
             self._bucket.seconds_until(time.monotonic(), _MESSAGES_A_TURN), self._go_on_reading

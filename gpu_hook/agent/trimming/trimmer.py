@@ -1,5 +1,6 @@
-"""Have idle kernels return the caches of their frameworks: the agent asks, and each kernel's relay trims and reports.
+"""Have idle kernels return the caches of their frameworks.
 
+The agent asks, and each kernel's relay trims and reports.
 policy.py decides when.
 """
 

@@ -44,7 +44,7 @@ class Forwarder:
 
 
 def _copy_arguments(machine: str, words: int, source: int, base: str) -> str:
-    """Return the copy of so many words on the stack, from ``source`` bytes above the register ``base``."""
+    """Return code that copies so many words on the stack, from ``source`` bytes above ``base``."""
     if machine == "x86_64":
         rows = [
             (f"movups {source + at}(%{base}), %xmm8", f"movups %xmm8, {at}(%rsp)") for at in range(0, 8 * words, 16)
@@ -80,7 +80,10 @@ def _write_ways(machine: str, ways: Iterable[str]) -> list[str]:
 
 
 def _gate_values(machine: str, row: Forwarder) -> dict[str, object]:
-    """Return what the gate's template needs beside the row: the frame, and the copy of the arguments into it."""
+    """Return the gate template's values beside the row.
+
+    They are the frame, and the copy of the arguments into it.
+    """
     size = 8 * row.stack_words
     frame = size + 8  # the return address makes it a multiple of 16
     copy = _copy_arguments(machine, row.stack_words, *((frame + 8, "rsp") if machine == "x86_64" else (16, "x29")))
@@ -88,7 +91,10 @@ def _gate_values(machine: str, row: Forwarder) -> dict[str, object]:
 
 
 def _write_spares(machine: str, first: int, count: int) -> list[str]:
-    """Return ``entry_spares``: forwarders without a name, 16 bytes apart, that always ask the gate where to go."""
+    """Return ``entry_spares``: forwarders without a name, 16 bytes apart.
+
+    They always ask the gate where to go.
+    """
     parts = ["    .balign 16\n    .hidden entry_spares\n    .globl entry_spares\nentry_spares:\n"]
     for index in range(first, first + count):
         slow = TEMPLATES[machine].slow.format(index=index, way=GATE)
@@ -97,8 +103,9 @@ def _write_spares(machine: str, first: int, count: int) -> list[str]:
 
 
 def write_assembly(machine: str, forwarders: Iterable[Forwarder], ours: Callable[[str], bool], spares: int) -> str:
-    """Return the jump table, its forwarders, and the table of distances to our own (0 where ``ours`` says no).
+    """Return the jump table, its forwarders, and the table of distances to our own functions.
 
+    A distance is 0 where ``ours`` returns False.
     ``spares``: how many forwarders to add for functions that the table does not name.
     """
     table = list(forwarders)

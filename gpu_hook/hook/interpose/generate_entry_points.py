@@ -1,5 +1,6 @@
-"""Write the forwarders of a shim library: one entry point for each function that the real library exports.
+"""Write the forwarders of a shim library.
 
+There is one entry point for each function that the real library exports.
 The driver's come from entry_points.txt, so that a hook built with an old release's headers exports
 a new release's names, too. NVML's come from nvml.h, read as text (it is not vendored), and from
 nvml_names.txt, for what came later; nvml_calls.h names those that C code replaces.
@@ -88,7 +89,10 @@ def needs_real(entry: table.Entry) -> bool:
 
 
 def write_calls(entries: dict[str, table.Entry]) -> str:
-    """Return driver_calls.h: a CALLED or REPLACED row for each function whose real address C code needs."""
+    """Return driver_calls.h.
+
+    It has a CALLED or REPLACED row for each function whose real address C code needs.
+    """
     rows = [(entry.kind, name) for name, entry in entries.items() if needs_real(entry)]
     words = ("CALLED", "REPLACED")
     before = "".join(f"#ifndef {word}\n#define {word}(name)\n#endif\n" for word in words)

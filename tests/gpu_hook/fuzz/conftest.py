@@ -69,7 +69,7 @@ def plants(tmp_path: Path) -> Callable[[str], Path]:
 
 @pytest.fixture
 def make_pair(fuzzer: Path) -> Iterator[Callable[..., Any]]:
-    """Make two machines, ``quota`` on the second's hook, more environment for both or for it."""
+    """Make two machines, the second with ``quota`` on its hook."""
     folders: list[Path] = []
     nodes, stack = list[Any](), ExitStack()
 

@@ -73,7 +73,10 @@ class ProcessHistory:
 
     @property
     def typical(self) -> int:
-        """The typical length of a launch: more than the mean, for long launches take more of the time."""
+        """Return the typical length of a launch.
+
+        It is more than the mean, since long launches take more of the time.
+        """
         mean = self.in_launches / self.launches if self.launches else self.longest
         return int((min(mean, self.longest) * self.longest) ** 0.5)
 
@@ -96,7 +99,7 @@ class ProcessHistory:
         return self.acted_at is not None and 0 <= now - self.acted_at < LATELY
 
     def allowed(self, own: float, contenders: int) -> int:
-        """Return the limit for its hook's count of occupied time that gives the process ``own`` more own time."""
+        """Return the limit of its hook's occupied time that gives it ``own`` more own time."""
         ratio = self.ratio if self.ratio is not None else 1 / max(1, contenders)
         return self.look.occupied + self.account.pending + int(own / ratio)
 

@@ -1,4 +1,4 @@
-"""When work may begin in a pause of production, for the kinds of pauses that there are."""
+"""The forecast of when work may begin in a pause of production, for all kinds of pauses."""
 
 from __future__ import annotations
 
