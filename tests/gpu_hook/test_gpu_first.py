@@ -260,7 +260,7 @@ def test_without_a_gpu_it_says_so_and_the_build_still_runs(tmp_path: Path) -> No
 
 
 def test_without_compiler_and_cmake_the_build_says_what_is_missing(tmp_path: Path) -> None:
-    """It also names the phases that this costs.
+    """The message also names the phases that this costs.
 
     The folder is a copy of nothing, so that no build of this tree is touched.
     """

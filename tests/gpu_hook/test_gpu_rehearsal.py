@@ -138,7 +138,7 @@ def test_the_first_minutes_run_from_the_bundle_alone(
 def test_the_matrix_of_frameworks_has_a_result_for_each(
     a_bare_machine: tuple[list[str], dict[str, str]], the_bundle: Path, tmp_path: Path
 ) -> None:
-    """It runs with the clients that this machine has.
+    """The matrix runs with the clients that this machine has.
 
     CuPy's and cuda-python's runtime refuse a software GPU, which the result says.
     """

@@ -37,7 +37,7 @@ LEFT: dict[str, tuple[int, int]] = {
     "provisioner/grants": (0, 1),
     "tests": (0, 1),
     "tests/gateway": (0, 118),
-    "tests/gpu_hook": (2, 11),
+    "tests/gpu_hook": (0, 11),
     "tests/hub": (0, 2),
     "tests/labextension": (0, 6),
     "tests/provisioner": (0, 5),

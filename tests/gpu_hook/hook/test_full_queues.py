@@ -117,7 +117,7 @@ def test_work_left_open_in_a_full_stream_holds_up_nobody(make_paced: Callable[[i
 
 @pytest.mark.parametrize("act", ["make_stream(0) and 0", "destroy_stream(held[-1].number)", "end_context(context)"])
 def test_what_a_thread_records_behind_its_work_holds_up_nobody(act: str, make_paced: Callable[[int], Any]) -> None:
-    """It does not hold up the end of that very stream, which goes as soon as the event is there."""
+    """Not held up either: the end of that very stream, which goes once the event is there."""
     kernel = make_paced(200)
     assert kernel.program("globals().update(memory=alloc(1024)[1]) or 0") == 0
     assert kernel.program("close_work_in_a_full_stream(memory)")
