@@ -1,4 +1,7 @@
-"""A node agent of its own for each test, over devices that do not exist, and hooks in Python that talk to it."""
+"""A node agent of its own for each test, over devices that do not exist.
+
+Hooks in Python talk to it.
+"""
 
 from __future__ import annotations
 

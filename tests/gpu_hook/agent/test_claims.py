@@ -1,4 +1,7 @@
-"""Claims in HELLO: bounded by the kernel's grant and the process's loan. No false claim takes others' room."""
+"""Claims in HELLO: bounded by the kernel's grant and the process's loan.
+
+No false claim takes others' room.
+"""
 
 from __future__ import annotations
 

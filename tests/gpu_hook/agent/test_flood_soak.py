@@ -1,4 +1,7 @@
-"""Measured costs of one kernel's floods for the agent and its neighbours. ``FLOOD_SECONDS``: of each flood."""
+"""Measured costs of one kernel's floods for the agent and its neighbours.
+
+``FLOOD_SECONDS`` is the duration of each flood.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Places where unmodified GPU programs run: the software GPU bare, or a kernel of a node agent, behind the hook."""
+"""Places where unmodified GPU programs run.
+
+These are the software GPU bare, and a kernel of a node agent, behind the hook.
+"""
 
 from __future__ import annotations
 

@@ -183,7 +183,10 @@ class StandIn:
                 store_half(one.agent_page, at, value)
 
     def set_processes(self, *rows: tuple[int, int, int, int], sequence: int = 2) -> None:
-        """Rows are pid on the node, own pid, device, charged bytes. An odd sequence is a change that never ends."""
+        """Rows are pid on the node, own pid, device, charged bytes.
+
+        An odd sequence is a change that never ends.
+        """
         for one in self.connections:
             if one.agent_page is None:
                 continue

@@ -1,4 +1,7 @@
-"""A kernel without a kernel: the hook's libraries, a stand-in for the agent, and programs that tests drive."""
+"""The surroundings of a kernel, without a Jupyter kernel, for tests of the hook.
+
+It has the hook's libraries, a stand-in for the agent, and programs that tests drive.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,10 @@ _SLEEPS = {"x86_64": ("35", "230", "202"), "aarch64": ("101", "115", "98")}
 
 
 class Program:
-    """A process that runs gpu_program.py; ``program("alloc(1024)")`` is the value of that expression there."""
+    """A process that runs gpu_program.py.
+
+    ``program("alloc(1024)")`` is the value of that expression there.
+    """
 
     def __init__(self, env: dict[str, str]) -> None:
         command = [sys.executable, str(HERE / "gpu_program.py")]

@@ -1,7 +1,9 @@
-"""The ways programs find the driver, by the ways the hook gets in front of it: which allocation meets the quota.
+"""The ways in which programs find the driver, by the ways in which the hook stands before it.
 
-Mechanisms: `shim` the shim folder first on LD_LIBRARY_PATH; `shim+audit` with the redirector of absolute paths, as
-plain kernels run; `preload` the fallback; `mount` the shim mounted over the driver's file, as in containers.
+The matrix shows which allocation meets the quota.
+Mechanisms: `shim` the shim folder first on LD_LIBRARY_PATH; `shim+audit` with the redirector of
+absolute paths, as plain kernels run; `preload` the fallback; `mount` the shim mounted over the
+driver's file, as in containers.
 """
 
 from __future__ import annotations

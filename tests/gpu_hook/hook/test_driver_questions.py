@@ -124,7 +124,10 @@ def test_a_green_context_ends_under_measurement(a_paced_kernel: Any) -> None:
 def test_a_pool_that_keeps_its_memory_is_not_asked_about_at_each_synchronization(
     make_kernel: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """RMM and PyTorch's cudaMallocAsync set a threshold without end; what a pool may release is refunded at once."""
+    """RMM and PyTorch's cudaMallocAsync set a threshold without end.
+
+    The hook refunds at once the memory that a pool may release.
+    """
     log = tmp_path / "softgpu.log"
     kernel = make_kernel(held=0, log=log)
     program = kernel.program

@@ -183,7 +183,10 @@ def test_nodes_of_impossible_sizes_do_not_add_up_to_nothing(a_kernel: tuple[Any,
 
 
 def test_the_session_s_thread_tells_of_graph_memory_without_asking_the_driver(make_node: Any) -> None:
-    """A driver call may last as long as another thread holds the context's lock; recalls would go unanswered."""
+    """A driver call may last as long as another thread holds the context's lock.
+
+    Recalls would go unanswered.
+    """
     node = make_node(devices=1, memory="256MiB", faults="cuDeviceGetGraphMemAttribute@aliquot-hook=999")
     program = node.program()
     program("init()")

@@ -1,6 +1,7 @@
-"""The hook against NVIDIA's own driver library, which loads without a GPU: every answer the same, but for our names.
+"""The hook against NVIDIA's own driver library, which loads without a GPU.
 
-The library comes from Debian's non-free section (tools/fetch-oracle); the same questions go to the software GPU.
+Every answer is the same, but for our names. The library comes from Debian's non-free section
+(tools/fetch-oracle); the same questions go to the software GPU.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""CUDA_VISIBLE_DEVICES in a kernel: an index counts the kernel's own devices; another kernel's are out of reach."""
+"""CUDA_VISIBLE_DEVICES in a kernel: an index counts the kernel's own devices.
+
+Another kernel's are out of reach.
+"""
 
 from __future__ import annotations
 

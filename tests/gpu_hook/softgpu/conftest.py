@@ -1,4 +1,7 @@
-"""A software GPU of its own for each test, and clients of it: subprocesses, for the driver's state is per process."""
+"""A software GPU of its own for each test, and its clients.
+
+Clients are subprocesses, since the driver's state is per process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Memory limits of cgroups, as drivers have them since release 615. Folders of the test stand for the cgroups."""
+"""Memory limits of cgroups, as drivers have them since release 615.
+
+Folders of the test stand for the cgroups.
+"""
 
 from __future__ import annotations
 

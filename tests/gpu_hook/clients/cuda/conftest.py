@@ -1,6 +1,7 @@
 """Unmodified CUDA clients, each in a process of its own that a test drives by expressions.
 
-They live in build/clients, which tools/setup.py makes: numba and PyCUDA would not share the project's own headers.
+They live in build/clients, which tools/setup.py makes: numba and PyCUDA would not share the
+project's own headers.
 """
 
 from __future__ import annotations
