@@ -38,7 +38,7 @@ def _welcome(connection: socket.socket, uuid: bytes) -> None:
     struct.pack_into("=I", page, AgentPage.DEVICE_COUNT, 1)
     struct.pack_into("=16sQ", page, AgentPage.DEVICES, uuid, QUOTA)
     struct.pack_into("=I", page, AgentPage.DEVICES + AgentPage.PACE, Pace.MEASURE)
-    welcome = protocol.pack(protocol.Welcome(1), protocol.VERSION)
+    welcome = protocol.pack(protocol.Welcome(1))
     with suppress(BrokenPipeError):
         socket.send_fds(connection, [welcome], [agent, hook])
     os.close(agent)
@@ -54,7 +54,7 @@ def _serve(connection: socket.socket, uuid: bytes) -> None:
                 _welcome(connection, uuid)
             elif isinstance(message, Credit) and message.type is MessageType.CREDIT_REQUEST:
                 grant = Credit(MessageType.CREDIT_GRANT, message.device, message.bytes, message.sequence)
-                connection.send(protocol.pack(grant, protocol.VERSION))
+                connection.send(protocol.pack(grant))
 
 
 @contextmanager
