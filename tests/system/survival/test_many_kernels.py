@@ -32,12 +32,26 @@ class Held:
         return cls(len(os.listdir(f"/proc/{pid}/fd")), pages * os.sysconf("SC_PAGE_SIZE"))
 
 
+def sockets() -> dict[str, str]:
+    """Return the sockets of this machine by inode: the path of a Unix socket, or both ends of a TCP connection."""
+    found = {}
+    for line in Path("/proc/net/unix").read_text().splitlines()[1:]:
+        fields = line.split()
+        found[fields[6]] = " ".join(["unix", *fields[7:]])
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        local, remote, state = (fields := line.split())[1:4]
+        ports = [str(int(end.rpartition(":")[2], 16)) for end in (local, remote)]
+        found[fields[9]] = f"tcp {ports[0]} to {ports[1]}, state {state}"
+    return found
+
+
 def descriptors_of(pid: int) -> list[str]:
-    """Return the targets of a process's descriptors, sorted: a failure names the extra one."""
-    found = []
+    """Return the targets of a process's descriptors, sorted: a failure names the one that is too many."""
+    known, found = sockets(), []
     for one in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # closed in the meantime
-            found.append(os.readlink(one))
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            target = os.readlink(one)
+            found.append(known.get(target.removeprefix("socket:[").rstrip("]"), target))
     return sorted(found)
 
 
@@ -47,6 +61,8 @@ def test_kernels_that_start_and_end_leave_no_memory_and_no_descriptors(
     a_node: Any, open_tab: Any, eventually: Any
 ) -> None:
     gateway = a_node.serve().wait_until_up()
+    # The gateway opens its history at the first write, some seconds after its start.
+    eventually(lambda: any(one.endswith("/history.sqlite") for one in descriptors_of(gateway.process.pid)))
     found: dict[str, list[Held]] = {"gateway": [], "agent": [], "relay host": []}
     for _ in range(CYCLES):
         kernel_id = gateway.start_kernel("python3.gpu-0.05")
