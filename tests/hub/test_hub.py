@@ -74,7 +74,7 @@ def test_a_servers_kernels_outlive_it_and_have_the_size_of_the_spawn_page(a_hub:
 
     a_hub.stop_server("alice")
     report = until(lambda: soon_ending(a_hub, token, kernel["id"]), SECONDS)
-    assert "after their user's server has gone" in report["reason"]
+    assert "after their user's server has gone" in report["message"]
     assert [one["id"] for one in a_hub.gateway("api/kernels", token=token)] == [kernel["id"]]
 
     # Without options: the last choice counts.
