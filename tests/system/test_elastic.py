@@ -70,7 +70,8 @@ def test_a_running_kernel_sees_its_new_size_and_loses_nothing(a_server, eventual
 
 def test_who_grows_waits_for_room_and_runs_on_meanwhile(a_server, eventually) -> None:
     kernel, other = a_server.start("python3.gpu-0.5"), a_server.start("python3.gpu-0.5")
-    eventually(lambda: other.on_node() and other.on_node()["state"] == "on_gpu")
+    for started in (kernel, other):
+        eventually(lambda one=started: one.on_node() and one.on_node()["state"] == "on_gpu")
     waiting = patch(kernel, gpus=0.75)
     assert (waiting["gpus"], waiting["resize"]["position"]) == (0.5, 1)
     assert kernel.run(GPU + "print(mebibytes())").text.split() == ["2048", "2048"]
