@@ -10,6 +10,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
+from urllib.parse import unquote_plus
 
 from jupyter_server.auth.decorator import authorized
 from tornado.httpclient import HTTPResponse
@@ -29,6 +30,8 @@ from .events import RemoteEventsHandler
 
 _Report = dict[str, Any]
 
+# A token here is this server's, with which code runs on it; the gateway gets its own by a header.
+_OWN_QUERY = frozenset({"token", "_xsrf", "no_track_activity"})
 _REQUEST_HEADERS = ("Accept", "Content-Type")
 _ANSWER_HEADERS = ("Content-Disposition", "Cache-Control", "Retry-After")
 # The types of the API's answers. A page, as from a proxy before the gateway, is no answer of it.
@@ -82,14 +85,16 @@ class ProxyHandler(AliquotHandler):
         return report
 
     def _path(self) -> str:
-        """Return path and query below the base URL.
+        """Return path and query below the base URL, without this server's own secrets.
 
         Raises HTTPError 404 for a path that a proxy could read as another API's.
         """
         path = self.request.path.removeprefix(self.base_url)
         if {".", ".."} & set(path.lower().replace("%2e", ".").replace("%2f", "/").split("/")):
             raise HTTPError(404, f"asked {self.request.path}; found no such path: write it without dots")
-        return f"{path}?{self.request.query}" if self.request.query else path
+        parts = self.request.query.split("&")
+        query = "&".join(part for part in parts if unquote_plus(part.partition("=")[0]) not in _OWN_QUERY)
+        return f"{path}?{query}" if query else path
 
 
 def check_owner(handler: AliquotHandler) -> None:

@@ -109,6 +109,15 @@ def test_each_documented_path_and_newer_ones_are_the_gateways(recording: Recordi
     assert [(method, path) for method, path, _ in recording.asked] == [("GET", EVENTS)]
 
 
+def test_no_token_of_this_server_goes_to_the_gateway(recording: RecordingGateway, mine: Server) -> None:
+    for name in ("token", "%74oken"):
+        url = f"{mine.url}{PREFIX.lstrip('/')}/status?{name}={mine.token}&one=1&no_track_activity=1"
+        headers = {} if name == "token" else {"Authorization": f"token {mine.token}"}
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60) as answer:
+            assert answer.status == 200
+    assert [path for _, path, _ in recording.asked] == [f"{PREFIX}/status?one=1"] * 2
+
+
 def test_refusals_of_the_gateway_have_its_status_and_its_words(recording: RecordingGateway, mine: Server) -> None:
     recording.status = 418
     for method, path in OPERATIONS + NEWER:
