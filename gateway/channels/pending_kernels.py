@@ -108,8 +108,8 @@ class PendingKernels:
         seen: frozenset[str] | None = frozenset()
         if link is not None:
             seen = await link.seen(session, ids, seconds)
-        elif not self.is_pending(kernel_id):
-            seen = None
+        elif kernel_id not in self._kernels or self._kernels.get_kernel(kernel_id).ready.done():
+            seen = None  # without a relay; requests that waited for its start were handed on
         return None if seen is None else [msg_id for msg_id in ids if msg_id not in kept and msg_id not in seen]
 
     def interrupt(self, kernel_id: str) -> None:

@@ -62,6 +62,7 @@ class LinkServer:
         self._seen: dict[str, None] = {}  # sessions and ids of requests, the oldest first
         # False if an earlier relay may have taken requests that this one did not see.
         self.saw_all = True
+        self._hears_out = False
         self._told_dropped = 0
         self._inode = os.lstat(listening.getsockname()).st_ino
         loop.watch(listening.fileno(), self._accept)
@@ -177,9 +178,17 @@ class LinkServer:
         A killed gateway may have left requests in its socket that this relay has not read yet: one
         read takes all that a socket holds.
         """
-        for number in self._links - {asking}:
-            if not self._peers[number].is_last_said:
-                self._read(number, self._peers[number])
+        if self._hears_out:  # two links ask at once: the first has the rest in hand, in its order
+            return
+        self._hears_out = True
+        try:
+            for number in self._links - {asking}:
+                if (peer := self._peers.get(number)) is not None and not peer.is_last_said:
+                    self._read(number, peer)
+                    if number in self._peers:
+                        self._flush(number)
+        finally:
+            self._hears_out = False
 
     def _attach(self, number: int, peer: Peer, record: Record) -> None:
         if self._store.dropped_messages:
@@ -234,6 +243,7 @@ class LinkServer:
         self._seen[seen] = None
         if len(self._seen) > _SEEN_REQUESTS:
             del self._seen[next(iter(self._seen))]
+            self.saw_all = False  # a forgotten request may still wait in the kernel: it is not lost
         return False
 
     def _push(self, number: int) -> None:
