@@ -72,6 +72,13 @@ from .services import Services
 from .status_source import SceneMaker
 
 
+def _read(server: ServerApp) -> Aliquot | None:
+    """Return the settings of ``c.Aliquot`` as the server has them now; None if one is wrong."""
+    with contextlib.suppress(TraitError):
+        return Aliquot(parent=server)
+    return None
+
+
 class AliquotExtension(ExtensionApp):
     """The gateway as an extension of Jupyter Server.
 
@@ -95,9 +102,6 @@ class AliquotExtension(ExtensionApp):
     # A server that ends before it is ready, for example over a wrong setting, stops extensions that
     # made nothing yet.
     _is_made = False
-    # None before the server links the extension, or if a setting is wrong. Parts that read the
-    # configuration again then raise the error.
-    configuration: Aliquot | None = None
     _memory = GatewayMemory()
     _own: OwnKernels | None = None
     _events: KernelEvents | None = None
@@ -108,14 +112,23 @@ class AliquotExtension(ExtensionApp):
     def _link_jupyter_server_extension(self, serverapp: ServerApp) -> None:
         """Called by the extension manager before the server makes its managers."""
         scrub_logs(serverapp.log)
-        with contextlib.suppress(TraitError):
-            self.configuration = Aliquot(parent=serverapp)
-        settings = self.configuration
+        settings = _read(serverapp)
         replace_stock_classes(serverapp, has_own_kernels=bool(settings and settings.local_kernels))
-        super()._link_jupyter_server_extension(serverapp)
+        super()._link_jupyter_server_extension(serverapp)  # adds the extension's own file to the configuration
         is_remote = GatewayClient.instance(parent=serverapp).gateway_enabled
+        settings = _read(serverapp)
         if settings is not None:
             self._memory = claim_memory(serverapp, settings, self.log, is_remote=is_remote)
+
+    @cached_property
+    def configuration(self) -> Aliquot | None:
+        """The settings of ``c.Aliquot``; None if one is wrong.
+
+        First read after all extensions are linked: the files of Aliquot and of the application that
+        starts the server, such as JupyterLab, are part of the configuration only then. Parts that
+        read a wrong configuration again raise the error.
+        """
+        return _read(self._server())
 
     def kernel_services(self) -> KernelServices:
         """Called by the constructor of our kernel manager.
