@@ -87,7 +87,7 @@ def _keys() -> Iterator[Callable[[float], bool]]:
 
     Yields a function that waits so many seconds for a key, and returns whether it ends.
     """
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         yield _sleep
         return
     descriptor = sys.stdin.fileno()
@@ -98,7 +98,10 @@ def _keys() -> Iterator[Callable[[float], bool]]:
 
         So an arrow key is not taken for Escape.
         """
-        return bool(select.select([descriptor], [], [], seconds)[0]) and os.read(descriptor, 64) in _END_KEYS
+        if not select.select([descriptor], [], [], seconds)[0]:
+            return False
+        pressed = os.read(descriptor, 64)
+        return pressed in _END_KEYS or bool({*pressed} & {*b"qQ"})  # pressed twice during one request
 
     try:
         tty.setcbreak(descriptor)

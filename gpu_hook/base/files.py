@@ -24,7 +24,7 @@ def replace_file(path: Path, content: str | bytes, *, mode: int = 0o600, is_dura
     new = path.with_name(f".{path.name}.new")
     data = content.encode() if isinstance(content, str) else content
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         with os.fdopen(os.open(new, flags, mode), "wb") as file:
             os.fchmod(file.fileno(), mode)
             file.write(data)

@@ -108,7 +108,7 @@ class SizesCommand(Command):
                 size.name,
                 size.display_name,
                 _memory_text(size.request, device_bytes),
-                size.request.workload_class.value,
+                size.request.workload_class.priority,
                 *([size.image.container.image if size.image else ""] if has_images else []),
             )
         console().print(table)
