@@ -78,7 +78,9 @@ def test_a_kernel_that_starts_again_is_joined_by_its_own_names_and_the_others_ar
     async def scene() -> None:
         record = await a_house.kernel()
         gateway = await at_work(record)
-        before = [path.stat().st_ino for path in spare_names(record)]
+        # A descriptor keeps each old socket's number in use: the file system gives the number of a removed file again.
+        kept = [os.open(path, os.O_PATH) for path in spare_names(record)]
+        before = [os.fstat(descriptor).st_ino for descriptor in kept]
         started = client.read_relay_record(record.folder).kernel
         assert started is not None
         os.killpg(started.pid, signal.SIGKILL)
@@ -90,6 +92,8 @@ def test_a_kernel_that_starts_again_is_joined_by_its_own_names_and_the_others_ar
         after = [path.stat().st_ino for path in spare_names(record)]
         assert after == [path.stat().st_ino for path in own_names(record)]
         assert not set(after) & set(before)
+        for descriptor in kept:
+            os.close(descriptor)
 
     asyncio.run(scene())
 
