@@ -10,7 +10,7 @@ import os
 import socket
 import struct
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +83,13 @@ class Peer:
     def has_unsent(self) -> bool:
         return bool(self._out)
 
-    def read(self) -> list[Record]:
-        """Return the records that have come.
+    def read(self) -> Iterator[Record]:
+        """Yield the records that have come.
 
-        Sets ``is_ended`` at the end of the stream. Raises ProtocolError.
+        Sets ``is_ended`` at the end of the stream, after the caller has taken all records before
+        it: a caller that answers one of them would drop the connection, and with it the rest.
+        Raises ProtocolError.
         """
-        records: list[Record] = []
         taken = 0
         while taken < _MOST_AT_ONCE and not self.is_ended:
             try:
@@ -102,8 +103,7 @@ class Peer:
                 self.is_ended = True
                 break
             taken += count
-            records += self._reader.filled(count)
-        return records
+            yield from self._reader.filled(count)
 
     def greeted(self, record: Record) -> None:
         """Check the first record and note the role. Raises Refusal."""

@@ -55,6 +55,33 @@ def test_what_a_killed_gateway_left_in_its_socket_counts_as_seen_and_runs_once(a
     asyncio.run(scene())
 
 
+@pytest.mark.parametrize("records", ["acknowledgements", "attachments"])
+def test_a_cell_that_a_killed_gateway_sent_after_other_records_runs(a_house: House, records: str) -> None:
+    async def scene() -> None:
+        record = await a_house.kernel()
+        before = await Gateway(record).connect()
+        before.acknowledges = False
+        await before.done(before.execute("runs = []"))
+        with stopped(record.pid):
+            if records == "acknowledgements":
+                for message in before.messages:
+                    before.link.ack(message["seq"])
+            else:
+                for session in ("one", "another"):
+                    before.link.attach(session)
+            late = before.execute("runs.append('late')")
+            await before.link.drain()
+            before.link.close()
+            await until(lambda: not before.link.is_open)
+        after = await Gateway(record).connect()
+        assert (await ask(after, [late])).ids == {late}
+        shown = after.execute("print(runs)")
+        await after.idle(shown)
+        assert after.outputs(shown) == "['late']\n"
+
+    asyncio.run(scene())
+
+
 def test_a_relay_that_cannot_write_to_a_link_any_more_takes_what_the_link_had_sent() -> None:
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
