@@ -13,6 +13,7 @@ learns from the gateway which of its cells the kernel has.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -118,14 +119,14 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
         if self.ws is not None:
             self.ws.close()
 
-    def handle_incoming_message(self, message: str) -> None:
-        """Called with each message of the browser."""
+    def handle_incoming_message(self, message: str | bytes) -> None:
+        """Called with each message of the browser: bytes for one with buffers, as widgets send them."""
         if self.ws is not None and not self.disconnected:
             self._write(self.ws, message)
 
-    def _write(self, opened: WebSocketClientConnection, message: str) -> None:
+    def _write(self, opened: WebSocketClientConnection, message: str | bytes) -> None:
         try:
-            written = opened.write_message(message)
+            written = opened.write_message(message, binary=isinstance(message, bytes))
         except WebSocketClosedError:
             self._lose(opened)
         else:
@@ -159,8 +160,14 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
 
     async def _read_until_its_end(self, opened: WebSocketClientConnection) -> None:
         while not self.disconnected and (message := await opened.read_message()) is not None:
-            self.handle_outgoing_message(message if isinstance(message, str) else message.decode())
+            self.handle_outgoing_message(message)
         self._lose(opened)
+
+    def handle_outgoing_message(self, message: str | bytes) -> None:
+        """Write a message of the gateway to the browser, in a frame of its kind."""
+        # A browser that has left is noticed when its socket closes.
+        with contextlib.suppress(WebSocketClosedError):
+            self.websocket_handler.write_message(message, binary=isinstance(message, bytes))
 
     def _lose(self, opened: WebSocketClientConnection) -> None:
         """Close the browser's socket after the gateway's closed, with its reason if it gave one."""

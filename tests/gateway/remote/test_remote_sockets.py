@@ -56,7 +56,7 @@ class Opened:
     async def read_message(self) -> None:
         return None
 
-    def write_message(self, message: str) -> Future[None]:
+    def write_message(self, message: str, binary: bool) -> Future[None]:
         if self.close_code is not None:
             raise WebSocketClosedError
         self.sent.append(message)
