@@ -124,17 +124,21 @@ def find_runtime_dir(environ: Mapping[str, str] | None = None) -> RuntimeDir:
     if chosen := env.get("ALIQUOT_RUNTIME_DIR"):
         return RuntimeDir(Path(chosen).absolute())
     service = RuntimeDir(_SERVICE_DIR)
-    if _has_agent(service) or (os.geteuid() == 0 and os.access("/run", os.W_OK)):
+    if _has_our_agent(service) or (os.geteuid() == 0 and os.access("/run", os.W_OK)):
         return service
-    if (session := env.get("XDG_RUNTIME_DIR")) and Path(session).is_dir():
+    if (session := env.get("XDG_RUNTIME_DIR")) and os.path.isdir(session) and os.access(session, os.W_OK | os.X_OK):
         return RuntimeDir(Path(session).absolute() / "aliquot")
     return RuntimeDir(Path(f"/tmp/aliquot-{os.geteuid()}"))
 
 
-def _has_agent(service: RuntimeDir) -> bool:
-    """Return whether an agent has its socket there, as far as this account can see."""
+def _has_our_agent(service: RuntimeDir) -> bool:
+    """Return whether an agent of this account has its socket there.
+
+    The folder of another account is no place for this one: its agent turns other accounts away, and
+    this account may not even look into the folder.
+    """
     try:
-        return service.agent_socket.exists()
+        return service.path.stat().st_uid == os.geteuid() and service.agent_socket.exists()
     except OSError:
         return False
 

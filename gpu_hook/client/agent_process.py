@@ -41,7 +41,7 @@ class AgentFacts:
     @property
     def has_stale_socket(self) -> bool:
         """Return whether a killed agent's socket file is there; the next agent replaces it."""
-        return self.pid is None and not self.answers and self.socket.exists()
+        return self.pid is None and not self.answers and os.path.exists(self.socket)
 
 
 def find_agent(runtime_dir: str | os.PathLike[str] | None = None) -> AgentFacts:
@@ -56,7 +56,7 @@ def find_agent(runtime_dir: str | os.PathLike[str] | None = None) -> AgentFacts:
         pid=_lock_holder(runtime.agent_lock),
         answers=answers(runtime.agent_socket),
         driver=driver,
-        log=runtime.agent_log if runtime.agent_log.exists() else None,
+        log=runtime.agent_log if os.path.exists(runtime.agent_log) else None,
     )
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from second_account import ANOTHER, as_another
 
 from jupyter_aliquot.gpu_hook import paths
 from jupyter_aliquot.gpu_hook.paths import (
@@ -18,16 +21,38 @@ from jupyter_aliquot.gpu_hook.paths import (
 )
 
 
+@pytest.fixture
+def a_service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of an agent that runs as a service, where every account can look for it."""
+    with tempfile.TemporaryDirectory(prefix="aliquot-service-", dir="/tmp") as folder:
+        monkeypatch.setattr(paths, "_SERVICE_DIR", Path(folder))
+        yield Path(folder)
+
+
 class TestRuntimeDir:
     def test_the_variable_comes_first(self) -> None:
         assert find_runtime_dir({"ALIQUOT_RUNTIME_DIR": "/x/y", "XDG_RUNTIME_DIR": "/tmp"}).path == Path("/x/y")
 
-    def test_an_agent_run_as_a_service_is_found(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(paths, "_SERVICE_DIR", tmp_path)
-        monkeypatch.setattr(os, "geteuid", lambda: 1000)
-        assert find_runtime_dir({}).path == Path("/tmp/aliquot-1000")
-        (tmp_path / "agent.sock").touch()
-        assert find_runtime_dir({"XDG_RUNTIME_DIR": "/tmp"}).path == tmp_path
+    def test_an_agent_run_as_a_service_is_found_by_its_own_account(self, a_service: Path) -> None:
+        ours = lambda: str(find_runtime_dir({}).path)  # noqa: E731 (asked in another process)
+        os.chown(a_service, ANOTHER, ANOTHER) if os.geteuid() == 0 else None
+        assert as_another(ours) == f"/tmp/aliquot-{ANOTHER}"
+        (a_service / "agent.sock").touch()
+        assert as_another(ours) == str(a_service)
+
+    @pytest.mark.parametrize("mode", [0o700, 0o711, 0o755])
+    def test_a_service_of_another_account_is_not_ours_whether_or_not_we_may_enter(
+        self, mode: int, a_service: Path
+    ) -> None:
+        (a_service / "agent.sock").touch()
+        a_service.chmod(mode)
+        assert as_another(lambda: str(find_runtime_dir({}).path)) == f"/tmp/aliquot-{ANOTHER}"
+
+    @pytest.mark.parametrize("mode", [0o700, 0o711, 0o755])
+    def test_the_session_folder_of_another_account_is_not_ours(self, mode: int, a_service: Path) -> None:
+        a_service.chmod(mode)
+        session = {"XDG_RUNTIME_DIR": str(a_service)}
+        assert as_another(lambda: str(find_runtime_dir(session).path)) == f"/tmp/aliquot-{ANOTHER}"
 
     def test_a_session_folder_is_used_when_it_is_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(paths, "_SERVICE_DIR", Path("/nowhere"))

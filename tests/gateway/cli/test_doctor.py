@@ -12,9 +12,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from second_account import as_another
 
 from jupyter_aliquot.gateway.doctor import host as doctor_host, jupyter as doctor_jupyter, node as doctor_node
 from jupyter_aliquot.gateway.doctor.runner import FAIL, OK, WARN, Finding, all_well, examine
+from jupyter_aliquot.gpu_hook.client.agent_process import find_agent
 from jupyter_aliquot.gpu_hook.client.residency_reports import MODE_IS_OFF, ResidencyStatus
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 
@@ -51,6 +53,26 @@ def test_a_runtime_folder_with_too_long_a_name_fails() -> None:
     (found,) = doctor_host.look_at_runtime_folder({"ALIQUOT_RUNTIME_DIR": "/tmp/" + "x" * 60})
     assert found.state == FAIL
     assert "at most" in found.found
+
+
+@pytest.mark.parametrize("below", ["", "below"])
+def test_a_folder_of_another_account_is_no_defect_of_the_doctor(
+    below: str, a_runtime_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_runtime_folder.chmod(0o700)
+    monkeypatch.setenv("ALIQUOT_RUNTIME_DIR", str(a_runtime_folder / below))
+
+    def examined() -> str:
+        looks = (doctor_host.look_at_runtime_folder, doctor_host.look_at_agent, doctor_host.look_at_gateway)
+        facts = find_agent()
+        assert (facts.answers, facts.has_stale_socket, facts.log) == (False, False, None)
+        return "\n".join(f"{one.state} {one.found}" for one in examine(looks))
+
+    found = as_another(examined).splitlines()
+    assert len(found) == 3, found
+    assert found[0].startswith(FAIL)
+    assert ("cannot look at the runtime folder" if below else "belongs to user 0") in found[0]
+    assert all(line.startswith(f"{OK} none runs") for line in found[1:])
 
 
 @pytest.mark.parametrize("look", [doctor_host.look_at_agent, doctor_host.look_at_gateway])
