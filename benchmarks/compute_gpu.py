@@ -80,12 +80,12 @@ class Plan:
 def compile_load(folder: Path, driver: Path) -> Path:
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
-        raise SystemExit("asked a C compiler, found neither cc nor gcc: install gcc")
+        raise SystemExit("A C compiler is needed, but there is neither cc nor gcc. Install gcc")
     program = folder / "gpu_load"
     command = [compiler, "-std=gnu11", "-O2", f"-I{cuda_include()}", str(LOAD_PROGRAM), str(driver), "-o", str(program)]
     os.spawnvp(os.P_WAIT, command[0], command)
     if not program.exists():
-        raise SystemExit(f"asked {LOAD_PROGRAM.name} to be compiled, it was not: {' '.join(command)}")
+        raise SystemExit(f"{LOAD_PROGRAM.name} could not be compiled: {' '.join(command)}")
     return program
 
 
@@ -191,7 +191,10 @@ def make_plan(asked: argparse.Namespace, folder: Path, driver: paths.Driver) -> 
     has_torch = importlib.util.find_spec("torch") is not None
     load = asked.load or ("torch" if asked.gpu == "nvidia" and has_torch else "driver")
     if load == "torch" and not has_torch:
-        raise SystemExit(f"asked --load torch, found no torch in {sys.executable}: --load driver takes none")
+        raise SystemExit(
+            f"Requested --load torch, but {sys.executable} has no torch. Install it, or use --load "
+            "driver, which needs none"
+        )
     programs = TORCH if load == "torch" else DRIVER
     script = str(Path(__file__).parent / "gpu_loads" / "torch_load.py")
     command = (sys.executable, script) if load == "torch" else (str(compile_load(folder, driver.cuda)),)
@@ -201,7 +204,7 @@ def make_plan(asked: argparse.Namespace, folder: Path, driver: paths.Driver) -> 
     controllers = tuple(asked.controllers.split(","))
     if controllers[0] != ATTRIBUTING:
         raise SystemExit(
-            f"asked --controllers {asked.controllers}; ask for {ATTRIBUTING} first: the others attribute nothing"
+            f"Requested --controllers {asked.controllers}, but only {ATTRIBUTING} attributes. Put it first"
         )
     return Plan(asked.gpu, command, load == "torch", chosen, controllers, seconds, until)
 

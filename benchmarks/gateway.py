@@ -170,7 +170,7 @@ def wait_until_ready(server: Server, process: subprocess.Popen[bytes], log: Path
             return
         except OSError:
             time.sleep(0.1)
-    raise SystemExit(f"asked a server at {server.url}, none came up:\n{log.read_text()[-3000:]}")
+    raise SystemExit(f"Started a server at {server.url}, but it did not answer:\n{log.read_text()[-3000:]}")
 
 
 def measure_start(server: Server) -> float:

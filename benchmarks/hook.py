@@ -195,7 +195,9 @@ def read_peer(text: str) -> Peer:
     name, separator, path = text.partition("=")
     library = Path(path).absolute()
     if not separator or not name or not library.is_file():
-        raise argparse.ArgumentTypeError(f"asked peer {text!r}; want NAME=PATH of a preload library that is there")
+        raise argparse.ArgumentTypeError(
+            f"The peer {text!r} is not valid. Use NAME=PATH of a preload library that is there"
+        )
     return Peer(name, library)
 
 

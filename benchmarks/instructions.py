@@ -51,7 +51,9 @@ def collect(client: Path, env: dict[str, str], measure: str, calls: int) -> int:
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     found = _COLLECTED.search(done.stderr)
     if done.returncode != 0 or found is None:
-        raise SystemExit(f"asked callgrind to count {measure}, it ended with code {done.returncode}:\n{done.stderr}")
+        raise SystemExit(
+            f"Started callgrind to count {measure}, but it ended with code {done.returncode}:\n{done.stderr}"
+        )
     return int(found[1])
 
 
@@ -83,7 +85,7 @@ def compare(found: dict[str, int], record: dict[str, object], factor: float) -> 
     recorded = record["added"]
     assert isinstance(recorded, dict)
     grown = {name: value for name, value in found.items() if value > recorded.get(name, 0) * factor}
-    return [f"{name}: recorded {recorded.get(name, 0)} instructions, found {value}" for name, value in grown.items()]
+    return [f"{name}: recorded {recorded.get(name, 0)} instructions, counted {value}" for name, value in grown.items()]
 
 
 def main() -> None:
@@ -93,7 +95,7 @@ def main() -> None:
     kind.add_argument("--check", action="store_true", help="fail where a call grew by more than a tenth")
     asked = parser.parse_args()
     if shutil.which("valgrind") is None:
-        raise SystemExit("asked valgrind, found none: install it (Debian: apt-get install valgrind)")
+        raise SystemExit("valgrind is needed, but is not installed. Install it (Debian: apt-get install valgrind)")
     found = count_added()
     for name, value in found.items():
         print(f"{name}: {value} instructions added")

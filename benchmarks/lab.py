@@ -128,7 +128,9 @@ class Gateway:
                 return
             except HTTPError as error:
                 if error.code != HTTPStatus.CONFLICT or time.monotonic() > deadline:
-                    raise SystemExit(f"asked for {action}, and got {error}: {error.read().decode()}") from error
+                    raise SystemExit(
+                        f"Requested {action}, but the server answered {error}: {error.read().decode()}"
+                    ) from error
                 time.sleep(0.2)
 
     def wait_for(self, kernel_id: str, state: str) -> dict[str, Any]:
@@ -139,7 +141,9 @@ class Gateway:
             if kernel["state"] == state:
                 return kernel
             time.sleep(0.05)
-        raise SystemExit(f"kernel {kernel_id} was asked to be {state}, and is {kernel['state']}: {kernel['reason']}")
+        raise SystemExit(
+            f"Requested that kernel {kernel_id} is {state}, but it is {kernel['state']}: {kernel['reason']}"
+        )
 
 
 def bundle_bytes() -> int:
@@ -263,7 +267,7 @@ def main() -> None:
     parser.add_argument("--settle-seconds", type=float, default=15.0, help="from a shown page to the look at it")
     arguments = read_arguments(parser, _SMOKE)
     if not Path(CHROMIUM).exists():
-        raise SystemExit(f"asked for a browser at {CHROMIUM}, found none: install the package chromium")
+        raise SystemExit(f"A browser at {CHROMIUM} is needed, but there is none. Install the package chromium")
     with a_browser() as browser:
         with LabProcess(with_aliquot=True) as lab:
             changes = changes_to_pixels(browser, lab, arguments.changes)

@@ -73,7 +73,9 @@ def _seconds_to_show(desk: Desk, repeats: int) -> list[float]:
         told = resize(desk.page, wish, label, IN_LAB)
         missing = {place for place, _ in IN_LAB} - set(told["seconds"])
         if told["status"] != 200 or missing:
-            raise SystemExit(f"asked for {label}, got {told['status']}; not told by {sorted(missing)}")
+            raise SystemExit(
+                f"Requested {label}, but the status is {told['status']}, and {sorted(missing)} did not report"
+            )
         found.append(max(told["seconds"].values()))
         print(f"resize to {label}: told everywhere in {found[-1] * 1e3:.0f} ms", flush=True)
     return found

@@ -73,7 +73,7 @@ def compile_c(source: str, output: Path, *flags: str) -> Path:
     """Compile one file of benchmarks/hook."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
-        raise SystemExit("asked a C compiler, found neither cc nor gcc: install gcc")
+        raise SystemExit("A C compiler is needed, but there is neither cc nor gcc. Install gcc")
     output.parent.mkdir(parents=True, exist_ok=True)
     warnings = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"]
     command = [compiler, "-std=gnu11", "-O2", *warnings, "-isystem", str(cuda_include())]
@@ -143,7 +143,7 @@ def a_kernel(
         holder.sendall(json.dumps({**request, "label": "", "attributes": {}}).encode() + b"\n")
         answer = json.loads(holder.makefile("rb").readline())
         if not answer.get("ok"):
-            raise SystemExit(f"asked the agent for a device, it answered {answer}")
+            raise SystemExit(f"Requested a device, but the agent answered {answer}")
         env = clean_environment()
         for name, value in answer["grant"]["env"].items():
             plain = name.removesuffix("_PREPEND")
@@ -220,7 +220,7 @@ def peer_subjects(peer: Peer, bare: dict[str, str], folder: Path, stack: ExitSta
 def _nvshare_scheduler(program: Path) -> Iterator[None]:
     """Start nvshare's scheduler: its clients wait for it before their first launch."""
     if not program.exists():
-        raise SystemExit(f"asked nvshare's scheduler at {program}, found nothing: build it with its library")
+        raise SystemExit(f"nvshare's scheduler is needed at {program}, but there is none. Build it with its library")
     NVSHARE_SOCKETS.mkdir(parents=True, exist_ok=True)
     process = subprocess.Popen([str(program)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

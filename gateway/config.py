@@ -141,8 +141,8 @@ class Aliquot(Configurable):
     keep_kernels = Enum(
         ("auto", "always", "never"),
         "auto",
-        help="Whether kernels outlive a stop of the server; auto: SIGTERM keeps them, a stop that somebody asked for "
-        "(Ctrl-C, POST /api/shutdown) ends them. never: they end even with a killed server.",
+        help="Whether kernels outlive a stop of the server; auto: SIGTERM keeps them, a requested "
+        "stop (Ctrl-C, POST /api/shutdown) ends them. never: they end even with a killed server.",
     ).tag(config=True)
     local_kernels = Bool(
         True,
@@ -241,7 +241,7 @@ class Aliquot(Configurable):
             if gpus is None and proposal["trait"].name == "user_limits":
                 continue
             if isinstance(gpus, bool) or not isinstance(gpus, (int, float)) or not _is_share(gpus, least=0.0):
-                raise _refused(proposal, f"for {name!r} a number of GPUs from 0 to 9999 in steps of 0.01")
+                raise _refused(proposal, f"a number of GPUs from 0 to 9999 in steps of 0.01 for {name!r}")
         return limits
 
     @validate("runtime_dir")
@@ -367,4 +367,4 @@ def _is_share(value: float, least: float) -> bool:
 
 
 def _refused(proposal: dict[str, Any], wanted: str) -> TraitError:
-    return TraitError(f"c.Aliquot.{proposal['trait'].name}: asked {proposal['value']!r}; wanted {wanted}")
+    return TraitError(f"c.Aliquot.{proposal['trait'].name}: {proposal['value']!r} is not valid. Use {wanted}")

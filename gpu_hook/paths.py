@@ -252,14 +252,14 @@ def nvidia_driver() -> Driver | None:
 def choose_driver(kind: str = "auto") -> Driver:
     """Return the NVIDIA driver where there is one, or else the software GPU. Raises PathError."""
     if kind not in ("auto", "nvidia", "softgpu"):
-        raise PathError(f"asked driver {kind!r}; choose auto, nvidia or softgpu")
+        raise PathError(f"The driver {kind!r} does not exist. Choose auto, nvidia or softgpu")
     if kind == "softgpu":
         return softgpu_driver()
     found = nvidia_driver()
     if found is None and kind == "nvidia":
         raise PathError(
-            f"asked the NVIDIA driver; found no libcuda.so.1 and libnvidia-ml.so.1 with one of "
-            f"{', '.join(_DRIVER_DEVICES)}; install the driver, or use --driver softgpu"
+            "Requested the NVIDIA driver, but this machine has no libcuda.so.1 and libnvidia-ml.so.1 "
+            f"with one of {', '.join(_DRIVER_DEVICES)}. Install the driver, or use --driver softgpu"
         )
     return found or softgpu_driver()
 

@@ -200,7 +200,8 @@ class AliquotProvisioner(LocalProvisioner):
         """
         if self.grant is not None or self.container is not None:
             raise LaunchError(
-                f"asked a relay for kernel {self.kernel_id}: {reason}. Change that, or {WITHOUT_RELAY}"
+                f"Requested a relay for kernel {self.kernel_id}, but there is none: {reason}. Change "
+                f"that, or {WITHOUT_RELAY}"
             ) from reason
         self._is_plain = True
         self.log.warning("kernel=%s relay=none reason=%s; it ends with this process", self.kernel_id, reason)
@@ -266,7 +267,8 @@ class AliquotProvisioner(LocalProvisioner):
         """
         if self.grant is None or grant.kernel_id != self.grant.kernel_id:
             raise RequestError(
-                f"asked to resize kernel {self.kernel_id} by a grant of {grant.kernel_id!r}; it holds no such grant"
+                f"Requested to resize kernel {self.kernel_id} by a grant of {grant.kernel_id!r}, but it "
+                "holds no such grant"
             )
         self.grant = grant
         if self._hold is not None:

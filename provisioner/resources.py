@@ -22,7 +22,7 @@ class Bytes(int):
         """Read ``"8g"``, ``"512 MiB"`` or ``"1073741824"``; units are binary. Raises ValueError."""
         match = _BYTES.match(text)
         if match is None:
-            raise ValueError(f"asked {text!r} as an amount of memory; write it like 8GiB, 512m or 1073741824")
+            raise ValueError(f"{text!r} is not an amount of memory. Write it like 8GiB, 512m or 1073741824")
         scale = 1 << (10 * "BKMGT".index((match.group(2) or "B").upper()))
         return cls(Decimal(match.group(1)) * scale)
 
@@ -48,7 +48,7 @@ class GpuShare:
 
     def __post_init__(self) -> None:
         if self.hundredths < 0:
-            raise ValueError(f"asked {self.hundredths / 100:g} GPUs; a share is 0.01 or more")
+            raise ValueError(f"Requested {self.hundredths / 100:g} GPUs, but a size is 0.01 or more")
 
     @classmethod
     def parse(cls, text: str) -> GpuShare:
@@ -59,9 +59,9 @@ class GpuShare:
         try:
             value = Decimal(text) * 100
         except InvalidOperation:
-            raise ValueError(f"asked {text!r} GPUs; a share is a number such as 0.25 or 2.5") from None
+            raise ValueError(f"Requested {text!r} GPUs, which is not a number. Use one such as 0.25 or 2.5") from None
         if not value.is_finite() or value != value.to_integral_value():
-            raise ValueError(f"asked {text} GPUs; a share comes in steps of 0.01")
+            raise ValueError(f"Requested {text} GPUs, but a size comes in steps of 0.01")
         return cls(int(value))
 
     def __str__(self) -> str:

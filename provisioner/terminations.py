@@ -199,7 +199,7 @@ def _by_itself(end: ProcessEnd) -> tuple[EndingCode, str]:
         return EndingCode.EXITED, "the kernel exited by itself with code 0 (exit() in a cell?)"
     if end.exit_code is not None:
         return EndingCode.EXITED, f"the kernel exited by itself with code {end.exit_code}"
-    return EndingCode.CRASH, "the kernel's process is gone, and nobody saw how it ended"
+    return EndingCode.CRASH, "the kernel's process is gone, and no process recorded how it ended"
 
 
 def _memory(end: ProcessEnd) -> str:
@@ -273,7 +273,7 @@ def read_ending_record(record: Mapping[str, Any]) -> Ending:
             str(record.get("by") or ""),
         )
     except (KeyError, TypeError) as error:
-        raise ValueError(f"found no ending in {dict(record)!r}: {error!r}") from error
+        raise ValueError(f"{dict(record)!r} does not describe an ending: {error!r}") from error
 
 
 def _number(value: Any) -> int | None:

@@ -35,7 +35,7 @@ class HubProxy:
         said = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout.strip()
         version = re.match(r"v(\d+)\.", said)
         if version is None or int(version[1]) < LEAST_NODE:
-            return f"asked Node {LEAST_NODE} or newer, found {said or 'none that runs'} ({node})"
+            return f"Node {LEAST_NODE} or newer is needed, but {node} is {said or 'not a Node that runs'}. Install it"
         return ""
 
     def install(self) -> str:

@@ -44,7 +44,9 @@ def build(sanitizer: str, cmake: str) -> Path:
 def main() -> None:
     cmake = find_cmake()
     if cmake is None:
-        raise SystemExit("asked the libraries with sanitizers; cmake was not found: pip install cmake")
+        raise SystemExit(
+            "cmake is needed for the libraries with sanitizers, but it was not found. Run pip install cmake"
+        )
     for sanitizer in SANITIZERS:
         try:
             build(sanitizer, cmake)

@@ -129,7 +129,8 @@ def fingerprint(extra: str) -> str:
 def check_host() -> None:
     if sys.version_info < (3, 10):  # noqa: UP036 (the python3 that calls make may be old)
         raise SystemExit(
-            f"[setup] asked Python 3.10 or newer, found {sys.version.split()[0]}: make PYTHON=/path/to/python3.12 …"
+            f"[setup] Python 3.10 or newer is needed, but this is {sys.version.split()[0]}. Run make "
+            "PYTHON=/path/to/python3.12 …"
         )
     if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
         raise SystemExit("[setup] no C compiler found: install gcc (Debian: apt-get install gcc)")

@@ -61,7 +61,7 @@ class CoreLook(ctypes.Structure):
 def _build(sources: list[Path], path: Path) -> None:
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if not compiler:
-        raise SystemExit("asked for a C compiler, found neither cc, gcc nor clang: install one")
+        raise SystemExit("A C compiler is needed, but there is neither cc, gcc nor clang. Install one")
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         made = Path(folder) / path.name

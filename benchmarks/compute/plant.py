@@ -127,7 +127,7 @@ class Plant:
         ops = (Op * len(process.workload.ops))(*process.workload.ops)
         number = self._core.plant_add(self._handle, ops, len(ops), process.is_production, process.begins, process.ends)
         if number < 0:
-            raise ValueError(f"asked for process {len(self._processes)} on one device; 64 fit")
+            raise ValueError(f"Requested process {len(self._processes)} on one device, but 64 fit")
         return ops  # the core reads it until its end
 
     def run(self) -> Outcome:

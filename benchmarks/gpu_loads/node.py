@@ -60,7 +60,7 @@ def a_node(
             holder.sendall(json.dumps({**asked, "workload_class": workload_class}).encode() + b"\n")
             answer = json.loads(answers.readline())
             if not answer.get("ok"):
-                raise SystemExit(f"asked the agent for a kernel, it answered {answer}")
+                raise SystemExit(f"Requested a kernel, but the agent answered {answer}")
             environments[name] = environment_of(answer["grant"], env)
         try:
             yield GpuNode(runtime, device.name, environments)

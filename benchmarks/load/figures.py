@@ -21,7 +21,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
     Raises ValueError without values.
     """
     if not values:
-        raise ValueError("asked a percentile of no values at all")
+        raise ValueError("A percentile needs one value or more, but there is none")
     rank = max(1, math.ceil(percent / 100 * len(values)))
     return sorted(values)[rank - 1]
 
@@ -61,11 +61,13 @@ def slope(times: Sequence[float], values: Sequence[float]) -> Slope:
     """
     count = len(times)
     if count < 3 or len(values) != count:
-        raise ValueError(f"asked a slope of {count} moments and {len(values)} values; it needs three of each")
+        raise ValueError(
+            f"A slope needs three moments and values or more, but there are {count} moments and {len(values)} values"
+        )
     mean_time, mean = sum(times) / count, sum(values) / count
     spread = sum((time - mean_time) ** 2 for time in times)
     if spread == 0:
-        raise ValueError("asked a slope of values that all are of one moment")
+        raise ValueError("A slope needs values of several moments, but all are of one")
     steepness = sum((t - mean_time) * (v - mean) for t, v in zip(times, values, strict=True)) / spread
     left = sum((v - mean - steepness * (t - mean_time)) ** 2 for t, v in zip(times, values, strict=True))
     error = math.sqrt(left / (count - 2) / spread)

@@ -78,7 +78,7 @@ class StandInHost:
             peer.say({"op": "hello", "version": 1, "pid": os.getpid()})
             return
         if record.op != "start":
-            raise Refusal("bad_request", f"asked op {record.op[:40]!r}; the stand-in has start")
+            raise Refusal("bad_request", f"Requested op {record.op[:40]!r}, but the stand-in has only start")
         peer.say({"op": "started", "record": self._start(record.header.get("request"))})
         peer.end_after_sending()
 

@@ -91,7 +91,9 @@ class StandInRelay:
         """Answer a request of the control channel. Raises Refusal."""
         operation = {"spawn": self._spawn, "set_facts": self._set_facts, "stop": self._stop}.get(record.op)
         if operation is None:
-            raise Refusal("bad_request", f"asked op {record.op[:40]!r}; a stand-in has spawn, set_facts and stop")
+            raise Refusal(
+                "bad_request", f"Requested op {record.op[:40]!r}, but a stand-in has only spawn, set_facts and stop"
+            )
         operation(peer, record)
 
     # ---- the kernel's process

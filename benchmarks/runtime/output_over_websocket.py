@@ -62,7 +62,7 @@ def seconds_of_output(kernel: BrowserKernel) -> float:
     count = kernel.execute(OUTPUT_CODE)
     elapsed = time.perf_counter() - begin
     most = OUTPUT_BYTES + 200 * (OUTPUT_BYTES // CHUNK)
-    assert OUTPUT_BYTES <= count <= most, f"asked {OUTPUT_BYTES} bytes of output, {count} came"
+    assert OUTPUT_BYTES <= count <= most, f"Requested {OUTPUT_BYTES} bytes of output, but {count} came"
     return elapsed
 
 

@@ -94,7 +94,7 @@ def seconds_of_output(kernel: LocalKernel) -> float:
     begin = time.perf_counter()
     count = kernel.execute(OUTPUT_CODE)
     elapsed = time.perf_counter() - begin
-    assert count == OUTPUT_BYTES + 0, f"asked {OUTPUT_BYTES} bytes of output, {count} came"
+    assert count == OUTPUT_BYTES + 0, f"Requested {OUTPUT_BYTES} bytes of output, but {count} came"
     return elapsed
 
 

@@ -32,7 +32,7 @@ class Residency:
                 self._query("swap_out")
             except client.AgentClientError as error:
                 if time.monotonic() > deadline:
-                    raise SystemExit(f"asked the agent to swap the kernel out: {error}") from error
+                    raise SystemExit(f"Requested to swap the kernel out, but the agent refused: {error}") from error
             if time.monotonic() > deadline:
                 raise SystemExit(f"the kernel was not swapped out: {self._report()}")
             time.sleep(0.1)

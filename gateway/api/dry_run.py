@@ -37,7 +37,11 @@ class _DryRunHandlerBase(OneKernelHandler):
     ) -> list[DryRun]:
         """Return one dry run for each requested size. Raises HTTPError."""
         if kernel_id is not None and replaces is not None:
-            raise HTTPError(400, "asked kernel and replaces; ask one of them: a change of it, or what takes its place")
+            raise HTTPError(
+                400,
+                "Requested kernel and replaces, but a dry run takes one of them. Use kernel for a change "
+                "of it, or replaces for a kernel that takes its place",
+            )
         with told_as_http():
             if kernel_id is not None:
                 self.changes_of(kernel_id)
@@ -61,7 +65,9 @@ class _DryRunHandlerBase(OneKernelHandler):
         found = {name: self.get_query_arguments(name) for name in names}
         for name, values in found.items():
             if len(values) > 1:
-                raise HTTPError(400, f"asked {name} {len(values)} times; ask it once")
+                raise HTTPError(
+                    400, f"Requested {name} {len(values)} times, but a dry run takes it once. Remove the others"
+                )
         return {name: values[0] for name, values in found.items() if values}
 
     def _outlooks(self) -> DryRunService:
@@ -116,7 +122,7 @@ def wanted(query: Mapping[str, str]) -> dict[str, Any]:
             found["gpus"] = float(found["gpus"])
     except ValueError:
         asked = found["gpus"][:20]
-        raise HTTPError(400, f"asked gpus {asked!r}; found no number; write one such as 0.25") from None
+        raise HTTPError(400, f"Requested gpus={asked!r}, which is not a number. Use one such as 0.25") from None
     if found.get("memory") in ("", "null"):
         found["memory"] = None
     return found
@@ -154,11 +160,14 @@ def dry_run_report(dry_run: DryRun) -> DryRunReport:
 def _new_request(wish: ResizeRequest) -> Request:
     """Return a request of a size that a kernelspec's name can carry. Raises RequestError."""
     if wish.gpus is None:
-        raise RequestError("asked no share; write one such as gpus=0.25, or kernel= for a kernel that runs")
+        raise RequestError("No size was requested. Add one such as gpus=0.25, or kernel= for a kernel that runs")
     request = wish.applied_to(Request(GpuShare(0), None, WorkloadClass.PRODUCTION))
     asked = request.memory_limit
     if request != _named(request) or (asked is not None and asked > _MOST_GIB * _GIB):
-        raise RequestError(f"asked memory of {asked}; a kernelspec's name carries whole GiB, up to {_MOST_GIB}")
+        raise RequestError(
+            f"Requested a memory limit of {asked}, but a kernelspec's name carries whole GiB, up to "
+            f"{_MOST_GIB}. Use such a limit"
+        )
     return request
 
 

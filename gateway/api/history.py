@@ -47,7 +47,9 @@ class HistoryHandler(AliquotHandler):
             raise HTTPError(400, _refusal("range", name, tuple(RANGES)))
         kernels, devices = self.get_query_arguments("kernel"), self.get_query_arguments("device")
         if (named := len(kernels) + len(devices)) > _MOST_IDS:
-            raise HTTPError(400, f"asked {named} kernels and devices; ask for {_MOST_IDS} or fewer")
+            raise HTTPError(
+                400, f"Requested {named} kernels and devices, but one answer has at most {_MOST_IDS}. Request fewer"
+            )
         asker = self.asker
         return Question(RANGES[name], asker.name, asker.is_admin, tuple(kernels), tuple(devices))
 
@@ -70,4 +72,4 @@ class HistoryHandler(AliquotHandler):
 
 
 def _refusal(what: str, asked: str, wanted: tuple[str, ...]) -> str:
-    return f"asked {what} {asked[:40]!r}; wanted one of {', '.join(wanted)}"
+    return f"Requested the {what} {asked[:40]!r}, which does not exist. Use one of {', '.join(wanted)}"

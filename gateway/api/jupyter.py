@@ -80,21 +80,23 @@ def read_body(read: Callable[[], Any]) -> dict[str, Any] | None:
     try:
         body = read()
     except UnicodeDecodeError as error:
-        raise HTTPError(400, f"asked with a body that is not UTF-8: {error.reason}") from error
+        raise HTTPError(400, f"The body of the request is not UTF-8: {error.reason}. Send JSON in UTF-8") from error
     if body is None:
         return None
     if not isinstance(body, dict):
-        raise HTTPError(400, "asked with a body that is no JSON object")
+        raise HTTPError(400, "The body of the request is not a JSON object. Send one")
     parts = {part: body[part] for part in _PARTS if body.get(part) is not None}
     for name, part in {"body": body, **parts}.items():
         if not isinstance(part, dict):
-            raise HTTPError(400, f"asked with {name} = {part!r}; it has to be a JSON object")
+            raise HTTPError(400, f"Requested {name} = {part!r}, which is not a JSON object. Send one")
         for field in _STRINGS:
             if not isinstance(part.get(field), (str, type(None))):
-                raise HTTPError(400, f"asked with {field} = {part[field]!r}; it has to be a string")
+                raise HTTPError(400, f"Requested {field} = {part[field]!r}, which is not a string. Send one")
     env = body.get("env")
     if env is not None and not (isinstance(env, dict) and all(isinstance(value, str) for value in env.values())):
-        raise HTTPError(400, "asked with an env that is no JSON object of strings")
+        raise HTTPError(
+            400, 'The env of the request is not a JSON object of strings. Send one such as {"KERNEL_PROJECT": "a"}'
+        )
     return {name: value for name, value in body.items() if name in parts or name not in _PARTS}
 
 

@@ -70,11 +70,15 @@ class OneKernelHandler(AliquotHandler):
                 raise
             state = "on_gpu"
         if state not in _RUNNING:
-            told = "end it, and start one of another size" if state == "queued" else "wait until it runs"
-            told = "start another one" if state == "ended" else told
-            raise HTTPError(409, f"asked a change of kernel {kernel_id}; it is {state}: {told}")
+            told = "End it, and start one of another size" if state == "queued" else "Wait until it runs"
+            told = "Start another one" if state == "ended" else told
+            raise HTTPError(409, f"Requested a change of kernel {kernel_id}, but it is {state}. {told}")
         if self.sources.changes is None:
-            raise HTTPError(409, "asked a change of a kernel; this server's kernels are another gateway's: ask there")
+            raise HTTPError(
+                409,
+                "Requested a change of a kernel, but another gateway runs this server's kernels. Send "
+                "the request to that gateway",
+            )
         return self.sources.changes
 
     def need(self, kernel_id: str, access: Access) -> None:
@@ -140,7 +144,7 @@ class ResizeHandler(OneKernelHandler):
         with told_as_http():
             withdrawn = await self.changes_of(kernel_id).withdraw_resize(kernel_id)
         if not withdrawn:
-            raise HTTPError(404, f"asked to withdraw a change of kernel {kernel_id}'s size; none waits for room")
+            raise HTTPError(404, f"Requested to withdraw a change of kernel {kernel_id}'s size, but none is queued")
         self.set_status(204)
         self.finish()
 
@@ -239,7 +243,7 @@ class OutputsHandler(OneKernelHandler):
         """Return whether the client wants the answer without messages. Raises HTTPError."""
         wish = self.get_query_argument("messages", "yes")
         if wish not in ("yes", "no"):
-            raise HTTPError(400, f"asked messages={wish!r}: use yes or no")
+            raise HTTPError(400, f"Requested messages={wish!r}, which is not valid. Use yes or no")
         return wish == "no"
 
 

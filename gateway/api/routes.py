@@ -108,7 +108,7 @@ class FolderHandler(AliquotHandler):
         except AliquotError as error:
             raise http_error(error) from error
         if listed is None:
-            raise HTTPError(404, f"asked to stop sharing {name!r}; found no folder of that name")
+            raise HTTPError(404, f"Requested to stop sharing {name!r}, but no folder has that name")
         self.answer(folder_report(listed, self.asker))
 
     def _refuse_users(self) -> None:
@@ -138,7 +138,11 @@ class NothingHandler(AliquotHandler):
         await super().prepare(**how)
         if not self.current_user:
             raise HTTPError(403)
-        raise HTTPError(404, f"asked {self.request.path}; found no such path: docs/reference/rest-api.md has them all")
+        raise HTTPError(
+            404,
+            f"Requested {self.request.path}, but this API has no such path. See "
+            "docs/reference/rest-api.md for all paths",
+        )
 
 
 HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (

@@ -32,9 +32,13 @@ class _KernelSharesHandler(OneKernelHandler):
         """
         if kernel_id not in self.kernel_manager:
             if self.state(kernel_id) == "ended":
-                raise HTTPError(409, f"asked the shares of kernel {kernel_id}; it has ended, and they with it")
+                raise HTTPError(
+                    409, f"Requested the shares of kernel {kernel_id}, but it has ended, and its shares with it"
+                )
             raise HTTPError(
-                409, f"asked the shares of kernel {kernel_id}; another program started it, which has no users"
+                409,
+                f"Requested the shares of kernel {kernel_id}, but another program started it, and that "
+                "program has no users",
             )
         require_access(self.asker, self.kernel_manager, kernel_id, Access.OWN)
         return self.manager.shares_of(kernel_id)
@@ -45,7 +49,7 @@ class _KernelSharesHandler(OneKernelHandler):
         manager = self.kernel_manager
         if not isinstance(manager, AliquotKernelManager):
             raise HTTPError(
-                409, "asked the shares of a kernel; this server's kernels have no owners, and are not shared"
+                409, "Requested the shares of a kernel, but this server's kernels have no owners, and cannot be shared"
             )
         return manager
 
@@ -93,8 +97,10 @@ class ShareHandler(_KernelSharesHandler):
         with told_as_http():
             check_name(one, name)
         if before.find(one, name) is None:
-            found = ", ".join(f"{share.kind} {share.name}" for share in before.given) or "nobody"
-            raise HTTPError(404, f"asked to take back what {one} {name} was given; it is shared with {found}")
+            found = ", ".join(f"{share.kind} {share.name}" for share in before.given) or "no user or team"
+            raise HTTPError(
+                404, f"Requested to stop sharing the kernel with the {one} {name}, but it is shared with {found}"
+            )
         await self.share(kernel_id, before.without(one, name))
 
 
@@ -102,7 +108,11 @@ def read_resize_request(body: dict[str, Any] | None) -> object:
     """Return the access that the body requests. Raises HTTPError 400."""
     if body is None or set(body) != {"access"}:
         found = ", ".join(sorted(body or {})) or "nothing"
-        raise HTTPError(400, f'asked to share a kernel with {found[:80]}; write {{"access": "read"}} or "write"')
+        raise HTTPError(
+            400,
+            f'Requested to share a kernel with the fields {found[:80]}. Send {{"access": "read"}} or '
+            '{"access": "write"}',
+        )
     return body["access"]
 
 

@@ -343,22 +343,27 @@ async def _has_session(handler: JupyterHandler, session_id: str) -> bool:
 def _check_user(name: object, entry: object) -> None:
     setting = "c.AliquotIdentityProvider.users"
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        raise TraitError(f"{setting}: found {name!r} as a user's name; wanted printable text")
+        raise TraitError(f"{setting}: {name!r} is not a valid user name. Use printable text")
     if not isinstance(entry, dict) or not all(isinstance(entry[field], str) for field in set(entry) - {"teams"}):
-        raise TraitError(f"{setting}: found no table of texts for {name!r}; wanted {{'token': …, 'role': …}}")
+        raise TraitError(f"{setting}: the entry of {name!r} is not a table of texts. Use {{'token': …, 'role': …}}")
     if unknown := set(entry) - {"token", "token_hash", "role", "teams"}:
-        raise TraitError(f"{setting}: found {sorted(unknown)} for {name!r}; wanted token or token_hash, role and teams")
+        raise TraitError(
+            f"{setting}: the entry of {name!r} has unknown fields {sorted(unknown)}. Use token or "
+            "token_hash, role and teams"
+        )
     teams = entry.get("teams", ())
     if not isinstance(teams, (list, tuple, set, frozenset)) or not all(
         isinstance(team, str) and team.strip() and team.isprintable() for team in teams
     ):
         raise TraitError(f"{setting}: {teams!r} are no teams of {name!r}. Use a list of names, such as ['vision'].")
     if ("token" in entry) == ("token_hash" in entry) or not entry.get("token", entry.get("token_hash")):
-        raise TraitError(f"{setting}: wanted exactly one of token and token_hash for {name!r}, and not an empty one")
+        raise TraitError(f"{setting}: the entry of {name!r} needs exactly one of token and token_hash, not empty")
     if "token_hash" in entry and not _SHA256.fullmatch(entry["token_hash"].lower()):
         raise TraitError(f"{setting}: the token_hash of {name!r} is no SHA-256 in hex (64 digits)")
     if entry.get("role", "user") not in ROLES:
-        raise TraitError(f"{setting}: found the role {entry['role']!r} for {name!r}; wanted one of {', '.join(ROLES)}")
+        raise TraitError(
+            f"{setting}: {name!r} has the role {entry['role']!r}, which does not exist. Use one of {', '.join(ROLES)}"
+        )
 
 
 def _digest_of(entry: dict[str, Any]) -> str:

@@ -77,8 +77,8 @@ class Shares:
             return Shares(tuple(share if one is before else one for one in self.given))
         if len(self.given) >= MOST_SHARES:
             raise RequestError(
-                f"asked to share a kernel once more; it is shared {MOST_SHARES} times already, which is the most: "
-                "share it with a team"
+                f"Requested to share a kernel once more, but it is shared {MOST_SHARES} times already, "
+                "which is the most. Share it with a team"
             )
         return Shares((*self.given, share))
 
@@ -98,23 +98,29 @@ def read_share(kind: str, name: str, access: object, owner: str) -> Share:
     """Read a requested share. Raises RequestError."""
     check_name(kind, name)
     if kind == "user" and name == owner:
-        raise RequestError(f"asked to share a kernel with {name!r}, who owns it and may do everything with it")
+        raise RequestError(
+            f"Requested to share a kernel with {name!r}, but this user owns it and has every right to it already"
+        )
     found = _GIVEN.get(access) if isinstance(access, str) else None
     if found is None:
-        raise RequestError(f"asked the access {str(access)[:40]!r}; write read or write")
+        raise RequestError(f"Requested the access {str(access)[:40]!r}, which does not exist. Use read or write")
     return Share(kind, name, found)
 
 
 def check_name(kind: str, name: str) -> None:
     """Check that a user or a team could have this name. Raises RequestError."""
     if name == "*":
-        raise RequestError("asked to share a kernel with everybody ('*'); name users, or a team")
+        raise RequestError(
+            "Requested to share a kernel with all users ('*'), which is not possible. Name users, or a team"
+        )
     if name in (".", ".."):
-        raise RequestError(f"asked to share a kernel with the {kind} {name!r}, which no address can say; name another")
+        raise RequestError(
+            f"Requested to share a kernel with the {kind} {name!r}, but no URL can hold this name. Use another name"
+        )
     if not name.strip() or name != name.strip() or not name.isprintable() or len(name) > _LONGEST_NAME:
         raise RequestError(
-            f"asked to share a kernel with the {kind} {name[:40]!r}; a name is printable text of 1 to {_LONGEST_NAME} "
-            "characters, without spaces around it"
+            f"Requested to share a kernel with the {kind} {name[:40]!r}, which is not a valid name. "
+            f"Use printable text of 1 to {_LONGEST_NAME} characters, without spaces around it"
         )
 
 
@@ -133,5 +139,6 @@ def too_little(access: Access, needed: Access, owner: str, kernel_id: str) -> st
     """Return the message for a user who sees a kernel, and requests more than their access allows."""
     how = "read-only" if access is Access.READ else "to use"
     return (
-        f"asked what needs {_NEEDS[needed]}; kernel {kernel_id} is shared with you {how} by {owner}: you {_MAY[access]}"
+        f"This request needs {_NEEDS[needed]}, but kernel {kernel_id} is shared with you {how} by {owner}: "
+        f"you {_MAY[access]}"
     )

@@ -1,7 +1,7 @@
 """Strict reading of a table, field by field: a configuration entry, or the body of a request.
 
-It knows no field by itself. Every refusal is a RequestError that says what was found and what to
-write.
+It knows no field by itself. Every refusal is a RequestError that names the field, its value and the
+values to use.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Entry:
 
     def __init__(self, where: str, table: object) -> None:
         if not isinstance(table, Mapping) or not all(isinstance(field, str) for field in table):
-            raise RequestError(f"asked {where} = {table!r}; found no table; write one such as {{'name': …}}")
+            raise RequestError(f"{where} is {table!r}, which is not a table. Use one such as {{'name': …}}")
         self.where = where
         self._table: Mapping[str, Any] = table
         self._known: list[str] = []
@@ -89,14 +89,12 @@ class Entry:
     def finish(self) -> None:
         """Raise RequestError for a field that was not read."""
         if unknown := sorted(set(self._table) - set(self._known)):
-            raise RequestError(
-                f"asked {unknown} in {self.where}; found no such fields; there are {sorted(self._known)}"
-            )
+            raise RequestError(f"{self.where} has unknown fields {unknown}. Use only {sorted(self._known)}")
 
     def refused(self, field: str, value: object, wanted: str) -> RequestError:
         """Return the error for one field."""
-        found = "found nothing" if value is None else f"found {value!r}"
-        return RequestError(f"asked {field!r} of {self.where}; {found}; write {wanted}")
+        found = "is missing" if value is None else f"is {value!r}, which is not valid"
+        return RequestError(f"{field!r} of {self.where} {found}. Use {wanted}")
 
     def _get(self, field: str, default: Any) -> Any:
         self._known.append(field)

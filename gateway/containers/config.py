@@ -50,12 +50,17 @@ class KernelContainers(Configurable):
     def _is_a_url(self, proposal: dict[str, Any]) -> str:
         url = str(proposal["value"])
         if url and not url.startswith(("unix:///", "tcp://", "https://", "http://")):
-            raise TraitError(f"c.KernelContainers.engine: asked {url!r}; wanted a URL such as unix:///run/docker.sock")
+            raise TraitError(
+                f"c.KernelContainers.engine: {url!r} is not the URL of an engine. Use one such as "
+                "unix:///run/docker.sock"
+            )
         return url
 
     @validate("cdi_dirs")
     def _are_absolute(self, proposal: dict[str, Any]) -> list[str]:
         folders = list(proposal["value"])
         if not folders or not all(folder.startswith("/") for folder in folders):
-            raise TraitError(f"c.KernelContainers.cdi_dirs: asked {folders}; wanted one or more absolute paths")
+            raise TraitError(
+                f"c.KernelContainers.cdi_dirs: {folders} are not absolute paths. Use one or more absolute paths"
+            )
         return folders

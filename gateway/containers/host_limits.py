@@ -86,4 +86,4 @@ def node_totals(gpus: int) -> NodeTotals:
 
 
 def _refused(proposal: dict[str, Any], wanted: str) -> TraitError:
-    return TraitError(f"c.HostLimits.{proposal['trait'].name}: asked {proposal['value']!r}; wanted {wanted}")
+    return TraitError(f"c.HostLimits.{proposal['trait'].name}: {proposal['value']!r} is not valid. Use {wanted}")

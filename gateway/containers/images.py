@@ -89,9 +89,9 @@ class ImageCatalogue(Configurable):
         Unicode(),
         ["KERNEL_WORKING_DIR"],
         help=(
-            "Variables of a client's request to start a kernel that its container gets, by name; `KERNEL_*` allows "
-            "all that begin so, but none that say who somebody is or what is loaded (`KERNEL_USERNAME`, `LD_*`, …). "
-            "Nothing of the server's own environment ever gets there."
+            "Variables of a client's request to start a kernel that its container gets, by name; "
+            "`KERNEL_*` allows all that begin so, but none that name the user or what is loaded "
+            "(`KERNEL_USERNAME`, `LD_*`, …). Nothing of the server's own environment ever gets there."
         ),
     ).tag(config=True)
 
@@ -123,13 +123,13 @@ class ImageCatalogue(Configurable):
         for name in names:
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*\*?", name):
                 raise TraitError(
-                    f"c.ImageCatalogue.allowed_env: asked {name!r}; found no name of a variable; "
-                    "write one such as 'KERNEL_PROJECT', or 'KERNEL_*'"
+                    f"c.ImageCatalogue.allowed_env: {name!r} is not the name of a variable. Use one such as "
+                    "'KERNEL_PROJECT', or 'KERNEL_*'"
                 )
             if is_reserved(name):
                 raise TraitError(
-                    f"c.ImageCatalogue.allowed_env: asked {name!r}; found that no request may set it: who somebody is, "
-                    "and what a kernel loads, is not the client's to say; leave it out"
+                    f"c.ImageCatalogue.allowed_env: {name!r} is reserved: no request may set it, for a client decides "
+                    "neither its user nor what a kernel loads. Remove it"
                 )
         return names
 

@@ -157,6 +157,6 @@ def refuse_without_planner(kernel_name: str, image: str) -> LaunchError:
     An image's kernel must not become a process of its account.
     """
     return LaunchError(
-        f"asked {kernel_name!r}, a kernel in a container of {image}; found that this server starts no containers; "
-        "load the extension jupyter_aliquot.gateway"
+        f"Requested {kernel_name!r}, a kernel in a container of {image}, but this server starts "
+        "no containers. Load the extension jupyter_aliquot.gateway"
     )

@@ -33,8 +33,8 @@ class Culling(Configurable):
     )
     server_gone_seconds = Float(
         0.0,
-        help="Under `aliquot serve --hub`: end a kernel so long after its user's last server in the Hub has gone, once "
-        "its work is done and while nobody is connected to it; 0 for never.",
+        help="Under `aliquot serve --hub`: end a kernel so long after its user's last server in the "
+        "Hub has gone, once its work is done and while no client is connected to it; 0 for never.",
     ).tag(config=True)
     warning_seconds = Float(
         300.0, help="How long before its end a kernel's owner is told of it, 1 or more; 0 to end it untold."

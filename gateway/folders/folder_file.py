@@ -26,7 +26,7 @@ def read_folders(path: Path, log: logging.Logger) -> tuple[SharedFolder, ...]:
     try:
         data = json.loads(path.read_bytes())
         if not isinstance(data, dict) or data.get("version") != _VERSION or not isinstance(data.get("folders"), list):
-            raise ValueError(f"found no file of version {_VERSION}")
+            raise ValueError(f"it is not a file of version {_VERSION}")
     except FileNotFoundError:
         return ()
     except (OSError, ValueError, RecursionError) as error:
@@ -51,9 +51,11 @@ def read_folders(path: Path, log: logging.Logger) -> tuple[SharedFolder, ...]:
 def write_folders(path: Path | None, folders: Iterable[SharedFolder]) -> None:
     """Replace the file. Raises StateError, and leaves the old file then."""
     if path is None:
-        raise StateError("asked to keep a shared folder; found no folder for this server's state; see its log")
+        raise StateError("A shared folder cannot be kept, for this server has no state folder. See the server's log")
     content = {"version": _VERSION, "folders": [folder_table(folder) for folder in folders]}
     try:
         replace_file(path, json.dumps(content, indent=1))
     except OSError as error:
-        raise StateError(f"asked to keep the shared folders in {path}; found: {error.strerror}") from error
+        raise StateError(
+            f"The shared folders cannot be kept in {path}: {error.strerror}. Make room or correct its permissions"
+        ) from error

@@ -136,7 +136,8 @@ class Folders:
     def _refuse_configured(self, name: str) -> None:
         if name == HOME or any(folder.name == name for folder in self._settings.folders):
             raise TakenError(
-                f"asked to change the folder {name!r}; found it in the configuration; change it there (c.SharedFolders)"
+                f"Requested to change the folder {name!r}, but the configuration defines it. Change it "
+                "there (c.SharedFolders)"
             )
 
     def _keep(self, added: dict[str, SharedFolder]) -> None:

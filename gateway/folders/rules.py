@@ -46,16 +46,16 @@ def parts_of(path: str) -> tuple[str, ...]:
         return ()
     if not path.startswith("/") or is_odd or not all(part not in ("", ".", "..") for part in parts):
         raise RequestError(
-            f"asked the folder {path!r}; found no plain absolute path; "
-            "write it from / on, without '..', '.', '//', a '/' at the end, ':' and control characters"
+            f"The folder {path!r} is not a plain absolute path. Write it from / on, without '..', "
+            "'.', '//', a '/' at the end, ':' and control characters"
         )
     try:
         too_long = len(path.encode()) > _LONGEST_PATH or any(len(part.encode()) > _LONGEST_PART for part in parts)
     except UnicodeEncodeError:
-        raise RequestError(f"asked the folder {path!r}; found a text that is not UTF-8") from None
+        raise RequestError(f"The folder {path!r} is not valid UTF-8. Use another name") from None
     if too_long:
         raise RequestError(
-            f"asked the folder {path[:40]!r}…; found a path longer than the {_LONGEST_PATH} bytes allowed"
+            f"The path of the folder {path[:40]!r}… is longer than the {_LONGEST_PATH} bytes allowed. Use a shorter one"
         )
     return tuple(parts)
 
@@ -74,7 +74,7 @@ def check_root(root: str) -> None:
     """Check a folder below which folders may be shared. Raises RequestError."""
     parts_of(root)
     if root == "/" or any(lies_in(root, system) for system in _SYSTEM):
-        raise RequestError(f"asked the root {root!r}; found a folder of the system; choose one made for sharing")
+        raise RequestError(f"The root {root!r} is a folder of the system. Choose a folder made for sharing")
 
 
 def check_source(source: str, roots: Iterable[str], homes: str, private: Iterable[str]) -> None:
@@ -87,14 +87,14 @@ def check_source(source: str, roots: Iterable[str], homes: str, private: Iterabl
     if not any(lies_in(source, root) for root in roots):
         known = ", ".join(map(repr, roots)) or "none, so nothing can be shared"
         raise RequestError(
-            f"asked to share {source!r}; found it in none of the configured roots ({known}); "
-            "choose a folder in one of them (c.SharedFolders.roots)"
+            f"Requested to share {source!r}, but it lies in none of the configured roots ({known}). "
+            "Choose a folder in one of them (c.SharedFolders.roots)"
         )
     if homes and lies_in(homes, source):
         raise RequestError(
-            f"asked to share {source!r}; found all users' homes in it ({homes}); choose a folder beside them"
+            f"Requested to share {source!r}, but all users' homes lie in it ({homes}). Choose a folder beside them"
         )
-    _check_private(f"asked to share {source!r}", source, private)
+    _check_private(f"Requested to share {source!r}", source, private)
 
 
 def check_target(target: str, private: Iterable[str]) -> None:
@@ -103,9 +103,11 @@ def check_target(target: str, private: Iterable[str]) -> None:
     Raises RequestError for a path that its container needs itself.
     """
     parts_of(target)
-    asked = f"asked to show a folder at {target!r}"
+    asked = f"Requested to show a folder at {target!r}"
     if target in _ONLY_BELOW or any(lies_in(target, system) for system in (*_SYSTEM, *_COVERED)):
-        raise RequestError(f"{asked}; found a folder of the system there; choose one such as /home/user or /data/sets")
+        raise RequestError(
+            f"{asked}, but the system has a folder there. Choose another place, such as /home/user or /data/sets"
+        )
     _check_private(asked, target, private)
 
 
@@ -116,8 +118,8 @@ def check_targets(targets: Iterable[tuple[str, str]]) -> None:
         for other, taken in seen:
             if overlap(target, taken):
                 raise RequestError(
-                    f"asked the folder {name!r} at {target!r}; found {other!r} at {taken!r}; "
-                    "choose targets of which none holds the other"
+                    f"Requested the folder {name!r} at {target!r}, but {other!r} is at {taken!r}. Choose "
+                    "targets of which none holds the other"
                 )
         seen.append((name, target))
 
@@ -129,16 +131,16 @@ def check_home(template: str, roots: Iterable[str], private: Iterable[str]) -> N
     is_alone = set("{}").isdisjoint(template.replace(USER, "", 1))
     if len(parts) < 2 or USER not in parts[-1] or not is_alone:
         raise RequestError(
-            f"asked the home {template!r}; found no {USER} in its last part, other braces, or no folder around it; "
-            f"write it like /srv/homes/{USER}"
+            f"The home {template!r} has no {USER} in its last part, has other braces, or has no "
+            f"folder around it. Write it like /srv/homes/{USER}"
         )
     homes = template.rpartition("/")[0]
     if not any(lies_in(homes, root) for root in roots):
         raise RequestError(
-            f"asked the home {template!r}; found {homes or '/'!r} in none of the configured roots; "
-            "add it to c.SharedFolders.roots"
+            f"Requested the home {template!r}, but {homes or '/'!r} lies in none of the configured "
+            "roots. Add it to c.SharedFolders.roots"
         )
-    _check_private(f"asked the home {template!r}", homes, private)
+    _check_private(f"Requested the home {template!r}", homes, private)
 
 
 def home_of(template: str, user: str) -> str:
@@ -148,8 +150,8 @@ def home_of(template: str, user: str) -> str:
     """
     if not _USER_NAME.fullmatch(user):
         raise RequestError(
-            f"asked the home of {user!r}; found a user's name that is no name of a folder; "
-            "give this user one of letters, digits and . _ @ + - (c.AliquotIdentityProvider.users)"
+            f"Requested the home of {user!r}, but this user's name is not a name of a folder. Give "
+            "this user a name of letters, digits and . _ @ + - (c.AliquotIdentityProvider.users)"
         )
     path = template.replace(USER, user)
     parts_of(path)
@@ -171,4 +173,4 @@ def seen_inside(folder: str, mounts: Iterable[tuple[str, str]]) -> str | None:
 def _check_private(asked: str, path: str, private: Iterable[str]) -> None:
     for folder in private:
         if overlap(path, folder):
-            raise RequestError(f"{asked}; found Aliquot's own folder {folder!r} there; choose another")
+            raise RequestError(f"{asked}, but Aliquot's own folder {folder!r} lies there. Choose another")

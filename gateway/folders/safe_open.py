@@ -41,7 +41,7 @@ def make_home(path: str, user_id: int, group_id: int) -> FolderIdentity:
         except FileExistsError:
             return look_at(path)
         except OSError as error:
-            raise FolderError(f"asked to make the home {path!r}; found: {error.strerror}; make it by hand") from error
+            raise FolderError(f"The home {path!r} cannot be created: {error.strerror}. Create it by hand") from error
         try:
             with _closing(
                 os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
@@ -52,8 +52,8 @@ def make_home(path: str, user_id: int, group_id: int) -> FolderIdentity:
         except OSError as error:
             os.rmdir(name, dir_fd=parent)
             raise FolderError(
-                f"asked to give the new home {path!r} to {user_id}:{group_id}; found: {error.strerror}; "
-                "run the server as root, or make homes by hand (c.SharedFolders.make_homes = False)"
+                f"The new home {path!r} cannot be given to {user_id}:{group_id}: {error.strerror}. Run "
+                "the server as root, or create homes by hand (c.SharedFolders.make_homes = False)"
             ) from error
 
 
@@ -95,7 +95,7 @@ def _step(above: int, part: str, path: str, so_far: str) -> int:
         descriptor = os.open(part, _LOOK, dir_fd=above)
     except OSError as error:
         raise FolderError(
-            f"asked the folder {path!r}; found at {so_far!r}: {error.strerror}; make it, or stop sharing it"
+            f"The folder {path!r} cannot be opened at {so_far!r}: {error.strerror}. Create it, or stop sharing it"
         ) from error
     kind = os.fstat(descriptor).st_mode
     if stat.S_ISDIR(kind):
@@ -103,7 +103,8 @@ def _step(above: int, part: str, path: str, so_far: str) -> int:
     os.close(descriptor)
     what = "a symbolic link" if stat.S_ISLNK(kind) else "no folder"
     raise FolderError(
-        f"asked the folder {path!r}; found {what} at {so_far!r}; links are not followed: put the folder itself there"
+        f"The folder {path!r} cannot be opened: {so_far!r} is {what}, and links are not followed. "
+        "Put the folder itself there"
     )
 
 

@@ -87,11 +87,9 @@ class SharedFolders(Configurable):
         for root in self.roots:
             check_root(root)
             if os.path.realpath(root) != root:
-                raise RequestError(
-                    f"asked the root {root!r}; found a symbolic link on the way; write {os.path.realpath(root)!r}"
-                )
+                raise RequestError(f"The root {root!r} has a symbolic link on its way. Use {os.path.realpath(root)!r}")
         if not _OWNER.fullmatch(self.home_owner):
-            raise RequestError(f"asked home_owner {self.home_owner!r}; found no uid:gid; write one such as 1000:1000")
+            raise RequestError(f"home_owner {self.home_owner!r} is not uid:gid. Use two numbers such as 1000:1000")
         if self.home:
             check_home(self.home, self.roots, private)
             check_target(self.home_target, private)
@@ -101,7 +99,7 @@ class SharedFolders(Configurable):
             check_source(folder.source, self.roots, homes, private)
             check_target(folder.target, private)
         if len({folder.name for folder in folders}) < len(folders):
-            raise RequestError("asked two folders of one name; give each a name of its own")
+            raise RequestError("Two folders have one name. Give each a name of its own")
         home = [(HOME, self.home_target)] if self.home else []
         check_targets([*home, *((folder.name, folder.target) for folder in folders)])
         return FolderSettings(
@@ -130,7 +128,7 @@ def read_folder(table: object, where: str, name: str | None = None) -> SharedFol
     )
     entry.finish()
     if folder.audience.is_empty:
-        raise entry.refused("users", [], "users or teams that it is for; ['*'] for everybody")
+        raise entry.refused("users", [], "users or teams that it is for; ['*'] for all users")
     return folder
 
 

@@ -71,4 +71,4 @@ class History(Configurable):
 
 
 def _refused(proposal: dict[str, Any], wanted: str) -> TraitError:
-    return TraitError(f"c.History.{proposal['trait'].name}: asked {proposal['value']!r}; wanted {wanted}")
+    return TraitError(f"c.History.{proposal['trait'].name}: {proposal['value']!r} is not valid. Use {wanted}")

@@ -275,7 +275,10 @@ def _check(database: sqlite3.Connection) -> None:
     if (application, version) == (_APPLICATION, _VERSION):
         return
     if database.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
-        raise _OtherVersion(f"found version {version} of program {application:#x}, wanted {_VERSION} of ours")
+        raise _OtherVersion(
+            f"the file has version {version} of program {application:#x}; this program reads version "
+            f"{_VERSION} of its own"
+        )
     database.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
 
 

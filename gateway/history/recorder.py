@@ -218,7 +218,7 @@ class HistoryKeeper:
 
     def _opened(self) -> HistoryFile:
         if self._file is not None and not self._file.is_ours:
-            self._log.error("history=gone path=%s somebody removed it; it is begun anew", self._settings.path)
+            self._log.error("history=gone path=%s the file was removed; a new one is begun", self._settings.path)
             self._file.close()
             self._file = None
         if self._file is None:

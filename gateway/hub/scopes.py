@@ -9,7 +9,7 @@ from __future__ import annotations
 ADMIN_SCOPE = "custom:aliquot:admin"
 ADMIN_ROLE = "aliquot-admin"
 CUSTOM_SCOPES = {
-    ADMIN_SCOPE: {"description": "See, use and end everybody's GPU kernels, as an administrator of the Aliquot gateway"}
+    ADMIN_SCOPE: {"description": "See, use and end all users' GPU kernels, as an administrator of the Aliquot gateway"}
 }
 # The default scopes of a server's token: the Hub's own role "server".
 SERVER_SCOPES = ("users:activity!user", "access:servers!server")

@@ -163,8 +163,8 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
         super().__init__(**kwargs)
         if self.users:
             raise TraitError(
-                "c.AliquotIdentityProvider.users: found users for a gateway that is a service of JupyterHub; its users "
-                "are the Hub's. Remove them, or start it without --hub"
+                "c.AliquotIdentityProvider.users: this gateway is a service of JupyterHub, whose users "
+                "it has, and the setting names users too. Remove them, or start it without --hub"
             )
         self.people = HubPeople(self.log)
         self.sockets = HubSockets(self.user_with, self.recheck_seconds, self.people, SystemClock(), self.log)

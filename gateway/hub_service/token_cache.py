@@ -175,8 +175,8 @@ class WrongCounts:
         wait = self._since + _WINDOW_SECONDS - self._clock.now()
         if self._by_address.get(address, 0) >= self._limits.wrong_per_address:
             raise TooManyTokensError(
-                f"too many wrong tokens from {address}: found {self._limits.wrong_per_address} within a minute; "
-                f"correct the token, and try again in {math.ceil(wait)} s",
+                f"{address} sent {self._limits.wrong_per_address} wrong tokens within a minute, which is "
+                f"the most. Correct the token, and try again in {math.ceil(wait)} s",
                 wait,
             )
         if self._all >= self._limits.wrong_per_minute:
@@ -198,4 +198,4 @@ class WrongCounts:
             self._by_address.clear()
 
 
-_AWAY = "JupyterHub does not answer, so nobody can say whose token this is; try again in a moment"
+_AWAY = "JupyterHub does not answer, so the gateway cannot check this token. Try again in a moment"

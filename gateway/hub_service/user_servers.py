@@ -145,7 +145,8 @@ def hub_servers(provider: Any, policy: Policy, clock: Clock, log: logging.Logger
     hub = getattr(provider, "hub_auth", None)
     if hub is None:
         raise TraitError(
-            f"c.Culling.server_gone_seconds: asked {policy.server_gone:g}; this gateway is no service of a JupyterHub "
-            "and knows nobody's servers. Start it with --hub, or set c.Culling.idle_seconds"
+            f"c.Culling.server_gone_seconds is {policy.server_gone:g}, but this gateway is not a "
+            "service of a JupyterHub and knows no user's servers. Start it with --hub, or set "
+            "c.Culling.idle_seconds"
         )
     return HubServers(HubQuestions(hub), clock, log, min(LOOK_SECONDS, max(1.0, policy.server_gone / 4)))

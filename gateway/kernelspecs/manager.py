@@ -217,16 +217,16 @@ class SizedKernelSpecManager(KernelSpecManager):
         if folder is None:
             raise NoSuchBase(
                 name,
-                f"asked {name!r}: no kernelspec named {base_name!r} is installed. "
-                "'jupyter kernelspec list' shows those that are",
+                f"Requested {name!r}, but no kernelspec named {base_name!r} is installed. 'jupyter "
+                "kernelspec list' shows those that are",
             )
         base = self._read(base_name, folder)
         provisioner = _provisioner_of(base.metadata)
         if provisioner not in (None, _LOCAL_PROVISIONER_NAME):
             raise NoSuchBase(
                 name,
-                f"asked {name!r}: the kernelspec {base_name!r} is started by the provisioner {provisioner!r}, "
-                f"which has no sizes. Take {base_name!r} itself",
+                f"Requested {name!r}, but the provisioner {provisioner!r} starts the kernelspec "
+                f"{base_name!r}, and has no sizes. Use {base_name!r} itself",
             )
         return base
 
@@ -280,7 +280,10 @@ class SizedKernelSpecManager(KernelSpecManager):
         try:
             return super().get_kernel_spec(name)
         except (OSError, ValueError, TypeError, TraitError) as error:
-            message = f"asked {name!r}: {folder}/kernel.json cannot be read: {error}. Correct it, or remove the folder"
+            message = (
+                f"Requested {name!r}, but {folder}/kernel.json cannot be read: {error}. Correct it, or "
+                "remove the folder"
+            )
             raise NoSuchBase(name, message) from error
 
     def _can_be_sized(self, name: str, folder: str) -> bool:

@@ -95,11 +95,12 @@ class Limits(Configurable):
     def _is_not_negative(self, proposal: dict[str, Any]) -> float:
         name, value = proposal["trait"].name, proposal["value"]
         if not 0 <= value < math.inf:
-            raise TraitError(f"c.Limits.{name}: asked {value!r}; wanted a number, 0 or more; 0 for no limit")
+            raise TraitError(f"c.Limits.{name}: {value!r} is not valid. Use a number, 0 or more; 0 for no limit")
         # Several are set at once. This is checked when all of them are.
         if 0 < self.unread_bytes < self.message_bytes and name in ("unread_bytes", "message_bytes"):
             raise TraitError(
-                f"c.Limits.{name}: asked {value!r}; unread_bytes is {self.unread_bytes} and message_bytes "
-                f"{self.message_bytes}: wanted room for one message, so raise unread_bytes or lower message_bytes"
+                f"c.Limits.{name}: {value!r} leaves no room for one message: unread_bytes is "
+                f"{self.unread_bytes} and message_bytes {self.message_bytes}. Raise unread_bytes, or "
+                "lower message_bytes"
             )
         return value  # type: ignore[no-any-return]  # int or float, as the trait is

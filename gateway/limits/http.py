@@ -47,8 +47,9 @@ def admit(handler: JupyterHandler, name: str) -> None:
     refuse_for(
         handler,
         wait,
-        f"asked more than {limits.requests_per_second:g} requests a second, after {limits.requests_burst} at once "
-        f"(c.{type(limits).__name__}.{REQUESTS}); found too many from {name or 'this address'}. Try again in {wait} s",
+        f"Too many requests from {name or 'this address'}: {limits.requests_per_second:g} a "
+        f"second are allowed, after {limits.requests_burst} at once "
+        f"(c.{type(limits).__name__}.{REQUESTS}). Try again in {wait} s",
     )
 
 
@@ -124,7 +125,10 @@ class LargeBodyHandler(RequestHandler):
         most = self._guard.limits.body_bytes
         self._guard.note(BODY, str(self.request.remote_ip))
         length = self.request.headers.get("Content-Length", "")[:20]
-        told = f"asked with a body of {length} bytes; at most {most} are read here (c.Limits.{BODY}). Send less"
+        told = (
+            f"The request has a body of {length} bytes, but this server reads at most {most} "
+            f"(c.Limits.{BODY}). Send less"
+        )
         _answer(self, _TOO_LARGE, told)
 
     def data_received(self, chunk: bytes) -> None:

@@ -51,7 +51,9 @@ def read_json(answer: HTTPResponse, path: str) -> Any:
     try:
         return json_decode(answer.body)
     except ValueError as error:
-        raise HTTPError(_AWAY, f"asked the gateway for {path}; its answer cannot be read: {error!r}") from error
+        raise HTTPError(
+            _AWAY, f"Requested {path} of the gateway, but its answer is not JSON: {error!r}. See the gateway's log"
+        ) from error
 
 
 async def open_events() -> WebSocketClientConnection:

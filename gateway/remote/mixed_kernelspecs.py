@@ -90,4 +90,4 @@ class MixedKernelSpecManager(GatewayKernelSpecManager):
                 return file.read_bytes()
         except (KeyError, OSError, ValueError):
             pass  # answered like any other missing file
-        raise HTTPError(_NOT_FOUND, f"asked {path!r} of the kernelspec {kernel_name!r}; it has no such file")
+        raise HTTPError(_NOT_FOUND, f"Requested {path!r} of the kernelspec {kernel_name!r}, which has no such file")

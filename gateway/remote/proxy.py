@@ -73,7 +73,11 @@ class ProxyHandler(AliquotHandler):
         )
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip()
         if answer.body and kind not in _ANSWER_TYPES:
-            raise HTTPError(503, f"asked the gateway for {request.path}; its answer cannot be read: it is {kind!r}")
+            raise HTTPError(
+                503,
+                f"Requested {request.path} of the gateway, but its answer cannot be read: it is {kind!r}. "
+                "See the gateway's log, or a proxy's before it",
+            )
         return answer
 
     async def gateway_report(self) -> _Report:
@@ -91,7 +95,7 @@ class ProxyHandler(AliquotHandler):
         """
         path = self.request.path.removeprefix(self.base_url)
         if {".", ".."} & set(path.lower().replace("%2e", ".").replace("%2f", "/").split("/")):
-            raise HTTPError(404, f"asked {self.request.path}; found no such path: write it without dots")
+            raise HTTPError(404, f"Requested {self.request.path}, but this API has no such path. Write it without dots")
         parts = self.request.query.split("&")
         query = "&".join(part for part in parts if unquote_plus(part.partition("=")[0]) not in _OWN_QUERY)
         return f"{path}?{query}" if query else path
@@ -105,8 +109,9 @@ def check_owner(handler: AliquotHandler) -> None:
     if not handler.asker.is_admin:
         raise HTTPError(
             403,
-            f"asked by {handler.asker.name or 'nobody'}; the kernels of this server are on a gateway, which takes all "
-            "that comes from here for this server's owner. Ask the gateway itself, with a token of your own",
+            f"Requested by {handler.asker.name or 'an unnamed user'}, but this server's kernels are "
+            "on a gateway, which takes each request from this server as one of its owner's. "
+            "Use the gateway itself, with a token of your own",
         )
 
 

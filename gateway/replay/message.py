@@ -112,4 +112,4 @@ def _read(frame: bytes) -> Any:
 
 def _refuse(name: str) -> None:
     """Refuse NaN and Infinity: a browser could read nothing of an answer that holds one."""
-    raise ValueError(f"found {name}, which is no JSON")
+    raise ValueError(f"it holds {name}, which is not JSON")

@@ -152,7 +152,7 @@ class Admission:
         """
         kernel_id = asker.kernel_id
         if self._is_stopped:
-            raise WithdrawnError("asked for a grant; the gateway is stopping")
+            raise WithdrawnError("Requested a grant, but the gateway is stopping. Try again when it has started")
         if kernel_id in self._queue or self._holds(kernel_id):
             raise GrantError(f"Kernel {kernel_id} waits for a GPU or holds one already. Use another kernel id.")
         try:

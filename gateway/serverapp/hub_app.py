@@ -85,7 +85,7 @@ class HubGatewayServerApp(GatewayServerApp):
             found = self.config.get("ServerApp", {}).get(trait, wanted)
             if found is not wanted:
                 raise CommandError(
-                    f"--hub: found c.ServerApp.{trait} = {found!r}; a service of JupyterHub has its own. Remove it"
+                    f"--hub: c.ServerApp.{trait} is {found!r}, but a service of JupyterHub has its own. Remove it"
                 )
             setattr(self, trait, wanted)
 

@@ -90,7 +90,8 @@ def size_suffix(request: Request) -> str:
         gib, rest = divmod(request.memory_limit, _GIB)
         if rest or not gib:
             raise SizeNameError(
-                f"asked a memory limit of {request.memory_limit} bytes; a kernelspec name carries whole GiB"
+                f"Requested a memory limit of {request.memory_limit} bytes, but a kernelspec name carries "
+                "whole GiB. Use 1 GiB or more, without a rest"
             )
         parts.append(f"{gib}g")
     if request.workload_class is WorkloadClass.OPPORTUNISTIC:
@@ -172,4 +173,4 @@ def _read_share(name: str, text: str, largest: GpuShare | None) -> GpuShare:
 
 
 def _refusal(name: str, found: str, largest: GpuShare | None) -> SizeNameError:
-    return SizeNameError(f"asked {name!r}: {found}. {describe_grammar(largest)}")
+    return SizeNameError(f"Requested {name!r}, but {found}. {describe_grammar(largest)}")

@@ -31,7 +31,7 @@ _DEVICE_GAUGES: tuple[tuple[str, Callable[[Device], float | None], str], ...] = 
     (
         "aliquot_device_memory_used_bytes",
         lambda one: one["used_bytes"],
-        "Memory in use, whoever uses it, as the driver says.",
+        "Memory in use by all processes, as the driver reports it.",
     ),
     ("aliquot_device_memory_reserved_bytes", lambda one: one["reserved_bytes"], "Memory promised to kernels."),
     (

@@ -200,15 +200,15 @@ def parse_bytes(text: str) -> int:
     try:
         amount = int(float(number) * _UNITS[unit])
     except (KeyError, ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(f"asked {text!r} as an amount of memory; write it like 16GiB") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not an amount of memory. Write it like 16GiB") from None
     if amount < 1:
-        raise argparse.ArgumentTypeError(f"asked {text!r} as an amount of memory; ask for more than 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not valid. Use an amount of memory above 0")
     return amount
 
 
 def _positive_int(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"asked {text!r}; ask for a whole number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not valid. Use a whole number from 1 on")
     return int(text)
 
 
@@ -218,7 +218,7 @@ def _fraction(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"asked {text!r}; ask for a number from 0 to 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not valid. Use a number from 0 to 1")
     return value
 
 
@@ -228,5 +228,5 @@ def _positive_float(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"asked {text!r}; ask for a number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not valid. Use a number above 0")
     return value

@@ -200,8 +200,8 @@ def resize(
         if -(-hundredths // WHOLE) != len(parts):
             return Refusal(
                 BAD_REQUEST,
-                f"asked {format_gpus(hundredths)}, the kernel runs on {len(parts)} device(s), and how many it has "
-                "does not change while it runs; restart it with the new size",
+                f"Requested {format_gpus(hundredths)}, but the kernel runs on {len(parts)} device(s), and "
+                "a kernel that runs keeps its number of devices. Restart it with the new size",
             )
         whole_first = sorted(plan, key=lambda uuid: -plan[uuid])
         plan = dict.fromkeys(whole_first, WHOLE)
@@ -246,15 +246,18 @@ def over_limit(owner: str, hundredths: int, held: int, limit: int) -> str:
 
 def _check_request(hundredths: int, memory_limit: int | None) -> Refusal | None:
     if hundredths <= 0:
-        return Refusal(BAD_REQUEST, f"asked {format_gpus(hundredths)}; ask for 0.01 or more")
+        return Refusal(
+            BAD_REQUEST, f"Requested {format_gpus(hundredths)}, but a size is 0.01 GPU or more. Ask for 0.01 or more"
+        )
     if memory_limit is not None:
         parts = -(-hundredths // WHOLE)
         smallest = hundredths % WHOLE or WHOLE
         if memory_limit <= 0 or quota_bytes(0, smallest, hundredths, memory_limit) < GRAIN_BYTES:
             return Refusal(
                 BAD_REQUEST,
-                f"asked a memory limit of {format_bytes(memory_limit)} for {format_gpus(hundredths)}; "
-                f"ask for at least {format_bytes(GRAIN_BYTES)} on each of its {parts} device(s)",
+                f"Requested a memory limit of {format_bytes(memory_limit)} for {format_gpus(hundredths)}, "
+                f"which is too small. Ask for at least {format_bytes(GRAIN_BYTES)} on each of its {parts} "
+                "device(s)",
             )
     return None
 
@@ -293,27 +296,34 @@ def _place_as_planned(
     hundredths = asked.hundredths
     if any(not 0 < part <= WHOLE for part in placement.values()) or sum(placement.values()) != hundredths:
         parts = ", ".join(f"{part / WHOLE:g}" for part in placement.values()) or "none"
-        return Refusal(BAD_REQUEST, f"asked {format_gpus(hundredths)}, but its placement has the parts {parts}")
+        return Refusal(
+            BAD_REQUEST,
+            f"Requested {format_gpus(hundredths)}, but its placement has the parts {parts}. Send "
+            "parts above 0 and at most 1 that add up to the size",
+        )
     if len(placement) > MAX_DEVICES:
-        return Refusal(NEVER_FITS, f"asked {len(placement)} devices; one kernel has at most {MAX_DEVICES}")
+        return Refusal(
+            NEVER_FITS, f"Requested {len(placement)} devices, but one kernel has at most {MAX_DEVICES}. Ask for less"
+        )
     by_uuid = {device.uuid: device for device in devices}
     for uuid in placement:
         if uuid not in by_uuid or by_uuid[uuid].lost:
-            return Refusal(DEVICE_LOST, f"asked a part of device {uuid}, which is gone from this node; plan again")
+            return Refusal(DEVICE_LOST, f"Requested a part of device {uuid}, which is gone from this node. Plan again")
     for uuid, hundredths in placement.items():
         device = by_uuid[uuid]
         part = asked.part(device, hundredths)
         if part.quota_bytes > device.memory_bytes or part.quota_bytes < GRAIN_BYTES:
             return Refusal(
                 NEVER_FITS,
-                f"asked {hundredths / WHOLE:g} of gpu{device.index} with {format_bytes(part.quota_bytes)}; "
-                f"it has {format_bytes(device.memory_bytes)}",
+                f"Requested {hundredths / WHOLE:g} of gpu{device.index} with "
+                f"{format_bytes(part.quota_bytes)}, but the device has "
+                f"{format_bytes(device.memory_bytes)}. Ask for less",
             )
         if not asked.fits(device, hundredths):
             return Refusal(
                 NO_ROOM,
-                f"asked {hundredths / WHOLE:g} of gpu{device.index} ({format_bytes(part.reserved_bytes)}), "
-                f"{_free(device)} is free there; queued",
+                f"Requested {hundredths / WHOLE:g} of gpu{device.index} "
+                f"({format_bytes(part.reserved_bytes)}), but {_free(device)} is free there. Queued",
             )
     return tuple(asked.part(by_uuid[uuid], part) for uuid, part in placement.items())
 
@@ -328,8 +338,9 @@ def _check_host(
         return tuple(parts)
     return Refusal(
         NO_ROOM,
-        f"asked {format_bytes(taken)}, of which the devices lack {format_bytes(short)}; copies of swapped kernels may "
-        f"then need {format_bytes(needs)} of host memory, {format_bytes(host.budget_bytes)} is for them; queued",
+        f"Requested {format_bytes(taken)}, of which the devices lack {format_bytes(short)}; "
+        f"copies of swapped kernels may then need {format_bytes(needs)} of host memory, but "
+        f"{format_bytes(host.budget_bytes)} is for them. Queued",
         HostShortage(needs, host.budget_bytes),
     )
 
@@ -347,11 +358,11 @@ def _free(device: DeviceState) -> str:
 
 def _asked(hundredths: int, memory_limit: int | None, devices: Sequence[DeviceState]) -> str:
     if memory_limit is not None:
-        return f"asked {format_gpus(hundredths)} ({format_bytes(memory_limit)})"
+        return f"Requested {format_gpus(hundredths)} ({format_bytes(memory_limit)})"
     if not devices:
-        return f"asked {format_gpus(hundredths)}"
+        return f"Requested {format_gpus(hundredths)}"
     largest = max(device.memory_bytes for device in devices)
-    return f"asked {format_gpus(hundredths)} ({format_bytes(largest * hundredths // WHOLE)})"
+    return f"Requested {format_gpus(hundredths)} ({format_bytes(largest * hundredths // WHOLE)})"
 
 
 def _never_fits(devices: Sequence[DeviceState], hundredths: int, memory_limit: int | None) -> Refusal:
@@ -365,8 +376,8 @@ def _never_fits(devices: Sequence[DeviceState], hundredths: int, memory_limit: i
     if -(-hundredths // WHOLE) > MAX_DEVICES:
         found += f"; one kernel has at most {MAX_DEVICES} devices"
     asked = _asked(hundredths, memory_limit, usable)
-    advice = "ask for less" if usable else "see nvidia-smi and aliquot doctor"
-    return Refusal(NEVER_FITS, f"{asked}, {found}; {advice}")
+    advice = "Ask for less" if usable else "See nvidia-smi and aliquot doctor"
+    return Refusal(NEVER_FITS, f"{asked}, but {found}. {advice}")
 
 
 def _no_room(usable: Sequence[DeviceState], asked: _Asked) -> Refusal:
@@ -374,9 +385,9 @@ def _no_room(usable: Sequence[DeviceState], asked: _Asked) -> Refusal:
     whole_count, rest = divmod(asked.hundredths, WHOLE)
     whole_free = sum(asked.fits(device, WHOLE) for device in usable)
     if whole_count and whole_free < whole_count + bool(rest):
-        return Refusal(NO_ROOM, f"{text}, {whole_free} whole device(s) free; queued")
+        return Refusal(NO_ROOM, f"{text}, but {whole_free} whole device(s) are free. Queued")
     best = max(usable, key=lambda d: (d.free_hundredths, d.free_bytes))
-    message = f"{text}, largest free part is {best.free_hundredths / WHOLE:g} on gpu{best.index}"
+    message = f"{text}, but the largest free part is {best.free_hundredths / WHOLE:g} on gpu{best.index}"
     if best.free_hundredths >= rest:
         message += f", with {format_bytes(best.free_bytes)} free"
-    return Refusal(NO_ROOM, f"{message}; queued")
+    return Refusal(NO_ROOM, f"{message}. Queued")

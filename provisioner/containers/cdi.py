@@ -86,9 +86,9 @@ def edits_for(names: Sequence[str], specs: Iterable[CdiSpec], folders: Iterable[
         if spec is None or device not in spec.devices:
             known = ", ".join(f"{kind}={each}" for kind, spec in by_kind.items() for each in spec.devices) or "none"
             raise LaunchError(
-                f"asked the device {name} for a container; found {known} in {', '.join(map(str, folders))}, and this "
-                "engine resolves no CDI device over its API; start the node agent with --cdi-dir, or set "
-                "c.KernelContainers.cdi_dirs to the folder that it writes"
+                f"Requested the device {name} for a container, but {', '.join(map(str, folders))} has "
+                f"{known}, and this engine resolves no CDI device over its API. Start the node agent with "
+                "--cdi-dir, or set c.KernelContainers.cdi_dirs to the folder that it writes"
             )
         if kind not in seen:
             seen.add(kind)

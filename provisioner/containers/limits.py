@@ -49,7 +49,9 @@ class LimitRules:
     def __post_init__(self) -> None:
         for what, fraction in (("memory_fraction", self.memory_fraction), ("cpu_fraction", self.cpu_fraction)):
             if not 0 < fraction <= 1:
-                raise RequestError(f"asked {what} {fraction:g} of the node; it is more than 0 and at most 1")
+                raise RequestError(
+                    f"{what} is {fraction:g}, which is not a part of the node. Use a number above 0 and at most 1"
+                )
 
 
 def limits_for(share: GpuShare | None, node: NodeTotals, rules: LimitRules) -> ContainerLimits:
@@ -61,7 +63,10 @@ def limits_for(share: GpuShare | None, node: NodeTotals, rules: LimitRules) -> C
     memory = rules.fixed_memory or max(rules.floor_memory, Bytes(node.memory * rules.memory_fraction * part))
     cpus = rules.fixed_cpus or max(rules.floor_cpus, node.cpus * rules.cpu_fraction * part)
     if node.memory < SMALLEST_MEMORY or node.cpus < 1:
-        raise RequestError(f"asked limits on a node of {node.memory} and {node.cpus} CPUs; no kernel fits into it")
+        raise RequestError(
+            f"Requested limits on a node of {node.memory} and {node.cpus} CPUs, which is too small "
+            "for any kernel. Use a larger node"
+        )
     memory = min(memory, node.memory)
     return ContainerLimits(
         memory=Bytes(memory // _MIB * _MIB),

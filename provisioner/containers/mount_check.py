@@ -43,8 +43,9 @@ def check_mounts(pid: int, mounts: Iterable[Mount], proc: Path = Path("/proc")) 
                 # then visible.
                 os.close(_open_root(pid, proc))
                 raise FolderError(
-                    f"asked {mount.source!r} at {mount.target!r}; found another folder mounted there than the one that "
-                    "was checked; somebody put it in its place meanwhile: the kernel was ended, start it again"
+                    f"Requested to mount {mount.source!r} at {mount.target!r}, but another folder is "
+                    "mounted there than the one that was checked: it was replaced meanwhile, and the kernel was "
+                    "ended. Start it again"
                 )
     finally:
         os.close(root)

@@ -73,13 +73,13 @@ class Mount:
         for what, path in (("source", self.source), ("target", self.target)):
             if not path.startswith("/") or posixpath.normpath(path) != path or ":" in path or _is_odd(path):
                 raise RequestError(
-                    f"asked to mount {self.source!r} at {self.target!r}: the {what} is no plain absolute path; "
-                    "write it from / on, without .., //, a colon or a control character"
+                    f"Requested to mount {self.source!r} at {self.target!r}, but the {what} is not a plain "
+                    "absolute path. Write it from / on, without .., //, a colon or a control character"
                 )
         if self.target in _TAKEN_TARGETS:
             raise RequestError(
-                f"asked to mount {self.source!r} at {self.target!r}: the container needs that folder itself; "
-                "choose one below it, or another such as /home or /data"
+                f"Requested to mount {self.source!r} at {self.target!r}, but the container needs that "
+                "folder itself. Choose one below it, or another such as /home or /data"
             )
 
 
@@ -102,13 +102,13 @@ class ContainerLimits:
         for what, asked, least, most in checks:
             if asked is not None and asked < least:
                 raise RequestError(
-                    f"asked a limit of {asked} {what} for a kernel's container; found that {least} is the least "
-                    "a kernel runs with; set a larger one"
+                    f"Requested a limit of {asked} {what} for a kernel's container, but a kernel needs "
+                    f"{least} or more. Use a larger one"
                 )
             if asked is not None and asked > most:
                 raise RequestError(
-                    f"asked a limit of {asked} {what} for a kernel's container; found that {most} is the most that "
-                    "engines take; set a smaller one"
+                    f"Requested a limit of {asked} {what} for a kernel's container, but engines take {most} "
+                    "at most. Use a smaller one"
                 )
 
 
@@ -142,13 +142,17 @@ class ContainerPlan:
         _check_mounts(self.mounts)
         for what, path in (("home", self.home), ("workdir", self.workdir)):
             if path and (not path.startswith("/") or posixpath.normpath(path) != path or _is_odd(path)):
-                raise RequestError(f"asked {what} {path!r} in a container: no plain absolute path; write it from / on")
+                raise RequestError(
+                    f"The {what} {path!r} of a container is not a plain absolute path. Write it from / on"
+                )
         for name, _ in self.env:
             if not _ENV_NAME.fullmatch(name):
-                raise RequestError(f"asked environment variable {name!r}: no valid name; use letters, digits and _")
+                raise RequestError(f"The environment variable {name!r} has no valid name. Use letters, digits and _")
         for name, _ in self.labels:
             if name.startswith(LABEL_PREFIX):
-                raise RequestError(f"asked label {name!r}: {LABEL_PREFIX}… are our own; choose another name")
+                raise RequestError(
+                    f"The label {name!r} is reserved: Aliquot writes {LABEL_PREFIX}… itself. Choose another name"
+                )
 
 
 def _pull(value: Pull | str) -> Pull:
@@ -156,32 +160,30 @@ def _pull(value: Pull | str) -> Pull:
         return Pull(value)
     except ValueError:
         choices = ", ".join(pull.value for pull in Pull)
-        raise RequestError(f"asked pull policy {value!r}; found no such; choose one of {choices}") from None
+        raise RequestError(f"The pull policy {value!r} does not exist. Choose one of {choices}") from None
 
 
 def _check_image(image: str) -> None:
     if not _IMAGE.fullmatch(image):
-        raise RequestError(
-            f"asked image {image!r}; found no name of an image; write it like registry.example/team/pytorch:2.11"
-        )
+        raise RequestError(f"{image!r} is not the name of an image. Write it like registry.example/team/pytorch:2.11")
 
 
 def _check_user(user: str, userns: str) -> None:
     match = _USER.fullmatch(user)
     if user and (match is None or max(map(int, match.groups())) >= _MAX_ID):
-        raise RequestError(f"asked user {user!r} in a container; found no uid:gid; write two numbers such as 1000:1000")
+        raise RequestError(f"The user {user!r} of a container is not uid:gid. Use two numbers such as 1000:1000")
     if not _USERNS.fullmatch(userns):
         raise RequestError(
-            f"asked user namespace {userns!r}; found no such mode; choose host, auto, keep-id, private, "
-            "or nothing for the engine's own"
+            f"The user namespace {userns!r} does not exist. Choose host, auto, keep-id, private, or "
+            "nothing for the engine's own"
         )
 
 
 def _check_network(network: str) -> None:
     if not _NETWORK.fullmatch(network) or network in _SHARED_NETWORKS:
         raise RequestError(
-            f"asked network {network!r} for a kernel's container; found a network that is shared, or no name of one; "
-            "choose none, bridge, or the name of a network that was made for kernels"
+            f"The network {network!r} cannot be a kernel's: it is shared, or is not the name of a "
+            "network. Choose none, bridge, or the name of a network that was made for kernels"
         )
 
 
@@ -191,8 +193,8 @@ def _check_mounts(mounts: tuple[Mount, ...]) -> None:
         other = by_target.setdefault(mount.target, mount)
         if other != mount:
             raise RequestError(
-                f"asked to mount {mount.source!r} and {other.source!r} at {mount.target!r}; "
-                "found one place for two folders; give each its own"
+                f"Requested to mount {mount.source!r} and {other.source!r} at {mount.target!r}, but one "
+                "place holds one folder. Give each its own"
             )
 
 

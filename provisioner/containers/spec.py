@@ -151,8 +151,9 @@ def container_user(asked: str, own: tuple[int, int], is_rootless: bool) -> str:
     reachable = "0:0" if is_rootless else f"{own[0]}:{own[1]}"
     if asked and asked.partition(":")[0] != reachable.partition(":")[0]:
         raise LaunchError(
-            f"asked a container of user {asked}; found that this gateway is user {own[0]}, whose relays cannot reach a "
-            f"kernel of another user; leave the image's user empty or write {reachable!r}, or run the gateway as root"
+            f"Requested a container of user {asked}, but this gateway is user {own[0]}, whose relays "
+            "cannot reach a kernel of another user. Leave the image's user empty or write "
+            f"{reachable!r}, or run the gateway as root"
         )
     return asked or reachable
 
@@ -252,8 +253,8 @@ def _check_covers_nothing(mount: Mount, own: Iterable[Mount]) -> None:
         )
         if lies_within and mount.source != mount.target:
             raise LaunchError(
-                f"asked to mount {mount.source!r} at {mount.target!r}; found that the container needs "
-                f"{other.target!r} there for itself; choose another target"
+                f"Requested to mount {mount.source!r} at {mount.target!r}, but the container needs "
+                f"{other.target!r} there for itself. Choose another target"
             )
 
 

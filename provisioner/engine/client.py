@@ -72,8 +72,9 @@ def find_engine(asked: str, environ: Mapping[str, str] | None = None) -> str:
             return f"unix://{path}"
     looked = ", ".join((*_USUAL_SOCKETS, *folders))
     raise EngineError(
-        f"asked for a container engine; found no socket of one that we may use ({looked}); "
-        "start Docker or 'podman system service', set c.KernelContainers.engine, or set DOCKER_HOST"
+        "Requested a container engine, but this user may open none of the usual sockets "
+        f"({looked}). Start Docker or 'podman system service', set c.KernelContainers.engine, or "
+        "set DOCKER_HOST"
     )
 
 
@@ -109,8 +110,8 @@ class ContainerEngine:
             found = await self.call(lambda client: _look_for_image(client, name))
         if found is None:
             raise LaunchError(
-                f"asked for the image {name}; found it neither here nor fetched (pull policy {pull.value}); load it on "
-                "the node, or allow it to be pulled"
+                f"Requested the image {name}, but this node does not have it, and it was not pulled "
+                f"(pull policy {pull.value}). Load it on the node, or allow it to be pulled"
             )
         return _image_facts(found)
 
@@ -171,8 +172,9 @@ class ContainerEngine:
             raise EngineError(f"the container engine refused: {refusal(error)}") from error
         except (DockerException, requests.RequestException, OSError) as error:
             raise EngineError(
-                f"asked the container engine at {self._asked or os.environ.get('DOCKER_HOST') or 'its usual socket'}; "
-                f"found no answer: {_reason(error)}; is it running, and may this user open its socket?"
+                "The container engine at "
+                f"{self._asked or os.environ.get('DOCKER_HOST') or 'its usual socket'} does not answer: "
+                f"{_reason(error)}. Check that it runs, and that this user may open its socket"
             ) from error
 
     def _client(self) -> APIClient:
@@ -264,8 +266,8 @@ def _pull_image(client: APIClient, name: str, progress: Progress) -> None:
         problem = refusal(error)
     if problem:
         raise LaunchError(
-            f"asked to pull the image {name}; the engine found: {problem}; check its name, its registry and the "
-            "engine's login there, or load it on the node"
+            f"Requested to pull the image {name}, but the engine failed: {problem}. Check its name, "
+            "its registry and the engine's login there, or load it on the node"
         )
 
 

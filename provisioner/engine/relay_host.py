@@ -95,19 +95,22 @@ def _start(client: APIClient, name: str, body: dict[str, Any], socket: Path) -> 
     except APIError as error:
         if error.status_code != _CONFLICT and inspect_container(client, name) is None:
             raise LaunchError(
-                f"asked for a relay host of {body['Image']}; the engine refused: {refusal(error)}"
+                f"Requested a relay host of {body['Image']}, but the engine refused: {refusal(error)}"
             ) from error
     try:
         client.start(name)
     except APIError as error:
-        raise LaunchError(f"asked for a relay host of {body['Image']}; the engine refused: {refusal(error)}") from error
+        raise LaunchError(
+            f"Requested a relay host of {body['Image']}, but the engine refused: {refusal(error)}"
+        ) from error
     deadline = time.monotonic() + _ANSWER_SECONDS
     while not answers(socket):
         if time.monotonic() > deadline:
             found = inspect_container(client, name)
             words = "" if found is None else last_words(client, found).strip()
             raise LaunchError(
-                f"asked for a relay host in the container {name} of {body['Image']}; nothing answered at {socket} "
-                f"within {_ANSWER_SECONDS:g} s: {words or 'it said nothing'}; remove it to have another"
+                f"Started a relay host in the container {name} of {body['Image']}, but it did not answer "
+                f"at {socket} within {_ANSWER_SECONDS:g} s: {words or 'it printed nothing'}. Remove it to "
+                "have another"
             )
         time.sleep(_LOOK_AGAIN_SECONDS)

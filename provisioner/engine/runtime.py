@@ -87,7 +87,10 @@ class ContainerRuntime:
     async def create(self, launch: Launch) -> KernelProcess:
         plan = launch.container
         if plan is None:
-            raise LaunchError(f"asked to start the kernel {launch.spec.kernel_id} in a container; found no plan for it")
+            raise LaunchError(
+                f"Requested to start the kernel {launch.spec.kernel_id} in a container, but it has no "
+                "plan of one. Start it through the gateway"
+            )
         try:
             spec = await self._spec(launch, plan)
             return await self._start(spec, plan)
@@ -169,7 +172,7 @@ class ContainerRuntime:
             state = await self._engine.inspect(process.container)
             if state is not None and state["State"]["Running"]:
                 raise EngineError(
-                    f"asked to send signal {signal_number} to the container {process.container[:12]}: {error}"
+                    f"Signal {signal_number} cannot be sent to the container {process.container[:12]}: {error}"
                 ) from error
 
     async def poll(self, process: KernelProcess) -> int | None:

@@ -43,8 +43,8 @@ def check_sources(plan: ContainerPlan) -> None:
             os.lstat(mount.source)
         except (FileNotFoundError, NotADirectoryError):
             raise LaunchError(
-                f"asked to mount {mount.source} at {mount.target} in a kernel's container; found no such folder "
-                "or file here; make it, or take it out of the configuration"
+                f"Requested to mount {mount.source} at {mount.target} in a kernel's container, but there "
+                "is no such folder or file. Create it, or remove it from the configuration"
             ) from None
         except OSError:
             continue  # this user may not look there: the engine will report it
@@ -62,7 +62,7 @@ def create_and_start(client: APIClient, spec: ContainerSpec, mounts: tuple[Mount
         words = refusal(error)
         if spec.hook_program and spec.hook_program in words:
             raise _no_hook(spec) from error
-        raise LaunchError(f"asked for a container of {spec.image}; the engine refused: {words}") from error
+        raise LaunchError(f"Requested a container of {spec.image}, but the engine refused: {words}") from error
 
 
 def _create_and_start(client: APIClient, spec: ContainerSpec, mounts: tuple[Mount, ...]) -> dict[str, Any]:
@@ -86,7 +86,9 @@ def _checked(client: APIClient, container: str, spec: ContainerSpec, mounts: tup
     while True:
         found = _look(client, container)
         if found is None:
-            raise EngineError(f"asked for the container {spec.name}; it was removed while it started")
+            raise EngineError(
+                f"Requested the container {spec.name}, but it was removed while it started. Start the kernel again"
+            )
         if has_ended(found["State"]["Status"]):
             if found["State"]["ExitCode"] != 0:
                 raise _ended_at_once(client, found, spec)
@@ -139,8 +141,8 @@ def _ended_at_once(client: APIClient, found: Mapping[str, Any], spec: ContainerS
     if spec.hook_program and spec.hook_program in words and "No such file" in words:
         return _no_hook(spec)
     return LaunchError(
-        f"asked to run {' '.join(spec.body['Cmd'])!r} in {spec.image}; it ended at once with exit code "
-        f"{found['State']['ExitCode']}: {words or 'it said nothing'}"
+        f"Started {' '.join(spec.body['Cmd'])!r} in {spec.image}, but it ended at once with exit "
+        f"code {found['State']['ExitCode']}: {words or 'it printed nothing'}"
     )
 
 
@@ -159,8 +161,9 @@ def _create(client: APIClient, spec: ContainerSpec) -> str:
         is_idle = left["State"]["Status"] == "created" or has_ended(left["State"]["Status"])
         if not _is_of(left, spec) or not is_idle:
             raise LaunchError(
-                f"asked for a container named {spec.name}; found one that is not ours or still runs "
-                f"({left['Id'][:12]}, {left['State']['Status']}); remove it, or start another kernel"
+                f"Requested a container named {spec.name}, but one that is not Aliquot's, or still runs, "
+                f"has this name ({left['Id'][:12]}, {left['State']['Status']}). Remove it, or start "
+                "another kernel"
             ) from error
     remove_container(client, left["Id"])
     return ask_to_create(client, dict(spec.body), spec.name)
@@ -191,9 +194,10 @@ def _check_what_engines_drop(found: Mapping[str, Any], spec: ContainerSpec) -> N
     with suppress(OSError):
         if spec.maps_users and (process / "uid_map").read_text().split() == _ALL_USERS:
             raise LaunchError(
-                f"asked the engine to map the users of a container of {spec.image} (user namespace "
-                f"{spec.body['HostConfig']['UsernsMode']!r}); it did not, and said nothing; choose a mode that it "
-                "knows, or have the engine map all users (Docker: userns-remap)"
+                f"Requested to map the users of a container of {spec.image} (user namespace "
+                f"{spec.body['HostConfig']['UsernsMode']!r}), but the engine did not, and reported no "
+                "error. Choose a mode that it knows, or have the engine map all users (Docker: "
+                "userns-remap)"
             )
 
 
@@ -218,8 +222,9 @@ def _lacks(process: Path, path: str) -> bool:
 
 def _no_hook(spec: ContainerSpec) -> InterceptionError:
     return InterceptionError(
-        f"asked the engine for a container with the hook; found no {spec.hook_program} in it: the engine did not make "
-        "the edits of the CDI device aliquot.dev/hook, and said nothing; set c.KernelContainers.devices to 'mounts'"
+        f"Requested a container with the hook, but it has no {spec.hook_program}: the engine did "
+        "not make the edits of the CDI device aliquot.dev/hook, and reported no error. Set "
+        "c.KernelContainers.devices to 'mounts'"
     )
 
 

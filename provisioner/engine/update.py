@@ -41,8 +41,8 @@ def resize_container(client: APIClient, container: str, limits: ContainerLimits)
         is_safe = limits.memory > (made.get("Memory") or 0) if used is None else used * _MARGIN <= limits.memory
         if not is_safe:
             del changes["Memory"], changes["MemorySwap"]
-            found = "nobody knows how much" if used is None else str(Bytes(used))
-            left.append(f"its host memory stays limited as it was: asked {limits.memory}, it uses {found}")
+            found = "an unknown amount" if used is None else str(Bytes(used))
+            left.append(f"its host memory limit stays as it was: requested {limits.memory}, but it uses {found}")
     if changes:
         try:
             _update(client, container, changes)

@@ -98,7 +98,9 @@ class Asker:
         except asyncio.CancelledError:
             await _drop(self._asking)
             if self._is_withdrawn:
-                raise WithdrawnError(f"asked {question.asked}; withdrawn while it waited") from None
+                raise WithdrawnError(
+                    f"Requested {question.asked}, and the request was withdrawn while it was queued"
+                ) from None
             raise
         finally:
             self._asking, self._is_withdrawn = None, False
@@ -133,7 +135,7 @@ async def _ask_agent(question: Question, runtime: RuntimeDir, wait_seconds: floa
         client = await connect(runtime.path)
     except AgentUnavailableError as error:
         raise AgentUnavailableError(
-            f"asked {question.asked}; no gateway and no node agent run here: {error}. "
+            f"Requested {question.asked}, but no gateway and no node agent run here: {error}. "
             "'aliquot lab' or 'aliquot agent' starts one; 'aliquot doctor' shows what is there"
         ) from error
     try:
@@ -157,8 +159,9 @@ def _hold(
 def _check_class(question: Question) -> None:
     if question.request.workload_class is WorkloadClass.PRODUCTION and not question.may_have_production:
         raise LimitError(
-            f"asked {question.asked} of the class production; no gateway runs here, and without one kernels are "
-            "opportunistic (AliquotProvisioner.local_production). Choose a kernelspec whose name ends in -low"
+            f"Requested {question.asked} with normal priority, but no gateway runs here, and without "
+            "one kernels have low priority (AliquotProvisioner.local_production). Choose a "
+            "kernelspec whose name ends in -low"
         )
 
 
@@ -219,15 +222,15 @@ async def _reserve_now(question: Question, client: AgentClient) -> Grant:
 async def _waited_too_long(question: Question, client: AgentClient, waited: float) -> QueueTimeoutError:
     status = await answered(client.status())
     return QueueTimeoutError(
-        f"asked {question.asked}; {_found(status)}; waited {waited:.0f} s in the queue of the node agent. "
-        "Ask for less, end a kernel that is not needed, or try again"
+        f"Requested {question.asked}, but {_found(status)}. It waited {waited:.0f} s in the queue "
+        "of the node agent. Ask for less, end a kernel that is not needed, or try again"
     )
 
 
 def _found(status: NodeStatus) -> str:
     """Return in words what is free, and which kernels hold the rest."""
     free = ", ".join(
-        f"{max(0, 100 - device.reserved_hundredths) / 100:g} free on gpu{device.index}"
+        f"{max(0, 100 - device.reserved_hundredths) / 100:g} is free on gpu{device.index}"
         + f" with {format_bytes(max(0, device.memory_bytes - device.reserved_bytes))}"
         for device in status.devices
         if not device.lost
@@ -236,7 +239,7 @@ def _found(status: NodeStatus) -> str:
         f"{kernel.owner} {kernel.hundredths / 100:g}" + (f" ({kernel.label})" if kernel.label else "")
         for kernel in status.kernels
     )
-    return f"{free or 'no device'}; held by {held or 'nobody'}"
+    return f"{free or 'this node has no device'}; {f'held by {held}' if held else 'no kernel holds a part'}"
 
 
 async def _drop(asking: asyncio.Future[GrantHold]) -> None:

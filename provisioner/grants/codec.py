@@ -49,10 +49,15 @@ def parse_request(gpus: str, memory_limit: str = "", workload_class: str = "", r
     try:
         share = GpuShare.parse(gpus)
         if share.hundredths == 0:
-            raise ValueError("asked 0 GPUs; a share is 0.01 or more, and a kernel without a GPU has no size")
+            raise ValueError(
+                "Requested 0 GPUs, but a size is 0.01 or more, and a kernel without a GPU has no size. "
+                "Use the plain kernelspec instead"
+            )
         limit = Bytes.parse(memory_limit) if memory_limit else None
         if limit is not None and limit <= 0:
-            raise ValueError(f"asked {memory_limit!r} as memory limit; leave it out for the share's part")
+            raise ValueError(
+                f"Requested {memory_limit!r} as memory limit, which is not above 0. Leave it out for the size's part"
+            )
         return Request(
             share, limit, WorkloadClass(workload_class or WorkloadClass.PRODUCTION.value), _residency(residency)
         )
@@ -62,7 +67,7 @@ def parse_request(gpus: str, memory_limit: str = "", workload_class: str = "", r
 
 def _residency(mode: str) -> str:
     if mode and mode not in RESIDENCY_MODES:
-        raise ValueError(f"asked residency {mode!r}; there are {', '.join(RESIDENCY_MODES)}")
+        raise ValueError(f"The residency {mode!r} does not exist. Use one of {', '.join(RESIDENCY_MODES)}")
     return mode
 
 
@@ -76,7 +81,9 @@ def stanza_request(metadata: Mapping[str, Any]) -> Request | None:
         return None
     config = stanza.get("config", {})
     if not isinstance(config, Mapping):
-        raise RequestError(f"asked kernel_provisioner with config = {config!r} in kernel.json; it has to be an object")
+        raise RequestError(
+            f"kernel_provisioner in kernel.json has config = {config!r}, which is not an object. Write an object"
+        )
     given = (config.get(name) for name in ("gpus", "memory_limit", "workload_class", "residency"))
     gpus, *rest = ("" if value is None else str(value) for value in given)
     return parse_request(gpus, *rest) if gpus else None

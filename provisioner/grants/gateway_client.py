@@ -94,7 +94,7 @@ class GatewayConnection:
             return await within(self._ask(question), wait_seconds + _ANSWER_SECONDS)
         except asyncio.TimeoutError:
             raise errors.QueueTimeoutError(
-                f"asked {request.gpus} GPU; the gateway did not answer within {wait_seconds:g} s. "
+                f"Requested {request.gpus} GPU, but the gateway did not answer within {wait_seconds:g} s. "
                 "See its log, or 'aliquot doctor'"
             ) from None
 

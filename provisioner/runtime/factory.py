@@ -19,12 +19,12 @@ def choose_runtime(relay: RelayRecord | None, in_container: bool, containers: Ru
         return ProcessRuntime() if relay is None else RelayedRuntime(relay)
     if containers is None:
         raise LaunchError(
-            "asked to start a kernel in a container; found that nothing here starts containers: a gateway does, "
-            "with the extension jupyter_aliquot.gateway loaded"
+            "Requested to start a kernel in a container, but this process starts no containers. A "
+            "gateway does, with the extension jupyter_aliquot.gateway loaded"
         )
     if relay is None:
         raise LaunchError(
-            "asked to start a kernel in a container without a relay, which alone reaches into it; "
-            "set c.AliquotProvisioner.relay = True"
+            "Requested to start a kernel in a container without a relay, but only a relay reaches "
+            "into a container. Set c.AliquotProvisioner.relay = True"
         )
     return containers

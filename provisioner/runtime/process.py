@@ -40,8 +40,9 @@ class ProcessRuntime:
         spec = launch.spec
         if launch.container is not None:
             raise LaunchError(
-                f"asked kernel {spec.kernel_id} in a container of {launch.container.image}; found the runtime of "
-                "processes, which would run it outside of any container; start it through a gateway with containers"
+                f"Requested kernel {spec.kernel_id} in a container of {launch.container.image}, but this "
+                "runtime starts processes outside of containers. Start it through a gateway with "
+                "containers"
             )
         check_program(spec)
         try:
@@ -150,20 +151,22 @@ def check_program(spec: LaunchSpec) -> None:
     The self-check program would find a missing one only when no caller waits any more.
     """
     if spec.cwd is not None and not os.path.isdir(spec.cwd):
-        raise LaunchError(f"asked to start a kernel in {spec.cwd}: there is no such folder")
+        raise LaunchError(
+            f"Requested to start a kernel in {spec.cwd}, but there is no such folder. Create it, or choose another"
+        )
     if not spec.program:
-        raise LaunchError("asked to start a kernel without a program; argv in the kernelspec's kernel.json is empty")
+        raise LaunchError("The kernel has no program: argv in the kernelspec's kernel.json is empty. Write one there")
     program = os.path.expanduser(spec.program)
     if os.path.dirname(program):
         program = os.path.join(spec.cwd or "", program)
     if shutil.which(program, path=dict(spec.env).get("PATH", os.defpath)) is None:
         found = "it is not executable" if os.path.exists(program) else "not found"
-        raise LaunchError(f"asked to run {spec.program!r}: {found}; check argv in the kernelspec's kernel.json")
+        raise LaunchError(f"{spec.program!r} cannot be started: {found}. Check argv in the kernelspec's kernel.json")
 
 
 def _launch_failure(spec: LaunchSpec, error: OSError) -> str:
     program = spec.program or " ".join(spec.argv[:1])
-    return f"asked to run {program!r}: {error.strerror or error}; check argv in the kernelspec's kernel.json"
+    return f"{program!r} cannot be started: {error.strerror or error}. Check argv in the kernelspec's kernel.json"
 
 
 def _list_kernels() -> tuple[KernelProcess, ...]:

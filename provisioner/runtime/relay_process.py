@@ -56,7 +56,7 @@ class RelayedRuntime:
             process = await spawn(self._relay, _kernel_launch(spec, streams.umask), streams.descriptors)
         except RelayError as error:
             streams.close()
-            raise LaunchError(f"asked to run {spec.program!r}: {error}") from error
+            raise LaunchError(f"{spec.program!r} cannot be started: {error}") from error
         except BaseException:
             streams.close()
             raise

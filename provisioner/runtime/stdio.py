@@ -69,8 +69,9 @@ class Streams:
         for name, value in arguments.items():
             if name not in _NAMES and name not in _WITHOUT_EFFECT and name != "umask" and value:
                 raise LaunchError(
-                    f"asked to start a kernel with {name}={value!r}: it is started by its relay, in another process, "
-                    "where that has no effect; leave it out, or set c.AliquotProvisioner.relay = False"
+                    f"Requested to start a kernel with {name}={value!r}, but its relay starts it, in another "
+                    "process, where that has no effect. Leave it out, or set c.AliquotProvisioner.relay = "
+                    "False"
                 )
         return arguments
 

@@ -181,7 +181,7 @@ def test_an_engine_that_is_not_there_is_said(tmp_path: Path) -> None:
     runtime = ContainerRuntime(ContainerSettings(f"unix://{tmp_path}/engine.sock"))
     process = KernelProcess("k", 1, 0, 1, "c" * 64)
     try:
-        with pytest.raises(EngineError, match="is it running"):
+        with pytest.raises(EngineError, match="Check that it runs"):
             asyncio.run(runtime.list())
         assert asyncio.run(runtime.poll(process)) is None, "its silence says nothing about its kernels"
     finally:
@@ -215,7 +215,7 @@ def a_grant(tmp_path: Path) -> Grant:
     ("devices", "want_error", "want_words"),
     [
         ("cdi", InterceptionError, "set c.KernelContainers.devices to 'mounts'"),
-        ("auto", LaunchError, "start the node agent with --cdi-dir"),
+        ("auto", LaunchError, "Start the node agent with --cdi-dir"),
     ],
 )
 def test_an_engine_that_drops_devices_in_silence_starts_no_kernel_without_its_hook(

@@ -85,5 +85,5 @@ def test_a_running_kernel_gets_more_memory_and_is_not_ended_by_less(kernels: Con
     assert kernels.do(kernels.runtime.resize(kernel.process, more)) == ""
     assert kernel.execute(take) == "200"
     left = kernels.do(kernels.runtime.resize(kernel.process, ContainerLimits(memory=LIMIT)))
-    assert "its host memory stays limited as it was: asked 128.0 MiB" in left
+    assert "its host memory limit stays as it was: requested 128.0 MiB" in left
     assert kernel.execute("del block; print('lives')") == "lives"

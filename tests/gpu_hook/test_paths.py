@@ -124,7 +124,7 @@ class TestDriver:
     def test_without_one_of_them_there_is_no_driver(self, a_driver: Path, missing: str) -> None:
         (a_driver / missing).unlink()
         assert paths.nvidia_driver() is None
-        with pytest.raises(PathError, match="install the driver, or use --driver softgpu"):
+        with pytest.raises(PathError, match="Install the driver, or use --driver softgpu"):
             paths.choose_driver("nvidia")
 
     def test_a_libcuda_that_the_loader_would_choose_first_is_the_driver(
@@ -177,5 +177,5 @@ class TestDriver:
             paths.softgpu_driver()
 
     def test_an_unknown_driver_is_refused(self) -> None:
-        with pytest.raises(PathError, match="choose auto, nvidia or softgpu"):
+        with pytest.raises(PathError, match="Choose auto, nvidia or softgpu"):
             paths.choose_driver("amd")

@@ -46,12 +46,14 @@ def test_requests_go_where_they_fit_best(
 @pytest.mark.parametrize(
     ("devices", "hundredths", "limit", "want_code", "want_text"),
     [
-        pytest.param([a_device(0)], 0, None, "bad_request", "asked 0 GPU", id="nothing"),
-        pytest.param([a_device(0)], -25, None, "bad_request", "asked -0.25 GPU", id="negative"),
+        pytest.param([a_device(0)], 0, None, "bad_request", "Requested 0 GPU", id="nothing"),
+        pytest.param([a_device(0)], -25, None, "bad_request", "Requested -0.25 GPU", id="negative"),
         pytest.param([a_device(0)], 101, None, "never_fits", "this node has 1 GPU (16.0 GiB)", id="over the node"),
         pytest.param([], 25, None, "never_fits", "this node has no GPU", id="no device"),
         pytest.param([a_device(i) for i in range(20)], 1601, None, "never_fits", "at most 16", id="over the protocol"),
-        pytest.param([a_device(0)], 25, 17 * GIB, "never_fits", "asked 0.25 GPU (17.0 GiB)", id="limit over device"),
+        pytest.param(
+            [a_device(0)], 25, 17 * GIB, "never_fits", "Requested 0.25 GPU (17.0 GiB)", id="limit over device"
+        ),
         pytest.param([a_device(0)], 25, 1, "bad_request", "at least 2 MiB", id="limit below a grain"),
         pytest.param([a_device(0)], 25, -1, "bad_request", "memory limit", id="negative limit"),
         pytest.param(
@@ -59,11 +61,13 @@ def test_requests_go_where_they_fit_best(
             50,
             None,
             "no_room",
-            "asked 0.5 GPU (8.0 GiB), largest free part is 0.25 on gpu0; queued",
+            "Requested 0.5 GPU (8.0 GiB), but the largest free part is 0.25 on gpu0. Queued",
             id="no part is large enough",
         ),
         pytest.param([a_device(0, 75, free_bytes=GIB)], 50, None, "no_room", "with 1.0 GiB free", id="memory is gone"),
-        pytest.param([a_device(0), a_device(1, 99)], 200, None, "no_room", "1 whole device(s) free", id="not whole"),
+        pytest.param(
+            [a_device(0), a_device(1, 99)], 200, None, "no_room", "1 whole device(s) are free", id="not whole"
+        ),
         pytest.param([replace(a_device(0), lost=True)], 25, None, "never_fits", "gpu0 lost", id="lost"),
     ],
 )
@@ -148,4 +152,6 @@ def test_never_fits_is_said_just_when_an_empty_node_refuses(
 def test_a_node_that_lost_its_devices_does_not_advise_to_ask_for_less() -> None:
     refusal = place([replace(a_device(0), lost=True)], 25)
     assert isinstance(refusal, Refusal)
-    assert refusal.message == "asked 0.25 GPU, this node has no GPU; gpu0 lost; see nvidia-smi and aliquot doctor"
+    assert (
+        refusal.message == "Requested 0.25 GPU, but this node has no GPU; gpu0 lost. See nvidia-smi and aliquot doctor"
+    )

@@ -51,7 +51,7 @@ def test_a_node_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     a_program(tmp_path, "node", "v16.20.2")
     a_program(tmp_path, "npm", "8.0.0")
     proxy, steps, _ = a_proxy(tmp_path)
-    assert proxy.install() == f"asked Node 18 or newer, found v16.20.2 ({tmp_path}/node)"
+    assert proxy.install() == f"Node 18 or newer is needed, but {tmp_path}/node is v16.20.2. Install it"
     assert steps == []
 
 

@@ -48,8 +48,8 @@ def told(found: ProcessEnd | None, asked: Asked | None = None) -> tuple[str, str
         (ProcessEnd(signal=signal.SIGKILL), "crash", "killed by signal 9 from outside"),
         (ProcessEnd(signal=signal.SIGTERM), "crash", "signal 15 (SIGTERM) from outside"),
         (ProcessEnd(signal=200), "crash", "signal 200 (unknown) from outside"),
-        (ProcessEnd(), "crash", "nobody saw how it ended"),
-        (None, "crash", "nobody saw how it ended"),
+        (ProcessEnd(), "crash", "no process recorded how it ended"),
+        (None, "crash", "no process recorded how it ended"),
         (ProcessEnd(exit_code=0, is_orphaned=True), "orphaned", "no gateway came back for it in time"),
         (ProcessEnd(signal=9, is_unreachable=True), "crash", "files of its sockets had been removed"),
     ],
@@ -148,5 +148,5 @@ def test_a_record_that_is_none_is_refused(change: dict[str, object]) -> None:
     record = ending_record(replace(read_ending(None, None, NOW)))
     with pytest.raises(ValueError, match=r".+"):
         read_ending_record({**record, **change})
-    with pytest.raises(ValueError, match="found no ending"):
+    with pytest.raises(ValueError, match="does not describe an ending"):
         read_ending_record({})

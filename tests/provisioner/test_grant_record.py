@@ -48,11 +48,11 @@ def test_a_broken_grant_is_a_protocol_error(broken: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("texts", "want_message"),
     [
-        (("0",), "asked 0 GPUs"),
+        (("0",), "Requested 0 GPUs"),
         (("-1",), "0.01 or more"),
         (("0.125",), "steps of 0.01"),
-        (("lots",), "a share is a number"),
-        (("0.5", "much"), "as an amount of memory"),
+        (("lots",), "which is not a number"),
+        (("0.5", "much"), "not an amount of memory"),
         (("0.5", "0"), "as memory limit"),
         (("0.5", "", "urgent"), "urgent"),
     ],

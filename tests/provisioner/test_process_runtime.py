@@ -98,10 +98,10 @@ def test_what_runs_is_found_by_asking() -> None:
 @pytest.mark.parametrize(
     ("spec", "want_message"),
     [
-        (a_spec("/nonexistent/program"), "'/nonexistent/program': not found"),
+        (a_spec("/nonexistent/program"), "'/nonexistent/program' cannot be started: not found"),
         (a_spec("/etc/passwd"), "it is not executable"),
         (a_spec(""), "argv in the kernelspec's kernel.json is empty"),
-        (a_spec("no-such-program"), "'no-such-program': not found"),
+        (a_spec("no-such-program"), "'no-such-program' cannot be started: not found"),
         (a_spec("/bin/sleep", cwd="/nonexistent"), "there is no such folder"),
     ],
 )

@@ -52,7 +52,7 @@ def test_the_umask_travels() -> None:
 
 @pytest.mark.parametrize("argument", [{"preexec_fn": print}, {"pass_fds": (7,)}, {"user": "nobody"}])
 def test_what_cannot_travel_is_refused(argument: dict[str, Any]) -> None:
-    with pytest.raises(LaunchError, match=r"leave it out, or set c\.AliquotProvisioner\.relay = False"):
+    with pytest.raises(LaunchError, match=r"Leave it out, or set c\.AliquotProvisioner\.relay = False"):
         Streams(argument, inherits=True)
 
 

@@ -98,8 +98,8 @@ def test_a_full_node_names_the_queue_in_time(a_node: Any, kernelspecs: Any) -> N
         why = await _refused(
             waiter,
             errors.QueueTimeoutError,
-            "asked 1 GPU",
-            "0.5 free on gpu0",
+            "Requested 1 GPU",
+            "0.5 is free on gpu0",
             f"held by {user_name()} 0.5 (light.gpu-0.5)",
         )
         assert re.search(r"waited \d+ s", why)
@@ -153,9 +153,9 @@ def test_a_start_that_is_cancelled_leaves_nothing(a_node: Any, kernelspecs: Any,
 @pytest.mark.parametrize(
     ("name", "want_error", "want_words"),
     [
-        ("python3.gpu-3", errors.NeverFitsError, "asked 3 GPUs"),
-        ("python3.gpu-0", errors.RequestError, "asked 0 GPUs"),
-        ("broken.gpu-0.5", errors.LaunchError, "'/nonexistent/program': not found"),
+        ("python3.gpu-3", errors.NeverFitsError, "Requested 3 GPUs"),
+        ("python3.gpu-0", errors.RequestError, "Requested 0 GPUs"),
+        ("broken.gpu-0.5", errors.LaunchError, "'/nonexistent/program' cannot be started: not found"),
     ],
 )
 def test_a_start_that_cannot_be_says_why_and_holds_nothing(
@@ -220,7 +220,7 @@ def test_an_agent_that_knows_no_limit_is_not_passed_either(
 
 def test_without_a_gateway_production_may_be_kept_back(a_node: Any, kernelspecs: Any) -> None:
     manager = a_manager(kernelspecs, "python3.gpu-0.5", local_production=False)
-    asyncio.run(_refused(manager, errors.LimitError, "asked 0.5 GPU of the class production", "local_production"))
+    asyncio.run(_refused(manager, errors.LimitError, "Requested 0.5 GPU with normal priority", "local_production"))
     assert a_node.kernels() == {}
 
 

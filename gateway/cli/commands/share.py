@@ -61,4 +61,4 @@ class ShareCommand(KernelCommand):
 
 def _text(kernel: str, shares: list[dict[str, Any]]) -> str:
     with_whom = ", ".join(f"{share['kind']} {printable(share['name'])} ({share['access']})" for share in shares)
-    return f"{kernel} is shared with {with_whom or 'nobody'}"
+    return f"{kernel} is shared with {with_whom or 'no other user'}"

@@ -61,9 +61,7 @@ def read_actuators(text: str) -> tuple[str, ...]:
     unknown = [name for name in names if name not in ACTUATORS]
     if unknown or len(set(names)) != len(names):
         what = f"no actuator {unknown[0]!r}" if unknown else "one of them twice"
-        raise argparse.ArgumentTypeError(
-            f"asked {text!r}, found {what}; ask for auto, or for some of {','.join(ACTUATORS)}"
-        )
+        raise argparse.ArgumentTypeError(f"{text!r} is not valid: {what}. Use auto, or some of {','.join(ACTUATORS)}")
     return names
 
 
@@ -75,7 +73,10 @@ def choose_actuators(asked: Sequence[str], candidates: Sequence[Actuator]) -> Ch
     problems = {candidate.name: candidate.unavailable() for candidate in candidates}
     missing = next((name for name in asked if problems[name]), None)
     if missing is not None:
-        raise ActuatorError(f"asked --compute-actuators {missing}; this node has it not: {problems[missing]}")
+        raise ActuatorError(
+            f"Requested --compute-actuators {missing}, but this node does not have it: "
+            f"{problems[missing]}. Choose another, or auto"
+        )
     return ChosenActuators(
         tuple(candidate for candidate in candidates if candidate.name in asked),
         tuple(_report(candidate, candidate.name in asked, problems[candidate.name]) for candidate in candidates),
@@ -85,8 +86,8 @@ def choose_actuators(asked: Sequence[str], candidates: Sequence[Actuator]) -> Ch
 def _report(candidate: Actuator, is_in_force: bool, problem: str) -> ActuatorReport:
     reason = problem
     if not is_in_force and not problem:
-        why = "no run on hardware is recorded" if candidate.is_experimental else "not asked for"
-        reason = f"{why}; ask for it with --compute-actuators …,{candidate.name}"
+        why = "no run on hardware is recorded" if candidate.is_experimental else "not requested"
+        reason = f"{why}; request it with --compute-actuators …,{candidate.name}"
     return ActuatorReport(
         name=candidate.name,
         in_force=is_in_force,

@@ -45,7 +45,7 @@ def add_compute_arguments(parser: argparse.ArgumentParser) -> None:
         "--compute-cap",
         choices=CAPS,
         default=default.cap,
-        help="whose share of a device is a hard limit, even where nobody else wants the rest (default none)",
+        help=("whose share of a device is a hard limit, even where no other kernel wants the rest (default none)"),
     )
     parser.add_argument(
         "--slowdown-target",
@@ -60,8 +60,8 @@ def add_compute_arguments(parser: argparse.ArgumentParser) -> None:
         type=_percent(0, 50),
         default=default.floor,
         metavar="PERCENT",
-        help="of a device, for opportunistic kernels beside production that never pauses: so that nobody starves "
-        f"(default {100 * default.floor:g})",
+        help="of a device, for opportunistic kernels beside production that never pauses: so that no "
+        f"kernel starves (default {100 * default.floor:g})",
     )
     parser.add_argument(
         "--compute-period",
@@ -99,7 +99,7 @@ class _Percent:
         except ValueError:
             value = -1.0
         if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"asked {text!r}; ask for {least:g} to {most:g} percent")
+            raise argparse.ArgumentTypeError(f"{text!r} is not valid. Use {least:g} to {most:g} percent")
         return value / 100
 
 
@@ -109,5 +109,5 @@ def _milliseconds(text: str) -> int:
     except ValueError:
         value = -1.0
     if not LEAST_PERIOD <= value <= MOST_PERIOD:
-        raise argparse.ArgumentTypeError(f"asked {text!r}; ask for {LEAST_PERIOD} to {MOST_PERIOD} milliseconds")
+        raise argparse.ArgumentTypeError(f"{text!r} is not valid. Use {LEAST_PERIOD} to {MOST_PERIOD} milliseconds")
     return int(value * MILLISECOND)

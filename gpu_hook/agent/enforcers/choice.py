@@ -55,7 +55,9 @@ def choose(asked: str, candidates: Sequence[Enforcer]) -> Choice:
     if asked == "auto":
         asked = next(name for name, problem in problems.items() if name in _PROVEN and not problem)
     if problems[asked]:
-        raise EnforcerError(f"asked --enforcer {asked}; this node has it not: {problems[asked]}")
+        raise EnforcerError(
+            f"Requested --enforcer {asked}, but this node does not have it: {problems[asked]}. Choose another, or auto"
+        )
     return Choice(by_name[asked], tuple(_report(name, name == asked, problems[name]) for name in by_name))
 
 
@@ -63,8 +65,8 @@ def _report(name: str, is_in_force: bool, problem: str) -> EnforcerReport:
     is_experimental = name not in _PROVEN
     reason = problem
     if not is_in_force and not problem:
-        how = f"ask for it with --enforcer {name}"
-        reason = f"no run on hardware is recorded; {how}" if is_experimental else f"not asked for; {how}"
+        how = f"request it with --enforcer {name}"
+        reason = f"no run on hardware is recorded; {how}" if is_experimental else f"not requested; {how}"
     return EnforcerReport(name, is_in_force, not problem, is_experimental, reason)
 
 
@@ -98,7 +100,7 @@ def choose_candidates(
     limits = choose(enforcer, find_enforcers(driver))
     if limits.enforcer.name == "mps" and "mps" in actuators.asked:
         raise ActuatorError(
-            "asked --enforcer mps and --compute-actuators mps: the first has one server for all kernels, the second "
-            "keeps classes apart; ask for one of them"
+            "Requested --enforcer mps and --compute-actuators mps, but the first has one server for "
+            "all kernels, and the second keeps classes apart. Request one of them"
         )
     return Chosen(limits, choose_actuators(actuators.asked, find_actuators(actuators)))

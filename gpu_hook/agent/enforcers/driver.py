@@ -96,7 +96,7 @@ class DriverEnforcer:
                 failed.append(str(error))
             else:
                 if found is not None and known.get(part.uuid) == part.quota_bytes:
-                    drifted.append(f"gpu{part.index}: want {part.quota_bytes} bytes, found {_show(found)}")
+                    drifted.append(f"gpu{part.index}: the limit was {_show(found)} instead of {part.quota_bytes} bytes")
         self._held[limits.kernel_id] = (leaf, limits.parts)
         if failed:
             raise EnforcerError("; ".join([*failed, *drifted]))

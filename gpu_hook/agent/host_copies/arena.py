@@ -296,13 +296,13 @@ class Arena:
                 return await self._make(owner, amount, None)
             except OSError as error:
                 why = f"the machine has no more: {error.strerror}"
-        asked = f"asked {amount} bytes of host memory for its copy; {why}"
+        asked = f"Requested {amount} bytes of host memory for its copy, but {why}"
         if self._spill_dir is None:
-            raise ArenaFullError(f"{asked}; no folder for spill files is configured")
+            raise ArenaFullError(f"{asked}, and no folder for spill files is configured (--swap-spill-dir)")
         try:
             return await self._make(owner, amount, self._spill_dir)
         except OSError as error:
-            raise ArenaFullError(f"{asked}; no spill file either: {error.strerror}") from error
+            raise ArenaFullError(f"{asked}, and no spill file can be made: {error.strerror}") from error
 
     async def _make(self, owner: Owner, amount: int, folder: Path | None) -> Segment:
         """Make a segment in a thread, counted from now on. Raises OSError."""

@@ -294,7 +294,7 @@ class LeaseKeeper:
 
     async def _take_out(self, out: Out, left_for: LeftFor) -> None:
         record = self._records[out.kernel_id]
-        why = f"kernel {out.wanted_by} needs its room" if out.wanted_by else "somebody asked for it"
+        why = f"kernel {out.wanted_by} needs its room" if out.wanted_by else "the user requested it"
         try:
             move = await record.residency.swap_out(why)
         finally:

@@ -144,5 +144,5 @@ def _number(text: str, least: float, most: float, said: str) -> float:
     except ValueError:
         value = -1.0
     if not least <= value <= most:
-        raise argparse.ArgumentTypeError(f"asked {said!r}; ask for a number from {least:g} to {most:g}")
+        raise argparse.ArgumentTypeError(f"{said!r} is not valid. Use a number from {least:g} to {most:g}")
     return value

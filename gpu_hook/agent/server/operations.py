@@ -131,7 +131,9 @@ class Operations:
             operation = self._table.get(str(request.get("op")))
             if operation is None:
                 raise Refused(
-                    "bad_request", f"asked op {str(request.get('op'))[:40]!r}; there are {', '.join(self._table)}"
+                    "bad_request",
+                    f"Requested op {str(request.get('op'))[:40]!r}, which does not exist. Use one of "
+                    f"{', '.join(self._table)}",
                 )
             if request["op"] not in _WITHOUT_DEVICES:
                 await self._devices.is_over.wait()
@@ -147,7 +149,9 @@ class Operations:
     def _hello(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
         if request.get("version") != CONTROL_VERSION:
             raise Refused(
-                "version", f"asked version {request.get('version')!r}; this agent speaks {CONTROL_VERSION}: restart it"
+                "version",
+                f"Requested version {request.get('version')!r}, but this agent speaks {CONTROL_VERSION}. "
+                "Restart the agent",
             )
         log.info("event=hello connection=%d name=%r", connection, read_text(request, "name", default=""))
         return {
@@ -195,13 +199,13 @@ class Operations:
         """
         if why := self._devices.why_unknown():
             raise Refused(
-                "no_room", f"the devices of {self._node.name} are not known yet: {why}; queued until they are"
+                "no_room", f"the devices of {self._node.name} are not known yet: {why}. Queued until they are"
             )
 
     def _bind(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
         pid = read_int(request, "pid", 1)
         if pid >= 1 << 31:
-            raise Refused("bad_request", f"asked pid {pid}")
+            raise Refused("bad_request", f"{pid} is not the pid of a process. Send a number below 2147483648")
         self._reservations.bind(read_kernel_id(request), pid, read_int(request, "start_time_ticks"))
         return {}
 
@@ -221,9 +225,14 @@ class Operations:
         since, waiting = read_seconds(request, "since"), read_seconds(request, "input")
         activity = Activity(read_int(request, "open"), read_int(request, "work"), since, waiting)
         if activity.work > activity.open:
-            raise Refused("bad_request", f"asked work {activity.work} of {activity.open} open requests")
+            raise Refused(
+                "bad_request",
+                f"Reported work on {activity.work} of {activity.open} open requests. Send at most as many as are open",
+            )
         if activity.input is not None and not activity.work:
-            raise Refused("bad_request", "asked input of a kernel without work: only a cell waits for input")
+            raise Refused(
+                "bad_request", "Reported a wait for input of a kernel without work, but only a cell waits for input"
+            )
         self._reservations.note_activity(read_kernel_id(request), activity)
         return {}
 

@@ -26,7 +26,7 @@ def is_int(value: object) -> bool:
 def read_int(request: Mapping[str, Any], name: str, least: int = 0) -> int:
     value = request.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _MAX_AMOUNT:
-        raise Refused("bad_request", f"asked {name} {str(value)[:40]}; it is a whole number from {least} on")
+        raise Refused("bad_request", f"{name} is {str(value)[:40]}. Use a whole number from {least} on")
     return value
 
 
@@ -35,16 +35,14 @@ def read_seconds(request: Mapping[str, Any], name: str) -> float | None:
     if value is None:
         return None
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _LATEST:
-        raise Refused(
-            "bad_request", f"asked {name} {str(value)[:40]}; it is a time in seconds since the epoch, or null"
-        )
+        raise Refused("bad_request", f"{name} is {str(value)[:40]}. Use a time in seconds since the epoch, or null")
     return float(value)
 
 
 def read_text(request: Mapping[str, Any], name: str, default: str | None = None) -> str:
     value = request.get(name, default)
     if not isinstance(value, str) or len(value) > _MAX_TEXT:
-        raise Refused("bad_request", f"asked {name} {str(value)[:40]!r}; it is a text of at most {_MAX_TEXT} letters")
+        raise Refused("bad_request", f"{name} is {str(value)[:40]!r}. Use a text of at most {_MAX_TEXT} letters")
     return value
 
 
@@ -53,8 +51,8 @@ def read_kernel_id(request: Mapping[str, Any]) -> str:
     if not isinstance(value, str) or not KERNEL_ID.fullmatch(value):
         raise Refused(
             "bad_request",
-            f"asked kernel_id {str(value)[:60]!r}; it has 1 to 36 letters, digits, '-', '_' or '.', and starts with "
-            "a letter or a digit",
+            f"kernel_id is {str(value)[:60]!r}. Use 1 to 36 letters, digits, '-', '_' or '.', with a "
+            "letter or a digit first",
         )
     return value
 
@@ -62,10 +60,12 @@ def read_kernel_id(request: Mapping[str, Any]) -> str:
 def read_attributes(request: Mapping[str, Any]) -> dict[str, str]:
     value = request.get("attributes") or {}
     if not isinstance(value, dict) or len(value) > _MAX_ATTRIBUTES:
-        raise Refused("bad_request", f"asked attributes that are no object of at most {_MAX_ATTRIBUTES} texts")
+        raise Refused("bad_request", f"attributes is not an object of at most {_MAX_ATTRIBUTES} texts. Send one")
     for key, text in value.items():
         if not isinstance(text, str) or len(key) > _MAX_TEXT or len(text) > _MAX_TEXT:
-            raise Refused("bad_request", f"asked attribute {key[:40]!r}; it is a text of at most {_MAX_TEXT} letters")
+            raise Refused(
+                "bad_request", f"The attribute {key[:40]!r} is not valid. Use a text of at most {_MAX_TEXT} letters"
+            )
     return value
 
 
@@ -74,10 +74,10 @@ def read_placement(request: Mapping[str, Any]) -> dict[str, int] | None:
     if value is None:
         return None
     if not isinstance(value, list) or len(value) > _MAX_PARTS or not all(isinstance(part, dict) for part in value):
-        raise Refused("bad_request", "asked a placement that is no list of {uuid, hundredths}")
+        raise Refused("bad_request", "placement is not a list. Use a list of {uuid, hundredths}")
     placement = {read_text(part, "uuid"): read_int(part, "hundredths") for part in value}
     if len(placement) != len(value):
-        raise Refused("bad_request", "asked a placement that names a device twice")
+        raise Refused("bad_request", "placement names a device twice. Name each device once")
     return placement
 
 
@@ -90,12 +90,12 @@ def read_size(request: Mapping[str, Any]) -> tuple[int, int | None]:
 def read_class(request: Mapping[str, Any], default: str | None = None) -> str:
     workload_class = read_text(request, "workload_class", default)
     if workload_class not in ("production", "opportunistic"):
-        raise Refused("bad_request", f"asked class {workload_class!r}; there are production and opportunistic")
+        raise Refused("bad_request", f"workload_class is {workload_class!r}. Use production or opportunistic")
     return workload_class
 
 
 def read_residency(request: Mapping[str, Any], default: str) -> str:
     mode = default if request.get("residency") is None else read_text(request, "residency")
     if mode not in RESIDENCY_MODES:
-        raise Refused("bad_request", f"asked residency {mode!r}; there are {', '.join(RESIDENCY_MODES)}")
+        raise Refused("bad_request", f"The residency {mode!r} does not exist. Use one of {', '.join(RESIDENCY_MODES)}")
     return mode

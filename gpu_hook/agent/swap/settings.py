@@ -51,7 +51,7 @@ def add_swap_arguments(parser: argparse.ArgumentParser, parse_bytes: Callable[[s
     def pieces(text: str) -> int:
         amount = parse_bytes(text)
         if amount % PIECE_BYTES:
-            raise argparse.ArgumentTypeError(f"asked {text!r}; ask for a multiple of 2MiB")
+            raise argparse.ArgumentTypeError(f"{text!r} is not valid. Use a multiple of 2MiB")
         return amount
 
     parser.add_argument(
@@ -98,11 +98,11 @@ def read_swap_settings(options: argparse.Namespace, spill_dir: Path | None) -> S
 
 def _milliseconds(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 600_000:
-        raise argparse.ArgumentTypeError(f"asked {text!r}; ask for a whole number of milliseconds from 1 to 600000")
+        raise argparse.ArgumentTypeError(f"{text!r} is not valid. Use a whole number of milliseconds from 1 to 600000")
     return int(text)
 
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= _LARGEST_COUNT:
-        raise argparse.ArgumentTypeError(f"asked {text!r}; ask for a whole number from 1 to {_LARGEST_COUNT}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not valid. Use a whole number from 1 to {_LARGEST_COUNT}")
     return int(text)

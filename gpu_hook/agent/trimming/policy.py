@@ -79,5 +79,5 @@ def _seconds(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"asked {text!r}; ask for 0 or more seconds")
+        raise argparse.ArgumentTypeError(f"{text!r} is not valid. Use 0 or more seconds")
     return value

@@ -41,7 +41,10 @@ def read_nvml(header: Path, newer: Path, calls: Path) -> dict[str, str]:
     names = read_nvml_header(header) | set(newer.read_text(encoding="utf-8").split()) | _NVML_UNDECLARED
     replaced = set(_NVML_REPLACED.findall(calls.read_text(encoding="utf-8")))
     if missing := sorted(replaced - names):
-        raise table.TableError(f"asked to replace {', '.join(missing)}; not declared in {header}")
+        raise table.TableError(
+            f"The table replaces {', '.join(missing)}, but {header} does not declare it. Remove it "
+            "from the table, or use a newer header"
+        )
     return {name: table.HOOK if name in replaced else table.PASS for name in sorted(names)}
 
 

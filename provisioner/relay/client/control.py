@@ -106,7 +106,7 @@ async def spawn(
     """
     given = dict(descriptors or {})
     if set(given) - set(_STANDARD_DESCRIPTORS):
-        raise RelayError(f"asked to give descriptors {sorted(given)} to a kernel; 0, 1 and 2 can be given")
+        raise RelayError(f"Requested to give descriptors {sorted(given)} to a kernel, but only 0, 1 and 2 can be given")
     header = {"op": "spawn", "launch": _launch_fields(launch), "descriptors": sorted(given)}
     answer = await _ask_relay(record, header, [given[target] for target in sorted(given)])
     found = answer.header["process"]

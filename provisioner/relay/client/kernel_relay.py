@@ -110,7 +110,10 @@ class KernelRelay:
         try:
             record = await _start(runtime, _request(manager, kernel_id, wish))
         except RelayError as error:
-            raise LaunchError(f"asked a relay for kernel {kernel_id}: {error}. Or {WITHOUT_RELAY}") from error
+            raise LaunchError(
+                f"Requested a relay for kernel {kernel_id}, but it did not start: {error}. Correct that, "
+                f"or {WITHOUT_RELAY}"
+            ) from error
         relay = cls(record, log)
         try:
             relay.lead(manager)

@@ -51,5 +51,5 @@ def _positive_float(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"asked {text!r}; ask for a number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not valid. Use a number above 0")
     return value

@@ -180,9 +180,9 @@ def _become_kernel(rlimits: Sequence[tuple[int, int, int]]) -> None:
 
 def _failure(launch: Launch, error: Exception) -> str:
     if isinstance(error, FileNotFoundError) and launch.cwd is not None and not os.path.isdir(launch.cwd):
-        return f"asked to start a kernel in {launch.cwd}: there is no such folder"
+        return f"Requested to start a kernel in {launch.cwd}, but there is no such folder. Create it, or choose another"
     reason = getattr(error, "strerror", None) or error
-    return f"asked to run {launch.argv[0]!r}: {reason}; check argv in the kernelspec's kernel.json"
+    return f"{launch.argv[0]!r} cannot be started: {reason}. Check argv in the kernelspec's kernel.json"
 
 
 def log_size(log: Path) -> int:

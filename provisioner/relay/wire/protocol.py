@@ -145,7 +145,7 @@ class RecordReader:
         there = self._end - self._start
         if not MAGIC.startswith(bytes(self._view[self._start : self._start + min(4, there)])):
             found = bytes(self._view[self._start : self._start + min(16, there)])
-            raise ProtocolError(f"expected a record that begins with {MAGIC!r}, found {found!r}")
+            raise ProtocolError(f"a record begins with {found!r} instead of {MAGIC!r}")
         if there < _HEAD.size:
             return False
         _, count, total = _HEAD.unpack_from(self._scratch, self._start)

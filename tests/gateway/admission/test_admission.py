@@ -75,7 +75,7 @@ def test_a_class_that_its_owner_may_not_have_is_refused_whoever_submits_it(play:
 
 def test_what_can_never_fit_is_refused_at_submission(play: Any) -> None:
     async def scene(admission: Admission, agent: Any, clock: Any) -> None:
-        with pytest.raises(errors.NeverFitsError, match="asked 2 GPUs"):
+        with pytest.raises(errors.NeverFitsError, match="Requested 2 GPUs"):
             submit(admission, "a", 200)
         assert admission.snapshot().counts["refused"] == 1
         assert queue_of(admission) == []

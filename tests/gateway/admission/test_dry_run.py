@@ -144,7 +144,7 @@ def a_state(*free: int, pending: int = 0, limit: int | None = None, **rest: Any)
             a_state(100, 100),
             Request(GpuShare(250)),
             "never",
-            "never fits: asked 2.5 GPUs (20.0 GiB), this node has 2 GPUs (16.0 GiB); ask for less",
+            "never fits: requested 2.5 GPUs (20.0 GiB), but this node has 2 GPUs (16.0 GiB). Ask for less",
         ),
         (
             a_state(100, largest=GpuShare(50)),
@@ -156,13 +156,13 @@ def a_state(*free: int, pending: int = 0, limit: int | None = None, **rest: Any)
             a_state(100),
             Request(GpuShare(50), Bytes(9 * GIB)),
             "never",
-            "never fits: asked 0.5 GPU (9.0 GiB), this node has 1 GPU (8.0 GiB); ask for less",
+            "never fits: requested 0.5 GPU (9.0 GiB), but this node has 1 GPU (8.0 GiB). Ask for less",
         ),
         (
             a_state(),
             Request(GpuShare(50)),
             "never",
-            "never fits: asked 0.5 GPU, this node has no GPU; see nvidia-smi and aliquot doctor",
+            "never fits: requested 0.5 GPU, but this node has no GPU. See nvidia-smi and aliquot doctor",
         ),
         (
             a_state(100, limit=40),

@@ -66,7 +66,7 @@ def test_memory_that_is_missing_is_named() -> None:
 def test_what_can_never_fit_is_refused_and_blocks_nobody() -> None:
     planned = a_plan([asks("huge", 300), asks("small", 25)], a_device(0))
     assert isinstance(planned.refusals[0].error, errors.NeverFitsError)
-    assert "asked 3 GPUs" in str(planned.refusals[0].error)
+    assert "Requested 3 GPUs" in str(planned.refusals[0].error)
     assert [admit.kernel_id for admit in planned.admissions] == ["small"]
 
 

@@ -181,8 +181,8 @@ def test_a_wish_ends_with_its_withdrawal_and_with_its_kernel(play: Any, settle: 
     ("wish", "error", "message"),
     [
         (size(125), errors.GrantError, "takes 2 devices; the kernel has 0.5 GPU on 1 device"),
-        (size(50, memory_limit=Bytes(9 << 30)), errors.NeverFitsError, "it has 8.0 GiB"),
-        (size(50, memory_limit=Bytes(1)), errors.RequestError, "ask for at least 2 MiB"),
+        (size(50, memory_limit=Bytes(9 << 30)), errors.NeverFitsError, "the device has 8.0 GiB"),
+        (size(50, memory_limit=Bytes(1)), errors.RequestError, "Ask for at least 2 MiB"),
         (size(95), errors.LimitError, "may have 0.9 in all"),
     ],
 )

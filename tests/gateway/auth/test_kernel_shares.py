@@ -54,10 +54,10 @@ def test_what_it_cannot_have_written_is_refused(record: Any) -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "access", "said"),
     [
-        ("user", "*", "read", "everybody"),
-        ("team", "*", "read", "everybody"),
-        ("user", "alice", "read", "who owns it"),
-        ("user", "..", "read", "no address"),
+        ("user", "*", "read", "all users"),
+        ("team", "*", "read", "all users"),
+        ("user", "alice", "read", "owns it"),
+        ("user", "..", "read", "no URL"),
         ("user", " bob", "read", "spaces around"),
         ("user", "   ", "read", "printable"),
         ("user", "bob\n", "read", "printable"),

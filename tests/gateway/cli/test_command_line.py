@@ -25,7 +25,7 @@ WRONG_LINES = [
     (["demo", "--notebook", __file__], 1, "which cannot be read: Notebook does not appear to be JSON"),
     (["demo", "--softgpu-memory", "much"], 1, "Use one such as 4GiB"),
     (["demo", "--softgpu-memory", "1m"], 1, "64.0 MiB or more"),
-    (["demo", "--driver", "nvidia"], 1, "asked the NVIDIA driver"),
+    (["demo", "--driver", "nvidia"], 1, "Requested the NVIDIA driver"),
     (["demo", "--notebook", "/nowhere.ipynb"], 1, "which does not exist"),
     (["sizes", "--user"], 2, "Add --install"),
     (["swap"], 2, "name a kernel; usage: aliquot swap KERNEL"),
@@ -39,7 +39,7 @@ WRONG_LINES = [
     (["sizes", "--Aliquot.presets=0.333"], 1, "more than two decimals"),
     (["agent", "--softgpu-memory", "-1"], 2, "--softgpu-memory"),
     (["agent", "--driver", "amd"], 2, "invalid choice"),
-    (["relay", "--exit-when-idle", "soon"], 2, "ask for a number above 0"),
+    (["relay", "--exit-when-idle", "soon"], 2, "Use a number above 0"),
 ]
 
 

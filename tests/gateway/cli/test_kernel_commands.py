@@ -192,7 +192,7 @@ def test_without_a_gateway_the_agent_is_asked(run_here: RunHere, reserve: Callab
     assert (code, "sizes here go from 0.01 to 1 in steps" in why) == (1, True), "the node has one GPU"
     reserve("k-two", 50, "b.ipynb")
     code, _, why = run_here("resize", "b.ipynb", "0.75")
-    assert (code, why[: len("aliquot: asked 0.75 of gpu0")]) == (1, "aliquot: asked 0.75 of gpu0")
+    assert (code, why[: len("aliquot: Requested 0.75 of gpu0")]) == (1, "aliquot: Requested 0.75 of gpu0")
     code, _, why = run_here("resize", "b.ipynb", "--withdraw")
     assert (code, "no change is queued" in why) == (1, True)
     code, _, why = run_here("restore", "nobody")

@@ -119,7 +119,7 @@ def test_a_wrong_knob_in_the_servers_configuration_ends_it_with_the_reason(tmp_p
     command += [f"--Aliquot.state_dir={tmp_path / 'state'}", f"--ServerApp.root_dir={tmp_path}"]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=START_SECONDS, check=False)
     assert ended.returncode == 1
-    assert "c.SharedFolders: asked the root '/etc'; found a folder of the system" in ended.stderr
+    assert "c.SharedFolders: The root '/etc' is a folder of the system" in ended.stderr
 
 
 @pytest.mark.parametrize(

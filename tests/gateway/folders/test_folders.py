@@ -107,7 +107,7 @@ def test_a_home_that_is_missing_is_made_only_where_the_knob_says_so(make: Make, 
 
 @pytest.mark.parametrize("name", ["../bob", "..", "a/b", "", " alice", "alice "])
 def test_a_users_name_never_leads_to_another_folder(make: Make, name: str) -> None:
-    with pytest.raises(RequestError, match="no name of a folder"):
+    with pytest.raises(RequestError, match="not a name of a folder"):
         make(make_homes=True).mounts_of(User(name, "user"))
 
 
@@ -197,18 +197,18 @@ def test_a_kernel_begins_in_its_notebooks_folder_where_that_is_inside(make: Make
     ("knobs", "want"),
     [
         ({"roots": ["/"]}, "a folder of the system"),
-        ({"roots": ["relative"]}, "no plain absolute path"),
+        ({"roots": ["relative"]}, "not a plain absolute path"),
         ({"home": "/somewhere/{user}"}, "none of the configured roots"),
-        ({"home_target": "/etc"}, "a folder of the system"),
+        ({"home_target": "/etc"}, "the system has a folder there"),
         ({"home_owner": "alice"}, "uid:gid"),
-        ({"folders": ["sets"]}, "no table"),
+        ({"folders": ["sets"]}, "not a table"),
         ({"folders": [{"name": "a", "source": "/x", "target": "/data"}]}, "users or teams"),
         (
             {"folders": [{"name": "a", "source": "/x", "target": "/data", "users": ["*"]}]},
             "none of the configured roots",
         ),
         ({"folders": [{"name": "home", "source": "/x", "target": "/data", "users": ["*"]}]}, "not 'home'"),
-        ({"folders": [{"name": "a", "source": "/x", "target": "/d", "users": ["*"], "mode": "rw"}]}, "no such fields"),
+        ({"folders": [{"name": "a", "source": "/x", "target": "/d", "users": ["*"], "mode": "rw"}]}, "unknown fields"),
     ],
 )
 def test_a_wrong_knob_is_refused_by_its_name(
@@ -224,7 +224,7 @@ def test_a_root_behind_a_link_is_refused_with_its_real_path(
     settings: Callable[..., FolderSettings], host: Path
 ) -> None:
     (host / "link").symlink_to("data")
-    with pytest.raises(TraitError, match=f"write '{host}/data'"):
+    with pytest.raises(TraitError, match=f"Use '{host}/data'"):
         settings(roots=[f"{host}/link"], home="")
 
 

@@ -148,7 +148,7 @@ def test_a_user_is_what_the_hub_says(model: dict[str, Any], want: tuple[str, str
 def test_the_servers_own_users_token_and_password_count_for_nothing() -> None:
     found = provider(IdentityProvider={"token": "t"}, PasswordIdentityProvider={"hashed_password": "p"})
     assert (found.token, found.hashed_password, found.auth_enabled) == ("", "", True)
-    with pytest.raises(TraitError, match="its users are the Hub's"):
+    with pytest.raises(TraitError, match="is a service of JupyterHub, whose users it has"):
         provider(AliquotIdentityProvider={"users": {"alice": {"token": "t"}}})
 
 

@@ -100,19 +100,19 @@ def test_an_entry_is_read_into_the_plan_of_its_container() -> None:
         ({"name": "a/b"}, "a-z, 0-9"),
         ({"name": "pytorch.gpu-1"}, "without '.gpu-'"),
         ({"name": "pytorch.gpu-x"}, "without '.gpu-'"),
-        ({"image": None}, "asked 'image'"),
-        ({"image": "a b"}, "found no name of an image"),
+        ({"image": None}, "'image' of the image 'pytorch' is missing"),
+        ({"image": "a b"}, "is not the name of an image"),
         ({"pull": "sometimes"}, "missing, always, never"),
         ({"user": "alice"}, "uid:gid"),
-        ({"userns": "mine"}, "user namespace"),
-        ({"network": "host"}, "a network that is shared"),
+        ({"userns": "mine"}, "The user namespace"),
+        ({"network": "host"}, "it is shared"),
         ({"default_size": "0.333"}, "more than two decimals"),
         ({"default_size": "20"}, "more than the 8 GPUs"),
         ({"limits": {"memory": "lots"}}, "such as '8GiB'"),
-        ({"limits": {"memory": "1MiB"}}, "the least"),
+        ({"limits": {"memory": "1MiB"}}, "a kernel needs"),
         ({"limits": {"cpus": 0}}, "a number above 0"),
         ({"limits": {"pids": 20.5}}, "a whole number"),
-        ({"limits": {"disk": 1}}, "no such fields"),
+        ({"limits": {"disk": 1}}, "unknown fields"),
         ({"users": "alice"}, "a list of texts"),
         ({"kernelspec": {"argv": ["python3"]}}, "{connection_file}"),
         ({"kernelspec": {"interrupt_mode": "loud"}}, "signal, message"),
@@ -120,7 +120,7 @@ def test_an_entry_is_read_into_the_plan_of_its_container() -> None:
         ({"kernelspec": {"env": {"1A": "x"}}}, "no valid name"),
         ({"logos": "/nonexistent"}, "logo-64x64.png"),
         ({"read_only_root": "yes"}, "True or False"),
-        ({"colour": "blue"}, "no such fields"),
+        ({"colour": "blue"}, "unknown fields"),
     ],
 )
 def test_a_wrong_entry_is_refused_by_knob_and_entry(make_manager: Make, change: dict[str, Any], want: str) -> None:
@@ -143,7 +143,7 @@ def test_the_name_of_an_installed_kernelspec_is_refused_with_its_folder(make_man
 
 @pytest.mark.parametrize("name", ["KERNEL-X", "*", "A B", ""])
 def test_an_allow_list_holds_names_of_variables(name: str) -> None:
-    with pytest.raises(TraitError, match="no name of a variable"):
+    with pytest.raises(TraitError, match="not the name of a variable"):
         ImageCatalogue(config=Config({"ImageCatalogue": {"allowed_env": [name]}}))
 
 

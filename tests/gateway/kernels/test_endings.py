@@ -112,7 +112,9 @@ async def test_a_start_that_failed_keeps_its_reason_until_it_is_tried_again(
     await until(lambda: remembered.of(kernel_id) is not None)
     ending = only(remembered).ending
     assert ending.code is EndingCode.START_FAILED
-    assert ending.message.startswith("the kernel could not be started: asked to run '/nonexistent/program': not found")
+    assert ending.message.startswith(
+        "the kernel could not be started: '/nonexistent/program' cannot be started: not found"
+    )
     assert a_gateway.kernels.kernel_state(kernel_id) == ("ended", ending.message)
     # Until then the kernel still counts as pending, and a restart leaves it alone.
     await until(lambda: kernel_id not in a_gateway.kernels._pending_kernels)

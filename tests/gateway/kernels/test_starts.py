@@ -90,7 +90,7 @@ async def test_what_can_never_fit_is_answered_at_once(a_gateway: Any, jp_fetch: 
     await until(lambda: a_gateway.admission.snapshot().node.devices)
     code, answer = await refusal(post(jp_fetch, "python3.gpu-3"))
     assert code == 409
-    assert "asked 3 GPUs" in answer["message"]
+    assert "Requested 3 GPUs" in answer["message"]
     assert "this node has 1 GPU" in answer["message"]
     assert json.loads((await jp_fetch("api", "kernels")).body) == []
 
@@ -100,7 +100,7 @@ async def test_a_start_that_fails_is_dead_with_a_reason_and_no_grant(a_gateway: 
     await until(lambda: a_gateway.kernels.kernel_state(kernel["id"])[0] == "ended")
     model = await get(jp_fetch, kernel["id"])
     assert model["execution_state"] == "dead"
-    assert model["reason"].startswith("asked to run '/nonexistent/program': not found")
+    assert model["reason"].startswith("'/nonexistent/program' cannot be started: not found")
     assert a_gateway.held() == set()
     assert a_gateway.node.kernels() == {}
     await jp_fetch("api", "kernels", kernel["id"], method="DELETE")
@@ -184,7 +184,7 @@ async def test_without_pending_kernels_a_start_waits_in_its_request(
     kernel = await post(jp_fetch, "light.gpu-0.5")
     assert a_gateway.held() == {kernel["id"]}
     code, answer = await refusal(post(jp_fetch, "broken.gpu-0.5"))
-    assert (code, answer["message"][:14]) == (500, "asked to run '")
+    assert (code, "cannot be started" in answer["message"]) == (500, True)
     assert a_gateway.kernels.list_kernel_ids() == [kernel["id"]]
     assert a_gateway.held() == {kernel["id"]}
 

@@ -36,7 +36,7 @@ def test_dry_runs_and_outputs_are_the_gateways(a_gateway: Server, own_servers: C
     wrong = alices.ask("GET", "aliquot/api/v1/dry-run?gpus=50%25")
     assert (wrong.status, json.loads(wrong.body)["message"]) == (
         400,
-        "asked gpus '50%'; found no number; write one such as 0.25",
+        "Requested gpus='50%', which is not a number. Use one such as 0.25",
     ), "the gateway's own words"
     for name in ("python3.gpu-99", "nobody-has-it"):
         asked = {"path": "b.ipynb", "name": "", "type": "notebook", "kernel": {"name": name}}
@@ -115,5 +115,5 @@ def test_users_of_a_server_of_several_do_not_speak_for_its_owner(own_servers: Ca
     ):
         answer = mine.ask(method, f"aliquot/api/v1/{path}", {} if method != "GET" else None, token="a-guest")
         assert answer.status in (403, 404), (path, answer)
-        assert "for this server's owner" in answer.body or "does not exist" in answer.body, answer
+        assert "as one of its owner's" in answer.body or "does not exist" in answer.body, answer
     assert mine.ask("GET", "aliquot/api/v1/kernels", token="a-guest").body == {"kernels": []}

@@ -18,7 +18,7 @@ from jupyter_aliquot.gateway.api.jupyter import with_cause
 from jupyter_aliquot.gateway.remote import client as gateway_questions
 from jupyter_aliquot.gateway.remote.kernels import AliquotRemoteKernelManager
 
-SAID = "asked more than 100 requests a second, after 2000 at once; found too many from alice. Try again in 1 s"
+SAID = "Too many requests from alice: 100 a second are allowed, after 2000 at once. Try again in 1 s"
 
 
 def refusal() -> HTTPError:

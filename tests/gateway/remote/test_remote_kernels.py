@@ -157,7 +157,7 @@ def test_changes_and_events_are_passed_on_to_the_gateway(
         assert (answer.status, "holds no GPU" in answer.body) == (409, True), answer
     for verb in ("swap-out", "restore"):
         assert mine.ask("POST", f"{path}/{verb}", {}).status == 409
-    assert "none waits for room" in mine.ask("DELETE", f"{path}/resize").body
+    assert "but none is queued" in mine.ask("DELETE", f"{path}/resize").body
     assert mine.ask("PATCH", f"aliquot/api/v1/kernels/{NOTHING}", {"gpus": 0.5}).status == 404
     stream = websocket.create_connection(
         f"ws://127.0.0.1:{mine.port}/aliquot/api/v1/events", timeout=90, header=[f"Authorization: token {mine.token}"]

@@ -76,15 +76,15 @@ async def test_changes_are_the_owners_and_administrators(
 @pytest.mark.parametrize(
     ("body", "status", "want"),
     [
-        (None, 400, "found no table"),
+        (None, 400, "which is not a table"),
         ({}, 400, "changes nothing"),
-        ([], 400, "no JSON object"),
+        ([], 400, "not a JSON object"),
         (b"{", 400, "Invalid JSON"),
-        ({"gpu": 0.5}, 400, "found no such fields"),
-        ({"gpus": "0.5"}, 400, "write a number above 0"),
-        ({"gpus": 0}, 400, "write a number above 0"),
-        ({"gpus": -1}, 400, "write a number above 0"),
-        ({"gpus": True}, 400, "write a number above 0"),
+        ({"gpu": 0.5}, 400, "unknown fields"),
+        ({"gpus": "0.5"}, 400, "Use a number above 0"),
+        ({"gpus": 0}, 400, "Use a number above 0"),
+        ({"gpus": -1}, 400, "Use a number above 0"),
+        ({"gpus": True}, 400, "Use a number above 0"),
         ({"gpus": 0.255}, 400, "steps of 0.01"),
         ({"gpus": 1e308}, 400, "steps of 0.01"),
         ({"gpus": 10**400}, 400, "steps of 0.01"),
@@ -93,10 +93,10 @@ async def test_changes_are_the_owners_and_administrators(
         ({"memory": 0}, 400, "an amount of memory"),
         ({"memory": 1.5}, 400, "an amount of memory"),
         ({"memory": 1 << 70}, 400, "an amount of memory"),
-        ({"memory": 1}, 400, "ask for at least 2 MiB"),
-        ({"priority": "high"}, 400, "write normal or low"),
-        ({"priority": 7}, 400, "write a text"),
-        ({"memory": "17GiB"}, 409, "it has 16.0 GiB"),
+        ({"memory": 1}, 400, "Ask for at least 2 MiB"),
+        ({"priority": "high"}, 400, "Use normal or low"),
+        ({"priority": 7}, 400, "Use a text"),
+        ({"memory": "17GiB"}, 409, "the device has 16.0 GiB"),
         ({"gpus": 1.5}, 409, "takes 2 devices; the kernel has 0.25 GPU on 1 device"),
         ({"gpus": 0.95}, 403, "may have 0.9 in all"),
     ],
@@ -260,7 +260,7 @@ async def test_a_kernel_that_waits_to_start_cannot_be_changed(ask: Ask, an_agent
     await an_agent.start()
     kernel_id = (await ask("alice", "POST", "api/kernels", body={"name": "python3.gpu-0.9"})).json["id"]
     answer = await ask("alice", "PATCH", "aliquot/api/v1/kernels", kernel_id, body={"gpus": 0.5})
-    assert (answer.status, "it is queued: end it" in answer.json["message"]) == (409, True)
+    assert (answer.status, "it is queued. End it" in answer.json["message"]) == (409, True)
 
 
 async def test_hints_within_a_second_reach_the_agent_once(

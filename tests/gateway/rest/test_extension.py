@@ -191,7 +191,7 @@ async def test_a_start_that_fails_leaves_no_request_waiting(
 @pytest.mark.parametrize(
     ("section", "knob", "value", "want"),
     [
-        ("Aliquot", "presets", ["0.333"], "c.Aliquot.presets: asked '0.333'"),
+        ("Aliquot", "presets", ["0.333"], "c.Aliquot.presets: Requested '0.333', but"),
         ("AliquotIdentityProvider", "users", {"alice": {}}, "exactly one of token and token_hash"),
     ],
 )

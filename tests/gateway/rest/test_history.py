@@ -102,7 +102,7 @@ async def test_what_cannot_be_asked_is_refused_with_what_can(ask: Ask, params: d
     answer = await ask("alice", "GET", "aliquot/api/v1/history", params=params)
     assert answer.status == 400
     [(name, asked)] = params.items()
-    assert f"asked {name} {asked!r}; wanted one of" in json.loads(answer.body)["message"]
+    assert f"Requested the {name} {asked!r}, which does not exist. Use one of" in json.loads(answer.body)["message"]
 
 
 async def test_the_file_is_where_it_was_wanted_and_for_its_owner_alone(

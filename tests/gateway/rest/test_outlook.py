@@ -50,8 +50,8 @@ async def test_a_size_is_told_with_its_name_its_limit_and_what_would_come(ask: A
         0.95: "over quota: requested 0.95 GPU, but alice holds 0, waits for 0 and may have 0.9 in all. Choose "
         "a smaller size, end a kernel that is not needed, or, to change the size of one that runs, resize it "
         "or end it first",
-        2: "never fits: asked 2 GPUs (32.0 GiB), this node has 1 GPU (16.0 GiB)",
-        20: "never fits: asked 20 GPUs (320.0 GiB), this node has 1 GPU (16.0 GiB)",
+        2: "never fits: requested 2 GPUs (32.0 GiB), but this node has 1 GPU (16.0 GiB). Ask for less",
+        20: "never fits: requested 20 GPUs (320.0 GiB), but this node has 1 GPU (16.0 GiB)",
     }
     started = await ask("alice", "POST", "api/kernels", body={"name": f"python3.{low['suffix']}"})
     assert started.status == 201
@@ -75,21 +75,21 @@ async def test_a_class_and_an_agent_that_cannot_be_had_are_told(ask: Ask, an_age
     ("query", "want"),
     [
         ({}, "changes nothing"),
-        ({"memory": "6GiB"}, "asked no share"),
-        ({"gpus": "many"}, "found no number"),
-        ({"gpus": ""}, "found no number"),
-        ({"gpus": "nan"}, "write a number above 0"),
-        ({"gpus": "inf"}, "write a number above 0"),
-        ({"gpus": "0"}, "write a number above 0"),
+        ({"memory": "6GiB"}, "No size was requested"),
+        ({"gpus": "many"}, "is not a number"),
+        ({"gpus": ""}, "is not a number"),
+        ({"gpus": "nan"}, "Use a number above 0"),
+        ({"gpus": "inf"}, "Use a number above 0"),
+        ({"gpus": "0"}, "Use a number above 0"),
         ({"gpus": "0.255"}, "steps of 0.01"),
         ({"gpus": "10000"}, "sizes here go from 0.01 to 9999.99"),
         ({"gpus": "1", "memory": "much"}, "an amount of memory"),
         ({"gpus": "1", "memory": "1.5GiB"}, "whole GiB"),
         ({"gpus": "1", "memory": "100000GiB"}, "whole GiB, up to 99999"),
-        ({"gpus": "50%"}, "asked gpus '50%';"),
-        ({"gpus": "1", "memory": "50%"}, "found '50%';"),
-        ({"gpus": "1", "priority": "high"}, "write normal or low"),
-        ([("gpus", "1"), ("gpus", "2")], "ask it once"),
+        ({"gpus": "50%"}, "Requested gpus='50%',"),
+        ({"gpus": "1", "memory": "50%"}, "is '50%', which is not valid"),
+        ({"gpus": "1", "priority": "high"}, "Use normal or low"),
+        ([("gpus", "1"), ("gpus", "2")], "takes it once"),
     ],
 )
 async def test_a_question_that_cannot_be_read_says_what_is_wrong(ask: Ask, query: Any, want: str) -> None:
@@ -183,7 +183,7 @@ async def test_several_sizes_of_a_kernel_are_the_whole_of_what_it_would_have(ask
         ([("size", "gpu-0.5"), ("size", "0.25")], "Requested the size '0.25'"),
         ([("size", "gpu-0.255")], "more than two decimals"),
         ([("size", "gpu-0.5-lo")], "is no option"),
-        ([("size", "gpu-0.5"), ("kernel", "a"), ("kernel", "b")], "ask it once"),
+        ([("size", "gpu-0.5"), ("kernel", "a"), ("kernel", "b")], "takes it once"),
     ],
 )
 async def test_several_sizes_that_cannot_be_read_say_what_is_wrong(ask: Ask, query: Any, want: str) -> None:

@@ -77,7 +77,7 @@ async def test_at_every_limit_a_notebook_gets_another_kernel_and_the_old_one_end
 
 REFUSED = (
     ("python3.gpu-0.95", {}, 403, "alice holds 0, waits for 0 and may have 0.9 in all"),
-    ("python3.gpu-4", {}, 409, "asked 4 GPUs"),
+    ("python3.gpu-4", {}, 409, "Requested 4 GPUs"),
     ("python3.gpu-0.333", {}, 404, "python3.gpu-0.333"),
     ("nothing.gpu-0.25", {}, 404, "nothing"),
     ("nothing", {}, 404, "nothing"),

@@ -103,7 +103,7 @@ async def test_what_is_no_size_starts_nothing_and_says_what_one_is(ask: Ask) -> 
     for asked in ("0.333", "lots", "-1", "9", "0"):
         answer = await start(ask, "alice", "python3", asked)
         assert answer.status == 400, asked
-        assert answer.json["message"].startswith("KERNEL_GPU of the request: asked ")
+        assert answer.json["message"].startswith("KERNEL_GPU of the request: Requested ")
     assert (await ask("alice", "GET", "api/kernels")).json == []
 
 

@@ -59,13 +59,13 @@ async def test_a_share_is_given_changed_told_and_taken_back(ask: Ask) -> None:
 
 
 REFUSED = (
-    ("users", "alice", {"access": "read"}, 400, "who owns it"),
-    ("users", "*", {"access": "read"}, 400, "name users, or a team"),
+    ("users", "alice", {"access": "read"}, 400, "owns it"),
+    ("users", "*", {"access": "read"}, 400, "Name users, or a team"),
     ("users", " ", {"access": "read"}, 400, "printable text"),
     ("users", "bob", {"access": "own"}, 400, "read or write"),
     ("users", "bob", {"access": "read", "more": 1}, 400, "access"),
     ("users", "bob", {}, 400, "access"),
-    ("users", "bob", [], 400, "no JSON object"),
+    ("users", "bob", [], 400, "not a JSON object"),
     ("groups", "bob", {"access": "read"}, 404, ""),
 )
 

@@ -44,15 +44,15 @@ class TestChoice:
         assert (pacing.in_force, pacing.reason) == (True, "")
         assert (absent.available, absent.reason) == (False, "the driver is too old")
         _, there = choose_actuators(read_actuators("auto"), (Pacing(), Opt())).reports
-        assert (there.available, there.reason) == (True, "not asked for; ask for it with --compute-actuators …,mps")
+        assert (there.available, there.reason) == (True, "not requested; request it with --compute-actuators …,mps")
 
     def test_one_that_is_not_there_is_an_error(self) -> None:
-        with pytest.raises(ActuatorError, match=r"asked --compute-actuators mps; .* too old"):
+        with pytest.raises(ActuatorError, match=r"Requested --compute-actuators mps, .* too old"):
             choose_actuators(read_actuators("pacing,mps"), (Pacing(), Absent()))
 
     @pytest.mark.parametrize("text", ["", "hook", "auto,pacing", "pacing,pacing", "pacing,"])
     def test_a_list_that_means_nothing_is_refused_with_the_names(self, text: str) -> None:
-        with pytest.raises(argparse.ArgumentTypeError, match=r"asked .*; ask for auto, or for some of pacing,"):
+        with pytest.raises(argparse.ArgumentTypeError, match=r"is not valid: .*Use auto, or some of pacing,"):
             read_actuators(text)
 
     def test_environments_of_several_are_put_together(self) -> None:
@@ -149,7 +149,7 @@ class TestAgent:
         command = an_idle_node.command(*options)
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 1
-        assert "asked --compute-actuators mps; this node has it not: production: " in done.stderr
+        assert "Requested --compute-actuators mps, but this node does not have it: production: " in done.stderr
 
     def test_two_ways_of_mps_are_refused_together(self, an_idle_node: Any, a_folder_of_pools: Path) -> None:
         options = ("--compute-actuators", "mps", "--enforcer", "mps", "--mps-folder", str(a_folder_of_pools))
@@ -157,7 +157,7 @@ class TestAgent:
         command = an_idle_node.command(*options)
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=env)
         assert done.returncode == 1
-        assert "ask for one of them" in done.stderr
+        assert "Request one of them" in done.stderr
 
     def test_the_status_names_all_of_them(self, a_node: Any) -> None:
         reports = a_node.status()["actuators"]

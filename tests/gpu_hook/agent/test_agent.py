@@ -52,7 +52,7 @@ class TestReservations:
         assert a_holder.wait_for_event() == {"event": "changed"}
         refused = a_holder.reserve("b", 50)
         assert refused["code"] == "no_room"
-        assert "largest free part is 0.25 on gpu0; queued" in refused["message"]
+        assert "largest free part is 0.25 on gpu0. Queued" in refused["message"]
         assert a_holder.ask("release", kernel_id="a")["released"] is True
         assert a_holder.wait_for_event() == {"event": "changed"}
         assert a_holder.reserve("b", 50)["ok"]
@@ -70,14 +70,14 @@ class TestReservations:
         [
             pytest.param({"kernel_id": "../x"}, "kernel_id", id="a path for a name"),
             pytest.param({"kernel_id": "x" * 37}, "kernel_id", id="a long name"),
-            pytest.param({"hundredths": 0}, "asked 0 GPU", id="nothing"),
-            pytest.param({"hundredths": -5}, "asked -0.05 GPU", id="a negative share"),
-            pytest.param({"hundredths": 12.5}, "hundredths 12.5", id="half a hundredth"),
-            pytest.param({"hundredths": True}, "hundredths True", id="a boolean"),
+            pytest.param({"hundredths": 0}, "Requested 0 GPU", id="nothing"),
+            pytest.param({"hundredths": -5}, "Requested -0.05 GPU", id="a negative share"),
+            pytest.param({"hundredths": 12.5}, "hundredths is 12.5", id="half a hundredth"),
+            pytest.param({"hundredths": True}, "hundredths is True", id="a boolean"),
             pytest.param({"hundredths": 10**30}, "hundredths", id="a huge share"),
             pytest.param({"memory_limit": -1}, "memory_limit", id="a negative limit"),
             pytest.param({"memory_limit": "8g"}, "memory_limit", id="a limit in words"),
-            pytest.param({"workload_class": "vip"}, "class 'vip'", id="an unknown class"),
+            pytest.param({"workload_class": "vip"}, "class is 'vip'", id="an unknown class"),
             pytest.param({"owner": None}, "owner", id="no owner"),
             pytest.param({"owner_limit": "1"}, "owner_limit", id="a limit that is no number"),
             pytest.param({"attributes": {"a": 1}}, "attribute 'a'", id="an attribute that is no text"),
@@ -216,13 +216,13 @@ class TestControlSocket:
         ("fields", "want"),
         [
             pytest.param({"kernel_id": "../x"}, "kernel_id", id="a path for a name"),
-            pytest.param({"open": -1}, "open -1", id="a negative number"),
-            pytest.param({"open": 1.5}, "open 1.5", id="half a request"),
-            pytest.param({"work": True}, "work True", id="a boolean"),
-            pytest.param({"work": 3}, "work 3 of 2", id="more work than requests"),
-            pytest.param({"since": "now"}, "since now", id="a time in words"),
-            pytest.param({"since": float("nan")}, "since nan", id="a time that is none"),
-            pytest.param({"since": -1}, "since -1", id="a time before time"),
+            pytest.param({"open": -1}, "open is -1", id="a negative number"),
+            pytest.param({"open": 1.5}, "open is 1.5", id="half a request"),
+            pytest.param({"work": True}, "work is True", id="a boolean"),
+            pytest.param({"work": 3}, "work on 3 of 2", id="more work than requests"),
+            pytest.param({"since": "now"}, "since is now", id="a time in words"),
+            pytest.param({"since": float("nan")}, "since is nan", id="a time that is none"),
+            pytest.param({"since": -1}, "since is -1", id="a time before time"),
         ],
     )
     def test_an_activity_that_cannot_be_is_refused(self, a_holder: Any, fields: dict[str, Any], want: str) -> None:

@@ -251,7 +251,7 @@ class TestSpill:
 
     def test_a_folder_that_is_not_there_is_a_refusal(self, tmp_path: Path) -> None:
         async def scenario(arena: Arena) -> None:
-            with pytest.raises(ArenaFullError, match="no spill file either: No such file or directory"):
+            with pytest.raises(ArenaFullError, match="no spill file can be made: No such file or directory"):
                 await arena.lend("k", 1, 4 * MIB)
 
         play(scenario, 0, tmp_path / "missing")

@@ -41,7 +41,7 @@ def test_a_client_reserves_and_sees_what_it_holds(a_node: Any) -> None:
             status = await client.status()
             assert status.devices[0].reserved_hundredths == 25
             assert (status.kernels[0].kernel_id, status.kernels[0].attributes) == ("k", (("a", "b"),))
-            with pytest.raises(AgentRefused, match="queued") as refused:
+            with pytest.raises(AgentRefused, match="Queued") as refused:
                 await client.reserve("l", owner="ada", hundredths=100)
             assert refused.value.code == "no_room"
             assert [await client.release("k"), await client.release("k")] == [True, False]

@@ -43,7 +43,7 @@ def test_limits_are_set_resized_mended_and_cleared(tmp_path: Path) -> None:
     assert set_ == again == [[], 8 * MIB, 8 * MIB]
     assert grown == [[], 16 * MIB, 16 * MIB]
     assert shrunk == [[], 4 * MIB, 4 * MIB]
-    assert mended == [[f"gpu0: want {4 * MIB} bytes, found soft 0, hard {32 * MIB}"], 4 * MIB, 4 * MIB]
+    assert mended == [[f"gpu0: the limit was soft 0, hard {32 * MIB} instead of {4 * MIB} bytes"], 4 * MIB, 4 * MIB]
     assert cleared == [[], 0, NONE]
     assert refusal.startswith("nvmlDeviceGetMemoryLimits_v1 of GPU-")
 

@@ -56,7 +56,7 @@ class TestChoice:
         assert "--enforcer hook" in choice.reports[0].reason
 
     def test_one_that_is_not_there_is_an_error_and_no_silent_hook(self) -> None:
-        with pytest.raises(EnforcerError, match=r"asked --enforcer driver; .* the driver is too old"):
+        with pytest.raises(EnforcerError, match=r"Requested --enforcer driver, .* the driver is too old"):
             choose("driver", ALL)
 
     def test_an_agent_does_not_start_without_what_was_asked(self, an_idle_node: Any) -> None:
@@ -64,7 +64,10 @@ class TestChoice:
             an_idle_node.command("--enforcer", "driver"), capture_output=True, text=True, timeout=60, check=False
         )
         assert done.returncode == 1
-        assert "asked --enforcer driver; this node has it not: the driver has no nvmlDeviceSet" in done.stderr
+        assert (
+            "Requested --enforcer driver, but this node does not have it: the driver has no nvmlDeviceSet"
+            in done.stderr
+        )
 
     def test_the_status_names_all_of_them(self, a_node: Any) -> None:
         status = a_node.status()

@@ -155,4 +155,4 @@ def test_an_agent_refuses_a_fraction_that_is_none(an_idle_node: Any) -> None:
         an_idle_node.command("--host-memory-fraction", "1.5"), capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 2
-    assert "asked '1.5'; ask for a number from 0 to 1" in done.stderr
+    assert "'1.5' is not valid. Use a number from 0 to 1" in done.stderr

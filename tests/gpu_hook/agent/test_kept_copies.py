@@ -97,7 +97,7 @@ class TestArena:
             arena.enter("k", 2, process_of(a_process.pid))
             with pytest.raises(ArenaFullError, match=f"process {a_process.pid} keeps 12582912 bytes of a copy"):
                 await arena.lend("k", 2, 2 * MIB)
-            with pytest.raises(ArenaFullError, match="; 0 of 16777216 are free"):
+            with pytest.raises(ArenaFullError, match=", but 0 of 16777216 are free"):
                 await arena.lend("other", 3, 8 * MIB)
             arena.leave("other", 3)
             arena.release("k", 2)

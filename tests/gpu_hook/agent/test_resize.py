@@ -45,7 +45,7 @@ def test_another_number_of_devices_takes_a_restart(a_holder: Any) -> None:
     a_holder.reserve(hundredths=25)
     refused = resize(a_holder, 150)
     assert refused["code"] == "bad_request"
-    assert "restart it" in refused["message"]
+    assert "Restart it" in refused["message"]
 
 
 def test_a_smaller_size_takes_nothing_away_and_lends_nothing_more(a_holder: Any, a_node: Any) -> None:

@@ -32,5 +32,5 @@ def test_growth_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     record = {"added": {"cuLaunchKernel": 30, "cuMemGetInfo": 200}}
     assert instructions.compare({"cuLaunchKernel": 33, "cuMemGetInfo": 180}, record, 1.1) == []
     (line,) = instructions.compare({"cuLaunchKernel": 34, "cuMemGetInfo": 200}, record, 1.1)
-    assert "cuLaunchKernel: recorded 30 instructions, found 34" in line
+    assert "cuLaunchKernel: recorded 30 instructions, counted 34" in line
     assert instructions.compare({"cuNewCall": 1}, record, 1.1) != []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -24,15 +25,15 @@ def test_a_plan_of_an_image_alone_is_hardened() -> None:
 @pytest.mark.parametrize(
     ("fields", "want_words"),
     [
-        ({"image": ""}, "no name of an image"),
-        ({"image": "-v /:/host"}, "no name of an image"),
-        ({"image": "a b"}, "no name of an image"),
+        ({"image": ""}, "not the name of an image"),
+        ({"image": "-v /:/host"}, "not the name of an image"),
+        ({"image": "a b"}, "not the name of an image"),
         ({"pull": "sometimes"}, "missing, always, never"),
         ({"user": "alice"}, "1000:1000"),
         ({"user": "1000"}, "1000:1000"),
         ({"user": "0:-1"}, "1000:1000"),
         ({"user": "4294967295:0"}, "1000:1000"),
-        ({"userns": "container:db"}, "choose host, auto"),
+        ({"userns": "container:db"}, "Choose host, auto"),
         ({"network": "host"}, "shared"),
         ({"network": "container:db"}, "shared"),
         ({"network": "container"}, "shared"),
@@ -40,15 +41,15 @@ def test_a_plan_of_an_image_alone_is_hardened() -> None:
         ({"home": "home/alice"}, "absolute path"),
         ({"workdir": "/home/../etc"}, "absolute path"),
         ({"env": (("A=B", "1"),)}, "letters, digits"),
-        ({"labels": (("aliquot.dev/owner", "bob"),)}, "our own"),
-        ({"mounts": (Mount("/a", "/data"), Mount("/b", "/data"))}, "one place for two"),
+        ({"labels": (("aliquot.dev/owner", "bob"),)}, "Aliquot writes"),
+        ({"mounts": (Mount("/a", "/data"), Mount("/b", "/data"))}, "one place holds one"),
     ],
     ids=lambda value: str(value)[:40],
 )
 def test_a_wrong_plan_is_refused_with_what_to_do(fields: dict[str, Any], want_words: str) -> None:
     with pytest.raises(RequestError, match=want_words) as caught:
         ContainerPlan(**{"image": "pytorch", **fields})
-    assert str(caught.value).startswith("asked ")
+    assert re.search(r"\. (Use|Write|Choose|Give) ", str(caught.value)), "it says what to do"
 
 
 @pytest.mark.parametrize(
@@ -67,13 +68,13 @@ def test_a_wrong_plan_is_refused_with_what_to_do(fields: dict[str, Any], want_wo
     ],
 )
 def test_a_mount_that_is_no_plain_path_or_hides_the_system_is_refused(source: str, target: str) -> None:
-    with pytest.raises(RequestError, match="asked to mount"):
+    with pytest.raises(RequestError, match="Requested to mount"):
         Mount(source, target)
 
 
 @pytest.mark.parametrize("limits", [{"memory": Bytes(1 << 20)}, {"cpus": 0.0}, {"pids": 1}, {"shm": Bytes(0)}])
 def test_limits_under_which_no_kernel_runs_are_refused(limits: dict[str, Any]) -> None:
-    with pytest.raises(RequestError, match="the least"):
+    with pytest.raises(RequestError, match=r"a kernel needs .* or more"):
         ContainerLimits(**limits)
 
 
@@ -81,7 +82,7 @@ def test_limits_under_which_no_kernel_runs_are_refused(limits: dict[str, Any]) -
     "limits", [{"memory": Bytes(1 << 63)}, {"cpus": 1e300}, {"pids": 10**30}, {"shm": Bytes(1 << 63)}]
 )
 def test_limits_that_no_engine_can_read_are_refused(limits: dict[str, Any]) -> None:
-    with pytest.raises(RequestError, match="the most"):
+    with pytest.raises(RequestError, match=r"engines take .* at most"):
         ContainerLimits(**limits)
 
 
@@ -123,5 +124,5 @@ def test_a_fraction_that_is_none_is_refused(fraction: float) -> None:
 
 
 def test_a_node_without_room_for_any_kernel_is_said() -> None:
-    with pytest.raises(RequestError, match="no kernel fits"):
+    with pytest.raises(RequestError, match="too small for any kernel"):
         limits_for(None, NodeTotals(Bytes(1 << 20), 1, 0), LimitRules())

@@ -63,10 +63,10 @@ def test_memory_is_not_put_below_what_a_kernel_uses(a_lame_engine: LameEngine, c
     assert kernel.changes == [{"Memory": GIB, "MemorySwap": GIB, "PidsLimit": 1024}]
     kernel.used = {"usage": GIB, "stats": {"inactive_file": 0}}
     left = resize_container(client, ID, limits(GIB, 1.0))
-    assert "asked 1.0 GiB, it uses 1.0 GiB" in left
+    assert "requested 1.0 GiB, but it uses 1.0 GiB" in left
     assert kernel.changes[1:] == [{"NanoCpus": 1_000_000_000, "PidsLimit": 1024}]
     kernel.used = {}
-    assert "nobody knows" in resize_container(client, ID, limits(GIB))
+    assert "an unknown amount" in resize_container(client, ID, limits(GIB))
     assert resize_container(client, ID, limits(3 * GIB)) == "", "more than it was made with ends nobody"
 
 

@@ -92,7 +92,7 @@ def test_a_container_is_hardened_without_being_asked() -> None:
 def test_a_folder_over_the_hook_or_the_kernels_own_is_refused(target: str) -> None:
     devices = Devices(edits=Edits(mounts=(Mount(f"{LIB}/1", f"{LIB}/shim"),)))
     plan = ContainerPlan("i", mounts=(Mount("/srv/data", target),))
-    with pytest.raises(LaunchError, match="choose another target"):
+    with pytest.raises(LaunchError, match="Choose another target"):
         spec(plan=plan, grant=A_GRANT, devices=devices)
 
 
@@ -248,7 +248,7 @@ def test_edits_are_read_in_the_order_of_the_devices_and_common_ones_once(tmp_pat
 
 @pytest.mark.parametrize("name", ["aliquot.dev/softgpu=7", "aliquot.dev/hook=other", "nvidia.com/gpu=GPU-7"])
 def test_a_device_that_no_spec_of_ours_has_is_said(name: str) -> None:
-    with pytest.raises(LaunchError, match=r"found aliquot\.dev/softgpu=0") as caught:
+    with pytest.raises(LaunchError, match=r"has aliquot\.dev/softgpu=0") as caught:
         edits_for([name], [read_spec(SOFTGPU), read_spec(HOOK)], ["/etc/cdi"])
     assert name in str(caught.value)
     assert "/etc/cdi" in str(caught.value)

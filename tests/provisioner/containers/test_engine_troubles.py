@@ -144,6 +144,6 @@ async def test_a_container_whose_making_was_never_answered_is_removed(a_lame_eng
         "DELETE /containers/made": remove,
     }
     async with a_runtime(a_lame_engine) as runtime:
-        with pytest.raises(LaunchError, match="found no answer"):
+        with pytest.raises(LaunchError, match="does not answer"):
             await soon(runtime.create(launch))
     assert not made

@@ -282,8 +282,8 @@ def test_a_program_that_cannot_be_run_is_said_clearly(a_house: House, tmp_path: 
     async def scene() -> None:
         record = await a_house.relay()
         for launch, reason in (
-            (client.KernelLaunch(("/nowhere/python",), {}), "asked to run '/nowhere/python': No such file"),
-            (client.KernelLaunch(("true",), {}, cwd="/nowhere"), "in /nowhere: there is no such folder"),
+            (client.KernelLaunch(("/nowhere/python",), {}), "'/nowhere/python' cannot be started: No such file"),
+            (client.KernelLaunch(("true",), {}, cwd="/nowhere"), "in /nowhere, but there is no such folder"),
             (client.KernelLaunch((str(tmp_path),), {}), "Permission denied"),
             (client.KernelLaunch(("a\0b",), {}), "none has NUL"),
         ):

@@ -45,7 +45,7 @@ def test_a_kernel_whose_gpu_went_to_a_third_party_is_said_to_be_doubtful_until_i
         os.kill(relay.pid, signal.SIGCONT)
         after = a_node.succeed(gateway)
         eventually(lambda: "does not confirm this kernel's GPU" in (report(after, kernel_id)["reason"] or ""))
-        assert "asked 0.5 of gpu0" in report(after, kernel_id)["reason"]
+        assert "Requested 0.5 of gpu0" in report(after, kernel_id)["reason"]
         assert a_node.held() == {"third": 75}
         shown = subprocess.run(
             [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", "status"],
