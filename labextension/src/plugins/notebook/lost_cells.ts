@@ -75,15 +75,14 @@ class Watcher {
     if (kernel === null || kernel.isDisposed) {
       return;
     }
-    const sent = new SentCells();
+    const isUp = (): boolean => kernel.connectionStatus === 'connected' && KNOWN.includes(kernel.status);
+    const sent = new SentCells(isUp());
     const isHere = (): boolean => !this._panel.isDisposed && !kernel.isDisposed && this._kernel === kernel;
     const ask = (): void => void this._askWhileInDoubt(kernel, sent, isHere);
     const pass = (_: unknown, { msg, direction }: Kernel.IAnyMessageArgs): void => {
       if (direction === 'send') {
-        if (msg.header.msg_type === 'execute_request') {
-          sent.send(msg.header.msg_id, kernel.connectionStatus === 'connected' && KNOWN.includes(kernel.status));
-        }
-      } else if (sent.hear(String((msg.parent_header as { msg_id?: string }).msg_id))) {
+        sent.send(msg.header, isUp());
+      } else if (sent.hear(msg.header, String((msg.parent_header as { msg_id?: string }).msg_id))) {
         ask();
       }
     };
