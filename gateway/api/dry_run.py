@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from jupyter_server.auth.decorator import authorized
 from tornado.web import HTTPError, authenticated
 
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.identity import access_of
+from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.kernels.operations import read_resize_request
 from jupyter_aliquot.gateway.reports.status import DryRun as DryRunReport
 from jupyter_aliquot.gateway.scheduling.dry_run import LARGEST, DryRun
@@ -46,12 +47,16 @@ class _DryRunHandlerBase(OneKernelHandler):
             if kernel_id is not None:
                 self.changes_of(kernel_id)
                 return await self._outlooks().of_kernel(self.asker, kernel_id, wishes)
-            if replaces is not None:
-                self.state(replaces)
-                if access_of(self.asker, self.kernel_manager, replaces) < Access.OWN:
-                    # A collaborator's notebook does not end the kernel, so its room stays taken.
-                    replaces = None
-            return await self._outlooks().of_new(self.asker, [_new_request(wish) for wish in wishes], replaces)
+            outlooks = self._outlooks()
+            replaced = frozenset[str]() if replaces is None else self._replaced_with(replaces)
+            return await outlooks.of_new(self.asker, [_new_request(wish) for wish in wishes], replaced)
+
+    def _replaced_with(self, kernel_id: str) -> frozenset[str]:
+        """Return the kernels that end for a new one in the place of this one. Raises HTTPError 404."""
+        self.state(kernel_id)
+        if access_of(self.asker, self.kernel_manager, kernel_id) < Access.OWN:
+            return frozenset()  # a collaborator's notebook does not end the kernel, so its room stays taken
+        return cast(AliquotKernelManager, self.kernel_manager).replacements.replaced_with(kernel_id)
 
     def asked(self) -> dict[str, str]:
         """Return the query's arguments. Raises HTTPError 400."""

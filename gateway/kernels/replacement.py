@@ -62,15 +62,17 @@ class ReplacementTracker:
     def requested(self, user: User, env: Mapping[str, str]) -> frozenset[str]:
         """Return the user's kernels that the requested start replaces, by *env* or by its session.
 
-        Kernels of others, and kernels that end, are left out. If the named kernel never ran, the
-        kernels that it was to replace are replaced, too.
+        Kernels of others, and kernels that end, are left out.
         """
         kernel_id = replaced_kernel(env)
-        if not kernel_id or not self._may_replace(kernel_id, user.name):
-            return frozenset()
+        return self.replaced_with(kernel_id) if kernel_id and self._may_replace(kernel_id, user.name) else frozenset()
+
+    def replaced_with(self, kernel_id: str) -> frozenset[str]:
+        """Return this kernel and, if it never ran, the kernels that it was to replace."""
         kernel = self._kernels.find(kernel_id)
         before = kernel.replaces if kernel is not None and kernel.grant is None else ()
-        return frozenset({kernel_id, *(one for one in before if self._owners.get(one) == user.name)})
+        owner = self._owners.get(kernel_id)
+        return frozenset({kernel_id, *(one for one in before if self._owners.get(one) == owner)})
 
     def start_arguments(self, replaced: frozenset[str]) -> dict[str, list[str]]:
         """Return arguments of the start for a later gateway.

@@ -8,7 +8,7 @@ admission would raise.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from jupyter_aliquot.gpu_hook.placement.placement import Part
@@ -18,7 +18,7 @@ from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request
 from .capacity import Held
 from .checks import check_request
 from .ledger import KernelRef, LedgerSnapshot
-from .planner import Pending, plan
+from .planner import Pending, Plan, carried_out, plan
 from .quotas import GpuCaps
 from .resize import held_of
 from .wait_reason import WaitReason, agent_unavailable
@@ -66,6 +66,7 @@ class Candidate:
 
     ``before``: the grant of a running kernel. ``refusal``: why its owner may not have this class.
     ``is_queued``: whether it may wait here; a kernel that another program started may not.
+    ``replaces``: the kernels that its start replaces.
     """
 
     owner: str
@@ -74,6 +75,7 @@ class Candidate:
     refusal: AliquotError | None = None
     is_queued: bool = True
     teams: frozenset[str] = frozenset()
+    replaces: frozenset[str] = frozenset()
 
     @property
     def held(self) -> Held | None:
@@ -99,7 +101,10 @@ class DryRun:
 def dry_run(state: QueueState, candidate: Candidate, now: float) -> DryRun:
     """Return what admission would do with the candidate."""
     request, before = candidate.request, candidate.before
-    others = [one for one in state.pending if before is None or one.kernel_id != before.kernel_id]
+    # A replaced kernel that waits itself ends with the request.
+    gone = {one.kernel_id for one in state.pending if one.kernel_id in candidate.replaces and one.held is None}
+    gone |= set() if before is None else {before.kernel_id}
+    others = [one for one in state.pending if one.kernel_id not in gone]
     alone = state.ledger.room().place_alone(request, candidate.held)
     quota = _quota(alone) if isinstance(alone, tuple) else None
     if candidate.refusal is not None:
@@ -122,7 +127,7 @@ def _check(state: QueueState, candidate: Candidate, others: Sequence[Pending]) -
     """
     request = candidate.request
     caps = state.caps if candidate.is_queued else GpuCaps()
-    asker = KernelRef(_CANDIDATE, candidate.owner, teams=candidate.teams)
+    asker = KernelRef(_CANDIDATE, candidate.owner, teams=candidate.teams, replaces=candidate.replaces)
     check_request(state.ledger, others, caps, asker, request, candidate.before)
     if request.gpus > state.largest:
         raise NeverFitsError(
@@ -134,8 +139,7 @@ def _planned(
     state: QueueState, candidate: Candidate, others: Sequence[Pending], now: float, quota: int | None
 ) -> DryRun:
     request = candidate.request
-    pending = Pending(_CANDIDATE, candidate.owner, request, now, held=candidate.held)
-    planned = plan(state.ledger, [*others, pending], now)
+    planned = _plan_until_settled(state.ledger, [*others, _pending(candidate, now)], now)
     for admit in planned.admissions:
         if admit.kernel_id == _CANDIDATE:
             message = "starts at once" if candidate.before is None else "changes at once"
@@ -145,6 +149,33 @@ def _planned(
             return _queued(candidate, wait.position, wait.reason, quota)
     refused = next(one for one in planned.refusals if one.kernel_id == _CANDIDATE)
     return _refused(request, refused.error, quota)
+
+
+def _pending(candidate: Candidate, now: float) -> Pending:
+    return Pending(
+        _CANDIDATE,
+        candidate.owner,
+        candidate.request,
+        now,
+        held=candidate.held,
+        teams=candidate.teams,
+        replaces=candidate.replaces,
+    )
+
+
+def _plan_until_settled(ledger: LedgerSnapshot, queue: Sequence[Pending], now: float) -> Plan:
+    """Return the plan, or the next one if the candidate lacks only what the replaced kernels hold.
+
+    Admission tells these to end, and plans again when they have.
+    """
+    planned = plan(ledger, queue, now)
+    if _CANDIDATE not in planned.preempting:
+        return planned
+    ledger = carried_out(ledger, queue, planned)
+    waiting = {one.kernel_id for one in planned.waiting}
+    ended = frozenset[str]().union(*(one.replaces for one in queue if one.kernel_id in planned.preempting))
+    left = [one for one in queue if one.kernel_id in waiting - ended]
+    return plan(ledger, [replace(one, is_preempting=one.kernel_id in planned.preempting) for one in left], now)
 
 
 def _queued(candidate: Candidate, position: int, why: WaitReason, quota: int | None) -> DryRun:

@@ -65,20 +65,18 @@ class DryRunService:
         self._rules = rules
         self._clock = clock
 
-    async def of_new(self, asker: User, requests: Sequence[Request], replaces: str | None = None) -> list[DryRun]:
+    async def of_new(self, asker: User, requests: Sequence[Request], replaces: frozenset[str]) -> list[DryRun]:
         """Try each request as a kernel that starts now.
 
-        ``replaces``: the kernel that ends for the new one.
+        ``replaces``: the kernels that end for the new one.
         """
         state = await self._state()
-        if replaces is not None:
-            pending = tuple(one for one in state.pending if one.kernel_id != replaces)
-            state = replace(state, ledger=state.ledger.without(replaces), pending=pending)
         now, found = self._clock.now(), []
         for request in requests:
             asked = replace(request, residency=self._rules.residency_of(request))
             refusal = self._class_refusal(asker, asked, None)
-            found.append(dry_run(state, Candidate(asker.name, asked, refusal=refusal, teams=asker.teams), now))
+            candidate = Candidate(asker.name, asked, refusal=refusal, teams=asker.teams, replaces=replaces)
+            found.append(dry_run(state, candidate, now))
         return found
 
     async def of_kernel(self, asker: User, kernel_id: str, wishes: Sequence[ResizeRequest]) -> list[DryRun]:

@@ -178,15 +178,23 @@ def expected_starts(
         is_settled = False
         while left and not is_settled:
             served = _serve(snapshot, left, moment)
-            requests = {one.kernel_id: one for one in left}
-            for admit in served.admissions:
-                found[admit.kernel_id] = moment
-                snapshot = snapshot.with_parts(admit.kernel_id, requests[admit.kernel_id].request, admit.parts)
-            # The kernels that it replaces are told to end, and it starts as soon as they have.
-            for kernel_id in served.preempting:
-                snapshot = _ended(snapshot, requests[kernel_id].replaces)
+            found |= {admit.kernel_id: moment for admit in served.admissions}
+            snapshot = carried_out(snapshot, left, served)
             left, is_settled = list(served.blocked), not served.preempting
     return found
+
+
+def carried_out(snapshot: LedgerSnapshot, pending: Sequence[Pending], planned: Plan | _Served) -> LedgerSnapshot:
+    """Return the ledger once the admitted kernels hold their parts, and replaced ones have ended.
+
+    The replaced kernels of a preempting request are told to end, and it starts when they have.
+    """
+    requests = {one.kernel_id: one for one in pending}
+    for admit in planned.admissions:
+        snapshot = snapshot.with_parts(admit.kernel_id, requests[admit.kernel_id].request, admit.parts)
+    for kernel_id in planned.preempting:
+        snapshot = _ended(snapshot, requests[kernel_id].replaces)
+    return snapshot
 
 
 def _ended(snapshot: LedgerSnapshot, kernel_ids: Iterable[str]) -> LedgerSnapshot:

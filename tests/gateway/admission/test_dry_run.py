@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from jupyter_aliquot.gateway.scheduling.admission import Admission
 from jupyter_aliquot.gateway.scheduling.dry_run import LARGEST, Candidate, DryRun, Outcome, QueueState, dry_run
-from jupyter_aliquot.gateway.scheduling.ledger import Device, KernelRef, LedgerSnapshot, Node
+from jupyter_aliquot.gateway.scheduling.ledger import Device, Holding, KernelRef, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.planner import Pending
 from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
 from jupyter_aliquot.provisioner import errors
@@ -95,6 +95,66 @@ def test_a_dry_run_tells_what_admission_then_does(
             assert told.position == position
 
     play(scene, devices=devices, caps=GpuCaps(LIMIT))
+
+
+@given(before=before, ask=questions, which=st.integers(0, 6), devices=st.integers(1, 3))
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_dry_run_of_a_replacement_tells_what_admission_then_does(
+    play: Any, settle: Any, before: list[Ask], ask: Ask, which: int, devices: int
+) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        for number, one in enumerate(before):
+            try:
+                admission.submit(KernelRef(f"k{number}", one.owner), one.request)
+            except errors.AliquotError:
+                continue
+            await settle()
+        known = admission.snapshot()
+        if not known.holdings:
+            return
+        old = known.holdings[which % len(known.holdings)].grant
+        state = QueueState(replace(known.ledger, node=await agent.status()), known.pending, GpuCaps(LIMIT), LARGEST)
+        replaces = frozenset({old.kernel_id})
+        told = dry_run(state, Candidate(old.owner, ask.request, replaces=replaces), 0.0)
+        did, position = await what_a_replacement_does(admission, settle, old, ask.request)
+        assert (told.outcome, told.position) == (did, position)
+        if did is Outcome.STARTS:
+            [new] = [h.grant for h in admission.snapshot().holdings if h.grant.kernel_id == "new"]
+            assert told.quota_bytes == sum(quota.memory for quota in new.quotas)
+
+    play(scene, devices=devices, caps=GpuCaps(LIMIT))
+
+
+async def what_a_replacement_does(
+    admission: Admission, settle: Any, old: Grant, request: Request
+) -> tuple[Outcome, int | None]:
+    """Replace a kernel, which ends when admission asks for it; return outcome and position."""
+    ending: list[str] = []
+    asker = KernelRef("new", old.owner, replaces=frozenset({old.kernel_id}))
+    try:
+        future = admission.submit(asker, request, on_room_reserved=lambda: ending.append(old.kernel_id))
+        await settle()
+        for kernel_id in ending:
+            await admission.release(kernel_id)
+        await settle()
+        if future.done():
+            future.result()
+            return Outcome.STARTS, None
+    except errors.AliquotError:
+        return Outcome.NEVER, None
+    entry = admission.waiting("new")
+    assert entry is not None
+    return Outcome.QUEUED, entry.position
+
+
+def test_a_kernel_that_gives_up_room_is_replaced_before_others_in_the_queue() -> None:
+    half = Quota("GPU-0", 0, GpuShare(50), Bytes(4 * GIB))
+    grant = Grant("old", "bob", Request(GpuShare(50)), "n", (half,), "", ())
+    state = a_state(0, pending=1)
+    holding = Holding(grant, KernelRef("old", "bob"), 0.0)
+    state = replace(state, ledger=replace(state.ledger, holdings={"old": holding}))
+    told = dry_run(state, Candidate("bob", Request(GpuShare(25)), replaces=frozenset({"old"})), 0.0)
+    assert (told.outcome, told.message) == (Outcome.STARTS, "starts at once")
 
 
 def a_state(*free: int, pending: int = 0, limit: int | None = None, **rest: Any) -> QueueState:
