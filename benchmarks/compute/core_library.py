@@ -33,8 +33,8 @@ class PaceOrder(ctypes.Structure):
     """struct pace_order of gpu_hook/hook/compute/pace_rule.h."""
 
     _fields_ = [
-        ("pace", U32), ("in_flight_cap", U32), ("allowed", U64), ("allowed_beside", U64),
-        ("gap_from", U32), ("gap_until", U32), ("gap_again", U32), ("reserved", U32),
+        ("pace", U32), ("in_flight_cap", U32), ("allowed", U64), ("allowed_with_busy_peers", U64),
+        ("idle_window_min", U32), ("idle_window_max", U32), ("idle_resume", U32), ("reserved", U32),
     ]  # fmt: skip
 
 

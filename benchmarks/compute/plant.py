@@ -200,11 +200,12 @@ class Plant:
         if is_unholdable:
             order = replace(order, gate=Gate.CLOSED)
         words = PaceOrder(
-            int(order.pace), order.in_flight_cap, min(order.allowed, NO_LIMIT), min(order.allowed_beside, NO_LIMIT),
-            order.gap_from, order.gap_until, order.gap_again, 0,
+            int(order.pace), order.in_flight_cap, min(order.allowed, NO_LIMIT),
+            min(order.allowed_with_busy_peers, NO_LIMIT),
+            order.idle_window_min, order.idle_window_max, order.idle_resume, 0,
         )  # fmt: skip
         self._core.plant_order(
-            self._handle, number, int(order.gate), ctypes.byref(words), order.burst_microseconds * 1000,
+            self._handle, number, int(order.gate), ctypes.byref(words), order.batch_microseconds * 1000,
             order.solo_window,
         )  # fmt: skip
 

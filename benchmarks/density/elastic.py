@@ -138,7 +138,7 @@ class _Node:
         ]
         kernels = [notebook.view() for notebook in self._kernels.values()]
         away = sum(h.away_bytes for k in kernels for h in k.holdings)
-        leaving = sum(h.elastic_bytes for k in kernels if k.state is State.SWAPPING_OUT for h in k.holdings)
+        leaving = sum(h.swappable_bytes for k in kernels if k.state is State.SWAPPING_OUT for h in k.holdings)
         room = hardware.host_bytes - away - leaving
         decision = decide(devices, kernels, clock.now, hardware.policy, room)
         for out in decision.outs:
@@ -214,7 +214,7 @@ class _Notebook:
                 Holding(
                     uuid,
                     held_bytes=0 if is_out else held,
-                    elastic_bytes=0 if is_out else held,
+                    swappable_bytes=0 if is_out else held,
                     away_bytes=self._away[uuid],
                     wanted_bytes=self._wanted(uuid) if self._want else 0,
                     guarantee_bytes=guarantee[uuid],

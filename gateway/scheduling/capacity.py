@@ -66,13 +66,13 @@ class Room:
         """
         room = self if held is None else self.give_back(held)
         states, size = room.states(request.workload_class), (request.gpus.hundredths, request.memory_limit)
-        is_elastic, host = request.residency != "off", room._host()
+        is_burstable, host = request.residency != "off", room._host()
         if held is None:
-            return place(states, *size, is_elastic=is_elastic, host=host)
+            return place(states, *size, is_burstable=is_burstable, host=host)
         if request.workload_class is held.workload_class:
             kept = {part.uuid: part for part in held.parts}
             states = [state.for_owner(kept[state.uuid]) if state.uuid in kept else state for state in states]
-        return resize(states, held.parts, *size, is_elastic=is_elastic, host=host)
+        return resize(states, held.parts, *size, is_burstable=is_burstable, host=host)
 
     def place_alone(self, request: Request, held: Held | None = None) -> tuple[Part, ...] | Refusal:
         """Return the request's parts on the empty node, or the reason why it does not fit.

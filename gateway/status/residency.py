@@ -64,8 +64,8 @@ def residency_report(residency: ResidencyStatus | None) -> Residency | None:
         "state": _STATES.get(residency.state, ("", residency.state))[1],
         "since": iso(residency.since),
         "swapped_bytes": residency.swapped_bytes,
-        "swappable_bytes": residency.elastic_bytes,
-        "unswappable": [{"reason": one.reason, "bytes": one.bytes} for one in residency.staying],
+        "swappable_bytes": residency.swappable_bytes,
+        "unswappable": [{"reason": one.reason, "bytes": one.bytes} for one in residency.unswappable],
         "not_swappable": residency.obstacle or None,
         "refusal": residency.mode_reason or residency.refusal or None,
         "queued": None

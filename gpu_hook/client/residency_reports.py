@@ -17,7 +17,7 @@ MODE_IS_OFF = "its residency mode is off"
 
 
 @dataclass(frozen=True)
-class Staying:
+class Unswappable:
     """Memory of a kernel that no swap moves, and the reason.
 
     Reasons are ``ipc``, ``exported``, ``context`` and so on.
@@ -63,8 +63,8 @@ class ResidencyStatus:
     mode: str = "off"
     since: float | None = None
     swapped_bytes: int = 0
-    elastic_bytes: int = 0
-    staying: tuple[Staying, ...] = ()
+    swappable_bytes: int = 0
+    unswappable: tuple[Unswappable, ...] = ()
     refusal: str | None = None
     waits: Waits | None = None
     lease: str | None = None
@@ -172,8 +172,8 @@ def read_residency(report: Mapping[str, Any] | None) -> ResidencyStatus | None:
         mode=str(report["mode"]),
         since=None if since is None else float(since),
         swapped_bytes=int(report.get("swapped_bytes", 0)),
-        elastic_bytes=int(report.get("elastic_bytes", 0)),
-        staying=tuple(Staying(str(one["reason"]), int(one["bytes"])) for one in report.get("staying", ())),
+        swappable_bytes=int(report.get("swappable_bytes", 0)),
+        unswappable=tuple(Unswappable(str(one["reason"]), int(one["bytes"])) for one in report.get("unswappable", ())),
         refusal=None if refusal is None else str(refusal),
         waits=None if waits is None else _read_waits(waits),
         lease=None if lease is None else str(lease),

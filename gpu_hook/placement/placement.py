@@ -110,12 +110,12 @@ class _Asked:
 
     hundredths: int
     memory_limit: int | None
-    is_elastic: bool
+    is_burstable: bool
 
     def part(self, device: DeviceState, hundredths: int) -> Part:
         quota = quota_bytes(device.memory_bytes, hundredths, self.hundredths, self.memory_limit)
         share = quota_bytes(device.memory_bytes, hundredths, self.hundredths, None)
-        guarantee = share if self.is_elastic and share < quota else None
+        guarantee = share if self.is_burstable and share < quota else None
         return Part(device.uuid, device.index, hundredths, quota, guarantee)
 
     def fits(self, device: DeviceState, hundredths: int) -> bool:
@@ -151,19 +151,19 @@ def place(
     memory_limit: int | None = None,
     placement: Mapping[str, int] | None = None,
     *,
-    is_elastic: bool = True,
+    is_burstable: bool = True,
     host: HostRoom | None = None,
 ) -> tuple[Part, ...] | Refusal:
     """Place ``hundredths`` of GPUs, or return a Refusal.
 
     ``placement`` (uuid → hundredths) is a plan made elsewhere: it is checked, not changed. A kernel
-    that is not ``is_elastic`` can never give memory back: its whole limit is reserved. ``host`` is
+    that is not ``is_burstable`` can never give memory back: its whole limit is reserved. ``host`` is
     the host memory for reservations beyond the devices (None: no limit).
     """
     refusal = _check_request(hundredths, memory_limit)
     if refusal is not None:
         return refusal
-    asked = _Asked(hundredths, memory_limit, is_elastic)
+    asked = _Asked(hundredths, memory_limit, is_burstable)
     if placement is not None:
         parts = _place_as_planned(devices, asked, placement)
     else:
@@ -185,7 +185,7 @@ def resize(
     hundredths: int,
     memory_limit: int | None,
     *,
-    is_elastic: bool = True,
+    is_burstable: bool = True,
     host: HostRoom | None = None,
 ) -> tuple[Part, ...] | Refusal:
     """Return another size on the same devices, or a Refusal.
@@ -207,7 +207,7 @@ def resize(
         plan = dict.fromkeys(whole_first, WHOLE)
         plan[whole_first[-1]] = hundredths % WHOLE or WHOLE
         plan = {part.uuid: plan[part.uuid] for part in parts}  # CUDA numbers them in this order
-    resized = _place_as_planned(devices, _Asked(hundredths, memory_limit, is_elastic), plan)
+    resized = _place_as_planned(devices, _Asked(hundredths, memory_limit, is_burstable), plan)
     if isinstance(resized, Refusal) or host is None:
         return resized
     # A kernel that shrinks is never refused, even if the reservations already exceed the budget.

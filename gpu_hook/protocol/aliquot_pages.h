@@ -1,5 +1,6 @@
-/* The three shared pages of a process: the agent's, the hook's and the board. They are part of
- * the protocol, whose version counts for them too. Only aliquot_protocol.h includes this file. */
+/* The three shared pages of a process: the agent's, the hook's and the activity page. They are
+ * part of the protocol, whose version counts for them too. Only aliquot_protocol.h includes this
+ * file. */
 #ifndef ALIQUOT_PAGES_H
 #define ALIQUOT_PAGES_H
 
@@ -18,19 +19,21 @@ struct aliquot_agent_device {
     uint64_t busy_nanoseconds; /* GPU time of the kernel on this device; sampled */
     uint32_t utilization_percent; /* by the kernel, in the last sample */
     uint32_t pace; /* enum aliquot_pace */
-    /* A burst may begin while `occupied_nanoseconds` (hook's page), together with the expected
-     * time of the bursts in flight, is less than this. In pace BLOCKS: while `blocks` is. */
+    /* A batch may begin while `occupied_nanoseconds` (hook's page), together with the expected
+     * time of the batches in flight, is less than this. In pace BLOCKS: while `blocks` is. */
     uint64_t allowed;
-    /* The same, where a neighbour's board shows work, or a pause in which no work may begin: at
+    /* The same, where a peer's activity page shows work, or a pause in which no work may begin: at
      * most this. */
-    uint64_t allowed_beside;
-    uint32_t in_flight_cap;      /* bursts begun and not done; 0: no limit. 1: of long ones, see pace_rule.h */
-    uint32_t burst_microseconds; /* of device time that one burst should take */
-    /* Work may begin in a pause of all neighbours that has lasted at least `gap_from` and less than `gap_until`, or at
-     * least `gap_again`, microseconds. 0, 0, 0: in every pause. */
-    uint32_t gap_from;
-    uint32_t gap_until;
-    uint32_t gap_again;
+    uint64_t allowed_with_busy_peers;
+    /* batches begun and not done; 0: no limit. 1: of long ones, see pace_rule.h */
+    uint32_t in_flight_cap;
+    uint32_t batch_microseconds; /* of device time that one batch should take */
+    /* Work may begin in a pause of all peers that has lasted at least `idle_window_min` and
+     * less than `idle_window_max` microseconds, or at least `idle_resume` microseconds. 0, 0, 0:
+     * in every pause. */
+    uint32_t idle_window_min;
+    uint32_t idle_window_max;
+    uint32_t idle_resume;
     uint32_t solo_window; /* odd while no opportunistic work is on the device; another number each time */
     uint64_t reserved[3];
 };
@@ -64,8 +67,8 @@ struct aliquot_agent_page {
     uint32_t process_count;
     uint32_t lease;          /* enum aliquot_lease */
     uint32_t residency_mode; /* enum aliquot_residency_mode; does not change */
-    uint64_t least_elastic_bytes; /* smaller allocations stay plain */
-    uint64_t chunk_bytes;         /* of physical memory behind an elastic allocation, at most */
+    uint64_t least_swappable_bytes; /* smaller allocations stay plain */
+    uint64_t chunk_bytes;         /* of physical memory behind a swappable allocation, at most */
     uint64_t ring_bytes;          /* page-locked, of each process that copies */
     uint32_t copy_threads;        /* between ring and segments */
     uint32_t copy_streams;
@@ -92,20 +95,21 @@ struct aliquot_hook_device {
     uint64_t allocations; /* live */
     uint64_t launches;
     uint64_t refusals; /* out-of-memory answers because of the quota */
-    uint64_t elastic_bytes; /* of the charged ones: those that can leave */
+    uint64_t swappable_bytes; /* of the charged ones: those that can leave */
     uint64_t swapped_bytes; /* of these: those on the host now */
     /* Measured while `pace` is not OFF. */
-    uint64_t occupied_nanoseconds;  /* during which work of this process was on the device, neighbours' slices included */
+    /* during which work of this process was on the device, the slices of other processes included */
+    uint64_t occupied_nanoseconds;
     uint64_t throttled_nanoseconds; /* during which a launch waited for gate or pace */
     uint64_t blocks;                /* launched: thread blocks */
-    uint32_t in_flight;             /* bursts begun and not done */
+    uint32_t in_flight;             /* batches begun and not done */
     uint32_t waiting_launches;      /* threads that wait for gate or pace */
     uint64_t longest_nanoseconds;   /* of one launch or graph, as measured in the last seconds */
     /* Sampled launches outside solo windows whose function and grid class have a solo baseline: their time, and what
      * they take alone. */
     uint64_t sampled_nanoseconds;
     uint64_t sampled_solo_nanoseconds;
-    uint32_t samples;        /* launches that were measured alone in their burst */
+    uint32_t samples;        /* launches that were measured alone in their batch */
     uint32_t without_baseline; /* pairs of function and grid class in use that lack one; sampled */
 };
 
@@ -133,7 +137,7 @@ struct aliquot_hook_page {
     uint64_t host_refusals;
     uint64_t host_peak_bytes;
     uint32_t residency;     /* enum aliquot_residency */
-    uint32_t staying;       /* bits of enum aliquot_staying: the reasons why memory stays */
+    uint32_t pin_reasons;       /* bits of enum aliquot_pin_reason: the reasons why memory stays */
     uint32_t waiting_calls; /* threads that wait for the gate or the lease */
     uint32_t calls_inside;  /* threads in a call that touches the device; sampled */
     uint64_t moves;         /* finished ones, both ways */
@@ -149,30 +153,31 @@ struct aliquot_hook_page {
     char unknown_function[ALIQUOT_FUNCTION_BYTES];
 };
 
-/* The work of one process, on one device. Times are CLOCK_MONOTONIC; device time is mapped to it. */
+/* An interval of work of one process on one device. Times are CLOCK_MONOTONIC; device time is mapped to it. */
 struct aliquot_interval {
     uint64_t start_nanoseconds;
     uint64_t end_nanoseconds; /* written last; of the newest one it may still grow */
 };
 
-struct aliquot_board_device {
-    uint32_t is_active; /* 1 from before a burst begins until all have ended */
+struct aliquot_activity_device {
+    uint32_t is_active; /* 1 from before a batch begins until all have ended */
     uint32_t reserved_word;
     uint64_t since_nanoseconds; /* when is_active last changed */
-    uint64_t interval_count;    /* so far; number n lies at n modulo ALIQUOT_BOARD_INTERVALS, the newest is count - 1 */
+    /* so far; number n lies at n modulo ALIQUOT_ACTIVITY_INTERVALS, the newest is count - 1 */
+    uint64_t interval_count;
     uint64_t lost_nanoseconds;  /* occupied time that no interval shows */
     uint64_t reserved[4];
-    struct aliquot_interval intervals[ALIQUOT_BOARD_INTERVALS];
+    struct aliquot_interval intervals[ALIQUOT_ACTIVITY_INTERVALS];
 };
 
 /* Written by the hook alone; untrusted by every reader. */
-struct aliquot_board {
+struct aliquot_activity_page {
     uint32_t magic;
     uint32_t version;
     int32_t pid; /* as the process sees itself */
     uint32_t reserved_word;
     uint64_t reserved[6];
-    struct aliquot_board_device devices[ALIQUOT_MAX_DEVICES]; /* as in the process's agent page */
+    struct aliquot_activity_device devices[ALIQUOT_MAX_DEVICES]; /* as in the process's agent page */
 };
 
 _Static_assert(sizeof(struct aliquot_agent_device) == 128, "agent device");
@@ -183,9 +188,10 @@ _Static_assert(offsetof(struct aliquot_hook_page, devices) == 128, "hook page's 
 _Static_assert(sizeof(struct aliquot_hook_need) == 24, "hook need");
 _Static_assert(offsetof(struct aliquot_hook_page, needs) == 2176, "hook page's needs");
 _Static_assert(offsetof(struct aliquot_hook_page, unknown_function) == 2564, "hook page's unknown function");
-_Static_assert(sizeof(struct aliquot_board_device) == 704, "board device");
-_Static_assert(offsetof(struct aliquot_board, devices) == 64, "board's devices");
-_Static_assert(sizeof(struct aliquot_board) <= ALIQUOT_BOARD_BYTES, "board");
+_Static_assert(sizeof(struct aliquot_activity_device) == 704, "activity page device");
+_Static_assert(offsetof(struct aliquot_activity_page, devices) == 64, "activity page's devices");
+_Static_assert(sizeof(struct aliquot_activity_page) <= ALIQUOT_ACTIVITY_PAGE_BYTES,
+               "activity page");
 _Static_assert(sizeof(struct aliquot_agent_page) <= ALIQUOT_PAGE_BYTES, "agent page");
 _Static_assert(sizeof(struct aliquot_hook_page) <= ALIQUOT_PAGE_BYTES, "hook page");
 

@@ -19,10 +19,12 @@
  * Calls wait while the page's lease is ended, in a process that has nothing to move, too. Credit that has to wait for
  * room is answered late: CREDIT_WAIT, at least once a second, keeps the hook patient.
  *
- * Compute shares: a third shared page, the board, is where a process shows its work on each device, in short intervals
- * of measured time. BOARD hands it its own, and those of production processes on the same device to opportunistic ones,
- * which may only read them: they stop at once when production's work comes, and use its pauses. The agent writes in its
- * page how much time a process may use before it waits, in the hook's own measure of time.
+ * Compute shares: on a third shared page, the activity page, a process shows its work on each
+ * device, in short intervals of measured time. ACTIVITY_PAGE hands a process its own. It also hands
+ * opportunistic processes those of their peers, the production processes on the same device, for
+ * reading only: they stop at once when production's work comes, and use its pauses. The agent
+ * writes in its page how much time a process may use before it waits, in the hook's own measure of
+ * time.
  *
  * Transport: a Unix SEQPACKET socket, `hook.sock` in the kernel's own directory, which the agent listens on.
  * A process belongs to the kernel whose socket it connects to. All integers are in host byte order (both ends
@@ -34,7 +36,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ALIQUOT_PROTOCOL_VERSION 4u
+#define ALIQUOT_PROTOCOL_VERSION 5u
 #define ALIQUOT_MESSAGE_MAGIC 0x314d5141u /* "AQM1" */
 #define ALIQUOT_PAGE_MAGIC 0x31505141u    /* "AQP1" */
 #define ALIQUOT_PAGE_BYTES 4096u
@@ -44,10 +46,10 @@
 #define ALIQUOT_MAX_PROCESSES 64u /* in the agent page's table */
 #define ALIQUOT_TEXT_BYTES 192u
 #define ALIQUOT_FUNCTION_BYTES 60u /* of a driver function, with the zero at its end */
-#define ALIQUOT_BOARD_MAGIC 0x31425141u /* "AQB1" */
-#define ALIQUOT_BOARD_BYTES 12288u
-#define ALIQUOT_BOARD_INTERVALS 40u
-#define ALIQUOT_MAX_NEIGHBOURS 32u /* boards of others that one process reads */
+#define ALIQUOT_ACTIVITY_PAGE_MAGIC 0x31425141u /* "AQB1" */
+#define ALIQUOT_ACTIVITY_PAGE_BYTES 12288u
+#define ALIQUOT_ACTIVITY_INTERVALS 40u
+#define ALIQUOT_MAX_PEERS 32u /* activity pages of others that one process reads */
 #define ALIQUOT_GRID_CLASSES 32u   /* a launch's grid class is the base-2 logarithm of its number of blocks */
 #define ALIQUOT_SOCKET_NAME "hook.sock"
 
@@ -71,7 +73,7 @@ enum aliquot_message_type {
     ALIQUOT_SEGMENT = 69,       /* with one descriptor: host memory for the next SWAP_OUT; no answer */
     ALIQUOT_SWAP_OUT = 70,
     ALIQUOT_SWAP_IN = 71,
-    ALIQUOT_BOARD = 72, /* with one descriptor, save for BOARD_GONE; no answer */
+    ALIQUOT_ACTIVITY_PAGE = 72, /* with one descriptor, save for ACTIVITY_PAGE_GONE; no answer */
 };
 
 enum aliquot_role {
@@ -113,15 +115,15 @@ enum aliquot_gate {
 enum aliquot_pace {
     ALIQUOT_PACE_OFF = 0,     /* the hook measures nothing */
     ALIQUOT_PACE_MEASURE = 1, /* measured, never held back */
-    ALIQUOT_PACE_TIME = 2,    /* held back by measured time, and by the neighbours' boards */
+    ALIQUOT_PACE_TIME = 2,    /* held back by measured time, and by the peers' activity pages */
     ALIQUOT_PACE_BLOCKS = 3,  /* held back by thread blocks: other systems do so; for comparison */
 };
 
-enum aliquot_board_kind {
-    ALIQUOT_BOARD_OWN = 0,       /* writable: this process's own */
-    ALIQUOT_BOARD_NEIGHBOUR = 1, /* read-only: of a production process on the same device */
-    /* the neighbour of that number does not count any more; without a descriptor */
-    ALIQUOT_BOARD_GONE = 2,
+enum aliquot_activity_page_kind {
+    ALIQUOT_ACTIVITY_PAGE_OWN = 0,  /* writable: this process's own */
+    ALIQUOT_ACTIVITY_PAGE_PEER = 1, /* read-only: of a production process on the same device */
+    /* the peer of that number does not count any more; without a descriptor */
+    ALIQUOT_ACTIVITY_PAGE_GONE = 2,
 };
 
 enum aliquot_lease { ALIQUOT_LEASE_HELD = 0, ALIQUOT_LEASE_ENDED = 1 };
@@ -144,19 +146,20 @@ enum aliquot_move_outcome {
     ALIQUOT_MOVE_FAILED = 5,     /* the driver or the file system failed; the page says where the bytes are */
 };
 
-/* The reason why bytes of a process stay on the device when it is swapped out. */
-enum aliquot_staying {
-    ALIQUOT_STAYS_SMALL = 1u << 0,     /* below the least elastic size */
-    ALIQUOT_STAYS_POOL = 1u << 1,      /* stream-ordered memory in use */
-    ALIQUOT_STAYS_ARRAY = 1u << 2,
-    ALIQUOT_STAYS_IPC = 1u << 3,       /* legacy IPC, either side */
+/* The reason why bytes of a process stay on the device when it is swapped out: its pin reason. */
+enum aliquot_pin_reason {
+    ALIQUOT_PIN_SMALL = 1u << 0,    /* below the least swappable size */
+    ALIQUOT_PIN_POOL = 1u << 1,     /* stream-ordered memory in use */
+    ALIQUOT_PIN_ARRAY = 1u << 2,
+    ALIQUOT_PIN_IPC = 1u << 3,      /* legacy IPC, either side */
     /* a handle or an address range that other processes may hold by a descriptor */
-    ALIQUOT_STAYS_EXPORTED = 1u << 4,
-    ALIQUOT_STAYS_GRAPH = 1u << 5,     /* memory nodes of graphs */
-    ALIQUOT_STAYS_MULTICAST = 1u << 6,
-    ALIQUOT_STAYS_MANAGED = 1u << 7,   /* unified memory of the user's own: the driver pages it */
-    ALIQUOT_STAYS_BEFORE = 1u << 8,    /* allocated before the agent was there, or while it was away */
-    ALIQUOT_STAYS_MODE = 1u << 9,      /* the kernel's mode is off, or the device lacks virtual memory management */
+    ALIQUOT_PIN_EXPORTED = 1u << 4,
+    ALIQUOT_PIN_GRAPH = 1u << 5,    /* memory nodes of graphs */
+    ALIQUOT_PIN_MULTICAST = 1u << 6,
+    ALIQUOT_PIN_MANAGED = 1u << 7,  /* unified memory of the user's own: the driver pages it */
+    ALIQUOT_PIN_NO_AGENT = 1u << 8, /* allocated while no agent was connected */
+    /* the kernel's mode is off, or the device lacks virtual memory management */
+    ALIQUOT_PIN_MODE = 1u << 9,
 };
 
 /* The checks that ALIQUOT_SELF_CHECK reports. All bits of ALIQUOT_CHECK_ALL set means that
@@ -225,24 +228,26 @@ struct aliquot_wake {
     uint32_t reserved;
 };
 
-struct aliquot_board_notice { /* BOARD; its descriptor is a size-sealed memfd of ALIQUOT_BOARD_BYTES */
+/* ACTIVITY_PAGE; its descriptor is a size-sealed memfd of ALIQUOT_ACTIVITY_PAGE_BYTES. */
+struct aliquot_activity_page_notice {
     struct aliquot_header header;
-    uint32_t kind;         /* enum aliquot_board_kind */
-    uint32_t number;       /* of a neighbour: 0 to ALIQUOT_MAX_NEIGHBOURS - 1, again after it was GONE */
-    uint32_t device;       /* of a neighbour: index into the receiver's devices */
-    uint32_t board_device; /* of a neighbour: the same device, as index into the board's devices */
+    uint32_t kind;   /* enum aliquot_activity_page_kind */
+    uint32_t number; /* of a peer: 0 to ALIQUOT_MAX_PEERS - 1, again after it was GONE */
+    uint32_t device; /* of a peer: index into the receiver's devices */
+    /* of a peer: the same device, as index into the activity page's devices */
+    uint32_t page_device;
 };
 
 struct aliquot_moved_device {
     uint64_t swapped_bytes; /* on the host now */
-    uint64_t staying_bytes; /* charged, and on the device whatever happens */
+    uint64_t unswappable_bytes; /* charged, and on the device whatever happens */
 };
 
 struct aliquot_moved {
     struct aliquot_header header;
     uint32_t outcome;   /* enum aliquot_move_outcome */
     uint32_t residency; /* enum aliquot_residency: where it is now */
-    uint32_t staying;   /* bits of enum aliquot_staying */
+    uint32_t pin_reasons;   /* bits of enum aliquot_pin_reason */
     uint32_t device_count;
     uint64_t wanted_bytes;      /* of host memory, for NO_SPACE */
     uint64_t drain_nanoseconds; /* of the three phases */
@@ -280,6 +285,6 @@ _Static_assert(sizeof(struct aliquot_credit) == 32, "credit");
 _Static_assert(sizeof(struct aliquot_segment) == 32, "segment");
 _Static_assert(sizeof(struct aliquot_swap) == 24, "swap");
 _Static_assert(sizeof(struct aliquot_moved) == 64 + 16 * ALIQUOT_MAX_DEVICES + ALIQUOT_TEXT_BYTES, "moved");
-_Static_assert(sizeof(struct aliquot_board_notice) == 32, "board notice");
+_Static_assert(sizeof(struct aliquot_activity_page_notice) == 32, "activity page notice");
 
 #endif

@@ -10,7 +10,7 @@ import struct
 import uuid as uuids
 
 from .messages import (
-    BoardNotice as BoardNotice,
+    ActivityPageNotice as ActivityPageNotice,
     Credit as Credit,
     Hello as Hello,
     HelloDevice as HelloDevice,
@@ -25,16 +25,16 @@ from .messages import (
     Welcome as Welcome,
 )
 from .words import (
-    BOARD_BYTES as BOARD_BYTES,
-    BOARD_INTERVALS as BOARD_INTERVALS,
-    BOARD_MAGIC as BOARD_MAGIC,
+    ACTIVITY_INTERVALS as ACTIVITY_INTERVALS,
+    ACTIVITY_PAGE_BYTES as ACTIVITY_PAGE_BYTES,
+    ACTIVITY_PAGE_MAGIC as ACTIVITY_PAGE_MAGIC,
     FUNCTION_BYTES as FUNCTION_BYTES,
     GRID_CLASSES as GRID_CLASSES,
     HOST_MEMORY as HOST_MEMORY,
     HOST_UUID as HOST_UUID,
     MAX_AMOUNT as MAX_AMOUNT,
     MAX_DEVICES as MAX_DEVICES,
-    MAX_NEIGHBOURS as MAX_NEIGHBOURS,
+    MAX_PEERS as MAX_PEERS,
     MAX_PROCESSES as MAX_PROCESSES,
     MESSAGE_MAGIC as MESSAGE_MAGIC,
     NAME_BYTES as NAME_BYTES,
@@ -44,9 +44,9 @@ from .words import (
     SOCKET_NAME as SOCKET_NAME,
     TEXT_BYTES as TEXT_BYTES,
     VERSION as VERSION,
+    ActivityPage as ActivityPage,
+    ActivityPageKind as ActivityPageKind,
     AgentPage as AgentPage,
-    Board as Board,
-    BoardKind as BoardKind,
     Enforcer as Enforcer,
     Gate as Gate,
     HookPage as HookPage,
@@ -54,12 +54,12 @@ from .words import (
     MessageType as MessageType,
     MoveOutcome as MoveOutcome,
     Pace as Pace,
+    PinReason as PinReason,
     RefusalReason as RefusalReason,
     Residency as Residency,
     ResidencyMode as ResidencyMode,
     Role as Role,
     SelfCheck as SelfCheck,
-    Staying as Staying,
     Tells as Tells,
     WorkloadClass as WorkloadClass,
 )
@@ -75,7 +75,7 @@ WAKE = struct.Struct("=II")
 MOVED_FIXED = struct.Struct("=IIIIQQQQ")
 MOVED_DEVICE = struct.Struct("=QQ")
 WELCOME = struct.Struct("=II")
-BOARD_NOTICE = struct.Struct("=IIII")
+ACTIVITY_PAGE_NOTICE = struct.Struct("=IIII")
 REFUSE = struct.Struct(f"=II{TEXT_BYTES}s")
 
 HELLO_ENTRIES = MAX_DEVICES + 1  # the last is for host memory
@@ -86,13 +86,13 @@ WELCOME_BYTES = HEADER.size + WELCOME.size
 REFUSE_BYTES = HEADER.size + REFUSE.size
 SEGMENT_BYTES = HEADER.size + SEGMENT.size
 SWAP_BYTES = HEADER.size + SWAP.size
-BOARD_NOTICE_BYTES = HEADER.size + BOARD_NOTICE.size
+ACTIVITY_PAGE_NOTICE_BYTES = HEADER.size + ACTIVITY_PAGE_NOTICE.size
 WAKE_BYTES = HEADER.size + WAKE.size
 MOVED_BYTES = HEADER.size + MOVED_FIXED.size + MAX_DEVICES * MOVED_DEVICE.size + TEXT_BYTES
 LARGEST_MESSAGE = HELLO_BYTES
 
 
-Message = Hello | Credit | SelfCheckResult | Welcome | Refuse | Segment | Swap | Wake | Moved | BoardNotice
+Message = Hello | Credit | SelfCheckResult | Welcome | Refuse | Segment | Swap | Wake | Moved | ActivityPageNotice
 
 _CREDIT_TYPES = (
     MessageType.CREDIT_REQUEST,
@@ -103,7 +103,7 @@ _CREDIT_TYPES = (
 )
 _SWAP_TYPES = (MessageType.SWAP_OUT, MessageType.SWAP_IN)
 _RESIDENCY_TYPES = (MessageType.WAKE, MessageType.MOVED, MessageType.SEGMENT, *_SWAP_TYPES)
-_KNOWN_STAYING = (Staying.MODE << 1) - 1
+_KNOWN_PIN_REASONS = (PinReason.MODE << 1) - 1
 _KNOWN_CHECKS = SelfCheck.ALL | SelfCheck.ABSOLUTE_PATH
 _SIZES = {
     MessageType.HELLO: HELLO_BYTES,
@@ -113,7 +113,7 @@ _SIZES = {
     MessageType.SEGMENT: SEGMENT_BYTES,
     MessageType.WAKE: WAKE_BYTES,
     MessageType.MOVED: MOVED_BYTES,
-    MessageType.BOARD: BOARD_NOTICE_BYTES,
+    MessageType.ACTIVITY_PAGE: ACTIVITY_PAGE_NOTICE_BYTES,
     **dict.fromkeys(_SWAP_TYPES, SWAP_BYTES),
     **dict.fromkeys(_CREDIT_TYPES, CREDIT_BYTES),
 }
@@ -134,9 +134,9 @@ def pack(message: Message) -> bytes:
     if isinstance(message, Refuse):
         body = REFUSE.pack(message.reason, 0, cut_text(message.text, TEXT_BYTES))
         return _header(MessageType.REFUSE, message.sequence) + body
-    if isinstance(message, BoardNotice):
-        body = BOARD_NOTICE.pack(message.kind, message.number, message.device, message.board_device)
-        return _header(MessageType.BOARD, message.sequence) + body
+    if isinstance(message, ActivityPageNotice):
+        body = ACTIVITY_PAGE_NOTICE.pack(message.kind, message.number, message.device, message.page_device)
+        return _header(MessageType.ACTIVITY_PAGE, message.sequence) + body
     return _pack_residency(message)
 
 
@@ -198,14 +198,14 @@ def _pack_residency(message: Segment | Swap | Wake | Moved) -> bytes:
     fixed = MOVED_FIXED.pack(
         message.outcome,
         message.residency,
-        message.staying,
+        message.pin_reasons,
         len(message.devices),
         message.wanted_bytes,
         message.drain_nanoseconds,
         message.copy_nanoseconds,
         message.map_nanoseconds,
     )
-    table = b"".join(MOVED_DEVICE.pack(d.swapped_bytes, d.staying_bytes) for d in message.devices)
+    table = b"".join(MOVED_DEVICE.pack(d.swapped_bytes, d.unswappable_bytes) for d in message.devices)
     body = fixed + table.ljust(MAX_DEVICES * MOVED_DEVICE.size, b"\0")
     text = cut_text(message.text, TEXT_BYTES).ljust(TEXT_BYTES, b"\0")
     return _header(MessageType.MOVED, message.sequence) + body + text
@@ -229,8 +229,8 @@ def _unpack_body(kind: MessageType, datagram: bytes, sequence: int) -> Message:
         return SelfCheckResult(SelfCheck(passed & _KNOWN_CHECKS), _text(text), sequence)
     if kind is MessageType.WELCOME:
         return Welcome(WELCOME.unpack_from(datagram, HEADER.size)[0], sequence)
-    if kind is MessageType.BOARD:
-        return _unpack_board_notice(datagram, sequence)
+    if kind is MessageType.ACTIVITY_PAGE:
+        return _unpack_activity_page_notice(datagram, sequence)
     if kind in _RESIDENCY_TYPES:
         return _unpack_residency(kind, datagram, sequence)
     reason, _, text = REFUSE.unpack_from(datagram, HEADER.size)
@@ -239,13 +239,15 @@ def _unpack_body(kind: MessageType, datagram: bytes, sequence: int) -> Message:
     return Refuse(RefusalReason(reason), _text(text), sequence)
 
 
-def _unpack_board_notice(datagram: bytes, sequence: int) -> BoardNotice:
-    kind, number, device, board_device = BOARD_NOTICE.unpack_from(datagram, HEADER.size)
-    if kind not in BoardKind.__members__.values() or number >= MAX_NEIGHBOURS:
-        raise MalformedError(f"got a board of kind {kind}, number {number}")
-    if max(device, board_device) >= MAX_DEVICES:
-        raise MalformedError(f"got a board of devices {device} and {board_device}; a kernel has at most {MAX_DEVICES}")
-    return BoardNotice(BoardKind(kind), number, device, board_device, sequence)
+def _unpack_activity_page_notice(datagram: bytes, sequence: int) -> ActivityPageNotice:
+    kind, number, device, page_device = ACTIVITY_PAGE_NOTICE.unpack_from(datagram, HEADER.size)
+    if kind not in ActivityPageKind.__members__.values() or number >= MAX_PEERS:
+        raise MalformedError(f"got an activity page of kind {kind}, number {number}")
+    if max(device, page_device) >= MAX_DEVICES:
+        raise MalformedError(
+            f"got an activity page of devices {device} and {page_device}; a kernel has at most {MAX_DEVICES}"
+        )
+    return ActivityPageNotice(ActivityPageKind(kind), number, device, page_device, sequence)
 
 
 def _unpack_residency(kind: MessageType, datagram: bytes, sequence: int) -> Message:
@@ -261,7 +263,7 @@ def _unpack_residency(kind: MessageType, datagram: bytes, sequence: int) -> Mess
 
 
 def _unpack_moved(datagram: bytes, sequence: int) -> Moved:
-    outcome, residency, staying, count, wanted, *phases = MOVED_FIXED.unpack_from(datagram, HEADER.size)
+    outcome, residency, pin_reasons, count, wanted, *phases = MOVED_FIXED.unpack_from(datagram, HEADER.size)
     if outcome not in MoveOutcome.__members__.values() or residency not in Residency.__members__.values():
         raise MalformedError(f"got outcome {outcome}, residency {residency}")
     if count > MAX_DEVICES:
@@ -270,10 +272,10 @@ def _unpack_moved(datagram: bytes, sequence: int) -> Moved:
     devices = tuple(
         MovedDevice(*MOVED_DEVICE.unpack_from(datagram, start + i * MOVED_DEVICE.size)) for i in range(count)
     )
-    if any(d.swapped_bytes + d.staying_bytes > MAX_AMOUNT for d in devices) or wanted > MAX_AMOUNT:
+    if any(d.swapped_bytes + d.unswappable_bytes > MAX_AMOUNT for d in devices) or wanted > MAX_AMOUNT:
         raise MalformedError("got more bytes than any device has")
     text = _text(datagram[start + MAX_DEVICES * MOVED_DEVICE.size :])
-    known = Staying(staying & _KNOWN_STAYING)
+    known = PinReason(pin_reasons & _KNOWN_PIN_REASONS)
     drain, copy, map_ = phases
     return Moved(MoveOutcome(outcome), Residency(residency), devices, known, wanted, drain, copy, map_, text, sequence)
 

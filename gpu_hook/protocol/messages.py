@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .words import BoardKind, MessageType, MoveOutcome, RefusalReason, Residency, Role, SelfCheck, Staying
+from .words import ActivityPageKind, MessageType, MoveOutcome, PinReason, RefusalReason, Residency, Role, SelfCheck
 
 
 class MalformedError(Exception):
@@ -83,16 +83,16 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class BoardNotice:
-    """A board; its descriptor travels with it, unless it is GONE.
+class ActivityPageNotice:
+    """An activity page; its descriptor travels with it, unless it is GONE.
 
-    The numbers are a neighbour's.
+    The numbers are a peer's.
     """
 
-    kind: BoardKind
+    kind: ActivityPageKind
     number: int = 0
     device: int = 0
-    board_device: int = 0
+    page_device: int = 0
     sequence: int = 0
 
 
@@ -112,13 +112,13 @@ class Wake:
     sequence: int = 0
 
 
-_NOTHING_STAYS = Staying(0)
+_NO_PIN_REASONS = PinReason(0)
 
 
 @dataclass(frozen=True)
 class MovedDevice:
     swapped_bytes: int
-    staying_bytes: int
+    unswappable_bytes: int
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Moved:
     outcome: MoveOutcome
     residency: Residency
     devices: tuple[MovedDevice, ...] = ()
-    staying: Staying = _NOTHING_STAYS
+    pin_reasons: PinReason = _NO_PIN_REASONS
     wanted_bytes: int = 0
     drain_nanoseconds: int = 0
     copy_nanoseconds: int = 0

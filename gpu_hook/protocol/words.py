@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from enum import IntEnum, IntFlag
 
-VERSION = 4
+VERSION = 5
 MESSAGE_MAGIC = 0x314D5141
 PAGE_MAGIC = 0x31505141
 PAGE_BYTES = 4096
@@ -19,10 +19,10 @@ MAX_PROCESSES = 64
 NO_LIMIT = (1 << 64) - 1
 TEXT_BYTES = 192
 FUNCTION_BYTES = 60
-BOARD_MAGIC = 0x31425141
-BOARD_BYTES = 12288
-BOARD_INTERVALS = 40
-MAX_NEIGHBOURS = 32
+ACTIVITY_PAGE_MAGIC = 0x31425141
+ACTIVITY_PAGE_BYTES = 12288
+ACTIVITY_INTERVALS = 40
+MAX_PEERS = 32
 GRID_CLASSES = 32
 NAME_BYTES = 32
 SOCKET_NAME = "hook.sock"
@@ -45,7 +45,7 @@ class MessageType(IntEnum):
     SEGMENT = 69
     SWAP_OUT = 70
     SWAP_IN = 71
-    BOARD = 72
+    ACTIVITY_PAGE = 72
 
 
 class Role(IntEnum):
@@ -90,9 +90,9 @@ class Pace(IntEnum):
     BLOCKS = 3
 
 
-class BoardKind(IntEnum):
+class ActivityPageKind(IntEnum):
     OWN = 0
-    NEIGHBOUR = 1
+    PEER = 1
     GONE = 2
 
 
@@ -125,7 +125,7 @@ class MoveOutcome(IntEnum):
     FAILED = 5
 
 
-class Staying(IntFlag):
+class PinReason(IntFlag):
     """The reason why bytes of a process stay on the device when it is swapped out."""
 
     SMALL = 1 << 0
@@ -136,7 +136,7 @@ class Staying(IntFlag):
     GRAPH = 1 << 5
     MULTICAST = 1 << 6
     MANAGED = 1 << 7
-    BEFORE = 1 << 8
+    NO_AGENT = 1 << 8
     MODE = 1 << 9
 
 
@@ -173,7 +173,7 @@ class AgentPage:
     PROCESS_COUNT = 60
     LEASE = 64
     RESIDENCY_MODE = 68
-    LEAST_ELASTIC = 72
+    LEAST_SWAPPABLE = 72
     CHUNK = 80
     RING = 88
     COPY_THREADS = 96
@@ -191,12 +191,12 @@ class AgentPage:
     UTILIZATION = 56
     PACE = 60
     ALLOWED = 64
-    ALLOWED_BESIDE = 72
+    ALLOWED_WITH_BUSY_PEERS = 72
     IN_FLIGHT_CAP = 80
-    BURST = 84
-    GAP_FROM = 88
-    GAP_UNTIL = 92
-    GAP_AGAIN = 96
+    BATCH = 84
+    IDLE_WINDOW_MIN = 88
+    IDLE_WINDOW_MAX = 92
+    IDLE_RESUME = 96
     SOLO_WINDOW = 100
     PROCESSES = DEVICES + MAX_DEVICES * DEVICE_BYTES
     PROCESS = struct.Struct("=iiIIQ")
@@ -207,7 +207,7 @@ class HookPage:
     """Byte offsets of the hook's page; device words are relative to the device's record."""
 
     MAGIC = 0
-    VERSION = 4
+    VERSION = 5
     PID = 8
     TELLS = 12
     LAST_CALL = 16
@@ -218,7 +218,7 @@ class HookPage:
     HOST_REFUSALS = 56
     HOST_PEAK = 64
     RESIDENCY = 72
-    STAYING = 76
+    PIN_REASONS = 76
     WAITING_CALLS = 80
     CALLS_INSIDE = 84
     MOVES = 88
@@ -232,7 +232,7 @@ class HookPage:
     ALLOCATIONS = 24
     LAUNCHES = 32
     REFUSALS = 40
-    ELASTIC = 48
+    SWAPPABLE = 48
     SWAPPED = 56
     OCCUPIED = 64
     THROTTLED = 72
@@ -254,14 +254,14 @@ class HookPage:
     BYTES = UNKNOWN_FUNCTION + FUNCTION_BYTES
 
 
-class Board:
-    """Byte offsets of a process's board; device words are relative to the device's record."""
+class ActivityPage:
+    """Byte offsets of a process's activity page; device words are relative to the device's record."""
 
     MAGIC = 0
     VERSION = 4
     PID = 8
     DEVICES = 64
-    DEVICE_BYTES = 64 + BOARD_INTERVALS * 16
+    DEVICE_BYTES = 64 + ACTIVITY_INTERVALS * 16
     IS_ACTIVE = 0
     SINCE = 8
     INTERVAL_COUNT = 16

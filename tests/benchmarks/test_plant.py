@@ -28,7 +28,7 @@ def test_a_step_alone_takes_the_time_of_its_launches() -> None:
 
 def test_what_is_measured_alone_is_what_was_used() -> None:
     outcome = run(Process(SLEEPER))
-    assert abs(outcome.occupied[0] - outcome.own[0]) < 10 * MILLISECOND  # bursts that have not ended
+    assert abs(outcome.occupied[0] - outcome.own[0]) < 10 * MILLISECOND  # batches that have not ended
 
 
 def test_two_equal_hogs_have_a_half_each() -> None:

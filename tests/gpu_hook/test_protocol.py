@@ -14,9 +14,9 @@ from hypothesis import given, strategies as st
 from jupyter_aliquot.gpu_hook.placement import placement
 from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 from jupyter_aliquot.gpu_hook.protocol.codec import (
+    ActivityPage,
+    ActivityPageNotice,
     AgentPage,
-    Board,
-    BoardNotice,
     Credit,
     Hello,
     HelloDevice,
@@ -41,11 +41,11 @@ ENUMS = {
     "aliquot_residency_mode": (protocol.ResidencyMode, "ALIQUOT_RESIDENCY_"),
     "aliquot_gate": (protocol.Gate, "ALIQUOT_GATE_"),
     "aliquot_pace": (protocol.Pace, "ALIQUOT_PACE_"),
-    "aliquot_board_kind": (protocol.BoardKind, "ALIQUOT_BOARD_"),
+    "aliquot_activity_page_kind": (protocol.ActivityPageKind, "ALIQUOT_ACTIVITY_PAGE_"),
     "aliquot_lease": (protocol.Lease, "ALIQUOT_LEASE_"),
     "aliquot_residency": (protocol.Residency, "ALIQUOT_"),
     "aliquot_move_outcome": (protocol.MoveOutcome, "ALIQUOT_MOVE_"),
-    "aliquot_staying": (protocol.Staying, "ALIQUOT_STAYS_"),
+    "aliquot_pin_reason": (protocol.PinReason, "ALIQUOT_PIN_"),
     "aliquot_tells": (protocol.Tells, "ALIQUOT_TELLS_"),
     "aliquot_self_check": (protocol.SelfCheck, "ALIQUOT_CHECK_"),
 }
@@ -68,10 +68,10 @@ WANT_SIZES = {
     "struct aliquot_hook_page": HookPage.BYTES,
     "struct aliquot_hook_device": HookPage.DEVICE_BYTES,
     "struct aliquot_hook_need": HookPage.NEED_BYTES,
-    "struct aliquot_board_notice": protocol.BOARD_NOTICE_BYTES,
-    "struct aliquot_board": Board.BYTES,
-    "struct aliquot_board_device": Board.DEVICE_BYTES,
-    "struct aliquot_interval": Board.INTERVAL_BYTES,
+    "struct aliquot_activity_page_notice": protocol.ACTIVITY_PAGE_NOTICE_BYTES,
+    "struct aliquot_activity_page": ActivityPage.BYTES,
+    "struct aliquot_activity_device": ActivityPage.DEVICE_BYTES,
+    "struct aliquot_interval": ActivityPage.INTERVAL_BYTES,
 }
 WANT_OFFSETS = {
     "aliquot_hello.role": 16,
@@ -92,7 +92,7 @@ WANT_OFFSETS = {
     "aliquot_wake.waiting_calls": 16,
     "aliquot_moved.outcome": 16,
     "aliquot_moved.residency": 20,
-    "aliquot_moved.staying": 24,
+    "aliquot_moved.pin_reasons": 24,
     "aliquot_moved.device_count": 28,
     "aliquot_moved.wanted_bytes": 32,
     "aliquot_moved.drain_nanoseconds": 40,
@@ -101,7 +101,7 @@ WANT_OFFSETS = {
     "aliquot_moved.devices": 16 + protocol.MOVED_FIXED.size,
     "aliquot_moved.text": protocol.MOVED_BYTES - protocol.TEXT_BYTES,
     "aliquot_moved_device.swapped_bytes": 0,
-    "aliquot_moved_device.staying_bytes": 8,
+    "aliquot_moved_device.unswappable_bytes": 8,
     "aliquot_self_check_result.passed": 16,
     "aliquot_self_check_result.text": 24,
     **dict.fromkeys(("aliquot_welcome.device_count", "aliquot_refuse.reason"), 16),
@@ -119,7 +119,7 @@ WANT_OFFSETS = {
     "aliquot_agent_page.process_count": AgentPage.PROCESS_COUNT,
     "aliquot_agent_page.lease": AgentPage.LEASE,
     "aliquot_agent_page.residency_mode": AgentPage.RESIDENCY_MODE,
-    "aliquot_agent_page.least_elastic_bytes": AgentPage.LEAST_ELASTIC,
+    "aliquot_agent_page.least_swappable_bytes": AgentPage.LEAST_SWAPPABLE,
     "aliquot_agent_page.chunk_bytes": AgentPage.CHUNK,
     "aliquot_agent_page.ring_bytes": AgentPage.RING,
     "aliquot_agent_page.copy_threads": AgentPage.COPY_THREADS,
@@ -137,12 +137,12 @@ WANT_OFFSETS = {
     "aliquot_agent_device.utilization_percent": AgentPage.UTILIZATION,
     "aliquot_agent_device.pace": AgentPage.PACE,
     "aliquot_agent_device.allowed": AgentPage.ALLOWED,
-    "aliquot_agent_device.allowed_beside": AgentPage.ALLOWED_BESIDE,
+    "aliquot_agent_device.allowed_with_busy_peers": AgentPage.ALLOWED_WITH_BUSY_PEERS,
     "aliquot_agent_device.in_flight_cap": AgentPage.IN_FLIGHT_CAP,
-    "aliquot_agent_device.burst_microseconds": AgentPage.BURST,
-    "aliquot_agent_device.gap_from": AgentPage.GAP_FROM,
-    "aliquot_agent_device.gap_until": AgentPage.GAP_UNTIL,
-    "aliquot_agent_device.gap_again": AgentPage.GAP_AGAIN,
+    "aliquot_agent_device.batch_microseconds": AgentPage.BATCH,
+    "aliquot_agent_device.idle_window_min": AgentPage.IDLE_WINDOW_MIN,
+    "aliquot_agent_device.idle_window_max": AgentPage.IDLE_WINDOW_MAX,
+    "aliquot_agent_device.idle_resume": AgentPage.IDLE_RESUME,
     "aliquot_agent_device.solo_window": AgentPage.SOLO_WINDOW,
     "aliquot_agent_process.pid": 0,
     "aliquot_agent_process.own_pid": 4,
@@ -160,7 +160,7 @@ WANT_OFFSETS = {
     "aliquot_hook_page.host_refusals": HookPage.HOST_REFUSALS,
     "aliquot_hook_page.host_peak_bytes": HookPage.HOST_PEAK,
     "aliquot_hook_page.residency": HookPage.RESIDENCY,
-    "aliquot_hook_page.staying": HookPage.STAYING,
+    "aliquot_hook_page.pin_reasons": HookPage.PIN_REASONS,
     "aliquot_hook_page.waiting_calls": HookPage.WAITING_CALLS,
     "aliquot_hook_page.calls_inside": HookPage.CALLS_INSIDE,
     "aliquot_hook_page.moves": HookPage.MOVES,
@@ -178,7 +178,7 @@ WANT_OFFSETS = {
     "aliquot_hook_device.allocations": HookPage.ALLOCATIONS,
     "aliquot_hook_device.launches": HookPage.LAUNCHES,
     "aliquot_hook_device.refusals": HookPage.REFUSALS,
-    "aliquot_hook_device.elastic_bytes": HookPage.ELASTIC,
+    "aliquot_hook_device.swappable_bytes": HookPage.SWAPPABLE,
     "aliquot_hook_device.swapped_bytes": HookPage.SWAPPED,
     "aliquot_hook_device.occupied_nanoseconds": HookPage.OCCUPIED,
     "aliquot_hook_device.throttled_nanoseconds": HookPage.THROTTLED,
@@ -190,19 +190,19 @@ WANT_OFFSETS = {
     "aliquot_hook_device.sampled_solo_nanoseconds": HookPage.SAMPLED_SOLO,
     "aliquot_hook_device.samples": HookPage.SAMPLES,
     "aliquot_hook_device.without_baseline": HookPage.WITHOUT_BASELINE,
-    "aliquot_board_notice.kind": 16,
-    "aliquot_board_notice.number": 20,
-    "aliquot_board_notice.device": 24,
-    "aliquot_board_notice.board_device": 28,
-    "aliquot_board.magic": Board.MAGIC,
-    "aliquot_board.version": Board.VERSION,
-    "aliquot_board.pid": Board.PID,
-    "aliquot_board.devices": Board.DEVICES,
-    "aliquot_board_device.is_active": Board.IS_ACTIVE,
-    "aliquot_board_device.since_nanoseconds": Board.SINCE,
-    "aliquot_board_device.interval_count": Board.INTERVAL_COUNT,
-    "aliquot_board_device.lost_nanoseconds": Board.LOST,
-    "aliquot_board_device.intervals": Board.INTERVALS,
+    "aliquot_activity_page_notice.kind": 16,
+    "aliquot_activity_page_notice.number": 20,
+    "aliquot_activity_page_notice.device": 24,
+    "aliquot_activity_page_notice.page_device": 28,
+    "aliquot_activity_page.magic": ActivityPage.MAGIC,
+    "aliquot_activity_page.version": ActivityPage.VERSION,
+    "aliquot_activity_page.pid": ActivityPage.PID,
+    "aliquot_activity_page.devices": ActivityPage.DEVICES,
+    "aliquot_activity_device.is_active": ActivityPage.IS_ACTIVE,
+    "aliquot_activity_device.since_nanoseconds": ActivityPage.SINCE,
+    "aliquot_activity_device.interval_count": ActivityPage.INTERVAL_COUNT,
+    "aliquot_activity_device.lost_nanoseconds": ActivityPage.LOST,
+    "aliquot_activity_device.intervals": ActivityPage.INTERVALS,
     **{"aliquot_interval.start_nanoseconds": 0, "aliquot_interval.end_nanoseconds": 8},
 }
 WANT_CONSTANTS = {
@@ -216,10 +216,10 @@ WANT_CONSTANTS = {
     "ALIQUOT_MAX_DEVICES": protocol.MAX_DEVICES,
     "ALIQUOT_TEXT_BYTES": protocol.TEXT_BYTES,
     "ALIQUOT_FUNCTION_BYTES": protocol.FUNCTION_BYTES,
-    "ALIQUOT_BOARD_MAGIC": protocol.BOARD_MAGIC,
-    "ALIQUOT_BOARD_BYTES": protocol.BOARD_BYTES,
-    "ALIQUOT_BOARD_INTERVALS": protocol.BOARD_INTERVALS,
-    "ALIQUOT_MAX_NEIGHBOURS": protocol.MAX_NEIGHBOURS,
+    "ALIQUOT_ACTIVITY_PAGE_MAGIC": protocol.ACTIVITY_PAGE_MAGIC,
+    "ALIQUOT_ACTIVITY_PAGE_BYTES": protocol.ACTIVITY_PAGE_BYTES,
+    "ALIQUOT_ACTIVITY_INTERVALS": protocol.ACTIVITY_INTERVALS,
+    "ALIQUOT_MAX_PEERS": protocol.MAX_PEERS,
     "ALIQUOT_GRID_CLASSES": protocol.GRID_CLASSES,
     "ALIQUOT_CHECK_ALL": protocol.SelfCheck.ALL,
 }
@@ -318,7 +318,7 @@ moved_devices = st.lists(st.builds(MovedDevice, st.integers(0, 2**60), st.intege
             st.sampled_from(protocol.MoveOutcome),
             st.sampled_from(protocol.Residency),
             moved_devices.map(tuple),
-            st.sampled_from(protocol.Staying),
+            st.sampled_from(protocol.PinReason),
             amounts,
             text=texts,
         ),
@@ -328,15 +328,19 @@ def test_residency_survives_the_wire(want: Segment | Swap | Wake | Moved) -> Non
     assert protocol.unpack(protocol.pack(want)) == want
 
 
-@given(st.sampled_from(protocol.BoardKind), *[st.integers(0, limit) for limit in (31, 15, 15)])
-def test_board_notices_survive_the_wire(kind: protocol.BoardKind, number: int, device: int, board_device: int) -> None:
-    want = BoardNotice(kind, number, device, board_device)
+@given(st.sampled_from(protocol.ActivityPageKind), *[st.integers(0, limit) for limit in (31, 15, 15)])
+def test_activity_page_notices_survive_the_wire(
+    kind: protocol.ActivityPageKind, number: int, device: int, page_device: int
+) -> None:
+    want = ActivityPageNotice(kind, number, device, page_device)
     assert protocol.unpack(protocol.pack(want)) == want
 
 
 @pytest.mark.parametrize("notice", [(7, 0, 0, 0), (1, 32, 0, 0), (1, 0, 16, 0), (1, 0, 0, 16)])
-def test_a_board_that_nobody_has_is_malformed(notice: tuple[int, int, int, int]) -> None:
-    datagram = protocol.pack(BoardNotice(protocol.BoardKind.OWN))[:16] + protocol.BOARD_NOTICE.pack(*notice)
+def test_an_activity_page_that_nobody_has_is_malformed(notice: tuple[int, int, int, int]) -> None:
+    datagram = protocol.pack(ActivityPageNotice(protocol.ActivityPageKind.OWN))[
+        :16
+    ] + protocol.ACTIVITY_PAGE_NOTICE.pack(*notice)
     with pytest.raises(protocol.MalformedError):
         protocol.unpack(datagram)
 

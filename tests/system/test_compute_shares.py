@@ -163,7 +163,7 @@ def test_whom_nothing_can_hold_leaves_for_production_is_told_why_and_comes_back(
     assert not a_node.compute("guest")["unholdable"]
 
 
-def test_production_that_is_stopped_in_a_burst_holds_nobody_for_long_and_is_first_again_after_it(
+def test_production_that_is_stopped_in_a_batch_holds_nobody_for_long_and_is_first_again_after_it(
     a_node: ComputeNode,
 ) -> None:
     a_node.start_agent()

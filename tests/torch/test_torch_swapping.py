@@ -78,5 +78,5 @@ def test_the_asynchronous_allocator_keeps_its_pool_and_every_byte(make_kernel: C
             pass  # until its last call is old enough
         while kernel.status()["residency"]["state"] != "swapped":
             pass
-        assert "pool" in kernel.status()["residency"]["staying"][0]["reason"]
+        assert "pool" in kernel.status()["residency"]["unswappable"][0]["reason"]
         assert say(notebook, "cell") == "whole"

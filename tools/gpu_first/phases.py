@@ -22,7 +22,7 @@ sys.path.append(str(ROOT / "benchmarks"))
 CONFORMANCE = "tests/gpu_hook/conformance"
 WORKERS = 12
 SOFTGPU_SECONDS = 200.0
-NEWEST_RISK = "vmm or elastic or linear or contexts or pools or streams or events or graphs"
+NEWEST_RISK = "vmm or swappable or linear or contexts or pools or streams or events or graphs"
 _IMPORT_AGENT = "import json; from jupyter_aliquot.gpu_hook.agent import main; print(json.dumps(main.__name__))"
 
 
@@ -156,7 +156,7 @@ def conformance_bare(context: Context) -> None:
 
 def conformance_swapped(context: Context) -> None:
     _run_conformance(
-        context, "(elastic or swapped) and (vmm or elastic or copies or graphs) and not bare and not paged"
+        context, "(swappable or swapped) and (vmm or swappable or copies or graphs) and not bare and not paged"
     )
 
 

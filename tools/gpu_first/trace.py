@@ -126,7 +126,7 @@ class _Nvml:
 
 
 class _Recorder:
-    """Writes trace.jsonl: the agent's status, the boards and NVML's samples, every SAMPLE_SECONDS."""
+    """Writes trace.jsonl: the agent's status, the activity pages and NVML's samples, every SAMPLE_SECONDS."""
 
     def __init__(self, context: Context, runtime: Path, nvml: _Nvml) -> None:
         self._path, self._runtime, self._nvml = context.work / "trace.jsonl", runtime, nvml
@@ -146,23 +146,28 @@ class _Recorder:
             kernels = [one for one in status["kernels"] if one["kernel_id"] in names]
             devices = {one["kernel_id"]: one["devices"] for one in kernels}
             pids = {one["kernel_id"]: one["pids"] for one in kernels}
-            told = {"kernels": devices, "pids": pids, "boards": list(self._boards()), "nvml": self._nvml.read()}
+            told = {
+                "kernels": devices,
+                "pids": pids,
+                "activity_pages": list(self._activity_pages()),
+                "nvml": self._nvml.read(),
+            }
             self.write({"at": now, "window": names, **told})
             time.sleep(max(0.0, SAMPLE_SECONDS - (time.monotonic() - now)))  # the rate of the samples
 
-    def _boards(self) -> Iterator[dict[str, Any]]:
-        """Return the boards that the agent holds, read through its own descriptors."""
-        board = self._protocol.Board
+    def _activity_pages(self) -> Iterator[dict[str, Any]]:
+        """Return the activity pages that the agent holds, read through its own descriptors."""
+        activity_page = self._protocol.ActivityPage
         pid = int(json.loads((self._runtime / "agent.json").read_text())["pid"])
         seen: set[int] = set()
         for entry in Path(f"/proc/{pid}/fd").iterdir():
             try:
-                if "aliquot-board" not in os.readlink(entry) or (inode := entry.stat().st_ino) in seen:
+                if "aliquot-activity-page" not in os.readlink(entry) or (inode := entry.stat().st_ino) in seen:
                     continue
                 with entry.open("rb") as file:
                     seen.add(inode)
-                    page = mmap.mmap(file.fileno(), self._protocol.BOARD_BYTES, prot=mmap.PROT_READ)
+                    page = mmap.mmap(file.fileno(), self._protocol.ACTIVITY_PAGE_BYTES, prot=mmap.PROT_READ)
             except OSError:  # closed in the meantime, or not readable for us
                 continue
-            words = memoryview(page).cast("Q")[board.DEVICES // 8 :].tolist()
-            yield {"board": inode, "words": words[:4], "intervals": words[4 : 4 + 64]}
+            words = memoryview(page).cast("Q")[activity_page.DEVICES // 8 :].tolist()
+            yield {"activity_page": inode, "words": words[:4], "intervals": words[4 : 4 + 64]}

@@ -89,7 +89,7 @@ class HamiLike:
             bucket.share = refill(self._part, process.hundredths, self._percent(bucket, now), bucket.share)
             bucket.tokens = min(self._part.bucket, bucket.tokens + bucket.share)
         allowed = process.blocks + max(0, bucket.tokens + 1)
-        return Order(Gate.PACED, Pace.BLOCKS, allowed=allowed, burst_microseconds=250)
+        return Order(Gate.PACED, Pace.BLOCKS, allowed=allowed, batch_microseconds=250)
 
     def _percent(self, bucket: _Bucket, now: int) -> int:
         since, used = bucket.used[0]

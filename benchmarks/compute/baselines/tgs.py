@@ -32,7 +32,7 @@ FIRST_LIMIT = 20_000.0  # blocks in each 50 ms
 HIGHEST = 1e14
 IDLE_BLOCKS = 1_000
 PATIENCE = 20  # samples
-SHORT_BURST, LONG_BURST = 1, 250  # microseconds: the short burst holds back single launches where few may pass
+SHORT_BATCH, LONG_BATCH = 1, 250  # microseconds: the short batch holds back single launches where few may pass
 
 
 class Phase(Enum):
@@ -188,5 +188,5 @@ class Tgs:
         still passes.
         """
         blocks = int(self.limit.blocks)
-        burst = SHORT_BURST if blocks < FIRST_LIMIT / 2 else LONG_BURST
-        return Order(Gate.PACED, Pace.BLOCKS, allowed=process.blocks + blocks + 1, burst_microseconds=burst)
+        batch = SHORT_BATCH if blocks < FIRST_LIMIT / 2 else LONG_BATCH
+        return Order(Gate.PACED, Pace.BLOCKS, allowed=process.blocks + blocks + 1, batch_microseconds=batch)

@@ -76,7 +76,7 @@ int plant_add(struct plant *plant, const struct op *ops, uint32_t op_count, int 
     process->random = plant->settings.seed * 1000003ull + number;
     process->until_sample = 1 + random_below(process, plant->settings.sample_every);
     process->bins = calloc(plant->settings.horizon / BIN_NANOSECONDS + 2, sizeof *process->bins);
-    process->burst_nanoseconds = 1000000;
+    process->batch_nanoseconds = 1000000;
     plant->has_failed |= !process->bins;
     plant->processes[number] = process;
     event_add(plant, begins, EV_BEGIN, number, 0);
@@ -112,7 +112,7 @@ static void apply(struct plant *plant, const struct event *event)
         break;
     case EV_LOOK: host_wake(plant, event->process, WAITS_FOR_PACE, 0); break;
     case EV_STALE:
-        if (process->state != ENDED && process->has_open && process->burst_tail == event->version)
+        if (process->state != ENDED && process->has_open && process->batch_tail == event->version)
             hook_close(plant, process);
         break;
     case EV_NOTICE:
@@ -137,16 +137,16 @@ int plant_run(struct plant *plant, uint64_t until)
 }
 
 void plant_order(struct plant *plant, uint32_t number, uint32_t gate, const struct pace_order *order,
-                 uint64_t burst_nanoseconds, uint64_t solo_window)
+                 uint64_t batch_nanoseconds, uint64_t solo_window)
 {
     struct process *process = plant->processes[number];
     process->gate = gate;
     process->order = *order;
-    process->burst_nanoseconds = burst_nanoseconds;
+    process->batch_nanoseconds = batch_nanoseconds;
     process->solo_window = solo_window;
 }
 
-/* Empties the list of pieces: the agent has read the board. */
+/* Empties the list of pieces: the agent has read the activity page. */
 void plant_look(struct plant *plant, uint32_t number, struct process_look *look)
 {
     struct process *process = plant->processes[number];

@@ -1,15 +1,15 @@
-/* A model of a process's hook: bursts with an event on either side, a poll that sees their ends
- * late, the board, samples against solo baselines, and waits by pace_rule.c. See gpu_hook/hook
+/* A model of a process's hook: batches with an event on either side, a poll that sees their ends
+ * late, the activity page, samples against solo baselines, and waits by pace_rule.c. See gpu_hook/hook
  * for the real one. */
 #include "../../../gpu_hook/protocol/aliquot_protocol.h"
 #include "plant.h"
 
 #define LONGEST_WINDOW 2000000000ull
-#define SOLO_SAMPLES 4 /* in a solo window each burst of this many is a sample until there is a baseline */
+#define SOLO_SAMPLES 4 /* in a solo window each batch of this many is a sample until there is a baseline */
 
-static struct burst *open_burst(struct process *process)
+static struct batch *open_batch(struct process *process)
 {
-    return &process->bursts[(process->burst_tail - 1) % RING];
+    return &process->batches[(process->batch_tail - 1) % RING];
 }
 
 static bool is_sample(struct plant *plant, struct process *process, uint32_t function)
@@ -24,17 +24,17 @@ static bool is_sample(struct plant *plant, struct process *process, uint32_t fun
 
 void hook_open(struct plant *plant, struct process *process, bool is_alone, uint32_t function)
 {
-    if (process->burst_tail - process->burst_head >= RING) {
+    if (process->batch_tail - process->batch_head >= RING) {
         plant->has_failed = true;
         return;
     }
-    struct burst *burst = &process->bursts[process->burst_tail++ % RING];
-    *burst = (struct burst){.function = function, .solo_window = process->solo_window};
-    burst->follows = process->item_head != process->item_tail;
-    burst->is_measured = process->order.pace != ALIQUOT_PACE_OFF;
-    burst->is_sample = burst->is_measured && (is_sample(plant, process, function) || is_alone);
+    struct batch *batch = &process->batches[process->batch_tail++ % RING];
+    *batch = (struct batch){.function = function, .solo_window = process->solo_window};
+    batch->follows = process->item_head != process->item_tail;
+    batch->is_measured = process->order.pace != ALIQUOT_PACE_OFF;
+    batch->is_sample = batch->is_measured && (is_sample(plant, process, function) || is_alone);
     process->has_open = true;
-    if (burst->is_measured) {
+    if (batch->is_measured) {
         process->in_flight++;
         if (!process->is_active) {
             process->is_active = true;
@@ -47,30 +47,30 @@ void hook_close(struct plant *plant, struct process *process)
 {
     if (!process->has_open)
         return;
-    struct burst *burst = open_burst(process);
-    burst->is_closed = true;
+    struct batch *batch = open_batch(process);
+    batch->is_closed = true;
     process->has_open = false;
-    if (!burst->items_left) /* its second event came after the work */
-        burst->end = plant->now;
+    if (!batch->items_left) /* its second event came after the work */
+        batch->end = plant->now;
 }
 
 void hook_started(struct process *process, uint64_t at)
 {
-    struct burst *burst = &process->bursts[process->items[process->item_head % RING].burst % RING];
-    if (burst->has_started)
+    struct batch *batch = &process->batches[process->items[process->item_head % RING].batch % RING];
+    if (batch->has_started)
         return;
-    burst->has_started = true;
-    burst->start = burst->follows ? process->device_end : at; /* they share the event between them */
+    batch->has_started = true;
+    batch->start = batch->follows ? process->device_end : at; /* they share the event between them */
 }
 
 void hook_item_done(struct plant *plant, uint32_t number)
 {
     struct process *process = plant->processes[number];
     const struct item *item = &process->items[(process->item_head - 1) % RING];
-    struct burst *burst = &process->bursts[item->burst % RING];
+    struct batch *batch = &process->batches[item->batch % RING];
     process->pending_launches -= item->launches;
-    process->device_end = burst->end = plant->now;
-    burst->items_left--;
+    process->device_end = batch->end = plant->now;
+    batch->items_left--;
     host_wake(plant, number, WAITS_FOR_QUEUE, plant->settings.wake);
     if (process->item_head == process->item_tail)
         host_wake(plant, number, WAITS_FOR_DEVICE, plant->settings.wake);
@@ -111,19 +111,19 @@ void hook_longest(struct process *process, uint64_t time, uint64_t now)
     process->longest[0] = time > process->longest[0] ? time : process->longest[0];
 }
 
-static void learn(struct process *process, const struct burst *burst)
+static void learn(struct process *process, const struct batch *batch)
 {
-    if (burst->function >= MOST_FUNCTIONS)
+    if (batch->function >= MOST_FUNCTIONS)
         return;
-    struct function *function = &process->functions[burst->function];
-    uint64_t measured = (burst->end - burst->start) / burst->launches;
+    struct function *function = &process->functions[batch->function];
+    uint64_t measured = (batch->end - batch->start) / batch->launches;
     measured = measured ? measured : 1;
     function->expected = function->expected ? function->expected - function->expected / 8 + measured / 8 : measured;
     function->expected = function->expected ? function->expected : 1;
-    if (!burst->is_sample)
+    if (!batch->is_sample)
         return;
     function->was_sampled = true;
-    if (burst->solo_window % 2 && burst->solo_window == process->solo_window)
+    if (batch->solo_window % 2 && batch->solo_window == process->solo_window)
         function->baseline = function->baseline ? function->baseline - function->baseline / 4 + measured / 4 : measured;
     if (function->baseline) {
         process->sampled += measured;
@@ -134,19 +134,19 @@ static void learn(struct process *process, const struct burst *burst)
 
 void hook_notice(struct plant *plant, struct process *process)
 {
-    while (process->burst_head != process->burst_tail) {
-        const struct burst *burst = &process->bursts[process->burst_head % RING];
-        if (!burst->is_closed || burst->items_left)
+    while (process->batch_head != process->batch_tail) {
+        const struct batch *batch = &process->batches[process->batch_head % RING];
+        if (!batch->is_closed || batch->items_left)
             break;
-        process->burst_head++;
-        process->expected -= burst->expected;
-        process->unknown -= burst->is_unknown;
-        if (!burst->is_measured)
+        process->batch_head++;
+        process->expected -= batch->expected;
+        process->unknown -= batch->is_unknown;
+        if (!batch->is_measured)
             continue;
         process->in_flight--;
-        add_piece(process, burst->start, burst->end);
-        hook_longest(process, (burst->end - burst->start) / burst->launches, plant->now);
-        learn(process, burst);
+        add_piece(process, batch->start, batch->end);
+        hook_longest(process, (batch->end - batch->start) / batch->launches, plant->now);
+        learn(process, batch);
     }
     if (!process->in_flight && process->is_active) {
         process->is_active = false;
@@ -160,7 +160,7 @@ void hook_poll(struct plant *plant, uint32_t number)
     struct process *process = plant->processes[number];
     hook_notice(plant, process);
     const struct settings *settings = &plant->settings;
-    process->polls = process->burst_head != process->burst_tail;
+    process->polls = process->batch_head != process->batch_tail;
     if (process->polls)
         event_add(plant,
                   plant->now + settings->notice_least +
@@ -168,13 +168,13 @@ void hook_poll(struct plant *plant, uint32_t number)
                   EV_NOTICE, number, 0);
 }
 
-static bool is_neighbour(const struct process *process)
+static bool is_peer(const struct process *process)
 {
     return process->is_production && process->state != NOT_YET && process->state != ENDED &&
            process->order.pace != ALIQUOT_PACE_OFF;
 }
 
-/* Returns 0 if a burst may begin, otherwise the time after which to try again. */
+/* Returns 0 if a batch may begin, otherwise the time after which to try again. */
 uint64_t hook_wait(struct plant *plant, struct process *process)
 {
     if (process->gate != ALIQUOT_GATE_PACED)
@@ -184,7 +184,7 @@ uint64_t hook_wait(struct plant *plant, struct process *process)
                                .unknown = (uint32_t)process->unknown};
     for (uint32_t number = 0; !process->is_production && number < plant->process_count; number++) {
         const struct process *other = plant->processes[number];
-        if (!is_neighbour(other))
+        if (!is_peer(other))
             continue;
         state.has_peers = 1;
         state.are_active |= other->is_active;

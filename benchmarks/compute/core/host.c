@@ -7,7 +7,7 @@
 #define OVERSLEEP 60000ull /* of a thread that sleeps for a short time */
 #define STALE_LEAST 500000ull
 #define PATIENCE 10000000ull /* a launch that waited so long looks less often, as in gpu_hook/hook/compute/pacing.c */
-#define STALE_MOST 1000000ull /* the hook closes a burst to which nothing came for so long */
+#define STALE_MOST 1000000ull /* the hook closes a batch to which nothing came for so long */
 
 static void record_step(struct plant *plant, struct process *process, uint32_t kind)
 {
@@ -39,32 +39,32 @@ static void continue_at(struct plant *plant, uint32_t number, uint64_t time)
     event_add(plant, time, EV_THREAD, number, 0);
 }
 
-/* Sends a part of the operation's launches to the device as one item of the open burst. */
+/* Sends a part of the operation's launches to the device as one item of the open batch. */
 static uint64_t issue(struct plant *plant, uint32_t number, const struct op *op, uint64_t each_expected, bool is_alone)
 {
     struct process *process = plant->processes[number];
-    struct burst *burst = &process->bursts[(process->burst_tail - 1) % RING];
-    uint64_t room = process->burst_nanoseconds > burst->expected ? process->burst_nanoseconds - burst->expected : 0;
-    uint64_t launches = is_alone || burst->is_sample ? 1 : (room + each_expected - 1) / each_expected;
+    struct batch *batch = &process->batches[(process->batch_tail - 1) % RING];
+    uint64_t room = process->batch_nanoseconds > batch->expected ? process->batch_nanoseconds - batch->expected : 0;
+    uint64_t launches = is_alone || batch->is_sample ? 1 : (room + each_expected - 1) / each_expected;
     uint64_t left = op->count - process->done_of_op, queue = LAUNCH_QUEUE - process->pending_launches;
     launches = launches < left ? launches : left;
     launches = launches < queue ? launches : queue;
     launches = launches ? launches : 1;
     process->items[process->item_tail++ % RING] = (struct item){
         .left = launches * op->each, .host_until = plant->now + launches * op->host_each + op->each,
-        .burst = process->burst_tail - 1, .launches = (uint32_t)launches};
-    if (burst->launches && burst->function != op->function)
-        burst->function = MOST_FUNCTIONS;
-    burst->launches += (uint32_t)launches;
-    burst->items_left++;
-    burst->expected += launches * each_expected;
+        .batch = process->batch_tail - 1, .launches = (uint32_t)launches};
+    if (batch->launches && batch->function != op->function)
+        batch->function = MOST_FUNCTIONS;
+    batch->launches += (uint32_t)launches;
+    batch->items_left++;
+    batch->expected += launches * each_expected;
     process->expected += launches * each_expected;
     process->pending_launches += (uint32_t)launches;
     process->launches += launches;
     process->blocks += launches * op->blocks;
     process->done_of_op += launches;
     (plant->settings.side_by_side ? side_submit : engine_submit)(plant, number);
-    if (is_alone || burst->is_sample || burst->expected >= process->burst_nanoseconds)
+    if (is_alone || batch->is_sample || batch->expected >= process->batch_nanoseconds)
         hook_close(plant, process);
     return launches;
 }
@@ -102,7 +102,7 @@ static bool launch(struct plant *plant, uint32_t number, const struct op *op)
         process->held_since = 0;
         hook_open(plant, process, is_alone, op->function);
         if (!expected) {
-            process->bursts[(process->burst_tail - 1) % RING].is_unknown = true;
+            process->batches[(process->batch_tail - 1) % RING].is_unknown = true;
             process->unknown++;
         }
         if (!process->polls)
@@ -134,7 +134,7 @@ static bool stay_away(struct plant *plant, uint32_t number, uint64_t until)
     struct process *process = plant->processes[number];
     if (process->has_open)
         event_add(plant, plant->now + STALE_LEAST + random_below(process, STALE_MOST - STALE_LEAST), EV_STALE, number,
-                  process->burst_tail);
+                  process->batch_tail);
     next_op(process);
     if (until <= plant->now)
         return true;

@@ -1,6 +1,6 @@
 /* The plant: one simulated GPU and the processes on it, each with a model of its hook. Integer
  * nanoseconds, one thread, no clock but its own; the same seed gives the same bytes. The hook's
- * own pace_rule.c decides what a burst may do. */
+ * own pace_rule.c decides what a batch may do. */
 #ifndef ALIQUOT_PLANT_H
 #define ALIQUOT_PLANT_H
 
@@ -11,8 +11,8 @@
 
 #define MOST_PROCESSES 64
 #define MOST_FUNCTIONS 16
-#define MOST_PIECES 40        /* ALIQUOT_BOARD_INTERVALS */
-#define RING 4096             /* of items and of bursts; the launch queue keeps both shorter */
+#define MOST_PIECES 40        /* ALIQUOT_ACTIVITY_INTERVALS */
+#define RING 4096             /* of items and of batches; the launch queue keeps both shorter */
 #define LAUNCH_QUEUE 1024     /* a process may be so many launches ahead; a driver's queue has about as many */
 #define BIN_NANOSECONDS 10000000ull
 #define STEP_WORDS 3
@@ -20,7 +20,7 @@
 
 enum op_kind {
     OP_LAUNCH, /* `count` launches of `each` device time, issued `host_each` apart */
-    OP_GRAPH,  /* the same, each launch a graph: a burst of its own */
+    OP_GRAPH,  /* the same, each launch a graph: a batch of its own */
     OP_SYNC,   /* wait until all is done */
     OP_HOST,   /* `each` without the device */
     OP_ARRIVE, /* the next request comes `each` after the one before, and begins a step */
@@ -36,10 +36,10 @@ struct op {
 struct item {
     uint64_t left;       /* device time */
     uint64_t host_until; /* it cannot end earlier: its launches come one by one */
-    uint32_t burst, launches;
+    uint32_t batch, launches;
 };
 
-struct burst {
+struct batch {
     uint64_t start, end, solo_window, expected;
     uint32_t launches, items_left, function; /* MOST_FUNCTIONS: several functions */
     bool is_closed, has_started, follows, is_sample, is_measured, is_unknown;
@@ -63,10 +63,10 @@ struct process {
     /* the agent's page */
     uint32_t gate;
     struct pace_order order;
-    uint64_t burst_nanoseconds, solo_window;
+    uint64_t batch_nanoseconds, solo_window;
     /* the hook */
-    struct burst bursts[RING];
-    uint32_t burst_head, burst_tail, until_sample;
+    struct batch batches[RING];
+    uint32_t batch_head, batch_tail, until_sample;
     bool has_open, polls, is_active;
     uint64_t since, occupied, expected, unknown, throttled, blocks, launches, in_flight, last_end;
     uint64_t longest[2], longest_since, sampled, sampled_solo, samples;
@@ -91,8 +91,8 @@ struct settings {
     uint64_t seed, horizon, slice, switch_cost;
     uint64_t notice_least, notice_most; /* how late the hook sees an end */
     uint64_t wake;                      /* of a thread that waited for the device */
-    uint64_t sample_every;              /* bursts */
-    uint64_t side_by_side;              /* 0: time slices. Otherwise 1 + thousandths that each neighbour slows down */
+    uint64_t sample_every;              /* batches */
+    uint64_t side_by_side;              /* 0: time slices. Otherwise 1 + thousandths that each peer slows down */
 };
 
 struct plant {

@@ -33,7 +33,7 @@ QUIET = SECOND  # after so long without work, the keeper samples a device less o
 QUIET_PAUSE = 150 * MILLISECOND  # and even more rarely the longer it is quiet
 MOST_QUIET_PAUSE = 500 * MILLISECOND
 AFTER_A_FAILURE = SECOND
-SILENT_SECONDS = 2.5  # for a board that shows work while no work ends and NVML sees none
+SILENT_SECONDS = 2.5  # for an activity page that shows work while no work ends and NVML sees none
 
 
 @dataclass
@@ -118,7 +118,7 @@ class DeviceController:
                 or was_awaiting
                 or (has_production and not had_production and not member.who.is_production)
             ):
-                # It may work in pauses at once: its next message has the boards that show them.
+                # It may work in pauses at once: its next message has the activity pages that show them.
                 member.order = PAUSES_ONLY if has_production and not member.who.is_production else first
         self._wait_for_production()
         self.next_at = 0
@@ -194,20 +194,20 @@ class DeviceController:
     def _read(self, member: Member, now: int) -> ProcessSample:
         session, device = member.process.session, member.device
         assert session.hook_side is not None  # holds as long as it is a member
-        words, board = session.hook_side.compute(device), member.process.board
-        shown = board.read(device)
+        words, activity_page = session.hook_side.compute(device), member.process.activity_page
+        shown = activity_page.read(device)
         self._watch(member, shown, words.occupied, now)
         if member.withdrawn_since is not None:
             shown = shown._replace(is_active=0, since=member.withdrawn_since)
 
         def ring() -> tuple[list[int], int]:
-            return board.intervals(device), board.read(device).interval_count
+            return activity_page.intervals(device), activity_page.read(device).interval_count
 
         return member.reader.read(member.who, words, shown, ring, now, member.own)
 
     @staticmethod
     def _watch(member: Member, shown: ActivityWords, occupied: int, now: int) -> None:
-        """Withdraw a board that shows work, but neither changes nor agrees with NVML.
+        """Withdraw an activity page that shows work, but neither changes nor agrees with NVML.
 
         NVML sees its process do no work.
         """
@@ -215,7 +215,9 @@ class DeviceController:
         if said != member.shown or not shown.is_active:
             member.shown, member.silent_seconds, member.withdrawn_since = said, 0.0, None
         elif member.silent_seconds > SILENT_SECONDS and member.withdrawn_since is None:
-            log.warning("event=board_withdrawn kernel=%s pid=%d", member.who.kernel_id, member.process.session.pid)
+            log.warning(
+                "event=activity_page_withdrawn kernel=%s pid=%d", member.who.kernel_id, member.process.session.pid
+            )
             member.withdrawn_since = now
 
 

@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.boards import Subscriptions
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.reading import Reader, Who
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.subscriptions import Subscriptions
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
-from jupyter_aliquot.gpu_hook.agent.pages.activity_page import ActivityPage
+from jupyter_aliquot.gpu_hook.agent.pages.activity_page import ActivitySide
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import OPEN, AgentSide, Order
 from jupyter_aliquot.gpu_hook.agent.pages.hook_page import HookSide
-from jupyter_aliquot.gpu_hook.protocol.codec import BoardNotice, Role
+from jupyter_aliquot.gpu_hook.protocol.codec import ActivityPageNotice, Role
 
 
 class Session(Protocol):
@@ -25,12 +25,12 @@ class Session(Protocol):
     role: Role
     agent_side: AgentSide | None
     hook_side: HookSide | None
-    board: ActivityPage | None
+    activity_page: ActivitySide | None
 
     @property
     def pid(self) -> int: ...
 
-    def notify(self, notice: BoardNotice, descriptor: int | None = None) -> bool: ...
+    def notify(self, notice: ActivityPageNotice, descriptor: int | None = None) -> bool: ...
 
 
 class Owner(Protocol):
@@ -105,7 +105,7 @@ class Member:
     """One process on one device, which is number ``device`` to it. Written by the keeper alone.
 
     ``own`` is its GPU time by NVML, in nanoseconds. ``silent_seconds`` is how long NVML has seen no
-    work of it while its board shows work and does not change.
+    work of it while its activity page shows work and does not change.
     """
 
     process: ProcessRecord
@@ -117,7 +117,7 @@ class Member:
     own: int | None = None
     shown: object = None
     silent_seconds: float = 0.0
-    # since when its board does not count, since it shows work that is not there
+    # since when its activity page does not count, since it shows work that is not there
     withdrawn_since: int | None = None
 
 
@@ -131,10 +131,10 @@ class ProcessRecord:
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
 
     @property
-    def board(self) -> ActivityPage:
-        """The board that the agent made with the process's pages."""
-        assert self.session.board is not None  # holds as long as there is a record
-        return self.session.board
+    def activity_page(self) -> ActivitySide:
+        """The activity page that the agent made with the process's pages."""
+        assert self.session.activity_page is not None  # holds as long as there is a record
+        return self.session.activity_page
 
     @property
     def is_production(self) -> bool:

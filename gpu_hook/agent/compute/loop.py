@@ -1,7 +1,7 @@
 """The compute keeper samples contended devices and carries out their controllers' orders.
 
 It takes a sample every few milliseconds.
-It alone writes gates and paces, and subscribes processes to boards. It does nothing while no device
+It alone writes gates and paces, and subscribes processes to activity pages. It does nothing while no device
 is shared. The protection of production holds from a process's welcome on, and does not wait for a
 sample.
 """
@@ -16,18 +16,18 @@ from dataclasses import replace
 from typing import Any
 
 from jupyter_aliquot.gpu_hook.agent.actuators.actuation import Actuation
-from jupyter_aliquot.gpu_hook.agent.compute.measurement.boards import (
-    CROWD,
-    AggregateActivityPage,
-    BoardPlace,
-    first_places,
-)
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.reading import Reader, Who
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.subscriptions import (
+    AGGREGATE,
+    AggregateActivityPage,
+    Subscription,
+    first_subscriptions,
+)
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, Controller
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
-from jupyter_aliquot.gpu_hook.agent.pages.activity_page import ActivityPage
+from jupyter_aliquot.gpu_hook.agent.pages.activity_page import ActivitySide
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import Order
-from jupyter_aliquot.gpu_hook.protocol.codec import MAX_NEIGHBOURS, NO_LIMIT, Pace, Role
+from jupyter_aliquot.gpu_hook.protocol.codec import MAX_PEERS, NO_LIMIT, Pace, Role
 
 from .controllers import CONTROLLERS
 from .device_controller import DeviceController
@@ -78,11 +78,11 @@ class ComputeKeeper:
         self._evictions = Evictions(leases)
         self._records: dict[int, ProcessRecord] = {}  # by the session's number
         self._welcomed: set[int] = set()
-        self._unsealed: list[ActivityPage] = []
+        self._unsealed: list[ActivitySide] = []
         self._devices: dict[str, DeviceController] = {}
-        self._crowds: dict[str, AggregateActivityPage] = {}
+        self._aggregates: dict[str, AggregateActivityPage] = {}
         self._is_closed = False
-        self._is_behind = False  # whether a process lacks a notice of a neighbour
+        self._is_behind = False  # whether a process lacks a notice of a peer
         self._tell_at = self._tell_pause = 0
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0
@@ -99,7 +99,7 @@ class ComputeKeeper:
             for device, part in enumerate(kernel.reservation.parts)
         )
         self._records[session.number] = record
-        self._unsealed.append(record.board)
+        self._unsealed.append(record.activity_page)
         for member in record.members:
             self._device(member.uuid).add(member)
             self._write_all(self._device(member.uuid).members.values())
@@ -108,7 +108,7 @@ class ComputeKeeper:
     def joined(self, kernel: Owner, session: Session) -> None:
         if session.number in self._records:
             self._welcomed.add(session.number)
-            self._tell_neighbours()
+            self._tell_peers()
             self._schedule()
 
     def left(self, session: Session) -> None:
@@ -116,12 +116,14 @@ class ComputeKeeper:
         if record is None or self._is_closed:  # the next agent does what remains
             return
         self._welcomed.discard(session.number)
-        self._unsealed = [board for board in self._unsealed if board is not session.board]
+        self._unsealed = [
+            activity_page for activity_page in self._unsealed if activity_page is not session.activity_page
+        ]
         for member in record.members:
             device = self._device(member.uuid)
             device.remove(member.who.key)
             self._write_all(device.members.values())
-        self._tell_neighbours()
+        self._tell_peers()
         self._schedule()
 
     def resized(self, kernel: Owner) -> None:
@@ -133,7 +135,7 @@ class ComputeKeeper:
                 member.who = self._who(record, member.device)
         for part in kernel.reservation.parts:
             self._refresh(self._device(part.uuid))
-        self._tell_neighbours()
+        self._tell_peers()
         self._schedule()
 
     def awaits(self, kernel: Owner, is_awaited: bool) -> None:
@@ -194,9 +196,9 @@ class ComputeKeeper:
             device.end_solo_windows()
         for record in self._records.values():
             self._write(record)
-        for crowd in self._crowds.values():
-            crowd.close()
-        self._crowds.clear()
+        for aggregate in self._aggregates.values():
+            aggregate.close()
+        self._aggregates.clear()
 
     # Looking
 
@@ -205,7 +207,7 @@ class ComputeKeeper:
         now = self._clock()
         if self._due and now - self._due > _STALL:
             log.warning("event=compute_late milliseconds=%d", (now - self._due) // MILLISECOND)
-        self._unsealed = [board for board in self._unsealed if not board.seal()]
+        self._unsealed = [activity_page for activity_page in self._unsealed if not activity_page.seal()]
         is_moved = False
         for uuid, device in self._devices.items():
             if device.is_contended and device.next_at <= now + _TOGETHER:
@@ -215,17 +217,17 @@ class ComputeKeeper:
                 whole = sum(other.cost for other in self._devices.values() if other.is_contended)
                 device.next_at = max(device.next_at, now + min(LONGEST_INTERVAL, int(whole / MOST_OF_A_CORE)))
         if is_moved:
-            self._tell_neighbours()
+            self._tell_peers()
         elif self._is_behind and self._tell_at <= now + _TOGETHER:
-            self._tell_neighbours(2 * self._tell_pause)
+            self._tell_peers(2 * self._tell_pause)
         self._schedule()
 
     def _look(self, uuid: str, device: DeviceController, now: int) -> bool:
-        """Sample one device; return whether a board was withdrawn, or counts again."""
+        """Sample one device; return whether an activity page was withdrawn, or counts again."""
         before = [member.withdrawn_since for member in device.members.values()]
         device.step(now, self._time_slices)
         self._write_all(device.members.values())
-        self._show_crowd(uuid, device, now)
+        self._show_aggregate(uuid, device, now)
         self._evictions.look(uuid, device.unholdable, device.production, now)
         return before != [member.withdrawn_since for member in device.members.values()]
 
@@ -312,7 +314,7 @@ class ComputeKeeper:
             page.set_order(member.device, _in_the_hooks_measure(order, member.reader))
         page.set_gate(gate)
 
-    def _tell_neighbours(self, pause: int = _TELL_AGAIN) -> None:
+    def _tell_peers(self, pause: int = _TELL_AGAIN) -> None:
         """Send each process the changes of its subscriptions.
 
         Args:
@@ -321,7 +323,7 @@ class ComputeKeeper:
         self._is_behind = False
         self._tell_pause = min(pause, _TELL_MOST_RARELY)
         self._tell_at = self._clock() + self._tell_pause
-        wanted: dict[str, Mapping[BoardPlace, int]] = {}  # the same for all processes of a kernel
+        wanted: dict[str, Mapping[Subscription, int]] = {}  # the same for all processes of a kernel
         for number in self._welcomed:
             record = self._records[number]
             kernel_id = record.owner.kernel_id
@@ -329,36 +331,38 @@ class ComputeKeeper:
                 wanted[kernel_id] = {} if record.is_production else self._wanted(record)
             self._is_behind |= not record.subscriptions.bring_up_to_date(wanted[kernel_id], record.session.notify)
 
-    def _wanted(self, record: ProcessRecord) -> Mapping[BoardPlace, int]:
-        places: dict[BoardPlace, int] = {}
+    def _wanted(self, record: ProcessRecord) -> Mapping[Subscription, int]:
+        places: dict[Subscription, int] = {}
         for member in record.members:
             for other in self._device(member.uuid).members.values():
                 if not other.who.is_production or other.who.kernel_id == member.who.kernel_id:
                     continue
                 if other.withdrawn_since is None:
-                    place = BoardPlace(other.who.key, member.device, other.device)
-                    places[place] = other.process.board.reader
-        crowded = record.members if len(places) > MAX_NEIGHBOURS else ()
-        crowds = {BoardPlace(CROWD, member.device, 0): self._crowd(member.uuid).reader for member in crowded}
-        return {**first_places(places, MAX_NEIGHBOURS - len(crowds)), **crowds}
+                    place = Subscription(other.who.key, member.device, other.device)
+                    places[place] = other.process.activity_page.reader
+        overflowing = record.members if len(places) > MAX_PEERS else ()
+        aggregates = {
+            Subscription(AGGREGATE, member.device, 0): self._aggregate(member.uuid).reader for member in overflowing
+        }
+        return {**first_subscriptions(places, MAX_PEERS - len(aggregates)), **aggregates}
 
-    def _crowd(self, uuid: str) -> AggregateActivityPage:
-        crowd = self._crowds.get(uuid)
-        if crowd is None:
-            crowd = self._crowds[uuid] = AggregateActivityPage()
-        return crowd
+    def _aggregate(self, uuid: str) -> AggregateActivityPage:
+        aggregate = self._aggregates.get(uuid)
+        if aggregate is None:
+            aggregate = self._aggregates[uuid] = AggregateActivityPage()
+        return aggregate
 
-    def _show_crowd(self, uuid: str, device: DeviceController, now: int) -> None:
-        if uuid in self._crowds:
-            self._crowds[uuid].show(device.production.is_active, now)
+    def _show_aggregate(self, uuid: str, device: DeviceController, now: int) -> None:
+        if uuid in self._aggregates:
+            self._aggregates[uuid].show(device.production.is_active, now)
 
 
 def _in_the_hooks_measure(order: Order, reader: Reader) -> Order:
     """Convert allowances from the agent's count of a process's work to its hook's own count."""
     raw = reader.raw_blocks if order.pace is Pace.BLOCKS else reader.raw_allowed
-    if order.allowed == order.allowed_beside == NO_LIMIT:
+    if order.allowed == order.allowed_with_busy_peers == NO_LIMIT:
         return order
-    allowed, beside = raw(order.allowed), raw(order.allowed_beside)
-    if (allowed, beside) == (order.allowed, order.allowed_beside):
+    allowed, beside = raw(order.allowed), raw(order.allowed_with_busy_peers)
+    if (allowed, beside) == (order.allowed, order.allowed_with_busy_peers):
         return order
-    return replace(order, allowed=allowed, allowed_beside=beside)
+    return replace(order, allowed=allowed, allowed_with_busy_peers=beside)

@@ -13,8 +13,8 @@ from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import MEASURED, OPEN, Order
 from jupyter_aliquot.gpu_hook.protocol.codec import Gate, Pace
 
-PAUSES_ONLY = Order(gate=Gate.PACED, pace=Pace.TIME, allowed_beside=0, in_flight_cap=1)
-# Between its welcome and the boards that follow, a process knows no neighbour, so its work is
+PAUSES_ONLY = Order(gate=Gate.PACED, pace=Pace.TIME, allowed_with_busy_peers=0, in_flight_cap=1)
+# Between its welcome and the activity pages that follow, a process knows no peer, so its work is
 # bounded.
 FIRST_ALLOWANCE = 10 * MILLISECOND
 WAITING = Order(gate=Gate.CLOSED)  # as it did while there was no agent
@@ -31,7 +31,7 @@ def first_order(is_production: bool, is_contended: bool, has_production_beside: 
 def fallback(is_production: bool) -> Order:
     """Return the order after a controller failed.
 
-    Production goes on; other processes have its pauses, by its boards.
+    Production goes on; other processes have its pauses, by its activity pages.
     """
     return MEASURED if is_production else PAUSES_ONLY
 
@@ -51,5 +51,5 @@ def _under_a_paced_gate(order: Order) -> Order:
     if order.gate is Gate.OPEN:
         return replace(order, pace=Pace.OFF)
     if order.gate is Gate.CLOSED:
-        return replace(order, pace=Pace.TIME, allowed=0, allowed_beside=0)
+        return replace(order, pace=Pace.TIME, allowed=0, allowed_with_busy_peers=0)
     return order

@@ -144,7 +144,7 @@ class Reservations:
             asked.hundredths,
             asked.memory_limit,
             placement,
-            is_elastic=asked.residency != "off",
+            is_burstable=asked.residency != "off",
             host=self.ledger.host_room(),
         )
         reservation = replace(asked, parts=self._checked(parts, "refused", asked.kernel_id))
@@ -214,7 +214,7 @@ class Reservations:
             before.parts,
             hundredths,
             memory_limit,
-            is_elastic=asked.residency != "off",
+            is_burstable=asked.residency != "off",
             host=self.ledger.host_room(without=kernel_id),
         )
         parts = self._checked(parts, "resize_refused", kernel_id)

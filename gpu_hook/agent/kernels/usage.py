@@ -179,8 +179,8 @@ class KernelUsage:
         for session in sessions:
             loan = account.loans.get(session.number)
             if session.hook_side is not None and loan is not None:
-                elastic = 0 if device == HOST_MEMORY else session.hook_side.elastic(device)
-                said[session.pid] += min(loan.bytes, max(session.hook_side.charged(device), elastic))
+                swappable = 0 if device == HOST_MEMORY else session.hook_side.swappable(device)
+                said[session.pid] += min(loan.bytes, max(session.hook_side.charged(device), swappable))
                 lent[session.pid] += loan.bytes
         seen = self._seen.get(device, {})
         believed = {pid: (seen.get(pid) or 0) - account.measured_bytes for pid in lent}

@@ -1,4 +1,4 @@
-"""A process's board: the third shared page, on which its hook shows its work.
+"""A process's activity page: the third shared page, on which its hook shows its work.
 
 The agent reads it, and so do the other processes that the agent lets read it. Its owner gets a
 descriptor for writing, others one for reading. Two measures keep others from writing it: the file
@@ -16,13 +16,13 @@ import os
 from typing import NamedTuple
 
 from jupyter_aliquot.gpu_hook.protocol import codec as protocol
-from jupyter_aliquot.gpu_hook.protocol.codec import Board
+from jupyter_aliquot.gpu_hook.protocol.codec import ActivityPage
 
 from .shared_page import FUTURE_WRITE_SEAL, SIZE_SEALS
 
 
 class ActivityWords(NamedTuple):
-    """The words of a board about one device. Untrusted; times in nanoseconds."""
+    """The words of an activity page about one device. Untrusted; times in nanoseconds."""
 
     is_active: int
     since: int
@@ -30,23 +30,23 @@ class ActivityWords(NamedTuple):
     lost: int
 
 
-class ActivityPage:
-    """One board.
+class ActivitySide:
+    """One activity page.
 
     ``descriptor`` is for its owner, until ``close_descriptor``; ``reader`` is for other processes,
-    while the board lives.
+    while the activity page lives.
     """
 
     def __init__(self) -> None:
         self.descriptor = self.reader = self._sealer = -1
         try:
-            self.descriptor = os.memfd_create("aliquot-board", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-            os.ftruncate(self.descriptor, protocol.BOARD_BYTES)
+            self.descriptor = os.memfd_create("aliquot-activity-page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            os.ftruncate(self.descriptor, protocol.ACTIVITY_PAGE_BYTES)
             os.fchmod(self.descriptor, 0o600)
             fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, SIZE_SEALS)
             self.reader = os.open(f"/proc/self/fd/{self.descriptor}", os.O_RDONLY | os.O_CLOEXEC)
             self._sealer = os.dup(self.descriptor)
-            self._map = mmap.mmap(self.reader, protocol.BOARD_BYTES, prot=mmap.PROT_READ)
+            self._map = mmap.mmap(self.reader, protocol.ACTIVITY_PAGE_BYTES, prot=mmap.PROT_READ)
         except OSError:
             self._close_descriptors()
             raise
@@ -56,14 +56,14 @@ class ActivityPage:
         self._half_words = self._bytes.cast("I")
 
     def read(self, device: int) -> ActivityWords:
-        start = Board.DEVICES + device * Board.DEVICE_BYTES
+        start = ActivityPage.DEVICES + device * ActivityPage.DEVICE_BYTES
         words = self._words[start // 8 : start // 8 + 4].tolist()
         return ActivityWords(self._half_words[start // 4], *words[1:])
 
     def intervals(self, device: int) -> list[int]:
         """Return the ring: starts and ends, alternating."""
-        start = (Board.DEVICES + device * Board.DEVICE_BYTES + Board.INTERVALS) // 8
-        return self._words[start : start + 2 * protocol.BOARD_INTERVALS].tolist()
+        start = (ActivityPage.DEVICES + device * ActivityPage.DEVICE_BYTES + ActivityPage.INTERVALS) // 8
+        return self._words[start : start + 2 * protocol.ACTIVITY_INTERVALS].tolist()
 
     def seal(self) -> bool:
         """Forbid further mappings for writing, once the owner has its own.
@@ -72,7 +72,7 @@ class ActivityPage:
         """
         if self._sealer < 0:
             return True
-        if self._half_words[Board.MAGIC // 4] != protocol.BOARD_MAGIC:
+        if self._half_words[ActivityPage.MAGIC // 4] != protocol.ACTIVITY_PAGE_MAGIC:
             return False
         with contextlib.suppress(OSError):  # before Linux 5.1 the file's mode alone has to do
             fcntl.fcntl(self._sealer, fcntl.F_ADD_SEALS, FUTURE_WRITE_SEAL | fcntl.F_SEAL_SEAL)

@@ -26,7 +26,7 @@ class ResidencyPlan:
     """
 
     mode: protocol.ResidencyMode = protocol.ResidencyMode.OFF
-    least_elastic_bytes: int = 0
+    least_swappable_bytes: int = 0
     chunk_bytes: int = 0
     ring_bytes: int = 0
     copy_threads: int = 0
@@ -53,12 +53,12 @@ class Order:
     gate: Gate = Gate.OPEN
     pace: Pace = Pace.OFF
     allowed: int = NO_LIMIT
-    allowed_beside: int = NO_LIMIT
+    allowed_with_busy_peers: int = NO_LIMIT
     in_flight_cap: int = 0
-    burst_microseconds: int = 1000
-    gap_from: int = 0  # these three in microseconds
-    gap_until: int = 0
-    gap_again: int = 0
+    batch_microseconds: int = 1000
+    idle_window_min: int = 0  # these three in microseconds
+    idle_window_max: int = 0
+    idle_resume: int = 0
     solo_window: int = 0
 
 
@@ -161,13 +161,13 @@ class AgentSide:
         start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
         words, half_words = self._page.words, self._page.half_words
         words[(start + AgentPage.ALLOWED) // 8] = order.allowed
-        words[(start + AgentPage.ALLOWED_BESIDE) // 8] = order.allowed_beside
+        words[(start + AgentPage.ALLOWED_WITH_BUSY_PEERS) // 8] = order.allowed_with_busy_peers
         for offset, value in (
             (AgentPage.IN_FLIGHT_CAP, order.in_flight_cap),
-            (AgentPage.BURST, order.burst_microseconds),
-            (AgentPage.GAP_FROM, order.gap_from),
-            (AgentPage.GAP_UNTIL, order.gap_until),
-            (AgentPage.GAP_AGAIN, order.gap_again),
+            (AgentPage.BATCH, order.batch_microseconds),
+            (AgentPage.IDLE_WINDOW_MIN, order.idle_window_min),
+            (AgentPage.IDLE_WINDOW_MAX, order.idle_window_max),
+            (AgentPage.IDLE_RESUME, order.idle_resume),
             (AgentPage.SOLO_WINDOW, order.solo_window),
         ):
             half_words[(start + offset) // 4] = value
@@ -188,7 +188,7 @@ class AgentSide:
     def _write_plan(self, plan: ResidencyPlan) -> None:
         page = self._page
         page.half_words[AgentPage.RESIDENCY_MODE // 4] = plan.mode
-        page.words[AgentPage.LEAST_ELASTIC // 8] = plan.least_elastic_bytes
+        page.words[AgentPage.LEAST_SWAPPABLE // 8] = plan.least_swappable_bytes
         page.words[AgentPage.CHUNK // 8] = plan.chunk_bytes
         page.words[AgentPage.RING // 8] = plan.ring_bytes
         page.half_words[AgentPage.COPY_THREADS // 4] = plan.copy_threads

@@ -15,7 +15,7 @@ from jupyter_aliquot.gpu_hook.protocol.codec import HookPage
 from .shared_page import SharedPage
 
 _FUNCTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_KNOWN_STAYING = (protocol.Staying.MODE << 1) - 1
+_KNOWN_PIN_REASONS = (protocol.PinReason.MODE << 1) - 1
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ResidencyWords:
     Untrusted; ``last_call`` in seconds, 0.0: none yet.
     """
 
-    staying: protocol.Staying
+    pin_reasons: protocol.PinReason
     waiting_calls: int
     calls_inside: int
     last_call: float
@@ -131,9 +131,9 @@ class HookSide:
             return None
         return self._page.words[HookPage.COPIED_BYTES // 8]
 
-    def elastic(self, device: int) -> int:
+    def swappable(self, device: int) -> int:
         """Return the charged bytes that can leave."""
-        return self._page.words[(HookPage.DEVICES + device * HookPage.DEVICE_BYTES + HookPage.ELASTIC) // 8]
+        return self._page.words[(HookPage.DEVICES + device * HookPage.DEVICE_BYTES + HookPage.SWAPPABLE) // 8]
 
     def swapped(self, device: int) -> int:
         """Return the bytes of these that are on the host now."""
@@ -168,7 +168,7 @@ class HookSide:
     def read_residency(self) -> ResidencyWords:
         half_words = self._page.half_words
         return ResidencyWords(
-            staying=protocol.Staying(half_words[HookPage.STAYING // 4] & _KNOWN_STAYING),
+            pin_reasons=protocol.PinReason(half_words[HookPage.PIN_REASONS // 4] & _KNOWN_PIN_REASONS),
             waiting_calls=half_words[HookPage.WAITING_CALLS // 4],
             calls_inside=half_words[HookPage.CALLS_INSIDE // 4],
             last_call=self._page.words[HookPage.LAST_CALL // 8] / 1e9,

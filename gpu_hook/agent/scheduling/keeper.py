@@ -316,7 +316,7 @@ class LeaseKeeper:
 
     def _book(self, record: LeaseRecord, move: Move, is_out: bool) -> None:
         if move.is_done:
-            uuids = [h.uuid for h in record.facts.devices if h.elastic_bytes or h.swapped_bytes]
+            uuids = [h.uuid for h in record.facts.devices if h.swappable_bytes or h.swapped_bytes]
             self.room.book_move(uuids, is_out, move.moved_bytes, move.copy_seconds)
         else:
             record.not_before = self._clock().monotonic + _RETRY_SECONDS

@@ -112,7 +112,7 @@ class _Round:
                 promised = h.away_bytes + h.wanted_bytes if is_coming else 0
                 free[h.uuid] = free.get(h.uuid, 0) - h.held_bytes - promised
                 if is_leaving:
-                    leaving[h.uuid] = leaving.get(h.uuid, 0) + h.elastic_bytes
+                    leaving[h.uuid] = leaving.get(h.uuid, 0) + h.swappable_bytes
             if is_coming or is_leaving:
                 left = self._links.enter(kernel, self._now)
                 if is_coming and kernel.want:
@@ -168,7 +168,7 @@ class _Round:
             return
         for victim in plan.victims:
             for h in victim.holdings:
-                self._future[h.uuid] += h.elastic_bytes + h.away_bytes
+                self._future[h.uuid] += h.swappable_bytes + h.away_bytes
         behind = tuple(victim.kernel_id for victim in plan.victims)
         if plan.ripe_at > self._now:
             self._look_at = min(self._look_at, plan.ripe_at)
@@ -226,7 +226,7 @@ def _need(kernel: KernelView) -> _Need:
     For a kernel that is still leaving: when it has left.
     """
     if kernel.state is State.SWAPPING_OUT:
-        amounts = [(h.uuid, h.elastic_bytes + h.away_bytes + h.wanted_bytes) for h in kernel.holdings]
+        amounts = [(h.uuid, h.swappable_bytes + h.away_bytes + h.wanted_bytes) for h in kernel.holdings]
     elif kernel.state is State.RESIDENT:
         amounts = [(h.uuid, h.wanted_bytes) for h in kernel.holdings]
     else:

@@ -59,7 +59,7 @@ class Links:
     def wake_seconds(self, kernel: KernelView) -> float:
         """Return the time to bring a resident kernel back, if it leaves."""
         return self._seconds(
-            [(h.uuid, (h.elastic_bytes + h.away_bytes) / self._link[h.uuid][2]) for h in _known(kernel, self._link)]
+            [(h.uuid, (h.swappable_bytes + h.away_bytes) / self._link[h.uuid][2]) for h in _known(kernel, self._link)]
         )
 
     def seconds_out(self, kernels: Iterable[KernelView]) -> float:
@@ -85,15 +85,15 @@ class Links:
     def _way_out(self, kernel: KernelView) -> _Way:
         links = self._link
         return [
-            (links[h.uuid][0], h.elastic_bytes / links[h.uuid][1]) for h in _known(kernel, links) if h.elastic_bytes
+            (links[h.uuid][0], h.swappable_bytes / links[h.uuid][1]) for h in _known(kernel, links) if h.swappable_bytes
         ]
 
     def _way_in(self, kernel: KernelView) -> _Way:
         links, is_out = self._link, kernel.state is State.SWAPPING_OUT
         return [
-            (links[h.uuid][0], (h.away_bytes + h.elastic_bytes * is_out) / links[h.uuid][2])
+            (links[h.uuid][0], (h.away_bytes + h.swappable_bytes * is_out) / links[h.uuid][2])
             for h in _known(kernel, links)
-            if h.away_bytes or (is_out and h.elastic_bytes)
+            if h.away_bytes or (is_out and h.swappable_bytes)
         ]
 
     def _seconds(self, way: _Way) -> float:

@@ -248,7 +248,7 @@ class LeaseRecord:
             Holding(
                 uuid=device.uuid,
                 held_bytes=device.on_device_bytes,
-                elastic_bytes=max(0, device.on_device_bytes - device.staying_bytes),
+                swappable_bytes=max(0, device.on_device_bytes - device.unswappable_bytes),
                 away_bytes=device.swapped_bytes,
                 wanted_bytes=wanted.get(number, 0),
                 guarantee_bytes=max(0, part.reserved_bytes - device.context_bytes),

@@ -76,7 +76,7 @@ class Victims:
         chosen: list[_Choice] = []
         left, host, lacks_host = dict(short), 0, False
         for ripe_at, is_busy, _, _, _, victim in ranked:
-            if not any(left.get(h.uuid, 0) > 0 and (h.elastic_bytes or h.away_bytes) for h in victim.holdings):
+            if not any(left.get(h.uuid, 0) > 0 and (h.swappable_bytes or h.away_bytes) for h in victim.holdings):
                 continue
             if not self._has_host(victim, host):
                 lacks_host = True
@@ -85,7 +85,7 @@ class Victims:
             chosen.append((ripe_at, is_busy, victim))
             for h in victim.holdings:
                 if h.uuid in left:
-                    left[h.uuid] -= h.elastic_bytes + h.away_bytes
+                    left[h.uuid] -= h.swappable_bytes + h.away_bytes
             if all(amount <= 0 for amount in left.values()):
                 break
         else:
@@ -114,7 +114,9 @@ class Victims:
             name = victim.kernel_id
             if name in self._taken or victim is wanter or self._positions.get(name, position) < position:
                 continue
-            useful = sum(min(h.elastic_bytes + h.away_bytes, short[h.uuid]) for h in victim.holdings if h.uuid in short)
+            useful = sum(
+                min(h.swappable_bytes + h.away_bytes, short[h.uuid]) for h in victim.holdings if h.uuid in short
+            )
             if useful <= 0:
                 continue
             ripe_at = self._ripe_at(victim, wanter, is_promised)
@@ -156,7 +158,7 @@ class Victims:
         for kernel in self._kernels:
             for h in kernel.holdings:
                 if h.uuid in room:
-                    leaves = h.elastic_bytes if kernel.movable_at < NEVER and kernel is not wanter else 0
+                    leaves = h.swappable_bytes if kernel.movable_at < NEVER and kernel is not wanter else 0
                     room[h.uuid] -= h.held_bytes - leaves
         return all(amount >= 0 for amount in room.values())
 
@@ -186,7 +188,7 @@ def _leaving(kernel: KernelView) -> int:
 
     For a kernel that swaps in, the bytes on their way count, too.
     """
-    return sum(h.elastic_bytes + h.away_bytes for h in kernel.holdings)
+    return sum(h.swappable_bytes + h.away_bytes for h in kernel.holdings)
 
 
 def _without_needless(chosen: list[_Choice], left: Mapping[str, int]) -> list[_Choice]:
@@ -197,7 +199,7 @@ def _without_needless(chosen: list[_Choice], left: Mapping[str, int]) -> list[_C
     spare = {uuid: -amount for uuid, amount in left.items()}
     kept = []
     for choice in reversed(chosen):
-        frees = [(h.uuid, h.elastic_bytes + h.away_bytes) for h in choice[2].holdings if h.uuid in spare]
+        frees = [(h.uuid, h.swappable_bytes + h.away_bytes) for h in choice[2].holdings if h.uuid in spare]
         if all(spare[uuid] >= amount for uuid, amount in frees):
             for uuid, amount in frees:
                 spare[uuid] -= amount

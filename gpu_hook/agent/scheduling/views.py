@@ -73,7 +73,7 @@ class Holding:
 
     uuid: str
     held_bytes: int  # bytes of the device now: lent, or staying while it is swapped
-    elastic_bytes: int = 0  # the part of these that leaves with a swap-out
+    swappable_bytes: int = 0  # the part of these that leaves with a swap-out
     away_bytes: int = 0  # bytes on the host, or on their way in: a swap-in needs room for them
     wanted_bytes: int = 0  # further bytes that it waits for
     guarantee_bytes: int = 0

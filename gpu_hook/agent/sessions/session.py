@@ -17,7 +17,7 @@ from typing import Protocol
 
 from jupyter_aliquot.gpu_hook.agent.base.processes import Process, ProcessWatch
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import LedgerError
-from jupyter_aliquot.gpu_hook.agent.pages.activity_page import ActivityPage
+from jupyter_aliquot.gpu_hook.agent.pages.activity_page import ActivitySide
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import AgentSide
 from jupyter_aliquot.gpu_hook.agent.pages.hook_page import HookSide
 from jupyter_aliquot.gpu_hook.base.pacing import TokenBucket
@@ -85,7 +85,7 @@ class HookSession:
         self.told_residency = Residency.RESIDENT  # from its HELLO
         self.agent_side: AgentSide | None = None
         self.hook_side: HookSide | None = None
-        self.board: ActivityPage | None = None  # None for a process whose hook has none
+        self.activity_page: ActivitySide | None = None  # None for a process whose hook has none
         self._connection = connection
         self._owner = owner
         self._bucket = bucket
@@ -128,7 +128,7 @@ class HookSession:
         """
         self.hook_side = HookSide()
         if self.role is Role.PROCESS:
-            self.board = ActivityPage()
+            self.activity_page = ActivitySide()
 
     def welcome(self) -> None:
         """Welcome the process, and hand it its pages."""
@@ -138,18 +138,20 @@ class HookSession:
         welcome = protocol.Welcome(agent_side.device_count)
         try:
             self._hand_over(welcome, agent_side.descriptor, hook_side.descriptor)
-            if self.board is not None:
-                self._hand_over(protocol.BoardNotice(protocol.BoardKind.OWN), self.board.descriptor)
+            if self.activity_page is not None:
+                self._hand_over(
+                    protocol.ActivityPageNotice(protocol.ActivityPageKind.OWN), self.activity_page.descriptor
+                )
         except OSError as error:
             self._close_soon(f"cannot be welcomed: {error}")
         finally:
             agent_side.close_descriptor()
             hook_side.close_descriptor()
-            if self.board is not None:
-                self.board.close_descriptor()
+            if self.activity_page is not None:
+                self.activity_page.close_descriptor()
 
-    def notify(self, notice: protocol.BoardNotice, descriptor: int | None = None) -> bool:
-        """Send a notice of a neighbour's board with its descriptor.
+    def notify(self, notice: protocol.ActivityPageNotice, descriptor: int | None = None) -> bool:
+        """Send a notice of a peer's activity page with its descriptor.
 
         Return False if the socket is full: send it again later.
         """
@@ -216,7 +218,7 @@ class HookSession:
         try:
             self._owner.leave(self)
         finally:
-            for page in (self.agent_side, self.hook_side, self.board):
+            for page in (self.agent_side, self.hook_side, self.activity_page):
                 if page is not None:
                     page.close()
 

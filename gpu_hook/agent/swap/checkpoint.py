@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from jupyter_aliquot.gpu_hook.protocol.codec import Enforcer, ResidencyMode, Staying
+from jupyter_aliquot.gpu_hook.protocol.codec import Enforcer, PinReason, ResidencyMode
 
 from .checkpoint_helper import CheckpointError
 from .facts import DeviceBytes, Move, MoveResult, ResidencyFacts
@@ -18,11 +18,11 @@ from .table import Event
 
 # r610.57.04: a lock crashes some processes with many threads (NVIDIA/cuda-checkpoint#58).
 DENIED_DRIVERS = frozenset({"610.57.04"})
-_WHY_STAYING = {
-    Staying.IPC: "it shares memory by legacy IPC",
-    Staying.EXPORTED: "it gave memory to others by a descriptor",
-    Staying.MULTICAST: "it has multicast memory",
-    Staying.MANAGED: "it has unified memory",
+_WHY_PINNED = {
+    PinReason.IPC: "it shares memory by legacy IPC",
+    PinReason.EXPORTED: "it gave memory to others by a descriptor",
+    PinReason.MULTICAST: "it has multicast memory",
+    PinReason.MANAGED: "it has unified memory",
 }
 
 
@@ -51,8 +51,8 @@ def why_not(facts: ResidencyFacts, here: Circumstances) -> str:
         return "it is on a MIG device"
     if facts.mode is not ResidencyMode.VMM:
         return facts.mode_reason or f"its residency mode is {facts.mode.name.lower()}"
-    for flag, reason in _WHY_STAYING.items():
-        if flag in facts.staying:
+    for flag, reason in _WHY_PINNED.items():
+        if flag in facts.pin_reasons:
             return reason
     if facts.silent_pids:
         return f"process {facts.silent_pids[0]} does not answer"
@@ -148,7 +148,7 @@ class KernelCheckpoint:
         return tuple(
             replace(
                 device,
-                staying_bytes=0,
+                unswappable_bytes=0,
                 on_device_bytes=0,
                 swapped_bytes=device.swapped_bytes + self.saved_bytes.get(device.uuid, 0),
             )

@@ -13,22 +13,22 @@ from typing import Any
 
 from jupyter_aliquot.gpu_hook.agent.activity.idleness import Moment, Telemetry
 from jupyter_aliquot.gpu_hook.base.pacing import backoff_seconds
-from jupyter_aliquot.gpu_hook.protocol.codec import ResidencyMode, Staying
+from jupyter_aliquot.gpu_hook.protocol.codec import PinReason, ResidencyMode
 
 from .table import LEASE_HELD, KernelState
 
 _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 2.0, 60.0
-_STAYING_WORDS = {
-    Staying.SMALL: "small",
-    Staying.POOL: "pool",
-    Staying.ARRAY: "array",
-    Staying.IPC: "ipc",
-    Staying.EXPORTED: "exported",
-    Staying.GRAPH: "graph",
-    Staying.MULTICAST: "multicast",
-    Staying.MANAGED: "managed",
-    Staying.BEFORE: "before",
-    Staying.MODE: "mode",
+_PIN_REASON_WORDS = {
+    PinReason.SMALL: "small",
+    PinReason.POOL: "pool",
+    PinReason.ARRAY: "array",
+    PinReason.IPC: "ipc",
+    PinReason.EXPORTED: "exported",
+    PinReason.GRAPH: "graph",
+    PinReason.MULTICAST: "multicast",
+    PinReason.MANAGED: "managed",
+    PinReason.NO_AGENT: "before",
+    PinReason.MODE: "mode",
 }
 
 
@@ -106,16 +106,16 @@ class MoveRefusal:
 class DeviceBytes:
     """One kernel on one device, bounded by its loan.
 
-    ``on_device_bytes`` is what the device lacks because of it now. ``staying_bytes`` is what the
+    ``on_device_bytes`` is what the device lacks because of it now. ``unswappable_bytes`` is what the
     device would still lack after a swap-out, or lacks since one. ``context_bytes`` stay, are in
     none of these, and belong to its guarantee.
     """
 
     uuid: str
     lent_bytes: int
-    elastic_bytes: int
+    swappable_bytes: int
     swapped_bytes: int
-    staying_bytes: int
+    unswappable_bytes: int
     on_device_bytes: int
     context_bytes: int = 0
 
@@ -130,7 +130,7 @@ class ResidencyFacts:
     mode_reason: str  # why it can never be swapped; empty: it can
     since: float  # when it came into this state
     devices: tuple[DeviceBytes, ...]
-    staying: Staying
+    pin_reasons: PinReason
     refusal: MoveRefusal | None
     waits_since: float | None  # since when a call waits for the lease
     telemetry: tuple[Telemetry, ...]  # one for each process
@@ -154,17 +154,17 @@ class ResidencyFacts:
         return sum(device.swapped_bytes for device in self.devices)
 
     @property
-    def elastic_bytes(self) -> int:
-        return sum(device.elastic_bytes for device in self.devices)
+    def swappable_bytes(self) -> int:
+        return sum(device.swappable_bytes for device in self.devices)
 
     @property
-    def staying_bytes(self) -> int:
-        return sum(device.staying_bytes for device in self.devices)
+    def unswappable_bytes(self) -> int:
+        return sum(device.unswappable_bytes for device in self.devices)
 
 
-def staying_words(staying: Staying) -> list[str]:
+def pin_reason_words(pin_reasons: PinReason) -> list[str]:
     """Return the reasons, as the status names them."""
-    return [word for flag, word in _STAYING_WORDS.items() if flag in staying]
+    return [word for flag, word in _PIN_REASON_WORDS.items() if flag in pin_reasons]
 
 
 def swapped_by_device(facts: ResidencyFacts) -> dict[str, int]:
@@ -177,18 +177,18 @@ def describe_residency(facts: ResidencyFacts, now: Moment) -> dict[str, Any]:
 
     The lease keeper adds its wait.
     """
-    refusal, staying = facts.refusal, facts.staying_bytes
+    refusal, unswappable = facts.refusal, facts.unswappable_bytes
     return {
         "state": facts.state.value,
         "mode": facts.mode.name.lower(),
         "mode_reason": facts.mode_reason,
         # Coarse: two clocks drift apart, so finer digits would change all the time.
         "since": round(now.wall - (now.monotonic - facts.since), 1),
-        "elastic_bytes": facts.elastic_bytes,
+        "swappable_bytes": facts.swappable_bytes,
         "swapped_bytes": facts.swapped_bytes,
         # A hook reports the reasons for all staying bytes together, not the bytes of each reason.
-        "staying": [{"reason": ", ".join(staying_words(facts.staying)) or "plain", "bytes": staying}]
-        if staying
+        "unswappable": [{"reason": ", ".join(pin_reason_words(facts.pin_reasons)) or "plain", "bytes": unswappable}]
+        if unswappable
         else [],
         "host_bytes": facts.host_bytes,
         "lease": "held" if facts.state in LEASE_HELD else "ended",

@@ -62,7 +62,7 @@ class MoveProgress:
 
 def _bytes(process: ProcessResidency, device: int, account: DeviceAccount, is_out: bool) -> int:
     away = process.swapped(device, account)
-    return process.elastic(device, account) - away if is_out else away
+    return process.swappable(device, account) - away if is_out else away
 
 
 class KernelMoves:
@@ -236,7 +236,7 @@ class KernelMoves:
         """
         if self._mode is ResidencyMode.MANAGED:
             return 0
-        return sum(process.elastic(device, account) for device, account in enumerate(self._accounts()))
+        return sum(process.swappable(device, account) for device, account in enumerate(self._accounts()))
 
     def _lent(self, process: ProcessResidency) -> int:
         return sum(process.lent(account) for account in self._accounts())

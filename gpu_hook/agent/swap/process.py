@@ -19,15 +19,15 @@ from jupyter_aliquot.gpu_hook.protocol.codec import (
     MessageType,
     Moved,
     MoveOutcome,
+    PinReason,
     Residency,
     Segment as SegmentMessage,
-    Staying,
     Swap,
 )
 
 from .facts import DeviceBytes, Move, MoveResult
 
-_NO_STAYING = Staying(0)
+_NO_PIN_REASONS = PinReason(0)
 
 
 _RESULTS = {
@@ -63,7 +63,7 @@ class ProcessResidency:
     def __init__(self, session: HookSession, residency: Residency) -> None:
         self.session = session
         self.residency = residency
-        self.said_staying = _NO_STAYING
+        self.said_pin_reasons = _NO_PIN_REASONS
         self.order: MessageType | None = None  # SWAP_OUT or SWAP_IN without an answer yet
         self._sequence = 0
         self._waiter: asyncio.Future[Answer] | None = None
@@ -120,7 +120,7 @@ class ProcessResidency:
         is_answer = self.order is not None and moved.sequence == self._sequence
         if not is_answer and moved.sequence != 0:
             raise MalformedError(f"got MOVED {moved.sequence}, which answers nothing")
-        self.residency, self.said_staying = moved.residency, moved.staying
+        self.residency, self.said_pin_reasons = moved.residency, moved.pin_reasons
         if not is_answer:
             return False
         self.order = None
@@ -140,9 +140,9 @@ class ProcessResidency:
         loan = account.loans.get(self.session.number)
         return loan.bytes if loan is not None else 0
 
-    def elastic(self, device: int, account: DeviceAccount) -> int:
+    def swappable(self, device: int, account: DeviceAccount) -> int:
         page = self.session.hook_side
-        return 0 if page is None else min(page.elastic(device), self.lent(account))
+        return 0 if page is None else min(page.swappable(device), self.lent(account))
 
     def swapped(self, device: int, account: DeviceAccount) -> int:
         page = self.session.hook_side
@@ -164,10 +164,10 @@ class ProcessResidency:
         is_out = self.residency is Residency.SWAPPED and self.order is None
         return self.lent(account) - (self.swapped(device, account) if is_out else 0)
 
-    def staying(self, device: int, account: DeviceAccount) -> int:
+    def unswappable(self, device: int, account: DeviceAccount) -> int:
         if self.residency is Residency.SWAPPED:
             return self.lent(account) - self.swapped(device, account)
-        return self.lent(account) - self.elastic(device, account)
+        return self.lent(account) - self.swappable(device, account)
 
 
 def move_of(answer: Answer, wanted: Residency, accounts: Sequence[DeviceAccount]) -> Move:
@@ -210,9 +210,9 @@ def bytes_of(device: int, account: DeviceAccount, processes: Iterable[ProcessRes
     return DeviceBytes(
         uuid=account.part.uuid,
         lent_bytes=account.lent,
-        elastic_bytes=sum(process.elastic(device, account) for process in ours),
+        swappable_bytes=sum(process.swappable(device, account) for process in ours),
         swapped_bytes=sum(process.swapped(device, account) for process in ours),
-        staying_bytes=others + sum(process.staying(device, account) for process in ours),
+        unswappable_bytes=others + sum(process.unswappable(device, account) for process in ours),
         on_device_bytes=others + sum(process.on_device(device, account) for process in ours),
         context_bytes=account.context_bytes,
     )

@@ -18,7 +18,7 @@ from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceAccount
 from jupyter_aliquot.gpu_hook.agent.sessions.session import HookSession
 from jupyter_aliquot.gpu_hook.agent.swap.settings import SwapSettings
 from jupyter_aliquot.gpu_hook.client.residency_reports import MODE_IS_OFF
-from jupyter_aliquot.gpu_hook.protocol.codec import Lease, Moved, Residency, ResidencyMode, Role, Staying
+from jupyter_aliquot.gpu_hook.protocol.codec import Lease, Moved, PinReason, Residency, ResidencyMode, Role
 
 from .checkpoint import CheckpointTools, KernelCheckpoint
 from .facts import Move, MoveResult, ResidencyFacts
@@ -237,9 +237,9 @@ class KernelResidency:
         self.look()
         processes = tuple(self._processes.values())
         pages = [process.session.hook_side for process in processes]
-        staying = Staying(0)
+        pin_reasons = PinReason(0)
         for page in pages:
-            staying |= page.read_residency().staying if page is not None else Staying(0)
+            pin_reasons |= page.read_residency().pin_reasons if page is not None else PinReason(0)
         accounts = self._accounts()
         devices = tuple(bytes_of(i, account, processes) for i, account in enumerate(accounts))
         why = self._why_never()
@@ -250,7 +250,7 @@ class KernelResidency:
             mode_reason=why,
             since=self._since,
             devices=self._checkpoint.amend(devices) if self.state in SAVED else devices,
-            staying=staying,
+            pin_reasons=pin_reasons,
             refusal=self._history.refusal,
             waits_since=self._waits_since,
             gave_up_at=self._gave_up_at,

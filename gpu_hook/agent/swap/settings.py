@@ -30,14 +30,14 @@ class SwapSettings:
     copy_threads: int = 2
     copy_streams: int = 2
     chunk_bytes: int = 64 << 20
-    least_elastic_bytes: int = 1 << 20
+    least_swappable_bytes: int = 1 << 20
     patience_seconds: float = 5.0
 
     def plan(self, mode: ResidencyMode) -> ResidencyPlan:
         """Return the plan for the processes of a kernel in this mode."""
         return ResidencyPlan(
             mode=mode,
-            least_elastic_bytes=self.least_elastic_bytes,
+            least_swappable_bytes=self.least_swappable_bytes,
             chunk_bytes=self.chunk_bytes,
             ring_bytes=self.ring_bytes,
             copy_threads=self.copy_threads,
@@ -63,7 +63,7 @@ def add_swap_arguments(parser: argparse.ArgumentParser, parse_bytes: Callable[[s
     sizes = {
         "segment": (pieces, "largest piece of host memory for a swapped kernel, a multiple of 2MiB (default 1GiB)"),
         "ring": (pieces, "page-locked memory through which each process copies, a multiple of 2MiB (default 128MiB)"),
-        "chunk": (pieces, "largest piece of device memory behind an elastic allocation (default 64MiB)"),
+        "chunk": (pieces, "largest piece of device memory behind a swappable allocation (default 64MiB)"),
         "least": (parse_bytes, "smaller allocations are never swapped (default 1MiB)"),
     }
     for name, (read, text) in sizes.items():
@@ -91,7 +91,7 @@ def read_swap_settings(options: argparse.Namespace, spill_dir: Path | None) -> S
         "copy_threads": options.swap_threads,
         "copy_streams": options.swap_streams,
         "chunk_bytes": options.swap_chunk,
-        "least_elastic_bytes": options.swap_least,
+        "least_swappable_bytes": options.swap_least,
     }
     return SwapSettings(spill_dir=spill_dir, **{name: value for name, value in said.items() if value is not None})
 

@@ -28,7 +28,7 @@ struct allocation {
     void *context;  /* NULL for handles */
     int32_t device; /* CUdevice, or QUOTA_HOST */
     enum allocation_kind kind;
-    uint32_t pin_reasons; /* one bit of enum aliquot_staying, or PIN_NONE */
+    uint32_t pin_reasons; /* one bit of enum aliquot_pin_reason, or PIN_NONE */
     void *pool;       /* of ALLOCATION_POOL */
 };
 

@@ -8,9 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PIN_NONE 0u /* in place of a bit of enum aliquot_staying: it can leave */
+#define PIN_NONE 0u /* in place of a bit of enum aliquot_pin_reason: it can leave */
 
-/* Add bytes to one sum; `reason`: one bit of enum aliquot_staying, or PIN_NONE. */
+/* Add bytes to one sum; `reason`: one bit of enum aliquot_pin_reason, or PIN_NONE. */
 void pin_reasons_change(int device, uint32_t reason, int64_t bytes);
 
 /* Return the bytes of one reason. */

@@ -95,7 +95,7 @@ static void publish_device(int device, struct aliquot_hook_device *words,
     page_write(&words->credit_bytes, locked->spare);
     page_write(&words->allocations, locked->allocations);
     page_write(&words->refusals, locked->refusals);
-    page_write(&words->elastic_bytes, pin_reasons_bytes(device, PIN_NONE));
+    page_write(&words->swappable_bytes, pin_reasons_bytes(device, PIN_NONE));
     page_write(&words->swapped_bytes, pin_reasons_out(device));
 }
 

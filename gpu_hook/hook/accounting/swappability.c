@@ -81,7 +81,7 @@ enum aliquot_residency_mode swappability_mode(void)
 bool swappability_wants(int device, size_t bytes)
 {
     return swappability_mode() == ALIQUOT_RESIDENCY_VMM && bytes &&
-           bytes >= page_read(&page_agent()->least_elastic_bytes) && device < DEVICES_MAX &&
+           bytes >= page_read(&page_agent()->least_swappable_bytes) && device < DEVICES_MAX &&
            !__atomic_load_n(&state.is_stopped, __ATOMIC_RELAXED) &&
            facts_of(device)->has_virtual_memory;
 }
@@ -89,15 +89,15 @@ bool swappability_wants(int device, size_t bytes)
 uint32_t swappability_refusal(int device, size_t bytes)
 {
     if (swappability_mode() == ALIQUOT_RESIDENCY_MANAGED &&
-        bytes < page_read(&page_agent()->least_elastic_bytes))
-        return ALIQUOT_STAYS_SMALL;
+        bytes < page_read(&page_agent()->least_swappable_bytes))
+        return ALIQUOT_PIN_SMALL;
     if (swappability_mode() != ALIQUOT_RESIDENCY_VMM || device >= DEVICES_MAX ||
         !facts_of(device)->has_virtual_memory)
-        return ALIQUOT_STAYS_MODE;
-    if (bytes < page_read(&page_agent()->least_elastic_bytes))
-        return ALIQUOT_STAYS_SMALL;
-    return __atomic_load_n(&state.is_stopped, __ATOMIC_RELAXED) ? ALIQUOT_STAYS_IPC
-                                                                : ALIQUOT_STAYS_BEFORE;
+        return ALIQUOT_PIN_MODE;
+    if (bytes < page_read(&page_agent()->least_swappable_bytes))
+        return ALIQUOT_PIN_SMALL;
+    return __atomic_load_n(&state.is_stopped, __ATOMIC_RELAXED) ? ALIQUOT_PIN_IPC
+                                                                : ALIQUOT_PIN_NO_AGENT;
 }
 
 void swappability_stop(void)

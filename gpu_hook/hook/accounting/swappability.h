@@ -15,7 +15,7 @@ enum aliquot_residency_mode swappability_mode(void);
  * ask after charging. */
 bool swappability_wants(int device, size_t bytes);
 
-/* Return why an allocation that is not swappable stays: bits of enum aliquot_staying. */
+/* Return why an allocation that is not swappable stays: bits of enum aliquot_pin_reason. */
 uint32_t swappability_refusal(int device, size_t bytes);
 
 /* Return what a swappable allocation takes from its device. */

@@ -12,14 +12,14 @@
 static struct {
     /* held by a thread that writes to the activity page, and while the page moves */
     pthread_mutex_t mutex;
-    struct aliquot_board *activity; /* set once, by activity_page_prepare */
+    struct aliquot_activity_page *activity; /* set once, by activity_page_prepare */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 bool activity_page_prepare(void)
 {
     if (!state.activity) {
-        void *pages = mmap(NULL, page_mapped_bytes(ALIQUOT_BOARD_BYTES), PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        void *pages = mmap(NULL, page_mapped_bytes(ALIQUOT_ACTIVITY_PAGE_BYTES),
+                           PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         state.activity = pages == MAP_FAILED ? NULL : pages;
     }
     return state.activity != NULL;
@@ -28,7 +28,7 @@ bool activity_page_prepare(void)
 /* Called with the mutex: no thread writes between the copy and the change of pages. A kernel's
  * devices keep their numbers as long as it lives, so the words for one agent are true for the
  * next. */
-static int continue_on(struct aliquot_board *next, size_t bytes, int descriptor)
+static int continue_on(struct aliquot_activity_page *next, size_t bytes, int descriptor)
 {
     memcpy(next->devices, state.activity->devices, sizeof next->devices);
     if (mmap(state.activity, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor,
@@ -39,8 +39,8 @@ static int continue_on(struct aliquot_board *next, size_t bytes, int descriptor)
 
 int activity_page_install(int descriptor)
 {
-    size_t bytes = page_mapped_bytes(ALIQUOT_BOARD_BYTES);
-    int failure = page_check_descriptor(descriptor, ALIQUOT_BOARD_BYTES);
+    size_t bytes = page_mapped_bytes(ALIQUOT_ACTIVITY_PAGE_BYTES);
+    int failure = page_check_descriptor(descriptor, ALIQUOT_ACTIVITY_PAGE_BYTES);
     if (failure)
         return failure;
     void *next = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
@@ -55,7 +55,7 @@ int activity_page_install(int descriptor)
     /* Set last: once the seal is set, no process can map the file for writing. */
     state.activity->version = ALIQUOT_PROTOCOL_VERSION;
     state.activity->pid = (int32_t)getpid();
-    __atomic_store_n(&state.activity->magic, ALIQUOT_BOARD_MAGIC, __ATOMIC_RELEASE);
+    __atomic_store_n(&state.activity->magic, ALIQUOT_ACTIVITY_PAGE_MAGIC, __ATOMIC_RELEASE);
     return 0;
 }
 
@@ -63,12 +63,12 @@ void activity_page_forget(void)
 {
     pthread_mutex_init(&state.mutex, NULL); /* a thread of the parent's may have held it */
     if (state.activity)
-        mmap(state.activity, page_mapped_bytes(ALIQUOT_BOARD_BYTES), PROT_READ | PROT_WRITE,
+        mmap(state.activity, page_mapped_bytes(ALIQUOT_ACTIVITY_PAGE_BYTES), PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
 /* Lock and return the device's record. NULL, without the lock: the device is not shown. */
-static struct aliquot_board_device *lock_device(int page_device)
+static struct aliquot_activity_device *lock_device(int page_device)
 {
     if (!state.activity || page_device < 0 || page_device >= (int)ALIQUOT_MAX_DEVICES)
         return NULL;
@@ -87,7 +87,7 @@ static struct aliquot_board_device *lock_device(int page_device)
  * for the work that they began before it changed. */
 void activity_page_set_active(int page_device, bool is_active)
 {
-    struct aliquot_board_device *device = lock_device(page_device);
+    struct aliquot_activity_device *device = lock_device(page_device);
     if (!device)
         return;
     if (device->is_active != is_active) {
@@ -101,10 +101,10 @@ void activity_page_set_active(int page_device, bool is_active)
 
 /* Readers look at the count, at the intervals and at the count again: the oldest one may change
  * meanwhile. */
-static void begin_interval(struct aliquot_board_device *device, uint64_t start, uint64_t end)
+static void begin_interval(struct aliquot_activity_device *device, uint64_t start, uint64_t end)
 {
     uint64_t count = device->interval_count;
-    struct aliquot_interval *interval = &device->intervals[count % ALIQUOT_BOARD_INTERVALS];
+    struct aliquot_interval *interval = &device->intervals[count % ALIQUOT_ACTIVITY_INTERVALS];
     page_write(&interval->start_nanoseconds, start);
     page_write(&interval->end_nanoseconds, end);
     page_write(&device->interval_count, count + 1);
@@ -112,7 +112,7 @@ static void begin_interval(struct aliquot_board_device *device, uint64_t start, 
 
 /* Extend the newest interval. A part before its start is not shown, because a reader has passed
  * it. */
-static void join_interval(struct aliquot_board_device *device, struct aliquot_interval *newest,
+static void join_interval(struct aliquot_activity_device *device, struct aliquot_interval *newest,
                           uint64_t start, uint64_t end)
 {
     uint64_t shown_from = newest->start_nanoseconds;
@@ -124,12 +124,12 @@ static void join_interval(struct aliquot_board_device *device, struct aliquot_in
 
 void activity_page_add_interval(int page_device, uint64_t start, uint64_t end)
 {
-    struct aliquot_board_device *device = start < end ? lock_device(page_device) : NULL;
+    struct aliquot_activity_device *device = start < end ? lock_device(page_device) : NULL;
     if (!device)
         return;
     uint64_t count = device->interval_count;
-    struct aliquot_interval *newest = &device->intervals[(count - 1) % ALIQUOT_BOARD_INTERVALS];
-    if (count && start < newest->end_nanoseconds + BOARD_MERGED_NANOSECONDS)
+    struct aliquot_interval *newest = &device->intervals[(count - 1) % ALIQUOT_ACTIVITY_INTERVALS];
+    if (count && start < newest->end_nanoseconds + MERGED_NANOSECONDS)
         join_interval(device, newest, start, end);
     else
         begin_interval(device, start, end);
@@ -138,7 +138,7 @@ void activity_page_add_interval(int page_device, uint64_t start, uint64_t end)
 
 void activity_page_add_lost(int page_device, uint64_t nanoseconds)
 {
-    struct aliquot_board_device *device = lock_device(page_device);
+    struct aliquot_activity_device *device = lock_device(page_device);
     if (!device)
         return;
     page_add(&device->lost_nanoseconds, nanoseconds);

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 /* a shorter pause between two intervals makes one of them */
-#define BOARD_MERGED_NANOSECONDS 20000ull
+#define MERGED_NANOSECONDS 20000ull
 
 /* Make the private pages. Called once, before any other function here. False: no memory. */
 bool activity_page_prepare(void);
@@ -21,8 +21,8 @@ int activity_page_install(int descriptor);
 /* Put private pages back. Safe in a fork handler. */
 void activity_page_forget(void);
 
-/* True: a burst begins. Every process sees it before any later call of this thread reaches the
- * driver. False: all bursts have ended. */
+/* True: a batch begins. Every process sees it before any later call of this thread reaches the
+ * driver. False: all batches have ended. */
 void activity_page_set_active(int page_device, bool is_active);
 
 /* Add work from `start` to `end`, CLOCK_MONOTONIC. Intervals come in the order of their ends; the

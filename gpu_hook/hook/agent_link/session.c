@@ -149,7 +149,7 @@ static void handle_message(struct socket_received *received)
                received->descriptors[0] >= 0) {
         state.owner->segment(&message->segment, received->descriptors[0]);
         received->descriptors[0] = -1;
-    } else if (header->type == ALIQUOT_BOARD && header->bytes == sizeof message->activity) {
+    } else if (header->type == ALIQUOT_ACTIVITY_PAGE && header->bytes == sizeof message->activity) {
         state.owner->activity(&message->activity, received->descriptors[0]);
     } else {
         LOG("event=unexpected_message type=%u bytes=%u", header->type, header->bytes);

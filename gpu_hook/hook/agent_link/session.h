@@ -24,7 +24,7 @@ struct session_owner {
     /* must answer by session_send; not at once, and not here */
     void (*swap)(const struct aliquot_swap *order);
     /* closes nothing */
-    void (*activity)(const struct aliquot_board_notice *notice, int descriptor);
+    void (*activity)(const struct aliquot_activity_page_notice *notice, int descriptor);
     bool (*tick)(void); /* every 50 ms while it returns true; then again after session_wake */
 };
 

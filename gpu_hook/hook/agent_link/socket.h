@@ -19,7 +19,7 @@ union socket_message {
     struct aliquot_swap swap;
     struct aliquot_wake wake;
     struct aliquot_moved moved;
-    struct aliquot_board_notice activity;
+    struct aliquot_activity_page_notice activity;
 };
 
 struct socket_received {

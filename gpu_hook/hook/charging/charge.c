@@ -133,7 +133,7 @@ static uint32_t pin_reason_of(const struct charge *charge, enum allocation_kind 
     if (charge->pin_reasons || may_leave || charge->device == QUOTA_HOST)
         return charge->pin_reasons;
     uint32_t refusal = swappability_refusal(charge->device, charge->bytes);
-    return kind == ALLOCATION_ARRAY && refusal != ALIQUOT_STAYS_MODE ? ALIQUOT_STAYS_ARRAY
+    return kind == ALLOCATION_ARRAY && refusal != ALIQUOT_PIN_MODE ? ALIQUOT_PIN_ARRAY
                                                                      : refusal;
 }
 

@@ -15,7 +15,7 @@ struct charge {
     bool is_on_device; /* between residency_enter and residency_leave */
     int device;
     uint64_t bytes;
-    /* a bit of enum aliquot_staying, when the caller knows better than its kind */
+    /* a bit of enum aliquot_pin_reason, when the caller knows better than its kind */
     uint32_t pin_reasons;
 };
 

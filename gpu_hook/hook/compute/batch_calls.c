@@ -1,8 +1,8 @@
 /* Calls of the driver about the streams of one device, none of them with the mutex: other
  * threads leave the calls that one thread is making to that thread. Records may wait for room in
  * their stream; queries wait for nothing. */
-#include "compute/bursts.h"
-#include "compute/burst_state.h"
+#include "compute/batches.h"
+#include "compute/batch_state.h"
 
 #include "base/cancellation.h"
 #include "base/times.h"
@@ -16,14 +16,14 @@
 
 static __thread char self __attribute__((tls_model("initial-exec")));
 
-const void *burst_self(void)
+const void *batch_self(void)
 {
     return &self;
 }
 
-bool bursts_are_abandoned(const struct bursts *bursts)
+bool batches_are_abandoned(const struct batches *batches)
 {
-    return __atomic_load_n(&bursts->is_abandoned, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&batches->is_abandoned, __ATOMIC_ACQUIRE);
 }
 
 static struct timespec next_look(void)
@@ -36,68 +36,68 @@ static struct timespec next_look(void)
     return limit;
 }
 
-bool bursts_lock(struct bursts *bursts)
+bool batches_lock(struct batches *batches)
 {
-    int code = pthread_mutex_trylock(&bursts->mutex);
-    while (__builtin_expect(code != 0 && code != EDEADLK && !bursts_are_abandoned(bursts), 0)) {
+    int code = pthread_mutex_trylock(&batches->mutex);
+    while (__builtin_expect(code != 0 && code != EDEADLK && !batches_are_abandoned(batches), 0)) {
         struct timespec limit = next_look();
-        code = pthread_mutex_timedlock(&bursts->mutex, &limit);
+        code = pthread_mutex_timedlock(&batches->mutex, &limit);
     }
     return code != EDEADLK;
 }
 
-void bursts_unlock(struct bursts *bursts)
+void batches_unlock(struct batches *batches)
 {
-    pthread_mutex_unlock(&bursts->mutex);
+    pthread_mutex_unlock(&batches->mutex);
 }
 
-void bursts_abandon(struct bursts *bursts)
+void batches_abandon(struct batches *batches)
 {
-    __atomic_store_n(&bursts->is_abandoned, true, __ATOMIC_RELEASE);
+    __atomic_store_n(&batches->is_abandoned, true, __ATOMIC_RELEASE);
 }
 
-void bursts_await_calls(struct bursts *bursts)
+void batches_await_calls(struct batches *batches)
 {
     struct timespec limit = next_look();
-    bursts->awaiting++;
-    pthread_cond_timedwait(&bursts->calls_end, &bursts->mutex, &limit);
-    bursts->awaiting--;
+    batches->awaiting++;
+    pthread_cond_timedwait(&batches->calls_end, &batches->mutex, &limit);
+    batches->awaiting--;
 }
 
-static void show_end_of_calls(struct bursts *bursts)
+static void show_end_of_calls(struct batches *batches)
 {
-    if (bursts->awaiting)
-        pthread_cond_broadcast(&bursts->calls_end);
+    if (batches->awaiting)
+        pthread_cond_broadcast(&batches->calls_end);
 }
 
-void burst_give_up(struct bursts *bursts, struct stream_timer *timer, CUresult reason)
+void batch_give_up(struct batches *batches, struct stream_timer *timer, CUresult reason)
 {
-    struct burst_words *words = &bursts->words;
+    struct batch_words *words = &batches->words;
     for (unsigned i = 0; i < timer->events.count; i++) {
         const struct timing_event *event =
             &timer->events.ring[(timer->events.first + i) % TIMING_EVENTS_MAX];
-        burst_words_take_back(words, &event->work);
-        words->in_flight -= event->ended_bursts;
+        batch_words_take_back(words, &event->work);
+        words->in_flight -= event->ended_batches;
     }
     if (timer->is_open)
-        burst_words_take_back(words, &timer->work);
-    words->in_flight -= timer->has_burst;
-    timer->has_burst = timer->is_open = false;
+        batch_words_take_back(words, &timer->work);
+    words->in_flight -= timer->has_batch;
+    timer->has_batch = timer->is_open = false;
     timing_events_drop(&timer->events);
-    burst_words_note_unmeasured(words, (int)reason);
+    batch_words_note_unmeasured(words, (int)reason);
 }
 
-bool burst_can_record(const struct stream_timer *timer, const struct burst_record *record,
+bool batch_can_record(const struct stream_timer *timer, const struct batch_record *record,
                       unsigned places)
 {
     return !record->timer && !timer->recorder && timing_events_have_room(&timer->events, places);
 }
 
-void burst_reserve(struct stream_timer *timer, const struct timed_work *work, uint64_t now,
-                   struct burst_record *record)
+void batch_reserve(struct stream_timer *timer, const struct timed_work *work, uint64_t now,
+                   struct batch_record *record)
 {
     timing_events_reserve(&timer->events, work, now, &record->event);
-    timer->recorder = burst_self();
+    timer->recorder = batch_self();
     record->timer = timer;
 }
 
@@ -115,89 +115,89 @@ static void record_now(struct timing_event_record *record)
 /* The program ended the stream while the record was on its way. If a call may be ending the
  * stream's context just now, the context takes the stream with it, or the stream is left until
  * that call has returned. */
-static void end_stream(struct bursts *bursts, struct stream_timer *timer, CUstream stream)
+static void end_stream(struct batches *batches, struct stream_timer *timer, CUstream stream)
 {
     CUresult (*ends)(CUstream) = timer->ends;
-    timer->left = ends && !bursts_are_touchable(bursts) ? stream : NULL;
+    timer->left = ends && !batches_are_touchable(batches) ? stream : NULL;
     if (!ends || timer->left)
         return;
     timer->ends = NULL;
-    bursts_unlock(bursts);
+    batches_unlock(batches);
     ends(stream);
-    bursts_lock(bursts);
+    batches_lock(batches);
 }
 
-void bursts_end_left_streams(struct bursts *bursts)
+void batches_end_left_streams(struct batches *batches)
 {
-    for (unsigned i = 0; i < bursts->timers.count; i++) {
-        struct stream_timer *timer = &bursts->timers.all[i];
+    for (unsigned i = 0; i < batches->timers.count; i++) {
+        struct stream_timer *timer = &batches->timers.all[i];
         if (!timer->left)
             continue;
         /* so that the next call that may end a context waits for it */
-        timer->recorder = burst_self();
-        end_stream(bursts, timer, timer->left);
+        timer->recorder = batch_self();
+        end_stream(batches, timer, timer->left);
         timer->recorder = NULL;
-        show_end_of_calls(bursts);
+        show_end_of_calls(batches);
     }
 }
 
-void burst_make_record(struct bursts *bursts, struct burst_record *record)
+void batch_make_record(struct batches *batches, struct batch_record *record)
 {
     struct stream_timer *timer = record->timer;
     if (!timer)
         return;
     DEFER_CANCELLATION;
-    bursts_unlock(bursts);
+    batches_unlock(batches);
     record_now(&record->event);
-    bursts_lock(bursts);
+    batches_lock(batches);
     CUresult result = timing_events_commit(&timer->events, &record->event);
     if (result != CUDA_SUCCESS)
-        burst_give_up(bursts, timer, result);
-    end_stream(bursts, timer, record->event.stream);
+        batch_give_up(batches, timer, result);
+    end_stream(batches, timer, record->event.stream);
     timer->recorder = NULL;
     record->timer = NULL;
-    show_end_of_calls(bursts);
+    show_end_of_calls(batches);
 }
 
-void burst_close_timer(struct stream_timer *timer, uint64_t now, struct burst_record *record)
+void batch_close_timer(struct stream_timer *timer, uint64_t now, struct batch_record *record)
 {
-    if (!timer->is_open || !burst_can_record(timer, record, 1))
+    if (!timer->is_open || !batch_can_record(timer, record, 1))
         return;
-    burst_reserve(timer, &timer->work, now, record);
+    batch_reserve(timer, &timer->work, now, record);
     timer->is_open = false;
 }
 
-void burst_close_last(struct stream_timer *timer, uint64_t now, struct burst_record *record)
+void batch_close_last(struct stream_timer *timer, uint64_t now, struct batch_record *record)
 {
     const struct timing_event *newest = timing_events_newest(&timer->events);
-    burst_close_timer(timer, now, record);
+    batch_close_timer(timer, now, record);
     if (!timer->is_open || record->timer || timer->recorder || !newest || !newest->work.launches)
         return;
     timing_events_move_newest(&timer->events, &timer->work, now, &record->event);
-    timer->recorder = burst_self();
+    timer->recorder = batch_self();
     record->timer = timer;
     timer->is_open = false;
 }
 
-bool burst_begin_questions(struct stream_timer *timer)
+bool batch_begin_questions(struct stream_timer *timer)
 {
     if (timer->asker)
         return false;
-    timer->asker = burst_self();
+    timer->asker = batch_self();
     return true;
 }
 
-void burst_end_questions(struct bursts *bursts, struct stream_timer *timer)
+void batch_end_questions(struct batches *batches, struct stream_timer *timer)
 {
     timer->asker = NULL;
-    show_end_of_calls(bursts);
+    show_end_of_calls(batches);
 }
 
-static bool has_launched_since(const struct bursts *bursts, const struct stream_timer *own,
+static bool has_launched_since(const struct batches *batches, const struct stream_timer *own,
                                uint64_t since)
 {
-    for (unsigned i = 0; i < bursts->timers.count; i++) {
-        const struct stream_timer *timer = &bursts->timers.all[i];
+    for (unsigned i = 0; i < batches->timers.count; i++) {
+        const struct stream_timer *timer = &batches->timers.all[i];
         if (timer != own && (timer->launched_at >= since || stream_timer_is_busy(timer)))
             return true;
     }
@@ -205,43 +205,43 @@ static bool has_launched_since(const struct bursts *bursts, const struct stream_
 }
 
 /* Take the work behind which no timing event was recorded. */
-static void take_unseen(struct bursts *bursts, const struct timing_event *before, uint64_t now)
+static void take_unseen(struct batches *batches, const struct timing_event *before, uint64_t now)
 {
     uint64_t end = before->passed_at + before->unseen;
     struct timing_event unseen = {.passed_at = end < now ? end : now, .work = {.launches = 1}};
     if (before->unseen && unseen.passed_at > before->passed_at) {
         struct passed_timing_event passed = {&unseen, unseen.passed_at - before->passed_at, true};
-        burst_words_take(&bursts->words, &passed, true, now);
+        batch_words_take(&batches->words, &passed, true, now);
     }
 }
 
-static void take(struct bursts *bursts, struct stream_timer *timer,
+static void take(struct batches *batches, struct stream_timer *timer,
                  const struct passed_timing_event *passed, uint64_t now)
 {
     const struct timing_event *event = passed->event;
-    uint32_t ended = event->ended_bursts;
-    bursts->words.in_flight -= ended < bursts->words.in_flight ? ended : bursts->words.in_flight;
+    uint32_t ended = event->ended_batches;
+    batches->words.in_flight -= ended < batches->words.in_flight ? ended : batches->words.in_flight;
     if (event->work.launches)
-        burst_words_take(&bursts->words, passed,
-                         has_launched_since(bursts, timer, event->passed_at - passed->nanoseconds),
+        batch_words_take(&batches->words, passed,
+                         has_launched_since(batches, timer, event->passed_at - passed->nanoseconds),
                          now);
-    take_unseen(bursts, event, now);
+    take_unseen(batches, event, now);
 }
 
-void burst_take_passed(struct bursts *bursts, struct stream_timer *timer, uint64_t now)
+void batch_take_passed(struct batches *batches, struct stream_timer *timer, uint64_t now)
 {
     enum timing_events_outcome outcome = TIMING_EVENTS_PASSED;
     struct timing_event_question question;
     struct passed_timing_event passed;
-    while (outcome == TIMING_EVENTS_PASSED && bursts_are_touchable(bursts) &&
+    while (outcome == TIMING_EVENTS_PASSED && batches_are_touchable(batches) &&
            timing_events_begin_question(&timer->events, &question)) {
-        bursts_unlock(bursts);
+        batches_unlock(batches);
         timing_event_ask(&question);
-        bursts_lock(bursts);
+        batches_lock(batches);
         outcome = timing_events_end_question(&timer->events, &question, &passed);
         if (outcome == TIMING_EVENTS_PASSED)
-            take(bursts, timer, &passed, now);
+            take(batches, timer, &passed, now);
         else if (outcome == TIMING_EVENTS_BROKEN)
-            burst_give_up(bursts, timer, CUDA_ERROR_UNKNOWN);
+            batch_give_up(batches, timer, CUDA_ERROR_UNKNOWN);
     }
 }

@@ -1,4 +1,4 @@
-#include "compute/burst_words.h"
+#include "compute/batch_words.h"
 
 #include "agent_link/activity_page.h"
 #include "accounting/devices.h"
@@ -8,12 +8,12 @@
 #include "compute/samples.h"
 #include "agent_link/session.h"
 
-#define BURST_MICROSECONDS 1000u /* where the agent gives no value */
-#define LONGEST_BURST_MICROSECONDS 100000u
+#define BATCH_MICROSECONDS 1000u /* where the agent gives no value */
+#define LONGEST_BATCH_MICROSECONDS 100000u
 
-void burst_words_begin(struct burst_words *words, int device)
+void batch_words_begin(struct batch_words *words, int device)
 {
-    *words = (struct burst_words){.device = device, .index = devices_page_index(device)};
+    *words = (struct batch_words){.device = device, .index = devices_page_index(device)};
     words->connections = session_connections();
 }
 
@@ -22,7 +22,7 @@ static uint32_t read_word(const uint32_t *word)
     return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
-bool burst_words_read(struct burst_words *words, struct burst_terms *terms)
+bool batch_words_read(struct batch_words *words, struct batch_terms *terms)
 {
     uint32_t connections = session_connections();
     if (words->connections != connections) {
@@ -32,24 +32,24 @@ bool burst_words_read(struct burst_words *words, struct burst_terms *terms)
     if (words->index < 0)
         return false;
     const struct aliquot_agent_device *page = &page_agent()->devices[words->index];
-    uint32_t burst = read_word(&page->burst_microseconds);
+    uint32_t batch = read_word(&page->batch_microseconds);
     terms->order = (struct pace_order){
         .pace = read_word(&page->pace),
         .in_flight_cap = read_word(&page->in_flight_cap),
         .allowed = page_read(&page->allowed),
-        .allowed_beside = page_read(&page->allowed_beside),
-        .gap_from = read_word(&page->gap_from),
-        .gap_until = read_word(&page->gap_until),
-        .gap_again = read_word(&page->gap_again),
+        .allowed_with_busy_peers = page_read(&page->allowed_with_busy_peers),
+        .idle_window_min = read_word(&page->idle_window_min),
+        .idle_window_max = read_word(&page->idle_window_max),
+        .idle_resume = read_word(&page->idle_resume),
     };
-    burst = burst ? burst : BURST_MICROSECONDS;
-    terms->burst_nanoseconds =
-        1000ull * (burst < LONGEST_BURST_MICROSECONDS ? burst : LONGEST_BURST_MICROSECONDS);
+    batch = batch ? batch : BATCH_MICROSECONDS;
+    terms->batch_nanoseconds =
+        1000ull * (batch < LONGEST_BATCH_MICROSECONDS ? batch : LONGEST_BATCH_MICROSECONDS);
     terms->window = read_word(&page->solo_window);
     return terms->order.pace != ALIQUOT_PACE_OFF;
 }
 
-uint64_t burst_words_ask(const struct burst_words *words, const struct pace_order *order,
+uint64_t batch_words_ask(const struct batch_words *words, const struct pace_order *order,
                          uint64_t now)
 {
     struct pace_state state = {
@@ -63,13 +63,13 @@ uint64_t burst_words_ask(const struct burst_words *words, const struct pace_orde
     return pace_wait(order, &state, now);
 }
 
-void burst_words_take_back(struct burst_words *words, const struct timed_work *work)
+void batch_words_take_back(struct batch_words *words, const struct timed_work *work)
 {
     words->expected -= work->expected < words->expected ? work->expected : words->expected;
     words->unknown -= work->was_unknown < words->unknown ? work->was_unknown : words->unknown;
 }
 
-static void take_sample(struct burst_words *words, const struct passed_timing_event *passed,
+static void take_sample(struct batch_words *words, const struct passed_timing_event *passed,
                         bool has_overlapped, uint64_t now)
 {
     const struct timed_work *work = &passed->event->work;
@@ -87,14 +87,14 @@ static void take_sample(struct burst_words *words, const struct passed_timing_ev
     samples_take(words->index, &sample, now);
 }
 
-void burst_words_take(struct burst_words *words, const struct passed_timing_event *passed,
+void batch_words_take(struct batch_words *words, const struct passed_timing_event *passed,
                       bool has_overlapped, uint64_t now)
 {
     const struct timed_work *work = &passed->event->work;
     struct meter_span extents[METER_PIECES];
-    burst_words_take_back(words, work);
+    batch_words_take_back(words, work);
     if (!passed->is_measured) {
-        burst_words_note_unmeasured(words, 0);
+        batch_words_note_unmeasured(words, 0);
         return;
     }
     uint64_t end = passed->event->passed_at, start = end - passed->nanoseconds;
@@ -108,7 +108,7 @@ void burst_words_take(struct burst_words *words, const struct passed_timing_even
 }
 
 /* Log it the first time, and ever less often. */
-void burst_words_note_unmeasured(struct burst_words *words, int reason)
+void batch_words_note_unmeasured(struct batch_words *words, int reason)
 {
     words->unmeasured++;
     if ((words->unmeasured & (words->unmeasured - 1)) == 0)
@@ -116,12 +116,12 @@ void burst_words_note_unmeasured(struct burst_words *words, int reason)
             (unsigned long long)words->unmeasured, reason);
 }
 
-static struct aliquot_hook_device *find_page(const struct burst_words *words)
+static struct aliquot_hook_device *find_page(const struct batch_words *words)
 {
     return words->index < 0 ? NULL : &page_hook()->devices[words->index];
 }
 
-void burst_words_add_blocks(struct burst_words *words, uint64_t blocks)
+void batch_words_add_blocks(struct batch_words *words, uint64_t blocks)
 {
     struct aliquot_hook_device *page = find_page(words);
     words->blocks += blocks;
@@ -129,7 +129,7 @@ void burst_words_add_blocks(struct burst_words *words, uint64_t blocks)
         page_write(&page->blocks, words->blocks);
 }
 
-void burst_words_show_active(struct burst_words *words, bool is_active)
+void batch_words_show_active(struct batch_words *words, bool is_active)
 {
     if (words->is_active == is_active)
         return;
@@ -137,7 +137,7 @@ void burst_words_show_active(struct burst_words *words, bool is_active)
     activity_page_set_active(words->index, is_active);
 }
 
-void burst_words_count_waiting(struct burst_words *words, int change, uint64_t now)
+void batch_words_count_waiting(struct batch_words *words, int change, uint64_t now)
 {
     struct aliquot_hook_device *page = find_page(words);
     if (words->waiting)
@@ -150,7 +150,7 @@ void burst_words_count_waiting(struct burst_words *words, int change, uint64_t n
     page_write(&page->throttled_nanoseconds, words->throttled);
 }
 
-void burst_words_publish(struct burst_words *words, uint64_t now)
+void batch_words_publish(struct batch_words *words, uint64_t now)
 {
     struct aliquot_hook_device *page = find_page(words);
     if (!page)

@@ -1,5 +1,5 @@
-#include "compute/bursts.h"
-#include "compute/burst_state.h"
+#include "compute/batches.h"
+#include "compute/batch_state.h"
 #include "contexts/captures.h"
 
 #include "base/cancellation.h"
@@ -20,15 +20,15 @@
 #define UNKNOWN_NANOSECONDS 20000ull /* is expected of what was never measured */
 #define UNKNOWN_MOST 4u              /* of these under way where time is short */
 
-struct bursts *bursts_new(int device)
+struct batches *batches_new(int device)
 {
-    struct bursts *bursts = calloc(1, sizeof *bursts);
-    if (bursts) {
-        bursts->mutex = (pthread_mutex_t)PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
-        bursts->calls_end = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
-        burst_words_begin(&bursts->words, device);
+    struct batches *batches = calloc(1, sizeof *batches);
+    if (batches) {
+        batches->mutex = (pthread_mutex_t)PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
+        batches->calls_end = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+        batch_words_begin(&batches->words, device);
     }
-    return bursts;
+    return batches;
 }
 
 /* Makes driver calls. */
@@ -42,92 +42,92 @@ static bool is_captured(CUstream stream)
 /* Return whether a launch is closed at once, because only the launching thread may record in its
  * stream: another thread has another default stream, and a record in the legacy one is a barrier
  * between the streams that order themselves with it. */
-static bool closes_at_once(const struct bursts *bursts, const struct stream_timer *timer)
+static bool closes_at_once(const struct batches *batches, const struct stream_timer *timer)
 {
     return timer->events.stream == CU_STREAM_PER_THREAD ||
-           (stream_timer_is_legacy(timer) && bursts->timers.has_blocking) || captures_are_on();
+           (stream_timer_is_legacy(timer) && batches->timers.has_blocking) || captures_are_on();
 }
 
 /* Releases the mutex. NULL: the stream cannot be measured. */
-static struct stream_timer *take_timer(struct bursts *bursts, const struct burst_launch *launch)
+static struct stream_timer *take_timer(struct batches *batches, const struct batch_launch *launch)
 {
     unsigned int flags = CU_STREAM_NON_BLOCKING;
     struct left_events left;
-    bursts_unlock(bursts);
+    batches_unlock(batches);
     bool is_known = launch->stream == CU_STREAM_LEGACY ||
                     driver()->cuStreamGetFlags(launch->stream, &flags) == CUDA_SUCCESS;
-    bursts_lock(bursts);
-    if (!is_known || !bursts_are_touchable(bursts))
+    batches_lock(batches);
+    if (!is_known || !batches_are_touchable(batches))
         return NULL;
     /* another thread's in the meantime */
     struct stream_timer *timer =
-        stream_timers_find(&bursts->timers, launch->stream, launch->context);
+        stream_timers_find(&batches->timers, launch->stream, launch->context);
     if (timer)
         return timer;
-    timer = stream_timers_take(&bursts->timers, launch->stream, launch->context, flags, &left);
+    timer = stream_timers_take(&batches->timers, launch->stream, launch->context, flags, &left);
     /* so that a context's end waits for it */
-    if (timer && left.count && burst_begin_questions(timer)) {
-        bursts_unlock(bursts);
+    if (timer && left.count && batch_begin_questions(timer)) {
+        batches_unlock(batches);
         left_events_end(&left);
-        bursts_lock(bursts);
-        burst_end_questions(bursts, timer);
+        batches_lock(batches);
+        batch_end_questions(batches, timer);
     }
     return timer;
 }
 
 /* May release the mutex. */
-static struct stream_timer *find_timer(struct bursts *bursts, const struct burst_launch *launch)
+static struct stream_timer *find_timer(struct batches *batches, const struct batch_launch *launch)
 {
     if (launch->timer && stream_timer_is_of(launch->timer, launch->stream, launch->context))
         return launch->timer;
-    if (!bursts_are_touchable(bursts))
+    if (!batches_are_touchable(batches))
         return NULL;
     struct stream_timer *timer =
-        stream_timers_find(&bursts->timers, launch->stream, launch->context);
-    return timer ? timer : take_timer(bursts, launch);
+        stream_timers_find(&batches->timers, launch->stream, launch->context);
+    return timer ? timer : take_timer(batches, launch);
 }
 
 /* If none of a full ring of timing events was seen to pass, a launch cannot be measured: the
  * thread that looks may be late on a busy machine. May release the mutex. */
-static void make_room(struct bursts *bursts, struct stream_timer *timer)
+static void make_room(struct batches *batches, struct stream_timer *timer)
 {
     if (timer->is_open || timing_events_have_room(&timer->events, 1) || captures_are_on() ||
-        !burst_begin_questions(timer))
+        !batch_begin_questions(timer))
         return;
-    burst_take_passed(bursts, timer, times_now_nanoseconds());
-    burst_end_questions(bursts, timer);
+    batch_take_passed(batches, timer, times_now_nanoseconds());
+    batch_end_questions(batches, timer);
 }
 
 /* Return the nanoseconds to wait; 0: it may go on. */
-static uint64_t ask(struct bursts *bursts, const struct stream_timer *timer,
-                    const struct burst_launch *launch, const struct burst_terms *terms,
+static uint64_t ask(struct batches *batches, const struct stream_timer *timer,
+                    const struct batch_launch *launch, const struct batch_terms *terms,
                     uint64_t now)
 {
-    bool is_within = timer && timer->has_burst && terms->order.pace == ALIQUOT_PACE_TIME &&
-                     timer->burst_expected < terms->burst_nanoseconds;
+    bool is_within = timer && timer->has_batch && terms->order.pace == ALIQUOT_PACE_TIME &&
+                     timer->batch_expected < terms->batch_nanoseconds;
     if (is_within ||
         (terms->order.pace != ALIQUOT_PACE_TIME && terms->order.pace != ALIQUOT_PACE_BLOCKS))
         return 0;
-    if (launch->is_unknown && bursts->words.unknown >= UNKNOWN_MOST)
+    if (launch->is_unknown && batches->words.unknown >= UNKNOWN_MOST)
         return PACE_LOOK_NANOSECONDS;
     if (timer && timer->events.count + 3 > TIMING_EVENTS_MAX)
         return PACE_LOOK_NANOSECONDS;
-    return burst_words_ask(&bursts->words, &terms->order, now);
+    return batch_words_ask(&batches->words, &terms->order, now);
 }
 
 /* False: it cannot be measured. A launch right behind another begins where that one ends. So
  * does a launch that finds no room for a timing event, since the stream has not passed the
  * newest one, and a launch that comes while another thread records there. */
-static bool open_timer(struct stream_timer *timer, struct burst_record *record, uint64_t now)
+static bool open_timer(struct stream_timer *timer, struct batch_record *record, uint64_t now)
 {
     const struct timed_work nothing = {0};
     struct timing_event *newest = timing_events_newest(&timer->events);
-    bool may_record = burst_can_record(timer, record, 2); /* one to begin with, one to end with */
+    bool may_record = batch_can_record(timer, record, 2); /* one to begin with, one to end with */
     bool is_shared = newest && (!may_record || now - newest->recorded_at < SHARED_NANOSECONDS);
     if (!is_shared && !may_record)
         return false;
     if (!is_shared)
-        burst_reserve(timer, &nothing, now, record);
+        batch_reserve(timer, &nothing, now, record);
     else if (timer->recorder && timer != record->timer)
         newest->work.has_overlapped = true; /* this launch may be before it */
     timer->work = nothing;
@@ -135,16 +135,16 @@ static bool open_timer(struct stream_timer *timer, struct burst_record *record, 
     return true;
 }
 
-static bool is_anybody_else_busy(const struct bursts *bursts, const struct stream_timer *own)
+static bool is_anybody_else_busy(const struct batches *batches, const struct stream_timer *own)
 {
-    for (unsigned i = 0; i < bursts->timers.count; i++)
-        if (&bursts->timers.all[i] != own && stream_timer_is_busy(&bursts->timers.all[i]))
+    for (unsigned i = 0; i < batches->timers.count; i++)
+        if (&batches->timers.all[i] != own && stream_timer_is_busy(&batches->timers.all[i]))
             return true;
     return false;
 }
 
-static void add_work(struct bursts *bursts, struct stream_timer *timer, struct burst_launch *launch,
-                     const struct burst_terms *terms, bool is_alone)
+static void add_work(struct batches *batches, struct stream_timer *timer,
+                     struct batch_launch *launch, const struct batch_terms *terms, bool is_alone)
 {
     struct timed_work *work = &timer->work;
     if (!work->launches++)
@@ -153,50 +153,50 @@ static void add_work(struct bursts *bursts, struct stream_timer *timer, struct b
     work->grid_class = launch->grid_class;
     work->expected += launch->expected;
     work->was_unknown += launch->is_unknown;
-    work->has_overlapped = is_alone && is_anybody_else_busy(bursts, timer);
-    timer->burst_expected += launch->expected;
-    bursts->words.expected += launch->expected;
-    bursts->words.unknown += launch->is_unknown;
-    bursts->words.in_flight += !timer->has_burst;
-    timer->has_burst = true;
+    work->has_overlapped = is_alone && is_anybody_else_busy(batches, timer);
+    timer->batch_expected += launch->expected;
+    batches->words.expected += launch->expected;
+    batches->words.unknown += launch->is_unknown;
+    batches->words.in_flight += !timer->has_batch;
+    timer->has_batch = true;
 }
 
 /* The launch goes into the stream timer; false: unmeasured. */
-static bool plan(struct bursts *bursts, struct stream_timer *timer, struct burst_launch *launch,
-                 const struct burst_terms *terms, bool is_alone, uint64_t now,
-                 struct burst_record *record)
+static bool plan(struct batches *batches, struct stream_timer *timer, struct batch_launch *launch,
+                 const struct batch_terms *terms, bool is_alone, uint64_t now,
+                 struct batch_record *record)
 {
     uint64_t longest =
         terms->order.pace == ALIQUOT_PACE_MEASURE ? MEASURED_NANOSECONDS : TIMING_EVENT_NANOSECONDS;
     if (is_alone)
-        burst_close_timer(timer, now, record);
-    if (!timer->has_burst)
-        timer->burst_expected = 0;
+        batch_close_timer(timer, now, record);
+    if (!timer->has_batch)
+        timer->batch_expected = 0;
     if (!timer->is_open && !open_timer(timer, record, now))
         return false;
-    add_work(bursts, timer, launch, terms, is_alone);
+    add_work(batches, timer, launch, terms, is_alone);
     const struct timing_event *newest = timing_events_newest(&timer->events);
-    launch->ends_burst = launch->is_long || timer->burst_expected >= terms->burst_nanoseconds;
-    bool is_due = launch->ends_burst || is_alone || closes_at_once(bursts, timer) ||
+    launch->ends_batch = launch->is_long || timer->batch_expected >= terms->batch_nanoseconds;
+    bool is_due = launch->ends_batch || is_alone || closes_at_once(batches, timer) ||
                   now - timer->launched_at > SHARED_NANOSECONDS ||
                   (newest && now - newest->recorded_at > longest);
     launch->closes = is_due && timing_events_have_room(&timer->events, 1);
     timer->launched_at = now;
     launch->timer_number = timer->number;
     __atomic_fetch_add(&timer->entering, 1, __ATOMIC_ACQ_REL);
-    burst_words_show_active(&bursts->words, true);
+    batch_words_show_active(&batches->words, true);
     return true;
 }
 
-static void describe(const struct bursts *bursts, struct burst_launch *launch,
-                     const struct burst_terms *terms)
+static void describe(const struct batches *batches, struct batch_launch *launch,
+                     const struct batch_terms *terms)
 {
     launch->grid_class = launch->is_graph ? 0 : samples_grid_class(launch->blocks);
-    launch->expected = samples_expect(bursts->words.index, launch->function, launch->grid_class);
+    launch->expected = samples_expect(batches->words.index, launch->function, launch->grid_class);
     launch->is_unknown = !launch->expected;
     launch->expected = launch->is_unknown ? UNKNOWN_NANOSECONDS : launch->expected;
     launch->is_long =
-        launch->is_graph || launch->is_unknown || launch->expected >= terms->burst_nanoseconds;
+        launch->is_graph || launch->is_unknown || launch->expected >= terms->batch_nanoseconds;
 }
 
 /* Read the clock. Where launches follow each other so closely that several take less than a pause,
@@ -215,100 +215,100 @@ static uint64_t read_clock(struct stream_timer *timer)
 }
 
 /* Called with the mutex, which it may release; the launch is not captured. Returns as
- * bursts_begin. This function decides the record before the launch; the caller makes it. */
-static uint64_t begin(struct bursts *bursts, struct burst_launch *launch,
-                      const struct burst_terms *terms, struct burst_record *record)
+ * batches_begin. This function decides the record before the launch; the caller makes it. */
+static uint64_t begin(struct batches *batches, struct batch_launch *launch,
+                      const struct batch_terms *terms, struct batch_record *record)
 {
-    struct stream_timer *timer = find_timer(bursts, launch);
-    if (timer && bursts_are_touchable(bursts))
-        make_room(bursts, timer);
+    struct stream_timer *timer = find_timer(batches, launch);
+    if (timer && batches_are_touchable(batches))
+        make_room(batches, timer);
     uint64_t now = read_clock(timer);
-    bool is_touchable = timer && bursts_are_touchable(bursts) &&
+    bool is_touchable = timer && batches_are_touchable(batches) &&
                         stream_timer_is_of(timer, launch->stream, launch->context);
     launch->timer = NULL;
-    describe(bursts, launch, terms);
-    bool is_over = launch->is_long || (timer && timer->burst_expected >= terms->burst_nanoseconds);
-    if (is_touchable && is_over && timer->has_burst) {
-        burst_close_timer(timer, now, record);
-        burst_end(bursts, timer);
+    describe(batches, launch, terms);
+    bool is_over = launch->is_long || (timer && timer->batch_expected >= terms->batch_nanoseconds);
+    if (is_touchable && is_over && timer->has_batch) {
+        batch_close_timer(timer, now, record);
+        batch_end(batches, timer);
     }
-    uint64_t wait = launch->may_wait ? ask(bursts, timer, launch, terms, now) : 0;
+    uint64_t wait = launch->may_wait ? ask(batches, timer, launch, terms, now) : 0;
     if (wait)
         return wait;
     bool is_sample =
-        samples_should_sample(bursts->words.index, launch->function, launch->grid_class);
-    burst_words_add_blocks(&bursts->words, launch->blocks);
+        samples_should_sample(batches->words.index, launch->function, launch->grid_class);
+    batch_words_add_blocks(&batches->words, launch->blocks);
     if (is_touchable &&
-        plan(bursts, timer, launch, terms, launch->is_long || is_sample, now, record))
+        plan(batches, timer, launch, terms, launch->is_long || is_sample, now, record))
         launch->timer = timer;
     else if (!timer)
-        burst_words_note_unmeasured(&bursts->words, 0);
-    burst_words_publish(&bursts->words, now);
+        batch_words_note_unmeasured(&batches->words, 0);
+    batch_words_publish(&batches->words, now);
     return 0;
 }
 
-uint64_t bursts_begin(struct bursts *bursts, struct burst_launch *launch)
+uint64_t batches_begin(struct batches *batches, struct batch_launch *launch)
 {
-    struct burst_terms terms;
-    struct burst_record record = {0};
+    struct batch_terms terms;
+    struct batch_record record = {0};
     bool is_in_capture = is_captured(launch->stream);
     uint64_t wait = 0;
     DEFER_CANCELLATION;
-    if (!bursts_lock(bursts)) {
+    if (!batches_lock(batches)) {
         launch->timer = NULL;
         return 0;
     }
-    if (!bursts->is_stopped && burst_words_read(&bursts->words, &terms) && !is_in_capture) {
-        wait = begin(bursts, launch, &terms, &record);
-        burst_make_record(bursts, &record);
+    if (!batches->is_stopped && batch_words_read(&batches->words, &terms) && !is_in_capture) {
+        wait = begin(batches, launch, &terms, &record);
+        batch_make_record(batches, &record);
     } else {
         launch->timer = NULL;
     }
-    bursts_unlock(bursts);
+    batches_unlock(batches);
     return wait;
 }
 
-void bursts_pass(struct stream_timer *timer)
+void batches_pass(struct stream_timer *timer)
 {
     __atomic_fetch_sub(&timer->entering, 1, __ATOMIC_ACQ_REL);
 }
 
 /* The launch is not on the device. */
-static void undo(struct bursts *bursts, struct stream_timer *timer,
-                 const struct burst_launch *launch)
+static void undo(struct batches *batches, struct stream_timer *timer,
+                 const struct batch_launch *launch)
 {
     if (!timer->is_open || !timer->work.launches)
         return;
     struct timed_work undone = {
         .expected = launch->expected, .was_unknown = launch->is_unknown, .launches = 1};
-    burst_words_take_back(&bursts->words, &undone);
+    batch_words_take_back(&batches->words, &undone);
     timer->work.expected -=
         undone.expected < timer->work.expected ? undone.expected : timer->work.expected;
     timer->work.was_unknown -= timer->work.was_unknown && undone.was_unknown;
     timer->is_open = --timer->work.launches != 0;
 }
 
-bool bursts_end(struct bursts *bursts, struct burst_launch *launch, CUresult result)
+bool batches_end(struct batches *batches, struct batch_launch *launch, CUresult result)
 {
     struct stream_timer *timer = launch->timer;
-    struct burst_record record = {0};
+    struct batch_record record = {0};
     uint64_t now = times_now_nanoseconds();
     DEFER_CANCELLATION;
-    if (!bursts_lock(bursts)) {
-        bursts_pass(timer); /* the open work is closed later */
+    if (!batches_lock(batches)) {
+        batches_pass(timer); /* the open work is closed later */
         return true;
     }
     bool is_last = __atomic_sub_fetch(&timer->entering, 1, __ATOMIC_ACQ_REL) == 0;
     bool is_same = timer->number == launch->timer_number;
     if (is_same && result != CUDA_SUCCESS)
-        undo(bursts, timer, launch);
-    else if (is_same && is_last && bursts_are_touchable(bursts)) {
-        burst_close_timer(timer, now, &record);
-        if (launch->ends_burst)
-            burst_end(bursts, timer);
+        undo(batches, timer, launch);
+    else if (is_same && is_last && batches_are_touchable(batches)) {
+        batch_close_timer(timer, now, &record);
+        if (launch->ends_batch)
+            batch_end(batches, timer);
     }
     bool is_open = is_same && timer->is_open;
-    burst_make_record(bursts, &record);
-    bursts_unlock(bursts);
+    batch_make_record(batches, &record);
+    batches_unlock(batches);
     return is_open;
 }

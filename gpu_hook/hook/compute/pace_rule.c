@@ -2,7 +2,7 @@
 
 #include "aliquot_protocol.h"
 
-#define MOST_SHORT 4 /* bursts */
+#define MOST_SHORT 4 /* batches */
 
 static uint64_t smaller(uint64_t one, uint64_t other)
 {
@@ -17,8 +17,8 @@ static uint64_t wait_in_pause(const struct pace_order *order, const struct pace_
     /* A peer's clock reads are not ordered with ours: a pause that begins later than now has just
      * begun. */
     uint64_t age = now > state->idle_since ? now - state->idle_since : 0;
-    uint64_t from = order->gap_from * 1000ull, until = order->gap_until * 1000ull,
-             again = order->gap_again * 1000ull;
+    uint64_t from = order->idle_window_min * 1000ull, until = order->idle_window_max * 1000ull,
+             again = order->idle_resume * 1000ull;
     if (age >= again || (age >= from && age < until))
         return 0;
     return (age < from ? smaller(from, again) : again) - age;
@@ -43,7 +43,7 @@ uint64_t pace_wait(const struct pace_order *order, const struct pace_state *stat
         order->pace == ALIQUOT_PACE_BLOCKS ? state->blocks : state->occupied + state->expected;
     if (used >= order->allowed)
         return PACE_LOOK_NANOSECONDS;
-    if (!state->has_peers || used < order->allowed_beside)
+    if (!state->has_peers || used < order->allowed_with_busy_peers)
         return 0;
     if (state->are_active)
         return PACE_LOOK_NANOSECONDS;

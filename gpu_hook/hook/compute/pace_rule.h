@@ -1,4 +1,4 @@
-/* The one rule by which a burst of work may begin. Pure: the plant simulator loads it, too. The
+/* The one rule by which a batch of work may begin. Pure: the plant simulator loads it, too. The
  * agent's page holds the orders; time is CLOCK_MONOTONIC, in nanoseconds. */
 #ifndef ALIQUOT_PACE_RULE_H
 #define ALIQUOT_PACE_RULE_H
@@ -15,17 +15,17 @@ struct pace_order {
     uint32_t pace; /* enum aliquot_pace */
     uint32_t in_flight_cap;
     uint64_t allowed;
-    uint64_t allowed_beside;
-    uint32_t gap_from, gap_until, gap_again; /* microseconds */
+    uint64_t allowed_with_busy_peers;
+    uint32_t idle_window_min, idle_window_max, idle_resume; /* microseconds */
     uint32_t reserved;
 };
 
 /* The state of this process on that device now. */
 struct pace_state {
-    uint64_t occupied;           /* nanoseconds, of bursts that ended */
+    uint64_t occupied;           /* nanoseconds, of batches that ended */
     uint64_t expected;           /* nanoseconds, of those in flight */
     uint64_t blocks;             /* launched */
-    uint32_t in_flight;          /* bursts */
+    uint32_t in_flight;          /* batches */
     uint32_t has_peers;     /* activity pages of production on the device are known */
     uint32_t are_active;         /* one of these shows work */
     /* launches in flight that were never measured: `expected` says little of these */
@@ -33,8 +33,8 @@ struct pace_state {
     uint64_t idle_since;         /* when the last of them became idle */
 };
 
-/* Return 0 where a burst may begin now; otherwise the nanoseconds until the next check, at least
- * 1. A cap of one burst allows up to four in flight, as long as their known expected time is
+/* Return 0 where a batch may begin now; otherwise the nanoseconds until the next check, at least
+ * 1. A cap of one batch allows up to four in flight, as long as their known expected time is
  * less than PACE_SOON_NANOSECONDS. */
 uint64_t pace_wait(const struct pace_order *order, const struct pace_state *state, uint64_t now);
 

@@ -30,7 +30,7 @@
 #define ASK_NANOSECONDS 20000000ull
 
 static struct {
-    struct bursts *devices[DEVICES_MAX]; /* made once each, never freed */
+    struct batches *devices[DEVICES_MAX]; /* made once each, never freed */
     uint32_t sleeps;    /* the thread that looks; a futex */
     uint32_t has_thread;
     uint32_t has_failed; /* there is no thread: waiting threads look themselves */
@@ -42,11 +42,11 @@ static struct {
 __thread struct stream_timer *pacing_open_timer;
 
 static __thread struct {
-    struct bursts *bursts; /* of the current context's device; NULL: not known */
+    struct batches *batches; /* of the current context's device; NULL: not known */
     uint32_t generation;
     CUcontext context;
     struct stream_timer *timer; /* launched into last */
-    struct bursts *open_bursts; /* of pacing_open_timer */
+    struct batches *open_batches; /* of pacing_open_timer */
 } own __attribute__((tls_model("initial-exec")));
 
 bool pacing_is_used(void)
@@ -59,7 +59,7 @@ bool pacing_is_on(void)
     return __atomic_load_n(&page_agent()->gate, __ATOMIC_ACQUIRE) == ALIQUOT_GATE_PACED;
 }
 
-static struct bursts *bursts_of(int device)
+static struct batches *batches_of(int device)
 {
     return __atomic_load_n(&state.devices[device], __ATOMIC_ACQUIRE);
 }
@@ -69,8 +69,8 @@ static void stop_at_exit(void)
     if (!guard_enter())
         return;
     for (int device = 0; device < DEVICES_MAX; device++)
-        if (bursts_of(device))
-            bursts_stop(bursts_of(device));
+        if (batches_of(device))
+            batches_stop(batches_of(device));
     guard_leave();
 }
 
@@ -78,8 +78,8 @@ static bool look_at_all(void)
 {
     bool is_busy = false;
     for (int device = 0; device < DEVICES_MAX; device++)
-        if (bursts_of(device))
-            is_busy |= bursts_poll(bursts_of(device), true);
+        if (batches_of(device))
+            is_busy |= batches_poll(batches_of(device), true);
     return is_busy;
 }
 
@@ -116,10 +116,10 @@ static bool resume_waiting(void)
 {
     bool is_over = !pacing_is_on() || is_let_by(), may_begin = is_over;
     for (int device = 0; device < DEVICES_MAX; device++) {
-        if (!bursts_of(device))
+        if (!batches_of(device))
             continue;
-        bursts_count_waiting(bursts_of(device), 0);
-        may_begin = may_begin || bursts_can_begin(bursts_of(device));
+        batches_count_waiting(batches_of(device), 0);
+        may_begin = may_begin || batches_can_begin(batches_of(device));
     }
     if (may_begin) {
         __atomic_fetch_add(&state.turns, 1, __ATOMIC_RELEASE);
@@ -187,27 +187,27 @@ static void wake_thread(void)
 
 void pacing_forget_context(void)
 {
-    own.bursts = NULL;
+    own.batches = NULL;
     own.timer = NULL;
 }
 
-/* Return the bursts of the current context's device; NULL: there is none, or no memory. */
-static struct bursts *find_bursts(void)
+/* Return the batches of the current context's device; NULL: there is none, or no memory. */
+static struct batches *find_batches(void)
 {
-    if (own.bursts && own.generation == state.generation)
-        return own.bursts;
+    if (own.batches && own.generation == state.generation)
+        return own.batches;
     pacing_forget_context();
     int device = devices_current();
     if (device < 0 || device >= DEVICES_MAX ||
         driver()->cuCtxGetCurrent(&own.context) != CUDA_SUCCESS)
         return NULL;
-    struct bursts *found = bursts_of(device), *made = found ? NULL : bursts_new(device);
+    struct batches *found = batches_of(device), *made = found ? NULL : batches_new(device);
     if (made && __atomic_compare_exchange_n(&state.devices[device], &found, made, false,
                                             __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         found = made;
     else
         free(made);
-    own.bursts = found;
+    own.batches = found;
     own.generation = state.generation;
     return found;
 }
@@ -222,17 +222,17 @@ static uint64_t own_rest(uint64_t wait, uint64_t waited)
 }
 
 /* Return the nanoseconds to wait; 0: it may go on. */
-static uint64_t ask(struct burst_launch *launch, bool may_wait)
+static uint64_t ask(struct batch_launch *launch, bool may_wait)
 {
     launch->context = own.context;
     launch->timer = own.timer;
     launch->may_wait = may_wait && pacing_is_on() && !is_let_by();
-    return bursts_begin(launch->bursts, launch);
+    return batches_begin(launch->batches, launch);
 }
 
 /* The caller leaves every call that it entered: so the thread is marked again, though its memory
  * may be away. The caller touches none. */
-static void give_up(struct burst_launch *launch)
+static void give_up(struct batch_launch *launch)
 {
     launch->is_given_up = true;
     launch->timer = NULL;
@@ -241,14 +241,14 @@ static void give_up(struct burst_launch *launch)
 
 /* A waiting thread is inside no call, so that its memory may be moved; and each time that it goes
  * on it passes the gate, which shows the kernel's activity. */
-static void await_turn(struct burst_launch *launch, uint64_t wait)
+static void await_turn(struct batch_launch *launch, uint64_t wait)
 {
     int saved_errno = errno;
     uint64_t since = times_now_nanoseconds();
     struct interruptible interruptible;
     DEFER_CANCELLATION;
     interrupts_begin(&interruptible);
-    bursts_count_waiting(launch->bursts, 1);
+    batches_count_waiting(launch->batches, 1);
     __atomic_fetch_add(&state.waiting, 1, __ATOMIC_SEQ_CST);
     wake_thread();
     while (wait && !launch->is_given_up) {
@@ -259,14 +259,14 @@ static void await_turn(struct burst_launch *launch, uint64_t wait)
         residency_leave();
         launch->is_given_up = interrupts_sleep_on(&interruptible, &state.turns, seen, length);
         if (is_alone)
-            bursts_poll(launch->bursts, false);
+            batches_poll(launch->batches, false);
         if (launch->is_given_up || !residency_enter())
             give_up(launch);
         else
             wait = ask(launch, true);
     }
     __atomic_fetch_sub(&state.waiting, 1, __ATOMIC_SEQ_CST);
-    bursts_count_waiting(launch->bursts, -1);
+    batches_count_waiting(launch->batches, -1);
     interrupts_end();
     errno = saved_errno;
 }
@@ -278,11 +278,11 @@ static bool is_nested(void)
     return !threads_own || threads_own->inside > 1;
 }
 
-void pacing_begin(struct burst_launch *launch)
+void pacing_begin(struct batch_launch *launch)
 {
-    launch->bursts = find_bursts();
+    launch->batches = find_batches();
     launch->timer = NULL;
-    if (!launch->bursts)
+    if (!launch->batches)
         return;
     uint64_t wait = ask(launch, launch->may_wait && !is_nested());
     if (__builtin_expect(wait != 0, 0))
@@ -294,34 +294,34 @@ void pacing_begin(struct burst_launch *launch)
     wake_thread();
 }
 
-void pacing_end(struct burst_launch *launch, CUresult result)
+void pacing_end(struct batch_launch *launch, CUresult result)
 {
     if (!launch->timer)
         return;
     bool is_open = true;
     if (launch->closes || result != CUDA_SUCCESS)
-        is_open = bursts_end(launch->bursts, launch, result);
+        is_open = batches_end(launch->batches, launch, result);
     else
-        bursts_pass(launch->timer);
+        batches_pass(launch->timer);
     if (is_open) {
         pacing_open_timer = launch->timer;
-        own.open_bursts = launch->bursts;
+        own.open_batches = launch->batches;
     }
 }
 
-struct bursts *pacing_begin_gate(void)
+struct batches *pacing_begin_gate(void)
 {
     bool is_closed = __atomic_load_n(&page_agent()->gate, __ATOMIC_ACQUIRE) == ALIQUOT_GATE_CLOSED;
-    struct bursts *bursts = is_closed ? find_bursts() : NULL;
-    if (bursts)
-        bursts_count_waiting(bursts, 1);
-    return bursts;
+    struct batches *batches = is_closed ? find_batches() : NULL;
+    if (batches)
+        batches_count_waiting(batches, 1);
+    return batches;
 }
 
-void pacing_end_gate(struct bursts *bursts)
+void pacing_end_gate(struct batches *batches)
 {
-    if (bursts)
-        bursts_count_waiting(bursts, -1);
+    if (batches)
+        batches_count_waiting(batches, -1);
 }
 
 void pacing_close_open_timer(void)
@@ -329,67 +329,67 @@ void pacing_close_open_timer(void)
     struct stream_timer *timer = pacing_open_timer;
     pacing_open_timer = NULL;
     if (own.generation == state.generation)
-        bursts_close(own.open_bursts, timer);
+        batches_close(own.open_batches, timer);
 }
 
 void pacing_look(void)
 {
-    if (own.bursts && own.generation == state.generation && pacing_is_on())
-        bursts_poll(own.bursts, false);
+    if (own.batches && own.generation == state.generation && pacing_is_on())
+        batches_poll(own.batches, false);
 }
 
 void pacing_note_stream(unsigned int flags)
 {
-    struct bursts *bursts = flags & CU_STREAM_NON_BLOCKING ? NULL : find_bursts();
-    if (!bursts)
+    struct batches *batches = flags & CU_STREAM_NON_BLOCKING ? NULL : find_batches();
+    if (!batches)
         return;
     pacing_close(); /* while a record in the legacy stream is no barrier yet */
-    bursts_note_blocking(bursts);
+    batches_note_blocking(batches);
 }
 
 #define FOR_EACH_DEVICE(act)                                       \
     for (int device = 0; device < DEVICES_MAX; device++) {         \
-        struct bursts *bursts = bursts_of(device);                 \
-        if (bursts)                                                \
+        struct batches *batches = batches_of(device);                 \
+        if (batches)                                                \
             act;                                                   \
     }
 
 void pacing_begin_capture(CUstream stream)
 {
-    FOR_EACH_DEVICE(bursts_begin_capture(bursts, stream))
+    FOR_EACH_DEVICE(batches_begin_capture(batches, stream))
 }
 
 bool pacing_end_stream(CUstream stream, CUresult (*real)(CUstream))
 {
     bool is_left = false;
     pacing_close();
-    FOR_EACH_DEVICE(is_left |= bursts_end_stream(bursts, stream, real))
+    FOR_EACH_DEVICE(is_left |= batches_end_stream(batches, stream, real))
     return is_left;
 }
 
 void pacing_suspend(CUcontext ending)
 {
-    FOR_EACH_DEVICE(bursts_suspend(bursts, ending))
+    FOR_EACH_DEVICE(batches_suspend(batches, ending))
 }
 
 void pacing_resume(CUcontext ended)
 {
-    FOR_EACH_DEVICE(bursts_resume(bursts, ended))
+    FOR_EACH_DEVICE(batches_resume(batches, ended))
 }
 
 void pacing_registered(void)
 {
-    FOR_EACH_DEVICE(bursts_registered(bursts))
+    FOR_EACH_DEVICE(batches_registered(batches))
 }
 
 void pacing_tick(void)
 {
-    FOR_EACH_DEVICE(bursts_count_waiting(bursts, 0))
+    FOR_EACH_DEVICE(batches_count_waiting(batches, 0))
 }
 
 void pacing_abandon(void)
 {
-    FOR_EACH_DEVICE(bursts_abandon(bursts))
+    FOR_EACH_DEVICE(batches_abandon(batches))
 }
 
 /* The memory that the parent's devices hold is not freed. */

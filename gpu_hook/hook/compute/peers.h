@@ -11,7 +11,7 @@
 
 /* Map a peer's activity page, in place of what that number was before. Called on the session's
  * thread. Returns 0 or an errno; closes nothing. */
-int peers_add(const struct aliquot_board_notice *notice, int descriptor);
+int peers_add(const struct aliquot_activity_page_notice *notice, int descriptor);
 
 /* On the session's thread. */
 void peers_remove(uint32_t number);

@@ -43,7 +43,7 @@ void stream_timer_forget(struct stream_timer *timer)
     timing_events_forget(&timer->events, gone);
     timer->ends = NULL;
     timer->left = NULL;
-    timer->is_taken = timer->has_burst = timer->is_open = false;
+    timer->is_taken = timer->has_batch = timer->is_open = false;
     timer->number++;
 }
 
@@ -65,7 +65,7 @@ static struct stream_timer *choose(struct stream_timers *timers, CUcontext conte
         if (is_free(timer) && !found)
             found = timer;
         bool is_resting =
-            !stream_timer_is_busy(timer) && !timer->asker && !timer->has_burst && !timer->left;
+            !stream_timer_is_busy(timer) && !timer->asker && !timer->has_batch && !timer->left;
         if (is_resting && (!resting || timer->launched_at < resting->launched_at))
             resting = timer;
     }
@@ -111,7 +111,7 @@ struct stream_timer *stream_timers_take(struct stream_timers *timers, CUstream s
     timer->is_blocking = stream == CU_STREAM_PER_THREAD || !(flags & CU_STREAM_NON_BLOCKING);
     timer->thread = stream == CU_STREAM_PER_THREAD ? threads_own : NULL;
     timer->number++;
-    timer->has_burst = timer->is_open = false;
+    timer->has_batch = timer->is_open = false;
     timer->launched_at = 0;
     timers->has_blocking |= timer->is_blocking;
     return timer;

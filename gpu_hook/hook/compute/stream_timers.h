@@ -1,6 +1,6 @@
 /* The streams of one device that launches go to: each has a timer with its timing events. A timer
  * is found by its stream; when the stream has ended, another stream takes the timer over. The mutex
- * of the bursts guards all timers. It is never held over a driver call: during such a call a timer
+ * of the batches guards all timers. It is never held over a driver call: during such a call a timer
  * names the thread that records, or the one that asks, and other threads leave both to it. */
 #ifndef ALIQUOT_STREAM_TIMERS_H
 #define ALIQUOT_STREAM_TIMERS_H
@@ -23,9 +23,9 @@ struct stream_timer {
     const void *asker;
     CUresult (*ends)(CUstream); /* how the recorder ends the stream afterwards; NULL: not at all */
     CUstream left; /* that it could not end, as a context was about to; NULL: none */
-    bool has_burst;
+    bool has_batch;
     bool is_open;               /* launches since the last timing event */
-    uint64_t burst_expected;    /* of the burst's launches */
+    uint64_t batch_expected;    /* of the batch's launches */
     uint64_t launched_at;       /* the last time, or a few launches before */
     /* after its last launch, where nothing could be recorded behind that */
     uint64_t running_at;

@@ -45,7 +45,7 @@ void timing_events_reserve(struct timing_events *events, const struct timed_work
 {
     struct timing_event *event = begin_record(events, events->first + events->count, now, record);
     event->work = *work;
-    event->ended_bursts = 0;
+    event->ended_batches = 0;
     event->unseen = 0;
     events->count++;
 }

@@ -38,7 +38,7 @@ struct timing_event {
     uint64_t recorded_at;  /* just before the query to the driver */
     uint64_t passed_at;    /* as precisely as the hook can tell */
     struct timed_work work;
-    uint32_t ended_bursts; /* that are over when it is passed */
+    uint32_t ended_batches; /* that are over when it is passed */
     /* nanoseconds of work right behind it, as expected, behind which nothing will be recorded */
     uint64_t unseen;
 };

@@ -133,7 +133,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flag
     CUresult result = charge_begin(&charge, CHARGE_CURRENT, managed_bytes(bytes), looks_wrong);
     if (result != CUDA_SUCCESS)
         return result;
-    charge.pin_reasons = ALIQUOT_STAYS_MANAGED;
+    charge.pin_reasons = ALIQUOT_PIN_MANAGED;
     result = driver()->cuMemAllocManaged(pointer, bytes, flags);
     if (charge_end(&charge, result, result == CUDA_SUCCESS ? *pointer : 0, ALLOCATION_LINEAR))
         return result;

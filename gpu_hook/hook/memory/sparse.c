@@ -105,7 +105,7 @@ static void map(const CUarrayMapInfo *where, void *context)
     struct handle *handle = handles_find(where->memHandle.memHandle);
     if (!handle)
         return;
-    handles_hold(handle, ALIQUOT_STAYS_ARRAY);
+    handles_hold(handle, ALIQUOT_PIN_ARRAY);
     handles_change(handle, 0, 1);
     struct tile *tile = malloc(sizeof *tile);
     if (!tile) {

@@ -56,7 +56,7 @@ static bool enter_paced(struct thread_record *own)
 
 static bool enter_gate(void)
 {
-    struct bursts *waiting = pacing_begin_gate();
+    struct batches *waiting = pacing_begin_gate();
     bool has_entered = residency_enter();
     pacing_end_gate(waiting);
     return has_entered;
@@ -65,7 +65,7 @@ static bool enter_gate(void)
 /* The slow way: for a thread's first launch, the first after a tick, one that has to wait, every
  * one where the gate is paced, and every one where the hook does not act. True: the caller must
  * call leave_slowly. A launch that is given up is not made. */
-static __attribute__((noinline)) bool enter_slowly(struct burst_launch *launch)
+static __attribute__((noinline)) bool enter_slowly(struct batch_launch *launch)
 {
     if (!guard_enter()) {
         struct thread_record *own = gate_is_off() ? threads_take() : NULL;
@@ -84,7 +84,7 @@ static __attribute__((noinline)) bool enter_slowly(struct burst_launch *launch)
     return has_entered;
 }
 
-static void leave_slowly(struct burst_launch *launch, CUresult result)
+static void leave_slowly(struct batch_launch *launch, CUresult result)
 {
     if (launch->timer && guard_enter()) {
         pacing_end(launch, result);
@@ -147,7 +147,7 @@ static uint64_t count_blocks(uint64_t x, uint64_t y, uint64_t z)
 #define DEFINE_LAUNCH(name, parameters, arguments, ...)                                          \
     static __attribute__((noinline)) CUresult name##_slowly parameters                           \
     {                                                                                            \
-        struct burst_launch launch = DESCRIBE(__VA_ARGS__);                                      \
+        struct batch_launch launch = DESCRIBE(__VA_ARGS__);                                      \
         bool is_marked = enter_slowly(&launch);                                                  \
         CUresult result = launch.is_given_up ? CUDA_ERROR_OUT_OF_MEMORY : real_##name arguments; \
         if (is_marked)                                                                           \
@@ -214,9 +214,9 @@ static __attribute__((noinline)) CUresult launch_on_devices(CUDA_LAUNCH_PARAMS *
                                                             unsigned int count, unsigned int flags)
 {
     const CUDA_LAUNCH_PARAMS *own = own_launch(launches, count);
-    struct burst_launch launch = {.stream = CU_STREAM_LEGACY, .may_wait = true};
+    struct batch_launch launch = {.stream = CU_STREAM_LEGACY, .may_wait = true};
     if (own)
-        launch = (struct burst_launch)DESCRIBE(
+        launch = (struct batch_launch)DESCRIBE(
             LEGACY(own->hStream), own->function,
             count_blocks(own->gridDimX, own->gridDimY, own->gridDimZ));
     bool is_marked = enter_slowly(&launch);
@@ -242,7 +242,7 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsi
 #define DEFINE_GRAPH_LAUNCH(name, with_memory, stream_of)                                       \
     static __attribute__((noinline)) CUresult name##_slowly(CUgraphExec graph, CUstream stream) \
     {                                                                                           \
-        struct burst_launch launch = DESCRIBE(stream_of(stream), graph, 0);                     \
+        struct batch_launch launch = DESCRIBE(stream_of(stream), graph, 0);                     \
         launch.is_graph = true;                                                                 \
         bool is_marked = enter_slowly(&launch);                                                 \
         CUresult result = launch.is_given_up ? CUDA_ERROR_OUT_OF_MEMORY                         \
@@ -253,7 +253,7 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsi
     }                                                                                           \
     CUresult name##_entered(CUgraphExec graph, CUstream stream)                                 \
     {                                                                                           \
-        struct burst_launch launch = DESCRIBE(stream_of(stream), graph, 0);                     \
+        struct batch_launch launch = DESCRIBE(stream_of(stream), graph, 0);                     \
         launch.is_graph = true;                                                                 \
         if (pacing_is_on())                                                                     \
             pacing_begin(&launch);                                                              \

@@ -224,7 +224,7 @@ void extents_finish(void)
 static uint32_t count_kept(int device, uint64_t bytes)
 {
     uint64_t of_graphs = graph_memory_is_used() ? graph_memory_reserved(device) : 0;
-    return (of_graphs ? ALIQUOT_STAYS_GRAPH : 0) | (bytes > of_graphs ? ALIQUOT_STAYS_POOL : 0);
+    return (of_graphs ? ALIQUOT_PIN_GRAPH : 0) | (bytes > of_graphs ? ALIQUOT_PIN_POOL : 0);
 }
 
 uint32_t extents_pinned(int device, uint64_t *bytes)
@@ -237,7 +237,7 @@ uint32_t extents_pinned(int device, uint64_t *bytes)
         reasons |= count_kept(device, charged - counted);
         *bytes += charged - counted;
     }
-    return pin_reasons_has_ipc() && reasons ? reasons | ALIQUOT_STAYS_IPC : reasons;
+    return pin_reasons_has_ipc() && reasons ? reasons | ALIQUOT_PIN_IPC : reasons;
 }
 
 void extents_reset(void)

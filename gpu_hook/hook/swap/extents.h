@@ -30,7 +30,7 @@ CUresult extents_map(const struct extent *extents, size_t count);
 void extents_finish(void);
 
 /* Return why memory of the process stays on the device when it is swapped out, as bits of enum
- * aliquot_staying; *bytes: how much. */
+ * aliquot_pin_reason; *bytes: how much. */
 uint32_t extents_pinned(int device, uint64_t *bytes);
 
 /* Called in the child of a fork. */

@@ -50,12 +50,12 @@ static void describe(struct aliquot_moved *answer)
         if (index < 0)
             continue;
         struct aliquot_moved_device *words = &answer->devices[index];
-        answer->staying |= extents_pinned(device, &words->staying_bytes);
+        answer->pin_reasons |= extents_pinned(device, &words->unswappable_bytes);
         words->swapped_bytes = pin_reasons_out(device);
-        page_write(&page->devices[index].elastic_bytes, pin_reasons_bytes(device, PIN_NONE));
+        page_write(&page->devices[index].swappable_bytes, pin_reasons_bytes(device, PIN_NONE));
         page_write(&page->devices[index].swapped_bytes, words->swapped_bytes);
     }
-    __atomic_store_n(&page->staying, answer->staying, __ATOMIC_RELEASE);
+    __atomic_store_n(&page->pin_reasons, answer->pin_reasons, __ATOMIC_RELEASE);
 }
 
 static bool send_once(const struct aliquot_moved *answer, const struct order *order)

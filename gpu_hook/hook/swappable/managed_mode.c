@@ -54,7 +54,7 @@ static bool can_page(int device)
 bool managed_mode_wants(int device, size_t bytes)
 {
     return swappability_mode() == ALIQUOT_RESIDENCY_MANAGED && bytes &&
-           bytes >= page_read(&page_agent()->least_elastic_bytes) && can_page(device);
+           bytes >= page_read(&page_agent()->least_swappable_bytes) && can_page(device);
 }
 
 uint64_t managed_mode_rounded(size_t bytes)

@@ -56,7 +56,7 @@ struct swappable_view {
 /* False: the address is in no swappable allocation. */
 bool swappable_find(CUdeviceptr address, struct swappable_view *view);
 
-/* Pin the allocation to its device; `reason`: a bit of enum aliquot_staying. Called while the
+/* Pin the allocation to its device; `reason`: a bit of enum aliquot_pin_reason. Called while the
  * process is held where it is. False: there is none, or it is swapped out. */
 bool swappable_hold(CUdeviceptr address, uint32_t reason);
 

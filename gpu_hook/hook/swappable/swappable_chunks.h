@@ -18,7 +18,7 @@ struct swappable {
     int device;
     CUcontext context;
     uint64_t id;
-    uint32_t pin_reasons;   /* bits of enum aliquot_staying that hold it on the device */
+    uint32_t pin_reasons;   /* bits of enum aliquot_pin_reason that hold it on the device */
     bool syncs;         /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
     bool is_free_pending;      /* freed by the program; its memory is not released yet */
     bool is_mapped;     /* false while it moves, and out */

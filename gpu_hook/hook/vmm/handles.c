@@ -33,7 +33,7 @@ struct handle *handles_add(CUmemGenericAllocationHandle real, size_t bytes,
     handle->bytes = bytes;
     handle->asked = handle->told = *asked;
     handle->references = 1;
-    handle->pin_reasons = can_leave ? PIN_NONE : ALIQUOT_STAYS_MODE;
+    handle->pin_reasons = can_leave ? PIN_NONE : ALIQUOT_PIN_MODE;
     handle->id = IDENTITIES | ++state.last_identity;
     if (is_named) {
         __atomic_fetch_add(&state.named, 1, __ATOMIC_RELAXED);

@@ -24,7 +24,7 @@ struct handle {
     CUmemAllocationProp asked, told; /* as the program gave them, as the driver reports them */
     uint32_t references; /* the program's releases that are still due */
     uint32_t mappings;   /* at addresses and in sparse arrays */
-    uint32_t pin_reasons;    /* bits of enum aliquot_staying that hold it on its device */
+    uint32_t pin_reasons;    /* bits of enum aliquot_pin_reason that hold it on its device */
     bool is_named; /* not by the driver's value */
     bool is_out;
     uint64_t id;
@@ -53,7 +53,7 @@ struct handle *handles_add(CUmemGenericAllocationHandle real, size_t bytes,
 struct handle *handles_find(CUmemGenericAllocationHandle name);
 struct handle *handles_of_real(CUmemGenericAllocationHandle real);
 
-/* Pin the handle's memory from now on; `reason`: a bit of enum aliquot_staying. */
+/* Pin the handle's memory from now on; `reason`: a bit of enum aliquot_pin_reason. */
 void handles_hold(struct handle *handle, uint32_t reason);
 
 /* Count uses. With the last one, a named handle's real one is released, the charge refunded and the

@@ -234,7 +234,7 @@ CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHan
         return vmm_end(acts, CUDA_ERROR_INVALID_VALUE);
     CUresult result = driver()->cuMemExportToShareableHandle(shareable, real, type, flags);
     if (handle && result == CUDA_SUCCESS)
-        handles_hold(handle, ALIQUOT_STAYS_EXPORTED);
+        handles_hold(handle, ALIQUOT_PIN_EXPORTED);
     return vmm_end(acts, result);
 }
 
@@ -252,7 +252,7 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset,
     if (!handle || result != CUDA_SUCCESS)
         return vmm_end(acts, result);
     if (offset) /* no driver takes an offset today; a copy starts at the beginning */
-        handles_hold(handle, ALIQUOT_STAYS_MODE);
+        handles_hold(handle, ALIQUOT_PIN_MODE);
     if (!handles_map(handle, pointer, bytes)) {
         LOG("event=no_memory_for_record key=%llx", (unsigned long long)pointer);
         driver()->cuMemUnmap(pointer, bytes);

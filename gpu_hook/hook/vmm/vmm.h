@@ -22,7 +22,7 @@ bool vmm_hold(bool *is_resident);
 CUmemGenericAllocationHandle vmm_real(CUmemGenericAllocationHandle name, struct handle **handle);
 
 /* Pin everything in the range from now on. Called with the lock; `reason`: a bit of enum
- * aliquot_staying. */
+ * aliquot_pin_reason. */
 void vmm_hold_range(CUdeviceptr start, size_t bytes, uint32_t reason);
 
 /* Take the lock alone, where the hook acts already. */

@@ -130,6 +130,6 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr pointer, size_t
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = driver()->cuMemGetHandleForAddressRange(handle, pointer, bytes, type, flags);
     if (acts && result == CUDA_SUCCESS)
-        vmm_hold_range(pointer, bytes, ALIQUOT_STAYS_EXPORTED);
+        vmm_hold_range(pointer, bytes, ALIQUOT_PIN_EXPORTED);
     return vmm_end(acts, result);
 }

@@ -12,7 +12,7 @@
     CUmemGenericAllocationHandle real = acts ? vmm_real(name, &handle) : name; \
     CUresult result = driver()->call;                                  \
     if (handle && result == CUDA_SUCCESS)                              \
-        handles_hold(handle, ALIQUOT_STAYS_MULTICAST);                 \
+        handles_hold(handle, ALIQUOT_PIN_MULTICAST);                 \
     return vmm_end(acts, result);
 
 #define BIND_ADDRESS(call)                                             \
@@ -21,7 +21,7 @@
         return CUDA_ERROR_OUT_OF_MEMORY;                               \
     CUresult result = driver()->call;                                  \
     if (acts && result == CUDA_SUCCESS)                                \
-        vmm_hold_range((CUdeviceptr)pointer, bytes, ALIQUOT_STAYS_MULTICAST);           \
+        vmm_hold_range((CUdeviceptr)pointer, bytes, ALIQUOT_PIN_MULTICAST);           \
     return vmm_end(acts, result);
 
 CUresult cuMulticastBindMem(CUmemGenericAllocationHandle object, size_t at,

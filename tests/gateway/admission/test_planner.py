@@ -160,13 +160,13 @@ def test_a_growth_in_memory_alone_names_the_memory() -> None:
 
 
 def test_requests_of_one_size_that_leave_memory_differently_have_reasons_of_their_own() -> None:
-    elastic = Pending("a", "ada", Request(GpuShare(50), Bytes(8 * GIB)), 0.0)
+    burstable = Pending("a", "ada", Request(GpuShare(50), Bytes(8 * GIB)), 0.0)
     fixed = Pending("b", "ada", Request(GpuShare(50), Bytes(8 * GIB), residency="off"), 0.0)
-    planned = a_plan([asks("large", 100), elastic, fixed], a_device(0, reserved=50))
+    planned = a_plan([asks("large", 100), burstable, fixed], a_device(0, reserved=50))
     assert [wait.reason.code for wait in planned.waiting] == [WaitCode.GPU, WaitCode.AHEAD, WaitCode.GPU_MEMORY]
 
 
-def test_a_limit_beyond_the_share_is_elastic_and_reserves_nothing() -> None:
+def test_a_limit_beyond_the_share_is_burstable_and_reserves_nothing() -> None:
     planned = a_plan([asks("a", 50, limit=8 * GIB), asks("b", 50)], a_device(0))
     assert [admit.kernel_id for admit in planned.admissions] == ["a", "b"]
     [part] = planned.admissions[0].parts

@@ -324,7 +324,7 @@ def test_a_kernel_that_ends_while_the_agent_answers_leaves_nothing(play: Any, se
     play(scene)
 
 
-def test_a_larger_limit_is_elastic_and_waits_for_nobody(play: Any) -> None:
+def test_a_larger_limit_is_burstable_and_waits_for_nobody(play: Any) -> None:
     async def scene(admission: Admission, agent: Any, clock: Any) -> None:
         await submit(admission, "a", 50)
         await submit(admission, "b", 50)

@@ -304,11 +304,11 @@ async def test_without_an_agent_a_change_says_so(ask: Ask, an_agent: FakeAgent) 
 
 
 async def test_states_and_waits_are_shown_as_the_agent_tells_them(ask: Ask, an_agent: FakeAgent) -> None:
-    swapped = {"state": "swapped", "mode": "vmm", "since": 1_800_000_000.0, "swapped_bytes": GIB, "elastic_bytes": GIB}
+    swapped = {"state": "swapped", "mode": "vmm", "since": 1.8e9, "swapped_bytes": GIB, "swappable_bytes": GIB}
     waits = {"reason": "room for 1 GiB on gpu0", "seconds": 2.4, "before": 1, "expected_seconds": 3}
-    staying = [{"reason": "ipc", "bytes": 512}]
+    unswappable = [{"reason": "ipc", "bytes": 512}]
     an_agent.kernels = [
-        kernel("out", "alice", residency={**swapped, "staying": staying, "swaps_out": 4, "swaps_in": 3}),
+        kernel("out", "alice", residency={**swapped, "unswappable": unswappable, "swaps_out": 4, "swaps_in": 3}),
         kernel("waits", "alice", residency={**swapped, "waits": waits}),
         kernel("off", "alice", residency={"state": "resident", "mode": "off", "mode_reason": UNKNOWN}),
         kernel("plain", "alice"),
@@ -323,7 +323,7 @@ async def test_states_and_waits_are_shown_as_the_agent_tells_them(ask: Ask, an_a
         "off": "on_gpu",
         "plain": "on_gpu",
     }
-    assert told["out"]["residency"]["unswappable"] == staying
+    assert told["out"]["residency"]["unswappable"] == unswappable
     assert told["waits"]["residency"]["queued"] == {"ahead": waits.pop("before"), **waits}
     assert told["waits"]["reason"] == ("waiting 2 s for GPU memory: room for 1 GiB on gpu0; 1 ahead; about 3 s left")
     assert (told["off"]["residency"]["refusal"], told["plain"]["residency"]) == (UNKNOWN, None)

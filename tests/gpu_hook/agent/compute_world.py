@@ -20,19 +20,19 @@ from jupyter_aliquot.gpu_hook.agent.compute.settings import ComputeSettings
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
-from jupyter_aliquot.gpu_hook.agent.pages.activity_page import ActivityPage
+from jupyter_aliquot.gpu_hook.agent.pages.activity_page import ActivitySide
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import MEASURED, AgentSide, Order
 from jupyter_aliquot.gpu_hook.agent.pages.hook_page import HookSide
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 from jupyter_aliquot.gpu_hook.protocol.codec import (
-    BOARD_BYTES,
-    BOARD_INTERVALS,
-    BOARD_MAGIC,
+    ACTIVITY_INTERVALS,
+    ACTIVITY_PAGE_BYTES,
+    ACTIVITY_PAGE_MAGIC,
     PAGE_BYTES,
+    ActivityPage,
+    ActivityPageKind,
+    ActivityPageNotice,
     AgentPage,
-    Board,
-    BoardKind,
-    BoardNotice,
     Gate,
     HookPage,
     Pace,
@@ -70,27 +70,27 @@ class AProcess:
         workload_class = WorkloadClass.PRODUCTION if kernel.is_production else WorkloadClass.OPPORTUNISTIC
         self.agent_side = AgentSide(kernel.reservation.parts, 1, workload_class)
         self.hook_side = HookSide()
-        self.board: ActivityPage | None = ActivityPage()
+        self.activity_page: ActivitySide | None = ActivitySide()
         self.page = mmap.mmap(self.agent_side.descriptor, PAGE_BYTES, prot=mmap.PROT_READ)
         self.hook_page = mmap.mmap(self.hook_side.descriptor, PAGE_BYTES)
-        self.own_board = mmap.mmap(self.board.descriptor, BOARD_BYTES)
-        self.notices: list[BoardNotice] = []
-        self.neighbours: dict[int, mmap.mmap] = {}
+        self.own_activity_page = mmap.mmap(self.activity_page.descriptor, ACTIVITY_PAGE_BYTES)
+        self.notices: list[ActivityPageNotice] = []
+        self.peers: dict[int, mmap.mmap] = {}
         self.room = 1000  # free room in its socket, in notices
         self.occupied = 0
         self.is_closed = False
 
-    def notify(self, notice: BoardNotice, descriptor: int | None = None) -> bool:
+    def notify(self, notice: ActivityPageNotice, descriptor: int | None = None) -> bool:
         if self.room == 0:
             return False
         self.room -= 1
         self.notices.append(notice)
-        if notice.kind is BoardKind.GONE:
-            self.neighbours.pop(notice.number).close()
+        if notice.kind is ActivityPageKind.GONE:
+            self.peers.pop(notice.number).close()
         else:
             assert descriptor is not None
-            assert notice.number not in self.neighbours
-            self.neighbours[notice.number] = mmap.mmap(descriptor, BOARD_BYTES, prot=mmap.PROT_READ)
+            assert notice.number not in self.peers
+            self.peers[notice.number] = mmap.mmap(descriptor, ACTIVITY_PAGE_BYTES, prot=mmap.PROT_READ)
         return True
 
     @property
@@ -113,42 +113,44 @@ class AProcess:
         struct.pack_into(format, self.hook_page, start, value)
 
     def show(self, offset: int, value: int, device: int = 0, format: str = "=Q") -> None:
-        assert self.own_board is not None
-        struct.pack_into(format, self.own_board, Board.DEVICES + device * Board.DEVICE_BYTES + offset, value)
+        assert self.own_activity_page is not None
+        struct.pack_into(
+            format, self.own_activity_page, ActivityPage.DEVICES + device * ActivityPage.DEVICE_BYTES + offset, value
+        )
 
-    def map_board(self) -> None:
-        assert self.own_board is not None
-        struct.pack_into("=I", self.own_board, 0, BOARD_MAGIC)
+    def map_activity_page(self) -> None:
+        assert self.own_activity_page is not None
+        struct.pack_into("=I", self.own_activity_page, 0, ACTIVITY_PAGE_MAGIC)
 
     def begin(self, now: int, device: int = 0) -> None:
-        self.show(Board.SINCE, now, device)
-        self.show(Board.IS_ACTIVE, 1, device, "=I")
+        self.show(ActivityPage.SINCE, now, device)
+        self.show(ActivityPage.IS_ACTIVE, 1, device, "=I")
 
     def end(self, began: int, now: int, device: int = 0) -> None:
         """End work that began at ``began``, now."""
-        assert self.own_board is not None
-        start = Board.DEVICES + device * Board.DEVICE_BYTES
-        count = struct.unpack_from("=Q", self.own_board, start + Board.INTERVAL_COUNT)[0]
-        place = start + Board.INTERVALS + count % BOARD_INTERVALS * Board.INTERVAL_BYTES
-        struct.pack_into("=QQ", self.own_board, place, began, now)
-        self.show(Board.INTERVAL_COUNT, count + 1, device)
+        assert self.own_activity_page is not None
+        start = ActivityPage.DEVICES + device * ActivityPage.DEVICE_BYTES
+        count = struct.unpack_from("=Q", self.own_activity_page, start + ActivityPage.INTERVAL_COUNT)[0]
+        place = start + ActivityPage.INTERVALS + count % ACTIVITY_INTERVALS * ActivityPage.INTERVAL_BYTES
+        struct.pack_into("=QQ", self.own_activity_page, place, began, now)
+        self.show(ActivityPage.INTERVAL_COUNT, count + 1, device)
         self.occupied += now - began
         self.say(HookPage.OCCUPIED, self.occupied, device)
-        self.show(Board.SINCE, now, device)
-        self.show(Board.IS_ACTIVE, 0, device, "=I")
+        self.show(ActivityPage.SINCE, now, device)
+        self.show(ActivityPage.IS_ACTIVE, 0, device, "=I")
 
     def close(self) -> None:
         """Close the process. Idempotent. A mapping in Python holds a descriptor, too."""
         if self.is_closed:
             return
         self.is_closed = True
-        for mapping in (self.page, self.hook_page, self.own_board, *self.neighbours.values()):
+        for mapping in (self.page, self.hook_page, self.own_activity_page, *self.peers.values()):
             if mapping is not None:
                 mapping.close()
         self.agent_side.close()
         self.hook_side.close()
-        if self.board is not None:
-            self.board.close()
+        if self.activity_page is not None:
+            self.activity_page.close()
 
 
 class Scripted:
@@ -276,5 +278,5 @@ def hold_all(look: DeviceSample) -> Verdict:
     return Verdict({one.key: MEASURED if one.is_production else Order(Gate.CLOSED) for one in look.processes})
 
 
-def neighbours(process: AProcess) -> int:
-    return len(process.neighbours)
+def peers(process: AProcess) -> int:
+    return len(process.peers)

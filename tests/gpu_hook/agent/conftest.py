@@ -63,15 +63,15 @@ class FakeHook:
         self.socket.connect(f"{kernel_dir}/{protocol.SOCKET_NAME}")
         self.descriptors: list[int] = []
         # the notices that it received, with the descriptors
-        self.boards: list[tuple[protocol.BoardNotice, int | None]] = []
+        self.activity_pages: list[tuple[protocol.ActivityPageNotice, int | None]] = []
         self.sequence = 0
 
     def send(self, message: Message | bytes) -> None:
         self.socket.send(message if isinstance(message, bytes) else protocol.pack(message))
 
     def receive(self) -> Message | None:
-        """Return the next message that is not about a board; None when the agent closed."""
-        while isinstance(message := self.receive_any(), protocol.BoardNotice):
+        """Return the next message that is not about an activity page; None when the agent closed."""
+        while isinstance(message := self.receive_any(), protocol.ActivityPageNotice):
             pass
         return message
 
@@ -85,8 +85,8 @@ class FakeHook:
         if not data:
             return None
         message = protocol.unpack(data)
-        if isinstance(message, protocol.BoardNotice):
-            self.boards.append((message, passed[0] if passed else None))
+        if isinstance(message, protocol.ActivityPageNotice):
+            self.activity_pages.append((message, passed[0] if passed else None))
         return message
 
     def hello(

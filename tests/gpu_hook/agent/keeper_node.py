@@ -19,7 +19,7 @@ from jupyter_aliquot.gpu_hook.agent.scheduling.views import Policy
 from jupyter_aliquot.gpu_hook.agent.swap.facts import DeviceBytes, Move, MoveRefusal, MoveResult, ResidencyFacts
 from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
 from jupyter_aliquot.gpu_hook.placement.placement import Part
-from jupyter_aliquot.gpu_hook.protocol.codec import ResidencyMode, Staying
+from jupyter_aliquot.gpu_hook.protocol.codec import PinReason, ResidencyMode
 
 MIB = 1 << 20
 CARD = 1000 * MIB
@@ -31,7 +31,7 @@ class AResidency:
 
     def __init__(self, kernel_id: str, amount: int, state: KernelState) -> None:
         self.kernel_id, self.amount, self.state = kernel_id, amount, state
-        self.staying = 0
+        self.unswappable = 0
         self.telemetry = Telemetry()
         self.waits_since: float | None = None
         self.gave_up_at: float | None = None
@@ -43,8 +43,10 @@ class AResidency:
 
     def facts(self) -> ResidencyFacts:
         is_out = self.state in (KernelState.SWAPPED, KernelState.SWAPPING_IN)
-        away = self.amount - self.staying if is_out else 0
-        device = DeviceBytes(UUID, self.amount, self.amount - self.staying, away, self.staying, self.amount - away)
+        away = self.amount - self.unswappable if is_out else 0
+        device = DeviceBytes(
+            UUID, self.amount, self.amount - self.unswappable, away, self.unswappable, self.amount - away
+        )
         return ResidencyFacts(
             kernel_id=self.kernel_id,
             state=self.state,
@@ -52,7 +54,7 @@ class AResidency:
             mode_reason=self.mode_reason,
             since=0.0,
             devices=(device,),
-            staying=Staying(0),
+            pin_reasons=PinReason(0),
             refusal=self.refusal,
             waits_since=self.waits_since,
             gave_up_at=self.gave_up_at,

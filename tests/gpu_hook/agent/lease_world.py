@@ -59,7 +59,7 @@ class AKernel:
             Holding(
                 uuid,
                 amount if is_here else 0,
-                elastic_bytes=amount if is_here and self.is_swappable else 0,
+                swappable_bytes=amount if is_here and self.is_swappable else 0,
                 away_bytes=0 if is_here else amount,
                 wanted_bytes=self.wants.get(uuid, 0) if is_open else 0,
                 guarantee_bytes=self.guarantee,

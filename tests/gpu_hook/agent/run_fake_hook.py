@@ -42,7 +42,7 @@ def borrow(connection: socket.socket, amount: int, device: int = 0) -> int:
     connection.send(protocol.pack(Credit(MessageType.CREDIT_REQUEST, device, amount, 1)))
     while True:
         answer = protocol.unpack(connection.recv(4096))
-        if isinstance(answer, protocol.BoardNotice):
+        if isinstance(answer, protocol.ActivityPageNotice):
             continue
         assert isinstance(answer, Credit)
         if answer.type is MessageType.CREDIT_GRANT:

@@ -27,11 +27,11 @@ from jupyter_aliquot.gpu_hook.protocol.codec import (
     Moved,
     MovedDevice,
     MoveOutcome,
+    PinReason,
     Refuse,
     Residency,
     Role,
     Segment,
-    Staying,
     Swap,
     Wake,
     Welcome,
@@ -50,7 +50,7 @@ class ScriptedHook:
     def __init__(self, folder: Path, memory: bytes = b"") -> None:
         self.memory = memory  # empty while it is out
         self.bytes = len(memory)
-        self.told_elastic: int | None = None  # reported instead of the true figure
+        self.reported_swappable: int | None = None  # reported instead of the true figure
         self.residency = Residency.RESIDENT
         self.script: list[MoveOutcome] = []
         self.goes_on = asyncio.Event()  # cleared: it is stopped, and neither reads nor answers
@@ -133,14 +133,16 @@ class ScriptedHook:
         is_out = self.residency is Residency.SWAPPED
         device = HookPage.DEVICES
         self.set_word(device + HookPage.CHARGED, self.bytes)
-        self.set_word(device + HookPage.ELASTIC, self.bytes if self.told_elastic is None else self.told_elastic)
+        self.set_word(
+            device + HookPage.SWAPPABLE, self.bytes if self.reported_swappable is None else self.reported_swappable
+        )
         self.set_word(device + HookPage.SWAPPED, self.bytes if is_out else 0)
         store_half(self.hook_page, HookPage.RESIDENCY, self.residency)
 
     def say_moved(self, outcome: MoveOutcome, sequence: int, wanted: int = 0) -> None:
         is_out = self.residency is Residency.SWAPPED
         device = MovedDevice(self.bytes if is_out else 0, 0)
-        self.send(Moved(outcome, self.residency, (device,), Staying(0), wanted, 1, 2, 3, "", sequence))
+        self.send(Moved(outcome, self.residency, (device,), PinReason(0), wanted, 1, 2, 3, "", sequence))
 
     def die(self) -> None:
         """Close the connection, as the end of a process looks to the agent."""
@@ -202,7 +204,7 @@ class ScriptedHook:
             self._obey(message)
         elif isinstance(message, Refuse):
             self.refusal = message
-        elif isinstance(message, protocol.BoardNotice):
+        elif isinstance(message, protocol.ActivityPageNotice):
             for descriptor in descriptors:
                 os.close(descriptor)
         elif isinstance(message, Credit) and message.type is MessageType.CREDIT_GRANT and self._credit:

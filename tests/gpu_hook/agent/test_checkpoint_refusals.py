@@ -9,7 +9,7 @@ import pytest
 from jupyter_aliquot.gpu_hook.agent.swap.checkpoint import Circumstances, why_not
 from jupyter_aliquot.gpu_hook.agent.swap.facts import DeviceBytes, MoveRefusal, MoveResult, ResidencyFacts
 from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
-from jupyter_aliquot.gpu_hook.protocol.codec import Enforcer, ResidencyMode, Staying
+from jupyter_aliquot.gpu_hook.protocol.codec import Enforcer, PinReason, ResidencyMode
 
 PLAIN = ResidencyFacts(
     kernel_id="k",
@@ -18,7 +18,7 @@ PLAIN = ResidencyFacts(
     mode_reason="",
     since=0.0,
     devices=(DeviceBytes("GPU-1", 10, 10, 10, 0, 0),),
-    staying=Staying.SMALL | Staying.POOL | Staying.ARRAY | Staying.GRAPH,
+    pin_reasons=PinReason.SMALL | PinReason.POOL | PinReason.ARRAY | PinReason.GRAPH,
     refusal=None,
     waits_since=None,
     telemetry=(),
@@ -40,10 +40,10 @@ def test_small_memory_pools_arrays_and_graphs_leave_with_the_context() -> None:
 @pytest.mark.parametrize(
     ("facts", "here", "word"),
     [
-        (replace(PLAIN, staying=Staying.IPC), Circumstances(), "IPC"),
-        (replace(PLAIN, staying=Staying.EXPORTED), Circumstances(), "descriptor"),
-        (replace(PLAIN, staying=Staying.MULTICAST), Circumstances(), "multicast"),
-        (replace(PLAIN, staying=Staying.MANAGED), Circumstances(), "unified"),
+        (replace(PLAIN, pin_reasons=PinReason.IPC), Circumstances(), "IPC"),
+        (replace(PLAIN, pin_reasons=PinReason.EXPORTED), Circumstances(), "descriptor"),
+        (replace(PLAIN, pin_reasons=PinReason.MULTICAST), Circumstances(), "multicast"),
+        (replace(PLAIN, pin_reasons=PinReason.MANAGED), Circumstances(), "unified"),
         (replace(PLAIN, mode=ResidencyMode.MANAGED), Circumstances(), "managed"),
         (OFF, Circumstances(), "its hook is old"),
         (replace(PLAIN, silent_pids=(7,)), Circumstances(), "process 7"),

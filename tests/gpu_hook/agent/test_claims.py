@@ -95,7 +95,7 @@ def test_a_page_that_says_less_than_its_process_has_takes_no_room_from_a_neighbo
             await process.hello()
         assert await evil.borrow(HALF) == HALF
         evil.write_page(HookPage.CHARGED, 0)
-        evil.write_page(HookPage.ELASTIC, HALF)
+        evil.write_page(HookPage.SWAPPABLE, HALF)
         node.look(tells_processes=tells_processes)
         assert await victim.borrow(HALF) == HALF
         for process in (victim, evil):
@@ -311,7 +311,7 @@ class TwoKernels(RuleBasedStateMachine):
             chance.choice(list(protocol.MoveOutcome)),
             chance.choice(list(Residency)),
             (protocol.MovedDevice(amount, amount),),
-            protocol.Staying(0),
+            protocol.PinReason(0),
             amount,
             1,
             2,
@@ -331,7 +331,7 @@ class TwoKernels(RuleBasedStateMachine):
         await asyncio.sleep(0.001)
 
     @rule(
-        word=st.sampled_from([HookPage.CHARGED, HookPage.ELASTIC, HookPage.PEAK]),
+        word=st.sampled_from([HookPage.CHARGED, HookPage.SWAPPABLE, HookPage.PEAK]),
         said=st.one_of(st.integers(0, CARD), st.integers(0, (1 << 64) - 1)),
     )
     def write_anything(self, word: int, said: int) -> None:

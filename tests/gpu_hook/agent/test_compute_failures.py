@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from compute_world import HARVEST, PRODUCTION, AWorld, hold_all, in_a_loop, neighbours, uuid_of
+from compute_world import HARVEST, PRODUCTION, AWorld, hold_all, in_a_loop, peers, uuid_of
 
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, DeviceSample, Verdict
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import Order
@@ -12,7 +12,7 @@ from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, AgentPage, Gate, H
 
 
 @in_a_loop
-def test_a_board_on_which_nothing_moves_and_that_nvml_does_not_see_is_withdrawn(
+def test_an_activity_page_on_which_nothing_moves_and_that_nvml_does_not_see_is_withdrawn(
     a_world: Callable[..., AWorld],
 ) -> None:
     world = a_world(hold_all)
@@ -22,15 +22,15 @@ def test_a_board_on_which_nothing_moves_and_that_nvml_does_not_see_is_withdrawn(
     for _ in range(4):
         world.ask_nvml(p1=0.0)
         world.run(100)
-    assert neighbours(guest) == 0
+    assert peers(guest) == 0
     assert world.controllers[-1].looks[-1].processes[0].is_active is False
     production.end(world.now - 50 * MILLISECOND, world.now)  # it runs again
     world.run(20)
-    assert neighbours(guest) == 1
+    assert peers(guest) == 1
 
 
 @in_a_loop
-def test_a_long_launch_that_nvml_sees_keeps_its_board(a_world: Callable[..., AWorld]) -> None:
+def test_a_long_launch_that_nvml_sees_keeps_its_activity_page(a_world: Callable[..., AWorld]) -> None:
     world = a_world(hold_all)
     production, guest = world.join(PRODUCTION), world.join(HARVEST)
     production.begin(world.now)
@@ -38,7 +38,7 @@ def test_a_long_launch_that_nvml_sees_keeps_its_board(a_world: Callable[..., AWo
     for _ in range(10):
         world.ask_nvml(p1=1.0)
         world.run(100)
-    assert neighbours(guest) == 1
+    assert peers(guest) == 1
 
 
 @in_a_loop
@@ -53,7 +53,7 @@ def test_a_controller_that_fails_leaves_production_open_and_others_their_pauses(
     world.run(20)
     assert (production.pace(), guest.pace()) == (Pace.MEASURE, Pace.TIME)
     assert (production.gate, guest.gate) == (Gate.PACED, Gate.PACED)
-    assert (guest.word(AgentPage.ALLOWED), guest.word(AgentPage.ALLOWED_BESIDE)) == (NO_LIMIT, 0)
+    assert (guest.word(AgentPage.ALLOWED), guest.word(AgentPage.ALLOWED_WITH_BUSY_PEERS)) == (NO_LIMIT, 0)
     world.run(500)
     assert len(world.controllers) == 1
     world.run(1000)
@@ -73,7 +73,7 @@ def test_one_that_reads_nothing_is_told_ever_more_rarely_and_still_told(a_world:
     assert len(asked) < 25, "for ever, it would cost a part of a core"
     guest.room = 1
     world.run(500, each=5)
-    assert neighbours(guest) == 0
+    assert peers(guest) == 0
 
 
 @in_a_loop

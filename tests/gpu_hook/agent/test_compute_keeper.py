@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from compute_world import HARVEST, PRODUCTION, AKernel, AProcess, AWorld, hold_all, in_a_loop, neighbours, uuid_of
+from compute_world import HARVEST, PRODUCTION, AKernel, AProcess, AWorld, hold_all, in_a_loop, peers, uuid_of
 
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
     MILLISECOND,
@@ -16,10 +16,10 @@ from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
 from jupyter_aliquot.gpu_hook.agent.compute.settings import ComputeSettings
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import MEASURED, Order
 from jupyter_aliquot.gpu_hook.protocol.codec import (
-    MAX_NEIGHBOURS,
+    MAX_PEERS,
     NO_LIMIT,
+    ActivityPageKind,
     AgentPage,
-    BoardKind,
     Gate,
     HookPage,
     Pace,
@@ -45,12 +45,12 @@ def test_beside_production_a_newcomer_has_its_pauses_alone_before_any_look(a_wor
     world.processes.append(guest)
     world.keeper.joining(HARVEST, guest)
     assert (guest.gate, guest.pace()) == (Gate.PACED, Pace.TIME)
-    assert guest.word(AgentPage.ALLOWED_BESIDE) == 0
+    assert guest.word(AgentPage.ALLOWED_WITH_BUSY_PEERS) == 0
     assert 0 < guest.word(AgentPage.ALLOWED) < 100 * MILLISECOND
     assert guest.notices == []  # it is not welcomed yet
     world.keeper.joined(HARVEST, guest)
-    assert neighbours(guest) == 1
-    assert neighbours(production) == 0
+    assert peers(guest) == 1
+    assert peers(production) == 0
     assert (production.gate, production.pace()) == (Gate.PACED, Pace.MEASURE)
     assert world.controllers == []
 
@@ -62,29 +62,29 @@ def test_production_that_comes_holds_who_was_alone_before_its_own_welcome(a_worl
     assert guest.gate is Gate.OPEN
     world.processes.append(AProcess(7, PRODUCTION))
     world.keeper.joining(PRODUCTION, world.processes[-1])
-    assert (guest.gate, guest.word(AgentPage.ALLOWED_BESIDE)) == (Gate.PACED, 0)
+    assert (guest.gate, guest.word(AgentPage.ALLOWED_WITH_BUSY_PEERS)) == (Gate.PACED, 0)
 
 
 @in_a_loop
-def test_boards_follow_joins_leaves_and_classes(a_world: Callable[..., AWorld]) -> None:
+def test_activity_pages_follow_joins_leaves_and_classes(a_world: Callable[..., AWorld]) -> None:
     world = a_world()
     kernel = AKernel("changes")
     first, guest, second = world.join(kernel), world.join(HARVEST), world.join(PRODUCTION)
-    assert (neighbours(first), neighbours(guest), neighbours(second)) == (0, 2, 0)
+    assert (peers(first), peers(guest), peers(second)) == (0, 2, 0)
     kernel.is_production = False
     world.keeper.resized(kernel)
-    assert (neighbours(first), neighbours(guest), neighbours(second)) == (1, 1, 0)
+    assert (peers(first), peers(guest), peers(second)) == (1, 1, 0)
     world.leave(second)
-    assert (neighbours(first), neighbours(guest)) == (0, 0)
-    assert [notice.kind for notice in guest.notices].count(BoardKind.GONE) == 2
+    assert (peers(first), peers(guest)) == (0, 0)
+    assert [notice.kind for notice in guest.notices].count(ActivityPageKind.GONE) == 2
 
 
 @in_a_loop
-def test_a_reader_sees_what_its_neighbour_shows(a_world: Callable[..., AWorld]) -> None:
+def test_a_reader_sees_what_its_peer_shows(a_world: Callable[..., AWorld]) -> None:
     world = a_world()
     production, guest = world.join(PRODUCTION), world.join(HARVEST)
     production.begin(world.now)
-    assert guest.neighbours[0][64] == 1
+    assert guest.peers[0][64] == 1
 
 
 @in_a_loop
@@ -93,25 +93,25 @@ def test_a_full_socket_is_told_later(a_world: Callable[..., AWorld]) -> None:
     guest = world.join(HARVEST)
     guest.room = 0
     world.join(PRODUCTION)
-    assert neighbours(guest) == 0
+    assert peers(guest) == 0
     guest.room = 1
     world.run(20)
-    assert neighbours(guest) == 1
+    assert peers(guest) == 1
 
 
 @in_a_loop
-def test_more_production_than_one_process_reads_is_shown_by_a_board_of_the_agents(
+def test_more_production_than_one_process_reads_is_shown_by_an_activity_page_of_the_agents(
     a_world: Callable[..., AWorld],
 ) -> None:
     world = a_world()
     guest = world.join(HARVEST)
-    others = [world.join(AKernel(f"p{number}")) for number in range(MAX_NEIGHBOURS + 3)]
-    assert neighbours(guest) == MAX_NEIGHBOURS
+    others = [world.join(AKernel(f"p{number}")) for number in range(MAX_PEERS + 3)]
+    assert peers(guest) == MAX_PEERS
     world.run(20)
-    assert not any(board[64] for board in guest.neighbours.values())
-    others[-1].begin(world.now)  # the page has no room for its board
+    assert not any(activity[64] for activity in guest.peers.values())
+    others[-1].begin(world.now)  # the page has no room for its activity page
     world.run(20)
-    assert [board[64] for board in guest.neighbours.values()].count(1) == 1
+    assert [activity[64] for activity in guest.peers.values()].count(1) == 1
 
 
 @in_a_loop
@@ -143,7 +143,7 @@ def test_orders_are_in_the_hooks_own_count_of_its_work(a_world: Callable[..., AW
     """The new agent finds counters that run already."""
 
     def allow(look: DeviceSample) -> Verdict:
-        paced = Order(Gate.PACED, Pace.TIME, allowed_beside=3 * MILLISECOND)
+        paced = Order(Gate.PACED, Pace.TIME, allowed_with_busy_peers=3 * MILLISECOND)
         return Verdict(
             {o.key: Order(Gate.PACED, Pace.TIME, o.occupied + 5, 7) if o.key == 1 else paced for o in look.processes}
         )
@@ -154,7 +154,7 @@ def test_orders_are_in_the_hooks_own_count_of_its_work(a_world: Callable[..., AW
     world.run(20)
     assert first.word(AgentPage.ALLOWED) == (1 << 60) + 5
     assert second.word(AgentPage.ALLOWED) == NO_LIMIT
-    assert second.word(AgentPage.ALLOWED_BESIDE) == 3 * MILLISECOND
+    assert second.word(AgentPage.ALLOWED_WITH_BUSY_PEERS) == 3 * MILLISECOND
 
 
 @in_a_loop
@@ -202,7 +202,7 @@ def test_status_tells_shares_and_adds_up_over_controllers(a_world: Callable[...,
 
 
 @in_a_loop
-def test_observers_are_nobodys_neighbours(a_world: Callable[..., AWorld]) -> None:
+def test_observers_are_nobodys_peers(a_world: Callable[..., AWorld]) -> None:
     world = a_world(hold_all)
     guest, observer = world.join(HARVEST), AProcess(5, PRODUCTION)
     observer.role = Role.OBSERVER
@@ -210,5 +210,5 @@ def test_observers_are_nobodys_neighbours(a_world: Callable[..., AWorld]) -> Non
     world.keeper.joining(PRODUCTION, observer)
     world.keeper.joined(PRODUCTION, observer)
     world.run(40)
-    assert (neighbours(guest), guest.gate) == (0, Gate.OPEN)
+    assert (peers(guest), guest.gate) == (0, Gate.OPEN)
     world.keeper.left(observer)

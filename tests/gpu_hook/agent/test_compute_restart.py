@@ -1,4 +1,4 @@
-"""Production and its neighbours, while a new agent does not have all of them back."""
+"""Production and its peers, while a new agent does not have all of them back."""
 
 from __future__ import annotations
 

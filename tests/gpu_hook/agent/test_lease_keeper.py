@@ -123,11 +123,11 @@ def test_credit_that_its_process_has_not_shown_yet_refuses_nobody(play: Any) -> 
 
     async def scenario(node: ANode) -> None:
         lent, grower = node.kernel("lent", 600), node.kernel("grower", 300)
-        lent.residency.staying = 600 * MIB
+        lent.residency.unswappable = 600 * MIB
         grower.grow(200 * MIB)
         await node.turn(later=10)
         assert grower.credit_queues.answers == []
-        lent.residency.staying = 0
+        lent.residency.unswappable = 0
         await node.turn()
         assert lent.residency.state is KernelState.SWAPPING_OUT
         await node.finish(lent)
@@ -139,7 +139,7 @@ def test_credit_that_its_process_has_not_shown_yet_refuses_nobody(play: Any) -> 
 def test_what_stays_on_the_device_refuses_who_needs_it(play: Any) -> None:
     async def scenario(node: ANode) -> None:
         stays, grower = node.kernel("stays", 600), node.kernel("grower", 300)
-        stays.residency.staying = 600 * MIB
+        stays.residency.unswappable = 600 * MIB
         grower.grow(200 * MIB)
         await node.turn(later=10)
         await node.turn(later=6)

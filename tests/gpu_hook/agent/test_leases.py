@@ -33,7 +33,7 @@ def resident(name: str, gib: int, *, idle: float | None = 100.0, device: str = "
 
     ``idle`` is in seconds; None: it has long been busy.
     """
-    holding = Holding(device, gib * GIB, elastic_bytes=gib * GIB, guarantee_bytes=80 * GIB)
+    holding = Holding(device, gib * GIB, swappable_bytes=gib * GIB, guarantee_bytes=80 * GIB)
     since = None if idle is None else NOW - idle
     return replace(KernelView(name, (holding,), idle_since=since), **more)  # type: ignore[arg-type]
 

@@ -43,7 +43,7 @@ class TestOversubscription:
         with pytest.raises(LedgerError, match="does not fit"):
             ledger.reserve("other", [Part("GPU-a", 0, 1, GRAIN)])
 
-    def test_elastic_memory_is_not_reserved(self) -> None:
+    def test_burstable_memory_is_not_reserved(self) -> None:
         ledger = self.a_ledger()
         for name in ("k", "l"):
             ledger.reserve(name, [Part("GPU-a", 0, 50, MEMORY, MEMORY // 2)])
@@ -135,18 +135,18 @@ def test_what_placement_answers_the_ledger_can_hold(ratios: tuple[float, float],
     ledger = Ledger(oversubscription=Oversubscription(*ratios))
     ledger.set_devices([A, B])
     held: dict[str, tuple[Part, ...]] = {}
-    for what, name, hundredths, limit, workload_class, is_elastic in steps:
+    for what, name, hundredths, limit, workload_class, is_burstable in steps:
         is_production = workload_class == "production"
         if what == "release":
             assert ledger.release(name) == (held.pop(name, None) is not None)
         elif what == "reserve" and name not in held:
-            parts = place(ledger.device_states(workload_class), hundredths, limit, is_elastic=is_elastic)
+            parts = place(ledger.device_states(workload_class), hundredths, limit, is_burstable=is_burstable)
             if not isinstance(parts, Refusal):
                 ledger.reserve(name, parts, is_production=is_production)
                 held[name] = parts
         elif what == "resize" and name in held:
             states = ledger.device_states(workload_class, without=name)
-            parts = resize(states, held[name], hundredths, limit, is_elastic=is_elastic)
+            parts = resize(states, held[name], hundredths, limit, is_burstable=is_burstable)
             if not isinstance(parts, Refusal):
                 ledger.resize(name, parts, None, is_production=is_production)
                 assert [part.uuid for part in parts] == [part.uuid for part in held[name]]

@@ -141,7 +141,7 @@ def test_who_allocated_since_gets_more_segments_once(play: Any) -> None:
     async def scenario(node: ANodeHere) -> None:
         hook = await node.a_hook(9)
         want = hook.memory
-        hook.told_elastic = 2 * MIB
+        hook.reported_swappable = 2 * MIB
         hook.write_pages()
         assert (await node.residency.swap_out("test")).is_done
         assert hook.orders == [MessageType.SWAP_OUT] * 2
@@ -154,12 +154,12 @@ def test_who_allocated_since_gets_more_segments_once(play: Any) -> None:
 def test_who_wants_more_than_it_was_lent_is_not_believed(play: Any) -> None:
     async def scenario(node: ANodeHere) -> None:
         hook = await node.a_hook(2)
-        hook.bytes, hook.told_elastic = 100 * MIB, 1 << 62
+        hook.bytes, hook.reported_swappable = 100 * MIB, 1 << 62
         hook.write_pages()
         assert (await node.residency.swap_out("test")).result is MoveResult.HOST_FULL
         assert hook.orders == [MessageType.SWAP_OUT]
         assert node.arena.use.used_bytes == 2 * MIB
-        assert node.residency.facts().elastic_bytes == 2 * MIB
+        assert node.residency.facts().swappable_bytes == 2 * MIB
 
     play(scenario)
 
@@ -278,10 +278,10 @@ def test_who_says_unasked_that_it_is_out_is_brought_back(play: Any) -> None:
 def test_claims_of_the_page_are_bounded_by_what_was_lent(play: Any) -> None:
     async def scenario(node: ANodeHere) -> None:
         hook = await node.a_hook(4)
-        for word in (HookPage.ELASTIC, HookPage.SWAPPED):
+        for word in (HookPage.SWAPPABLE, HookPage.SWAPPED):
             hook.set_word(HookPage.DEVICES + word, (1 << 64) - 1)
         device = node.residency.facts().devices[0]
-        assert (device.lent_bytes, device.elastic_bytes, device.swapped_bytes) == (4 * MIB, 4 * MIB, 0)
+        assert (device.lent_bytes, device.swappable_bytes, device.swapped_bytes) == (4 * MIB, 4 * MIB, 0)
         assert device.on_device_bytes == 4 * MIB
 
     play(scenario)

@@ -12,7 +12,7 @@ import pytest
 from jupyter_aliquot.gpu_hook.agent.host_copies.segments import Segment
 from jupyter_aliquot.gpu_hook.agent.swap.facts import MoveResult
 from jupyter_aliquot.gpu_hook.agent.swap.process import Absence, Patience, move_of
-from jupyter_aliquot.gpu_hook.protocol.codec import MessageType, Moved, MoveOutcome, Residency, Staying
+from jupyter_aliquot.gpu_hook.protocol.codec import MessageType, Moved, MoveOutcome, PinReason, Residency
 
 if TYPE_CHECKING:
     from tests.gpu_hook.agent.residency_node import ANodeHere
@@ -44,5 +44,5 @@ def test_a_process_that_ended_a_moment_ago_is_gone_and_not_silent(a_folder: Path
     ("wanted", "is_at"), [(Residency.SWAPPED, Residency.RESIDENT), (Residency.RESIDENT, Residency.SWAPPED)]
 )
 def test_one_that_says_that_it_moved_and_is_where_it_was_failed(wanted: Residency, is_at: Residency) -> None:
-    said = Moved(MoveOutcome.DONE, is_at, (), Staying(0), 0, 0, 0, 0, "", 1)
+    said = Moved(MoveOutcome.DONE, is_at, (), PinReason(0), 0, 0, 0, 0, "", 1)
     assert move_of(said, wanted, ()).result is MoveResult.FAILED

@@ -16,12 +16,12 @@ ACCOUNTS = cast("list[DeviceAccount]", [None])
 class AProcess:
     """A process with bytes to move, whose hook reports its copied bytes."""
 
-    def __init__(self, *, elastic: int = 0, swapped: int = 0, copied: int | None = 0) -> None:
+    def __init__(self, *, swappable: int = 0, swapped: int = 0, copied: int | None = 0) -> None:
         self.counted, self.has_left = copied, False
-        self._bytes = SimpleNamespace(elastic=elastic, swapped=swapped)
+        self._bytes = SimpleNamespace(swappable=swappable, swapped=swapped)
 
-    def elastic(self, device: int, account: DeviceAccount) -> int:
-        return int(self._bytes.elastic)
+    def swappable(self, device: int, account: DeviceAccount) -> int:
+        return int(self._bytes.swappable)
 
     def swapped(self, device: int, account: DeviceAccount) -> int:
         return int(self._bytes.swapped)
@@ -35,7 +35,7 @@ def watch(*processes: AProcess, is_out: bool) -> MoveProgress:
 
 
 def test_a_move_goes_from_nothing_to_all_of_it_over_all_processes() -> None:
-    first, second = AProcess(elastic=10, copied=7), AProcess(elastic=30)
+    first, second = AProcess(swappable=10, copied=7), AProcess(swappable=30)
     progress = watch(first, second, is_out=True)
     assert progress.now() == Moving(0, 40)  # bytes that were copied before belong to another move
     first.counted = 17
@@ -45,7 +45,7 @@ def test_a_move_goes_from_nothing_to_all_of_it_over_all_processes() -> None:
 
 
 def test_what_is_out_is_what_comes_in() -> None:
-    process = AProcess(elastic=10, swapped=6)
+    process = AProcess(swappable=10, swapped=6)
     progress = watch(process, is_out=False)
     process.counted = 4
     assert progress.now() == Moving(4, 6)
@@ -53,7 +53,7 @@ def test_what_is_out_is_what_comes_in() -> None:
 
 
 def test_a_hook_that_counts_too_far_or_back_is_bounded() -> None:
-    process = AProcess(elastic=10, copied=5)
+    process = AProcess(swappable=10, copied=5)
     progress = watch(process, is_out=True)
     process.counted = 1 << 63
     assert progress.now() == Moving(10, 10)
@@ -62,7 +62,7 @@ def test_a_hook_that_counts_too_far_or_back_is_bounded() -> None:
 
 
 def test_who_does_not_tell_is_not_guessed_and_who_left_does_not_count() -> None:
-    silent, telling = AProcess(elastic=10, copied=None), AProcess(elastic=20)
+    silent, telling = AProcess(swappable=10, copied=None), AProcess(swappable=20)
     progress = watch(silent, telling, is_out=True)
     assert progress.now() is None
     silent.has_left = True

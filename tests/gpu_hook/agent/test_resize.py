@@ -72,9 +72,9 @@ def test_the_same_size_again_is_no_change(a_holder: Any) -> None:
     assert resize(a_holder, 25)["grant"]["generation"] == 1
 
 
-def test_memory_beyond_the_share_is_elastic_where_it_can_be_given_back(a_holder: Any) -> None:
-    elastic = a_holder.reserve("elastic", 25, memory_limit=512 * MIB)["grant"]["devices"][0]
-    assert (elastic["quota_bytes"], elastic["guarantee_bytes"]) == (512 * MIB, 256 * MIB)
+def test_memory_beyond_the_share_is_burstable_where_it_can_be_given_back(a_holder: Any) -> None:
+    burstable = a_holder.reserve("burstable", 25, memory_limit=512 * MIB)["grant"]["devices"][0]
+    assert (burstable["quota_bytes"], burstable["guarantee_bytes"]) == (512 * MIB, 256 * MIB)
     firm = a_holder.reserve("firm", 25, memory_limit=512 * MIB, residency="off")["grant"]["devices"][0]
     assert (firm["quota_bytes"], firm["guarantee_bytes"]) == (512 * MIB, 512 * MIB)
 

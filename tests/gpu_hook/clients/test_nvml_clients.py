@@ -121,7 +121,7 @@ def test_nvitop_prints_its_table_once(a_place: Any) -> None:
 
 
 @needs_dashboard
-def test_nvdashboards_pages_agree_with_cuda(a_place: Any) -> None:
+def test_nvdashactivity_pages_pages_agree_with_cuda(a_place: Any) -> None:
     holder = a_place.program()
     holder(f"alloc({96 * MIB})")
     want_usage = {"memory_usage": [96 * MIB], "total_memory": [a_place.total_bytes]}

@@ -95,9 +95,9 @@ def hooked_env(bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir:
 
 
 @pytest.fixture
-def elastic_env(bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir: Path) -> Iterator[dict[str, str]]:
+def swappable_env(bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir: Path) -> Iterator[dict[str, str]]:
     """Return the same where each linear allocation is swappable, most of several chunks."""
-    words = {"residency_mode": ResidencyMode.VMM, "least_elastic": 1, "chunk": 2 << 20}
+    words = {"residency_mode": ResidencyMode.VMM, "least_swappable": 1, "chunk": 2 << 20}
     with _hooked(bare_env, the_driver, a_kernel_dir, **words) as env:
         yield env
 
@@ -105,7 +105,7 @@ def elastic_env(bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir
 @pytest.fixture
 def swapped_env(bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir: Path) -> Iterator[dict[str, str]]:
     """Return the same where an agent takes all memory out before every checked call."""
-    words = {"residency_mode": ResidencyMode.VMM, "least_elastic": 1, "chunk": 2 << 20}
+    words = {"residency_mode": ResidencyMode.VMM, "least_swappable": 1, "chunk": 2 << 20}
     with _hooked(bare_env, the_driver, a_kernel_dir, swaps=True, **words) as env:
         yield env
 
@@ -113,7 +113,7 @@ def swapped_env(bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir
 @pytest.fixture
 def paged_env(bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir: Path) -> Iterator[dict[str, str]]:
     """Return the same with unified memory, which leaves before every checked call."""
-    words = {"residency_mode": ResidencyMode.MANAGED, "least_elastic": 1}
+    words = {"residency_mode": ResidencyMode.MANAGED, "least_swappable": 1}
     with _hooked(bare_env, the_driver, a_kernel_dir, swaps=True, **words) as env:
         yield env
 

@@ -19,13 +19,13 @@ SECONDS = 60
 WAYS = {
     "bare": "the driver itself",
     "hooked": "through the hook",
-    "elastic": "where all linear memory is elastic",
+    "swappable": "where all linear memory is swappable",
     "swapped": "where all of it is taken out before every call",
     "paced": "where launches wait for their share of the device's time",
     "paged": "where all linear memory is unified memory, prefetched to the host before every call",
 }
 # Memory that is mapped by the virtual-memory API has no legacy IPC handle, on any driver: docs/reference/hook.md.
-NEVER_ELASTIC = {"ipc_memory", "ipc_events-a_stream_waits_for_another_processs_record"}
+NEVER_SWAPPABLE = {"ipc_memory", "ipc_events-a_stream_waits_for_another_processs_record"}
 # A swap waits for the device, so that nothing is under way after it; and what pools and graphs keep unused goes.
 NEVER_SWAPPED = {
     "contention",
@@ -41,14 +41,14 @@ NEVER_SWAPPED = {
 # Unified memory may be more than the device has, takes what its pages take, and can be advised: docs/explanation.
 NEVER_PAGED = {
     "linear-more_than_the_device_is_out_of_memory",
-    "elastic-a_strict_capture_refuses_and_a_relaxed_one_allows",
+    "swappable-a_strict_capture_refuses_and_a_relaxed_one_allows",
     "managed-prefetches_refuse_other_memory_and_other_places",
     "managed_advice-ranges_refuse_other_memory_and_odd_sizes",
     "managed_advice-memory_is_attached_as_a_whole_and_not_to_the_null_stream_alone",
 }
 # What a move could hurt most; the others are swapped in soak tests.
 OFTEN_SWAPPED = {
-    "elastic",
+    "swappable",
     "linear",
     "copies",
     "graphs",
@@ -74,11 +74,11 @@ def is_long(way: str, family: str) -> bool:
 def is_claimed(way: str, family: str, name: str) -> bool:
     names = {family, f"{family}-{name}"}
     if way in ("swapped", "paged"):
-        never = NEVER_ELASTIC | NEVER_SWAPPED | (NEVER_PAGED if way == "paged" else set())
+        never = NEVER_SWAPPABLE | NEVER_SWAPPED | (NEVER_PAGED if way == "paged" else set())
         return not names & never and (SOAK > 1 or not is_long(way, family))
     if way == "paced":
         return not names & NEVER_PACED and (SOAK > 1 or not is_long(way, family))
-    return way != "elastic" or not names & NEVER_ELASTIC
+    return way != "swappable" or not names & NEVER_SWAPPABLE
 
 
 CLAIMS = [

@@ -1,4 +1,4 @@
-"""Boards as an agent makes them, and the notices that hand them out."""
+"""ActivityPages as an agent makes them, and the notices that hand them out."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from typing import Any
 from shared_words import load, load_half, store, store_half
 
 from jupyter_aliquot.gpu_hook.protocol import codec as protocol
-from jupyter_aliquot.gpu_hook.protocol.codec import Board, BoardKind, BoardNotice
+from jupyter_aliquot.gpu_hook.protocol.codec import ActivityPage, ActivityPageKind, ActivityPageNotice
 
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 
-class BoardFile:
+class ActivityFile:
     """One memfd. ``has_magic``: as if its owner had mapped it."""
 
-    def __init__(self, size: int = protocol.BOARD_BYTES, seals: int = SEALS, has_magic: bool = False) -> None:
-        self.descriptor = os.memfd_create("board", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    def __init__(self, size: int = protocol.ACTIVITY_PAGE_BYTES, seals: int = SEALS, has_magic: bool = False) -> None:
+        self.descriptor = os.memfd_create("activity page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self.descriptor, size)
         fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, seals)
         self.reader = os.open(f"/proc/self/fd/{self.descriptor}", os.O_RDONLY | os.O_CLOEXEC)
         self.map = mmap.mmap(self.descriptor, size)
         if has_magic:
-            struct.pack_into("=II", self.map, 0, protocol.BOARD_MAGIC, protocol.VERSION)
+            struct.pack_into("=II", self.map, 0, protocol.ACTIVITY_PAGE_MAGIC, protocol.VERSION)
 
     def close(self) -> None:
         os.close(self.descriptor)
         os.close(self.reader)
         self.map.close()
 
-    def __enter__(self) -> BoardFile:
+    def __enter__(self) -> ActivityFile:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -43,31 +43,31 @@ class BoardFile:
 
     @property
     def is_mapped(self) -> bool:
-        return load_half(self.map, Board.MAGIC) == protocol.BOARD_MAGIC
+        return load_half(self.map, ActivityPage.MAGIC) == protocol.ACTIVITY_PAGE_MAGIC
 
     def word(self, offset: int, device: int = 0) -> int:
-        return load(self.map, Board.DEVICES + device * Board.DEVICE_BYTES + offset)
+        return load(self.map, ActivityPage.DEVICES + device * ActivityPage.DEVICE_BYTES + offset)
 
     def is_active(self, device: int = 0) -> int:
-        return self.word(Board.IS_ACTIVE, device) & 0xFFFFFFFF
+        return self.word(ActivityPage.IS_ACTIVE, device) & 0xFFFFFFFF
 
     def show(self, is_active: int, since: int, device: int = 0) -> None:
-        at = Board.DEVICES + device * Board.DEVICE_BYTES
-        store(self.map, at + Board.SINCE, since)
-        store_half(self.map, at + Board.IS_ACTIVE, is_active)
+        at = ActivityPage.DEVICES + device * ActivityPage.DEVICE_BYTES
+        store(self.map, at + ActivityPage.SINCE, since)
+        store_half(self.map, at + ActivityPage.IS_ACTIVE, is_active)
 
     def intervals(self, device: int = 0) -> list[tuple[int, int]]:
         """Return the intervals of the ring, oldest first."""
-        count = self.word(Board.INTERVAL_COUNT, device)
-        at = Board.DEVICES + device * Board.DEVICE_BYTES + Board.INTERVALS
+        count = self.word(ActivityPage.INTERVAL_COUNT, device)
+        at = ActivityPage.DEVICES + device * ActivityPage.DEVICE_BYTES + ActivityPage.INTERVALS
         slots = [
-            at + number % protocol.BOARD_INTERVALS * Board.INTERVAL_BYTES
-            for number in range(max(0, count - protocol.BOARD_INTERVALS), count)
+            at + number % protocol.ACTIVITY_INTERVALS * ActivityPage.INTERVAL_BYTES
+            for number in range(max(0, count - protocol.ACTIVITY_INTERVALS), count)
         ]
         return [(load(self.map, slot), load(self.map, slot + 8)) for slot in slots]
 
 
-def send(connection: Any, notice: BoardNotice, *descriptors: int) -> None:
+def send(connection: Any, notice: ActivityPageNotice, *descriptors: int) -> None:
     """Send a notice to the process of a connection, as the agent would.
 
     A lost connection receives nothing.
@@ -80,5 +80,5 @@ def send_packet(connection: Any, packet: bytes, *descriptors: int) -> None:
         socket.send_fds(connection.socket, [packet], list(descriptors))
 
 
-def hand_own(connection: Any, board: BoardFile) -> None:
-    send(connection, BoardNotice(BoardKind.OWN), board.descriptor)
+def hand_own(connection: Any, activity: ActivityFile) -> None:
+    send(connection, ActivityPageNotice(ActivityPageKind.OWN), activity.descriptor)

@@ -73,7 +73,7 @@ class StandIn:
         self.welcomes = True  # False: takes connections as a stopped process's socket does, and says nothing
         self.refusal: protocol.Refuse | None = None
         self.residency_mode = ResidencyMode.OFF
-        self.least_elastic = MIB
+        self.least_swappable = MIB
         self.chunk = 64 * MIB
         self.lease = protocol.Lease.HELD  # for new processes
         self.ring = 0  # page-locked bytes of each process that copies; 0: the hook's own choice
@@ -277,7 +277,7 @@ class StandIn:
         store_half(connection.agent_page, AgentPage.DEVICE_COUNT, len(self.devices))
         store(connection.agent_page, AgentPage.HOST_QUOTA, self.host_quota)
         store_half(connection.agent_page, AgentPage.LEASE, self.lease)
-        words = (self.residency_mode, self.least_elastic, self.chunk, self.ring)
+        words = (self.residency_mode, self.least_swappable, self.chunk, self.ring)
         struct.pack_into("=IQQQ", connection.agent_page, AgentPage.RESIDENCY_MODE, *words)
         for index, one in enumerate(self.devices):
             at = AgentPage.DEVICES + index * AgentPage.DEVICE_BYTES

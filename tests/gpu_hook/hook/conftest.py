@@ -45,7 +45,7 @@ def _load(name: str) -> ModuleType:
 
 stand_in, hook_program = _load("agent_stand_in"), _load("hook_program")
 swap_orders = _load("swap_orders")
-parts, files_of_boards = _load("hook_parts"), _load("board_files")
+parts, files_of_activity = _load("hook_parts"), _load("activity_files")
 paced, swapped = _load("paced_kernel"), _load("swapped_kernel")
 family_machine, family_walk = _load("family_machine"), _load("family_walk")
 
@@ -262,9 +262,9 @@ def hook_parts() -> ModuleType:
 
 
 @pytest.fixture
-def board_files() -> ModuleType:
-    """Return the module with boards, and the notices that hand them out."""
-    return files_of_boards
+def activity_files() -> ModuleType:
+    """Return the module with activity pages, and the notices that hand them out."""
+    return files_of_activity
 
 
 @pytest.fixture

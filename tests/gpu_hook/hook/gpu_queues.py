@@ -96,7 +96,7 @@ def close_work_in_a_full_stream(pointer: int) -> bool:
         launched, is_full = threading.Event(), threading.Event()
 
         def work(stream: int, launched: threading.Event, full: threading.Event) -> int:
-            code = spins("kernel", 25, 100, stream)  # a burst is ten of them, whose end is recorded at once
+            code = spins("kernel", 25, 100, stream)  # a batch is ten of them, whose end is recorded at once
             launched.set()
             full.wait()
             return code or call("cuMemsetD8_v2", U64(pointer), 0, U64(64))

@@ -47,9 +47,9 @@ class PaceState(ctypes.Structure):
 
 
 class Notice(ctypes.Structure):
-    """The struct aliquot_board_notice of aliquot_protocol.h."""
+    """The struct aliquot_activity_page_notice of aliquot_protocol.h."""
 
-    _fields_ = (("header", U32 * 4), ("kind", U32), ("number", U32), ("device", U32), ("board_device", U32))
+    _fields_ = (("header", U32 * 4), ("kind", U32), ("number", U32), ("device", U32), ("page_device", U32))
 
 
 @functools.cache

@@ -40,15 +40,17 @@ class PacedKernel:
         allowed: int = FOR_EVER,
         beside: int = FOR_EVER,
         cap: int = 0,
-        burst_us: int = 1000,
+        batch_us: int = 1000,
         gaps: tuple[int, int, int] = (0, 0, 0),
         device: int = 0,
         gate: int = Gate.PACED,
     ) -> None:
         self.agent.write(self.connection, device, AgentPage.ALLOWED, allowed)
-        self.agent.write(self.connection, device, AgentPage.ALLOWED_BESIDE, beside)
-        halves = {AgentPage.IN_FLIGHT_CAP: cap, AgentPage.BURST: burst_us, AgentPage.PACE: pace}
-        halves |= dict(zip((AgentPage.GAP_FROM, AgentPage.GAP_UNTIL, AgentPage.GAP_AGAIN), gaps, strict=True))
+        self.agent.write(self.connection, device, AgentPage.ALLOWED_WITH_BUSY_PEERS, beside)
+        halves = {AgentPage.IN_FLIGHT_CAP: cap, AgentPage.BATCH: batch_us, AgentPage.PACE: pace}
+        halves |= dict(
+            zip((AgentPage.IDLE_WINDOW_MIN, AgentPage.IDLE_WINDOW_MAX, AgentPage.IDLE_RESUME), gaps, strict=True)
+        )
         for offset, value in halves.items():
             self.agent.write_half(device, offset, value)
         self.agent.set_gate(gate)

@@ -60,7 +60,7 @@ def test_dense_launches_that_wait_for_nothing_are_measured_by_few_events(
     its own. Each event takes memory of the device, which shows their number.
     """
     kernel, event = paced_kernel(make_node(devices=1, memory="256MiB", resource="64KiB")), 64 << 10
-    kernel.order(Pace.MEASURE, burst_us=100_000)
+    kernel.order(Pace.MEASURE, batch_us=100_000)
     outside = kernel.node.outsider()
     assert outside("begin()") == 0
     launches, most_samples, counts = 120, 4, []

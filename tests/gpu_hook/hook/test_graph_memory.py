@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_aliquot.gpu_hook.protocol.codec import HookPage, Staying
+from jupyter_aliquot.gpu_hook.protocol.codec import HookPage, PinReason
 
 MIB = 1 << 20
 UPLOAD = 2
@@ -196,4 +196,4 @@ def test_the_session_s_thread_tells_of_graph_memory_without_asking_the_driver(ma
     assert program(f"launch_graph({exec_})") == 0
     process = agent.process(program.pid)
     agent.wait_for(lambda: process.page_word(HookPage.RESIDENCY) >> 32 != 0)
-    assert process.page_word(HookPage.RESIDENCY) >> 32 == Staying.GRAPH
+    assert process.page_word(HookPage.RESIDENCY) >> 32 == PinReason.GRAPH

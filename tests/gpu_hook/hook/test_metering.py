@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, Board, Gate, HookPage, Pace
+from jupyter_aliquot.gpu_hook.protocol.codec import ActivityPage, AgentPage, Gate, HookPage, Pace
 
 MS = 1_000_000
 KINDS = ("kernel", "kernel_ptsz", "ex", "ex_ptsz", "cooperative", "graph", "graph_ptsz", "old", "old_stream")
@@ -32,10 +32,10 @@ def test_occupied_time_is_what_launches_take(kind: str, a_paced_kernel: Any) -> 
     assert kernel.word(HookPage.BLOCKS) == (0 if "graph" in kind else 40)
 
 
-def test_launches_in_one_burst_count_like_launches_in_many(a_paced_kernel: Any) -> None:
+def test_launches_in_one_batch_count_like_launches_in_many(a_paced_kernel: Any) -> None:
     kernel, taken = a_paced_kernel, []
-    for burst in (100, 100_000):
-        kernel.order(Pace.MEASURE, burst_us=burst)
+    for batch in (100, 100_000):
+        kernel.order(Pace.MEASURE, batch_us=batch)
         before = kernel.occupied()
         assert kernel.program("spins('kernel', 300, 100, make_stream()) or wait()") == 0
         taken.append(kernel.occupied() - before)
@@ -50,19 +50,19 @@ def test_streams_at_the_same_time_count_once(a_paced_kernel: Any) -> None:
     assert 40 * MS * 0.99 <= kernel.occupied() <= 40 * MS + PLAY
 
 
-def test_the_board_shows_what_is_occupied(a_paced_kernel: Any, board_files: Any) -> None:
+def test_the_activity_page_shows_what_is_occupied(a_paced_kernel: Any, activity_files: Any) -> None:
     kernel = a_paced_kernel
-    with board_files.BoardFile() as board:
-        board_files.hand_own(kernel.connection, board)
-        kernel.agent.wait_for(lambda: board.is_mapped)
+    with activity_files.ActivityFile() as activity:
+        activity_files.hand_own(kernel.connection, activity)
+        kernel.agent.wait_for(lambda: activity.is_mapped)
         kernel.order(Pace.MEASURE)
         kernel.program.ask("[spins('kernel', 1, 300000, make_stream()) for _ in range(3)] + [wait()]")
-        kernel.agent.wait_for(lambda: board.is_active() == 1)
+        kernel.agent.wait_for(lambda: activity.is_active() == 1)
         assert kernel.program.answer() == [0, 0, 0, 0]
         occupied = kernel.occupied()
-        kernel.agent.wait_for(lambda: board.is_active() == 0)
-        shown = sum(end - start for start, end in board.intervals())
-        assert shown + board.word(Board.LOST) >= occupied * 0.99
+        kernel.agent.wait_for(lambda: activity.is_active() == 0)
+        shown = sum(end - start for start, end in activity.intervals())
+        assert shown + activity.word(ActivityPage.LOST) >= occupied * 0.99
         assert 900 * MS * 0.99 <= occupied <= 900 * MS + PLAY
 
 
@@ -76,7 +76,7 @@ def test_the_longest_launch_is_known_for_a_while(a_paced_kernel: Any) -> None:
     kernel.agent.wait_for(lambda: kernel.program(again) == 0 and kernel.word(HookPage.LONGEST) < 8 * MS * 0.99)
 
 
-def test_a_launch_that_fails_is_in_no_burst(a_paced_kernel: Any) -> None:
+def test_a_launch_that_fails_is_in_no_batch(a_paced_kernel: Any) -> None:
     kernel = a_paced_kernel
     want = kernel.program("fail_to_launch(3)")
     kernel.order(Pace.MEASURE)
@@ -99,7 +99,7 @@ def test_a_capture_makes_the_same_graph(mode: int, a_paced_kernel: Any) -> None:
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 def test_a_capture_stands_while_other_threads_are_measured(mode: int, a_paced_kernel: Any) -> None:
     kernel = a_paced_kernel
-    kernel.order(Pace.TIME, cap=4, burst_us=100)
+    kernel.order(Pace.TIME, cap=4, batch_us=100)
     work = "(lambda s: spins('kernel', 200, 50, s))(make_stream())"
     lines = f"in_threads(3, lambda: use(0) or ({work})) + captured_nodes({mode}, 40)"
     relaxed = "call('cuThreadExchangeStreamCaptureMode', ctypes.byref(ctypes.c_int(2)))"

@@ -1,4 +1,4 @@
-"""The rule by which a burst may begin beside others: pace_rule.c, which hook and plant share."""
+"""The rule by which a batch may begin beside others: pace_rule.c, which hook and plant share."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def may_begin(rule: Any, cap: int, in_flight: int, expected: int, unknown: int =
     return not rule.pace_wait(ctypes.byref(order), ctypes.byref(state), U64(0))
 
 
-def test_under_a_cap_of_one_a_burst_may_follow_short_ones(rule: Any) -> None:
+def test_under_a_cap_of_one_a_batch_may_follow_short_ones(rule: Any) -> None:
     assert may_begin(rule, 1, 1, 300 * US)
     assert may_begin(rule, 1, 3, 300 * US)
 
 
-def test_under_a_cap_of_one_nothing_follows_long_work_or_four_bursts(rule: Any) -> None:
+def test_under_a_cap_of_one_nothing_follows_long_work_or_four_batches(rule: Any) -> None:
     assert not may_begin(rule, 1, 1, 600 * US)
     assert not may_begin(rule, 1, 4, 300 * US)
 
@@ -48,6 +48,6 @@ def test_nothing_follows_work_of_unknown_length_under_a_cap(rule: Any) -> None:
 
 
 @pytest.mark.parametrize("cap", [2, 5])
-def test_other_caps_count_bursts_alone(rule: Any, cap: int) -> None:
+def test_other_caps_count_batches_alone(rule: Any, cap: int) -> None:
     assert may_begin(rule, cap, cap - 1, 5000 * US)
     assert not may_begin(rule, cap, cap, 1 * US)

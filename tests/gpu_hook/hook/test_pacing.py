@@ -1,4 +1,4 @@
-"""Launches that wait: by budget, by cap, by neighbours' boards; and their resumption."""
+"""Launches that wait: by budget, by cap, by peers' activity pages; and their resumption."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from jupyter_aliquot.gpu_hook.protocol.codec import (
+    ActivityPageKind,
+    ActivityPageNotice,
     AgentPage,
-    BoardKind,
-    BoardNotice,
     Gate,
     HookPage,
     MoveOutcome,
@@ -40,16 +40,18 @@ def kernel(a_paced_kernel: Any) -> Any:
 
 
 @pytest.fixture
-def a_neighbour(kernel: Any, board_files: Any) -> Iterator[Any]:
-    """Make the board of production beside the kernel, on device 0."""
-    with board_files.BoardFile(has_magic=True) as board:
-        board.show(1, time.monotonic_ns())
-        board_files.send(kernel.connection, BoardNotice(BoardKind.NEIGHBOUR, 0, 0, 0), board.reader)
-        board_files.send(kernel.connection, BoardNotice(BoardKind.GONE, 99))  # refused when the one before is in force
+def a_peer(kernel: Any, activity_files: Any) -> Iterator[Any]:
+    """Make the activity page of production beside the kernel, on device 0."""
+    with activity_files.ActivityFile(has_magic=True) as activity:
+        activity.show(1, time.monotonic_ns())
+        activity_files.send(kernel.connection, ActivityPageNotice(ActivityPageKind.PEER, 0, 0, 0), activity.reader)
+        activity_files.send(
+            kernel.connection, ActivityPageNotice(ActivityPageKind.GONE, 99)
+        )  # refused when the one before is in force
         log = kernel.node.log
-        kernel.agent.wait_for(lambda: log.exists() and "event=board_refused" in log.read_text())
-        assert "memfd:board" in Path(f"/proc/{kernel.program.pid}/maps").read_text()
-        yield board
+        kernel.agent.wait_for(lambda: log.exists() and "event=activity_page_refused" in log.read_text())
+        assert "memfd:activity page" in Path(f"/proc/{kernel.program.pid}/maps").read_text()
+        yield activity
 
 
 def test_launches_keep_within_what_is_allowed(kernel: Any) -> None:
@@ -58,7 +60,7 @@ def test_launches_keep_within_what_is_allowed(kernel: Any) -> None:
     kernel.program.ask("spins('kernel', 300, 100) or wait()")
     kernel.agent.wait_for(kernel.waits)
     assert kernel.occupied() - start >= 10 * MS * 0.99
-    assert kernel.word(HookPage.BLOCKS) - before <= 100 + 20  # pauses between launches are time, too, and a burst more
+    assert kernel.word(HookPage.BLOCKS) - before <= 100 + 20  # pauses between launches are time, too, and a batch more
     kernel.order(Pace.TIME)
     assert kernel.program.answer() == 0
     assert kernel.occupied() - start >= 30 * MS * 0.99
@@ -86,7 +88,7 @@ def test_pace_by_blocks_counts_blocks(kernel: Any) -> None:
 
 
 def test_the_cap_holds(kernel: Any) -> None:
-    kernel.order(Pace.TIME, cap=2, burst_us=200)
+    kernel.order(Pace.TIME, cap=2, batch_us=200)
     kernel.program.ask("spins('kernel', 5000, 100) or wait()")
     seen = set()
     kernel.agent.wait_for(lambda: seen.add(kernel.half(HookPage.IN_FLIGHT)) or kernel.word(HookPage.BLOCKS) >= 5005)
@@ -105,29 +107,29 @@ def test_throttled_time_of_threads_is_not_added_up(kernel: Any) -> None:
     assert kernel.word(HookPage.THROTTLED) <= time.monotonic_ns() - before
 
 
-def test_work_stops_beside_active_production(kernel: Any, a_neighbour: Any) -> None:
+def test_work_stops_beside_active_production(kernel: Any, a_peer: Any) -> None:
     kernel.order(Pace.TIME, beside=0)
     kernel.program.ask(WARM)
     kernel.agent.wait_for(kernel.waits)
-    a_neighbour.show(0, time.monotonic_ns())
+    a_peer.show(0, time.monotonic_ns())
     assert kernel.program.answer() == 0
-    a_neighbour.show(1, time.monotonic_ns())
+    a_peer.show(1, time.monotonic_ns())
     kernel.program.ask(WARM)
     kernel.agent.wait_for(kernel.waits)
     kernel.order(Pace.TIME)  # a budget beside it
     assert kernel.program.answer() == 0
 
 
-def test_work_begins_in_pauses_of_the_right_age(kernel: Any, a_neighbour: Any) -> None:
+def test_work_begins_in_pauses_of_the_right_age(kernel: Any, a_peer: Any) -> None:
     hour = 1_800_000_000  # two of them fit into the word
     kernel.order(Pace.TIME, beside=0, gaps=(hour, hour, 2 * hour))
-    a_neighbour.show(0, time.monotonic_ns())
+    a_peer.show(0, time.monotonic_ns())
     kernel.program.ask(WARM)
     kernel.agent.wait_for(kernel.waits)
     kernel.order(Pace.TIME, beside=0, gaps=(0, hour, 2 * hour))
     assert kernel.program.answer() == 0
     kernel.order(Pace.TIME, beside=0, gaps=(hour, hour, 1000))  # old pauses are safe again
-    a_neighbour.show(0, time.monotonic_ns())
+    a_peer.show(0, time.monotonic_ns())
     assert kernel.program(WARM) == 0
 
 
@@ -192,10 +194,10 @@ def test_a_waiting_launch_can_be_swapped_out(kernel: Any, make_orders: Callable[
     kernel.occupied()
 
 
-def test_a_swap_finds_no_burst_in_the_way(kernel: Any, make_orders: Callable[..., Any]) -> None:
+def test_a_swap_finds_no_batch_in_the_way(kernel: Any, make_orders: Callable[..., Any]) -> None:
     mode = struct.pack("=I", ResidencyMode.VMM)
     kernel.connection.agent_page[AgentPage.RESIDENCY_MODE : AgentPage.RESIDENCY_MODE + 4] = mode
-    kernel.order(Pace.TIME, cap=8, burst_us=300)
+    kernel.order(Pace.TIME, cap=8, batch_us=300)
     kernel.program.ask("spins('kernel', 3000, 100) or wait()")
     with make_orders(kernel.agent, kernel.connection, [8 * MIB], drain_milliseconds=30_000) as orders:
         for _ in range(3):

@@ -61,7 +61,7 @@ class Process:
         assert moved.outcome is MoveOutcome.DONE, moved
         self.is_out = out
 
-    def elastic(self) -> int:
+    def swappable(self) -> int:
         return sum(-(-amount // GRAIN) * GRAIN for amount, _ in self.held.values() if amount >= MIB)
 
     def pick(self, number: int) -> int:
@@ -130,15 +130,15 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def books_are_the_oracles(self) -> None:
         for process in getattr(self, "processes", []):
-            elastic = process.elastic()
-            assert process.connection.word(0, HookPage.ELASTIC) == elastic
-            assert process.connection.word(0, HookPage.SWAPPED) == (elastic if process.is_out else 0)
+            swappable = process.swappable()
+            assert process.connection.word(0, HookPage.SWAPPABLE) == swappable
+            assert process.connection.word(0, HookPage.SWAPPED) == (swappable if process.is_out else 0)
 
     def teardown(self) -> None:
         for process in getattr(self, "processes", []):
             for pointer in list(process.held):
                 assert process.program(f"free({pointer})") == 0
-            assert process.connection.word(0, HookPage.ELASTIC) == 0
+            assert process.connection.word(0, HookPage.SWAPPABLE) == 0
         if hasattr(self, "stack"):
             self.stack.close()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_aliquot.gpu_hook.protocol.codec import HookPage, Moved, MoveOutcome, ResidencyMode, Staying, Wake
+from jupyter_aliquot.gpu_hook.protocol.codec import HookPage, Moved, MoveOutcome, PinReason, ResidencyMode, Wake
 
 MIB = 1 << 20
 QUOTA = 128 * MIB
@@ -76,7 +76,7 @@ def test_the_device_is_free_while_memory_is_out_and_the_books_stay_as_they_were(
     a_kernel.alloc(33 * MIB)
     a_kernel.alloc(2 * MIB + 1)
     charged = a_kernel.word(HookPage.CHARGED)
-    assert (charged, a_kernel.word(HookPage.ELASTIC), a_kernel.word(HookPage.SWAPPED)) == (38 * MIB, 38 * MIB, 0)
+    assert (charged, a_kernel.word(HookPage.SWAPPABLE), a_kernel.word(HookPage.SWAPPED)) == (38 * MIB, 38 * MIB, 0)
     shown = a_kernel.program("info()")
     moved = a_kernel.swap_out()
     assert a_kernel.really_free() >= before
@@ -90,22 +90,22 @@ def test_the_device_is_free_while_memory_is_out_and_the_books_stay_as_they_were(
 
 
 STAYERS = {
-    Staying.SMALL: "alloc(4096)",
-    Staying.ARRAY: "new_flat_array(512, 512)",
-    Staying.MANAGED: "alloc_managed(2 << 20)",
-    Staying.POOL: "alloc_async(2 << 20)",
+    PinReason.SMALL: "alloc(4096)",
+    PinReason.ARRAY: "new_flat_array(512, 512)",
+    PinReason.MANAGED: "alloc_managed(2 << 20)",
+    PinReason.POOL: "alloc_async(2 << 20)",
 }
 
 
 @pytest.mark.parametrize("reason", STAYERS, ids=lambda one: str(one.name).lower())
-def test_what_stays_is_told_with_its_reason(reason: Staying, a_kernel: Kernel) -> None:
+def test_what_stays_is_told_with_its_reason(reason: PinReason, a_kernel: Kernel) -> None:
     a_kernel.alloc(4 * MIB)
     made = a_kernel.program(STAYERS[reason])
     assert made[0] == 0
     moved = a_kernel.swap_out()
-    assert moved.staying == reason
+    assert moved.pin_reasons == reason
     assert moved.devices[0].swapped_bytes == 4 * MIB
-    assert moved.devices[0].staying_bytes == a_kernel.word(HookPage.CHARGED) - 4 * MIB > 0
+    assert moved.devices[0].unswappable_bytes == a_kernel.word(HookPage.CHARGED) - 4 * MIB > 0
     a_kernel.swap_in()
 
 
@@ -116,9 +116,9 @@ def test_an_exported_handle_stays_and_others_of_its_make_leave(a_kernel: Kernel)
     assert code == 0
     assert a_kernel.program(f"import_own({kept})")[0] == 0
     moved = a_kernel.swap_out()
-    assert moved.staying == Staying.EXPORTED
+    assert moved.pin_reasons == PinReason.EXPORTED
     assert moved.devices[0].swapped_bytes == 6 * MIB
-    assert moved.devices[0].staying_bytes == 4 * MIB
+    assert moved.devices[0].unswappable_bytes == 4 * MIB
     assert a_kernel.program(f"release({leaving})") == 0
     assert a_kernel.word(HookPage.SWAPPED) == 0
     assert a_kernel.wakes() == 0
@@ -144,26 +144,26 @@ def test_a_free_while_swapped_drops_the_copy_and_wakes_nobody(a_kernel: Kernel) 
     assert a_kernel.program(f"{read}(U64())") == [0, 77 << 32 | 77]
 
 
-def test_elastic_memory_is_not_shared_by_ipc_and_what_comes_after_is(a_kernel: Kernel) -> None:
-    elastic = a_kernel.alloc(4 * MIB)
-    assert a_kernel.program(f"ipc_handle({elastic})")[0] == INVALID_VALUE
+def test_swappable_memory_is_not_shared_by_ipc_and_what_comes_after_is(a_kernel: Kernel) -> None:
+    swappable = a_kernel.alloc(4 * MIB)
+    assert a_kernel.program(f"ipc_handle({swappable})")[0] == INVALID_VALUE
     assert "memory_stays" in a_kernel.node.log.read_text()
     plain = a_kernel.alloc(4 * MIB)
     assert a_kernel.program(f"ipc_handle({plain})")[0] == 0
     moved = a_kernel.swap_out()
-    assert moved.staying == Staying.IPC
-    assert (moved.devices[0].swapped_bytes, moved.devices[0].staying_bytes) == (4 * MIB, 4 * MIB)
+    assert moved.pin_reasons == PinReason.IPC
+    assert (moved.devices[0].swapped_bytes, moved.devices[0].unswappable_bytes) == (4 * MIB, 4 * MIB)
     a_kernel.swap_in()
 
 
 def test_memory_of_mode_off_stays(make_kernel: Callable[..., Kernel]) -> None:
     kernel = make_kernel(ResidencyMode.OFF)
     kernel.alloc(4 * MIB)
-    assert kernel.word(HookPage.ELASTIC) == 0
-    assert kernel.orders.swap_out().staying == Staying.MODE
+    assert kernel.word(HookPage.SWAPPABLE) == 0
+    assert kernel.orders.swap_out().pin_reasons == PinReason.MODE
 
 
-def test_quota_holds_for_elastic_memory_and_a_refusal_leaves_nothing(a_kernel: Kernel) -> None:
+def test_quota_holds_for_swappable_memory_and_a_refusal_leaves_nothing(a_kernel: Kernel) -> None:
     before = a_kernel.really_free()
     a_kernel.alloc(100 * MIB)
     assert a_kernel.program(f"alloc({29 * MIB})")[0] == 2
@@ -183,7 +183,7 @@ def test_an_allocation_that_the_driver_breaks_off_leaves_nothing(call: str, make
     if code == 0:  # it was retried, or is plain
         assert kernel.program(f"free({pointer})") == 0
     assert kernel.really_free() == before
-    assert kernel.word(HookPage.CHARGED) == kernel.word(HookPage.ELASTIC) == 0
+    assert kernel.word(HookPage.CHARGED) == kernel.word(HookPage.SWAPPABLE) == 0
 
 
 def test_unified_memory_looks_like_device_memory_and_leaves(make_kernel: Callable[..., Kernel]) -> None:

@@ -1,4 +1,4 @@
-"""Work of real launches, as a process's board shows it and as its samples compare it."""
+"""Work of real launches, as a process's activity page shows it and as its samples compare it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from gpu_load import GpuLoad, Load, compile_load
 
 from jupyter_aliquot.gpu_hook import paths
-from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, Board, Gate, HookPage, Pace, WorkloadClass
+from jupyter_aliquot.gpu_hook.protocol.codec import ActivityPage, AgentPage, Gate, HookPage, Pace, WorkloadClass
 
 MIB = 1 << 20
 MS = 1_000_000
@@ -39,7 +39,7 @@ def measure(agent: Any, pid: int) -> Any:
     """Measure the process's launches from now on; they wait for nothing."""
     connection = agent.process(pid)
     agent.set_workload_class(WorkloadClass.PRODUCTION)
-    agent.write_half(0, AgentPage.BURST, 1000)
+    agent.write_half(0, AgentPage.BATCH, 1000)
     agent.write_half(0, AgentPage.PACE, Pace.MEASURE)
     agent.set_gate(Gate.PACED)
     return connection
@@ -52,40 +52,44 @@ def grant(node: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["kernel", "ex", "cooperative", "graph"])
-def test_the_board_shows_all_work_and_each_pause(
-    a_node: Any, start_load: Callable[..., GpuLoad], board_files: Any, kind: str
+def test_the_activity_page_shows_all_work_and_each_pause(
+    a_node: Any, start_load: Callable[..., GpuLoad], activity_files: Any, kind: str
 ) -> None:
     agent = grant(a_node)
     load = start_load(Load(length_us=2000, launches=5, pause_us=30_000, steps=6, kind=kind), a_node.hooked_env)
     connection = measure(agent, load.pid)
-    with board_files.BoardFile() as board:
-        board_files.hand_own(connection, board)
-        agent.wait_for(lambda: board.is_mapped)
+    with activity_files.ActivityFile() as activity:
+        activity_files.hand_own(connection, activity)
+        agent.wait_for(lambda: activity.is_mapped)
         load.go()
         load.wait_done()
-        agent.wait_for(lambda: connection.word(0, HookPage.IN_FLIGHT) & 0xFFFFFFFF == 0 == board.is_active())
+        agent.wait_for(lambda: connection.word(0, HookPage.IN_FLIGHT) & 0xFFFFFFFF == 0 == activity.is_active())
         occupied = connection.word(0, HookPage.OCCUPIED)
-        shown = [end - start for start, end in board.intervals()]
+        shown = [end - start for start, end in activity.intervals()]
         assert occupied > 6 * 10 * MS * 0.95
-        assert sum(shown) + board.word(Board.LOST) == pytest.approx(occupied, rel=0.01)
-        assert board.word(Board.INTERVAL_COUNT) >= 6
+        assert sum(shown) + activity.word(ActivityPage.LOST) == pytest.approx(occupied, rel=0.01)
+        assert activity.word(ActivityPage.INTERVAL_COUNT) >= 6
         assert max(shown) < occupied / 2  # no pause was taken for work
-        assert board.is_active() == 0
-        assert board.word(Board.SINCE) >= board.intervals()[-1][1] - MS  # device time is mapped to the host's
+        assert activity.is_active() == 0
+        assert (
+            activity.word(ActivityPage.SINCE) >= activity.intervals()[-1][1] - MS
+        )  # device time is mapped to the host's
 
 
-def test_the_board_is_active_as_long_as_work_lasts(
-    a_node: Any, start_load: Callable[..., GpuLoad], board_files: Any
+def test_the_activity_page_is_active_as_long_as_work_lasts(
+    a_node: Any, start_load: Callable[..., GpuLoad], activity_files: Any
 ) -> None:
     agent = grant(a_node)
     load = start_load(Load(length_us=1000, launches=1200, pause_us=60_000_000), a_node.hooked_env)
     connection = measure(agent, load.pid)
-    with board_files.BoardFile() as board:
-        board_files.hand_own(connection, board)
+    with activity_files.ActivityFile() as activity:
+        activity_files.hand_own(connection, activity)
         load.go()
-        agent.wait_for(lambda: board.is_active() == 1 and bool(board.intervals()))
-        agent.wait_for(lambda: board.is_active() == 0)
-        assert board.word(Board.SINCE) >= board.intervals()[-1][1] - MS  # device time is mapped to the host's
+        agent.wait_for(lambda: activity.is_active() == 1 and bool(activity.intervals()))
+        agent.wait_for(lambda: activity.is_active() == 0)
+        assert (
+            activity.word(ActivityPage.SINCE) >= activity.intervals()[-1][1] - MS
+        )  # device time is mapped to the host's
 
 
 class Samples:
@@ -113,7 +117,7 @@ class Samples:
         return taken / alone if alone else 0.0
 
 
-def test_stretch_is_what_a_neighbour_costs(a_node: Any, start_load: Callable[..., GpuLoad]) -> None:
+def test_stretch_is_what_a_peer_costs(a_node: Any, start_load: Callable[..., GpuLoad]) -> None:
     agent = grant(a_node)
     load = start_load(Load(length_us=3000, launches=4), a_node.hooked_env)
     connection = measure(agent, load.pid)
@@ -126,12 +130,12 @@ def test_stretch_is_what_a_neighbour_costs(a_node: Any, start_load: Callable[...
     assert samples.stretch(6) == 0.0  # in a window there is nothing to compare
     agent.write_half(0, AgentPage.SOLO_WINDOW, 6)
     alone = samples.stretch(12)
-    neighbour = start_load(Load(length_us=3000, launches=100), a_node.plain_env)
-    neighbour.go()
-    neighbour.wait_steps(1)
+    peer = start_load(Load(length_us=3000, launches=100), a_node.plain_env)
+    peer.go()
+    peer.wait_steps(1)
     beside = samples.stretch(40)
-    neighbour.stop()
-    neighbour.kill()
+    peer.stop()
+    peer.kill()
     samples.stretch(2)  # those that had begun beside it
     again = samples.stretch(12)
     load.stop()

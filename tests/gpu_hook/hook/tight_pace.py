@@ -18,7 +18,7 @@ from shared_words import load_half, store, store_half
 from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, Gate, HookPage, Pace
 
 PAUSE_SECONDS = 0.002
-PORTION_NANOSECONDS = 100_000  # of device time, and as many microseconds of a burst at most
+PORTION_NANOSECONDS = 100_000  # of device time, and as many microseconds of a batch at most
 FOR_EVER = 1 << 62
 
 
@@ -63,8 +63,8 @@ class TightPace:
         used = connection.word(device, HookPage.BLOCKS if pace is Pace.BLOCKS else HookPage.OCCUPIED)
         more = chance.choice([0, 1, 3, PORTION_NANOSECONDS]) if turn % 4 else 20 * PORTION_NANOSECONDS
         store(page, at + AgentPage.ALLOWED, used + more)
-        store(page, at + AgentPage.ALLOWED_BESIDE, FOR_EVER)
-        store_half(page, at + AgentPage.BURST, chance.choice([1, 50, 1000]))
+        store(page, at + AgentPage.ALLOWED_WITH_BUSY_PEERS, FOR_EVER)
+        store_half(page, at + AgentPage.BATCH, chance.choice([1, 50, 1000]))
         store_half(page, at + AgentPage.IN_FLIGHT_CAP, chance.choice([0, 1, 2]) if turn % 4 else 0)
         store_half(page, at + AgentPage.PACE, pace)
         store_half(page, AgentPage.GATE, Gate.OPEN if turn % 97 == 0 else Gate.PACED)

@@ -33,8 +33,8 @@ def test_threads_whose_launches_wait_are_clean(
     with subprocess.Popen([str(program), str(ROUNDS)], env=env, text=True, **pipes) as process:
         kernel = node.agent.process(process.pid)
         node.agent.write(kernel, 0, AgentPage.ALLOWED, 1 << 62)
-        node.agent.write(kernel, 0, AgentPage.ALLOWED_BESIDE, 1 << 62)
-        for offset, value in ((AgentPage.IN_FLIGHT_CAP, 3), (AgentPage.BURST, 50), (AgentPage.PACE, Pace.TIME)):
+        node.agent.write(kernel, 0, AgentPage.ALLOWED_WITH_BUSY_PEERS, 1 << 62)
+        for offset, value in ((AgentPage.IN_FLIGHT_CAP, 3), (AgentPage.BATCH, 50), (AgentPage.PACE, Pace.TIME)):
             node.agent.write_half(0, offset, value)
         node.agent.set_gate(Gate.PACED)
         _, complaints = process.communicate(timeout=250)

@@ -31,8 +31,8 @@ class Account(NamedTuple):
     """The cumulative times of one process, in nanoseconds.
 
     ``own_now`` goes beyond the settled time, and may fall back a little. ``lost`` is occupied time
-    in which opportunistic neighbours had the device instead of this process; ``lost_to_equals`` is
-    the same for neighbours of class production. ``pending`` is how long work has been on the device
+    in which opportunistic peers had the device instead of this process; ``lost_to_equals`` is
+    the same for peers of class production. ``pending`` is how long work has been on the device
     that no interval shows yet.
     """
 

@@ -13,15 +13,15 @@ from typing import NamedTuple
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import SECOND, Interval, ProcessSample
 from jupyter_aliquot.gpu_hook.agent.pages.activity_page import ActivityWords
 from jupyter_aliquot.gpu_hook.agent.pages.hook_page import ComputeWords
-from jupyter_aliquot.gpu_hook.protocol.codec import BOARD_INTERVALS, NO_LIMIT
+from jupyter_aliquot.gpu_hook.protocol.codec import ACTIVITY_INTERVALS, NO_LIMIT
 
-MOST_BURSTS = 4096  # in flight, or waiting threads: a device could not do more
+MOST_BATCHES = 4096  # in flight, or waiting threads: a device could not do more
 MOST_STREAMS = 128  # of one process at once, for sums over streams and threads
 MOST_LAUNCHES_PER_SECOND = 50_000_000
 MOST_BLOCKS_PER_SECOND = 1 << 40
 LONGEST = 24 * 3600 * SECOND
 
-NO_BOARD = ActivityWords(0, 0, 0, 0)
+NO_ACTIVITY = ActivityWords(0, 0, 0, 0)
 NO_WORK = ComputeWords(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
@@ -67,10 +67,10 @@ class Counter:
 class Reader:
     """Reader of one process on one device, since ``started``.
 
-    ``ring`` reads the board's intervals, and its count after that.
+    ``ring`` reads the activity page's intervals, and its count after that.
     """
 
-    def __init__(self, started: int, words: ComputeWords = NO_WORK, board: ActivityWords = NO_BOARD) -> None:
+    def __init__(self, started: int, words: ComputeWords = NO_WORK, activity_page: ActivityWords = NO_ACTIVITY) -> None:
         self._started = started
         self._occupied = Counter(words.occupied)
         self._blocks = Counter(words.blocks, MOST_BLOCKS_PER_SECOND)
@@ -79,9 +79,9 @@ class Reader:
         self._sampled = Counter(words.sampled, SECOND * MOST_STREAMS)
         self._solo = Counter(words.sampled_solo, SECOND * MOST_STREAMS)
         self._samples = Counter(words.samples, MOST_LAUNCHES_PER_SECOND)
-        self._lost = Counter(board.lost)
+        self._lost = Counter(activity_page.lost)
         # intervals below it were read, the last of them perhaps not to its end
-        self._count = board.interval_count
+        self._count = activity_page.interval_count
         self._shown_until = started
         self._shown = 0  # occupied time that intervals or losses have shown
         self._before: tuple[object, ...] = ()
@@ -98,27 +98,27 @@ class Reader:
         self,
         who: Who,
         words: ComputeWords,
-        board: ActivityWords,
+        activity_page: ActivityWords,
         ring: Callable[[], tuple[Sequence[int], int]],
         now: int,
         own: int | None = None,
     ) -> ProcessSample:
-        said = (who, words, board, own)
-        is_quiet = self._look is not None and not (board.is_active or self._look.intervals or self._look.lost)
+        said = (who, words, activity_page, own)
+        is_quiet = self._look is not None and not (activity_page.is_active or self._look.intervals or self._look.lost)
         if self._look is not None and is_quiet and said == self._before:
             return self._look
         self._before = said
         elapsed = max(0, now - self._started)
         occupied_growth = self._read_counters(words, elapsed)
-        intervals, lost = self._read_board(board, ring, occupied_growth, now, elapsed)
-        self._look = self._make_look(who, words, board, intervals, lost, now, own)
+        intervals, lost = self._read_activity_page(activity_page, ring, occupied_growth, now, elapsed)
+        self._look = self._make_look(who, words, activity_page, intervals, lost, now, own)
         return self._look
 
     def _make_look(
         self,
         who: Who,
         words: ComputeWords,
-        board: ActivityWords,
+        activity_page: ActivityWords,
         intervals: tuple[Interval, ...],
         lost: int,
         now: int,
@@ -133,10 +133,10 @@ class Reader:
             intervals=intervals,
             lost=lost,
             occupied=self._occupied.value,
-            is_active=board.is_active != 0,
-            active_since=min(board.since or self._started, now),
-            in_flight=min(words.in_flight, MOST_BURSTS),
-            waiting_launches=min(words.waiting_launches, MOST_BURSTS),
+            is_active=activity_page.is_active != 0,
+            active_since=min(activity_page.since or self._started, now),
+            in_flight=min(words.in_flight, MOST_BATCHES),
+            waiting_launches=min(words.waiting_launches, MOST_BATCHES),
             launches=self._launches.value,
             blocks=self._blocks.value,
             longest=min(words.longest, LONGEST, max(0, now)),
@@ -146,7 +146,7 @@ class Reader:
             samples=self._samples.value,
             without_baseline=min(words.without_baseline, 1 << 20),
             own=own,
-            waiting_calls=min(words.waiting_calls, MOST_BURSTS),
+            waiting_calls=min(words.waiting_calls, MOST_BATCHES),
         )
 
     def _read_counters(self, words: ComputeWords, elapsed: int) -> int:
@@ -159,21 +159,23 @@ class Reader:
         self._samples.read(words.samples, elapsed)
         return self._occupied.read(words.occupied, elapsed)
 
-    def _read_board(
+    def _read_activity_page(
         self,
-        board: ActivityWords,
+        activity_page: ActivityWords,
         ring: Callable[[], tuple[Sequence[int], int]],
         occupied_growth: int,
         now: int,
         elapsed: int,
     ) -> tuple[tuple[Interval, ...], int]:
-        lost, is_cut = self._lost.read(board.lost, elapsed), False
+        lost, is_cut = self._lost.read(activity_page.lost, elapsed), False
         intervals: tuple[Interval, ...] = ()
-        if board.interval_count < self._count:
-            self._count = board.interval_count  # hooks never do this: do not count the older intervals twice
-        elif board.interval_count > 0 and (board.interval_count > self._count or occupied_growth or board.is_active):
+        if activity_page.interval_count < self._count:
+            self._count = activity_page.interval_count  # hooks never do this: do not count the older intervals twice
+        elif activity_page.interval_count > 0 and (
+            activity_page.interval_count > self._count or occupied_growth or activity_page.is_active
+        ):
             words, count_after = ring()
-            intervals, is_cut = self._read_ring(board.interval_count, words, count_after, now)
+            intervals, is_cut = self._read_ring(activity_page.interval_count, words, count_after, now)
         covered = sum(interval.end - interval.start for interval in intervals)
         if is_cut:
             lost = max(lost, occupied_growth - covered)
@@ -187,11 +189,11 @@ class Reader:
         """Return the ring's new intervals, and whether some were overwritten before the read."""
         first = max(self._count - 1, 0)  # the newest interval of the last sample may have grown
         # the hook may be overwriting the place of the one before just now
-        oldest = max(count, count_after) - BOARD_INTERVALS + 1
+        oldest = max(count, count_after) - ACTIVITY_INTERVALS + 1
         is_cut = oldest > self._count
         found, until = [], self._shown_until
         for number in range(max(first, oldest), count):
-            slot = 2 * (number % BOARD_INTERVALS)
+            slot = 2 * (number % ACTIVITY_INTERVALS)
             start, end = max(words[slot], until), min(words[slot + 1], now)
             if end > start:
                 found.append(Interval(start, end))

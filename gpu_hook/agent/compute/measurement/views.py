@@ -18,7 +18,7 @@ SECOND = 1_000_000_000
 
 
 class Interval(NamedTuple):
-    """A time in which a process had work on the device, slices of its neighbours included."""
+    """A time in which a process had work on the device, slices of its peers included."""
 
     start: int
     end: int
@@ -28,7 +28,7 @@ class Interval(NamedTuple):
 class ProcessSample:
     """One process on one device, in one sample.
 
-    ``intervals`` were added to its board since the sample before, in order and without overlaps;
+    ``intervals`` were added to its activity page since the sample before, in order and without overlaps;
     ``lost`` is occupied time since then that no interval shows. ``is_active``: work is on the
     device; ``active_since``: since when that is so, or not so. ``longest`` is the longest launch or
     graph of the last seconds. ``sampled`` is the time of sampled launches, ``sampled_solo`` the
@@ -47,7 +47,7 @@ class ProcessSample:
     occupied: int = 0
     is_active: bool = False
     active_since: int = 0
-    in_flight: int = 0  # bursts
+    in_flight: int = 0  # batches
     waiting_launches: int = 0
     launches: int = 0
     blocks: int = 0
@@ -79,7 +79,7 @@ class KernelShare:
 
     Shares are parts of the device's time, 0 to 1. ``entitled`` is its share by weight among the
     kernels that want the device now; None where it wants nothing. ``own`` is its GPU time so far in
-    nanoseconds, without neighbours' slices. ``slowdown`` is the time of its launches relative to
+    nanoseconds, without peers' slices. ``slowdown`` is the time of its launches relative to
     the same launches alone; None where that is unknown. ``bound`` is for how many nanoseconds its
     launches in flight can hold up a production kernel that comes back.
     """

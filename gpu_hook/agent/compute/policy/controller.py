@@ -223,7 +223,7 @@ class MeasuredController:
         return self._production_at is not None and now - self._production_at <= self.policy.idle_after
 
     def _equals_in_flight(self, process: ProcessHistory) -> int:
-        unit = max(self.policy.most_burst, process.longest)
+        unit = max(self.policy.most_batch, process.longest)
         return max(2, min(self.policy.most_in_flight, self.policy.in_flight_time // unit))
 
     def _beneath(
@@ -241,21 +241,21 @@ class MeasuredController:
             Gate.PACED,
             Pace.TIME,
             allowed=0 if is_closed else allowed,
-            allowed_beside=0 if is_closed else beside,
+            allowed_with_busy_peers=0 if is_closed else beside,
             in_flight_cap=space.in_flight,
-            burst_microseconds=space.burst // 1000,
-            gap_from=_microseconds(gaps.start - shift if gaps.start else 0),
-            gap_until=_microseconds(gaps.until - shift),
-            gap_again=_microseconds(gaps.again - shift if gaps.again else 0),
+            batch_microseconds=space.batch // 1000,
+            idle_window_min=_microseconds(gaps.start - shift if gaps.start else 0),
+            idle_window_max=_microseconds(gaps.until - shift),
+            idle_resume=_microseconds(gaps.again - shift if gaps.again else 0),
         )
 
     def _beside(self, process: ProcessHistory, space: Room, now: int) -> int:
         """Return the time that an opportunistic process may use beside production.
 
-        The hook lets a burst begin while less than this was used, so the controller gives nothing
-        that is shorter than a burst.
+        The hook lets a batch begin while less than this was used, so the controller gives nothing
+        that is shorter than a batch.
         """
-        unit = max(space.burst, process.longest)
+        unit = max(space.batch, process.longest)
         used = process.look.occupied + process.account.pending
         if self._protection.is_lost(now) or not self._working(now):
             return used

@@ -49,11 +49,11 @@ class Policy:
     floor: float = 0.001
     most_beside: int = 5 * MILLISECOND  # of work at once
 
-    # Bursts. Short ones bound the delay; below 250 µs the hook's polling shows.
-    least_burst: int = 250_000
-    most_burst: int = 1000_000
-    bursts_in_pause: int = 20  # or shorter ones
-    poll: int = 400_000  # after which the hook notices that a burst ended
+    # Batches. Short ones bound the delay; below 250 µs the hook's polling shows.
+    least_batch: int = 250_000
+    most_batch: int = 1000_000
+    batches_in_pause: int = 20  # or shorter ones
+    poll: int = 400_000  # after which the hook notices that a batch ended
     most_in_flight: int = 16
     # of work that kernels of the same class keep in flight at most
     in_flight_time: int = 20 * MILLISECOND

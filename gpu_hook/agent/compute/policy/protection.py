@@ -106,32 +106,32 @@ class Protection:
 
 @dataclass(frozen=True)
 class Room:
-    """The bursts of an opportunistic process: their length in nanoseconds, and their number."""
+    """The batches of an opportunistic process: their length in nanoseconds, and their number."""
 
-    burst: int
+    batch: int
     in_flight: int
     bound: int
     risk: Risk
 
 
 def room(policy: Policy, longest: int, typical: int, history: PauseHistory, rate: float) -> Room:
-    """Return bursts as long as production's steps permit.
+    """Return batches as long as production's steps permit.
 
     So many are in flight that the device stays at work between two polls.
     """
     wanted = int(policy.slowdown_target * history.step)
     if history.typical:
-        wanted = min(wanted, history.typical // policy.bursts_in_pause)
-    burst = min(policy.most_burst, max(policy.least_burst, wanted))
-    unit = max(burst, longest)
+        wanted = min(wanted, history.typical // policy.batches_in_pause)
+    batch = min(policy.most_batch, max(policy.least_batch, wanted))
+    unit = max(batch, longest)
     in_flight = min(policy.most_in_flight, 1 + ceil(policy.poll / unit)) if unit < 10 * policy.poll else 1
-    likely = max(burst, min(typical, longest))
+    likely = max(batch, min(typical, longest))
     risk = Risk(in_flight * likely - likely // 2, in_flight * likely, rate, policy.noticed_delay, policy.rare_steps)
-    return Room(burst, in_flight, in_flight * unit, risk)
+    return Room(batch, in_flight, in_flight * unit, risk)
 
 
 def beside_interval(policy: Policy, unit: int, step: int) -> int:
-    """Return how long a process without GPU time waits for one burst beside production.
+    """Return how long a process without GPU time waits for one batch beside production.
 
     The process is opportunistic; this wait bounds its starvation.
     """

@@ -43,9 +43,13 @@ def _beneath(situation: Situation) -> str:
     if not situation.is_production_working:
         return ""
     spans = []
-    if order.gap_until > order.gap_from:
-        spans.append(f"{order.gap_from / 1000:.1f} to {order.gap_until / 1000:.1f} ms after production stops")
-    spans.append(f"from {order.gap_again / 1000:.1f} ms on")
+    if order.idle_window_max > order.idle_window_min:
+        spans.append(
+            f"{order.idle_window_min / 1000:.1f} to {order.idle_window_max / 1000:.1f} ms after production stops"
+        )
+    spans.append(f"from {order.idle_resume / 1000:.1f} ms on")
     return (
-        "production first: begins " + " and ".join(spans) if order.gap_again else "production first: runs in its pauses"
+        "production first: begins " + " and ".join(spans)
+        if order.idle_resume
+        else "production first: runs in its pauses"
     )

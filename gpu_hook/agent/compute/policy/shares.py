@@ -14,10 +14,10 @@ from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND
 
 # between launches: a kernel that launches again within it had not left the device
 SHORT_GAP = 1 * MILLISECOND
-# of each neighbour: an interval may begin when its work does, before slices for which the work
+# of each peer: an interval may begin when its work does, before slices for which the work
 # waited
 SLICE = 2_500_000
-MOST_CREDIT = 100 * MILLISECOND  # times the kernel's part: with more, one burst would break the share over 1 s
+MOST_CREDIT = 100 * MILLISECOND  # times the kernel's part: with more, one batch would break the share over 1 s
 MOST_DEBT = 300 * MILLISECOND
 # for work that was launched before the first order, while it runs
 JOINING, JOINING_DEBT = 2 * SECOND, 100 * MILLISECOND

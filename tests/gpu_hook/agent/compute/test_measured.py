@@ -106,10 +106,10 @@ def test_garbage_and_jumping_clocks_never_raise_and_orders_fit_the_page(
         assert verdict.look_after > 0
         for order in verdict.orders.values():
             assert 0 <= order.allowed <= NO_LIMIT
-            assert 0 <= order.allowed_beside <= NO_LIMIT
+            assert 0 <= order.allowed_with_busy_peers <= NO_LIMIT
             assert 0 <= order.in_flight_cap <= Policy().most_in_flight
-            assert all(0 <= gap < 1 << 32 for gap in (order.gap_from, order.gap_until, order.gap_again))
-            assert 0 < order.burst_microseconds < 1 << 32
+            assert all(0 <= gap < 1 << 32 for gap in (order.idle_window_min, order.idle_window_max, order.idle_resume))
+            assert 0 < order.batch_microseconds < 1 << 32
 
 
 @pytest.mark.parametrize("part", [10, 25, 50, 75])

@@ -92,8 +92,8 @@ def test_the_bound_is_what_is_in_flight_of_the_longest() -> None:
     for longest in (0, 10_000, 700_000, 3 * MILLISECOND, 100 * MILLISECOND):
         made = room(POLICY, longest, longest, history, 0.01)
         assert 1 <= made.in_flight <= POLICY.most_in_flight
-        assert made.bound == made.in_flight * max(made.burst, longest)
-        assert POLICY.least_burst <= made.burst <= POLICY.most_burst
+        assert made.bound == made.in_flight * max(made.batch, longest)
+        assert POLICY.least_batch <= made.batch <= POLICY.most_batch
 
 
 def test_the_floor_is_rare_enough_for_steps_and_comes() -> None:
@@ -112,5 +112,5 @@ def test_without_a_floor_nothing_comes_beside_production_that_never_pauses(floor
         production = ProcessSample(1, "p", True, 50, intervals=busy, is_active=True, occupied=now, active_since=SECOND)
         looks = (production, replace(production, key=2, kernel_id="h", is_production=False))
         orders = controller.step(DeviceSample(now, looks)).orders
-        opened += orders[2].allowed_beside > now and now > 2 * SECOND
+        opened += orders[2].allowed_with_busy_peers > now and now > 2 * SECOND
     assert opened == 0
