@@ -81,12 +81,6 @@ struct aliquot_agent_page {
     struct aliquot_agent_process processes[ALIQUOT_MAX_PROCESSES];
 };
 
-/* Words of the hook's page that this hook writes. */
-enum aliquot_tells {
-    ALIQUOT_TELLS_NEEDS = 1 << 0,  /* needs[] */
-    ALIQUOT_TELLS_COPIES = 1 << 1, /* copied_bytes */
-};
-
 /* Written by the hook alone; untrusted by the agent. */
 struct aliquot_hook_device {
     uint64_t charged_bytes;
@@ -126,26 +120,21 @@ struct aliquot_hook_need {
 struct aliquot_hook_page {
     uint32_t magic;
     uint32_t version;
-    int32_t pid;
-    uint32_t tells; /* bits of enum aliquot_tells: words that were added within a version */
     uint64_t last_call_nanoseconds; /* CLOCK_MONOTONIC of the last launch, copy or allocation; coarse */
     uint64_t unknown_symbols;       /* queries that the driver answered with a function the table lacks */
     /* memory that is charged to no process: of another API, or of a graph beyond the quota */
     uint64_t unaccounted_calls;
     uint64_t host_charged_bytes;    /* page-locked host memory, from here on */
-    uint64_t host_credit_bytes;
     uint64_t host_refusals;
     uint64_t host_peak_bytes;
     uint32_t residency;     /* enum aliquot_residency */
     uint32_t pin_reasons;       /* bits of enum aliquot_pin_reason: the reasons why memory stays */
     uint32_t waiting_calls; /* threads that wait for the gate or the lease */
     uint32_t calls_inside;  /* threads in a call that touches the device; sampled */
-    uint64_t moves;         /* finished ones, both ways */
-    uint64_t moved_bytes;
-    uint64_t copied_bytes; /* so far in all moves, both ways; also while one is under way. See ALIQUOT_TELLS_COPIES */
-    uint64_t reserved[2];
+    uint64_t copied_bytes; /* so far in all moves, both ways; also while one is under way */
+    uint64_t reserved[6];
     struct aliquot_hook_device devices[ALIQUOT_MAX_DEVICES];
-    struct aliquot_hook_need needs[ALIQUOT_MAX_DEVICES]; /* see ALIQUOT_TELLS_NEEDS */
+    struct aliquot_hook_need needs[ALIQUOT_MAX_DEVICES];
     /* The first function that the process called of those that the hook's table lacks: its
      * memory is not swapped. A length of 0: it called none. The length is written last; the name
      * does not change. */

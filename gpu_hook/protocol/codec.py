@@ -60,7 +60,6 @@ from .words import (
     ResidencyMode as ResidencyMode,
     Role as Role,
     SelfCheck as SelfCheck,
-    Tells as Tells,
     WorkloadClass as WorkloadClass,
 )
 

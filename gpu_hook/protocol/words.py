@@ -140,13 +140,6 @@ class PinReason(IntFlag):
     MODE = 1 << 9
 
 
-class Tells(IntFlag):
-    """Words of the hook's page that were added within a version."""
-
-    NEEDS = 1 << 0
-    COPIES = 1 << 1
-
-
 class SelfCheck(IntFlag):
     CUDA_NAME = 1 << 0
     CUDA_LINK_NAME = 1 << 1
@@ -207,23 +200,18 @@ class HookPage:
     """Byte offsets of the hook's page; device words are relative to the device's record."""
 
     MAGIC = 0
-    VERSION = 5
-    PID = 8
-    TELLS = 12
-    LAST_CALL = 16
-    UNKNOWN_SYMBOLS = 24
-    UNACCOUNTED_CALLS = 32
-    HOST_CHARGED = 40
-    HOST_CREDIT = 48
-    HOST_REFUSALS = 56
-    HOST_PEAK = 64
-    RESIDENCY = 72
-    PIN_REASONS = 76
-    WAITING_CALLS = 80
-    CALLS_INSIDE = 84
-    MOVES = 88
-    MOVED_BYTES = 96
-    COPIED_BYTES = 104
+    VERSION = 4
+    LAST_CALL = 8
+    UNKNOWN_SYMBOLS = 16
+    UNACCOUNTED_CALLS = 24
+    HOST_CHARGED = 32
+    HOST_REFUSALS = 40
+    HOST_PEAK = 48
+    RESIDENCY = 56
+    PIN_REASONS = 60
+    WAITING_CALLS = 64
+    CALLS_INSIDE = 68
+    COPIED_BYTES = 72
     DEVICES = 128
     DEVICE_BYTES = 128
     CHARGED = 0

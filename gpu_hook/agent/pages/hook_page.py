@@ -110,10 +110,7 @@ class HookSide:
         )
 
     def need(self, device: int) -> NeedWords:
-        """Return the need on one device.
-
-        It is zero where nothing was refused, and for a hook from before these words.
-        """
+        """Return the need on one device: zero where nothing was refused."""
         start = (HookPage.NEEDS + device * HookPage.NEED_BYTES) // 8
         words = self._page.words
         return NeedWords(
@@ -122,13 +119,8 @@ class HookSide:
             refused_at=words[start + HookPage.REFUSED_AT // 8] / 1e9,
         )
 
-    def copied(self) -> int | None:
-        """Return the bytes that it copied so far, in all its moves.
-
-        None: the hook does not report them.
-        """
-        if not self._page.half_words[HookPage.TELLS // 4] & protocol.Tells.COPIES:
-            return None
+    def copied(self) -> int:
+        """Return the bytes that it copied so far, in all its moves."""
         return self._page.words[HookPage.COPIED_BYTES // 8]
 
     def swappable(self, device: int) -> int:

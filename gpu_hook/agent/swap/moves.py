@@ -44,19 +44,13 @@ class MoveProgress:
         ]
 
     def now(self) -> Moving | None:
-        """Return the progress.
-
-        None while there is nothing to copy, or a hook does not report it.
-        """
+        """Return the progress; None while there is nothing to copy."""
         done = total = 0
         for process, before, wanted in self._parts:
-            copied = process.copied()
-            if process.has_left or not wanted:
+            if process.has_left:
                 continue
-            if before is None or copied is None:
-                return None
             total += wanted
-            done += max(0, min(wanted, copied - before))
+            done += max(0, min(wanted, process.copied() - before))
         return Moving(done, total) if total else None
 
 

@@ -148,13 +148,10 @@ class ProcessResidency:
         page = self.session.hook_side
         return min(page.swapped(device), self.lent(account)) if page is not None and self.is_out else 0
 
-    def copied(self) -> int | None:
-        """Return the bytes that its hook copied in all moves.
-
-        None: the hook does not report them.
-        """
+    def copied(self) -> int:
+        """Return the bytes that its hook copied in all moves; 0 for a process that left."""
         page = self.session.hook_side
-        return None if page is None or self.has_left else page.copied()
+        return 0 if page is None or self.has_left else page.copied()
 
     def on_device(self, device: int, account: DeviceAccount) -> int:
         """Return its bytes on the device.

@@ -83,7 +83,6 @@ static void publish_host(struct aliquot_hook_page *page, const struct account *l
 {
     page_write(&page->host_charged_bytes, locked->lent - locked->spare);
     page_write(&page->host_peak_bytes, locked->peak);
-    page_write(&page->host_credit_bytes, locked->spare);
     page_write(&page->host_refusals, locked->refusals);
 }
 

@@ -80,8 +80,6 @@ int page_install(int agent_descriptor, int hook_descriptor)
         return errno;
     struct aliquot_hook_page *hook = state.hook;
     hook->version = ALIQUOT_PROTOCOL_VERSION;
-    hook->pid = (int32_t)getpid();
-    hook->tells = ALIQUOT_TELLS_NEEDS | ALIQUOT_TELLS_COPIES;
     /* Counters that no other part of the hook keeps go on; every other word has an owner, which
      * writes it again. */
     page_add(&hook->unknown_symbols, unknown_symbols);

@@ -35,7 +35,6 @@ static struct { /* guarded by the mutex */
     bool has_thread;
     /* an order is being carried out: its answer tells a new agent where the memory is */
     bool is_busy;
-    uint64_t moves, moved_bytes;
     uint32_t told_place; /* by the last HELLO; the session's thread alone knows it */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -84,8 +83,7 @@ static void send_answer(const struct aliquot_moved *answer, const struct order *
         answer->text);
 }
 
-static void swap_out(struct aliquot_moved *answer, const struct aliquot_swap *order,
-                     uint64_t *bytes)
+static void swap_out(struct aliquot_moved *answer, const struct aliquot_swap *order)
 {
     uint32_t mode = __atomic_load_n(&page_agent()->residency_mode, __ATOMIC_ACQUIRE);
     if (residency_describe() != ALIQUOT_RESIDENT) {
@@ -104,7 +102,7 @@ static void swap_out(struct aliquot_moved *answer, const struct aliquot_swap *or
         return;
     }
     residency_begin_move(ALIQUOT_SWAPPING_OUT);
-    bool is_done = swap_out_steps(answer, order, bytes);
+    bool is_done = swap_out_steps(answer, order);
     if (!is_done && answer->outcome != ALIQUOT_MOVE_NO_SPACE)
         segments_drop();
     residency_end_move(is_done ? ALIQUOT_SWAPPED : ALIQUOT_RESIDENT);
@@ -112,14 +110,14 @@ static void swap_out(struct aliquot_moved *answer, const struct aliquot_swap *or
         quota_return_spare();
 }
 
-static void swap_in(struct aliquot_moved *answer, uint64_t *bytes)
+static void swap_in(struct aliquot_moved *answer)
 {
     if (residency_describe() != ALIQUOT_SWAPPED) {
         swap_answer(answer, ALIQUOT_MOVE_REFUSED, "it is resident");
         return;
     }
     residency_begin_move(ALIQUOT_SWAPPING_IN);
-    bool is_done = swap_in_steps(answer, bytes);
+    bool is_done = swap_in_steps(answer);
     if (is_done)
         segments_drop();
     residency_end_move(is_done ? ALIQUOT_RESIDENT : ALIQUOT_SWAPPED);
@@ -128,19 +126,13 @@ static void swap_in(struct aliquot_moved *answer, uint64_t *bytes)
 static void carry_out(const struct order *order)
 {
     struct aliquot_moved answer = {.outcome = ALIQUOT_MOVE_DONE};
-    uint32_t before = residency_describe();
-    uint64_t bytes = 0;
     if (order->connection != session_connections())
         return; /* from a lost agent: the next one knows where the memory is */
     if (order->swap.header.type == ALIQUOT_SWAP_OUT)
-        swap_out(&answer, &order->swap, &bytes);
+        swap_out(&answer, &order->swap);
     else
-        swap_in(&answer, &bytes);
+        swap_in(&answer);
     pthread_mutex_lock(&state.mutex);
-    state.moves += residency_describe() != before;
-    state.moved_bytes += bytes;
-    page_write(&page_hook()->moves, state.moves);
-    page_write(&page_hook()->moved_bytes, state.moved_bytes);
     describe(&answer);
     pthread_mutex_unlock(&state.mutex);
     send_answer(&answer, order);
@@ -218,8 +210,6 @@ void moves_registered(void)
 {
     struct aliquot_moved answer = {.outcome = ALIQUOT_MOVE_DONE};
     pthread_mutex_lock(&state.mutex);
-    page_write(&page_hook()->moves, state.moves);
-    page_write(&page_hook()->moved_bytes, state.moved_bytes);
     describe(&answer);
     if (!state.is_busy &&
         (answer.residency == ALIQUOT_SWAPPED || answer.residency != state.told_place))
@@ -239,5 +229,4 @@ void moves_reset(void)
     pthread_cond_init(&state.changed, NULL);
     state.first = state.count = 0;
     state.has_thread = state.is_busy = false;
-    state.moves = state.moved_bytes = 0;
 }

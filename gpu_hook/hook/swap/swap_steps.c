@@ -93,13 +93,12 @@ static uint64_t bytes_of(const struct extent *extents, size_t count)
 }
 
 static bool copy(struct aliquot_moved *answer, const struct extent *extents, size_t count,
-                 enum mover_direction way, uint64_t *bytes)
+                 enum mover_direction way)
 {
     struct mover_timing timing = {0};
     uint64_t before = times_now_nanoseconds();
     int failure = count ? mover_copy(extents, count, way, &timing) : 0;
     answer->copy_nanoseconds = times_now_nanoseconds() - before;
-    *bytes += failure ? 0 : timing.bytes;
     if (failure)
         swap_answer(answer, ALIQUOT_MOVE_FAILED, "%s failed with %d",
                     timing.failed_step ? timing.failed_step : "the copy", failure);
@@ -107,7 +106,7 @@ static bool copy(struct aliquot_moved *answer, const struct extent *extents, siz
 }
 
 /* Called with the device drained. True: all memory is on the host, and none is left behind. */
-static bool copy_out_and_unmap(struct aliquot_moved *answer, uint32_t segments, uint64_t *bytes)
+static bool copy_out_and_unmap(struct aliquot_moved *answer, uint32_t segments)
 {
     struct extent *extents = NULL;
     size_t count = extents_list(&extents);
@@ -119,7 +118,7 @@ static bool copy_out_and_unmap(struct aliquot_moved *answer, uint32_t segments, 
         answer->wanted_bytes = wanted;
         swap_answer(answer, ALIQUOT_MOVE_NO_SPACE, "%llu bytes leave, the segments hold %llu",
                   (unsigned long long)wanted, (unsigned long long)segments_bytes(segments));
-    } else if (copy(answer, extents, count, MOVER_OUT, bytes)) {
+    } else if (copy(answer, extents, count, MOVER_OUT)) {
         uint64_t before = times_now_nanoseconds();
         CUresult result = extents_unmap(extents, count);
         answer->map_nanoseconds = times_now_nanoseconds() - before;
@@ -144,7 +143,7 @@ static bool prefetch(struct aliquot_moved *answer, bool out)
     return !out || result == CUDA_SUCCESS;
 }
 
-bool swap_out_steps(struct aliquot_moved *answer, const struct aliquot_swap *order, uint64_t *bytes)
+bool swap_out_steps(struct aliquot_moved *answer, const struct aliquot_swap *order)
 {
     struct timespec deadline = times_after(order->drain_milliseconds);
     uint64_t before = times_now_nanoseconds();
@@ -157,14 +156,14 @@ bool swap_out_steps(struct aliquot_moved *answer, const struct aliquot_swap *ord
     if (is_still) {
         trim();
         is_done = is_managed() ? prefetch(answer, true)
-                               : copy_out_and_unmap(answer, order->segment_count, bytes);
+                               : copy_out_and_unmap(answer, order->segment_count);
     }
     contexts_release();
     return is_done;
 }
 
 /* True: all memory is on the devices again. */
-static bool map_and_copy_in(struct aliquot_moved *answer, uint64_t *bytes)
+static bool map_and_copy_in(struct aliquot_moved *answer)
 {
     struct extent *extents = NULL;
     size_t count = extents_list(&extents);
@@ -181,7 +180,7 @@ static bool map_and_copy_in(struct aliquot_moved *answer, uint64_t *bytes)
                                                            : ALIQUOT_MOVE_FAILED,
                         "mapping failed with %d", (int)result);
         else
-            is_done = copy(answer, extents, count, MOVER_IN, bytes);
+            is_done = copy(answer, extents, count, MOVER_IN);
         if (result == CUDA_SUCCESS && !is_done)
             extents_unmap(extents, count); /* the host copy is whole */
     }
@@ -190,7 +189,7 @@ static bool map_and_copy_in(struct aliquot_moved *answer, uint64_t *bytes)
     return is_done;
 }
 
-bool swap_in_steps(struct aliquot_moved *answer, uint64_t *bytes)
+bool swap_in_steps(struct aliquot_moved *answer)
 {
     struct timespec deadline = times_after(HOLDERS_MILLISECONDS);
     unsigned inside = residency_await_calls(&deadline);
@@ -199,7 +198,7 @@ bool swap_in_steps(struct aliquot_moved *answer, uint64_t *bytes)
         return false;
     }
     contexts_hold();
-    bool is_done = is_managed() ? prefetch(answer, false) : map_and_copy_in(answer, bytes);
+    bool is_done = is_managed() ? prefetch(answer, false) : map_and_copy_in(answer);
     contexts_release();
     return is_done;
 }

@@ -12,9 +12,8 @@ void swap_answer(struct aliquot_moved *answer, enum aliquot_move_outcome outcome
                  const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Called on the mover's thread, between residency_begin_move and residency_end_move. True: all
- * memory is where it should be. False: it is where it was. *bytes: how many were copied. */
-bool swap_out_steps(struct aliquot_moved *answer, const struct aliquot_swap *order,
-                    uint64_t *bytes);
-bool swap_in_steps(struct aliquot_moved *answer, uint64_t *bytes);
+ * memory is where it should be. False: it is where it was. */
+bool swap_out_steps(struct aliquot_moved *answer, const struct aliquot_swap *order);
+bool swap_in_steps(struct aliquot_moved *answer);
 
 #endif

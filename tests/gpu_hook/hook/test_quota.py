@@ -310,12 +310,6 @@ def needed(agent: Any) -> tuple[int, int]:
     return stands // MIB, is_open // MIB
 
 
-def test_a_hook_says_that_it_tells_needs_and_copies(a_kernel: tuple[Any, Any]) -> None:
-    agent, _ = a_kernel
-    tells = protocol.Tells(agent.process().page_word(HookPage.TELLS - 4) >> 32)
-    assert tells == protocol.Tells.NEEDS | protocol.Tells.COPIES
-
-
 def refused_at(agent: Any) -> int:
     return int(agent.process().page_word(HookPage.NEEDS + HookPage.REFUSED_AT))
 

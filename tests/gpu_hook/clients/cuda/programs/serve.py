@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 MIB = 1 << 20
-WORDS = (3, 4)  # of the hook's page: unknown symbols, unaccounted calls
+WORDS = (2, 3)  # of the hook's page: unknown symbols, unaccounted calls
 
 
 def escapes() -> list[int] | None:
