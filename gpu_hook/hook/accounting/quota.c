@@ -21,7 +21,7 @@ struct account { /* guarded by its mutex */
     pthread_mutex_t mutex;
     uint64_t lent;
     uint64_t spare; /* lent and not charged */
-    uint64_t owed;  /* given up since the last HELLO and not yet told to the agent */
+    uint64_t owed;  /* given up since the last HELLO, and not yet reported to the agent */
     uint64_t unlent; /* of host memory: counted as lent, and not known to the agent */
     uint64_t peak;
     uint64_t allocations;
@@ -136,11 +136,12 @@ static void give_up_spare(int device, struct account *locked, uint64_t bytes, ui
         unlent = 0;
     locked->unlent -= unlent < locked->unlent ? unlent : locked->unlent;
     int index = page_index(device);
-    uint64_t told = bytes - unlent + locked->owed;
-    if (index >= 0 && (told || is_answer) && session_send_credit((uint32_t)index, told, sequence))
+    uint64_t returned = bytes - unlent + locked->owed;
+    if (index >= 0 && (returned || is_answer) &&
+        session_send_credit((uint32_t)index, returned, sequence))
         locked->owed = 0;
     else
-        locked->owed = told;
+        locked->owed = returned;
 }
 
 /* Return how much to request: a whole chunk, unless the quota seems too short for it. */

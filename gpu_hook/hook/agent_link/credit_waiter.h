@@ -15,42 +15,42 @@
 struct waiter { /* lives on the requester's stack, linked while it waits */
     struct waiter *next;
     uint32_t sequence;
-    uint32_t asked_on; /* the number of the connection; 0: not asked */
+    uint32_t requested_on; /* the number of the connection; 0: not requested */
     bool is_answered;
     bool waits_for_room;
-    bool was_left; /* the agent went, and has not spoken to us since */
+    bool has_lost_agent; /* the connection was lost, and no answer came since */
     uint64_t granted;
     struct timespec deadline;
-    struct timespec back_by; /* if it was left */
+    struct timespec agent_back_by; /* if the agent was lost */
 };
 
-static inline void waiter_asked(struct waiter *waiter, uint32_t connection)
+static inline void waiter_requested(struct waiter *waiter, uint32_t connection)
 {
-    waiter->asked_on = connection;
+    waiter->requested_on = connection;
     if (connection)
         waiter->deadline = times_after(SILENT_MILLISECONDS);
 }
 
-/* The grant, or the word that it has to wait for room. */
-static inline void waiter_told(struct waiter *waiter, bool is_grant, uint64_t bytes)
+/* Take the agent's answer: a grant, or CREDIT_WAIT. */
+static inline void waiter_answered(struct waiter *waiter, bool is_grant, uint64_t bytes)
 {
     waiter->deadline = times_after(SILENT_MILLISECONDS);
     waiter->is_answered = is_grant;
     waiter->waits_for_room = true;
-    waiter->was_left = false;
+    waiter->has_lost_agent = false;
     waiter->granted = bytes;
 }
 
 /* Called when the connection is lost. A request that waits for room goes on through a restart of
  * the agent; an agent that disconnects again and again gets no new deadline each time. */
-static inline void waiter_left(struct waiter *waiter)
+static inline void waiter_lost_agent(struct waiter *waiter)
 {
-    waiter->asked_on = 0;
-    if (!waiter->was_left)
-        waiter->back_by =
+    waiter->requested_on = 0;
+    if (!waiter->has_lost_agent)
+        waiter->agent_back_by =
             times_after(waiter->waits_for_room ? SILENT_MILLISECONDS : AWAY_MILLISECONDS);
-    waiter->was_left = true;
-    waiter->deadline = waiter->back_by;
+    waiter->has_lost_agent = true;
+    waiter->deadline = waiter->agent_back_by;
 }
 
 #endif

@@ -59,14 +59,14 @@ void interrupts_ring(void)
     futex(&state.bell, FUTEX_WAKE_PRIVATE, INT_MAX, NULL);
 }
 
-static uint32_t read_told(void)
+static uint32_t read_reported(void)
 {
     return __atomic_load_n(&page_agent()->interrupts, __ATOMIC_ACQUIRE);
 }
 
 /* The words of the page that hold threads here. */
 struct words {
-    uint32_t lease, gate, workload_class, told;
+    uint32_t lease, gate, workload_class, reported;
 };
 
 static struct words read_words(void)
@@ -74,7 +74,8 @@ static struct words read_words(void)
     const struct aliquot_agent_page *page = page_agent();
     return (struct words){__atomic_load_n(&page->lease, __ATOMIC_ACQUIRE),
                           __atomic_load_n(&page->gate, __ATOMIC_ACQUIRE),
-                          __atomic_load_n(&page->workload_class, __ATOMIC_ACQUIRE), read_told()};
+                          __atomic_load_n(&page->workload_class, __ATOMIC_ACQUIRE),
+                          read_reported()};
 }
 
 /* Called while threads wait. Its last reading is from before any of them looked: a change since
@@ -143,8 +144,8 @@ static void find_handled(sigset_t *handled)
 void interrupts_begin(struct interruptible *wait)
 {
     uint64_t now = times_now_nanoseconds();
-    wait->told = read_told();
-    wait->told_at = 0;
+    wait->reported = read_reported();
+    wait->reported_at = 0;
     wait->is_retry = own.gave_up_at && now - own.gave_up_at < RETRY_NANOSECONDS;
     find_handled(&wait->handled);
     if (__atomic_fetch_add(&state.waiting, 1, __ATOMIC_ACQ_REL) == 0)
@@ -182,9 +183,9 @@ static bool is_above(uint32_t one, uint32_t other)
  * else for the next one. */
 static void take(const struct interruptible *wait, uint64_t now)
 {
-    uint32_t told = read_told(), last = __atomic_load_n(&state.taken, __ATOMIC_ACQUIRE);
-    bool is_counted = is_above(told, wait->told) && told != last;
-    __atomic_store_n(&state.taken, is_counted ? told : told + 1, __ATOMIC_RELEASE);
+    uint32_t reported = read_reported(), last = __atomic_load_n(&state.taken, __ATOMIC_ACQUIRE);
+    bool is_counted = is_above(reported, wait->reported) && reported != last;
+    __atomic_store_n(&state.taken, is_counted ? reported : reported + 1, __ATOMIC_RELEASE);
     __atomic_store_n(&state.taken_at, now, __ATOMIC_RELEASE);
 }
 
@@ -192,24 +193,24 @@ static void take(const struct interruptible *wait, uint64_t now)
  * Where the signal found a waiting thread, that thread alone gives up: the user does not see the
  * others' work running. An agent that started anew counts from 0: a lower number reports no
  * interrupt. */
-static bool is_told(struct interruptible *wait, uint64_t now)
+static bool is_reported(struct interruptible *wait, uint64_t now)
 {
-    uint32_t told = read_told();
-    if (!is_above(told, wait->told)) {
-        wait->told = told;
-        wait->told_at = 0;
+    uint32_t reported = read_reported();
+    if (!is_above(reported, wait->reported)) {
+        wait->reported = reported;
+        wait->reported_at = 0;
         return false;
     }
-    if (!wait->told_at)
-        wait->told_at = now;
+    if (!wait->reported_at)
+        wait->reported_at = now;
     uint64_t taken_at = __atomic_load_n(&state.taken_at, __ATOMIC_ACQUIRE);
-    bool is_recent = taken_at && taken_at + TAKEN_NANOSECONDS > wait->told_at;
-    if (is_recent && !is_above(told, __atomic_load_n(&state.taken, __ATOMIC_ACQUIRE))) {
-        wait->told = told;
-        wait->told_at = 0;
+    bool is_recent = taken_at && taken_at + TAKEN_NANOSECONDS > wait->reported_at;
+    if (is_recent && !is_above(reported, __atomic_load_n(&state.taken, __ATOMIC_ACQUIRE))) {
+        wait->reported = reported;
+        wait->reported_at = 0;
         return false;
     }
-    return now - wait->told_at >= GRACE_NANOSECONDS;
+    return now - wait->reported_at >= GRACE_NANOSECONDS;
 }
 
 /* A handler ran, and every other signal that has one is held back: it was the interrupt's
@@ -233,7 +234,7 @@ static uint64_t longest_sleep(const struct interruptible *wait)
 {
     if (__atomic_load_n(&state.watch, __ATOMIC_RELAXED) != WATCH_RUNS)
         return UNWATCHED_NANOSECONDS;
-    return wait->told_at ? GRACE_NANOSECONDS / 10 : SLICE_NANOSECONDS;
+    return wait->reported_at ? GRACE_NANOSECONDS / 10 : SLICE_NANOSECONDS;
 }
 
 bool interrupts_sleep_on(struct interruptible *wait, const uint32_t *word, uint32_t seen,
@@ -242,7 +243,7 @@ bool interrupts_sleep_on(struct interruptible *wait, const uint32_t *word, uint3
     uint64_t now = times_now_nanoseconds();
     if (wait->is_retry)
         return give_up_again();
-    if (is_told(wait, now))
+    if (is_reported(wait, now))
         return give_up(now);
     uint64_t longest = longest_sleep(wait);
     if (!sleep_once(wait, word, seen, nanoseconds < longest ? nanoseconds : longest))
@@ -252,13 +253,13 @@ bool interrupts_sleep_on(struct interruptible *wait, const uint32_t *word, uint3
     return give_up(now);
 }
 
-bool interrupts_sleep(struct interruptible *wait, uint32_t heard, uint64_t nanoseconds)
+bool interrupts_sleep(struct interruptible *wait, uint32_t bell, uint64_t nanoseconds)
 {
     const struct timespec limit = {(time_t)(nanoseconds / TIMES_SECOND),
                                    (long)(nanoseconds % TIMES_SECOND)};
     if (wait)
-        return interrupts_sleep_on(wait, &state.bell, heard, nanoseconds);
-    futex(&state.bell, FUTEX_WAIT_PRIVATE, heard, &limit);
+        return interrupts_sleep_on(wait, &state.bell, bell, nanoseconds);
+    futex(&state.bell, FUTEX_WAIT_PRIVATE, bell, &limit);
     return false;
 }
 

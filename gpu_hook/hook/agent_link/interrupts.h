@@ -12,8 +12,8 @@
 /* One wait of one thread, on its stack. */
 struct interruptible {
     sigset_t handled; /* other signals that have a handler: held back while the thread sleeps */
-    uint32_t told;    /* the page's `interrupts`, as this wait last read it */
-    uint64_t told_at; /* when this wait saw another number; 0: it has not */
+    uint32_t reported;    /* the page's `interrupts`, as this wait last read it */
+    uint64_t reported_at; /* when this wait saw another number; 0: it has not */
     bool is_retry;    /* this thread gave up a moment ago, and requests again */
 };
 
@@ -26,10 +26,10 @@ void interrupts_end(void);
 uint32_t interrupts_bell(void);
 void interrupts_ring(void);
 
-/* Sleep while the bell is still at `heard`, at most so long; without `wait`, no interrupt ends the
+/* Sleep while the bell is still at `bell`, at most so long; without `wait`, no interrupt ends the
  * sleep. True: the interrupt came, and the caller gives up. May return early for no reason. Called
  * between guard_enter and guard_leave, cancellation deferred. */
-bool interrupts_sleep(struct interruptible *wait, uint32_t heard, uint64_t nanoseconds);
+bool interrupts_sleep(struct interruptible *wait, uint32_t bell, uint64_t nanoseconds);
 
 /* Sleep on another futex, which the caller wakes. */
 bool interrupts_sleep_on(struct interruptible *wait, const uint32_t *word, uint32_t seen,

@@ -116,7 +116,7 @@ static void answer_waiter(const struct aliquot_credit *answer)
     pthread_mutex_lock(&state.mutex);
     for (struct waiter *waiter = state.waiters; waiter; waiter = waiter->next)
         if (waiter->sequence == answer->header.sequence && !waiter->is_answered)
-            waiter_told(waiter, answer->header.type == ALIQUOT_CREDIT_GRANT, answer->bytes);
+            waiter_answered(waiter, answer->header.type == ALIQUOT_CREDIT_GRANT, answer->bytes);
     interrupts_ring();
     pthread_mutex_unlock(&state.mutex);
 }
@@ -253,9 +253,9 @@ void session_start(const struct session_owner *owner)
 static bool await_news(const struct timespec *deadline, struct interruptible *wait)
 {
     struct timespec left = times_until(deadline);
-    uint32_t heard = interrupts_bell();
+    uint32_t bell = interrupts_bell();
     pthread_mutex_unlock(&state.mutex);
-    bool is_given_up = left.tv_sec >= 0 && interrupts_sleep(wait, heard, times_nanoseconds(&left));
+    bool is_given_up = left.tv_sec >= 0 && interrupts_sleep(wait, bell, times_nanoseconds(&left));
     pthread_mutex_lock(&state.mutex);
     return is_given_up;
 }
@@ -293,7 +293,7 @@ static uint32_t send_request(struct waiter *waiter, const uint8_t uuid[16], uint
 static void withdraw_request(const struct waiter *waiter, const uint8_t uuid[16])
 {
     int device = uuid == SESSION_HOST_MEMORY ? (int)ALIQUOT_HOST_MEMORY : page_device_index(uuid);
-    if (!waiter->asked_on || waiter->asked_on != state.connections || device < 0 ||
+    if (!waiter->requested_on || waiter->requested_on != state.connections || device < 0 ||
         !socket_is_ours(&state.connection))
         return;
     union socket_message message = {
@@ -321,10 +321,10 @@ int session_request_credit(const uint8_t uuid[16], uint64_t bytes, bool may_wait
            !guest_threads_are_over()) {
         /* A new connection knows nothing of a request that was sent on the old one. */
         bool is_connected = state.connection.descriptor >= 0;
-        if (waiter.asked_on && (!is_connected || waiter.asked_on != state.connections))
-            waiter_left(&waiter);
-        if (is_connected && !waiter.asked_on)
-            waiter_asked(&waiter, send_request(&waiter, uuid, bytes, may_wait));
+        if (waiter.requested_on && (!is_connected || waiter.requested_on != state.connections))
+            waiter_lost_agent(&waiter);
+        if (is_connected && !waiter.requested_on)
+            waiter_requested(&waiter, send_request(&waiter, uuid, bytes, may_wait));
         is_given_up = await_news(&waiter.deadline, &wait);
         is_late = times_until(&waiter.deadline).tv_sec < 0;
     }

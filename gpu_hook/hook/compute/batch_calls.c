@@ -26,7 +26,7 @@ bool batches_are_abandoned(const struct batches *batches)
     return __atomic_load_n(&batches->is_abandoned, __ATOMIC_ACQUIRE);
 }
 
-static struct timespec next_look(void)
+static struct timespec lock_limit(void)
 {
     struct timespec limit;
     clock_gettime(CLOCK_REALTIME, &limit);
@@ -40,7 +40,7 @@ bool batches_lock(struct batches *batches)
 {
     int code = pthread_mutex_trylock(&batches->mutex);
     while (__builtin_expect(code != 0 && code != EDEADLK && !batches_are_abandoned(batches), 0)) {
-        struct timespec limit = next_look();
+        struct timespec limit = lock_limit();
         code = pthread_mutex_timedlock(&batches->mutex, &limit);
     }
     return code != EDEADLK;
@@ -58,7 +58,7 @@ void batches_abandon(struct batches *batches)
 
 void batches_await_calls(struct batches *batches)
 {
-    struct timespec limit = next_look();
+    struct timespec limit = lock_limit();
     batches->awaiting++;
     pthread_cond_timedwait(&batches->calls_end, &batches->mutex, &limit);
     batches->awaiting--;

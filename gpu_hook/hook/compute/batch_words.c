@@ -59,7 +59,7 @@ uint64_t batch_words_ask(const struct batch_words *words, const struct pace_orde
         .in_flight = words->in_flight,
         .unknown = (uint32_t)words->unknown,
     };
-    peers_look(words->index, &state);
+    peers_read(words->index, &state);
     return pace_wait(order, &state, now);
 }
 

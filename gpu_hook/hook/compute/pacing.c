@@ -74,7 +74,7 @@ static void stop_at_exit(void)
     guard_leave();
 }
 
-static bool look_at_all(void)
+static bool poll_all(void)
 {
     bool is_busy = false;
     for (int device = 0; device < DEVICES_MAX; device++)
@@ -83,12 +83,12 @@ static bool look_at_all(void)
     return is_busy;
 }
 
-/* Called on the thread that looks. False: the program exits. */
-static bool look_on(bool *is_busy)
+/* Called on the thread that polls. False: the program exits. */
+static bool poll_once(bool *is_busy)
 {
     if (!guest_threads_enter())
         return false;
-    *is_busy = look_at_all();
+    *is_busy = poll_all();
     guest_threads_leave();
     return true;
 }
@@ -104,7 +104,7 @@ static void relax(void)
 }
 
 /* Return whether the pace is void: production goes on when the agent is lost. */
-static bool is_let_by(void)
+static bool is_pace_void(void)
 {
     return __atomic_load_n(&page_agent()->workload_class, __ATOMIC_RELAXED) == ALIQUOT_PRODUCTION &&
            session_has_lost_agent();
@@ -114,7 +114,7 @@ static bool is_let_by(void)
  * before launches. */
 static bool resume_waiting(void)
 {
-    bool is_over = !pacing_is_on() || is_let_by(), may_begin = is_over;
+    bool is_over = !pacing_is_on() || is_pace_void(), may_begin = is_over;
     for (int device = 0; device < DEVICES_MAX; device++) {
         if (!batches_of(device))
             continue;
@@ -130,7 +130,7 @@ static bool resume_waiting(void)
 
 /* Return the time until the next poll: short while launches wait, longer where they have waited for
  * long. */
-static long next_look(uint64_t *since)
+static long time_to_next_poll(uint64_t *since)
 {
     uint64_t now = times_now_nanoseconds();
     if (!__atomic_load_n(&state.waiting, __ATOMIC_ACQUIRE)) {
@@ -151,15 +151,15 @@ static void *run(void *unused)
     bool is_busy;
     prctl(PR_SET_NAME, "aliquot-pacing");
     relax();
-    while (look_on(&is_busy)) {
-        const struct timespec pause = {0, next_look(&since)};
+    while (poll_once(&is_busy)) {
+        const struct timespec pause = {0, time_to_next_poll(&since)};
         idle = is_busy || since ? 0 : idle + 1;
         if (idle < LINGER_LOOKS) {
             nanosleep(&pause, NULL);
             continue;
         }
         __atomic_store_n(&state.sleeps, 1, __ATOMIC_SEQ_CST);
-        if (look_on(&is_busy) && !is_busy && !__atomic_load_n(&state.waiting, __ATOMIC_SEQ_CST))
+        if (poll_once(&is_busy) && !is_busy && !__atomic_load_n(&state.waiting, __ATOMIC_SEQ_CST))
             syscall(SYS_futex, &state.sleeps, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
         __atomic_store_n(&state.sleeps, 0, __ATOMIC_RELEASE);
         idle = 0;
@@ -226,7 +226,7 @@ static uint64_t ask(struct batch_launch *launch, bool may_wait)
 {
     launch->context = own.context;
     launch->timer = own.timer;
-    launch->may_wait = may_wait && pacing_is_on() && !is_let_by();
+    launch->may_wait = may_wait && pacing_is_on() && !is_pace_void();
     return batches_begin(launch->batches, launch);
 }
 
@@ -332,7 +332,7 @@ void pacing_close_open_timer(void)
         batches_close(own.open_batches, timer);
 }
 
-void pacing_look(void)
+void pacing_poll(void)
 {
     if (own.batches && own.generation == state.generation && pacing_is_on())
         batches_poll(own.batches, false);

@@ -40,7 +40,7 @@ static inline void pacing_close(void)
 }
 
 /* Called when a call that waited for the device has returned: poll for work that is done. */
-void pacing_look(void);
+void pacing_poll(void);
 
 /* Note that a stream was made in the current context. */
 void pacing_note_stream(unsigned int flags);

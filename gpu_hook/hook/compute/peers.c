@@ -94,7 +94,7 @@ void peers_forget(void)
 
 /* An activity page with garbage: any is_active but 0 counts as work, and the rule bounds a
  * `since` in the future. */
-void peers_look(int page_device, struct pace_state *found)
+void peers_read(int page_device, struct pace_state *found)
 {
     uint32_t known = page_device < 0 || page_device >= (int)ALIQUOT_MAX_DEVICES
                          ? 0

@@ -21,6 +21,6 @@ void peers_forget(void);
 
 /* Fill has_peers, are_active and idle_since for a device of the agent's page. Called by any
  * thread. */
-void peers_look(int page_device, struct pace_state *state);
+void peers_read(int page_device, struct pace_state *state);
 
 #endif

@@ -41,7 +41,7 @@ struct copy {
     int failure;
     const char *failed_step;
     uint64_t device_nanoseconds, segment_nanoseconds;
-    uint64_t told_bytes; /* in the page */
+    uint64_t published_bytes; /* in the page */
 };
 
 /* One thread, with buffers of its own that it uses in turn: the device works on several of them,
@@ -75,10 +75,10 @@ static bool fail(struct copy *copy, int failure, const char *step)
 }
 
 /* Report the progress to waiting users: once for each chunk. */
-static void tell_progress(struct copy *copy, uint64_t bytes)
+static void publish_progress(struct copy *copy, uint64_t bytes)
 {
     struct aliquot_hook_page *page = page_hook();
-    __atomic_fetch_add(&copy->told_bytes, bytes, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&copy->published_bytes, bytes, __ATOMIC_RELAXED);
     if (page)
         __atomic_fetch_add(&page->copied_bytes, bytes, __ATOMIC_RELAXED);
 }
@@ -184,7 +184,7 @@ static void copy_out(struct copy_worker *worker)
         struct buffer *buffer = &worker->buffers[finished++ % depth];
         if (!wait_for_buffer(worker, buffer) || !exchange(worker, buffer, buffer->chunk))
             return;
-        tell_progress(worker->copy, buffer->chunk->bytes);
+        publish_progress(worker->copy, buffer->chunk->bytes);
     }
 }
 
@@ -196,7 +196,7 @@ static void copy_in(struct copy_worker *worker)
         if (buffer->chunk && !wait_for_buffer(worker, buffer))
             return;
         if (buffer->chunk)
-            tell_progress(worker->copy, buffer->chunk->bytes);
+            publish_progress(worker->copy, buffer->chunk->bytes);
         if (!exchange(worker, buffer, chunk) || !issue(worker, buffer, chunk))
             return;
     }
@@ -368,7 +368,7 @@ int mover_copy(const struct extent *extents, size_t count, enum mover_direction 
         timing->prepare_nanoseconds = now_nanoseconds() - begin;
         copy_all_chunks(&copy, timing);
         if (!copy.failure) /* the result of the wait for the copy contexts */
-            tell_progress(&copy, timing->bytes - copy.told_bytes);
+            publish_progress(&copy, timing->bytes - copy.published_bytes);
     }
     timing->device_nanoseconds = copy.device_nanoseconds;
     timing->segment_nanoseconds = copy.segment_nanoseconds;

@@ -84,9 +84,9 @@ static bool wait_for_gate(void)
         return true;
     interrupts_begin(&wait);
     gate_count_waiting(1);
-    for (uint32_t heard = interrupts_bell(); is_held(page_agent()) && !is_given_up;
-         heard = interrupts_bell())
-        is_given_up = interrupts_sleep(&wait, heard, LOOK_NANOSECONDS);
+    for (uint32_t bell = interrupts_bell(); is_held(page_agent()) && !is_given_up;
+         bell = interrupts_bell())
+        is_given_up = interrupts_sleep(&wait, bell, LOOK_NANOSECONDS);
     gate_count_waiting(-1);
     interrupts_end();
     if (is_given_up)

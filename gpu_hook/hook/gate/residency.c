@@ -74,11 +74,11 @@ static bool await_residency(void)
     bool is_given_up = false;
     DEFER_CANCELLATION;
     interrupts_begin(&wait);
-    uint32_t waiting = gate_count_waiting(1), heard = interrupts_bell();
+    uint32_t waiting = gate_count_waiting(1), bell = interrupts_bell();
     while (is_out() && !is_given_up) {
         wake_kernel(waiting);
-        is_given_up = interrupts_sleep(&wait, heard, AGAIN_NANOSECONDS) || guest_threads_are_over();
-        heard = interrupts_bell();
+        is_given_up = interrupts_sleep(&wait, bell, AGAIN_NANOSECONDS) || guest_threads_are_over();
+        bell = interrupts_bell();
     }
     interrupts_end();
     bool is_last = gate_count_waiting(-1) == 0;
@@ -147,12 +147,12 @@ bool residency_hold(void)
     if (enter_nested(own))
         return place() == ALIQUOT_RESIDENT;
     for (;;) {
-        uint32_t heard = interrupts_bell();
+        uint32_t bell = interrupts_bell();
         mark(own);
         if (!is_moving())
             return place() == ALIQUOT_RESIDENT;
         unmark(own);
-        interrupts_sleep(NULL, heard, LOOK_NANOSECONDS);
+        interrupts_sleep(NULL, bell, LOOK_NANOSECONDS);
     }
 }
 

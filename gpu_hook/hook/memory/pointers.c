@@ -84,10 +84,11 @@ static bool find_mapped(CUdeviceptr address, struct subject *subject)
             (struct subject){.is_out = handle->is_out,
                              .start = mapping->span.start,
                              .bytes = mapping->span.bytes,
-                             .device = handle->asked.location.id,
+                             .device = handle->requested.location.id,
                              .id = mapping->id,
                              .memory_id = handle->id,
-                             .handle_types = (unsigned long long)handle->asked.requestedHandleTypes,
+                             .handle_types =
+                                 (unsigned long long)handle->requested.requestedHandleTypes,
                              .access = access_of_current(mapping)};
     vmm_unlock();
     return is_named;

@@ -256,7 +256,7 @@ static bool close_work(void)
 static void look_at_work(void)
 {
     if (guard_enter()) {
-        pacing_look();
+        pacing_poll();
         guard_leave();
     }
 }

@@ -105,14 +105,14 @@ static void find_addresses(void)
          mapping = extents_next_mapping(mapping)) {
         struct handle *handle = mapping->handle;
         if (mapping->span.bytes == handle->bytes &&
-            mapping->writers >> handle->asked.location.id & 1)
+            mapping->writers >> handle->requested.location.id & 1)
             handle->copy_address = mapping->span.start;
     }
 }
 
 CUresult extents_map_scratch(struct handle *handle)
 {
-    CUmemAccessDesc access = {.location = handle->asked.location,
+    CUmemAccessDesc access = {.location = handle->requested.location,
                               .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUresult result = driver()->cuMemMap(handle->scratch, handle->bytes, 0, handle->real, 0);
     if (result != CUDA_SUCCESS)
@@ -150,7 +150,7 @@ static void collect(struct parts *parts, const struct spans *table)
         if (!handle->copy_address && !reserve_scratch(handle))
             parts->has_failed = true;
         add(parts, &(struct part){.extent = {handle->copy_address, handle->bytes,
-                                             handle->asked.location.id, handle->host_offset},
+                                             handle->requested.location.id, handle->host_offset},
                                   .handle = handle});
     }
 }

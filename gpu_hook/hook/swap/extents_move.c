@@ -127,7 +127,7 @@ static void turn(const struct spans *table, bool is_out)
     struct handle *handle = extents_next_handle(NULL);
     while (handle) {
         struct handle *next = extents_next_handle(handle);
-        pin_reasons_change_out(handle->asked.location.id,
+        pin_reasons_change_out(handle->requested.location.id,
                                is_out ? (int64_t)handle->bytes : -(int64_t)handle->bytes);
         handle->is_out = is_out;
         handle = next;
@@ -176,7 +176,7 @@ static CUresult create_all(const struct spans *table)
         result = swappable_create_chunks(swappable);
     for (struct handle *handle = extents_next_handle(NULL); handle && result == CUDA_SUCCESS;
          handle = extents_next_handle(handle)) {
-        result = driver()->cuMemCreate(&handle->real, handle->bytes, &handle->asked, 0);
+        result = driver()->cuMemCreate(&handle->real, handle->bytes, &handle->requested, 0);
         if (result != CUDA_SUCCESS)
             handle->real = 0;
     }

@@ -35,7 +35,7 @@ static struct { /* guarded by the mutex */
     bool has_thread;
     /* an order is being carried out: its answer tells a new agent where the memory is */
     bool is_busy;
-    uint32_t told_place; /* by the last HELLO; the session's thread alone knows it */
+    uint32_t reported_residency; /* by the last HELLO; the session's thread alone uses it */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 /* Describe where all memory is, for a message and for the page. */
@@ -195,8 +195,8 @@ void moves_ordered(const struct aliquot_swap *swap)
 
 uint32_t moves_place(void)
 {
-    state.told_place = residency_describe();
-    return state.told_place;
+    state.reported_residency = residency_describe();
+    return state.reported_residency;
 }
 
 void moves_segment(const struct aliquot_segment *segment, int descriptor)
@@ -212,7 +212,7 @@ void moves_registered(void)
     pthread_mutex_lock(&state.mutex);
     describe(&answer);
     if (!state.is_busy &&
-        (answer.residency == ALIQUOT_SWAPPED || answer.residency != state.told_place))
+        (answer.residency == ALIQUOT_SWAPPED || answer.residency != state.reported_residency))
         send_once(&answer, NULL);
     pthread_mutex_unlock(&state.mutex);
 }

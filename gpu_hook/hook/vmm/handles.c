@@ -21,7 +21,7 @@ void handles_reset(void)
 }
 
 struct handle *handles_add(CUmemGenericAllocationHandle real, size_t bytes,
-                           const CUmemAllocationProp *asked, bool is_named, bool can_leave)
+                           const CUmemAllocationProp *requested, bool is_named, bool can_leave)
 {
     struct handle *handle = calloc(1, sizeof *handle);
     if (!handle)
@@ -31,13 +31,13 @@ struct handle *handles_add(CUmemGenericAllocationHandle real, size_t bytes,
     handle->name.bytes = 1;
     handle->is_named = is_named;
     handle->bytes = bytes;
-    handle->asked = handle->told = *asked;
+    handle->requested = handle->reported = *requested;
     handle->references = 1;
     handle->pin_reasons = can_leave ? PIN_NONE : ALIQUOT_PIN_MODE;
     handle->id = IDENTITIES | ++state.last_identity;
     if (is_named) {
         __atomic_fetch_add(&state.named, 1, __ATOMIC_RELAXED);
-        driver()->cuMemGetAllocationPropertiesFromHandle(&handle->told, real);
+        driver()->cuMemGetAllocationPropertiesFromHandle(&handle->reported, real);
     }
     spans_add(&state.handles, &handle->name);
     return handle;
@@ -68,10 +68,10 @@ struct handle *handles_of_real(CUmemGenericAllocationHandle real)
 
 static void recount(const struct handle *handle, uint32_t from, uint32_t to)
 {
-    if (handle->asked.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+    if (handle->requested.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return;
-    pin_reasons_change(handle->asked.location.id, from, -(int64_t)handle->bytes);
-    pin_reasons_change(handle->asked.location.id, to, (int64_t)handle->bytes);
+    pin_reasons_change(handle->requested.location.id, from, -(int64_t)handle->bytes);
+    pin_reasons_change(handle->requested.location.id, to, (int64_t)handle->bytes);
 }
 
 void handles_hold(struct handle *handle, uint32_t reason)
@@ -89,7 +89,7 @@ static void end(struct handle *handle)
         __atomic_fetch_sub(&state.named, 1, __ATOMIC_RELAXED);
     spans_remove(&state.handles, &handle->name);
     if (handle->is_out)
-        pin_reasons_change_out(handle->asked.location.id, -(int64_t)handle->bytes);
+        pin_reasons_change_out(handle->requested.location.id, -(int64_t)handle->bytes);
     if (handle->is_scratch_mapped)
         driver()->cuMemUnmap(handle->scratch, handle->bytes);
     if (handle->scratch)

@@ -21,7 +21,8 @@ struct handle {
     struct span name; /* the program's value of it; first */
     CUmemGenericAllocationHandle real;
     uint64_t bytes;
-    CUmemAllocationProp asked, told; /* as the program gave them, as the driver reports them */
+    /* as the program gave them, as the driver reports them */
+    CUmemAllocationProp requested, reported;
     uint32_t references; /* the program's releases that are still due */
     uint32_t mappings;   /* at addresses and in sparse arrays */
     uint32_t pin_reasons;    /* bits of enum aliquot_pin_reason that hold it on its device */
@@ -46,7 +47,7 @@ struct mapping { /* of a handle's memory from its start, at an address that the 
 /* Add a handle that the driver just made, with one reference. `is_named`: the hook names it. NULL:
  * no memory. */
 struct handle *handles_add(CUmemGenericAllocationHandle real, size_t bytes,
-                           const CUmemAllocationProp *asked, bool is_named, bool can_leave);
+                           const CUmemAllocationProp *requested, bool is_named, bool can_leave);
 
 /* Find a handle by the program's value, also one without references that is mapped. NULL: not of
  * this process. */

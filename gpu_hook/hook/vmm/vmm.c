@@ -217,7 +217,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties,
     if (is_resident)
         return vmm_end(acts,
                        driver()->cuMemGetAllocationPropertiesFromHandle(properties, handle->real));
-    *properties = handle->told;
+    *properties = handle->reported;
     return vmm_end(acts, CUDA_SUCCESS);
 }
 

@@ -30,7 +30,7 @@ static struct {
     struct fault faults[FAULTS_MAX]; /* written before WATCH_FAULTS is set */
     int fault_count;
     CUresult (*after_teardown)(const char *function); /* written before WATCH_TORN_DOWN is set */
-} door = {.once = PTHREAD_ONCE_INIT};
+} entry = {.once = PTHREAD_ONCE_INIT};
 
 static _Atomic uint32_t runs; /* stays 0: no other process can pause this one */
 
@@ -76,14 +76,14 @@ int enter_set_faults(const char *list)
 {
     int count = 0;
     while (list && *list) {
-        if (count == FAULTS_MAX || parse_fault(list, &list, &door.faults[count]) != 0)
+        if (count == FAULTS_MAX || parse_fault(list, &list, &entry.faults[count]) != 0)
             return -1;
         count++;
         list += *list == ',';
     }
     for (int i = 0; i < enter_point_count; i++)
         atomic_store(&enter_points[i].calls, 0);
-    door.fault_count = count;
+    entry.fault_count = count;
     if (count)
         atomic_fetch_or(&enter_watch, WATCH_FAULTS);
     else
@@ -107,7 +107,7 @@ static void read_environment(void)
 
 void enter_read_environment(void)
 {
-    pthread_once(&door.once, read_environment);
+    pthread_once(&entry.once, read_environment);
 }
 
 void enter_initialised(void)
@@ -138,7 +138,7 @@ void enter_forked(void)
 
 void enter_torn_down(CUresult (*answer)(const char *function))
 {
-    door.after_teardown = answer;
+    entry.after_teardown = answer;
     atomic_fetch_or(&enter_watch, WATCH_TORN_DOWN);
 }
 
@@ -166,8 +166,8 @@ static int injected(int index, int watch)
         return 0;
     unsigned long calls = 1 + atomic_fetch_add(&enter_points[index].calls, 1);
     int code = 0;
-    for (int i = 0; i < door.fault_count; i++) { /* to the end: each counts its own calls */
-        struct fault *fault = &door.faults[i];
+    for (int i = 0; i < entry.fault_count; i++) { /* to the end: each counts its own calls */
+        struct fault *fault = &entry.faults[i];
         unsigned long call = calls;
         if (fault->point != index || (fault->thread[0] && !is_thread(fault->thread)))
             continue;
@@ -188,7 +188,7 @@ CUresult enter_slow(int index)
     if (watch & WATCH_LOG)
         log_line("event=call function=%s", enter_points[index].name);
     if (watch & WATCH_TORN_DOWN)
-        return door.after_teardown(enter_points[index].name);
+        return entry.after_teardown(enter_points[index].name);
     int fault = injected(index, watch);
     if (fault)
         return (CUresult)fault;

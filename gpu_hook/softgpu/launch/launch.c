@@ -107,8 +107,8 @@ static CUresult copy_arguments(const struct function *function, void **parameter
 
 static void say_once(const struct function *function)
 {
-    static atomic_flag said = ATOMIC_FLAG_INIT;
-    if (log_is_on() && !atomic_flag_test_and_set(&said))
+    static atomic_flag is_logged = ATOMIC_FLAG_INIT;
+    if (log_is_on() && !atomic_flag_test_and_set(&is_logged))
         log_line("event=launch_not_executed kernel=%s note=\"compiled GPU code is timed, not executed\"",
                  function->name);
 }

@@ -59,7 +59,7 @@ static uint64_t charge_of(const struct block *block)
 }
 
 /* Under the mutex. */
-static void take_out(struct block *block)
+static void unlink_block(struct block *block)
 {
     struct resident *list = &managed.resident[block->device];
     *(block->earlier ? &block->earlier->later : &list->oldest) = block->later;
@@ -67,7 +67,7 @@ static void take_out(struct block *block)
 }
 
 /* Under the mutex. */
-static void put_newest(struct block *block, int device)
+static void link_newest(struct block *block, int device)
 {
     struct resident *list = &managed.resident[device];
     block->device = device;
@@ -78,9 +78,9 @@ static void put_newest(struct block *block, int device)
 }
 
 /* Under the mutex; the block is on a device. */
-static void send_home(struct block *block)
+static void move_to_host(struct block *block)
 {
-    take_out(block);
+    unlink_block(block);
     slots_refund(&driver.attachment, (unsigned)block->device, charge_of(block));
     block->device = MANAGED_HOST;
 }
@@ -90,19 +90,19 @@ static void send_home(struct block *block)
 static int bring(struct block *block, unsigned device, const struct block *first)
 {
     if (block->device == (int)device) {
-        take_out(block);
-        put_newest(block, (int)device);
+        unlink_block(block);
+        link_newest(block, (int)device);
         return 1;
     }
     while (slots_charge(&driver.attachment, device, charge_of(block)) != 0) {
         struct block *oldest = managed.resident[device].oldest;
         if (oldest == NULL || oldest == first)
             return 0;
-        send_home(oldest);
+        move_to_host(oldest);
     }
     if (block->device != MANAGED_HOST)
-        send_home(block);
-    put_newest(block, (int)device);
+        move_to_host(block);
+    link_newest(block, (int)device);
     return 1;
 }
 
@@ -127,7 +127,7 @@ static uint64_t move(uint64_t address, uint64_t bytes, int device, int is_use)
     for (; block != end; block++) {
         int before = block->device;
         if (device == MANAGED_HOST && before != MANAGED_HOST)
-            send_home(block);
+            move_to_host(block);
         else if (device != MANAGED_HOST && !(is_use && block->advice.preferred.type >= CU_MEM_LOCATION_TYPE_HOST) &&
                  bring(block, (unsigned)device, first) && first == NULL)
             first = block;
@@ -168,7 +168,7 @@ int managed_charge(unsigned device, uint64_t bytes)
         return failed;
     pthread_mutex_lock(&managed.mutex);
     while (failed == ENOMEM && managed.resident[device].oldest) {
-        send_home(managed.resident[device].oldest);
+        move_to_host(managed.resident[device].oldest);
         failed = slots_charge(&driver.attachment, device, bytes);
     }
     pthread_mutex_unlock(&managed.mutex);
@@ -239,7 +239,7 @@ int managed_free(uint64_t address)
         managed.count--;
         for (uint64_t i = 0; i < own->block_count; i++)
             if (own->blocks[i].device != MANAGED_HOST)
-                send_home(&own->blocks[i]);
+                move_to_host(&own->blocks[i]);
     }
     pthread_mutex_unlock(&managed.mutex);
     if (own)

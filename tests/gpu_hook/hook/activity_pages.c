@@ -25,7 +25,7 @@ static void *crowd(void *argument)
     struct pace_state state = {0};
     for (; !__atomic_load_n(&is_stopped, __ATOMIC_RELAXED); looks++) {
         int device = (int)(looks % 2);
-        peers_look(device, &state);
+        peers_read(device, &state);
         activity_page_set_active(device, looks & 4);
         uint64_t now = times_now_nanoseconds();
         activity_page_add_interval(device, now - 1000, now);
@@ -74,7 +74,7 @@ static void fork_and_work(int device)
         activity_page_set_active(device, true);
         activity_page_add_interval(device, 1, 1000000000);
         activity_page_add_lost(device, 77);
-        peers_look(device, &state);
+        peers_read(device, &state);
         _exit((int)state.has_peers);
     }
     int status;
@@ -98,7 +98,7 @@ int main(void)
         else if (sscanf(line, "active %d %d", &device, &flag) == 2)
             activity_page_set_active(device, flag), printf("done\n");
         else if (sscanf(line, "look %d", &device) == 1)
-            peers_look(device, &state), printf("%u %u %llu\n", state.has_peers, state.are_active,
+            peers_read(device, &state), printf("%u %u %llu\n", state.has_peers, state.are_active,
                                                     (unsigned long long)state.idle_since);
         else if (sscanf(line, "fork %d", &device) == 1)
             fork_and_work(device);

@@ -57,7 +57,7 @@ class Hook:
     def look(self, device: int = 0) -> tuple[int, int, int]:
         """Return has_peers, are_active and idle_since."""
         state = self._module.PaceState(occupied=5, are_active=9, idle_since=9, has_peers=9)
-        self._calls.peers_look(device, ctypes.byref(state))
+        self._calls.peers_read(device, ctypes.byref(state))
         assert state.occupied == 5
         return state.has_peers, state.are_active, state.idle_since
 
