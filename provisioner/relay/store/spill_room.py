@@ -116,9 +116,12 @@ class SpillRoom:
         if held is not None:
             os.close(held)
         descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        if not try_lock(descriptor):
+        try:
+            if not try_lock(descriptor):
+                raise BlockingIOError(None, f"another relay holds {self.folder}")
+        except OSError:  # another relay's lock, or a file system without locks
             os.close(descriptor)
-            raise BlockingIOError(None, f"another relay holds {self.folder}")
+            raise
         self._held = descriptor
 
     def _room(self, used: Mapping[Path, int]) -> tuple[int, str]:

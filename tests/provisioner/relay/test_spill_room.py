@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -42,6 +43,21 @@ def fill(spill: Spill, most: int = 1000) -> tuple[int, str]:
 
 def on_disk(top: Path) -> int:
     return sum(path.stat().st_size for path in top.rglob("*") if path.is_file())
+
+
+def test_a_folder_that_cannot_be_locked_leaves_no_descriptor_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_locks(descriptor: int) -> bool:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(spill_room, "try_lock", without_locks)
+    room = SpillRoom(tmp_path, "ada", "k1", RoomBounds(0))
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(OSError, match="No locks available"), room.claim(1, 1):
+            pass
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 @pytest.mark.parametrize(
