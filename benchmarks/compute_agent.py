@@ -1,7 +1,7 @@
-"""A node agent with more controllers: `--controller tgs|hami|quanta|measured|none`.
+"""A node agent with one more controller: `--controller quanta|measured|none`.
 
-It also offers the compute controllers of other systems. Further options are those of `aliquot
-agent`, which itself offers measured and none. Benchmarks and tests start it.
+It also offers exclusive time quanta. Further options are those of `aliquot agent`, which itself
+offers measured and none. Benchmarks and tests start it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ def _without_parameters(make: Callable[[], Controller]) -> MakeController:
 
 
 ALL: Mapping[str, MakeController] = {
-    **{name: _without_parameters(contender.make) for name, contender in CONTENDERS.items()},
+    **{
+        name: _without_parameters(contender.make)
+        for name, contender in CONTENDERS.items()
+        if not contender.counts_blocks
+    },
     **CONTROLLERS,
 }
 

@@ -32,7 +32,7 @@ from subjects import cuda_include
 
 from jupyter_aliquot.gpu_hook import paths
 
-CONTROLLERS = ("measured", "tgs", "none")
+CONTROLLERS = ("measured", "quanta", "none")
 ATTRIBUTING = "measured"  # it attributes the device's time: the programs run alone under it, and first
 SECONDS = {"nvidia": 10.0, "softgpu": 2.0}
 MEMORY_BYTES = {"nvidia": 8 << 30, "softgpu": 256 << 20}

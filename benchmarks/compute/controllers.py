@@ -22,6 +22,7 @@ class Contender:
     name: str
     make: Callable[[], Controller]
     settles: int = 5 * SECOND  # nanoseconds
+    counts_blocks: bool = False  # of launches, which only the plant does
 
 
 OURS, TGS = "measured", "tgs"
@@ -30,8 +31,8 @@ CONTENDERS = {
     for one in (
         Contender(OURS, MeasuredController),
         Contender("none", NoControl),
-        Contender(TGS, Tgs, 200 * SECOND),  # a profile of 25 s, then 80 s and more of slow start
-        Contender("hami", HamiLike),
+        Contender(TGS, Tgs, 200 * SECOND, counts_blocks=True),  # a profile of 25 s, then 80 s and more of slow start
+        Contender("hami", HamiLike, counts_blocks=True),
         Contender("quanta", Quanta),
     )
 }

@@ -90,7 +90,7 @@ def core() -> ctypes.CDLL:
     library.plant_new.argtypes, library.plant_new.restype = [ctypes.POINTER(CoreSettings)], handle
     library.plant_add.argtypes = [handle, ctypes.POINTER(Op), U32, ctypes.c_int, U64, U64]
     library.plant_run.argtypes = [handle, U64]
-    library.plant_order.argtypes = [handle, U32, U32, ctypes.POINTER(PaceOrder), U64, U64]
+    library.plant_order.argtypes = [handle, U32, U32, ctypes.POINTER(PaceOrder), U64, U64, U64]
     library.plant_order.restype = None
     library.plant_look.argtypes, library.plant_look.restype = [handle, U32, ctypes.POINTER(CoreLook)], None
     library.plant_free.argtypes, library.plant_free.restype = [handle], None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from compute.baselines.blocks import BlockOrder, BlockSample
 from compute.core_library import NEVER, CoreLook, CoreSettings, Op, PaceOrder, core
 from compute.programs import Workload
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
@@ -179,7 +180,7 @@ class Plant:
         self._core.plant_look(self._handle, number, ctypes.byref(look))
         pieces = look.pieces
         clock = self._clock
-        return ProcessSample(
+        return BlockSample(
             key=number, kernel_id=self._kernel_id(number), is_production=process.is_production,
             hundredths=process.hundredths, is_capped=process.is_capped,
             intervals=tuple(
@@ -206,7 +207,7 @@ class Plant:
         )  # fmt: skip
         self._core.plant_order(
             self._handle, number, int(order.gate), ctypes.byref(words), order.batch_microseconds * 1000,
-            order.solo_window,
+            order.solo_window, order.allowed_blocks if isinstance(order, BlockOrder) else NO_LIMIT,
         )  # fmt: skip
 
     def _measured(self, outcome: Outcome) -> Outcome:

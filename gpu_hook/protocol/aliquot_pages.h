@@ -20,7 +20,7 @@ struct aliquot_agent_device {
     uint32_t utilization_percent; /* by the kernel, in the last sample */
     uint32_t pace; /* enum aliquot_pace */
     /* A batch may begin while `occupied_nanoseconds` (hook's page), together with the expected
-     * time of the batches in flight, is less than this. In pace BLOCKS: while `blocks` is. */
+     * time of the batches in flight, is less than this. */
     uint64_t allowed;
     /* The same, where a peer's activity page shows work, or a pause in which no work may begin: at
      * most this. */
@@ -95,7 +95,6 @@ struct aliquot_hook_device {
     /* during which work of this process was on the device, the slices of other processes included */
     uint64_t occupied_nanoseconds;
     uint64_t throttled_nanoseconds; /* during which a launch waited for gate or pace */
-    uint64_t blocks;                /* launched: thread blocks */
     uint32_t in_flight;             /* batches begun and not done */
     uint32_t waiting_launches;      /* threads that wait for gate or pace */
     uint64_t longest_nanoseconds;   /* of one launch or graph, as measured in the last seconds */
@@ -105,6 +104,7 @@ struct aliquot_hook_device {
     uint64_t sampled_solo_nanoseconds;
     uint32_t samples;        /* launches that were measured alone in their batch */
     uint32_t without_baseline; /* pairs of function and grid class in use that lack one; sampled */
+    uint64_t reserved;
 };
 
 /* The charge that the process would have reached on a device without its quota, all of the

@@ -116,7 +116,6 @@ enum aliquot_pace {
     ALIQUOT_PACE_OFF = 0,     /* the hook measures nothing */
     ALIQUOT_PACE_MEASURE = 1, /* measured, never held back */
     ALIQUOT_PACE_TIME = 2,    /* held back by measured time, and by the peers' activity pages */
-    ALIQUOT_PACE_BLOCKS = 3,  /* held back by thread blocks: other systems do so; for comparison */
 };
 
 enum aliquot_activity_page_kind {

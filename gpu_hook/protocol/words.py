@@ -87,7 +87,6 @@ class Pace(IntEnum):
     OFF = 0
     MEASURE = 1
     TIME = 2
-    BLOCKS = 3
 
 
 class ActivityPageKind(IntEnum):
@@ -224,14 +223,13 @@ class HookPage:
     SWAPPED = 56
     OCCUPIED = 64
     THROTTLED = 72
-    BLOCKS = 80
-    IN_FLIGHT = 88
-    WAITING_LAUNCHES = 92
-    LONGEST = 96
-    SAMPLED = 104
-    SAMPLED_SOLO = 112
-    SAMPLES = 120
-    WITHOUT_BASELINE = 124
+    IN_FLIGHT = 80
+    WAITING_LAUNCHES = 84
+    LONGEST = 88
+    SAMPLED = 96
+    SAMPLED_SOLO = 104
+    SAMPLES = 112
+    WITHOUT_BASELINE = 116
     NEEDS = DEVICES + MAX_DEVICES * DEVICE_BYTES
     NEED_BYTES = 24
     NEEDED = 0

@@ -6,6 +6,7 @@ The tests check the rules that field studies and their authors name.
 from __future__ import annotations
 
 import pytest
+from compute.baselines.blocks import BlockOrder, BlockSample
 from compute.baselines.hami import HamiLike, Part, refill
 from compute.baselines.quanta import Quanta, nvshare
 from compute.baselines.tgs import Limit, Phase, Statics, Tgs, window_rate
@@ -13,7 +14,7 @@ from compute.baselines.tgs import Limit, Phase, Statics, Tgs, window_rate
 from jupyter_aliquot.gpu_hook.agent.compute.controllers import NoControl
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, DeviceSample, ProcessSample
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import MEASURED
-from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, Gate, Pace
+from jupyter_aliquot.gpu_hook.protocol.codec import Gate, Pace
 
 
 def a_limit(rate: float = 100_000.0, statics: Statics | None = None) -> Limit:
@@ -27,7 +28,7 @@ def a_limit(rate: float = 100_000.0, statics: Statics | None = None) -> Limit:
 
 
 def test_no_control_lets_everything_pass_and_measures_it() -> None:
-    look = DeviceSample(1, (ProcessSample(1, "a", True, 50), ProcessSample(2, "b", False, 50)))
+    look = DeviceSample(1, (BlockSample(1, "a", True, 50), BlockSample(2, "b", False, 50)))
     assert NoControl().step(look).orders == {1: MEASURED, 2: MEASURED}
 
 
@@ -101,19 +102,20 @@ def test_tgs_opens_when_three_of_five_samples_were_idle() -> None:
 
 def a_pair(now: int, production: int, other: int) -> DeviceSample:
     return DeviceSample(
-        now, (ProcessSample(1, "a", True, 75, blocks=production), ProcessSample(2, "b", False, 25, blocks=other))
+        now, (BlockSample(1, "a", True, 75, blocks=production), BlockSample(2, "b", False, 25, blocks=other))
     )
 
 
 def test_tgs_passes_one_launch_in_each_window_while_it_profiles() -> None:
     order = Tgs().step(a_pair(0, 0, 500)).orders[2]
-    assert (order.gate, order.pace, order.allowed) == (Gate.PACED, Pace.BLOCKS, 501)
+    assert isinstance(order, BlockOrder)
+    assert (order.gate, order.pace, order.allowed_blocks) == (Gate.PACED, Pace.MEASURE, 501)
 
 
 def test_tgs_opens_when_production_leaves() -> None:
     tgs = Tgs()
     tgs.step(a_pair(0, 0, 0))
-    alone = DeviceSample(50 * MILLISECOND, (ProcessSample(2, "b", False, 25),))
+    alone = DeviceSample(50 * MILLISECOND, (BlockSample(2, "b", False, 25),))
     assert tgs.step(alone).orders[2] == MEASURED
 
 
@@ -130,19 +132,25 @@ def test_hami_refills_faster_when_the_difference_is_above_half_the_limit() -> No
 
 
 def test_hami_starts_with_a_whole_bucket_whatever_the_limit() -> None:
-    order = HamiLike().step(DeviceSample(0, (ProcessSample(1, "a", False, 10),))).orders[1]
-    assert order.pace == Pace.BLOCKS
-    assert order.allowed >= Part().bucket
+    order = HamiLike().step(DeviceSample(0, (BlockSample(1, "a", False, 10),))).orders[1]
+    assert isinstance(order, BlockOrder)
+    assert order.allowed_blocks >= Part().bucket
 
 
 def test_hami_does_not_limit_a_whole_device_or_production() -> None:
-    look = DeviceSample(0, (ProcessSample(1, "a", False, 100), ProcessSample(2, "b", True, 50)))
-    assert all(order.allowed == NO_LIMIT for order in HamiLike().step(look).orders.values())
+    look = DeviceSample(0, (BlockSample(1, "a", False, 100), BlockSample(2, "b", True, 50)))
+    assert all(order == MEASURED for order in HamiLike().step(look).orders.values())
+
+
+@pytest.mark.parametrize("make", [HamiLike, Tgs])
+def test_what_counts_blocks_is_not_for_a_real_device(make: type[HamiLike | Tgs]) -> None:
+    with pytest.raises(TypeError, match="only the plant counts blocks"):
+        make().step(DeviceSample(0, (ProcessSample(1, "a", False, 10),)))
 
 
 def two_that_want(now: int, in_flight: int = 0) -> DeviceSample:
-    one = ProcessSample(1, "a", True, 50, in_flight=in_flight, waiting_launches=1)
-    return DeviceSample(now, (one, ProcessSample(2, "b", False, 50, waiting_launches=1)))
+    one = BlockSample(1, "a", True, 50, in_flight=in_flight, waiting_launches=1)
+    return DeviceSample(now, (one, BlockSample(2, "b", False, 50, waiting_launches=1)))
 
 
 def holders(quanta: Quanta, look: DeviceSample) -> list[int]:
@@ -159,8 +167,8 @@ def test_quanta_give_the_device_to_one_kernel_until_its_quantum_ends_and_it_has_
 
 def test_quanta_give_a_turn_to_a_kernel_whose_calls_wait_before_its_first_launch() -> None:
     quanta = Quanta(quantum=100 * MILLISECOND)
-    starting = ProcessSample(1, "a", True, 50, waiting_calls=1)  # as in cuMemAlloc
-    busy = ProcessSample(2, "b", False, 50, waiting_launches=1)
+    starting = BlockSample(1, "a", True, 50, waiting_calls=1)  # as in cuMemAlloc
+    busy = BlockSample(2, "b", False, 50, waiting_launches=1)
     assert holders(quanta, DeviceSample(0, (busy,))) == [2]
     assert holders(quanta, DeviceSample(10 * MILLISECOND, (starting, busy))) == [2]
     assert holders(quanta, DeviceSample(101 * MILLISECOND, (starting, busy))) == [1]
@@ -169,6 +177,6 @@ def test_quanta_give_a_turn_to_a_kernel_whose_calls_wait_before_its_first_launch
 def test_an_nvshare_holder_without_work_keeps_the_device_for_five_seconds() -> None:
     quanta = nvshare()
     assert holders(quanta, two_that_want(0)) == [1]
-    gone = (ProcessSample(1, "a", True, 50), ProcessSample(2, "b", False, 50, waiting_launches=1))
+    gone = (BlockSample(1, "a", True, 50), BlockSample(2, "b", False, 50, waiting_launches=1))
     assert holders(quanta, DeviceSample(4 * SECOND, gone)) == [1]
     assert holders(quanta, DeviceSample(6 * SECOND, gone)) == [2]

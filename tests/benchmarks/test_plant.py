@@ -7,8 +7,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
+from compute.baselines.blocks import BlockOrder
 from compute.plant import Device, OnlyMeasured, Outcome, Plant, Process
 from compute.programs import MILLISECOND, STEP_OP, SYNC_OP, Workload, graph, host, launches
+
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import DeviceSample, Verdict
 
 SECOND = 1_000_000_000
 HOG = Workload("hog", (launches(100, 100_000), SYNC_OP, STEP_OP))
@@ -29,6 +32,22 @@ def test_a_step_alone_takes_the_time_of_its_launches() -> None:
 def test_what_is_measured_alone_is_what_was_used() -> None:
     outcome = run(Process(SLEEPER))
     assert abs(outcome.occupied[0] - outcome.own[0]) < 10 * MILLISECOND  # batches that have not ended
+
+
+class LimitedBlocks:
+    """A controller that lets each process launch so many blocks and no more."""
+
+    def __init__(self, blocks: int) -> None:
+        self._order = BlockOrder(allowed_blocks=blocks, batch_microseconds=1)
+
+    def step(self, look: DeviceSample) -> Verdict:
+        return Verdict({process.key: self._order for process in look.processes})
+
+
+def test_a_limit_of_blocks_holds_launches_back() -> None:
+    outcome = Plant([Process(HOG)], LimitedBlocks(1000 * 256), 4 * SECOND).run()
+    assert outcome.launches == [1000]  # of 256 blocks each
+    assert outcome.throttled[0] > 3 * SECOND
 
 
 def test_two_equal_hogs_have_a_half_each() -> None:

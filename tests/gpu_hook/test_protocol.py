@@ -176,7 +176,6 @@ WANT_OFFSETS = {
     "aliquot_hook_device.swapped_bytes": HookPage.SWAPPED,
     "aliquot_hook_device.occupied_nanoseconds": HookPage.OCCUPIED,
     "aliquot_hook_device.throttled_nanoseconds": HookPage.THROTTLED,
-    "aliquot_hook_device.blocks": HookPage.BLOCKS,
     "aliquot_hook_device.in_flight": HookPage.IN_FLIGHT,
     "aliquot_hook_device.waiting_launches": HookPage.WAITING_LAUNCHES,
     "aliquot_hook_device.longest_nanoseconds": HookPage.LONGEST,

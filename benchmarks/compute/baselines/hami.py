@@ -16,11 +16,11 @@ from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
     MILLISECOND,
     SECOND,
     DeviceSample,
-    ProcessSample,
     Verdict,
 )
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import MEASURED, Order
-from jupyter_aliquot.gpu_hook.protocol.codec import Gate, Pace
+
+from .blocks import BlockOrder, BlockSample, with_blocks
 
 REFILL = 120 * MILLISECOND
 WINDOW = SECOND
@@ -58,7 +58,7 @@ class _Bucket:
     used: deque[tuple[int, int]] = field(default_factory=deque)  # time, GPU time so far
 
 
-def _used(process: ProcessSample) -> int:
+def _used(process: BlockSample) -> int:
     return process.occupied if process.own is None else process.own
 
 
@@ -72,10 +72,10 @@ class HamiLike:
     def step(self, look: DeviceSample) -> Verdict:
         present = {process.key for process in look.processes}
         self._buckets = {key: bucket for key, bucket in self._buckets.items() if key in present}
-        orders = {process.key: self._order(process, look.now) for process in look.processes}
+        orders = {process.key: self._order(process, look.now) for process in with_blocks(look.processes)}
         return Verdict(orders, look_after=REFILL)
 
-    def _order(self, process: ProcessSample, now: int) -> Order:
+    def _order(self, process: BlockSample, now: int) -> Order:
         if process.hundredths >= 100 or (process.is_production and not process.is_capped):
             return MEASURED
         bucket = self._buckets.setdefault(process.key, _Bucket(self._part.bucket, 0, process.blocks, now))
@@ -89,7 +89,7 @@ class HamiLike:
             bucket.share = refill(self._part, process.hundredths, self._percent(bucket, now), bucket.share)
             bucket.tokens = min(self._part.bucket, bucket.tokens + bucket.share)
         allowed = process.blocks + max(0, bucket.tokens + 1)
-        return Order(Gate.PACED, Pace.BLOCKS, allowed=allowed, batch_microseconds=250)
+        return BlockOrder(allowed_blocks=allowed, batch_microseconds=250)
 
     def _percent(self, bucket: _Bucket, now: int) -> int:
         since, used = bucket.used[0]

@@ -19,11 +19,11 @@ from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
     MILLISECOND,
     SECOND,
     DeviceSample,
-    ProcessSample,
     Verdict,
 )
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import MEASURED, Order
-from jupyter_aliquot.gpu_hook.protocol.codec import Gate, Pace
+
+from .blocks import BlockOrder, BlockSample, with_blocks
 
 SAMPLE = 5 * SECOND
 WINDOW = 50 * MILLISECOND
@@ -158,11 +158,12 @@ class Tgs:
         self._counts: tuple[int, int] = (0, 0)
 
     def step(self, look: DeviceSample) -> Verdict:
-        production = [process for process in look.processes if process.is_production]
-        others = [process for process in look.processes if not process.is_production]
+        processes = with_blocks(look.processes)
+        production = [process for process in processes if process.is_production]
+        others = [process for process in processes if not process.is_production]
         self._connect(bool(production and others))
         self._sample(look.now, sum(one.blocks for one in production), sum(one.blocks for one in others))
-        orders = {process.key: MEASURED for process in look.processes}
+        orders: dict[int, Order] = {process.key: MEASURED for process in processes}
         if self.limit.phase != Phase.ALONE:
             orders.update({process.key: self._limited(process) for process in others})
         return Verdict(orders, look_after=WINDOW)
@@ -181,7 +182,7 @@ class Tgs:
             self.limit.sample(part * (production - self._counts[0]), part * (others - self._counts[1]))
             self._sampled_at, self._counts = now, (production, others)
 
-    def _limited(self, process: ProcessSample) -> Order:
+    def _limited(self, process: BlockSample) -> BlockOrder:
         """Return an order that limits the process's blocks.
 
         A launch waits while this window counted more blocks than the limit, so at 0 one launch
@@ -189,4 +190,4 @@ class Tgs:
         """
         blocks = int(self.limit.blocks)
         batch = SHORT_BATCH if blocks < FIRST_LIMIT / 2 else LONG_BATCH
-        return Order(Gate.PACED, Pace.BLOCKS, allowed=process.blocks + blocks + 1, batch_microseconds=batch)
+        return BlockOrder(allowed_blocks=process.blocks + blocks + 1, batch_microseconds=batch)

@@ -77,6 +77,7 @@ int plant_add(struct plant *plant, const struct op *ops, uint32_t op_count, int 
     process->until_sample = 1 + random_below(process, plant->settings.sample_every);
     process->bins = calloc(plant->settings.horizon / BIN_NANOSECONDS + 2, sizeof *process->bins);
     process->batch_nanoseconds = 1000000;
+    process->allowed_blocks = NEVER;
     plant->has_failed |= !process->bins;
     plant->processes[number] = process;
     event_add(plant, begins, EV_BEGIN, number, 0);
@@ -137,13 +138,14 @@ int plant_run(struct plant *plant, uint64_t until)
 }
 
 void plant_order(struct plant *plant, uint32_t number, uint32_t gate, const struct pace_order *order,
-                 uint64_t batch_nanoseconds, uint64_t solo_window)
+                 uint64_t batch_nanoseconds, uint64_t solo_window, uint64_t allowed_blocks)
 {
     struct process *process = plant->processes[number];
     process->gate = gate;
     process->order = *order;
     process->batch_nanoseconds = batch_nanoseconds;
     process->solo_window = solo_window;
+    process->allowed_blocks = allowed_blocks;
 }
 
 /* Empties the list of pieces: the agent has read the activity page. */

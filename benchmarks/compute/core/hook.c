@@ -1,6 +1,6 @@
 /* A model of a process's hook: batches with an event on either side, a poll that sees their ends
- * late, the activity page, samples against solo baselines, and waits by pace_rule.c. See gpu_hook/hook
- * for the real one. */
+ * late, the activity page, samples against solo baselines, and waits by pace_rule.c, or by thread
+ * blocks. See gpu_hook/hook for the real one. */
 #include "../../../gpu_hook/protocol/aliquot_protocol.h"
 #include "plant.h"
 
@@ -179,8 +179,10 @@ uint64_t hook_wait(struct plant *plant, struct process *process)
 {
     if (process->gate != ALIQUOT_GATE_PACED)
         return process->gate == ALIQUOT_GATE_CLOSED ? PACE_LOOK_NANOSECONDS : 0;
+    if (process->blocks >= process->allowed_blocks)
+        return PACE_LOOK_NANOSECONDS;
     struct pace_state state = {.occupied = process->occupied, .expected = process->expected,
-                               .blocks = process->blocks, .in_flight = (uint32_t)process->in_flight,
+                               .in_flight = (uint32_t)process->in_flight,
                                .unknown = (uint32_t)process->unknown};
     for (uint32_t number = 0; !process->is_production && number < plant->process_count; number++) {
         const struct process *other = plant->processes[number];

@@ -64,6 +64,8 @@ struct process {
     uint32_t gate;
     struct pace_order order;
     uint64_t batch_nanoseconds, solo_window;
+    /* an order of the plant alone: launches wait while `blocks` is not less */
+    uint64_t allowed_blocks;
     /* the hook */
     struct batch batches[RING];
     uint32_t batch_head, batch_tail, until_sample;

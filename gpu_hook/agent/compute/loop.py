@@ -27,7 +27,7 @@ from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
 from jupyter_aliquot.gpu_hook.agent.pages.activity_page import ActivitySide
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import Order
-from jupyter_aliquot.gpu_hook.protocol.codec import MAX_PEERS, NO_LIMIT, Pace, Role
+from jupyter_aliquot.gpu_hook.protocol.codec import MAX_PEERS, NO_LIMIT, Role
 
 from .controllers import CONTROLLERS
 from .device_controller import DeviceController
@@ -359,10 +359,9 @@ class ComputeKeeper:
 
 def _in_the_hooks_measure(order: Order, reader: Reader) -> Order:
     """Convert allowances from the agent's count of a process's work to its hook's own count."""
-    raw = reader.raw_blocks if order.pace is Pace.BLOCKS else reader.raw_allowed
     if order.allowed == order.allowed_with_busy_peers == NO_LIMIT:
         return order
-    allowed, beside = raw(order.allowed), raw(order.allowed_with_busy_peers)
-    if (allowed, beside) == (order.allowed, order.allowed_with_busy_peers):
+    allowed, with_busy_peers = reader.raw_allowed(order.allowed), reader.raw_allowed(order.allowed_with_busy_peers)
+    if (allowed, with_busy_peers) == (order.allowed, order.allowed_with_busy_peers):
         return order
-    return replace(order, allowed=allowed, allowed_with_busy_peers=beside)
+    return replace(order, allowed=allowed, allowed_with_busy_peers=with_busy_peers)

@@ -68,6 +68,6 @@ def _pace(members: list[Member]) -> str:
     if any(order.gate is Gate.CLOSED for order in orders):
         return "closed"
     paces = {order.pace for order in orders if order.gate is Gate.PACED}
-    if paces & {Pace.TIME, Pace.BLOCKS}:
+    if Pace.TIME in paces:
         return "paced"
     return "measured" if Pace.MEASURE in paces else "open"

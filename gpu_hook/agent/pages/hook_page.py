@@ -66,7 +66,6 @@ class ComputeWords(NamedTuple):
     launches: int
     occupied: int
     throttled: int
-    blocks: int
     in_flight: int
     waiting_launches: int
     longest: int
@@ -142,7 +141,6 @@ class HookSide:
             words[HookPage.LAUNCHES // 8],
             words[HookPage.OCCUPIED // 8],
             words[HookPage.THROTTLED // 8],
-            words[HookPage.BLOCKS // 8],
             half_words[HookPage.IN_FLIGHT // 4],
             half_words[HookPage.WAITING_LAUNCHES // 4],
             words[HookPage.LONGEST // 8],

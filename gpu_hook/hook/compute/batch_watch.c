@@ -334,7 +334,6 @@ void batches_registered(struct batches *batches)
     if (!batches_lock(batches))
         return; /* later words go to the new page */
     batch_words_read(&batches->words, &terms);
-    batch_words_add_blocks(&batches->words, 0);
     batch_words_count_waiting(&batches->words, 0, now);
     batch_words_publish(&batches->words, now);
     batches_unlock(batches);

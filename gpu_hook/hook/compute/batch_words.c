@@ -55,7 +55,6 @@ uint64_t batch_words_ask(const struct batch_words *words, const struct pace_orde
     struct pace_state state = {
         .occupied = words->meter.occupied,
         .expected = words->expected,
-        .blocks = words->blocks,
         .in_flight = words->in_flight,
         .unknown = (uint32_t)words->unknown,
     };
@@ -119,14 +118,6 @@ void batch_words_note_unmeasured(struct batch_words *words, int reason)
 static struct aliquot_hook_device *find_page(const struct batch_words *words)
 {
     return words->index < 0 ? NULL : &page_hook()->devices[words->index];
-}
-
-void batch_words_add_blocks(struct batch_words *words, uint64_t blocks)
-{
-    struct aliquot_hook_device *page = find_page(words);
-    words->blocks += blocks;
-    if (page)
-        page_write(&page->blocks, words->blocks);
 }
 
 void batch_words_show_active(struct batch_words *words, bool is_active)

@@ -14,7 +14,6 @@ struct batch_words {
     bool is_active;
     uint32_t in_flight, unknown; /* batches; launches whose length is not known */
     uint64_t expected;           /* nanoseconds, of what is under way */
-    uint64_t blocks;
     uint64_t unmeasured; /* times that something could not be measured */
     uint32_t waiting;    /* threads */
     uint64_t waiting_since, throttled;
@@ -43,7 +42,6 @@ void batch_words_take(struct batch_words *words, const struct passed_timing_even
                       bool has_overlapped, uint64_t now);
 
 void batch_words_note_unmeasured(struct batch_words *words, int reason);
-void batch_words_add_blocks(struct batch_words *words, uint64_t blocks);
 void batch_words_show_active(struct batch_words *words, bool is_active);
 void batch_words_count_waiting(struct batch_words *words, int change, uint64_t now);
 

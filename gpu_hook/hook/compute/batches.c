@@ -103,10 +103,9 @@ static uint64_t ask(struct batches *batches, const struct stream_timer *timer,
                     const struct batch_launch *launch, const struct batch_terms *terms,
                     uint64_t now)
 {
-    bool is_within = timer && timer->has_batch && terms->order.pace == ALIQUOT_PACE_TIME &&
-                     timer->batch_expected < terms->batch_nanoseconds;
-    if (is_within ||
-        (terms->order.pace != ALIQUOT_PACE_TIME && terms->order.pace != ALIQUOT_PACE_BLOCKS))
+    bool is_within =
+        timer && timer->has_batch && timer->batch_expected < terms->batch_nanoseconds;
+    if (is_within || terms->order.pace != ALIQUOT_PACE_TIME)
         return 0;
     if (launch->is_unknown && batches->words.unknown >= UNKNOWN_MOST)
         return PACE_LOOK_NANOSECONDS;
@@ -237,7 +236,6 @@ static uint64_t begin(struct batches *batches, struct batch_launch *launch,
         return wait;
     bool is_sample =
         samples_should_sample(batches->words.index, launch->function, launch->grid_class);
-    batch_words_add_blocks(&batches->words, launch->blocks);
     if (is_touchable &&
         plan(batches, timer, launch, terms, launch->is_long || is_sample, now, record))
         launch->timer = timer;

@@ -34,13 +34,12 @@ static bool is_soon_done(const struct pace_order *order, const struct pace_state
 
 uint64_t pace_wait(const struct pace_order *order, const struct pace_state *state, uint64_t now)
 {
-    if (order->pace != ALIQUOT_PACE_TIME && order->pace != ALIQUOT_PACE_BLOCKS)
+    if (order->pace != ALIQUOT_PACE_TIME)
         return 0;
     if (order->in_flight_cap && state->in_flight >= order->in_flight_cap &&
         !is_soon_done(order, state))
         return PACE_LOOK_NANOSECONDS;
-    uint64_t used =
-        order->pace == ALIQUOT_PACE_BLOCKS ? state->blocks : state->occupied + state->expected;
+    uint64_t used = state->occupied + state->expected;
     if (used >= order->allowed)
         return PACE_LOOK_NANOSECONDS;
     if (!state->has_peers || used < order->allowed_with_busy_peers)

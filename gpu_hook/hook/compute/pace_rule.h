@@ -24,7 +24,6 @@ struct pace_order {
 struct pace_state {
     uint64_t occupied;           /* nanoseconds, of batches that ended */
     uint64_t expected;           /* nanoseconds, of those in flight */
-    uint64_t blocks;             /* launched */
     uint32_t in_flight;          /* batches */
     uint32_t has_peers;     /* activity pages of production on the device are known */
     uint32_t are_active;         /* one of these shows work */

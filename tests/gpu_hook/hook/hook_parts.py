@@ -37,7 +37,6 @@ class PaceState(ctypes.Structure):
     _fields_ = (
         ("occupied", U64),
         ("expected", U64),
-        ("blocks", U64),
         ("in_flight", U32),
         ("has_peers", U32),
         ("are_active", U32),

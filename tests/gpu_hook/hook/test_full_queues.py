@@ -94,11 +94,10 @@ def test_a_thread_that_a_full_stream_waits_for_goes_on(act: str, queue: int, mak
 def test_launches_beside_a_full_stream_are_measured(queue: int, make_paced: Callable[[int], Any]) -> None:
     kernel = make_paced(queue)
     assert kernel.program("fill_with_launches()")
-    blocks, occupied = kernel.word(HookPage.BLOCKS), kernel.word(HookPage.OCCUPIED)
+    occupied = kernel.word(HookPage.OCCUPIED)
     work = "spins('kernel', 20, 1000, other) or call('cuStreamSynchronize', U64(other))"
     assert kernel.program(work) == 0
     kernel.agent.wait_for(lambda: kernel.word(HookPage.OCCUPIED) - occupied >= 20 * MS * 0.99)
-    assert kernel.word(HookPage.BLOCKS) - blocks == 20
     assert kernel.program("let_go()") == [0] * 100
 
 

@@ -28,7 +28,7 @@ def rule(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def may_begin(rule: Any, cap: int, in_flight: int, expected: int, unknown: int = 0) -> bool:
     order = (U64 * 5)(Pace.TIME | cap << 32, NO_LIMIT, NO_LIMIT, 0, 0)  # struct pace_order
-    state = (U64 * 6)(0, expected, 0, in_flight, unknown << 32, 0)  # struct pace_state
+    state = (U64 * 5)(0, expected, in_flight, unknown << 32, 0)  # struct pace_state
     return not rule.pace_wait(ctypes.byref(order), ctypes.byref(state), U64(0))
 
 

@@ -55,12 +55,11 @@ def a_peer(kernel: Any, activity_files: Any) -> Iterator[Any]:
 
 
 def test_launches_keep_within_what_is_allowed(kernel: Any) -> None:
-    start, before = kernel.occupied(), kernel.word(HookPage.BLOCKS)
+    start = kernel.occupied()
     kernel.order(Pace.TIME, allowed=start + 10 * MS)
     kernel.program.ask("spins('kernel', 300, 100) or wait()")
     kernel.agent.wait_for(kernel.waits)
-    assert kernel.occupied() - start >= 10 * MS * 0.99
-    assert kernel.word(HookPage.BLOCKS) - before <= 100 + 20  # pauses between launches are time, too, and a batch more
+    assert 10 * MS * 0.99 <= kernel.occupied() - start <= 12 * MS  # a batch more
     kernel.order(Pace.TIME)
     assert kernel.program.answer() == 0
     assert kernel.occupied() - start >= 30 * MS * 0.99
@@ -76,22 +75,11 @@ def test_launches_behind_more_milestones_than_there_is_room_for_are_measured(ker
     assert kernel.occupied() - start >= (200 + 10) * MS * 0.99
 
 
-def test_pace_by_blocks_counts_blocks(kernel: Any) -> None:
-    start = kernel.word(HookPage.BLOCKS)
-    kernel.order(Pace.BLOCKS, allowed=start + 100)
-    kernel.program.ask("spins('kernel', 30, 10, 0, 10) or wait()")
-    kernel.agent.wait_for(lambda: kernel.waits() and kernel.word(HookPage.BLOCKS) == start + 100)
-    assert kernel.occupied()
-    assert kernel.word(HookPage.BLOCKS) == start + 100
-    kernel.order(Pace.OFF)
-    assert kernel.program.answer() == 0
-
-
 def test_the_cap_holds(kernel: Any) -> None:
     kernel.order(Pace.TIME, cap=2, batch_us=200)
     kernel.program.ask("spins('kernel', 5000, 100) or wait()")
-    seen = set()
-    kernel.agent.wait_for(lambda: seen.add(kernel.half(HookPage.IN_FLIGHT)) or kernel.word(HookPage.BLOCKS) >= 5005)
+    seen, end = set(), kernel.word(HookPage.LAUNCHES) + 5000
+    kernel.agent.wait_for(lambda: seen.add(kernel.half(HookPage.IN_FLIGHT)) or kernel.word(HookPage.LAUNCHES) >= end)
     assert kernel.program.answer() == 0
     assert max(seen) == 2
 
@@ -142,7 +130,7 @@ def test_devices_are_paced_apart(kernel: Any) -> None:
     kernel.agent.wait_for(lambda: kernel.waits(0))
     assert not kernel.waits(1)
     assert kernel.occupied(1) >= 2 * MS * 0.99
-    assert kernel.word(HookPage.BLOCKS, 1) == 20
+    kernel.agent.wait_for(lambda: kernel.word(HookPage.LAUNCHES, 1) == 20)
     kernel.order(Pace.OFF, device=0)
     kernel.agent.wait_for(lambda: not kernel.waits(0))
 
@@ -226,8 +214,8 @@ def test_garbage_in_the_page_neither_crashes_nor_holds_for_ever(workload: Worklo
 
 def test_counts_go_on_under_the_next_agent(kernel: Any) -> None:
     assert kernel.program("spins('kernel', 50, 100) or wait()") == 0
-    want = kernel.occupied(), kernel.word(HookPage.BLOCKS)
+    want = kernel.occupied()
     kernel.agent.stop()
     kernel.agent.start()
     kernel.register_again()
-    kernel.agent.wait_for(lambda: (kernel.word(HookPage.OCCUPIED), kernel.word(HookPage.BLOCKS)) == want)
+    kernel.agent.wait_for(lambda: kernel.word(HookPage.OCCUPIED) == want)

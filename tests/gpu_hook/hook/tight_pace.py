@@ -59,8 +59,8 @@ class TightPace:
         page, at = connection.agent_page, AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
         own = HookPage.DEVICES + device * HookPage.DEVICE_BYTES
         self.waits += load_half(connection.hook_page, own + HookPage.WAITING_LAUNCHES) > 0
-        pace = chance.choice([Pace.TIME] * 5 + [Pace.BLOCKS, Pace.MEASURE, Pace.OFF])
-        used = connection.word(device, HookPage.BLOCKS if pace is Pace.BLOCKS else HookPage.OCCUPIED)
+        pace = chance.choice([Pace.TIME] * 5 + [Pace.MEASURE, Pace.OFF])
+        used = connection.word(device, HookPage.OCCUPIED)
         more = chance.choice([0, 1, 3, PORTION_NANOSECONDS]) if turn % 4 else 20 * PORTION_NANOSECONDS
         store(page, at + AgentPage.ALLOWED, used + more)
         store(page, at + AgentPage.ALLOWED_WITH_BUSY_PEERS, FOR_EVER)

@@ -40,5 +40,5 @@ def test_threads_whose_launches_wait_are_clean(
         _, complaints = process.communicate(timeout=250)
     assert process.returncode == 0, complaints
     assert complaints == ""
-    assert kernel.word(0, HookPage.BLOCKS) > 0
+    assert kernel.word(0, HookPage.LAUNCHES) > 0
     assert kernel.word(0, HookPage.OCCUPIED) > 0

@@ -18,11 +18,10 @@ from jupyter_aliquot.gpu_hook.protocol.codec import ACTIVITY_INTERVALS, NO_LIMIT
 MOST_BATCHES = 4096  # in flight, or waiting threads: a device could not do more
 MOST_STREAMS = 128  # of one process at once, for sums over streams and threads
 MOST_LAUNCHES_PER_SECOND = 50_000_000
-MOST_BLOCKS_PER_SECOND = 1 << 40
 LONGEST = 24 * 3600 * SECOND
 
 NO_ACTIVITY = ActivityWords(0, 0, 0, 0)
-NO_WORK = ComputeWords(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+NO_WORK = ComputeWords(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
 class Who(NamedTuple):
@@ -73,7 +72,6 @@ class Reader:
     def __init__(self, started: int, words: ComputeWords = NO_WORK, activity_page: ActivityWords = NO_ACTIVITY) -> None:
         self._started = started
         self._occupied = Counter(words.occupied)
-        self._blocks = Counter(words.blocks, MOST_BLOCKS_PER_SECOND)
         self._launches = Counter(words.launches, MOST_LAUNCHES_PER_SECOND)
         self._throttled = Counter(words.throttled, SECOND * MOST_STREAMS)
         self._sampled = Counter(words.sampled, SECOND * MOST_STREAMS)
@@ -90,9 +88,6 @@ class Reader:
     def raw_allowed(self, value: int) -> int:
         """Convert an amount of occupied time to the hook's own count."""
         return self._occupied.raw(value)
-
-    def raw_blocks(self, value: int) -> int:
-        return self._blocks.raw(value)
 
     def read(
         self,
@@ -138,7 +133,6 @@ class Reader:
             in_flight=min(words.in_flight, MOST_BATCHES),
             waiting_launches=min(words.waiting_launches, MOST_BATCHES),
             launches=self._launches.value,
-            blocks=self._blocks.value,
             longest=min(words.longest, LONGEST, max(0, now)),
             throttled=self._throttled.value,
             sampled=self._sampled.value,
@@ -152,7 +146,6 @@ class Reader:
     def _read_counters(self, words: ComputeWords, elapsed: int) -> int:
         """Return the growth of its occupied time."""
         self._launches.read(words.launches, elapsed)
-        self._blocks.read(words.blocks, elapsed)
         self._throttled.read(words.throttled, elapsed)
         self._sampled.read(words.sampled, elapsed)
         self._solo.read(words.sampled_solo, elapsed)

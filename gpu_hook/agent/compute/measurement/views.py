@@ -50,7 +50,6 @@ class ProcessSample:
     in_flight: int = 0  # batches
     waiting_launches: int = 0
     launches: int = 0
-    blocks: int = 0
     longest: int = 0
     throttled: int = 0
     sampled: int = 0

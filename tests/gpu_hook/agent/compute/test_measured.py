@@ -84,7 +84,7 @@ looks = st.builds(
     hundredths=st.sampled_from([-1, 0, 1, 25, 100, 900]), is_capped=st.booleans(),
     intervals=st.lists(st.builds(Interval, numbers, numbers), max_size=4).map(tuple),
     lost=numbers, occupied=numbers, is_active=st.booleans(), active_since=numbers, in_flight=numbers,
-    waiting_launches=numbers, launches=numbers, blocks=numbers, longest=numbers, throttled=numbers,
+    waiting_launches=numbers, launches=numbers, longest=numbers, throttled=numbers,
     sampled=numbers, sampled_solo=numbers, samples=numbers, without_baseline=numbers,
     own=st.one_of(st.none(), numbers),
 )  # fmt: skip
