@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
@@ -48,6 +49,7 @@ from jupyter_aliquot.gateway.node.watcher import NodeWatch
 from jupyter_aliquot.gateway.remote.jupyter import remote_replacements
 from jupyter_aliquot.gateway.remote.kernels import AliquotRemoteKernelManager
 from jupyter_aliquot.gateway.remote.proxy import remote_handlers
+from jupyter_aliquot.gateway.remote.token_guard import guard_token
 from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
 from jupyter_aliquot.gateway.scheduling.dry_run_service import DryRunRules, DryRunService
 from jupyter_aliquot.gateway.serverapp.class_defaults import replace_stock_classes
@@ -115,6 +117,7 @@ class AliquotExtension(ExtensionApp):
         settings = _read(serverapp)
         replace_stock_classes(serverapp, has_own_kernels=bool(settings and settings.local_kernels))
         super()._link_jupyter_server_extension(serverapp)  # adds the extension's own file to the configuration
+        guard_token(GatewayClient.instance(parent=serverapp), os.environ)
         is_remote = GatewayClient.instance(parent=serverapp).gateway_enabled
         settings = _read(serverapp)
         if settings is not None:

@@ -24,6 +24,7 @@ from .service import (
     service_entry,
 )
 from .settings import HubConfigError, HubSettings
+from .tokens import remove_token
 
 
 def configure(c: Config, **settings: Any) -> HubSettings:
@@ -53,6 +54,7 @@ def configure(c: Config, **settings: Any) -> HubSettings:
         # A server without Aliquot ignores it.
         sections.add_to_list(c, section, "args", [f"--Aliquot.keep_kernels={wanted.keep_kernels}"])
     sections.compose(c, "Spawner", "server_token_scopes", server_token_scopes(wanted))
+    sections.compose(c, "Spawner", "post_stop_hook", remove_token(wanted.name))
     sections.compose(c, "Spawner", "apply_user_options", spawn.apply_user_options(wanted))
     if wanted.has_choice:
         _add_choice(c, wanted, spawner)

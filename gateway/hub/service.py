@@ -9,8 +9,11 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+from jupyter_aliquot.gateway.base.listener import ACCOUNT_VARIABLE
+
 from .scopes import ADMIN_SCOPE, SERVER_SCOPES, server_scopes
 from .settings import HubConfigError, HubSettings
+from .tokens import gateway_token
 
 _START_SECONDS = 120
 _LOOPBACK = ("localhost", "127.", "::1")
@@ -44,8 +47,8 @@ def _patience() -> dict[str, int]:
 def server_environment(settings: HubSettings) -> dict[str, Any]:
     """Return the environment for Jupyter Server's gateway mode.
 
-    The Hub calls the functions in it at each start. The token is the server's: it expires with the
-    server, and the gateway asks the Hub for its user.
+    The Hub calls the functions in it at each start. The token expires with the server, and the
+    gateway asks the Hub for its user.
     """
     origin = (settings.connect_url or settings.url).rstrip("/")
     prefix = f"services/{settings.name}"
@@ -55,14 +58,14 @@ def server_environment(settings: HubSettings) -> dict[str, Any]:
         base = spawner.hub.base_url.rstrip("/").removesuffix("hub")
         return f"{origin}{base}{prefix}"
 
-    def server_token(spawner: Any) -> str:
-        return str(spawner.api_token)
-
-    return {
+    told: dict[str, Any] = {
         "JUPYTER_GATEWAY_URL": gateway_url,
-        "JUPYTER_GATEWAY_AUTH_TOKEN": server_token,
+        "JUPYTER_GATEWAY_AUTH_TOKEN": gateway_token(settings.name),
         "JUPYTER_GATEWAY_AUTH_SCHEME": "token",
     }
+    if settings.is_managed and (urlsplit(origin).hostname or "").startswith(_LOOPBACK):
+        told[ACCOUNT_VARIABLE] = str(settings.account_id())
+    return told
 
 
 def server_token_scopes(settings: HubSettings) -> Callable[[Any], Any]:

@@ -6,6 +6,8 @@ This module changes no configuration.
 from __future__ import annotations
 
 import math
+import os
+import pwd
 import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -105,6 +107,18 @@ class HubSettings:
     def is_managed(self) -> bool:
         """Return whether the Hub starts the gateway."""
         return not self.api_token
+
+    def account_id(self) -> int:
+        """Return the number of the account of a gateway that the Hub starts. Raises HubConfigError."""
+        if not self.gateway_user:
+            return os.geteuid()
+        try:
+            return pwd.getpwnam(self.gateway_user).pw_uid
+        except KeyError:
+            raise HubConfigError(
+                f"configure(gateway_user=…): this machine has no account {self.gateway_user!r}. Make it "
+                f"(useradd --system --create-home {self.gateway_user}), or name another"
+            ) from None
 
     def choice(self) -> SizeChoice:
         """Return the sizes that the spawn page offers. Raises HubConfigError."""

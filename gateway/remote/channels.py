@@ -35,6 +35,7 @@ from jupyter_aliquot.gpu_hook.base.pacing import backoff_seconds
 from jupyter_aliquot.provisioner.relay.wire.files import UNREAD_BYTES
 
 from .client import PING_SECONDS
+from .token_guard import UntrustedGatewayError
 
 _REFUSED = 1008
 _AWAY = 1013
@@ -94,13 +95,13 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
                 self.ws = await self._dial()
                 if not self.disconnected:
                     return
-            except (HTTPClientError, WebSocketError, OSError, ValueError) as error:
+            except (UntrustedGatewayError, HTTPClientError, WebSocketError, OSError, ValueError) as error:
                 if isinstance(error, HTTPClientError) and error.code in _FINAL:
                     self._note(error)
                     return
                 if time.monotonic() >= deadline:
                     self.log.warning("kernel=%s socket=refused reason=%s", self.kernel_id, error)
-                    raise HTTPError(_UNAVAILABLE, gateway_words(error) or _AWAY_WORDS) from error
+                    raise HTTPError(_UNAVAILABLE, _words(error)) from error
                 self.log.info("kernel=%s gateway=unavailable tries=again reason=%s", self.kernel_id, error)
             # Sockets that lost the same gateway do not all return to it at one moment.
             await asyncio.sleep(client.gateway_retry_interval * random.uniform(0.75, 1.25))
@@ -184,6 +185,12 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
         self.disconnected = True
         self.log.warning("kernel=%s socket=closed reason=%s", self.kernel_id, reason)
         self.websocket_handler.close(code, fitting(reason))
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, UntrustedGatewayError):
+        return error.words
+    return gateway_words(error) or _AWAY_WORDS
 
 
 def patience_seconds(client: GatewayClient) -> float:

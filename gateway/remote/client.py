@@ -20,6 +20,8 @@ from tornado.websocket import WebSocketClientConnection, WebSocketError, websock
 from jupyter_aliquot.gateway.base.http_errors import gateway_words
 from jupyter_aliquot.gpu_hook.waiting import within
 
+from .token_guard import UntrustedGatewayError
+
 # Below the timeout of a browser that asks this server; the client alone would retry for half a
 # minute.
 _ANSWER_SECONDS = 5.0
@@ -41,6 +43,8 @@ async def send_to_gateway(path: str, **request: Any) -> HTTPResponse:
         return await within(gateway_request(url, **request), _ANSWER_SECONDS)
     except (asyncio.TimeoutError, OSError, ValueError) as error:
         raise _away(error) from error
+    except UntrustedGatewayError:
+        raise
     except HTTPError as error:
         cause = error.__cause__
         raise (_told(cause) if isinstance(cause, HTTPClientError) else _away(cause or error)) from error

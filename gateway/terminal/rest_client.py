@@ -14,13 +14,14 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, TypeVar
 
 from jupyter_core.paths import jupyter_runtime_dir
 
+from jupyter_aliquot.gateway.base.listener import ListenerError, account_in, check_listener
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 from jupyter_aliquot.provisioner.errors import AliquotError
 
@@ -104,6 +105,8 @@ class OwnGateway:
     origin: str = field(default="of its server's file", compare=False)
     scheme: str = "token"
     tls: Tls = field(default_factory=Tls)
+    # Who must listen at a loopback address before the token is sent there; None: any account.
+    account: int | None = field(default=None, compare=False)
 
     @classmethod
     def find(cls, runtime: RuntimeDir, servers: Path | None = None) -> OwnGateway:
@@ -126,17 +129,20 @@ class OwnGateway:
         if not environ.get("JUPYTER_GATEWAY_URL"):
             return ()
         scheme = environ.get("JUPYTER_GATEWAY_AUTH_SCHEME") or "token"
-        found = [
-            cls._named(environ, "JUPYTER_GATEWAY_URL", "JUPYTER_GATEWAY_AUTH_TOKEN", scheme, Tls.named_in(environ))
-        ]
-        if environ.get("JUPYTERHUB_USER"):
-            found.insert(0, cls._named(environ, "JUPYTERHUB_SERVICE_URL", "JUPYTERHUB_API_TOKEN", "token", Tls()))
-        return tuple(one for one in found if one is not None)
+        found = []
+        if environ.get("JUPYTERHUB_USER") and (
+            own := cls._named(environ, "JUPYTERHUB_SERVICE_URL", "JUPYTERHUB_API_TOKEN")
+        ):
+            found.append(replace(own, account=os.geteuid()))
+        if gateway := cls._named(environ, "JUPYTER_GATEWAY_URL", "JUPYTER_GATEWAY_AUTH_TOKEN"):
+            account, tls = account_in(environ), Tls.named_in(environ)
+            found.append(replace(gateway, scheme=scheme, tls=tls, account=account))
+        return tuple(found)
 
     @classmethod
-    def _named(cls, environ: Mapping[str, str], address: str, secret: str, scheme: str, tls: Tls) -> OwnGateway | None:
+    def _named(cls, environ: Mapping[str, str], address: str, secret: str) -> OwnGateway | None:
         url, token = environ.get(address, ""), environ.get(secret, "")
-        return cls(url.rstrip("/") + "/", token, f"in {secret}", scheme, tls) if url and token else None
+        return cls(url.rstrip("/") + "/", token, f"in {secret}") if url and token else None
 
     def ask(self, path: str, method: str = "GET", body: Any = None, seconds: float = _ANSWER_SECONDS) -> Any:
         """Send a request.
@@ -151,6 +157,11 @@ class OwnGateway:
 
     def text(self, path: str, method: str = "GET", body: Any = None, seconds: float = _ANSWER_SECONDS) -> str:
         """Send a request. Returns the answer as text. Raises GatewayRefusal and NoGatewayHere."""
+        try:
+            if self.account is not None:
+                check_listener(self.url, self.account)
+        except ListenerError as error:
+            raise NoGatewayHere(f"the gateway: {error}") from error
         request = urllib.request.Request(
             f"{self.url}aliquot/api/v1/{path}",
             data=None if body is None else json.dumps(body).encode(),

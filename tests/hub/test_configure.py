@@ -7,6 +7,7 @@ import dataclasses
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 pytest.importorskip("jupyterhub", reason="jupyterhub is not installed")
 from guide_blocks import HUB_GUIDE, blocks_of
+from jupyterhub import orm, roles
 from traitlets.config import Config
 
 from jupyter_aliquot.gateway.hub import HubConfigError, HubSettings, configure
@@ -24,7 +26,7 @@ ACCESS = "access:services!service=aliquot"
 
 
 def a_spawner(base_url: str = "/hub/", **more: Any) -> SimpleNamespace:
-    return SimpleNamespace(hub=SimpleNamespace(base_url=base_url), api_token="a-token-of-the-server", **more)
+    return SimpleNamespace(**{"hub": SimpleNamespace(base_url=base_url), "api_token": "a-token-of-the-server", **more})
 
 
 def role(c: Config, name: str) -> dict[str, Any]:
@@ -49,8 +51,50 @@ def test_one_line_adds_the_service_its_scopes_and_what_a_server_needs() -> None:
     environment = c.Spawner.environment
     assert environment["JUPYTER_GATEWAY_URL"](a_spawner()) == "http://127.0.0.1:8890/services/aliquot"
     assert environment["JUPYTER_GATEWAY_URL"](a_spawner("/at/hub/")) == "http://127.0.0.1:8890/at/services/aliquot"
-    assert environment["JUPYTER_GATEWAY_AUTH_TOKEN"](a_spawner()) == "a-token-of-the-server"
+    assert environment["ALIQUOT_GATEWAY_ACCOUNT"] == str(os.geteuid())
     assert c.Spawner.args == ["--Aliquot.keep_kernels=always"]
+
+
+@pytest.fixture
+def a_stored_spawner() -> Iterator[Any]:
+    """A spawner of alice's with the Hub's own database, where the Hub has just made its server's token."""
+    engine = orm.new_session_factory("sqlite://")
+    db = engine()
+    roles.create_role(db, {"name": "user", "scopes": ["self", ACCESS]})
+    roles.create_role(db, {"name": "token", "scopes": ["inherit"]})
+    alice = orm.User(name="alice")
+    db.add(alice)
+    db.add(orm.OAuthClient(identifier="jupyterhub"))
+    db.commit()
+    roles.grant_role(db, alice, "user")
+    made = alice.new_api_token(scopes=["users:activity!user", "access:servers!user", ACCESS])
+    yield a_spawner(user=alice, db=db, name="", api_token=made)
+    db.close()
+
+
+def test_the_token_for_the_gateway_opens_the_gateway_alone(a_stored_spawner: Any) -> None:
+    spawner, c = a_stored_spawner, Config()
+    configure(c)
+    make = c.Spawner.environment["JUPYTER_GATEWAY_AUTH_TOKEN"]
+    token = make(spawner)
+    assert make(spawner) == token, "a spawner may ask for its environment again"
+    stored = orm.APIToken.find(spawner.db, token)
+    assert (stored.user.name, stored.scopes, stored.client_id) == ("alice", [ACCESS], "jupyterhub")
+    spawner.api_token = spawner.user.new_api_token(scopes=[ACCESS])
+    assert make(spawner) != token
+    assert orm.APIToken.find(spawner.db, token) is None, "one token a server"
+
+
+def test_the_token_for_the_gateway_goes_when_the_server_stops_for_good(a_stored_spawner: Any) -> None:
+    spawner, c, stopped = a_stored_spawner, Config(), []
+    c.Spawner.post_stop_hook = stopped.append
+    configure(c)
+    token = c.Spawner.environment["JUPYTER_GATEWAY_AUTH_TOKEN"](spawner)
+    for will_resume, is_there in ((True, True), (False, False)):
+        spawner.will_resume = will_resume
+        c.Spawner.post_stop_hook(spawner)
+        assert (orm.APIToken.find(spawner.db, token) is not None) == is_there
+    assert stopped == [spawner, spawner], "the administrator's own hook goes on"
 
 
 def test_caps_are_written_once_and_handed_to_the_gateway() -> None:
@@ -92,8 +136,9 @@ def test_a_hub_that_runs_as_root_starts_no_gateway_as_root(monkeypatch: pytest.M
     with pytest.raises(HubConfigError, match="gateway_user='aliquot'"):
         configure(Config())
     c = Config()
-    configure(c, gateway_user="aliquot")
-    assert service(c)["user"] == "aliquot"
+    configure(c, gateway_user="nobody")
+    assert service(c)["user"] == "nobody"
+    assert c.Spawner.environment["ALIQUOT_GATEWAY_ACCOUNT"] == "65534"
     configure(Config(), gateway_options=["--allow-root"])
     configure(Config(), api_token="the administrator starts it")
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 import urllib.error
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,6 +58,42 @@ def test_a_size_that_the_user_may_not_have_is_refused_by_page_and_api(a_hub: Hub
             assert status in (200, 400)
             assert ("spawn-error-msg" in page, bool(sizes_on(page))) == (True, True), (field, wrong)
             assert ("<script>alert" in page, "\0" in page) == (False, False)
+
+
+def environment_of_the_server(hub: HubProcess, user: str) -> dict[str, str]:
+    for found in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            words = (word.partition("=") for word in found.read_text(errors="replace").split("\0"))
+            environment = {name: value for name, _, value in words}
+            is_hubs = environment.get("HOME", "").startswith(str(hub.home))
+            if is_hubs and environment.get("JUPYTERHUB_USER") == user and "JUPYTERHUB_API_TOKEN" in environment:
+                return environment
+    raise AssertionError(f"no process of {user}'s server")
+
+
+def status_of(ask: Callable[..., Any], *words: Any, token: str) -> int:
+    try:
+        ask(*words, token=token)
+    except urllib.error.HTTPError as error:
+        return error.code
+    return 200
+
+
+def test_what_a_server_sends_the_gateway_opens_the_gateway_alone_and_ends_with_the_server(a_hub: HubProcess) -> None:
+    a_hub.start_server("bob", gpu="none")
+    environment = environment_of_the_server(a_hub, "bob")
+    token = environment["JUPYTER_GATEWAY_AUTH_TOKEN"]
+    assert status_of(a_hub.server, "bob", "api/contents", token=environment["JUPYTERHUB_API_TOKEN"]) == 200
+    for path, method in (("api/contents", "GET"), ("api/terminals", "POST"), ("api/kernels", "POST")):
+        assert status_of(a_hub.server, "bob", path, method, token=token) == 403, path
+    assert status_of(a_hub.api, "users/bob/server", "POST", token=token) in (403, 404)
+    assert status_of(a_hub.api, "users/bob/tokens", "POST", {"note": "more"}, token=token) in (403, 404)
+    assert status_of(a_hub.gateway, "api/kernels", token=token) == 200
+    scopes = a_hub.api("user", token=token)["scopes"]
+    # The Hub lets each token ask whose it is.
+    assert [one for one in scopes if not one.startswith("read:users:")] == ["access:services!service=aliquot"]
+    a_hub.stop_server("bob")
+    assert status_of(a_hub.api, "user", token=token) == 403
 
 
 def test_a_servers_kernels_outlive_it_and_have_the_size_of_the_spawn_page(a_hub: HubProcess) -> None:

@@ -16,13 +16,19 @@ from jupyterhub.utils import maybe_future
 from tornado.web import HTTPError
 from traitlets.config import Config
 
-from jupyter_aliquot.gateway.hub import HubConfigError, configure
+from jupyter_aliquot.gateway.hub import HubConfigError, configure, tokens
 
 REACHED = {"url": "http://0.0.0.0:8890", "connect_url": "http://hub:8890"}
 
 
 def a_user(name: str = "alice", *teams: str) -> Any:
     return SimpleNamespace(name=name, id=7, url="/user/alice/", groups=[SimpleNamespace(name=team) for team in teams])
+
+
+@pytest.fixture(autouse=True)
+def no_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the token for the gateway without the Hub's database, which no spawner here has."""
+    monkeypatch.setattr(tokens, "_make_token", lambda *_: "a-token-for-the-gateway")
 
 
 @pytest.fixture
@@ -150,7 +156,8 @@ def test_the_pod_has_the_gateway_and_no_gpu() -> None:
     environment = environment_of(pod)
     assert environment["KERNEL_GPU"] == "0.25"
     assert environment["JUPYTER_GATEWAY_URL"] == "http://hub:8890/services/aliquot"
-    assert environment["JUPYTER_GATEWAY_AUTH_TOKEN"] == environment["JUPYTERHUB_API_TOKEN"] == "a-token-of-the-server"
+    assert environment["JUPYTERHUB_API_TOKEN"] == "a-token-of-the-server"
+    assert environment["JUPYTER_GATEWAY_AUTH_TOKEN"] == "a-token-for-the-gateway"
     (container,) = pod.spec.containers
     assert (container.resources.limits, container.resources.requests) == ({}, {})
     assert container.args is None, "KubeSpawner knows no command to which it could add ours"

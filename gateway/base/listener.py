@@ -1,0 +1,127 @@
+"""The account that listens at a loopback address, as the kernel's socket tables say it.
+
+Any account may listen at a free port. A program that is about to send a secret to a loopback
+address asks here first, which account would get it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import pwd
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from .errors import CommandError
+
+# The number of the gateway's account, in the environment of a server or a command.
+ACCOUNT_VARIABLE = "ALIQUOT_GATEWAY_ACCOUNT"
+_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_LISTENS = "0A"
+_LOCALHOST = ("127.0.0.1", "::1")
+_ROOT = 0
+
+
+class ListenerError(CommandError):
+    """No process, or one of another account, listens where the gateway should."""
+
+
+@dataclass(frozen=True)
+class _Listener:
+    address: str
+    port: int
+    uid: int
+
+
+def account_in(environ: Mapping[str, str]) -> int | None:
+    """Return the gateway's account that the environment names; None where it names none.
+
+    Raises ListenerError.
+    """
+    if not (account := environ.get(ACCOUNT_VARIABLE, "")):
+        return None
+    if not account.isdigit():
+        raise ListenerError(f"{ACCOUNT_VARIABLE}={account!r} is not valid. Use the number of the gateway's account")
+    return int(account)
+
+
+def check_listener(url: str, account: int) -> None:
+    """Check that a token may be sent to *url*: that *account*, or root, listens there.
+
+    An address that is none of this machine's loopback is not checked. Raises ListenerError.
+    """
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    if not (addresses := _loopback_addresses(parts.hostname or "")):
+        return
+    listeners = list(_listeners())
+    found = {uid for one in addresses for uid in _accounts_at(one, port, listeners)}
+    if not found:
+        raise ListenerError(f"{url} does not answer: no process listens there. Try again when it is back")
+    if others := sorted(found - {_ROOT, account}):
+        raise ListenerError(
+            f"the address {url} is held by a process of the account {_name(others[0])}, not by one of "
+            f"{_name(account)} or root. No token is sent there. Ask an administrator to end that process"
+        )
+
+
+def _loopback_addresses(host: str) -> tuple[str, ...]:
+    """Return the loopback addresses that a client of *host* tries; empty for any other host."""
+    if host == "localhost":
+        return _LOCALHOST
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return ()
+    return (_plain(address),) if ipaddress.ip_address(_plain(address)).is_loopback else ()
+
+
+def _accounts_at(address: str, port: int, listeners: list[_Listener]) -> set[int]:
+    """Return the accounts that get connections to this address.
+
+    The kernel prefers a socket that is bound to the address itself to one that is bound to all.
+    """
+    is_v4 = ipaddress.ip_address(address).version == 4
+    for bound in (address, "0.0.0.0", "::") if is_v4 else (address, "::"):
+        if found := {one.uid for one in listeners if (one.address, one.port) == (bound, port)}:
+            return found
+    return set()
+
+
+def _listeners() -> Iterator[_Listener]:
+    for table in _TABLES:
+        try:
+            lines = table.read_text().splitlines()[1:]
+        except FileNotFoundError:
+            continue  # a machine without IPv6
+        except OSError as error:
+            raise ListenerError(
+                f"cannot see which account the gateway's port has: {table}: {error.strerror}"
+            ) from error
+        for line in lines:
+            fields = line.split()
+            if fields[3] == _LISTENS:
+                address, _, port = fields[1].partition(":")
+                yield _Listener(_address(address), int(port, 16), int(fields[7]))
+
+
+def _address(digits: str) -> str:
+    """Return an address that the kernel writes as words of 32 bits, in this machine's byte order."""
+    words = [bytes.fromhex(digits[at : at + 8]) for at in range(0, len(digits), 8)]
+    packed = b"".join(word[::-1] if sys.byteorder == "little" else word for word in words)
+    return _plain(ipaddress.ip_address(packed))
+
+
+def _plain(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
+    """Return the address as text; an IPv4 address within IPv6 as the IPv4 address that it is."""
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

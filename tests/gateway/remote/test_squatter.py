@@ -1,0 +1,152 @@
+"""A user who binds the gateway's port while it is down gets nothing of another user's server."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+import websocket
+from second_account import ANOTHER
+
+from jupyter_aliquot.gateway.base.listener import ACCOUNT_VARIABLE, ListenerError, account_in, check_listener
+from jupyter_aliquot.gateway.terminal.rest_client import NoGatewayHere, OwnGateway
+
+from .conftest import TOKENS, Server
+
+SQUATTER = """
+import os, socket, sys
+address, port = sys.argv[1], int(sys.argv[2])
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+listening = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listening.bind((address, port)); listening.listen()
+print(listening.getsockname()[1], flush=True)
+while True:
+    connection, _ = listening.accept()
+    print(repr(connection.recv(65536)), flush=True)
+    connection.close()
+"""
+
+
+@dataclass
+class Squatter:
+    """A process of another account that listens where a gateway should, and prints what it gets."""
+
+    process: subprocess.Popen[str]
+    port: int
+
+    def heard(self) -> str:
+        """End it, and return what it got."""
+        self.process.kill()
+        return self.process.communicate()[0]
+
+
+@pytest.fixture
+def squat() -> Iterator[Callable[..., Squatter]]:
+    if os.geteuid() != 0:
+        pytest.skip("only root can play another user")
+    made: list[subprocess.Popen[str]] = []
+
+    def start(address: str = "127.0.0.1", port: int = 0) -> Squatter:
+        words = [sys.executable, "-c", SQUATTER, address, str(port)]
+        made.append(subprocess.Popen(words, stdout=subprocess.PIPE, text=True))
+        assert made[-1].stdout is not None
+        return Squatter(made[-1], int(made[-1].stdout.readline()))
+
+    yield start
+    for process in made:
+        process.kill()
+        process.wait()
+
+
+def test_no_request_of_a_users_server_reaches_another_accounts_listener(
+    squat: Callable[..., Squatter], own_gateway: Server, own_servers: Callable[..., list[Server]]
+) -> None:
+    (alice,) = own_servers("alice", gateway=own_gateway, variables={ACCOUNT_VARIABLE: str(os.geteuid())})
+    made = alice.ask("POST", "api/kernels", {"name": "python3"})
+    assert made.status == 201, made
+    own_gateway.end()
+    squatter = squat(port=own_gateway.port)
+    status = alice.ask("GET", "aliquot/api/v1/status")
+    words = json.loads(status.body)["message"]
+    assert (status.status, "No token is sent there" in words) == (503, True), status
+    for method, path in (("GET", "api/kernels"), ("POST", "api/kernels"), ("GET", "api/kernelspecs")):
+        answer = alice.ask(method, path, {"name": "python3"} if method == "POST" else None)
+        assert answer.status != 0, path
+    for path in (f"api/kernels/{made.body['id']}/channels", "aliquot/api/v1/events"):
+        with pytest.raises(websocket.WebSocketException):
+            opened = websocket.create_connection(
+                f"ws://127.0.0.1:{alice.port}/{path}", timeout=90, header=[f"Authorization: token {alice.token}"]
+            )
+            while opened.recv():
+                pass
+            raise websocket.WebSocketException("closed by the server")
+    heard = squatter.heard()
+    assert heard == "", "not even a connection"
+    own_gateway.start()
+    assert alice.ask("GET", "aliquot/api/v1/status").status == 200
+
+
+def test_the_command_line_sends_nothing_there_either(squat: Callable[..., Squatter]) -> None:
+    squatter = squat()
+    url = f"http://127.0.0.1:{squatter.port}"
+    told = {"JUPYTER_GATEWAY_URL": url, "JUPYTER_GATEWAY_AUTH_TOKEN": TOKENS["alice"], ACCOUNT_VARIABLE: "0"}
+    server = {"JUPYTERHUB_USER": "alice", "JUPYTERHUB_SERVICE_URL": f"{url}/user/alice", "JUPYTERHUB_API_TOKEN": "own"}
+    asked = OwnGateway.elsewhere({**told, **server})
+    assert len(asked) == 2
+    for one in asked:
+        with pytest.raises(NoGatewayHere, match="No token is sent there"):
+            one.ask("status")
+    assert squatter.heard() == ""
+
+
+@pytest.mark.parametrize("bound", ["127.0.0.1", "0.0.0.0", "::", "::1", "::ffff:127.0.0.1"])
+def test_a_listener_of_another_account_is_seen_however_it_is_bound(bound: str, squat: Callable[..., Squatter]) -> None:
+    squatter = squat(bound)
+    host = "[::1]" if bound == "::1" else "127.0.0.1"
+    for url in (f"http://{host}:{squatter.port}/services/aliquot", f"http://localhost:{squatter.port}"):
+        with pytest.raises(ListenerError, match="nobody"):
+            check_listener(url, 0)
+        check_listener(url, ANOTHER)
+
+
+def test_the_more_exact_address_counts_as_it_does_for_the_kernel(squat: Callable[..., Squatter]) -> None:
+    with socket.socket() as gateway:
+        gateway.bind(("127.0.0.1", 0))
+        gateway.listen()
+        port = gateway.getsockname()[1]
+        squat("127.0.0.2", port)
+        check_listener(f"http://127.0.0.1:{port}", os.geteuid())
+        with pytest.raises(ListenerError, match="nobody"):
+            check_listener(f"http://127.0.0.2:{port}", os.geteuid())
+
+
+def test_a_free_port_gets_nothing_and_other_machines_are_not_looked_at() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        with pytest.raises(ListenerError, match="no process listens there"):
+            check_listener(f"http://127.0.0.1:{free.getsockname()[1]}", os.geteuid())
+    for url in ("http://10.1.2.3:8890", "https://gpu.example.org", "http://[2001:db8::1]:8890"):
+        check_listener(url, os.geteuid())
+
+
+def test_root_may_listen_for_the_gateway() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can listen as root")
+    with socket.socket() as gateway:
+        gateway.bind(("127.0.0.1", 0))
+        gateway.listen()
+        check_listener(f"http://127.0.0.1:{gateway.getsockname()[1]}", ANOTHER)
+
+
+def test_an_account_that_is_no_number_is_refused() -> None:
+    assert account_in({}) is account_in({ACCOUNT_VARIABLE: ""}) is None
+    assert account_in({ACCOUNT_VARIABLE: "999"}) == 999
+    with pytest.raises(ListenerError, match="Use the number"):
+        account_in({ACCOUNT_VARIABLE: "aliquot"})
