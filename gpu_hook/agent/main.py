@@ -24,6 +24,7 @@ from jupyter_aliquot.gpu_hook.agent.compute.controllers import CONTROLLERS, Make
 from jupyter_aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
 from jupyter_aliquot.gpu_hook.agent.devices.audit import Audit, Auditor, Findings
 from jupyter_aliquot.gpu_hook.agent.devices.cdi import write_node_specs
+from jupyter_aliquot.gpu_hook.agent.devices.claims import DeviceClaimedError, DeviceClaims
 from jupyter_aliquot.gpu_hook.agent.devices.context_probe import ContextProbe
 from jupyter_aliquot.gpu_hook.agent.devices.devices import (
     DeviceMonitor,
@@ -115,6 +116,8 @@ class Agent:
         contexts = ContextCosts(settings.context_slack_bytes)
         self._ledger = Ledger(machine_bytes, settings.leases.oversubscription(machine_bytes), contexts)
         self._notices = StatusNotices(self._send)
+        machine = str(softgpu_state_path(settings.runtime)) if node.driver.kind == "softgpu" else ""
+        self._claims = DeviceClaims(machine)
         self._monitor = DeviceMonitor(source, self._saw_devices, settings.driver_deadline_seconds)
         self._probe = ContextProbe(node.driver.cuda, self._monitor, contexts)
         self._devices_known = asyncio.Event()
@@ -172,7 +175,7 @@ class Agent:
         """Run until a signal, ``shutdown``, or the idle time.
 
         The agent listens before it reads the devices, so that clients can ask why a driver hangs.
-        Raises StartError and DriverError at the start.
+        Raises StartError, DeviceClaimedError and DriverError at the start.
         """
         settings = self._settings
         end_on_signals(self._end)
@@ -196,13 +199,14 @@ class Agent:
         """Wait for the first look, no longer than its deadline, and measure contexts.
 
         Return the look from before the agent had a context; None: the agent ends. Raises
-        DriverError.
+        DriverError, and DeviceClaimedError for a device of another account's agent.
         """
         if not await self._unless_ended(self._monitor.look()):
             return None
         if self._monitor.problem and not self._monitor.is_silent:
             raise DriverError(self._monitor.problem)
         first = self._monitor.readings
+        self._claims.claim(reading.facts.uuid for reading in first)
         return first if await self._unless_ended(self._probe.measure()) else None
 
     async def _unless_ended(self, work: Coroutine[Any, Any, None]) -> bool:
@@ -290,6 +294,7 @@ class Agent:
         await self._checkpoints.close()
         await self._control.close()
         await self._monitor.close()
+        self._claims.close()
         with contextlib.suppress(OSError):
             self._settings.runtime.agent_info.unlink()
         log.info("event=ended pid=%d", os.getpid())
@@ -309,6 +314,7 @@ class Agent:
         self._ledger.set_devices((r.facts for r in readings), (r.facts.uuid for r in readings if r.is_lost))
         if not self._devices_known.is_set():
             return  # no kernel is restored yet: its bytes would count as another process's
+        self._claim_late(readings)
         self._auditor.look(readings, self._reservations.processes(), asyncio.get_running_loop().time())
         self._learn_contexts()
         self._reservations.book_looks(readings)
@@ -319,6 +325,14 @@ class Agent:
         if self._ledger.device_states() != before:
             log.warning("event=devices_changed lost=%s", [s.index for s in self._ledger.device_states() if s.lost])
             self._tell_change()
+
+    def _claim_late(self, readings: Sequence[DeviceReading]) -> None:
+        """Claim devices that came later. The agent ends where one is another account's agent's."""
+        try:
+            self._claims.claim(reading.facts.uuid for reading in readings)
+        except DeviceClaimedError as error:
+            log.error("event=device_claimed reason=%r", str(error))
+            self._end.set()
 
     def _learn_contexts(self) -> None:
         """Learn contexts once from each audit.
@@ -427,7 +441,7 @@ def _run_locked(settings: AgentSettings, driver: Driver, libraries: Libraries, m
         options = {**settings.options, **found}
         node = Node(name, driver, driver_env, libraries, may_be_shut_down, residency, options)
         asyncio.run(_run(settings, node, chosen, makers))
-    except (ActuatorError, DriverError, EnforcerError, StartError) as error:
+    except (ActuatorError, DeviceClaimedError, DriverError, EnforcerError, StartError) as error:
         return _fail(str(error))
     finally:
         if driver.kind == "softgpu" and not any(settings.runtime.kernels.iterdir()):
