@@ -56,6 +56,11 @@ def has_started_before(restarter: Any) -> None:
     restarter._initial_startup = False
 
 
+def forget_failed_start(kernel_manager: Any, kernel_id: str) -> None:
+    """Have a MultiKernelManager forget a kernel whose start failed: its stop would wait for it."""
+    kernel_manager._pending_kernels.pop(kernel_id, None)
+
+
 def write_connection_file_again(kernel: Any) -> None:
     """Have a KernelManager write its connection file at the next start."""
     kernel._connection_file_written = False

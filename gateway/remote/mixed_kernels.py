@@ -20,6 +20,7 @@ from jupyter_server.services.kernels.connection.base import BaseKernelWebsocketC
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager, MappingKernelManager
 from tornado.web import HTTPError
 
+from jupyter_aliquot.gateway.base.jupyter_private import forget_failed_start
 from jupyter_aliquot.gateway.channels.connection import KernelWebsocketConnection
 from jupyter_aliquot.gpu_hook.waiting import within
 
@@ -96,10 +97,16 @@ class MixedKernelManager(AliquotRemoteKernelManager):
     # ---- actions on one kernel
 
     async def start_kernel(self, *, kernel_id: str | None = None, path: Any = None, **kwargs: Any) -> str:
-        """Called by POST /api/kernels and by sessions."""
+        """Called by POST /api/kernels and by sessions. Raises HTTPError."""
         if not self._specs.is_own(kwargs.get("kernel_name")) or (kernel_id is not None and kernel_id in self._kernels):
             return await super().start_kernel(kernel_id=kernel_id, path=path, **kwargs)
-        started: str = await self.own.start_kernel(kernel_id=kernel_id or new_own_id(), path=path, **kwargs)
+        self._specs.refuse_size(kwargs["kernel_name"])
+        own_id = kernel_id or new_own_id()
+        try:
+            started: str = await self.own.start_kernel(kernel_id=own_id, path=path, **kwargs)
+        except BaseException:
+            forget_failed_start(self.own, own_id)
+            raise
         return started
 
     async def shutdown_kernel(self, kernel_id: str, now: bool = False, restart: bool = False) -> None:

@@ -20,6 +20,7 @@ from jupyter_aliquot.gateway.kernelspecs.manager import is_plain
 from jupyter_aliquot.gpu_hook.waiting import within
 
 PREFIX = "local."
+SIZE_MARK = ".gpu-"
 # A launcher waits no longer than this for a gateway that is away.
 GATEWAY_SECONDS = 5.0
 _NOT_FOUND = 404
@@ -56,6 +57,16 @@ class MixedKernelSpecManager(GatewayKernelSpecManager):
     def is_own(self, kernel_name: str | None) -> bool:
         """Return whether this name is one of this server's own kernelspecs."""
         return bool(kernel_name and kernel_name.startswith(PREFIX)) and kernel_name not in self._heard
+
+    def refuse_size(self, kernel_name: str) -> None:
+        """Refuse a size of one of this server's own kernelspecs. Raises HTTPError 404."""
+        base, mark, _ = kernel_name.partition(SIZE_MARK)
+        if mark and base in self.own.find_kernel_specs():
+            raise HTTPError(
+                _NOT_FOUND,
+                f"Requested {kernel_name}, but {base} runs on this server, and GPU sizes are the gateway's. Choose "
+                f"one of its kernelspecs, or ask an administrator to register {base.removeprefix(PREFIX)} there",
+            )
 
     async def get_all_specs(self) -> dict[str, Any]:
         """Called by GET /api/kernelspecs."""

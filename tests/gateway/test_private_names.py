@@ -29,7 +29,7 @@ NAMES = {
     "_async_start_kernel",
     "jupyter_client.multikernelmanager:AsyncMultiKernelManager": "_context_default",
     "jupyter_client.multikernelmanager:MultiKernelManager": "_add_kernel_when_ready _async_shutdown_all "
-    "_check_kernel_id",
+    "_check_kernel_id _pending_kernels",
     "jupyter_client.restarter:KernelRestarter": "_initial_startup",
     "jupyter_server._tz": "isoformat utcnow",
     "jupyter_server.base.handlers:APIHandler": "_track_activity",

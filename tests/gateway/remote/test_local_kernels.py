@@ -119,3 +119,18 @@ def test_the_knob_leaves_the_gateways_alone(own_servers: Callable[..., list[Serv
     assert not any(name.startswith("local.") for name in specs(mine))
     assert mine.ask("POST", "api/kernels", {"name": LOCAL}).status in (404, 500)
     assert mine.kernels() == []
+
+
+def test_a_size_of_a_kernelspec_of_this_server_is_refused_in_words_and_nothing_waits_for_it(
+    a_gateway: Server, own_servers: Callable[..., list[Server]]
+) -> None:
+    [mine] = own_servers("alice")
+    there = a_kernel(mine, "python3")
+    for name, words in ((f"{LOCAL}.gpu-0.25", "GPU sizes are the gateway's"), ("local.no-such", "")):
+        answer = mine.ask("POST", "api/kernels", {"name": name})
+        assert answer.status in (404, 500)
+        assert words in answer.body, answer
+    assert mine.kernels() == [there]
+    mine.end(signal.SIGTERM)
+    log = (mine.folder / "log").read_text()
+    assert "Kernel does not exist" not in log, log[-3000:]
