@@ -1,12 +1,14 @@
 """The environment of a service of JupyterHub, read in one function.
 
 It holds the service's secret. Reading removes that from the environment, which kernels of this
-account inherit.
+account inherit, and from /proc/PID/environ, which they may read.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -85,8 +87,21 @@ def read_hub_service(environment: MutableMapping[str, str]) -> HubService:
         client_ca=environment.get("JUPYTERHUB_SSL_CLIENT_CA", ""),
     )
     for secret in _SECRETS:
+        if environment is os.environ:
+            _wipe(secret)
         environment.pop(secret, None)
     return service
+
+
+def _wipe(name: str) -> None:
+    """Overwrite a variable where it was when this process began.
+
+    /proc/PID/environ shows that place, whatever becomes of the variable later.
+    """
+    find = ctypes.CDLL(None).getenv
+    find.restype = ctypes.c_void_p
+    if place := find(name.encode()):
+        ctypes.memset(place, ord("-"), len(ctypes.string_at(place)))
 
 
 def _address(url: str) -> tuple[str, int]:

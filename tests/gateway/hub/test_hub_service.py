@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from jupyter_aliquot.gateway.base.errors import UsageError
@@ -31,6 +35,17 @@ def test_the_secret_is_taken_out_of_the_environment_and_of_what_is_printed() -> 
     assert service.api_token == "a-secret"
     assert "a-secret" not in environment.values()
     assert "a-secret" not in repr(service)
+
+
+def test_the_secret_is_not_where_the_system_shows_a_process_environment() -> None:
+    code = (
+        "import os\nfrom jupyter_aliquot.gateway.hub_service.environment import read_hub_service\n"
+        "service = read_hub_service(os.environ)\n"
+        "print(service.api_token, open('/proc/self/environ').read().count(service.api_token))"
+    )
+    told = {**os.environ, **ENVIRONMENT, "JPY_API_TOKEN": "a-secret"}
+    ran = subprocess.run([sys.executable, "-c", code], env=told, capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["a-secret", "0"]
 
 
 @pytest.mark.parametrize(("scheme", "is_secure"), [("http", False), ("https", True)])
