@@ -122,6 +122,12 @@ class Aliquot(Configurable):
         False, help="End a kernel whose GPU calls are not seen; if not set it runs on, shown as uncontrolled."
     ).tag(config=True)
 
+    allow_root_kernels = Bool(
+        False,
+        help="Let a Hub's gateway that runs as root start kernels as processes, which are root's then: every user is "
+        "root on this machine.",
+    ).tag(config=True)
+
     kept_output_bytes = Int(
         4 << 20,
         help="How much of what a kernel's cells showed is kept in memory for pages that come back; 0 keeps nothing.",

@@ -6,8 +6,10 @@ They are made here, joined to its kernel manager, started and stopped.
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import dataclass
 
+from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
 from jupyter_aliquot.gateway.auth.identity import tells_people_apart, users_by_name
@@ -86,6 +88,7 @@ def make_parts(services: Services) -> LocalParts:
         container_runtime=runtime,
         tell_interrupt=services.link.interrupt,
         hides_servers_env=lambda: tells_people_apart(server.identity_provider),
+        refuses_processes=lambda: _are_roots(server) and not settings.allow_root_kernels,
     )
     return LocalParts(policy, kernels, runtime, links)
 
@@ -183,6 +186,15 @@ class OwnKernels:
         if self._parts.kernels.memory is not None:
             await within_patience("records", self._parts.kernels.memory.close(), log)
         await within_patience("containers", asyncio.to_thread(self._parts.runtime.close), log)
+
+
+def _are_roots(server: ServerApp) -> bool:
+    """Return whether users of a Hub would get processes of root.
+
+    A server of one person, or of people whom its own configuration names, was told --allow-root by
+    that configuration's author.
+    """
+    return os.geteuid() == 0 and isinstance(server, GatewayServerApp) and server.is_hub_service
 
 
 def _container_planner(services: Services) -> ContainerPlanner:

@@ -14,7 +14,12 @@ from hub_process import HubProcess
 from jupyter_aliquot.gateway.hub import HubSettings
 
 TOKEN = "a long random text of a test"
-OPTIONS = ("--Aliquot.keep_kernels=never", "--Aliquot.driver=softgpu", "--allow-root")
+OPTIONS = (
+    "--Aliquot.keep_kernels=never",
+    "--Aliquot.driver=softgpu",
+    "--allow-root",
+    "--Aliquot.allow_root_kernels=True",
+)
 
 
 def start_gateway(

@@ -33,6 +33,12 @@ ADMIN = "ada"
 GROUPS = {"vision": ["alice"], "speech": ["bob"]}
 SERVICE = "aliquot"
 START_SECONDS = 120.0
+OPTIONS = (
+    "--Aliquot.keep_kernels=never",
+    "--Aliquot.driver=softgpu",
+    "--allow-root",
+    "--Aliquot.allow_root_kernels=True",
+)
 STOP_SECONDS = 60.0
 
 _CONFIG = """
@@ -109,7 +115,6 @@ class HubProcess(Started):
         self._known = {"alice", "bob", ADMIN}
         for user in self._known:
             self._make_home(user)
-        ours = ("--Aliquot.keep_kernels=never", "--Aliquot.driver=softgpu", "--allow-root")
         text = _CONFIG.format(
             **{
                 "port": self.port,
@@ -123,7 +128,7 @@ class HubProcess(Started):
             groups=GROUPS,
             seconds=int(START_SECONDS),
             # A duplicate option is an error.
-            options=[*(one for one in ours if one.partition("=")[0] not in str(options)), *options],
+            options=[*(one for one in OPTIONS if one.partition("=")[0] not in str(options)), *options],
             arguments=dict(arguments or {}),
         )
         self._config = self.home / "jupyterhub_config.py"

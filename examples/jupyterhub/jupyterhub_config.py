@@ -14,6 +14,7 @@ c = get_config()  # noqa: F821 (JupyterHub defines it)
 folder = Path.cwd()
 user_password, admin_password = (folder / "passwords").read_text().split()
 root = ["--allow-root"] if os.geteuid() == 0 else []
+roots_kernels = ["--Aliquot.allow_root_kernels=True"] if root else []
 
 # ---- who is there: two teams, of one user each, and an administrator
 c.JupyterHub.authenticator_class = "shared-password"
@@ -42,7 +43,7 @@ configure(
     user_limit_gpus=1,
     user_limits={"bob": 0.5},
     team_limits={"vision": 0.75, "speech": 0.5},
-    gateway_options=["--Aliquot.driver=softgpu", "--Aliquot.keep_kernels=never", *root],
+    gateway_options=["--Aliquot.driver=softgpu", "--Aliquot.keep_kernels=never", *root, *roots_kernels],
     gateway_environment={
         "ALIQUOT_RUNTIME_DIR": f"{folder}/run",
         "JUPYTER_CONFIG_DIR": f"{folder}/config",

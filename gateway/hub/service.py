@@ -5,7 +5,10 @@ Values only.
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable
+from pwd import struct_passwd
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,7 +28,9 @@ def service_entry(settings: HubSettings) -> dict[str, Any]:
     # A browser's login with it makes an administrator; the Hub drops it for all other users.
     entry["oauth_client_allowed_scopes"] = [ADMIN_SCOPE]
     if settings.is_managed:
-        entry |= {"command": settings.command(), "environment": dict(settings.gateway_environment)}
+        # A Hub that is killed leaves its services, whose ports the next one needs.
+        command = [*settings.command(), "--end-with-parent"]
+        entry |= {"command": command, "environment": dict(settings.gateway_environment), "cwd": settings.home()}
         entry |= _patience()
         if settings.gateway_user:
             entry["user"] = settings.gateway_user
@@ -93,14 +98,32 @@ def server_token_scopes(settings: HubSettings) -> Callable[[Any], Any]:
 def check_account(settings: HubSettings, user_id: int) -> None:
     """Refuse a gateway that would run as root, with every kernel, and would not start.
 
-    Raises HubConfigError.
+    Refuse an account that does not exist, or has no home of its own. Raises HubConfigError.
     """
-    is_roots = user_id == 0 and not settings.gateway_user
-    if settings.is_managed and is_roots and "--allow-root" not in settings.gateway_options:
+    if not settings.is_managed:
+        return
+    if settings.gateway_user:
+        _check_home(settings.account())
+        user_id = settings.account_id()
+    if user_id == 0 and "--allow-root" not in settings.gateway_options:
         raise HubConfigError(
-            "This Hub runs as root, and would start the gateway and all kernels as root. Name an account for them "
+            "This Hub would start the gateway and all kernels as root. Name an account for them "
             "(configure(gateway_user='aliquot')), start the gateway yourself (api_token=…), or, to try it, use "
-            "gateway_options=['--allow-root']"
+            "gateway_options=['--allow-root', '--Aliquot.allow_root_kernels=True']"
+        )
+
+
+def _check_home(account: struct_passwd) -> None:
+    """Refuse a home that the account does not own: the gateway keeps its kernels' records there."""
+    try:
+        is_own = stat.S_ISDIR((found := os.stat(account.pw_dir)).st_mode) and found.st_uid == account.pw_uid
+    except OSError:
+        is_own = False
+    if not is_own:
+        name, home = account.pw_name, account.pw_dir
+        raise HubConfigError(
+            f"configure(gateway_user={name!r}): its home {home} is not a folder of this account. Make it "
+            f"(install -d -o {name} -m 700 {home}), or name another account"
         )
 
 

@@ -108,17 +108,24 @@ class HubSettings:
         """Return whether the Hub starts the gateway."""
         return not self.api_token
 
-    def account_id(self) -> int:
-        """Return the number of the account of a gateway that the Hub starts. Raises HubConfigError."""
-        if not self.gateway_user:
-            return os.geteuid()
+    def account(self) -> pwd.struct_passwd:
+        """Return the entry of ``gateway_user``. Raises HubConfigError where there is none."""
         try:
-            return pwd.getpwnam(self.gateway_user).pw_uid
+            return pwd.getpwnam(self.gateway_user)
         except KeyError:
             raise HubConfigError(
-                f"configure(gateway_user=…): this machine has no account {self.gateway_user!r}. Make it "
+                f"configure(gateway_user={self.gateway_user!r}): this machine has no such account. Make it "
                 f"(useradd --system --create-home {self.gateway_user}), or name another"
             ) from None
+
+    def home(self) -> str:
+        """Return the folder in which a gateway that the Hub starts, and its kernels, begin."""
+        told = self.gateway_environment.get("HOME", "")
+        return told or (self.account().pw_dir if self.gateway_user else os.path.expanduser("~"))
+
+    def account_id(self) -> int:
+        """Return the number of the account of a gateway that the Hub starts. Raises HubConfigError."""
+        return self.account().pw_uid if self.gateway_user else os.geteuid()
 
     def choice(self) -> SizeChoice:
         """Return the sizes that the spawn page offers. Raises HubConfigError."""
@@ -148,6 +155,8 @@ class HubSettings:
         """Return the command that starts the gateway, run by the Hub where it manages the gateway."""
         # A Hub that restarts stops its services as Ctrl-C does; kernels must survive that.
         options = ["--Aliquot.keep_kernels=always", f"--Aliquot.largest_gpus={self.largest_gpus:g}"]
+        # Without a name the folder in which the gateway starts would say whose the kernels are.
+        options.append(f"--Aliquot.gateway_name={self.name}")
         if self.user_limit_gpus:
             options.append(f"--Aliquot.user_limit_gpus={self.user_limit_gpus:g}")
         if self.user_limits:

@@ -48,6 +48,8 @@ class KernelServices:
     # True where the server has several users: a kernel must not see the variables that the server
     # was started with.
     hides_servers_env: Callable[[], bool] = _never
+    # True where a kernel that is a process would be root's, for a user who is not.
+    refuses_processes: Callable[[], bool] = _never
 
 
 @runtime_checkable

@@ -18,7 +18,7 @@ from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
 from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
 from jupyter_aliquot.gateway.sizes.environment import with_size
 from jupyter_aliquot.gpu_hook.paths import KERNEL_ID
-from jupyter_aliquot.provisioner.errors import AliquotError
+from jupyter_aliquot.provisioner.errors import AliquotError, LimitError
 from jupyter_aliquot.provisioner.grants.codec import stanza_request
 
 from .request_context import requested_env
@@ -84,6 +84,7 @@ class StartChecks:
                 has = len(self._owners.of(user.name)) - len(replaced)
                 limits.check_kernels(user.name, has, is_admin=user.is_admin)
             name = kernel_name or self._default_name()
+            self._check_account(name)
             request = stanza_request(self._specs.get_kernel_spec(name).metadata)
             if request is not None and admission is not None:
                 asker = KernelRef("", user.name, kernelspec=name, teams=user.teams, replaces=replaced)
@@ -91,6 +92,16 @@ class StartChecks:
         except AliquotError as error:
             raise http_error(error) from error
         return request is not None
+
+    def _check_account(self, name: str) -> None:
+        """Refuse a kernel that would be a process of root for another person. Raises LimitError."""
+        containers = self._services.containers
+        is_process = containers is None or not containers.wants(name)
+        if is_process and self._services.refuses_processes():
+            raise LimitError(
+                f"Requested {name}, a process of the gateway's account, but this gateway runs as root. Choose an "
+                "image, or ask an administrator to give the gateway an account: configure(gateway_user=…)"
+            )
 
     def requests_grant(self, kernel_name: str | None) -> bool:
         """Return whether the kernelspec requests a grant; False for a name that is not valid."""

@@ -16,6 +16,8 @@ from tornado.ioloop import PeriodicCallback
 from traitlets import default
 
 import jupyter_aliquot.gateway.serverapp.lazy_rfc3987  # noqa: F401 (before Jupyter's server, which imports jsonschema)
+from jupyter_aliquot.gateway.auth.identity import operating_system_user
+from jupyter_aliquot.gateway.base.errors import CommandError
 
 from .freed_memory import give_back, keep_little
 from .gc_policy import CalmCollector
@@ -36,6 +38,23 @@ class AliquotServerApp(ServerApp):
         """
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         return _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+
+    def load_config_file(self, suppress_errors: bool = True) -> None:  # type: ignore[override]  # as JupyterApp has it
+        """Called by ServerApp.initialize.
+
+        Jupyter skips a file of --config that it cannot read, and the server would run without the
+        limits in it.
+        """
+        if self.config_file:
+            try:
+                name = self.config_file if self.config_file.endswith((".py", ".json")) else f"{self.config_file}.py"
+                open(name, "rb").close()
+            except OSError as error:
+                raise CommandError(
+                    f"--config={self.config_file}: this account ({operating_system_user().name}) cannot read it: "
+                    f"{error.strerror}. Make it readable, or name another file"
+                ) from error
+        super().load_config_file(suppress_errors)
 
     def find_server_extensions(self) -> None:
         """Called by ServerApp.initialize. Enables our extension as its configuration file would."""
@@ -62,6 +81,8 @@ class GatewayServerApp(AliquotServerApp):
 
     name = "aliquot serve"
     description = "The Aliquot gateway."
+    # Whether its users are a Hub's.
+    is_hub_service = False
     subcommands: dict[str, Any] = {}
     # jupyter_server fixes the tuple's length by its type, yet says that subclasses may shorten it.
     default_services = ("api", "auth", "kernels", "kernelspecs", "sessions", "security")  # type: ignore[assignment]

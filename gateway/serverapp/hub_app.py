@@ -27,6 +27,7 @@ class HubGatewayServerApp(GatewayServerApp):
 
     name = "aliquot serve"
     classes = [*GatewayServerApp.classes, HubIdentityProvider]
+    is_hub_service = True
     hub = Instance(HubService)
 
     @default("ip")

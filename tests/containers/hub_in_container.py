@@ -38,7 +38,8 @@ import jupyter_aliquot.gateway.hub as hub
 
 def configure(c, **settings):
     return hub.configure(c, **settings, user_limits={{"alice": 0.5}}, gateway_options=[
-        "--Aliquot.keep_kernels=never", "--Aliquot.driver=softgpu", "--allow-root"],
+        "--Aliquot.keep_kernels=never", "--Aliquot.driver=softgpu", "--allow-root",
+        "--Aliquot.allow_root_kernels=True"],
         gateway_environment={{"ALIQUOT_RUNTIME_DIR": "{home}/run", "HOME": "{home}"}})
 
 c.JupyterHub.bind_url = "http://:8000"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
+import pwd
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -103,6 +105,8 @@ def test_caps_are_written_once_and_handed_to_the_gateway() -> None:
     configure(c, user_limit_gpus=0.5, user_limits=limits, team_limits={"vision": 2}, gateway_options=["--x=1"])
     command = service(c)["command"]
     assert {"--Aliquot.user_limit_gpus=0.5", "--Aliquot.user_limits={'alice': 1.0, 'ada': None}"} <= set(command)
+    assert "--Aliquot.gateway_name=aliquot" in command, "whichever folder the Hub is started in"
+    assert "--end-with-parent" in command
     assert "--Aliquot.keep_kernels=always" in command, "a Hub that restarts ends nobody's kernels"
     assert {"--Aliquot.team_limits={'vision': 2}", "--Aliquot.largest_gpus=8", "--x=1"} <= set(command)
     assert [word for word in command if "presets" in word] == [
@@ -131,16 +135,40 @@ def test_a_gateway_that_the_administrator_starts_is_given_its_token_and_no_comma
     assert "--hub" in wanted.command()
 
 
-def test_a_hub_that_runs_as_root_starts_no_gateway_as_root(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def accounts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The accounts of the machine: root, aliquot with a home of its own, and homeless without."""
+    if os.getuid() == 0:
+        os.chown(tmp_path, 999, 999)
+    homes = {"root": (0, "/root"), "aliquot": (tmp_path.stat().st_uid, str(tmp_path)), "homeless": (999, "/nowhere")}
+
+    def getpwnam(name: str) -> pwd.struct_passwd:
+        uid, home = homes[name]
+        return pwd.struct_passwd((name, "x", uid, uid, "", home, "/bin/sh"))
+
+    monkeypatch.setattr(pwd, "getpwnam", getpwnam)
+    return tmp_path
+
+
+def test_a_hub_that_runs_as_root_starts_no_gateway_as_root(accounts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    with pytest.raises(HubConfigError, match="gateway_user='aliquot'"):
-        configure(Config())
+    for wrong in ({}, {"gateway_user": "root"}):
+        with pytest.raises(HubConfigError, match="gateway_user='aliquot'"):
+            configure(Config(), **wrong)
     c = Config()
-    configure(c, gateway_user="nobody")
-    assert service(c)["user"] == "nobody"
-    assert c.Spawner.environment["ALIQUOT_GATEWAY_ACCOUNT"] == "65534"
+    configure(c, gateway_user="aliquot")
+    assert (service(c)["user"], service(c)["cwd"]) == ("aliquot", str(accounts)), "kernels begin in its home"
+    assert c.Spawner.environment["ALIQUOT_GATEWAY_ACCOUNT"] == str(accounts.stat().st_uid)
     configure(Config(), gateway_options=["--allow-root"])
     configure(Config(), api_token="the administrator starts it")
+
+
+@pytest.mark.usefixtures("accounts")
+def test_the_gateways_account_has_to_exist_and_to_have_a_home() -> None:
+    with pytest.raises(HubConfigError, match=r"no such account. Make it \(useradd --system --create-home no-such\)"):
+        configure(Config(), gateway_user="no-such")
+    with pytest.raises(HubConfigError, match="its home /nowhere is not a folder of this account"):
+        configure(Config(), gateway_user="homeless")
 
 
 @pytest.mark.parametrize("block", blocks_of(HUB_GUIDE), ids=lambda block: block.splitlines()[-1][:40])

@@ -5,12 +5,17 @@ Their arguments belong to JupyterLab and Jupyter Server.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 from typing import Any
 
 from jupyter_aliquot.gateway.base.errors import CommandError
 
 from .base import PassThroughCommand
+
+_ENDS_WITH_PARENT = "--end-with-parent"
+_PR_SET_PDEATHSIG = 1
 
 
 class LabCommand(PassThroughCommand):
@@ -70,6 +75,7 @@ class ServeCommand(PassThroughCommand):
     flags = {
         **PassThroughCommand.flags,
         "hub": ({}, "Be a service of JupyterHub, with the settings of its environment (needs jupyterhub)."),
+        "end-with-parent": ({}, "With --hub: end when the Hub that started it does, also where that is killed."),
     }
     examples = """
     aliquot serve --port 8890
@@ -80,11 +86,24 @@ class ServeCommand(PassThroughCommand):
     def start(self) -> None:
         """Become the server, and return when that ends. Called by Application.start."""
         if "--hub" in self.extra_args:
-            _serve_hub([word for word in self.extra_args if word != "--hub"])
+            if _ENDS_WITH_PARENT in self.extra_args:
+                _end_with_parent()
+            _serve_hub([word for word in self.extra_args if word not in ("--hub", _ENDS_WITH_PARENT)])
             return
         from jupyter_aliquot.gateway.serverapp.app import GatewayServerApp
 
         GatewayServerApp.launch_instance(argv=self.extra_args)
+
+
+def _end_with_parent() -> None:
+    """Have the system send this process SIGTERM when its parent ends, also where that is killed.
+
+    A process that it starts does not inherit that: kernels and their relays live on.
+    """
+    parent = os.getppid()
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:  # it ended before the system was told
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _serve_hub(arguments: list[str]) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import select
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -41,3 +44,41 @@ def test_without_jupyterhub_it_says_how_to_install_it(
     assert ended.value.code == 1
     assert "pip install jupyterhub" in capsys.readouterr().err
     assert "JUPYTERHUB_API_TOKEN" not in os.environ
+
+
+PARENT = """
+import os, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdout=sys.stdout)
+child.wait()
+"""
+CHILD = """
+import os, time
+from jupyter_aliquot.gateway.cli.commands import servers
+servers._serve_hub = lambda words: (print(os.getpid(), words, flush=True), time.sleep(600))
+servers.ServeCommand(extra_args=["--hub", "--end-with-parent", "--x=1"]).start()
+"""
+
+
+def test_a_gateway_ends_with_the_hub_that_started_it_however_that_ends() -> None:
+    hub = subprocess.Popen([sys.executable, "-c", PARENT, CHILD], stdout=subprocess.PIPE, text=True)
+    assert hub.stdout is not None
+    pid, words = hub.stdout.readline().split(maxsplit=1)
+    assert words.strip() == "['--x=1']"
+    with open(f"/proc/{pid}/stat"):  # it lives
+        descriptor = os.pidfd_open(int(pid))
+    hub.kill()
+    hub.wait()
+    assert select.select([descriptor], [], [], 60.0)[0], "it lives on"
+    os.close(descriptor)
+
+
+def test_a_configuration_that_cannot_be_read_ends_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", "--hub", f"--config={tmp_path}/gateway.py"])
+    said = capsys.readouterr().err
+    assert (ended.value.code, "cannot read it: No such file or directory" in said) == (1, True), said
+    assert "Traceback" not in said

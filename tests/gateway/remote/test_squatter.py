@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -80,13 +81,12 @@ def test_no_request_of_a_users_server_reaches_another_accounts_listener(
         answer = alice.ask(method, path, {"name": "python3"} if method == "POST" else None)
         assert answer.status != 0, path
     for path in (f"api/kernels/{made.body['id']}/channels", "aliquot/api/v1/events"):
-        with pytest.raises(websocket.WebSocketException):
+        with contextlib.suppress(websocket.WebSocketException):  # refused, or opened and closed again
             opened = websocket.create_connection(
                 f"ws://127.0.0.1:{alice.port}/{path}", timeout=90, header=[f"Authorization: token {alice.token}"]
             )
             while opened.recv():
                 pass
-            raise websocket.WebSocketException("closed by the server")
     heard = squatter.heard()
     assert heard == "", "not even a connection"
     own_gateway.start()
@@ -111,7 +111,7 @@ def test_a_listener_of_another_account_is_seen_however_it_is_bound(bound: str, s
     squatter = squat(bound)
     host = "[::1]" if bound == "::1" else "127.0.0.1"
     for url in (f"http://{host}:{squatter.port}/services/aliquot", f"http://localhost:{squatter.port}"):
-        with pytest.raises(ListenerError, match="nobody"):
+        with pytest.raises(ListenerError, match="not by one of"):
             check_listener(url, 0)
         check_listener(url, ANOTHER)
 
@@ -123,7 +123,7 @@ def test_the_more_exact_address_counts_as_it_does_for_the_kernel(squat: Callable
         port = gateway.getsockname()[1]
         squat("127.0.0.2", port)
         check_listener(f"http://127.0.0.1:{port}", os.geteuid())
-        with pytest.raises(ListenerError, match="nobody"):
+        with pytest.raises(ListenerError, match="not by one of"):
             check_listener(f"http://127.0.0.2:{port}", os.geteuid())
 
 
