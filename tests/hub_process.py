@@ -205,12 +205,15 @@ class HubProcess(Started):
         self.api(f"users/{user}/server", "DELETE")
         self._until(lambda: not self._server_of(user), f"the end of the server of {user}")
 
-    def restart(self) -> None:
-        """Restart the Hub: it ends its processes, and starts again at the same place."""
+    def restart(self, number: int = signal.SIGTERM, folder: Path | None = None) -> None:
+        """End the Hub by this signal, and start it again, in another *folder* if one is named.
+
+        It ends its processes, unless it is killed.
+        """
         assert self._process is not None
-        self._process.send_signal(signal.SIGTERM)
+        self._process.send_signal(number)
         self._process.wait(STOP_SECONDS)
-        self._start()
+        self._start(folder)
 
     def wait_for_gateway(self) -> None:
         """Wait until the gateway answers through the proxy."""
@@ -240,7 +243,7 @@ class HubProcess(Started):
         self._process = None
         shutil.rmtree(self.home, ignore_errors=True)
 
-    def _start(self) -> None:
+    def _start(self, folder: Path | None = None) -> None:
         command = python_m("jupyterhub", f"--config={self._config}")
         temporary = self.home / "tmp"
         temporary.mkdir(exist_ok=True)
@@ -248,7 +251,7 @@ class HubProcess(Started):
         environment = {**os.environ, "TMPDIR": f"{temporary}/"}
         with (self.home / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                command, cwd=self.home, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                command, cwd=folder or self.home, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         self._until(self._hub_answers, "the Hub")
         self.wait_for_gateway()

@@ -10,6 +10,7 @@ import os
 import pwd
 import re
 import sys
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ from jupyter_aliquot.provisioner.resources import GpuShare
 from .size_choice import NO_GPU, SizeChoice, SizeChoiceError
 
 KEEP_KERNELS = ("always", "auto", "never")
+_LEAST_TOKEN = 8
 _SERVICE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 
@@ -75,6 +77,11 @@ class HubSettings:
                 "configure(api_token=…) is for a gateway that you start yourself; gateway_user and gateway_environment "
                 "are for one that the Hub starts. Remove them, or the token"
             )
+        if 0 < len(self.api_token) < _LEAST_TOKEN:
+            raise HubConfigError(
+                f"configure(api_token=…): JupyterHub takes no token of fewer than {_LEAST_TOKEN} characters. Use a "
+                "long random text"
+            )
         _check_url("url", self.url)
         if self.connect_url:
             _check_url("connect_url", self.connect_url)
@@ -97,6 +104,16 @@ class HubSettings:
             found = getattr(self, knob)
             is_table = isinstance(found, Mapping) and all(isinstance(name, str) for name in found)
             _check_kind(knob, found, is_table, "a table by name, such as {'alice': 1}")
+        values = self.gateway_environment.values()
+        are_texts = all(isinstance(value, str) for value in values)
+        _check_kind("gateway_environment", self.gateway_environment, are_texts, "strings as values, such as {'A': '1'}")
+        for name in self.user_limits:
+            if name != name.lower():
+                warnings.warn(
+                    f"configure(user_limits=…): {name!r} has capital letters, and JupyterHub writes names in lower "
+                    f"case unless its authenticator does not. Use {name.lower()!r}",
+                    stacklevel=2,
+                )
 
     @property
     def has_choice(self) -> bool:

@@ -23,7 +23,7 @@ from traitlets.config import Config
 from jupyter_aliquot.gateway.hub import HubConfigError, HubSettings, configure
 from jupyter_aliquot.gateway.hub.scopes import ADMIN_SCOPE
 
-KUBE = {"url": "http://aliquot-gateway:8890", "api_token": "t"}
+KUBE = {"url": "http://aliquot-gateway:8890", "api_token": "a long random text"}
 ACCESS = "access:services!service=aliquot"
 
 
@@ -171,6 +171,11 @@ def test_the_gateways_account_has_to_exist_and_to_have_a_home() -> None:
         configure(Config(), gateway_user="homeless")
 
 
+def test_a_limit_for_a_name_that_the_hub_writes_otherwise_is_told() -> None:
+    with pytest.warns(UserWarning, match="JupyterHub writes names in lower case"):
+        configure(Config(), user_limits={"Ada": 1})
+
+
 @pytest.mark.parametrize("block", blocks_of(HUB_GUIDE), ids=lambda block: block.splitlines()[-1][:40])
 def test_each_block_of_the_guide_can_be_pasted(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALIQUOT_API_TOKEN", "a token of the administrator's")
@@ -262,7 +267,9 @@ def test_a_function_for_the_scopes_of_a_servers_token_is_asked_first() -> None:
         ("", {"sizes": [0.25]}, "Use a list of strings"),
         ("", {"default_size": "0.3"}, "is not one of none, 0.25"),
         ("", {"api_token": None}, "type NoneType is not valid. Use a string"),
-        ("", {"api_token": "t", "gateway_user": "aliquot"}, "that you start yourself"),
+        ("", {"api_token": "a long random text", "gateway_user": "aliquot"}, "that you start yourself"),
+        ("", {"api_token": "short"}, "no token of fewer than 8 characters"),
+        ("", {"gateway_environment": {"A": 1}}, "strings as values"),
         ("", {"user_limits": ["alice"]}, "Use a table by name"),
         ("", {"user_limit": 1}, "no such argument. Use one of sizes, .* user_limit_gpus"),
         ("c.Spawner.environment = 'x'", {}, "type str is not valid. Use a table"),
