@@ -52,10 +52,12 @@ from jupyter_aliquot.gateway.remote.proxy import remote_handlers
 from jupyter_aliquot.gateway.remote.token_guard import guard_token
 from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
 from jupyter_aliquot.gateway.scheduling.dry_run_service import DryRunRules, DryRunService
+from jupyter_aliquot.gateway.serverapp.app import GatewayServerApp
 from jupyter_aliquot.gateway.serverapp.class_defaults import replace_stock_classes
 from jupyter_aliquot.gateway.serverapp.config_warnings import (
     engine_within_reach,
     gateway_mode,
+    refuse_unknown,
     replaced_classes,
     unknown_users,
 )
@@ -185,6 +187,8 @@ class AliquotExtension(ExtensionApp):
         self._is_made = True
 
     def _make_services(self, server: ServerApp) -> Services:
+        if isinstance(server, GatewayServerApp):  # a user's server may be given settings of a newer Hub
+            refuse_unknown(server.config, self.classes)
         # Read again if a setting is wrong, so that the error says which one.
         settings = self.configuration or Aliquot(parent=server)
         clock, folder = SystemClock(), self._memory.folder

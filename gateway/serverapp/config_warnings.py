@@ -1,14 +1,36 @@
-"""Warnings of a server that works otherwise than its documentation says. Changes nothing."""
+"""Warnings of a server that works otherwise than its documentation says, and unknown settings.
+
+This module changes nothing.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 from jupyter_server.auth import IdentityProvider, PasswordIdentityProvider
 from jupyter_server.serverapp import ServerApp
+from traitlets import HasTraits, TraitError
+from traitlets.config import Config
 
 from jupyter_aliquot.gateway.auth.identity import AliquotAuthorizer, AliquotIdentityProvider, tells_people_apart
 from jupyter_aliquot.gateway.containers.planner import base_of
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
+
+
+def refuse_unknown(config: Config, classes: Iterable[type[HasTraits]]) -> None:
+    """Refuse settings of these classes that do not exist. Raises TraitError.
+
+    Jupyter warns and goes on, perhaps without the limit that was meant.
+    """
+    for owner in classes:
+        known = owner.class_trait_names(config=True)
+        for name in config.get(owner.__name__, {}):
+            if name not in known:
+                likely = get_close_matches(name, known, n=1)
+                advice = f"Did you mean {likely[0]}?" if likely else "See docs/reference/configuration.md"
+                raise TraitError(f"c.{owner.__name__}.{name}: there is no such setting. {advice}")
 
 
 def gateway_mode(url: str) -> tuple[str, ...]:

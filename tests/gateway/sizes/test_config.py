@@ -21,6 +21,7 @@ from jupyter_aliquot.gateway.history.config import History
 from jupyter_aliquot.gateway.hub_service.identity import HubIdentityProvider
 from jupyter_aliquot.gateway.limits.config import Limits
 from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
+from jupyter_aliquot.gateway.serverapp.config_warnings import refuse_unknown
 from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
 from jupyter_aliquot.provisioner.resources import GpuShare
 
@@ -115,3 +116,9 @@ def test_who_may_have_production_is_told_by_names_or_a_function_and_on_the_comma
 
 def test_the_configuration_page_is_generated() -> None:
     assert PAGE.read_text() == configuration_page(*CLASSES)
+
+
+def test_a_gateway_refuses_a_setting_that_does_not_exist_and_names_the_likely_one() -> None:
+    refuse_unknown(Config({"Aliquot": {"driver": "softgpu"}, "Other": {"drivr": 1}}), CLASSES)
+    with pytest.raises(TraitError, match=r"c\.Aliquot\.drivr: there is no such setting\. Did you mean driver\?"):
+        refuse_unknown(Config({"Aliquot": {"drivr": "softgpu"}}), CLASSES)
