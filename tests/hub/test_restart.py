@@ -42,3 +42,4 @@ def test_kernels_outlive_their_hub_and_its_gateway(number: int, a_hub: HubProces
     assert [one["id"] for one in a_hub.server("alice", "api/kernels", token=token)] == [kernel["id"]]
     assert run_cell(server, token, kernel["id"], "print(kept)") == "42\n"
     a_hub.server("alice", f"api/kernels/{kernel['id']}", "DELETE", token=token)
+    a_hub.stop_server("alice")
