@@ -18,8 +18,10 @@ from functools import partial
 from typing import Any, Protocol
 
 from jupyter_aliquot.gateway.auth.principals import User
-from jupyter_aliquot.gateway.base.clock import iso
+from jupyter_aliquot.gateway.base.clock import iso_moment
+from jupyter_aliquot.gateway.replay.cells import CellMessages
 from jupyter_aliquot.gateway.replay.message import LONGEST_READ
+from jupyter_aliquot.gateway.reports.outputs import CellState
 from jupyter_aliquot.gpu_hook.waiting import end_task, outlasting_task
 from jupyter_aliquot.provisioner.relay.wire.error_replies import (
     NOT_RUN,
@@ -408,7 +410,7 @@ def _aborted(answer: Answer) -> Answer:
     return answer if answer.channel == "iopub" else Answer(answer.channel, answer.msg_type, {"status": "aborted"})
 
 
-def reports(cells: Iterable[PendingMessage]) -> list[tuple[dict[str, Any], list[tuple[Any, ...]]]]:
+def reports(cells: Iterable[PendingMessage]) -> list[CellMessages]:
     """Return the cells in the form of `CellsReport.cells`.
 
     There may be much to read, so it is not for the loop.
@@ -416,11 +418,16 @@ def reports(cells: Iterable[PendingMessage]) -> list[tuple[dict[str, Any], list[
     return [_report(each) for each in cells]
 
 
-def _report(cell: PendingMessage) -> tuple[dict[str, Any], list[tuple[Any, ...]]]:
+def _report(cell: PendingMessage) -> CellMessages:
     assert cell.request is not None  # is_cell implies it
-    told = {
-        **{"msg_id": cell.request.msg_id, "cell_id": named_cell(cell.frames) or None, "began": iso(cell.kept_at)},
-        **{"ended": None, "is_open": True, "input": None, "omitted_messages": 0},
+    told: CellState = {
+        "msg_id": cell.request.msg_id,
+        "cell_id": named_cell(cell.frames) or None,
+        "began": iso_moment(cell.kept_at),
+        "ended": None,
+        "is_open": True,
+        "input": None,
+        "omitted_messages": 0,
     }
     if len(cell.frames[CONTENT]) > LONGEST_READ:
         return told, []

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 
 from jupyter_aliquot.gateway.reports import to_json
-from jupyter_aliquot.gateway.reports.history import Column, HistoryDevice, HistoryFigure, HistoryKernel
+from jupyter_aliquot.gateway.reports.history import Column, HistoryDevice, HistoryFigure, HistoryHead, HistoryKernel
 from jupyter_aliquot.provisioner.resources import WorkloadClass
 
 from .database import COLUMNS
@@ -39,7 +39,7 @@ def json_report(answer: Answer, labels: Labels) -> str:
     for series in answer.series:
         # One by one: json blocks other threads, the server's loop among them, while it writes.
         by_kind[series.subject.kind].append(to_json(_report(answer, series, labels)))
-    head = {
+    head: HistoryHead = {
         "range": answer.range.name,
         "start": _iso(answer.start),
         "end": _iso(answer.end),

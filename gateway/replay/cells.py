@@ -10,9 +10,17 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
-from jupyter_aliquot.gateway.base.clock import iso
+from jupyter_aliquot.gateway.base.clock import iso, iso_moment
+from jupyter_aliquot.gateway.reports import to_json
+from jupyter_aliquot.gateway.reports.outputs import (
+    CellQuestion,
+    CellState,
+    RunningCell,
+    RunningCells,
+    SeenMessages as SeenReport,
+)
 from jupyter_aliquot.provisioner.relay.client.link import KnownCell
 from jupyter_aliquot.provisioner.relay.wire.messages import CONTENT, HEADER, PARENT, is_silent, named_cell, read_object
 
@@ -54,7 +62,7 @@ class _Cell:
     is_whole: bool = True
     # False until the relay has it: it may be on its way there.
     has_come: bool = False
-    input: dict[str, Any] | None = None
+    input: CellQuestion | None = None
     asks: KeptMessage | None = None  # its execute_input
     shown: deque[KeptMessage] = field(default_factory=deque)
     updates: dict[str, KeptMessage] = field(default_factory=dict)
@@ -108,7 +116,7 @@ class KernelCells:
                 self._begin(found)
             self._name(found, found.cell_id or each.cell_id)
             found.has_come = True
-            found.input = None if each.input is None else dict(each.input)
+            found.input = None if each.input is None else cast(CellQuestion, dict(each.input))
         for cell in self._cells.values():
             if cell.ended is None and cell.has_come and (cell.msg_id not in told or not told[cell.msg_id].is_open):
                 cell.ended = now
@@ -318,10 +326,10 @@ class KernelCells:
         cells = []
         for cell in self._cells.values():
             is_over = cell.ended is not None or (idle_since is not None and cell.began <= idle_since)
-            told = {
+            told: CellState = {
                 "msg_id": cell.msg_id,
                 "cell_id": cell.cell_id,
-                "began": iso(cell.began),
+                "began": iso_moment(cell.began),
                 "ended": iso(cell.ended),
                 "is_open": not is_over,
                 "input": None if is_over else cell.input,
@@ -332,14 +340,18 @@ class KernelCells:
         return CellsReport(cells, self._seen.report())
 
 
+# A cell's state, and the values of its messages, to be read later by `read_message`.
+CellMessages = tuple[CellState, list[tuple[Any, ...]]]
+
+
 @dataclass(frozen=True)
 class CellsReport:
     """The state at one moment, to be written later."""
 
-    cells: list[tuple[dict[str, Any], list[tuple[Any, ...]]]]
-    seen: dict[str, Any]
+    cells: list[CellMessages]
+    seen: SeenReport
 
-    def with_cells(self, more: list[tuple[dict[str, Any], list[tuple[Any, ...]]]]) -> CellsReport:
+    def with_cells(self, more: list[CellMessages]) -> CellsReport:
         """Return this report with cells added that have not reached the kernel yet."""
         known = {told["msg_id"] for told, _ in self.cells}
         return CellsReport([*self.cells, *(each for each in more if each[0]["msg_id"] not in known)], self.seen)
@@ -350,14 +362,14 @@ class CellsReport:
         A brief one has no messages. It takes a while for much output, and reads nothing that
         changes.
         """
-        cells = []
+        cells: list[RunningCell] = []
         for told, values in ((told, [] if is_brief else values) for told, values in self.cells):
             read = [read_message(value, told["msg_id"]) for value in values]
             messages = [message for message in read if message is not None]
             omitted = told["omitted_messages"] + len(read) - len(messages)
             cells.append({**told, "omitted_messages": omitted, "messages": messages})
-        told = {"is_own": is_own, "cells": cells, "seen": self.seen, "not_received": not_received}
-        return json.dumps(told)
+        lost = None if not_received is None else list(not_received)
+        return to_json(RunningCells(is_own=is_own, cells=cells, seen=self.seen, not_received=lost))
 
 
 def _id(header: dict[str, Any]) -> str:

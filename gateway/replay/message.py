@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from jupyter_aliquot.gateway.reports.outputs import KeptMessage as MessageReport
 from jupyter_aliquot.provisioner.relay.wire.messages import CONTENT, HEADER, METADATA, read_object
 
 # A stream is joined up to this, so that its beginning can be given up before its end.
@@ -95,13 +96,14 @@ def _overwrites(shown: str, text: str) -> bool:
     return is_one_line and len(text) >= len(shown) and "\b" not in text
 
 
-def read_message(value: tuple[Any, ...], parent: str) -> dict[str, Any] | None:
+def read_message(value: tuple[Any, ...], parent: str) -> MessageReport | None:
     """Return a message in Jupyter's form from `KeptMessage.value`; None if it cannot be read."""
     header, metadata, content, name, text = value
     try:
         told = {"name": name, "text": text} if text is not None else _read(content)
-        message = {"header": _read(header), "parent_header": {"msg_id": parent}}
-        return {**message, "metadata": _read(metadata), "content": told}
+        return MessageReport(
+            header=_read(header), parent_header={"msg_id": parent}, metadata=_read(metadata), content=told
+        )
     except (ValueError, RecursionError):
         return None
 

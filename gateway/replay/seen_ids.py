@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import deque
-from typing import Any
+
+from jupyter_aliquot.gateway.reports.outputs import SeenMessages as SeenReport
 
 # ipykernel and others name their messages by their session, their process, and a number.
 _COUNTED = re.compile(r"(.*_)(0|[1-9]\d{0,14})", re.DOTALL)
@@ -88,7 +89,7 @@ class SeenMessages:
         numbers = self._numbers[prefix] = Numbers()
         return numbers
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> SeenReport:
         """Return the ranges of numbers by prefix, both ends included, and the ids without a number."""
         ranges = {prefix: numbers.ranges() for prefix, numbers in self._numbers.items()}
         return {"ranges": ranges, "ids": list(self._names)}

@@ -62,3 +62,20 @@ class HistoryDevice(TypedDict):
     name: str
     known_seconds: Column
     figures: DeviceFigures
+
+
+class HistoryHead(TypedDict):
+    """The part of `History` beside its series, which are written one by one."""
+
+    range: str
+    start: str
+    end: str
+    step_seconds: int
+    omitted: int
+
+
+class History(HistoryHead):
+    """The whole answer."""
+
+    kernels: list[HistoryKernel]
+    devices: list[HistoryDevice]

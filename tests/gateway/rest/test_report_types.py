@@ -9,19 +9,19 @@ from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddic
 import pytest
 import yaml
 
-from jupyter_aliquot.gateway.reports import event, history, kernel, status
+from jupyter_aliquot.gateway.reports import event, history, kernel, outputs, status
 
 GATEWAY = Path(__file__).resolve().parents[3] / "gateway"
 SCHEMAS: dict[str, Any] = yaml.safe_load((GATEWAY / "api" / "openapi.yaml").read_text())["components"]["schemas"]
 EVENT: dict[str, Any] = yaml.safe_load((GATEWAY / "events" / "kernel_event.yaml").read_text())
 STRUCTS = {
     name: struct
-    for module in (kernel, status, event, history)
+    for module in (kernel, status, event, history, outputs)
     for name, struct in vars(module).items()
     if is_typeddict(struct) and struct.__module__ == module.__name__
 }
-# A part of `Kernel` that one function makes.
-NO_SCHEMA = {"Usage"}
+# Parts of `Kernel`, `History`, `RunningCell` and its `input`, each made by one function.
+NO_SCHEMA = {"Usage", "HistoryHead", "CellState", "QuestionId"}
 _WORDS = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 
 
@@ -56,16 +56,27 @@ def differences(where: str, hint: Any, schema: dict[str, Any]) -> list[str]:
     for word, one in words.items():
         if word == "array":
             told += differences(f"{where}[]", get_args(one)[0], found[word]["items"])
+        elif get_origin(one) is dict:
+            told += values(where, one, found[word])
         elif word == "object":
             told += fields(where, one, found[word])
     return told
 
 
+def values(where: str, hint: Any, schema: dict[str, Any]) -> list[str]:
+    """Return the differences of an object whose names the contract leaves open."""
+    value, allowed = get_args(hint)[1], schema.get("additionalProperties", True)
+    if value is Any:
+        return [] if allowed is True else [f"{where}: the struct has any field, the schema {allowed}"]
+    return differences(f"{where}{{}}", value, allowed)
+
+
 def fields(where: str, struct: Any, schema: dict[str, Any]) -> list[str]:
-    """Return the differences of an object's fields: all are required, and there are no others."""
+    """Return the differences of an object's fields: the same are required, and there are no others."""
     hints, properties = get_type_hints(struct), schema["properties"]
     told = [f"{where}: {name} is in one of both" for name in set(hints) ^ set(properties)]
-    told += [f"{where}: {name} is not required" for name in set(properties) ^ set(schema["required"])]
+    required = struct.__required_keys__ ^ set(schema["required"])
+    told += [f"{where}: {name} is required in one of both" for name in required]
     told += [] if schema.get("additionalProperties") is False else [f"{where}: other fields are allowed"]
     for name in set(hints) & set(properties):
         told += differences(f"{where}.{name}", hints[name], properties[name])
@@ -75,7 +86,9 @@ def fields(where: str, struct: Any, schema: dict[str, Any]) -> list[str]:
 def _word(hint: Any) -> str:
     if is_typeddict(hint):
         return "object"
-    return "array" if get_origin(hint) is list else _WORDS[hint]
+    if get_origin(hint) is dict:
+        return "object"
+    return "array" if get_origin(hint) in (list, tuple) else _WORDS[hint]
 
 
 @pytest.mark.parametrize("name", sorted(name for name in STRUCTS if name in SCHEMAS))
