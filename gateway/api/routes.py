@@ -15,8 +15,8 @@ from tornado.web import HTTPError, RequestHandler, authenticated
 from jupyter_aliquot.gateway.base.http_errors import http_error
 from jupyter_aliquot.gateway.folders.report import folder_report, folder_reports
 from jupyter_aliquot.gateway.folders.shared_folder import read_folder
-from jupyter_aliquot.gateway.kernelspecs.manager import OfferedSize, SizedKernelSpecManager
-from jupyter_aliquot.gateway.reports.status import Size, Sizes
+from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
+from jupyter_aliquot.gateway.reports.status import Sizes
 from jupyter_aliquot.gateway.sizes.grammar import PATTERN, STEP, describe_grammar
 from jupyter_aliquot.gateway.status.report import status_text
 from jupyter_aliquot.provisioner.errors import AliquotError
@@ -58,7 +58,7 @@ class SizesHandler(AliquotHandler):
             may_use_normal = manager.settings.class_policy().may_have_production(self.asker)
         report: Sizes = {
             "may_use_normal_priority": may_use_normal,
-            "sizes": [_size(size) for size in offered],
+            "sizes": [size.report() for size in offered],
             "grammar": describe_grammar(largest),
             "largest_gpus": float(largest),
             "step": float(STEP),
@@ -160,18 +160,3 @@ HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
     # The last one: it takes each path that no other handler takes.
     (r"/aliquot/api(?:/.*)?", NothingHandler),
 )
-
-
-def _size(size: OfferedSize) -> Size:
-    limit = size.request.memory_limit
-    return {
-        "name": size.name,
-        "kernelspec": size.base,
-        "display_name": size.display_name,
-        "gpus": float(size.request.gpus),
-        "requested_memory_bytes": None if limit is None else int(limit),
-        "priority": size.request.workload_class.priority,
-        "image": size.image.container.image if size.image else None,
-        "description": size.image.description if size.image else "",
-        "is_default": size.is_default,
-    }

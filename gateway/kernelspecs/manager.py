@@ -20,6 +20,7 @@ from traitlets import Instance, TraitError, default
 from jupyter_aliquot.gateway.auth.identity import current_user
 from jupyter_aliquot.gateway.config import Aliquot, configuration_of
 from jupyter_aliquot.gateway.containers.images import IMAGES_SETTING, CatalogueImage, ImageCatalogue, image_kernel_spec
+from jupyter_aliquot.gateway.reports.status import Size
 from jupyter_aliquot.gateway.sizes.grammar import (
     GRAMMAR,
     STEP,
@@ -92,6 +93,21 @@ class OfferedSize:
     request: Request
     image: CatalogueImage | None = None
     is_default: bool = False
+
+    def report(self) -> Size:
+        """Return the size as REST and `aliquot sizes --json` tell it."""
+        limit, image = self.request.memory_limit, self.image
+        return {
+            "name": self.name,
+            "kernelspec": self.base,
+            "display_name": self.display_name,
+            "gpus": float(self.request.gpus),
+            "requested_memory_bytes": None if limit is None else int(limit),
+            "priority": self.request.workload_class.priority,
+            "image": image.container.image if image else None,
+            "description": image.description if image else "",
+            "is_default": self.is_default,
+        }
 
 
 class SizedKernelSpecManager(KernelSpecManager):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from jupyter_core.application import JupyterApp
 from traitlets import Bool, Unicode
@@ -73,7 +72,7 @@ class SizesCommand(Command):
             for path in done.removed:
                 print(f"removed {path}: no longer offered")
         elif self.json_output:
-            print(json.dumps([_as_json(size) for size in sizes], indent=2, ensure_ascii=False))
+            print(json.dumps([size.report() for size in sizes], indent=2, ensure_ascii=False))
         else:
             self._print(manager, sizes)
 
@@ -139,17 +138,3 @@ def offered_by_server(command: Command) -> SizedKernelSpecManager:
     config = files.config
     config.merge(command.config)
     return SizedKernelSpecManager(config=config)
-
-
-def _as_json(size: OfferedSize) -> dict[str, Any]:
-    return {
-        "name": size.name,
-        "kernelspec": size.base,
-        "display_name": size.display_name,
-        "gpus": float(size.request.gpus),
-        "memory_limit": size.request.memory_limit,
-        "priority": size.request.workload_class.priority,
-        "image": size.image.container.image if size.image else None,
-        "description": size.image.description if size.image else "",
-        "is_default": size.is_default,
-    }

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 
+from jupyter_aliquot.gateway.reports.status import Size
+
 
 def test_the_presets_are_listed(run_aliquot) -> None:
     done = run_aliquot("sizes")
@@ -20,6 +22,7 @@ def test_json_has_one_object_a_size(run_aliquot) -> None:
     sizes = {size["name"]: size for size in json.loads(run_aliquot("sizes", "--json").stdout)}
     assert sizes["python3.gpu-0.25-low"]["priority"] == "low"
     assert sizes["python3.gpu-0.5"]["gpus"] == 0.5
+    assert all(set(size) == set(Size.__annotations__) for size in sizes.values()), "the fields are those of REST"
 
 
 def test_the_administrators_configuration_is_read(run_aliquot, an_environment) -> None:
