@@ -232,7 +232,7 @@ class Reservations:
         if kernel is None:
             raise Refused("not_found", f"no kernel {kernel_id} is reserved here")
         kernel.activity = activity
-        self._leases.notify()
+        self._leases.note_activity(kernel_id)
 
     def interrupt(self, kernel_id: str) -> None:
         """Tell a kernel's processes that it is interrupted. Raises Refused."""

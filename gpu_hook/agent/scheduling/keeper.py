@@ -66,6 +66,7 @@ class LeaseKeeper:
         self._told: dict[str, tuple[object, float]] = {}  # kernel -> its last report, and when
         self._moves: set[asyncio.Task[None]] = set()
         self._wanted = asyncio.Event()
+        self._wanted_soon: asyncio.TimerHandle | None = None
 
     def add(self, kernel: Leased, residency: Movable) -> None:
         """Add a kernel that was made, or found after a restart."""
@@ -84,6 +85,17 @@ class LeaseKeeper:
     def notify(self) -> None:
         """Wake the keeper: a call waits, a cell came or went, or room returned."""
         self._wanted.set()
+
+    def note_activity(self, kernel_id: str) -> None:
+        """Wake the keeper for a cell that came or went: at once where it may move memory now, else soon.
+
+        A kernel on its devices begins hundreds of short cells a second.
+        """
+        record = self._records.get(kernel_id)
+        if self._waits or record is None or not record.is_resident:
+            self.notify()
+        elif self._wanted_soon is None:
+            self._wanted_soon = asyncio.get_running_loop().call_later(_SHORTEST_SLEEP_SECONDS, self.notify)
 
     def keep_out(self, kernel_id: str) -> None:
         """Swap a kernel out until ``let_in``: production needs the time of its devices."""
@@ -131,6 +143,9 @@ class LeaseKeeper:
             with contextlib.suppress(asyncio.TimeoutError):
                 await within(self._wanted.wait(), pause)
             self._wanted.clear()
+            if self._wanted_soon is not None:
+                self._wanted_soon.cancel()
+                self._wanted_soon = None
             look_at = NEVER
             try:
                 look_at = self.run_pass()

@@ -30,7 +30,7 @@ _FILE_SECONDS = 1.0  # between two checks of the socket file
 _CHANGED = b'{"event":"changed"}\n'
 _PEER = struct.Struct("iII")
 
-Answer = Callable[[object, int], Awaitable[dict[str, Any]]]
+Answer = Callable[[object, int], Awaitable[dict[str, Any] | None]]
 
 
 class ControlServer:
@@ -136,9 +136,12 @@ class ControlServer:
         try:
             while line := await reader.readline():
                 answer = await self._answer(_decode(line), connection)
-                writer.write(await encode_line(answer, Slices()))
-                self._drop_if_slow(connection, writer)
-                await within(writer.drain(), _UNREAD_SECONDS)
+                if answer is not None:
+                    writer.write(await encode_line(answer, Slices()))
+                    self._drop_if_slow(connection, writer)
+                if writer.transport.get_write_buffer_size():
+                    await within(writer.drain(), _UNREAD_SECONDS)
+                await asyncio.sleep(0)  # a client that sends many lines at once leaves others their turns
         except ValueError:
             log.warning(
                 "event=dropped connection=%d reason='a line has more than %d bytes'", connection, LONGEST_REQUEST

@@ -122,8 +122,14 @@ class Operations:
             "shutdown": self._shutdown,
         }
 
-    async def answer(self, request: object, connection: int) -> dict[str, Any]:
-        """Return the answer to one parsed line of a connection."""
+    async def answer(self, request: object, connection: int) -> dict[str, Any] | None:
+        """Return the answer to one parsed line of a connection; None for an activity without id."""
+        if isinstance(request, dict) and request.get("op") == "activity" and "id" not in request:
+            await self._answer({**request, "id": 0}, connection)
+            return None
+        return await self._answer(request, connection)
+
+    async def _answer(self, request: object, connection: int) -> dict[str, Any]:
         number = request.get("id") if isinstance(request, dict) else None
         try:
             if not isinstance(request, dict) or not is_int(number):

@@ -45,6 +45,7 @@ class AgentNotifier:
         self._introduction: Callable[[], Iterable[Mapping[str, Any]]] = tuple
         self._number = 0
         self._is_due = False
+        self._told: dict[str, Any] | None = None  # the last state that this connection got
         self._retry_at = 0.0
 
     def listen(self, event: str, hearer: Hearer, asking: str) -> None:
@@ -72,7 +73,7 @@ class AgentNotifier:
     def say(self, fields: Mapping[str, Any]) -> None:
         """Send one more line to an agent that is connected; drop it otherwise."""
         if self._connection is not None:
-            self._unsent += self._line(fields)
+            self._unsent += self._request(fields)
             self._flush()
 
     def tell(self, now: float) -> None:
@@ -102,11 +103,11 @@ class AgentNotifier:
             connection.close()
             return
         self._connection = connection
-        self._unsent = self._line({"op": "hello", "version": _VERSION, "name": f"relay {self._kernel_id}"})
+        self._unsent = self._request({"op": "hello", "version": _VERSION, "name": f"relay {self._kernel_id}"})
         for fields in self._introduction():
-            self._unsent += self._line({**fields, "kernel_id": self._kernel_id})
+            self._unsent += self._request({**fields, "kernel_id": self._kernel_id})
         for asking in self._greetings:
-            self._unsent += self._line({"op": asking, "kernel_id": self._kernel_id})
+            self._unsent += self._request({"op": asking, "kernel_id": self._kernel_id})
         self._is_due = True
         self._loop.watch(connection.fileno(), self._ready)
 
@@ -149,12 +150,15 @@ class AgentNotifier:
             for hearer in self._hearers.values():
                 hearer(None)
         self._unsent = self._unread = b""
+        self._told = None
 
     def _flush(self) -> None:
         while self._connection is not None:
             if not self._unsent and self._is_due:
-                self._unsent = self._line({"op": "activity", "kernel_id": self._kernel_id, **self._state()})
                 self._is_due = False
+                if (state := self._state()) != self._told:
+                    self._told = state
+                    self._unsent = _line({"op": "activity", "kernel_id": self._kernel_id, **state})
             if not self._unsent:
                 self._loop.watch(self._connection.fileno(), self._ready, READ)
                 return
@@ -167,6 +171,11 @@ class AgentNotifier:
             except OSError:
                 self._lose()
 
-    def _line(self, fields: Mapping[str, Any]) -> bytes:
+    def _request(self, fields: Mapping[str, Any]) -> bytes:
+        """Return a line that the agent answers."""
         self._number += 1
-        return json.dumps({"id": self._number, **fields}, separators=(",", ":")).encode() + b"\n"
+        return _line({"id": self._number, **fields})
+
+
+def _line(fields: Mapping[str, Any]) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"

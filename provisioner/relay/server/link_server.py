@@ -56,6 +56,7 @@ class LinkServer:
         self._owner = owner
         self._peers: dict[int, Peer] = {}
         self._links: set[int] = set()
+        self._unsent: set[int] = set()  # to be flushed at the end of this turn
         self._blocked: set[int] = set()  # watched until they take more
         self._late: dict[int, dict[str, Mapping[str, Any]]] = {}
         self._next = 1
@@ -80,8 +81,7 @@ class LinkServer:
             if number in self._blocked:
                 self._late.setdefault(number, {})[str(header["op"])] = header
                 continue
-            self._peers[number].say(header)
-            self._flush(number)
+            self._say(number, header)
 
     def pump(self) -> None:
         """Send waiting messages to links that have sessions, as far as their windows allow."""
@@ -98,6 +98,12 @@ class LinkServer:
         for number, known in tuple(self._peers.items()):
             if known is peer:
                 self._flush(number)
+
+    def flush(self) -> None:
+        """Send what was said in this turn of the loop, one write for each connection."""
+        unsent, self._unsent = self._unsent, set()
+        for number in unsent:
+            self._flush(number)
 
     def close(self) -> None:
         """Close all connections."""
@@ -136,8 +142,7 @@ class LinkServer:
             self._read(number, peer)
         elif events & ~(READ | WRITE):
             peer.is_ended = True
-        if number in self._peers:
-            self._flush(number)
+        self._unsent.add(number)
 
     def _read(self, number: int, peer: Peer) -> None:
         try:
@@ -185,8 +190,7 @@ class LinkServer:
             for number in self._links - {asking}:
                 if (peer := self._peers.get(number)) is not None and not peer.is_last_said:
                     self._read(number, peer)
-                    if number in self._peers:
-                        self._flush(number)
+                    self._unsent.add(number)
         finally:
             self._hears_out = False
 
@@ -247,10 +251,12 @@ class LinkServer:
         return False
 
     def _push(self, number: int) -> None:
-        peer = self._peers[number]
         for header, frames in self._waiting(number):
-            peer.say(header, frames)
-        self._flush(number)
+            self._say(number, header, frames)
+
+    def _say(self, number: int, header: Mapping[str, Any], frames: Sequence[Any] = ()) -> None:
+        self._peers[number].say(header, frames)
+        self._unsent.add(number)
 
     def _waiting(self, number: int) -> Iterator[tuple[dict[str, Any], Sequence[Any]]]:
         while (entry := self._delivery.next_for(number)) is not None:

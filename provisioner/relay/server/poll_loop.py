@@ -13,8 +13,8 @@ import zmq
 
 Handler = Callable[[int], object]
 
-READ = zmq.POLLIN
-WRITE = zmq.POLLOUT
+READ = int(zmq.POLLIN)  # enum arithmetic is slow
+WRITE = int(zmq.POLLOUT)
 _MOST_FAILURES = 100
 
 
@@ -34,16 +34,20 @@ class Loop:
     def __init__(self) -> None:
         self._poller = zmq.Poller()
         self._handlers: dict[Any, Handler] = {}
+        self._events: dict[Any, int] = {}
         self._failures = 0
 
     def watch(self, target: Any, handler: Handler, events: int = READ) -> None:
         """Watch a ZMQ socket or a descriptor's number; a second call replaces events and handler."""
         self._handlers[target] = handler
-        self._poller.register(target, events)
+        if self._events.get(target) != events:
+            self._events[target] = events
+            self._poller.register(target, events)
 
     def forget(self, target: Any) -> None:
         """Watch a target no more. Called before it is closed; idempotent."""
         if self._handlers.pop(target, None) is not None:
+            del self._events[target]
             self._poller.unregister(target)
 
     def turn(self, seconds: float) -> None:

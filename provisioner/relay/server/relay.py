@@ -145,16 +145,16 @@ class Relay:
             self._ask_whether_to_end(now)
 
     def _tell_news(self, now: float) -> None:
+        has_news, self._forwarder.has_news = self._forwarder.has_news, False
+        if has_news:
+            self._quiet_at = now
+            self.links.tell(activity_record(self._forwarder.tracker))
+        self.links.flush()
         count = self.links.count
         if self._had_links and not count:
             self._left_at = now
         self._had_links = bool(count)
-        if not self._forwarder.has_news:
-            return
-        self._forwarder.has_news = False
-        self._quiet_at = now
-        self.links.tell(activity_record(self._forwarder.tracker))
-        if self._forwarder.notifier is not None:
+        if has_news and self._forwarder.notifier is not None:
             self._forwarder.notifier.tell(now)
 
     # ---- the kernel comes

@@ -200,6 +200,14 @@ class TestControlSocket:
             assert a_holder.line()["code"] == "bad_request"
         assert a_holder.ask("hello", version=9, name="x")["code"] == "version"
 
+    def test_an_activity_without_id_is_kept_and_not_answered(self, a_holder: Any) -> None:
+        a_holder.reserve("k")
+        for kernel_id in ("k", "unknown"):
+            told = {"op": "activity", "kernel_id": kernel_id, "open": 1, "work": 1, "since": None}
+            a_holder.send(json.dumps(told).encode() + b"\n")
+        (kernel,) = a_holder.ask("status")["kernels"]
+        assert (kernel["activity"]["open"], kernel["activity"]["work"]) == (1, 1)
+
     def test_a_line_without_end_ends_its_connection(self, a_node: Any, a_holder: Any) -> None:
         with pytest.raises(OSError, match=r"."):
             a_holder.send(b"x" * (64 << 20))

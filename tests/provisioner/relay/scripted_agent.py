@@ -44,8 +44,9 @@ class Agent:
                 self._connections.append(connection)
                 for line in connection.makefile():
                     heard = json.loads(line)
-                    answer = {"id": heard["id"], "ok": heard["op"] not in self.refuses, "code": "bad_request"}
-                    connection.sendall(json.dumps(answer).encode() + b"\n")
+                    if "id" in heard:
+                        answer = {"id": heard["id"], "ok": heard["op"] not in self.refuses, "code": "bad_request"}
+                        connection.sendall(json.dumps(answer).encode() + b"\n")
                     self.heard.append(heard)
         except OSError:
             pass

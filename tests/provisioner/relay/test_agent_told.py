@@ -43,6 +43,24 @@ def test_work_is_told_while_the_kernel_has_not_seen_it(a_house: House) -> None:
         agent.close()
 
 
+def test_the_beginning_and_the_end_of_work_are_told_once(a_house: House) -> None:
+    async def scene(agent: Agent) -> None:
+        gateway = await Gateway(await a_house.kernel(tells_agent=True)).connect()
+        await gateway.idle(gateway.execute("1"))
+        await until(lambda: agent.work == 0)
+        before = len(agent.asked("activity"))
+        for _ in range(3):
+            await gateway.idle(gateway.execute("1"))
+        await until(lambda: agent.work == 0 and len(agent.asked("activity")) >= before + 6)
+        assert [line["work"] for line in agent.asked("activity")[before:]] == [1, 0] * 3
+
+    agent = Agent(a_house.runtime.agent_socket)
+    try:
+        asyncio.run(scene(agent))
+    finally:
+        agent.close()
+
+
 def test_a_wait_for_input_is_told_and_its_end_before_the_kernel_has_the_answer(a_house: House) -> None:
     async def scene(agent: Agent) -> None:
         record = await a_house.kernel(tells_agent=True)
