@@ -14,6 +14,7 @@ import pwd
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -59,6 +60,7 @@ class KernelOwners(Protocol):
         ...
 
 
+@cache
 def operating_system_user() -> User:
     """Return the account that this server runs as.
 

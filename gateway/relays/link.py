@@ -46,6 +46,9 @@ _LONGEST_WAIT_SECONDS = 2.0
 # The bytes that a relay may have yet to take before websockets wait: a live relay takes all at
 # once.
 _MOST_UNTAKEN_BYTES = 8 << 20
+# A cell's messages come within a few milliseconds: one acknowledgement for all of them wakes the
+# relay once. What a gateway that is killed had not acknowledged comes a second time.
+_ACKNOWLEDGE_SECONDS = 0.005
 
 
 class Subscriber(Protocol):
@@ -130,6 +133,7 @@ class KernelLink(LinkListener):
         if keeper is not None:
             await end_task(keeper)
         self._is_closed = True
+        self._acknowledge()
         self._drop_link()
         self._subscribers.clear()
         self._has_moved.set()
@@ -299,6 +303,7 @@ class KernelLink(LinkListener):
         self._is_attached.set()
         self._has_moved.set()
         if self._link is not None:
+            self._acknowledge()  # what the websocket took must not come again to the next one
             self._link.detach(session)
         left = self._deliveries.leave(subscriber)
         if left.missed:
@@ -401,12 +406,14 @@ class KernelLink(LinkListener):
             self._acknowledge_soon()
 
     def _acknowledge_soon(self) -> None:
-        """Acknowledge once for all that one turn of the event loop brought."""
+        """Acknowledge once for all that a few milliseconds brought."""
         if self._acknowledging is None:
-            self._acknowledging = asyncio.get_running_loop().call_soon(self._acknowledge)
+            self._acknowledging = asyncio.get_running_loop().call_later(_ACKNOWLEDGE_SECONDS, self._acknowledge)
 
     def _acknowledge(self) -> None:
-        self._acknowledging = None
+        if self._acknowledging is not None:
+            self._acknowledging.cancel()
+            self._acknowledging = None
         seq = self._deliveries.acknowledge()
         if seq is not None and self._link is not None:
             self._link.ack(seq)

@@ -11,11 +11,18 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from tornado.websocket import WebSocketClosedError
 
+from jupyter_aliquot.gateway.relays import link as link_module
 from jupyter_aliquot.gateway.relays.link import KernelLink
 from jupyter_aliquot.provisioner.errors import RelayUnavailableError
 from jupyter_aliquot.provisioner.relay.client.link import Activity, Attached, LinkListener, LinkMessage, SentRequest
+
+
+@pytest.fixture(autouse=True)
+def acknowledges_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_module, "_ACKNOWLEDGE_SECONDS", 0)
 
 
 class PlayedRelay:
@@ -154,6 +161,21 @@ async def test_what_sockets_took_is_acknowledged_once_for_all_that_came_together
         await stage.open(socket)
         assert await stage.relay.says(*output(1, 2, 3)) == [("ack", 3)]
         assert socket.given == [1, 2, 3]
+
+
+async def test_an_acknowledgement_waits_for_more_but_not_beyond_the_end_of_a_websocket_or_the_link(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(link_module, "_ACKNOWLEDGE_SECONDS", 1000)
+    async with a_stage() as stage:
+        one, other = PlayedSocket("one"), PlayedSocket("other")
+        await stage.open(one, other)
+        assert await stage.relay.says(*output(1)) == []
+        assert await stage.relay.says(*output(2)) == []
+        stage.link.shut(one)
+        assert stage.relay.asked[-2:] == [("ack", 2), ("detach", "one")]
+        assert await stage.relay.says(*output(3)) == []
+    assert stage.relay.asked[-2:] == [("ack", 3), ("close",)]
 
 
 async def test_without_a_websocket_nothing_is_attached_and_nothing_acknowledged() -> None:
