@@ -125,7 +125,7 @@ export type KernelState = api.Kernel['state'];
 export type Priority = api.Kernel['priority'];
 
 /** A requested size: of a new kernel or, with its id, of a running one. */
-export interface IWish {
+export interface ISizeRequest {
   readonly gpus: number;
   /** Text such as `8GiB`, or bytes; null for the share's part of each device. */
   readonly memory?: string | number | null;

@@ -23,12 +23,12 @@ C_COMMENT = re.compile(r"/\*+\s*(\w[^*]*)")
 LEFT: dict[str, tuple[int, int]] = {
     "gateway/auth": (0, 3),
     "gpu_hook/hook": (0, 2),
-    "labextension": (6, 11),
+    "labextension": (6, 0),
     "tests": (0, 1),
     "tests/gateway": (0, 117),
     "tests/gpu_hook": (0, 11),
     "tests/hub": (0, 2),
-    "tests/labextension": (0, 6),
+    "tests/labextension": (0, 4),
     "tests/provisioner": (0, 2),
     "tests/system": (0, 5),
 }

@@ -10,7 +10,7 @@ const test = require('node:test');
 const compiled = process.env.ALIQUOT_COMPILED;
 const { move, obstacle } = require(path.join(compiled, 'model/action_rules.js'));
 const { LatestAnswer } = require(path.join(compiled, 'base/latest_answer.js'));
-const size = require(path.join(compiled, 'sizes/resize_wish.js'));
+const size = require(path.join(compiled, 'sizes/resize_request.js'));
 
 const GIB = 2 ** 30;
 const ACTIONS = ['open', 'resize', 'swapOut', 'restore', 'postponeCulling', 'restart', 'shutDown'];

@@ -72,7 +72,7 @@ def _share(alice: Person, images: Path) -> None:
         dialog.get_by_role("textbox").fill(name)
         dialog.get_by_role("radio", name=may).check()
         dialog.get_by_role("button", name="Share", exact=True).click()
-        dialog.get_by_role("list", name="Who has it").get_by_text(name).wait_for()
+        dialog.get_by_role("list", name="Users and teams with access").get_by_text(name).wait_for()
     take(alice.lab, images / "share-dialog")
     alice.close(dialog)
 

@@ -122,7 +122,7 @@ class Person:
             self.lab.panel.get_by_role("button", name=f"Actions and details of {title}").click()
         actions.get_by_role("button", name="Share…").click()
         dialog = self.page.get_by_role("dialog").filter(has_text=f"Share {title}")
-        dialog.get_by_role("heading", name="Who has it").wait_for()
+        dialog.get_by_role("heading", name="Users and teams with access").wait_for()
         return dialog
 
     def close(self, dialog: Locator) -> None:

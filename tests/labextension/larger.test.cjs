@@ -7,7 +7,7 @@ const assert = require('node:assert/strict');
 const test = require('node:test');
 
 const { GIB, aKernel, aStatus, anEnding, compiled } = require('./scripts.cjs');
-const { endedForMemory, findLarger, largerWish } = compiled('sizes/larger');
+const { endedForMemory, findLarger, largerRequest } = compiled('sizes/larger');
 const { memoryText } = compiled('sizes/memory_words');
 
 const device = index => ({ uuid: `GPU-${index}`, index, memory_bytes: 16 * GIB, lost: false });
@@ -24,37 +24,37 @@ function aShortKernel(neededGib, changes = {}) {
 }
 
 test('the next offered size that holds what was needed is proposed, and the next step where none is near', () => {
-  const wish = (needed, ...offered) => largerWish(aShortKernel(needed), STATUS, aSizes(...offered)).gpus;
-  assert.equal(wish(6.2, 0.25, 0.5, 1), 0.5);
-  assert.equal(wish(8, 0.25, 0.5, 1), 0.5);
-  assert.equal(wish(8.1, 0.25, 0.5, 1), 1);
-  assert.equal(wish(4.1, 0.25, 1), 0.26);
+  const request = (needed, ...offered) => largerRequest(aShortKernel(needed), STATUS, aSizes(...offered)).gpus;
+  assert.equal(request(6.2, 0.25, 0.5, 1), 0.5);
+  assert.equal(request(8, 0.25, 0.5, 1), 0.5);
+  assert.equal(request(8.1, 0.25, 0.5, 1), 1);
+  assert.equal(request(4.1, 0.25, 1), 0.26);
 });
 
 test('a kernel that runs stays on its devices, and one that is started again need not', () => {
-  assert.equal(largerWish(aShortKernel(20), STATUS, aSizes(1, 2)), null);
+  assert.equal(largerRequest(aShortKernel(20), STATUS, aSizes(1, 2)), null);
   const over = aShortKernel(20, { state: 'ended', termination: anEnding({ reason: 'oom' }) });
-  assert.equal(largerWish(over, STATUS, aSizes(1, 2)).gpus, 2);
-  assert.equal(largerWish({ ...over, required_bytes: 40 * GIB }, STATUS, aSizes(1, 2)), null);
+  assert.equal(largerRequest(over, STATUS, aSizes(1, 2)).gpus, 2);
+  assert.equal(largerRequest({ ...over, required_bytes: 40 * GIB }, STATUS, aSizes(1, 2)), null);
 });
 
 test('where nobody knows what was needed, more than there was is proposed', () => {
   const over = aKernel('k1', { state: 'ended', termination: anEnding({ reason: 'oom' }) });
-  assert.equal(largerWish(over, STATUS, aSizes(0.25, 0.5)).gpus, 0.5);
+  assert.equal(largerRequest(over, STATUS, aSizes(0.25, 0.5)).gpus, 0.5);
 });
 
 test('a limit of its own is raised in whole GiB, up to the memory of its devices', () => {
   const limited = needed => aShortKernel(needed, { requested_memory_bytes: 4 * GIB });
-  const { gpus, memory } = largerWish(limited(6.2), STATUS, aSizes(0.5));
+  const { gpus, memory } = largerRequest(limited(6.2), STATUS, aSizes(0.5));
   assert.deepEqual([gpus, memory], [0.25, 7 * GIB]);
-  assert.equal(largerWish(limited(17), STATUS, aSizes(0.5)), null);
+  assert.equal(largerRequest(limited(17), STATUS, aSizes(0.5)), null);
 });
 
 test('a kernel that runs is asked about by its id, and one that ended as a new one', async () => {
   const asked = [];
   const source = {
     sizes: async () => aSizes(0.5),
-    dryRun: async (wish, kernelId) => (asked.push([wish.gpus, kernelId]), { suffix: 'gpu-0.5' })
+    dryRun: async (request, kernelId) => (asked.push([request.gpus, kernelId]), { suffix: 'gpu-0.5' })
   };
   const { dryRun } = await findLarger(aShortKernel(6), STATUS, source);
   await findLarger(aShortKernel(6, { state: 'ended' }), STATUS, source);
@@ -74,7 +74,7 @@ const LAB_SHOWS = 140;
 
 function said(label, message) {
   const kernel = aShortKernel(6.2, { label });
-  const larger = message === undefined ? null : { wish: { gpus: 0.5, memory: null }, dryRun: { message } };
+  const larger = message === undefined ? null : { request: { gpus: 0.5, memory: null }, dryRun: { message } };
   return memoryText({ kind: 'short', key: '', kernel, needed: 6.2 * GIB }, larger, trans);
 }
 

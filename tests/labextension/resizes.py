@@ -20,7 +20,7 @@ SIZES: list[tuple[dict[str, Any], str]] = [
 
 # Requests another size as any client may, and polls until each place shows it: seconds from the
 # request, by place.
-_JS = """async ([wish, want, places]) => {
+_JS = """async ([change, want, places]) => {
     const { serviceManager, shell } = jupyterapp;
     const { baseUrl, token } = serviceManager.serverSettings;
     const headers = { Authorization: `token ${token}`, 'Content-Type': 'application/json' };
@@ -28,7 +28,7 @@ _JS = """async ([wish, want, places]) => {
     const texts = selector => Array.from(document.querySelectorAll(selector), node => node.textContent);
     const begun = performance.now();
     const answer = await fetch(`${baseUrl}aliquot/api/v1/kernels/${id}`, {
-        method: 'PATCH', headers, body: JSON.stringify(wish)
+        method: 'PATCH', headers, body: JSON.stringify(change)
     });
     const seconds = { answer: (performance.now() - begun) / 1000 };
     while (performance.now() - begun < 20000 && places.some(([place]) => !(place in seconds))) {
@@ -58,9 +58,9 @@ IN_NOTEBOOK = [
 IN_LAB = [*IN_NOTEBOOK, ("status bar", "#jp-main-statusbar"), ("running", "#jp-running-sessions")]
 
 
-def resize(page: Page, wish: dict[str, Any], label: str, places: list[tuple[str, str]]) -> Any:
+def resize(page: Page, change: dict[str, Any], label: str, places: list[tuple[str, str]]) -> Any:
     """Return the answer's status, seconds until each of *places* showed it, and REST's names then."""
     suffix = label.replace(" GPU", "").replace(" · ", "-").replace(" GiB", "g")
     shown = f"{PYTHON} · {label}"
     want = {"name": f"python3.gpu-{suffix}", "shown": shown, "item": label.split(" · ")[0]}
-    return page.evaluate(_JS, [wish, want, places])
+    return page.evaluate(_JS, [change, want, places])

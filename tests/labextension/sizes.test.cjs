@@ -8,7 +8,7 @@ const test = require('node:test');
 
 const compiled = process.env.ALIQUOT_COMPILED;
 const sizes = require(path.join(compiled, 'sizes/sizes.js'));
-const { problemOf } = require(path.join(compiled, 'sizes/resize_wish.js'));
+const { problemOf } = require(path.join(compiled, 'sizes/resize_request.js'));
 const { SizeDryRuns } = require(path.join(compiled, 'sizes/size_dry_runs.js'));
 const { StatusError } = require(path.join(compiled, 'tokens.js'));
 const { SizeChoice } = require(path.join(compiled, 'sizes/size_choice.js'));
@@ -100,19 +100,19 @@ test('a server that has a default size starts that for a name without one, and n
   assert.equal(sizes.defaultOf(offers()), null, 'an older server tells none');
   assert.deepEqual([first('python3'), first('python3.gpu-none')], [{ kind: 'plain' }, { kind: 'none' }]);
   assert.deepEqual(sizes.choiceFor('python3.gpu-none', 'python3', offers()), { kind: 'plain' });
-  const wishes = [];
-  const choice = new SizeChoice(offered, async wish => (wishes.push(wish), { outcome: 'starts' }), 0);
+  const requests = [];
+  const choice = new SizeChoice(offered, async request => (requests.push(request), { outcome: 'starts' }), 0);
   choice.begin('python3', 'python3');
   assert.equal(await choice.kernelName(), 'python3');
   await new Promise(resolve => setTimeout(resolve, 5));
   const want = { gpus: 0.5, memory: 8 * GIB, priority: 'low' };
-  assert.deepEqual(wishes, [want], 'what it would mean is asked');
+  assert.deepEqual(requests, [want], 'what it would mean is asked');
   choice.choose(sizes.noGpu(offered));
   assert.equal(await choice.kernelName(), 'python3.gpu-none');
   choice.moveTo({ base: 'torch', running: null });
   assert.equal(await choice.kernelName(), 'torch.gpu-none', 'on another base, too');
   await new Promise(resolve => setTimeout(resolve, 5));
-  assert.deepEqual([wishes.length, choice.dryRun], [1, null]);
+  assert.deepEqual([requests.length, choice.dryRun], [1, null]);
   choice.propose('python3', null);
   assert.deepEqual(choice.choice, { kind: 'none' }, 'in the place of what cannot be had there is no GPU, and no default');
   choice.dispose();
@@ -151,7 +151,7 @@ test('a choice asks once after the hand rests, and drops what is no longer chose
   const questions = [];
   const choice = new SizeChoice(
     offers(),
-    wish => new Promise(answer => questions.push({ wish, answer })),
+    request => new Promise(answer => questions.push({ request, answer })),
     0
   );
   const settled = () => new Promise(resolve => setTimeout(resolve, 5));
@@ -159,7 +159,7 @@ test('a choice asks once after the hand rests, and drops what is no longer chose
   choice.draft({ gpus: 0.3 });
   choice.draft({ gpus: 0.4 });
   await settled();
-  assert.deepEqual(questions.map(one => one.wish.gpus), [0.4]);
+  assert.deepEqual(questions.map(one => one.request.gpus), [0.4]);
   choice.draft({ gpus: 0.5 });
   await settled();
   assert.equal(questions.length, 1, 'one at a time');
@@ -193,7 +193,7 @@ test('the same is asked again as others come and go, and its answer stays until 
 
 test('a custom size is named by the server, a preset by its list', async () => {
   const asks = [];
-  const choice = new SizeChoice(offers(), async wish => (asks.push(wish), { suffix: 'gpu-0.37-6g' }), 1e6);
+  const choice = new SizeChoice(offers(), async request => (asks.push(request), { suffix: 'gpu-0.37-6g' }), 1e6);
   choice.begin('python3', 'python3');
   assert.equal(await choice.kernelName(), 'python3');
   choice.choose({ kind: 'preset', size: offers().sizes[0] });
@@ -217,7 +217,7 @@ test('another base keeps what was chosen, and none takes it away', () => {
 
 test('the size of a kernel that runs is selected, and another is a change of it', async () => {
   const asks = [];
-  const choice = new SizeChoice(offers(), async (wish, id) => (asks.push([wish.gpus, id]), null), 0);
+  const choice = new SizeChoice(offers(), async (request, id) => (asks.push([request.gpus, id]), null), 0);
   choice.begin('python3', 'python3.gpu-0.25');
   choice.moveTo({ base: 'python3', running: { id: 'k-1', has: asked(1) } });
   assert.equal(choice.choice.size.name, 'python3.gpu-1');
@@ -256,7 +256,7 @@ test('without Aliquot the kernelspecs are the listed ones', async () => {
 });
 
 test('in the place of a size that does not fit, the nearest that does is proposed', async () => {
-  const upTo = most => ({ dryRun: async wish => ({ outcome: wish.gpus <= most && !wish.memory ? 'queued' : 'never' }) });
+  const upTo = most => ({ dryRun: async request => ({ outcome: request.gpus <= most && !request.memory ? 'queued' : 'never' }) });
   const offered = offers({ largest_gpus: 8 });
   assert.deepEqual(await nearestNow(asked(4), offered, upTo(2)), asked(2));
   assert.deepEqual(await nearestNow(asked(1.5, 40), offered, upTo(2)), asked(1.5));

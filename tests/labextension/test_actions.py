@@ -97,7 +97,7 @@ def test_a_change_that_waits_is_given_up(a_panel: ScriptedPanel, actions: Locato
     a_panel.script.body["kernels"][0]["resize"] = waiting
     actions.get_by_text("Waits to become 0.5 GPU: position 2.").wait_for()
     actions.get_by_role("button", name="Give Up").click()
-    _eventually(a_panel, lambda: a_panel.script.asked == [("DELETE", "resize", None)], "the wish is withdrawn")
+    _eventually(a_panel, lambda: a_panel.script.asked == [("DELETE", "resize", None)], "the request is withdrawn")
 
 
 def test_memory_is_moved_out_and_back(a_panel: ScriptedPanel, actions: Locator) -> None:

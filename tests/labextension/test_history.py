@@ -34,7 +34,7 @@ def test_a_kernel_that_works_is_in_the_history(an_aliquot_lab: LabProcess, a_pag
     a_page.locator(".jp-OutputArea-output", has_text="worked!").wait_for()
     lab.finish_command("aliquot:show-history")
     history = a_page.get_by_role("region", name="GPU history")
-    history.get_by_label("What of the kernels is shown").select_option("memory")
+    history.get_by_label("Values shown of the kernels").select_option("memory")
     row = history.get_by_role("row").filter(has_text="works.ipynb")
     row.get_by_text("256.0 MiB").last.wait_for()
     chart = history.get_by_role("slider", name="GPU memory of kernels")

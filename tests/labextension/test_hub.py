@@ -114,7 +114,7 @@ def test_a_kernel_that_is_shared_is_told_used_and_lost_again(a_day: Day) -> None
 
     dialog = alice.open_sharing("train.ipynb")
     dialog.get_by_role("button", name="Take back from bob").click()
-    dialog.get_by_text("Nobody but you").wait_for()
+    dialog.get_by_text("Only you and administrators").wait_for()
     alice.close(dialog)
     section.wait_for(state="detached")
     bob.page.locator(".Toastify__toast", has_text="is not shared with you any more").wait_for()

@@ -46,8 +46,8 @@ def asked(a_page: Page, a_script: StatusScript) -> list[tuple[str, Any]]:
 
     def change(route: Route) -> None:
         requests.append((route.request.method, json.loads(route.request.post_data or "null")))
-        wish = {"state": "queued", "gpus": 0.5, "reason": "waits for 4 GiB", "position": 1}
-        route.fulfill(json={**a_script.a_kernel(), "resize": wish})
+        resize = {"state": "queued", "gpus": 0.5, "reason": "waits for 4 GiB", "position": 1}
+        route.fulfill(json={**a_script.a_kernel(), "resize": resize})
 
     a_page.route("**/aliquot/api/v1/sizes*", lambda route: route.fulfill(json=offer))
     a_page.route("**/aliquot/api/v1/dry-run*", lambda route: route.fulfill(json=_DRY_RUN))

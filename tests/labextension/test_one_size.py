@@ -178,8 +178,8 @@ def _resizes_everywhere(page: Page, places: list[tuple[str, str]]) -> None:
 
     The benchmark measures how soon.
     """
-    for wish, label in SIZES:
-        told = resize(page, wish, label, places)
+    for change, label in SIZES:
+        told = resize(page, change, label, places)
         assert told["status"] == 200, told
         assert set(told["seconds"]) == {"answer", *(place for place, _ in places)}, told
     assert told["rest"] == ["python3.gpu-0.37-5g"] * 2, "Jupyter's kernels and sessions"

@@ -65,7 +65,7 @@ def test_a_bar_divides_a_device_by_who_holds_what(a_panel: ScriptedPanel) -> Non
     want = "8.0 of 16.0 GiB used; 1.0 GiB by my kernels; 7.0 GiB by others; 2.0 GiB of it burstable; "
     assert said == want + "10.0 GiB reserved (0.75 of 1 GPU); 4.0 GiB free"
     a_panel.shown.get_by_text("3.0 GiB swapped out to the host, 2.0 GiB of it mine").wait_for()
-    legend = a_panel.shown.get_by_role("list", name="What the bars show").get_by_role("listitem")
+    legend = a_panel.shown.get_by_role("list", name="Legend of the bars").get_by_role("listitem")
     assert [text.split(":")[0].strip() for text in legend.all_text_contents()] == [
         *("mine", "others", "burstable", "reserved", "swapped out", "free")
     ]

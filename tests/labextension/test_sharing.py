@@ -36,7 +36,7 @@ def dialog(a_panel: ScriptedPanel, shares: ShareScript) -> Iterator[Locator]:
     folded.click()
     a_panel.shown.get_by_role("button", name="Share…").click()
     shown = a_panel.lab.page.get_by_role("dialog").filter(has_text="Share train.ipynb")
-    shown.get_by_role("heading", name="Who has it").wait_for()
+    shown.get_by_role("heading", name="Users and teams with access").wait_for()
     yield shown
     shown.get_by_role("button", name="Close").click()
     shown.wait_for(state="detached")
@@ -54,7 +54,7 @@ def _eventually(panel: ScriptedPanel, claim: Callable[[], bool], what: str) -> N
 def test_a_kernel_is_shared_by_keyboard_and_taken_back(
     a_panel: ScriptedPanel, dialog: Locator, shares: ShareScript
 ) -> None:
-    dialog.get_by_text("Nobody but you, and administrators.").wait_for()
+    dialog.get_by_text("Only you and administrators.").wait_for()
     name = dialog.get_by_role("textbox", name="Name of the user")
     _eventually(a_panel, lambda: name.evaluate("field => field === document.activeElement"), "the field has the focus")
     assert dialog.get_by_role("button", name="Share", exact=True).is_disabled(), "nobody is named yet"
@@ -67,7 +67,7 @@ def test_a_kernel_is_shared_by_keyboard_and_taken_back(
     dialog.get_by_role("radio", name="use it: run cells").check()
     dialog.get_by_role("textbox", name="Name of the team").fill("vision")
     dialog.get_by_role("button", name="Share", exact=True).click()
-    rows = dialog.get_by_role("list", name="Who has it").get_by_role("listitem")
+    rows = dialog.get_by_role("list", name="Users and teams with access").get_by_role("listitem")
     rows.filter(has_text="team vision").get_by_text("may use it").wait_for()
     dialog.get_by_role("button", name="Take back from bob").click()
     rows.filter(has_text="bob").wait_for(state="detached")

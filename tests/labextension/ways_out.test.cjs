@@ -116,9 +116,9 @@ const SIZES = {
 /** Returns a server on which these shares start, with all its requests. */
 function aServer(starts) {
   const asked = [];
-  const ask = async wish => {
-    asked.push(wish.gpus);
-    return { outcome: starts.includes(wish.gpus) ? 'starts' : 'queued', suffix: `gpu-${wish.gpus}` };
+  const ask = async request => {
+    asked.push(request.gpus);
+    return { outcome: starts.includes(request.gpus) ? 'starts' : 'queued', suffix: `gpu-${request.gpus}` };
   };
   return { asked, ask };
 }

@@ -14,7 +14,7 @@ import {
   ISizes,
   IStatusSource,
   ITranslation,
-  IWish,
+  ISizeRequest,
   StatusError
 } from '../tokens';
 
@@ -54,13 +54,13 @@ export class AliquotClient implements IStatusSource {
    * Dry run of a size: for a new kernel or, with a kernel's id, for that running one.
    * `replacedId` names the kernel that ends when the new one starts.
    */
-  async dryRun(wish: IWish, kernelId?: string, replacedId?: string): Promise<IDryRun> {
-    const query = new URLSearchParams({ gpus: String(wish.gpus) });
-    if (wish.memory !== undefined) {
-      query.set('memory', String(wish.memory));
+  async dryRun(request: ISizeRequest, kernelId?: string, replacedId?: string): Promise<IDryRun> {
+    const query = new URLSearchParams({ gpus: String(request.gpus) });
+    if (request.memory !== undefined) {
+      query.set('memory', String(request.memory));
     }
-    if (wish.priority !== undefined) {
-      query.set('priority', wish.priority);
+    if (request.priority !== undefined) {
+      query.set('priority', request.priority);
     }
     if (kernelId !== undefined) {
       query.set('kernel', kernelId);
@@ -92,8 +92,8 @@ export class AliquotClient implements IStatusSource {
    * Change the size or priority of a running kernel. The answer's `resize` is set if the change is
    * queued.
    */
-  async resize(kernelId: string, wish: Partial<IWish>): Promise<IKernel> {
-    return (await this._json('PATCH', ['kernels', kernelId], wish)) as IKernel;
+  async resize(kernelId: string, request: Partial<ISizeRequest>): Promise<IKernel> {
+    return (await this._json('PATCH', ['kernels', kernelId], request)) as IKernel;
   }
 
   /** Withdraw a queued change of size. */

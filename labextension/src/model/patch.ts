@@ -46,17 +46,17 @@ function residency(before: IResidency | null, event: IKernelEvent): IResidency |
  * until the next status.
  */
 function resize(kernel: IKernel, event: IKernelEvent, now: Date): IResize | null {
-  const wish = event.resize;
-  if (wish === null || wish.state !== 'queued') {
+  const request = event.resize;
+  if (request === null || request.state !== 'queued') {
     return null;
   }
   return {
-    ...wish,
+    ...request,
     state: 'queued',
-    priority: priorityOf(wish.priority, kernel),
-    reason: wish.reason ?? '',
-    position: wish.position ?? 1,
-    queue_length: Math.max(kernel.resize?.queue_length ?? 1, wish.position ?? 1),
+    priority: priorityOf(request.priority, kernel),
+    reason: request.reason ?? '',
+    position: request.position ?? 1,
+    queue_length: Math.max(kernel.resize?.queue_length ?? 1, request.position ?? 1),
     wait_reason: kernel.resize?.wait_reason ?? NUMBERS_COME_LATER,
     expected_start: kernel.resize?.expected_start ?? null,
     since: kernel.resize?.since ?? now.toISOString()

@@ -27,7 +27,7 @@ export const kernelCommands: JupyterFrontEndPlugin<void> = {
     translator: ITranslator | null
   ): void => {
     const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
-    const asker = dialogs ?? new SessionContextDialogs({ translator: translator ?? nullTranslator });
+    const sessionDialogs = dialogs ?? new SessionContextDialogs({ translator: translator ?? nullTranslator });
     const ways: Readonly<Record<CommandAction, (kernel: IKernel) => Promise<unknown>>> = {
       open: kernel => app.commands.execute('docmanager:open', { path: kernel.label }),
       newNotebook: kernel => app.commands.execute('notebook:create-new', { kernelId: kernel.id }),
@@ -36,7 +36,7 @@ export const kernelCommands: JupyterFrontEndPlugin<void> = {
       restore: kernel => client.restore(kernel.id),
       postponeCulling: kernel => client.postponeCulling(kernel.id),
       share: kernel => showShareDialog({ kernel, client, model, trans }),
-      restart: kernel => restart(app, asker, kernel, trans),
+      restart: kernel => restart(app, sessionDialogs, kernel, trans),
       shutDown: kernel => shutDown(app, kernel, trans)
     };
     const kernelOf = (args: ReadonlyPartialJSONObject): IKernel | undefined =>

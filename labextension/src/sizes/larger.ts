@@ -1,20 +1,20 @@
 // Finds a larger size for a kernel whose allocation failed, and its dry run. Pure but for two
 // requests to the server.
 
-import { IDryRun, IKernel, ISizes, IStatus, IWish } from '../tokens';
+import { IDryRun, IKernel, ISizes, IStatus, ISizeRequest } from '../tokens';
 
 const GIB = 2 ** 30;
 
 /** A size that is large enough, with the server's dry run. */
 export interface ILarger {
-  readonly wish: IWish;
+  readonly request: ISizeRequest;
   readonly dryRun: IDryRun;
 }
 
 /** The used part of the client. */
 export interface ISizeSource {
   sizes(): Promise<ISizes>;
-  dryRun(wish: IWish, kernelId?: string): Promise<IDryRun>;
+  dryRun(request: ISizeRequest, kernelId?: string): Promise<IDryRun>;
 }
 
 /** Whether the kernel ended for lack of memory, as far as the server knows. */
@@ -34,15 +34,15 @@ export function isShort(kernel: IKernel): boolean {
  */
 export async function findLarger(kernel: IKernel, status: IStatus, source: ISizeSource): Promise<ILarger | null> {
   const sizes = await source.sizes();
-  const wish = largerWish(kernel, status, sizes);
-  if (wish === null) {
+  const request = largerRequest(kernel, status, sizes);
+  if (request === null) {
     return null;
   }
   const isOver = kernel.state === 'ended';
-  return { wish, dryRun: await source.dryRun(wish, isOver ? undefined : kernel.id) };
+  return { request, dryRun: await source.dryRun(request, isOver ? undefined : kernel.id) };
 }
 
-export function largerWish(kernel: IKernel, status: IStatus, sizes: ISizes): IWish | null {
+export function largerRequest(kernel: IKernel, status: IStatus, sizes: ISizes): ISizeRequest | null {
   const needed = Math.max(kernel.required_bytes ?? 0, kernel.memory_limit_bytes + 1);
   const { priority } = kernel;
   if (kernel.requested_memory_bytes !== null) {

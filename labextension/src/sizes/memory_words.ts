@@ -36,10 +36,10 @@ export function memoryText(news: MemoryNews, larger: ILarger | null, trans: Tran
   return [brief(title), brief(cut(title, room))].find(one => one.length <= LAB_SHOWS) ?? said;
 }
 
-export function sizeText({ wish }: ILarger, trans: TranslationBundle): string {
-  const share = formatShare(wish.gpus);
-  const gpus = wish.gpus > 1 ? trans.__('%1 GPUs', share) : trans.__('%1 GPU', share);
-  return typeof wish.memory === 'number' ? `${gpus} · ${formatBytes(wish.memory)}` : gpus;
+export function sizeText({ request }: ILarger, trans: TranslationBundle): string {
+  const share = formatShare(request.gpus);
+  const gpus = request.gpus > 1 ? trans.__('%1 GPUs', share) : trans.__('%1 GPU', share);
+  return typeof request.memory === 'number' ? `${gpus} · ${formatBytes(request.memory)}` : gpus;
 }
 
 function ended(news: News & { kind: 'ended' }, trans: TranslationBundle): string {

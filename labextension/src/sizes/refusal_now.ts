@@ -2,12 +2,12 @@
 // run.
 
 import { KnownSpecs } from './known_specs';
-import { ISizeDraft, wishOf } from './resize_wish';
+import { ISizeDraft, requestOf } from './resize_request';
 import { candidates, nearest, Refusal } from './sizes';
-import { IDryRun, ISizes, IWish } from '../tokens';
+import { IDryRun, ISizes, ISizeRequest } from '../tokens';
 
 interface ITeller {
-  dryRun(wish: IWish): Promise<IDryRun>;
+  dryRun(request: ISizeRequest): Promise<IDryRun>;
 }
 
 /**
@@ -25,7 +25,7 @@ export async function refusalNow(
     return refusal;
   }
   try {
-    const dryRun = await client.dryRun(wishOf(named.asked));
+    const dryRun = await client.dryRun(requestOf(named.asked));
     return dryRun.outcome === 'never' ? { kind: 'never', ...named, message: dryRun.message } : refusal;
   } catch {
     return refusal; // The server says so itself when the kernel is asked for.
@@ -39,7 +39,7 @@ export async function refusalNow(
 export async function nearestNow(asked: ISizeDraft, sizes: ISizes, client: ITeller): Promise<ISizeDraft | null> {
   for (const draft of candidates(asked, sizes)) {
     try {
-      if ((await client.dryRun(wishOf(draft))).outcome !== 'never') {
+      if ((await client.dryRun(requestOf(draft))).outcome !== 'never') {
         return draft;
       }
     } catch {

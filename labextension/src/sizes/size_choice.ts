@@ -4,9 +4,9 @@
 import { ISignal, Signal } from '@lumino/signaling';
 
 import { LatestAnswer } from '../base/latest_answer';
-import { ISizeDraft, wishOf } from './resize_wish';
+import { ISizeDraft, requestOf } from './resize_request';
 import { Choice, choiceFor, choiceOf, isSame, noGpu, onBase, presetsOf, sizeOf, snapShare } from './sizes';
-import { IDryRun, ISize, ISizes, IWish } from '../tokens';
+import { IDryRun, ISize, ISizes, ISizeRequest } from '../tokens';
 
 const PAUSE_MS = 150;
 
@@ -19,12 +19,12 @@ export interface ITarget {
 export class SizeChoice {
   constructor(
     readonly sizes: ISizes,
-    private readonly _ask: (wish: IWish, kernelId?: string) => Promise<IDryRun>,
+    private readonly _ask: (request: ISizeRequest, kernelId?: string) => Promise<IDryRun>,
     pauseMs: number = PAUSE_MS
   ) {
     this._custom = { gpus: snapShare(0.25, sizes), memoryGib: null, priority: firstPriority(sizes) };
-    this._asker = new LatestAnswer<IQuestion, IDryRun>(
-      question => _ask(question.wish, question.kernelId),
+    this._latest = new LatestAnswer<IQuestion, IDryRun>(
+      question => _ask(question.request, question.kernelId),
       (question, answer, error) => this._tell(question, answer, error),
       pauseMs
     );
@@ -102,7 +102,7 @@ export class SizeChoice {
   /** Repeat the dry run, for the queue changes; the last answer stays until the next. */
   askAgain(): void {
     if (this._wanted !== null && this._isAnswered) {
-      this._asker.want(this._wanted);
+      this._latest.want(this._wanted);
     }
   }
 
@@ -122,19 +122,19 @@ export class SizeChoice {
     if (choice.kind === 'preset') {
       return choice.size.name;
     }
-    const dryRun = this._dryRun ?? (await this._ask(wishOf(choice.asked)));
+    const dryRun = this._dryRun ?? (await this._ask(requestOf(choice.asked)));
     return `${base}.${dryRun.suffix}`;
   }
 
   /** Return the request for the running kernel; null if its size does not change. */
-  get change(): IWish | null {
+  get change(): ISizeRequest | null {
     const asked = sizeOf(this._choice, this.sizes);
     const running = this._target?.running ?? null;
-    return asked === null || running === null || isSame(asked, running.has) ? null : wishOf(asked);
+    return asked === null || running === null || isSame(asked, running.has) ? null : requestOf(asked);
   }
 
   dispose(): void {
-    this._asker.forget();
+    this._latest.forget();
     Signal.clearData(this);
   }
 
@@ -149,14 +149,14 @@ export class SizeChoice {
 
   private _look(): void {
     const asked = this._target === null ? null : sizeOf(this._choice, this.sizes);
-    this._wanted = asked && { wish: wishOf(asked), kernelId: this._target?.running?.id };
+    this._wanted = asked && { request: requestOf(asked), kernelId: this._target?.running?.id };
     this._dryRun = null;
     this._failure = null;
     this._isAnswered = false;
     if (this._wanted === null) {
-      this._asker.forget();
+      this._latest.forget();
     } else {
-      this._asker.want(this._wanted);
+      this._latest.want(this._wanted);
     }
     this._changed.emit();
   }
@@ -179,12 +179,12 @@ export class SizeChoice {
   private _failure: unknown = null;
   /** Whether the dry run has an answer or an error. */
   private _isAnswered = false;
-  private readonly _asker: LatestAnswer<IQuestion, IDryRun>;
+  private readonly _latest: LatestAnswer<IQuestion, IDryRun>;
   private readonly _changed = new Signal<this, void>(this);
 }
 
 interface IQuestion {
-  readonly wish: IWish;
+  readonly request: ISizeRequest;
   readonly kernelId: string | undefined;
 }
 

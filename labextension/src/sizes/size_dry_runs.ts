@@ -26,7 +26,7 @@ export class SizeDryRuns {
     ask: (suffixes: readonly string[], kernelId?: string) => Promise<readonly IDryRun[]>,
     pauseMs: number = PAUSE_MS
   ) {
-    this._asker = new LatestAnswer<IQuestion, readonly IDryRun[]>(
+    this._latest = new LatestAnswer<IQuestion, readonly IDryRun[]>(
       question => ask(question.suffixes, question.kernelId),
       (question, answer, error) => this._tell(question, answer, error),
       pauseMs
@@ -64,7 +64,7 @@ export class SizeDryRuns {
   }
 
   dispose(): void {
-    this._asker.forget();
+    this._latest.forget();
     Signal.clearData(this);
   }
 
@@ -78,9 +78,9 @@ export class SizeDryRuns {
   private _ask(): void {
     this._isAnswered = false;
     if (this._wanted === null || this._hasNone) {
-      this._asker.forget();
+      this._latest.forget();
     } else {
-      this._asker.want(this._wanted);
+      this._latest.want(this._wanted);
     }
   }
 
@@ -97,6 +97,6 @@ export class SizeDryRuns {
   private _isAnswered = false;
   /** Whether the server is an older gateway without this request. */
   private _hasNone = false;
-  private readonly _asker: LatestAnswer<IQuestion, readonly IDryRun[]>;
+  private readonly _latest: LatestAnswer<IQuestion, readonly IDryRun[]>;
   private readonly _changed = new Signal<this, void>(this);
 }

@@ -3,7 +3,7 @@
 // of their dry run.
 
 import { formatShare } from '../base/quantities';
-import { ISizeDraft } from './resize_wish';
+import { ISizeDraft } from './resize_request';
 import { ISize, ISizes, IStatus } from '../tokens';
 
 const GIB = 1024 ** 3;

@@ -3,9 +3,9 @@
 
 import { obstacle } from '../model/action_rules';
 import { isSharedWithMe } from '../model/kernel_access';
-import { ISizeDraft, sizeOf, wishOf } from './resize_wish';
+import { ISizeDraft, sizeOf, requestOf } from './resize_request';
 import { baseOf, candidates, noGpu, partBytes } from './sizes';
-import { IDevice, IDryRun, IKernel, ISizes, IStatus, IWish } from '../tokens';
+import { IDevice, IDryRun, IKernel, ISizes, IStatus, ISizeRequest } from '../tokens';
 
 const GIB = 2 ** 30;
 /** Tolerance for rounding errors in sums of shares. */
@@ -42,12 +42,12 @@ export function plainName(name: string, sizes: ISizes): string {
 export async function smallerNow(
   kernel: IKernel,
   sizes: ISizes,
-  ask: (wish: IWish) => Promise<IDryRun>
+  ask: (request: ISizeRequest) => Promise<IDryRun>
 ): Promise<ISmaller | null> {
   const has = sizeOf(kernel);
   for (const asked of candidates(has, sizes)) {
     if (isSmaller(asked, has, sizes) && mayFit(asked, kernel)) {
-      const { outcome, suffix } = await ask(wishOf(asked));
+      const { outcome, suffix } = await ask(requestOf(asked));
       if (outcome === 'starts') {
         return { asked, suffix };
       }

@@ -15,7 +15,7 @@ export function Legend({ parts, trans }: ILegendProps): JSX.Element {
   const has = (kind: keyof IDeviceParts): boolean => parts.some(one => one[kind] > 0);
   const entries: [BarPart | 'free', boolean, string, string][] = [
     ['mine', true, trans.__('mine'), trans.__('In use by my kernels')],
-    ['others', has('others') || has('othersBurstable'), trans.__('others'), trans.__('In use by anybody else')],
+    ['others', has('others') || has('othersBurstable'), trans.__('others'), trans.__('In use by other users')],
     [
       has('mineBurstable') ? 'mine-burstable' : 'others-burstable',
       has('mineBurstable') || has('othersBurstable'),
@@ -37,7 +37,7 @@ export function Legend({ parts, trans }: ILegendProps): JSX.Element {
     ['free', true, trans.__('free'), trans.__('Guaranteed to no kernel')]
   ];
   return (
-    <ul className="aliquot-Legend" aria-label={trans.__('What the bars show')}>
+    <ul className="aliquot-Legend" aria-label={trans.__('Legend of the bars')}>
       {entries.map(
         ([kind, isShown, word, hint]) =>
           isShown && (

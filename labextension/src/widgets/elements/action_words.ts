@@ -38,7 +38,7 @@ export function actionCaption(action: Action, trans: TranslationBundle): string 
     case 'newNotebook':
       return trans.__('Open a new notebook that is attached to this kernel');
     case 'follow':
-      return trans.__('Open a console that shows the cells that anybody runs in this kernel, with their output');
+      return trans.__('Open a console that shows the cells that all users run in this kernel, with their output');
     case 'resize':
       return trans.__('Change share, memory limit or priority without a restart');
     case 'swapOut':

@@ -90,7 +90,7 @@ function Controls({ model, trans, download, figure, setFigure }: IControlsProps)
     <div className="aliquot-History-controls">
       <Ranges model={model} trans={trans} />
       <HTMLSelect
-        aria-label={trans.__('What of the kernels is shown')}
+        aria-label={trans.__('Values shown of the kernels')}
         value={figure}
         onChange={event => setFigure(event.target.value as HistoryFigure)}
       >

@@ -12,7 +12,7 @@ import { AliquotClient } from '../../client/client';
 import { kernelSize } from '../../model/kernel_line';
 import { kernelTitle } from '../../model/model';
 import { label } from '../../sizes/sizes';
-import { wishOf } from '../../sizes/resize_wish';
+import { requestOf } from '../../sizes/resize_request';
 import { ACTION_COMMANDS, IKernel, ISizes, IStatus } from '../../tokens';
 import { helpers, IHelper, ISmaller, isQueuedOfMine, plainName, smallerNow } from '../../sizes/ways_out';
 import { actionCaption, actionLabel, failureText } from '../elements/action_words';
@@ -111,7 +111,7 @@ function useOffers({ kernel, status, client }: IWaysOutProps): IOffers {
     let isOver = !isQueued;
     const ask = async (): Promise<void> => {
       const sizes = await client.sizes();
-      const smaller = await smallerNow(kernel, sizes, wish => client.dryRun(wish, undefined, id));
+      const smaller = await smallerNow(kernel, sizes, request => client.dryRun(request, undefined, id));
       if (!isOver) {
         setOffers({ sizes, smaller });
       }
@@ -153,7 +153,7 @@ function Changes(props: IWaysOutProps & IOffers & IButton): JSX.Element | null {
     ? trans.__('Another kernel takes the place of this one; waiting cells run there, in their order')
     : trans.__('Another kernel takes the place of this one; inputs that wait are not run');
   const takeSmaller = async ({ asked, suffix }: ISmaller): Promise<void> => {
-    const { outcome, message } = await client.dryRun(wishOf(asked), undefined, kernel.id);
+    const { outcome, message } = await client.dryRun(requestOf(asked), undefined, kernel.id);
     if (outcome !== 'starts') {
       throw new Error(trans.__('%1 does not start now: %2. The kernel keeps its place.', label(asked), message));
     }

@@ -10,7 +10,7 @@ import { AliquotClient } from '../../client/client';
 import { KnownSpecs } from '../../sizes/known_specs';
 import { GpuKernelsModel } from '../../model/model';
 import { nearestNow, refusalNow } from '../../sizes/refusal_now';
-import { sizeOf } from '../../sizes/resize_wish';
+import { sizeOf } from '../../sizes/resize_request';
 import { ITarget } from '../../sizes/size_choice';
 import { ISizes, TRANSLATION_DOMAIN } from '../../tokens';
 import { failureText } from '../elements/action_words';

@@ -7,12 +7,12 @@ import { TranslationBundle } from '@jupyterlab/translation';
 import { endedForMemory, findLarger, ILarger, ISizeSource } from '../../sizes/larger';
 import { MemoryNews, memoryText, sizeText } from '../../sizes/memory_words';
 import { GpuKernelsModel, kernelTitle } from '../../model/model';
-import { IKernel, IStatus, IWish } from '../../tokens';
+import { IKernel, IStatus, ISizeRequest } from '../../tokens';
 import { IAnnouncement, tellFailure } from './announce';
 
 export interface IMemoryWays {
   readonly model: GpuKernelsModel;
-  readonly client: ISizeSource & { resize(kernelId: string, wish: Partial<IWish>): Promise<IKernel> };
+  readonly client: ISizeSource & { resize(kernelId: string, request: Partial<ISizeRequest>): Promise<IKernel> };
   readonly trans: TranslationBundle;
   /** Starts the notebook's kernel with this kernelspec; null without a notebook. */
   readonly restartAs: ((name: string) => Promise<void>) | null;
@@ -62,7 +62,7 @@ async function restart(kernel: IKernel, { dryRun }: ILarger, { restartAs, model 
 async function resize(kernel: IKernel, larger: ILarger, { client, model, trans }: IMemoryWays): Promise<void> {
   const title = kernelTitle(kernel);
   try {
-    const changed = await client.resize(kernel.id, larger.wish);
+    const changed = await client.resize(kernel.id, larger.request);
     const size = sizeText(larger, trans);
     if (changed.resize === null) {
       Notification.success(trans.__('%1 has %2 now.', title, size), { autoClose: 5000 });

@@ -44,7 +44,7 @@ class FormDialog extends Dialog<void> {
   }
 }
 
-const NOBODY: IShare = { kind: 'user', name: '', access: 'read' };
+const NEW_SHARE: IShare = { kind: 'user', name: '', access: 'read' };
 
 function ShareBody(options: IShareDialogOptions): JSX.Element {
   const { kernel, client, model, trans } = options;
@@ -94,7 +94,7 @@ function ShareBody(options: IShareDialogOptions): JSX.Element {
         {said}
       </p>
       <h3 ref={list} tabIndex={-1} className="aliquot-Share-heading">
-        {trans.__('Who has it')}
+        {trans.__('Users and teams with access')}
       </h3>
       {shares && <ShareList {...{ shares, trans, isUnderWay, isMine }} takeBack={share => void takeBack(share)} />}
     </div>
@@ -109,7 +109,7 @@ interface IShareFormProps {
 }
 
 function ShareForm({ trans, isUnderWay, add }: IShareFormProps): JSX.Element {
-  const [draft, setDraft] = React.useState<IShare>(NOBODY);
+  const [draft, setDraft] = React.useState<IShare>(NEW_SHARE);
   const field = React.useRef<HTMLInputElement>(null);
   const id = React.useId();
   const wanted = shareOf(draft);
@@ -147,7 +147,7 @@ function ShareForm({ trans, isUnderWay, add }: IShareFormProps): JSX.Element {
         onChange={event => setDraft({ ...draft, name: event.target.value })}
       />
       <Choice
-        legend={trans.__('Who has it may')}
+        legend={trans.__('Access')}
         options={[
           { value: 'read', text: trans.__('see it: its figures, and what its cells show') },
           { value: 'write', text: trans.__('use it: run cells, interrupt and restart, too') }
@@ -201,13 +201,13 @@ interface IShareListProps {
 
 function ShareList({ shares, trans, isUnderWay, isMine, takeBack }: IShareListProps): JSX.Element {
   if (shares.length === 0) {
-    const nobody = isMine
-      ? trans.__('Nobody but you, and administrators.')
-      : trans.__('Nobody but its owner, and administrators.');
-    return <p className="aliquot-Share-nobody">{nobody}</p>;
+    const onlyOwner = isMine
+      ? trans.__('Only you and administrators.')
+      : trans.__('Only its owner and administrators.');
+    return <p className="aliquot-Share-unshared">{onlyOwner}</p>;
   }
   return (
-    <ul className="aliquot-Share-list" aria-label={trans.__('Who has it')}>
+    <ul className="aliquot-Share-list" aria-label={trans.__('Users and teams with access')}>
       {inOrder(shares).map(share => (
         <li key={`${share.kind} ${share.name}`}>
           <span className="aliquot-Share-who">{shareName(share, trans)}</span>

@@ -9,11 +9,11 @@ import { Panel, Widget } from '@lumino/widgets';
 import { AliquotClient } from '../../client/client';
 import { KnownSpecs } from '../../sizes/known_specs';
 import { GpuKernelsModel } from '../../model/model';
-import { ISizeDraft } from '../../sizes/resize_wish';
+import { ISizeDraft } from '../../sizes/resize_request';
 import { ITarget, SizeChoice } from '../../sizes/size_choice';
 import { SizeDryRuns } from '../../sizes/size_dry_runs';
 import { presetsOf, Refusal } from '../../sizes/sizes';
-import { IWish, TRANSLATION_DOMAIN } from '../../tokens';
+import { ISizeRequest, TRANSLATION_DOMAIN } from '../../tokens';
 import { SizeForm } from './size_form';
 
 /**
@@ -21,7 +21,7 @@ import { SizeForm } from './size_form';
  * server; or none.
  */
 export type Selected =
-  | { readonly id: string; readonly change: IWish | null }
+  | { readonly id: string; readonly change: ISizeRequest | null }
   | { readonly name: Promise<string> }
   | null;
 
@@ -50,7 +50,7 @@ export class KernelSelector extends Panel {
     super();
     const { known, client, model, translator, refusal } = _options;
     this.addClass('aliquot-KernelSelector');
-    this._choice = new SizeChoice(known.sizes!, (wish, id) => client.dryRun(wish, id, this._replacedId));
+    this._choice = new SizeChoice(known.sizes!, (request, id) => client.dryRun(request, id, this._replacedId));
     this._dryRuns = new SizeDryRuns(known.sizes!, (sizes, id) => client.dryRuns(sizes, id, this._replacedId));
     this._choice.changed.connect(() => this._dryRuns.follow(this._choice.target));
     const list = new Widget();

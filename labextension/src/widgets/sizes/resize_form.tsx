@@ -17,9 +17,9 @@ import {
   memoryRange,
   shareRange,
   sizeOf,
-  wishOf
-} from '../../sizes/resize_wish';
-import { IDryRun, IKernel, IStatus, IWish, Priority, StatusError } from '../../tokens';
+  requestOf
+} from '../../sizes/resize_request';
+import { IDryRun, IKernel, IStatus, ISizeRequest, Priority, StatusError } from '../../tokens';
 import { failureText } from '../elements/action_words';
 import { SizeSlider } from './size_slider';
 import { dryRunText, priorityHint, priorityText } from './size_words';
@@ -41,7 +41,7 @@ export function ResizeForm(props: IResizeFormProps): JSX.Element {
   const [isUnderWay, setUnderWay] = React.useState(false);
   const chosen: ISizeDraft = { ...sizeOf(kernel), ...draft };
   const wanted = change(kernel, chosen);
-  const dryRun = useDryRun(client, kernel, wanted && wishOf(chosen), trans);
+  const dryRun = useDryRun(client, kernel, wanted && requestOf(chosen), trans);
   const ask = async (request: () => Promise<unknown>): Promise<void> => {
     setUnderWay(true);
     setFailure('');
@@ -171,28 +171,28 @@ interface ISaid {
  * Return the dry run of a request, made when the input rests; null until the answer, and without
  * server support.
  */
-function useDryRun(client: AliquotClient, kernel: IKernel, wish: IWish | null, trans: TranslationBundle): ISaid | null {
+function useDryRun(client: AliquotClient, kernel: IKernel, request: ISizeRequest | null, trans: TranslationBundle): ISaid | null {
   const [said, setSaid] = React.useState<ISaid | null>(null);
   const { id: kernelId, used_bytes: used } = kernel;
-  const asker = React.useMemo(
+  const latest = React.useMemo(
     () =>
-      new LatestAnswer<IWish, IDryRun>(
+      new LatestAnswer<ISizeRequest, IDryRun>(
         question => client.dryRun(question, kernelId),
         (_, answer, error) => setSaid(answer ? { text: meaning(answer, used, trans), outcome: answer.outcome } : refused(error, trans))
       ),
     [client, kernelId, used, trans]
   );
-  const key = JSON.stringify(wish);
+  const key = JSON.stringify(request);
   React.useEffect(() => {
-    if (wish === null) {
+    if (request === null) {
       setSaid(null);
-      asker.forget();
+      latest.forget();
     } else {
-      asker.want(wish);
+      latest.want(request);
     }
-    return () => asker.forget();
+    return () => latest.forget();
     // The request is a new object in each render; compare its text.
-  }, [asker, key]);
+  }, [latest, key]);
   return said;
 }
 

@@ -4,7 +4,7 @@ import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import { formatShare } from '../../base/quantities';
-import { MEMORY_STEP_GIB } from '../../sizes/resize_wish';
+import { MEMORY_STEP_GIB } from '../../sizes/resize_request';
 import { SizeChoice } from '../../sizes/size_choice';
 import { mostAtHand, mostGib, partBytes } from '../../sizes/sizes';
 import { IStatus, Priority } from '../../tokens';

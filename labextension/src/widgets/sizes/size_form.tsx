@@ -8,7 +8,7 @@ import * as React from 'react';
 import { KnownSpecs } from '../../sizes/known_specs';
 import { GpuKernelsModel } from '../../model/model';
 import { formatShare } from '../../base/quantities';
-import { ISizeDraft } from '../../sizes/resize_wish';
+import { ISizeDraft } from '../../sizes/resize_request';
 import { SizeChoice } from '../../sizes/size_choice';
 import { SizeDryRuns } from '../../sizes/size_dry_runs';
 import { askedOf, Choice, defaultOf, isSame, label, noGpu, partBytes, Refusal, suffixOf } from '../../sizes/sizes';

@@ -3,7 +3,7 @@
 import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
-import { problemOf, stepped } from '../../sizes/resize_wish';
+import { problemOf, stepped } from '../../sizes/resize_request';
 import { numberProblem } from './size_words';
 
 /** The pause before a partly typed number is reported as invalid. */

@@ -4,7 +4,7 @@ import { TranslationBundle } from '@jupyterlab/translation';
 
 import { kernelSize } from '../../model/kernel_line';
 import { formatBytes } from '../../base/quantities';
-import { problemOf, stepped } from '../../sizes/resize_wish';
+import { problemOf, stepped } from '../../sizes/resize_request';
 import { label, Refusal } from '../../sizes/sizes';
 import { IDryRun, Priority } from '../../tokens';
 

@@ -1,7 +1,7 @@
 // A request for another size of a running kernel: the allowed range, and the difference from the
 // current size. Pure.
 
-import { IDevice, IKernel, IWish, Priority } from '../tokens';
+import { IDevice, IKernel, ISizeRequest, Priority } from '../tokens';
 
 const GIB = 2 ** 30;
 /**
@@ -43,23 +43,23 @@ export function firstMemoryGib(kernel: IKernel): number {
 }
 
 /** The difference as a request, and null where there is none. */
-export function change(kernel: IKernel, draft: ISizeDraft): Partial<IWish> | null {
+export function change(kernel: IKernel, draft: ISizeDraft): Partial<ISizeRequest> | null {
   const has = sizeOf(kernel);
-  const wish: { gpus?: number; memory?: number | null; priority?: Priority } = {};
+  const request: { gpus?: number; memory?: number | null; priority?: Priority } = {};
   if (hundredths(draft.gpus) !== hundredths(has.gpus)) {
-    wish.gpus = hundredths(draft.gpus);
+    request.gpus = hundredths(draft.gpus);
   }
   if (draft.memoryGib === null ? has.memoryGib !== null : draft.memoryGib !== has.memoryGib) {
-    wish.memory = bytes(draft.memoryGib);
+    request.memory = bytes(draft.memoryGib);
   }
   if (draft.priority !== has.priority) {
-    wish.priority = draft.priority;
+    request.priority = draft.priority;
   }
-  return Object.keys(wish).length > 0 ? wish : null;
+  return Object.keys(request).length > 0 ? request : null;
 }
 
 /** Return the complete request, for a dry run. */
-export function wishOf(draft: ISizeDraft): IWish {
+export function requestOf(draft: ISizeDraft): ISizeRequest {
   const memory = bytes(draft.memoryGib);
   return { gpus: hundredths(draft.gpus), memory, priority: draft.priority };
 }
