@@ -73,7 +73,7 @@ from .config import Aliquot
 from .local_mode import LocalParts, OwnKernels, make_parts
 from .remote_mode import GatewayKernels
 from .services import Services
-from .status_source import SceneMaker
+from .status_source import SnapshotSource
 
 
 def _read(server: ServerApp) -> Aliquot | None:
@@ -177,7 +177,7 @@ class AliquotExtension(ExtensionApp):
             self.log.warning("%s", remark)
         for warning in filter(None, (engine_within_reach(server), unknown_users(server))):
             self.log.warning("%s", warning)
-        self._scenes = SceneMaker(services, self._own, is_remote=bool(self._gateway_url), remarks=remarks)
+        self._snapshots = SnapshotSource(services, self._own, is_remote=bool(self._gateway_url), remarks=remarks)
         self.settings[SETTING] = self._sources(services)
         # A server in gateway mode belongs to one user; the gateway has the limits.
         if self._gateway is None:
@@ -220,16 +220,16 @@ class AliquotExtension(ExtensionApp):
 
     def _sources(self, services: Services) -> Sources:
         """Return the sources of the handlers. In gateway mode the gateway has most of them."""
-        settings, scene, clock = services.settings, self._scenes.scene, services.clock
+        settings, snapshot, clock = services.settings, self._snapshots.snapshot, services.clock
         specs = services.server.kernel_spec_manager
         if isinstance(specs, SizedKernelSpecManager):
             specs.count_devices = services.watch.count_devices
-        told = Sources(scene, ServerMetrics(scene), settings.largest(), self._largest_here, services.folders)
+        told = Sources(snapshot, ServerMetrics(snapshot), settings.largest(), self._largest_here, services.folders)
         if self._own is not None:
             told = replace(told, keep=self._own.culler.keep)
         if self._gateway is not None:
             return told
-        events = self._events = KernelEvents(scene, self.log)
+        events = self._events = KernelEvents(snapshot, self.log)
         services.watch.listen(events.tell)
         services.admission.observe(events.tell)
         services.endings.observe(events.tell)
@@ -270,7 +270,7 @@ class AliquotExtension(ExtensionApp):
                 return
             await self._services.link.start()
             if self._own is not None:
-                self._scenes.remark(await self._own.recover())
+                self._snapshots.remark(await self._own.recover())
             await self._services.admission.start()
         finally:
             self._recovered.set()
@@ -309,7 +309,7 @@ class AliquotExtension(ExtensionApp):
         try:
             await self._socket.start()
         except (PathError, OSError) as error:
-            self._scenes.remark((f"Kernels of other programs cannot ask this server for a GPU: {error}.",))
+            self._snapshots.remark((f"Kernels of other programs cannot ask this server for a GPU: {error}.",))
             self.log.warning("local_socket=unavailable reason=%s", error)
 
     def _server(self) -> ServerApp:

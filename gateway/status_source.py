@@ -9,7 +9,7 @@ from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.status.collector import waiting_elsewhere
 from jupyter_aliquot.gateway.status.expected_starts import ExpectedStarts
-from jupyter_aliquot.gateway.status.report import Scene
+from jupyter_aliquot.gateway.status.report import StatusSnapshot
 from jupyter_aliquot.gateway.status.report_cache import ReportMemo
 
 from . import __version__
@@ -17,7 +17,7 @@ from .local_mode import OwnKernels
 from .services import Services
 
 
-class SceneMaker:
+class SnapshotSource:
     """The maker of status snapshots.
 
     *own* are the kernels of this server; None in gateway mode, and with another kernel manager.
@@ -37,7 +37,7 @@ class SceneMaker:
         """Add warnings about the configuration, for all later snapshots."""
         self._remarks = (*self._remarks, *remarks)
 
-    def scene(self, who: User | None = None, kernel_id: str | None = None) -> Scene:
+    def snapshot(self, who: User | None = None, kernel_id: str | None = None) -> StatusSnapshot:
         """Return the state of all parts now.
 
         Args:
@@ -58,7 +58,7 @@ class SceneMaker:
             problems = (*problems, *self._own.problems())
         waiting = (entry.kernel_id for entry in admission.queue)
         self._memo.forget_others(lambda: {*admission.ledger.holdings, *self._memo.kernels(node.status), *waiting})
-        return Scene(
+        return StatusSnapshot(
             version=__version__,
             node=NodeView(node.status, (*problems, *self._remarks)),
             kernels=(*ours, *waiting_elsewhere(admission, ours, kernel_id)),

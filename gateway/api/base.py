@@ -19,7 +19,7 @@ from jupyter_aliquot.gateway.kernels.operations import KernelChanges
 from jupyter_aliquot.gateway.reports import to_json
 from jupyter_aliquot.gateway.scheduling.dry_run_service import DryRunService
 from jupyter_aliquot.gateway.status.prometheus import ServerMetrics
-from jupyter_aliquot.gateway.status.report import Scene
+from jupyter_aliquot.gateway.status.report import StatusSnapshot
 from jupyter_aliquot.provisioner.resources import GpuShare
 
 SETTING = "aliquot_sources"
@@ -32,9 +32,9 @@ class Sources:
     The extension makes it and puts it into the application's settings.
     """
 
-    # Called with a user, it returns the scene that this user may see, and no more of the kernels.
+    # Called with a user, it returns the snapshot that this user may see, and no more of the kernels.
     # Called with a kernel's id, too, it gathers no other kernel.
-    scene: Callable[..., Scene]
+    snapshot: Callable[..., StatusSnapshot]
     metrics: ServerMetrics
     # The largest request that the rules allow, and the largest that also fits this node.
     largest: GpuShare

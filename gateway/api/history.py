@@ -31,7 +31,7 @@ class HistoryHandler(AliquotHandler):
             raise HTTPError(503, "This server keeps no history, for its kernels are a gateway's: ask that one")
         asker = self.asker
         labels = {
-            (kernel.id, kernel.owner): kernel.label for kernel in self.sources.scene(asker).kernels if kernel.label
+            (kernel.id, kernel.owner): kernel.label for kernel in self.sources.snapshot(asker).kernels if kernel.label
         }
         report = csv_report if is_csv else json_report
         try:

@@ -48,7 +48,7 @@ class OneKernelHandler(AliquotHandler):
         return self._find(kernel_id).state
 
     def _find(self, kernel_id: str) -> OneKernel:
-        found = find_kernel(self.sources.scene(self.asker, kernel_id), self.asker, kernel_id)
+        found = find_kernel(self.sources.snapshot(self.asker, kernel_id), self.asker, kernel_id)
         if found is None:
             raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
         return found
@@ -111,7 +111,7 @@ class KernelsHandler(AliquotHandler):
     @authenticated
     @authorized
     async def get(self) -> None:
-        self.answer({"kernels": kernel_reports(self.sources.scene(self.asker), self.asker)})
+        self.answer({"kernels": kernel_reports(self.sources.snapshot(self.asker), self.asker)})
 
 
 class KernelHandler(OneKernelHandler):

@@ -38,11 +38,11 @@ class StatusHandler(AliquotHandler):
     @authenticated
     @authorized
     async def get(self) -> None:
-        scene = self.sources.scene(self.asker)
+        snapshot = self.sources.snapshot(self.asker)
         if self.asker.is_admin:
             # A thousand kernels, perhaps: other requests are served between the two halves.
             await asyncio.sleep(0)
-        self.answer_text(status_text(scene, self.asker))
+        self.answer_text(status_text(snapshot, self.asker))
 
 
 class SizesHandler(AliquotHandler):
@@ -70,7 +70,7 @@ class SizesHandler(AliquotHandler):
 
     def _smallest_device(self) -> int | None:
         # Of the node alone: no need to gather all kernels.
-        status = self.sources.scene(self.asker).node.status
+        status = self.sources.snapshot(self.asker).node.status
         sizes = [device.memory_bytes for device in status.devices if not device.lost] if status else []
         return min(sizes, default=None)
 

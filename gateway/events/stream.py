@@ -20,7 +20,7 @@ from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.auth.shares import read_shares
 from jupyter_aliquot.gateway.reports.kernel import Kernel
-from jupyter_aliquot.gateway.status.report import Scene, access_for, kernel_reports
+from jupyter_aliquot.gateway.status.report import StatusSnapshot, access_for, kernel_reports
 
 from .diff import by_id, kernel_news
 
@@ -51,10 +51,10 @@ class Listener:
 
 
 class KernelEvents:
-    """The events of all kernels, and their listeners. ``scene``: returns all that is known now."""
+    """The events of all kernels, and their listeners. ``snapshot``: returns all that is known now."""
 
-    def __init__(self, scene: Callable[[], Scene], log: logging.Logger) -> None:
-        self._scene = scene
+    def __init__(self, snapshot: Callable[[], StatusSnapshot], log: logging.Logger) -> None:
+        self._snapshot = snapshot
         self._log = log
         # Each kernel's report at the last look; in ``_last``, at the one before.
         self._before: Mapping[str, Kernel] = {}
@@ -115,7 +115,7 @@ class KernelEvents:
             self._logger.emit(schema_id=_SCHEMA_ID, data=dict(data))
 
     def _look(self) -> Mapping[str, Kernel]:
-        return by_id(kernel_reports(self._scene(), _EVERYBODY, _LAST_ENDED))
+        return by_id(kernel_reports(self._snapshot(), _EVERYBODY, _LAST_ENDED))
 
     async def _deliver(self, logger: EventLogger, schema_id: str, data: Event) -> None:
         """Called by the event logger with data that fits the schema."""

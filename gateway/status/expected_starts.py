@@ -14,7 +14,7 @@ from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 
 
 class ExpectedStarts:
-    """The expected starts. Made by SceneMaker.
+    """The expected starts. Made by SnapshotSource.
 
     Keeps the last answer: many pages request the status of one moment.
     """

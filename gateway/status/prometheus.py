@@ -1,4 +1,4 @@
-"""Prometheus metrics of one server, from the same scene as the status. Keeps nothing.
+"""Prometheus metrics of one server, from the same snapshot as the status. Keeps nothing.
 
 It has a registry of its own: several servers in one process do not mix, and Jupyter's own metrics
 stay where they are.
@@ -18,7 +18,7 @@ from jupyter_aliquot.gateway.reports.kernel import DroppedMessages, HostMemory, 
 from jupyter_aliquot.gateway.reports.status import Device, Status
 
 from .compute_metrics import compute_metrics
-from .report import Scene, status_report
+from .report import StatusSnapshot, status_report
 from .residency_metrics import residency_metrics
 
 _EVERYTHING = User("", "admin")
@@ -95,10 +95,10 @@ _OUTCOMES = {
 
 
 class ServerMetrics(Collector):
-    """A collector that reads the scene at each scrape, so that its figures are current."""
+    """A collector that reads the snapshot at each scrape, so that its figures are current."""
 
-    def __init__(self, scene: Callable[[], Scene]) -> None:
-        self._scene = scene
+    def __init__(self, snapshot: Callable[[], StatusSnapshot]) -> None:
+        self._snapshot = snapshot
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -109,14 +109,14 @@ class ServerMetrics(Collector):
     def describe(self) -> Iterator[Metric]:
         """Called by CollectorRegistry.register.
 
-        Without it the registry would collect before the scene is there.
+        Without it the registry would collect before the snapshot is there.
         """
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
         """Called by the registry for each exposition."""
-        scene = self._scene()
-        report = status_report(scene, _EVERYTHING, ended=0)
+        snapshot = self._snapshot()
+        report = status_report(snapshot, _EVERYTHING, ended=0)
         yield from _device_metrics(report)
         yield from _kernel_metrics(report)
         yield from compute_metrics(report, _KERNEL, _DEVICE, _labels)
@@ -129,18 +129,18 @@ class ServerMetrics(Collector):
         yield queue
         for outcome, text in _OUTCOMES.items():
             counter = CounterMetricFamily(f"aliquot_admission_{outcome}", text)
-            counter.add_metric([], float(scene.counts.get(outcome, 0)))
+            counter.add_metric([], float(snapshot.counts.get(outcome, 0)))
             yield counter
         endings = CounterMetricFamily(
             "aliquot_kernel_terminations", "Kernels that ended, by reason.", labels=["reason"]
         )
-        for code, number in scene.endings.items():
+        for code, number in snapshot.endings.items():
             endings.add_metric([code], float(number))
         yield endings
         refusals = CounterMetricFamily(
             "aliquot_limit_refusals", "What c.Limits refused, or held back, by its knob.", labels=["limit"]
         )
-        for limit, number in scene.refusals.items():
+        for limit, number in snapshot.refusals.items():
             refusals.add_metric([limit], float(number))
         yield refusals
 

@@ -1,6 +1,6 @@
-"""Reports of devices and kernels: one pure function from the scene to what one user may see.
+"""Reports of devices and kernels: one pure function from the snapshot to what one user may see.
 
-It reads nothing by itself and decides nothing; node/watcher.py and collector.py supply the scene.
+It reads nothing by itself and decides nothing; node/watcher.py and collector.py supply the snapshot.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class LocalKernel(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scene:
+class StatusSnapshot:
     """All that the server knows at one moment.
 
     Attributes:
@@ -102,40 +102,40 @@ class Scene:
     caps: GpuCaps = field(default_factory=GpuCaps)
     grants: bool = True
     refusals: Mapping[str, int] = field(default_factory=dict)
-    # Reports that were made of earlier scenes.
+    # Reports that were made of earlier snapshots.
     memo: ReportMemo = field(default_factory=ReportMemo, compare=False, repr=False)
 
 
-def status_report(scene: Scene, who: User, ended: int = LAST_ENDED) -> Status:
+def status_report(snapshot: StatusSnapshot, who: User, ended: int = LAST_ENDED) -> Status:
     """Return the answer of GET /aliquot/api/v1/status.
 
     Every user gets the aggregates; kernels go to their owner and to administrators. Clients request
     it every few seconds, so of the ended kernels it has the last few that the user did not end.
     """
-    status = scene.node.status
+    status = snapshot.node.status
     return {
-        "version": scene.version,
-        "user": {"name": who.name, "role": who.role, "gpu_limit": _gpu_limit(scene, who)},
-        "node": _node(scene),
-        "devices": scene.memo.devices(status).reports(who.name) if status else [],
-        "queue": {"length": scene.queue_length},
-        "kernels": kernel_reports(scene, who, ended, but_by=who.name),
+        "version": snapshot.version,
+        "user": {"name": who.name, "role": who.role, "gpu_limit": _gpu_limit(snapshot, who)},
+        "node": _node(snapshot),
+        "devices": snapshot.memo.devices(status).reports(who.name) if status else [],
+        "queue": {"length": snapshot.queue_length},
+        "kernels": kernel_reports(snapshot, who, ended, but_by=who.name),
     }
 
 
-def status_text(scene: Scene, who: User) -> str:
+def status_text(snapshot: StatusSnapshot, who: User) -> str:
     """Return the status report as JSON.
 
     A kernel's JSON is made once for all users who see the same of it.
     """
-    report = status_report(scene, who)
-    kernels = ", ".join(scene.memo.text(kernel) for kernel in report["kernels"])
+    report = status_report(snapshot, who)
+    kernels = ", ".join(snapshot.memo.text(kernel) for kernel in report["kernels"])
     report["kernels"] = []
     return f"{to_json(report).removesuffix(']}')}{kernels}]}}"
 
 
-def _node(scene: Scene) -> Node:
-    status = scene.node.status
+def _node(snapshot: StatusSnapshot) -> Node:
+    status = snapshot.node.status
     return {
         "name": status.node if status else "",
         "driver": status.driver if status else None,
@@ -144,43 +144,51 @@ def _node(scene: Scene) -> Node:
         "overcommit": status.oversubscription if status else 1.0,
         "host_copies": host_copies_report(status.host_copies) if status else None,
         "agent": "ok" if status else "unavailable",
-        "message": " ".join(scene.node.problems) or None,
+        "message": " ".join(snapshot.node.problems) or None,
     }
 
 
-def _gpu_limit(scene: Scene, who: User) -> UserGpuLimit | None:
-    return gpu_limit_report(scene.caps, scene.ledger, scene.pending, who.name, who.teams) if scene.grants else None
+def _gpu_limit(snapshot: StatusSnapshot, who: User) -> UserGpuLimit | None:
+    return (
+        gpu_limit_report(snapshot.caps, snapshot.ledger, snapshot.pending, who.name, who.teams)
+        if snapshot.grants
+        else None
+    )
 
 
-def kernel_reports(scene: Scene, who: User, ended: int | None = None, *, but_by: str | None = None) -> list[Kernel]:
+def kernel_reports(
+    snapshot: StatusSnapshot, who: User, ended: int | None = None, *, but_by: str | None = None
+) -> list[Kernel]:
     """Return the kernels that this user may see.
 
     They are those of this server, of other programs, and the last ``ended`` ones that ended.
 
     Args:
-        scene: All that the server knows.
+        snapshot: All that the server knows.
         who: The user.
         ended: The most ended kernels to return; None for all that are remembered.
         but_by: Leave out ended kernels that this user ended.
     """
-    memo, status = scene.memo, scene.node.status
-    known, local = memo.kernels(status), {kernel.id for kernel in scene.kernels}
-    failed = {kernel.id for kernel in scene.kernels if kernel.state == "ended"}
-    why = {one.id: one.ending for one in scene.ended if one.id in failed and one.ending.by != but_by} if failed else {}
+    memo, status = snapshot.memo, snapshot.node.status
+    known, local = memo.kernels(status), {kernel.id for kernel in snapshot.kernels}
+    failed = {kernel.id for kernel in snapshot.kernels if kernel.state == "ended"}
+    why = (
+        {one.id: one.ending for one in snapshot.ended if one.id in failed and one.ending.by != but_by} if failed else {}
+    )
     seen = []
-    for kernel in scene.kernels:
+    for kernel in snapshot.kernels:
         if access := access_for(who, kernel.owner, kernel.shares):
             told = _with_ending(kernel, why) if failed else kernel
-            seen.append(_remembered(scene, told, known.get(kernel.id), access))
+            seen.append(_remembered(snapshot, told, known.get(kernel.id), access))
     for other in known.values() if who.is_admin else memo.owned(status, who.name):
         if other.kernel_id not in local and access_for(who, other.owner):
-            causes = (other, scene.resizes.get(other.kernel_id))
+            causes = (other, snapshot.resizes.get(other.kernel_id))
             seen.append(memo.report(other.kernel_id, FOREIGN, causes, partial(_of_foreign, *causes)))
     # A thousand, perhaps, most of them other users': the cheapest check comes first.
-    his = (one for one in scene.ended if one.owner == who.name or who.is_admin)
+    his = (one for one in snapshot.ended if one.owner == who.name or who.is_admin)
     news = (one for one in his if one.ending.by != but_by and one.id not in local)
     gone = (one for one in news if access_for(who, one.owner))
-    return [*seen, *(_remembered(scene, _as_local(kernel), None, Access.OWN) for kernel in islice(gone, ended))]
+    return [*seen, *(_remembered(snapshot, _as_local(kernel), None, Access.OWN) for kernel in islice(gone, ended))]
 
 
 @dataclass(frozen=True)
@@ -191,41 +199,41 @@ class OneKernel:
     report: Callable[[], Kernel]
 
 
-def find_kernel(scene: Scene, who: User, kernel_id: str) -> OneKernel | None:
-    """Find one of the kernels of `kernel_reports`. ``scene`` may hold this kernel alone.
+def find_kernel(snapshot: StatusSnapshot, who: User, kernel_id: str) -> OneKernel | None:
+    """Find one of the kernels of `kernel_reports`. ``snapshot`` may hold this kernel alone.
 
     Returns:
         None for a kernel that does not exist, and for one that this user may not see.
     """
-    known = scene.memo.kernels(scene.node.status).get(kernel_id)
-    local = next((kernel for kernel in scene.kernels if kernel.id == kernel_id), None)
-    ended = next((one for one in scene.ended if one.id == kernel_id), None)
+    known = snapshot.memo.kernels(snapshot.node.status).get(kernel_id)
+    local = next((kernel for kernel in snapshot.kernels if kernel.id == kernel_id), None)
+    ended = next((one for one in snapshot.ended if one.id == kernel_id), None)
     if local is not None:
         if ended is not None:
             local = _with_ending(local, {kernel_id: ended.ending})
     elif known is not None:
         if not access_for(who, known.owner):
             return None
-        causes = (known, scene.resizes.get(kernel_id))
+        causes = (known, snapshot.resizes.get(kernel_id))
         make = partial(_of_foreign, *causes)
         return OneKernel(
-            shown_state(_foreign_state(known), known), partial(scene.memo.report, kernel_id, FOREIGN, causes, make)
+            shown_state(_foreign_state(known), known), partial(snapshot.memo.report, kernel_id, FOREIGN, causes, make)
         )
     elif ended is not None:
         local = _as_local(ended)
     access = Access.NONE if local is None else access_for(who, local.owner, local.shares)
     if local is None or not access:
         return None
-    return OneKernel(shown_state(local.state, known), partial(_remembered, scene, local, known, access))
+    return OneKernel(shown_state(local.state, known), partial(_remembered, snapshot, local, known, access))
 
 
-def _remembered(scene: Scene, kernel: LocalKernel, known: KernelStatus | None, access: Access) -> Kernel:
+def _remembered(snapshot: StatusSnapshot, kernel: LocalKernel, known: KernelStatus | None, access: Access) -> Kernel:
     """Return the kernel's report for users with this access.
 
     All of them get the same object until something in it changes.
     """
-    causes = (kernel, known, access, scene.resizes.get(kernel.id))
-    return scene.memo.report(kernel.id, access.word, causes, partial(_of_local, *causes))
+    causes = (kernel, known, access, snapshot.resizes.get(kernel.id))
+    return snapshot.memo.report(kernel.id, access.word, causes, partial(_of_local, *causes))
 
 
 def _of_local(kernel: LocalKernel, known: KernelStatus | None, access: Access, resize: QueueEntry | None) -> Kernel:

@@ -1,6 +1,6 @@
 """Reports made before that still hold: among a thousand kernels, few change between two looks.
 
-Owned by the maker of scenes. It decides nothing and knows no user: the same causes give the same
+Owned by the maker of snapshots. It decides nothing and knows no user: the same causes give the same
 report.
 """
 
@@ -89,7 +89,7 @@ class ReportMemo:
         return self._devices
 
     def forget_others(self, there: Callable[[], Collection[str]]) -> None:
-        """Drop reports of kernels that no longer exist. Called with each scene.
+        """Drop reports of kernels that no longer exist. Called with each snapshot.
 
         ``there``: returns the ids of kernels; called only after many new reports. Reports of other
         kernels, such as ended ones and those without a GPU, stay if they were requested since the

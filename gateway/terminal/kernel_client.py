@@ -15,7 +15,7 @@ from jupyter_aliquot.gateway.kernels.operations import read_resize_request
 from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.scheduling.resize import ResizeRequest
 from jupyter_aliquot.gateway.sizes.grammar import largest_here
-from jupyter_aliquot.gateway.status.report import Scene, kernel_reports
+from jupyter_aliquot.gateway.status.report import StatusSnapshot, kernel_reports
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query, read_status
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.errors import AliquotError
@@ -201,5 +201,6 @@ def _known_to_agent(runtime: RuntimeDir) -> list[Report]:
     except AgentClientError as error:
         raise ChangeError(str(error)) from error
     return [
-        dict[str, Any](kernel) for kernel in kernel_reports(Scene("", node=NodeView(status)), operating_system_user())
+        dict[str, Any](kernel)
+        for kernel in kernel_reports(StatusSnapshot("", node=NodeView(status)), operating_system_user())
     ]

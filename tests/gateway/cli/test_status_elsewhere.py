@@ -15,7 +15,7 @@ import pytest
 
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.node.view import NodeView
-from jupyter_aliquot.gateway.status.report import Scene, status_report
+from jupyter_aliquot.gateway.status.report import StatusSnapshot, status_report
 from jupyter_aliquot.gpu_hook.client.client import read_status
 
 from .test_status_watch import COMPUTE, kernel, node, part
@@ -66,8 +66,8 @@ def in_json(told: object) -> bytes:
 
 def test_the_devices_and_kernels_of_the_gateway_are_shown(asked: Asked) -> None:
     known = kernel("work/train.ipynb", "opportunistic", part(0, COMPUTE))
-    scene = Scene("", node=NodeView(read_status(node(known))))
-    code, shown, said = asked(in_json(status_report(scene, User("", "admin"))))
+    snapshot = StatusSnapshot("", node=NodeView(read_status(node(known))))
+    code, shown, said = asked(in_json(status_report(snapshot, User("", "admin"))))
     assert (code, said) == (0, "")
     assert "node n1 · NVIDIA driver · from the gateway http://127.0.0.1" in shown
     row = next(line for line in shown.splitlines() if "train.ipynb" in line)
@@ -96,7 +96,7 @@ def test_an_answer_that_cannot_be_read_is_one_line_of_error(asked: Asked, answer
 
 
 def test_words_of_a_gateway_never_control_the_terminal(asked: Asked) -> None:
-    report: dict[str, Any] = status_report(Scene("", node=NodeView()), User("", "admin"))
+    report: dict[str, Any] = status_report(StatusSnapshot("", node=NodeView()), User("", "admin"))
     report["node"]["message"] = "no\x1b[2J"
     code, shown, _ = asked(in_json(report))
     assert (code, "no\ufffd[2J" in shown, "\x1b" in shown) == (0, True, False)

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.events.diff import by_id, kernel_news
 from jupyter_aliquot.gateway.node.view import NodeView
-from jupyter_aliquot.gateway.status.report import Scene, kernel_reports
+from jupyter_aliquot.gateway.status.report import StatusSnapshot, kernel_reports
 from jupyter_aliquot.gpu_hook.client.client import read_status
 
 from .conftest import Ask
@@ -107,7 +107,7 @@ async def test_metrics_have_what_was_measured_and_no_sample_of_the_rest(ask: Ask
 def look(*kernels: dict[str, Any]) -> dict[str, Any]:
     node = {"node": "n", "driver": "softgpu", "enforcer": "hook", "connections": 1, "devices": [device()]}
     status = read_status({**node, "kernels": list(kernels)})
-    return dict(by_id(kernel_reports(Scene("", node=NodeView(status)), User("ada", "admin"))))
+    return dict(by_id(kernel_reports(StatusSnapshot("", node=NodeView(status)), User("ada", "admin"))))
 
 
 def test_a_kernel_that_is_held_out_and_comes_back_is_news() -> None:

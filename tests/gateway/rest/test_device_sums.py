@@ -12,7 +12,7 @@ import pytest
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.node.view import NodeView, lacked_bytes, needed_bytes
 from jupyter_aliquot.gateway.relays.activity import Activity
-from jupyter_aliquot.gateway.status.report import Scene, status_report
+from jupyter_aliquot.gateway.status.report import StatusSnapshot, status_report
 from jupyter_aliquot.gateway.status.usage import idle_since
 from jupyter_aliquot.gpu_hook.client.client import read_status
 from jupyter_aliquot.gpu_hook.client.reports import KernelActivity, KernelStatus
@@ -34,8 +34,8 @@ def test_a_device_tells_the_askers_and_everybodys_parts_of_it() -> None:
         a_kernel("k2", "alice", used=6),  # 2 beyond its guaranteed memory
         a_kernel("k3", "bob", used=9, swapped=4, guarantee=2),  # 5 on the device, 3 beyond
     ]
-    scene = Scene("", node=NodeView(read_status({**NODE, "kernels": kernels})))
-    [seen] = status_report(scene, User("alice", "user"))["devices"]
+    snapshot = StatusSnapshot("", node=NodeView(read_status({**NODE, "kernels": kernels})))
+    [seen] = status_report(snapshot, User("alice", "user"))["devices"]
     told = {name: seen[name] // GIB for name in seen if name.endswith("_bytes") and name != "memory_bytes"}
     assert told == {
         "reserved_bytes": 4,

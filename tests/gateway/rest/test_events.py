@@ -17,7 +17,7 @@ from jupyter_aliquot.gateway.auth.shares import Share, Shares
 from jupyter_aliquot.gateway.events.diff import by_id, kernel_news
 from jupyter_aliquot.gateway.events.stream import _LONGEST_QUEUE, KernelEvents, Listener
 from jupyter_aliquot.gateway.node.view import NodeView
-from jupyter_aliquot.gateway.status.report import PLAIN, LocalKernel, Scene, kernel_reports
+from jupyter_aliquot.gateway.status.report import PLAIN, LocalKernel, StatusSnapshot, kernel_reports
 from jupyter_aliquot.gpu_hook.client.client import read_status
 
 from .conftest import TOKENS, Ask
@@ -29,7 +29,9 @@ PATIENCE_SECONDS = 30.0
 
 def look(*kernels: dict[str, Any]) -> dict[str, Any]:
     node = {"node": "n", "driver": "softgpu", "enforcer": "hook", "connections": 1, "devices": [device()]}
-    return dict(by_id(kernel_reports(Scene("", node=NodeView(read_status({**node, "kernels": list(kernels)}))), ADA)))
+    return dict(
+        by_id(kernel_reports(StatusSnapshot("", node=NodeView(read_status({**node, "kernels": list(kernels)}))), ADA))
+    )
 
 
 def residency(state: str, **more: Any) -> dict[str, Any]:
@@ -101,12 +103,12 @@ def test_memory_that_was_refused_is_told_once_and_again_when_it_was_more() -> No
 async def test_who_a_kernel_is_shared_with_hears_of_it_and_who_lost_it_hears_that_and_nothing_after() -> None:
     shared = Shares((Share("user", "bob", Access.READ),))
     alices = LocalKernel("k", "python3", "alice", "", PLAIN, "on_gpu")
-    scenes = [alices, alices._replace(shares=shared), alices, alices._replace(state="swapped_out")]
-    scene = {"kernel": scenes[0]}
-    events = KernelEvents(lambda: Scene("", kernels=(scene["kernel"],)), logging.getLogger("test"))
+    snapshots = [alices, alices._replace(shares=shared), alices, alices._replace(state="swapped_out")]
+    snapshot = {"kernel": snapshots[0]}
+    events = KernelEvents(lambda: StatusSnapshot("", kernels=(snapshot["kernel"],)), logging.getLogger("test"))
     alice, bob, carol = (events.listen(User(name, "user")) for name in ("alice", "bob", "carol"))
-    for kernel_now in scenes[1:]:
-        scene["kernel"] = kernel_now
+    for kernel_now in snapshots[1:]:
+        snapshot["kernel"] = kernel_now
         events.tell()
         await asyncio.sleep(0)  # the logger's own tasks deliver
         await asyncio.sleep(0)
@@ -130,10 +132,10 @@ def test_a_listener_that_does_not_read_is_told_that_its_stream_is_over() -> None
 
 
 def test_while_nobody_listens_nothing_is_looked_at() -> None:
-    def scene() -> Scene:
+    def snapshot() -> StatusSnapshot:
         raise AssertionError("looked")
 
-    KernelEvents(scene, logging.getLogger()).tell()
+    KernelEvents(snapshot, logging.getLogger()).tell()
 
 
 @pytest.fixture

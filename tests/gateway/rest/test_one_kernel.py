@@ -10,7 +10,7 @@ import pytest
 from jupyter_server.serverapp import ServerApp
 
 from jupyter_aliquot.gateway.api.base import SETTING
-from jupyter_aliquot.gateway.status.report import Scene
+from jupyter_aliquot.gateway.status.report import StatusSnapshot
 from jupyter_aliquot.gateway.status.report_cache import ReportMemo
 
 from .conftest import Ask
@@ -28,34 +28,34 @@ REQUESTS = (
 
 
 class Looks:
-    """The scenes that handlers gathered, each with a memo of its own that counts its reports."""
+    """The snapshots that handlers gathered, each with a memo of its own that counts its reports."""
 
-    def __init__(self, scene: Callable[..., Scene]) -> None:
-        self._scene = scene
-        self.scenes: list[Scene] = []
+    def __init__(self, snapshot: Callable[..., StatusSnapshot]) -> None:
+        self._scene = snapshot
+        self.snapshots: list[StatusSnapshot] = []
 
-    def scene(self, *asked: Any) -> Scene:
+    def snapshot(self, *asked: Any) -> StatusSnapshot:
         found = replace(self._scene(*asked), memo=ReportMemo())
-        self.scenes.append(found)
+        self.snapshots.append(found)
         return found
 
     @property
     def kernels(self) -> set[str]:
-        return {one.id for scene in self.scenes for one in (*scene.kernels, *scene.ended)}
+        return {one.id for snapshot in self.snapshots for one in (*snapshot.kernels, *snapshot.ended)}
 
     @property
     def made(self) -> int:
-        return sum(scene.memo.made for scene in self.scenes)
+        return sum(snapshot.memo.made for snapshot in self.snapshots)
 
 
 @pytest.fixture
 def looks(a_server: ServerApp) -> Callable[[], Looks]:
-    """Return a function that watches the scenes of handlers from its call on."""
+    """Return a function that watches the snapshots of handlers from its call on."""
 
     def watch() -> Looks:
         settings = a_server.web_app.settings
-        looks = Looks(settings[SETTING].scene)
-        settings[SETTING] = replace(settings[SETTING], scene=looks.scene)
+        looks = Looks(settings[SETTING].snapshot)
+        settings[SETTING] = replace(settings[SETTING], snapshot=looks.snapshot)
         return looks
 
     return watch
@@ -118,4 +118,4 @@ async def test_the_history_gathers_no_kernel_that_its_asker_may_not_see(
     await four_kernels(ask, an_agent)
     looked = looks()
     assert (await ask("bob", "GET", "aliquot/api/v1/history")).status == 200
-    assert {one.id for scene in looked.scenes for one in scene.kernels} == set()
+    assert {one.id for snapshot in looked.snapshots for one in snapshot.kernels} == set()

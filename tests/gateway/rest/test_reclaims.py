@@ -13,7 +13,7 @@ from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.events.diff import by_id, kernel_news
 from jupyter_aliquot.gateway.events.evictions import find_eviction
 from jupyter_aliquot.gateway.node.view import NodeView
-from jupyter_aliquot.gateway.status.report import Scene, kernel_reports
+from jupyter_aliquot.gateway.status.report import StatusSnapshot, kernel_reports
 from jupyter_aliquot.gpu_hook.client.client import read_status
 
 from .conftest import TOKENS, Ask
@@ -26,7 +26,7 @@ def look(**changes: Any) -> Any:
     """Return the report of Alice's kernel."""
     node = {"node": "n", "driver": "softgpu", "enforcer": "hook", "connections": 1, "devices": [device()]}
     status = read_status({**node, "kernels": [kernel("k", "alice", **changes)]})
-    [report] = kernel_reports(Scene("", node=NodeView(status)), ADA)
+    [report] = kernel_reports(StatusSnapshot("", node=NodeView(status)), ADA)
     return dict(report)
 
 

@@ -17,7 +17,7 @@ from jupyter_aliquot.gateway.kernels.sharing import KernelOwners, ShareRegistry
 from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 from jupyter_aliquot.gateway.status.collector import KernelMemo, local_kernels
-from jupyter_aliquot.gateway.status.report import PLAIN, LocalKernel, Scene, status_report, status_text
+from jupyter_aliquot.gateway.status.report import PLAIN, LocalKernel, StatusSnapshot, status_report, status_text
 from jupyter_aliquot.gateway.status.report_cache import ReportMemo
 from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 from jupyter_aliquot.gpu_hook.client.status_reader import StatusReader
@@ -43,10 +43,10 @@ def said(*changed: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def scene(status: NodeStatus, memo: ReportMemo) -> Scene:
+def snapshot(status: NodeStatus, memo: ReportMemo) -> StatusSnapshot:
     request = Request(GpuShare(25))
     kernels = (LocalKernel(f"k{n}", "python3.gpu-0.25", f"u{n % USERS}", "", request, "on_gpu") for n in range(COUNT))
-    return Scene("1", node=NodeView(status), kernels=tuple(kernels), memo=memo)
+    return StatusSnapshot("1", node=NodeView(status), kernels=tuple(kernels), memo=memo)
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def reader() -> StatusReader:
 
 def test_a_user_costs_the_reports_of_his_own_kernels(reader: StatusReader) -> None:
     memo, status = ReportMemo(), reader.read(said())
-    report = status_report(scene(status, memo), User("u7", "user"))
+    report = status_report(snapshot(status, memo), User("u7", "user"))
     assert {one["owner"] for one in report["kernels"]} == {"u7"}
     assert memo.made == len(report["kernels"]) == COUNT // USERS
 
@@ -64,20 +64,20 @@ def test_a_user_costs_the_reports_of_his_own_kernels(reader: StatusReader) -> No
 def test_all_who_ask_are_told_from_one_report_of_each_kernel(reader: StatusReader) -> None:
     memo, status = ReportMemo(), reader.read(said())
     for number in range(USERS):
-        status_text(scene(status, memo), User(f"u{number}", "user"))
-    status_text(scene(status, memo), ADA)
+        status_text(snapshot(status, memo), User(f"u{number}", "user"))
+    status_text(snapshot(status, memo), ADA)
     assert memo.made == COUNT
     # The next second the agent reports the same in a new message.
     later = reader.read(said())
-    status_text(scene(later, memo), ADA)
+    status_text(snapshot(later, memo), ADA)
     assert memo.made == COUNT
 
 
 def test_one_kernel_that_changed_is_one_new_report(reader: StatusReader) -> None:
     memo = ReportMemo()
-    status_text(scene(reader.read(said()), memo), ADA)
+    status_text(snapshot(reader.read(said()), memo), ADA)
     changed = reader.read(said(kernel("k7", "u7", hundredths=25, interception="leaks")))
-    text = status_text(scene(changed, memo), ADA)
+    text = status_text(snapshot(changed, memo), ADA)
     assert memo.made == COUNT + 1
     told = {one["id"]: one["interception"] for one in json.loads(text)["kernels"]}
     assert told["k7"] == "leaks"
@@ -88,14 +88,14 @@ def test_what_is_remembered_is_what_would_be_told_anew(reader: StatusReader) -> 
     memo, status = ReportMemo(), reader.read(said())
     for who in (ADA, User("u3", "user"), User("nobody", "user")):
         for _ in range(2):
-            asked = scene(status, memo)
+            asked = snapshot(status, memo)
             want = status_report(replace(asked, memo=ReportMemo()), who)
             assert json.loads(status_text(asked, who)) == json.loads(json.dumps(want))
 
 
 def test_kernels_that_are_gone_are_not_remembered_for_long(reader: StatusReader) -> None:
     memo, status = ReportMemo(), reader.read(said())
-    status_text(scene(status, memo), ADA)
+    status_text(snapshot(status, memo), ADA)
     there = [f"k{number}" for number in range(9 * COUNT // 10)]
     for new in range(2):  # a report of one round stays until the next
         for number in range(COUNT // 5):
@@ -104,7 +104,7 @@ def test_kernels_that_are_gone_are_not_remembered_for_long(reader: StatusReader)
     made = memo.made
     assert len(memo._reports) == len(there) + COUNT // 5
     memo.forget_others(list)  # few came since the last call
-    status_text(scene(status, memo), ADA)
+    status_text(snapshot(status, memo), ADA)
     assert memo.made == made + COUNT // 10
 
 
