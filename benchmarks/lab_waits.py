@@ -69,8 +69,8 @@ def _seconds_to_show(desk: Desk, repeats: int) -> list[float]:
     desk.page.locator("#jp-running-sessions").get_by_text(f"{PYTHON} · 0.25 GPU").first.wait_for()
     found = []
     plain, last = SIZES[:-1], SIZES[-1:]  # a memory limit stays once it is set
-    for wish, label in plain * repeats + last:
-        told = resize(desk.page, wish, label, IN_LAB)
+    for change, label in plain * repeats + last:
+        told = resize(desk.page, change, label, IN_LAB)
         missing = {place for place, _ in IN_LAB} - set(told["seconds"])
         if told["status"] != 200 or missing:
             raise SystemExit(

@@ -45,7 +45,7 @@ class User:
         self.is_admin = is_admin
         self.kernels: list[str] = []
         self.client = HttpClient(port, token)
-        self._wishes = HttpClient(port, token)
+        self._requests = HttpClient(port, token)
         self._port = port
         self._token = token
         self._seen = seen
@@ -84,18 +84,18 @@ class User:
 
     async def start_kernel(self, name: str) -> str:
         """Start a kernel; return when the gateway has answered."""
-        model = await self._wishes.json("POST", "/api/kernels", {"name": name})
+        model = await self._requests.json("POST", "/api/kernels", {"name": name})
         self.kernels.append(model["id"])
         return str(model["id"])
 
     async def end_kernel(self, kernel_id: str) -> None:
         """End a kernel; return when it is gone."""
         self.kernels.remove(kernel_id)
-        await self._wishes.ask("DELETE", f"/api/kernels/{kernel_id}")
+        await self._requests.ask("DELETE", f"/api/kernels/{kernel_id}")
 
     async def resize(self, kernel_id: str, gpus: float) -> None:
         """Resize a kernel; return when it has the size, or waits for it."""
-        await self._wishes.ask("PATCH", f"/aliquot/api/v1/kernels/{kernel_id}", {"gpus": gpus})
+        await self._requests.ask("PATCH", f"/aliquot/api/v1/kernels/{kernel_id}", {"gpus": gpus})
 
     async def leave(self) -> None:
         """Close all connections."""
@@ -106,7 +106,7 @@ class User:
                 self._events = None
             self._drop_channels()
             await self.client.leave()
-            await self._wishes.leave()
+            await self._requests.leave()
 
     # ---- websockets
 

@@ -34,7 +34,7 @@ class _DryRunHandlerBase(OneKernelHandler):
     """The part that requests for one size and for several sizes share."""
 
     async def dry_runs_of(
-        self, wishes: Sequence[ResizeRequest], kernel_id: str | None, replaces: str | None
+        self, resizes: Sequence[ResizeRequest], kernel_id: str | None, replaces: str | None
     ) -> list[DryRun]:
         """Return one dry run for each requested size. Raises HTTPError."""
         if kernel_id is not None and replaces is not None:
@@ -46,10 +46,10 @@ class _DryRunHandlerBase(OneKernelHandler):
         with told_as_http():
             if kernel_id is not None:
                 self.changes_of(kernel_id)
-                return await self._outlooks().of_kernel(self.asker, kernel_id, wishes)
+                return await self._outlooks().of_kernel(self.asker, kernel_id, resizes)
             outlooks = self._outlooks()
             replaced = frozenset[str]() if replaces is None else self._replaced_with(replaces)
-            return await outlooks.of_new(self.asker, [_new_request(wish) for wish in wishes], replaced)
+            return await outlooks.of_new(self.asker, [_new_request(resize) for resize in resizes], replaced)
 
     def _replaced_with(self, kernel_id: str) -> frozenset[str]:
         """Return the kernels that end for a new one in the place of this one. Raises HTTPError 404."""
@@ -94,8 +94,8 @@ class DryRunHandler(_DryRunHandlerBase):
         asked = wanted(self.asked())
         kernel_id, replaces = asked.pop("kernel", None), asked.pop("replaces", None)
         with told_as_http():
-            wish = read_resize_request(asked, LARGEST, "the query")
-        (found,) = await self.dry_runs_of([wish], kernel_id, replaces)
+            resize = read_resize_request(asked, LARGEST, "the query")
+        (found,) = await self.dry_runs_of([resize], kernel_id, replaces)
         self.answer(dry_run_report(found))
 
 
@@ -107,8 +107,8 @@ class DryRunsHandler(_DryRunHandlerBase):
     async def get(self) -> None:
         asked, sizes = self.asked_of_sizes()
         with told_as_http():
-            wishes = [_wish_of(size) for size in sizes]
-        found = await self.dry_runs_of(wishes, asked.get("kernel"), asked.get("replaces"))
+            resizes = [_resize_of(size) for size in sizes]
+        found = await self.dry_runs_of(resizes, asked.get("kernel"), asked.get("replaces"))
         self.answer({"dry_runs": [dry_run_report(one) for one in found]})
 
     def asked_of_sizes(self) -> tuple[dict[str, str], list[str]]:
@@ -133,7 +133,7 @@ def wanted(query: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def _wish_of(size: str) -> ResizeRequest:
+def _resize_of(size: str) -> ResizeRequest:
     """Read ``gpu-0.25-4g-low`` as a complete resize request. Raises RequestError."""
     text = size.lower()
     if not text.startswith(_SIZE_MARK):
@@ -162,11 +162,11 @@ def dry_run_report(dry_run: DryRun) -> DryRunReport:
     }
 
 
-def _new_request(wish: ResizeRequest) -> Request:
+def _new_request(resize: ResizeRequest) -> Request:
     """Return a request of a size that a kernelspec's name can carry. Raises RequestError."""
-    if wish.gpus is None:
+    if resize.gpus is None:
         raise RequestError("No size was requested. Add one such as gpus=0.25, or kernel= for a kernel that runs")
-    request = wish.applied_to(Request(GpuShare(0), None, WorkloadClass.PRODUCTION))
+    request = resize.applied_to(Request(GpuShare(0), None, WorkloadClass.PRODUCTION))
     asked = request.memory_limit
     if request != _named(request) or (asked is not None and asked > _MOST_GIB * _GIB):
         raise RequestError(

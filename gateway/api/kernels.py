@@ -127,10 +127,10 @@ class KernelHandler(OneKernelHandler):
     async def patch(self, kernel_id: str) -> None:
         changes = self.changes_of(kernel_id)
         with told_as_http(), self.asking(kernel_id):
-            wish = read_resize_request(
+            resize = read_resize_request(
                 read_body(self.get_json_body), self.sources.largest, here=self.sources.largest_here()
             )
-            outcome = await changes.resize(self.asker, kernel_id, wish)
+            outcome = await changes.resize(self.asker, kernel_id, resize)
         self.set_status(202 if isinstance(outcome, QueueEntry) else 200)
         self.answer(self.report(kernel_id))
 
@@ -241,10 +241,10 @@ class OutputsHandler(OneKernelHandler):
 
     def is_brief(self) -> bool:
         """Return whether the client wants the answer without messages. Raises HTTPError."""
-        wish = self.get_query_argument("messages", "yes")
-        if wish not in ("yes", "no"):
-            raise HTTPError(400, f"Requested messages={wish!r}, which is not valid. Use yes or no")
-        return wish == "no"
+        messages = self.get_query_argument("messages", "yes")
+        if messages not in ("yes", "no"):
+            raise HTTPError(400, f"Requested messages={messages!r}, which is not valid. Use yes or no")
+        return messages == "no"
 
 
 KERNEL = r"/aliquot/api/v1/kernels/(?P<kernel_id>[A-Za-z0-9][A-Za-z0-9_.-]*)"

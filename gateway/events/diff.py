@@ -82,9 +82,9 @@ def _resized(was: Kernel, now: Kernel) -> EventResize | None:
 
     None if none of these happened.
     """
-    wish, before = _wish(now), _wish(was)
-    if wish is not None:
-        return None if wish == before else wish
+    resize, before = _queued_resize(now), _queued_resize(was)
+    if resize is not None:
+        return None if resize == before else resize
     if _size(now) != _size(was):
         gpus, memory, priority = _size(now)
         return _event_resize("granted", gpus, memory, priority)
@@ -93,13 +93,13 @@ def _resized(was: Kernel, now: Kernel) -> EventResize | None:
     return None
 
 
-def _wish(report: Kernel) -> EventResize | None:
+def _queued_resize(report: Kernel) -> EventResize | None:
     """Return the event of a queued resize. The numbers behind its reason are in the report alone."""
-    wish = report["resize"]
-    if wish is None:
+    resize = report["resize"]
+    if resize is None:
         return None
-    event = _event_resize("queued", wish["gpus"], wish["requested_memory_bytes"], wish["priority"])
-    event["reason"], event["position"] = wish["reason"], wish["position"]
+    event = _event_resize("queued", resize["gpus"], resize["requested_memory_bytes"], resize["priority"])
+    event["reason"], event["position"] = resize["reason"], resize["position"]
     return event
 
 
@@ -167,6 +167,6 @@ def _event(report: Kernel, kind: str, was: str | None) -> KernelEvent:
         "swapped_bytes": 0 if residency is None else residency["swapped_bytes"],
         "paused": is_paused(report["devices"]),
         "queued": _memory_queue(report),
-        "resize": _wish(report),
+        "resize": _queued_resize(report),
         "evicted": None,
     }

@@ -96,7 +96,7 @@ def answer(database: sqlite3.Connection, question: Question, now: float) -> Answ
     """Return the answer to a question. Raises sqlite3.Error."""
     asked, start = question.range, question.range.start(now)
     times = {"start": start, "end": start + asked.seconds, "step": asked.step_seconds}
-    rows = list(giving_way(database.execute(_CANDIDATES, {**times, **_wishes(question)})))
+    rows = list(giving_way(database.execute(_CANDIDATES, {**times, **_parameters(question)})))
     chosen = rows
     if len(rows) > question.most:
         used = giving_way(database.execute(_BUSIEST, (times["step"], start, times["end"])))
@@ -112,7 +112,7 @@ def answer(database: sqlite3.Connection, question: Question, now: float) -> Answ
     return Answer(asked, start, tuple(one for one in series.values() if one.steps), len(rows) - len(chosen))
 
 
-def _wishes(question: Question) -> dict[str, Any]:
+def _parameters(question: Question) -> dict[str, Any]:
     return {
         "owner": question.owner,
         "is_admin": question.is_admin,

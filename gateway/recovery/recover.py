@@ -132,7 +132,7 @@ class Recovery:
 
     def _ask_again(self, kernel: ManagedKernel, decision: Decision) -> None:
         """Queue the resize request that the kernel waited for, at its old place."""
-        pending = None if decision.record is None else read_pending_resize(decision.record.wish)
+        pending = None if decision.record is None else read_pending_resize(decision.record.pending_resize)
         if pending is not None and decision.action is RecoveryAction.RECOVER:
             kernel.pending_resize = pending
             self._do(self._resize(kernel.kernel_id, pending), f"resize-{kernel.kernel_id}")

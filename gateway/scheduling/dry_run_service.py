@@ -79,7 +79,7 @@ class DryRunService:
             found.append(dry_run(state, candidate, now))
         return found
 
-    async def of_kernel(self, asker: User, kernel_id: str, wishes: Sequence[ResizeRequest]) -> list[DryRun]:
+    async def of_kernel(self, asker: User, kernel_id: str, resizes: Sequence[ResizeRequest]) -> list[DryRun]:
         """Try each change of a running kernel. Raises GrantError for a kernel without a GPU."""
         state = await self._state()
         holding = state.ledger.holdings.get(kernel_id)
@@ -88,8 +88,8 @@ class DryRunService:
             raise no_gpu(kernel_id)
         teams = frozenset[str]() if holding is None else holding.asker.teams
         now, found = self._clock.now(), []
-        for wish in wishes:
-            request = wish.applied_to(before.request)
+        for resize in resizes:
+            request = resize.applied_to(before.request)
             refusal = self._class_refusal(asker, request, before.request.workload_class)
             candidate = Candidate(before.owner, request, before, refusal, holding is not None, teams)
             found.append(dry_run(state, candidate, now))

@@ -125,7 +125,7 @@ class KernelMemory:
             boot_id=self.boot_id,
             label=kernel.label,
             arguments=lasting_arguments(kernel.start_arguments),
-            wish={} if kernel.pending_resize is None else kernel.pending_resize.record(),
+            pending_resize={} if kernel.pending_resize is None else kernel.pending_resize.record(),
             shares=kernel.shares,
             last_crash=kernel.last_crash,
             ended_for={} if asked is None else {"code": asked.code.value, "message": asked.message, "by": asked.by},

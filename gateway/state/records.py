@@ -58,7 +58,7 @@ class KernelRecord:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     ended_for: Mapping[str, str] = field(default_factory=dict)
     # The size that it waits for while it runs; empty for none.
-    wish: Mapping[str, Any] = field(default_factory=dict)
+    pending_resize: Mapping[str, Any] = field(default_factory=dict)
     # The owner's teams when the kernel was requested.
     teams: tuple[str, ...] = ()
     shares: Shares = UNSHARED
@@ -159,7 +159,7 @@ def _read(path: Path) -> KernelRecord:
             label=str(data["label"]),
             arguments=dict(data["arguments"]),
             ended_for={str(key): str(value) for key, value in data["ended_for"].items()},
-            wish=dict(data.get("wish", {})),
+            pending_resize=dict(data.get("pending_resize", {})),
             teams=tuple(str(team) for team in data.get("teams", ())),
             shares=read_shares(data.get("shares", ())),
             last_crash=None if data.get("last_crash") is None else read_ending_record(data["last_crash"]),

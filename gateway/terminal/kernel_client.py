@@ -117,8 +117,8 @@ class RunningKernel:
         if self._gateway is not None:
             done: Report = self._ask("PATCH", body=dict(body))
             return done
-        wish = read_resize_request(dict(body), _LARGEST, here=largest_here(_LARGEST, self._count_devices()))
-        self._query("resize", **self._applied(wish))
+        resize = read_resize_request(dict(body), _LARGEST, here=largest_here(_LARGEST, self._count_devices()))
+        self._query("resize", **self._applied(resize))
         return self.report()
 
     def withdraw_resize(self) -> None:
@@ -164,7 +164,7 @@ class RunningKernel:
         except GatewayRefusal as error:
             raise ChangeError(str(error)) from error
 
-    def _applied(self, wish: ResizeRequest) -> dict[str, Any]:
+    def _applied(self, resize: ResizeRequest) -> dict[str, Any]:
         report = self.report()
         before = read_request(
             {
@@ -173,7 +173,7 @@ class RunningKernel:
                 "workload_class": WorkloadClass.of_priority(report["priority"]).value,
             }
         )
-        request = wish.applied_to(before)
+        request = resize.applied_to(before)
         limit = request.memory_limit
         return {
             "hundredths": request.gpus.hundredths,

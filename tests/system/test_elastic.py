@@ -41,8 +41,8 @@ print(int(pointer), hashlib.sha256(back).digest() == hashlib.sha256(mine).digest
 """
 
 
-def patch(kernel: Any, **wish: Any) -> Any:
-    return kernel.server.call("PATCH", f"/aliquot/api/v1/kernels/{kernel.id}", wish)
+def patch(kernel: Any, **change: Any) -> Any:
+    return kernel.server.call("PATCH", f"/aliquot/api/v1/kernels/{kernel.id}", change)
 
 
 def post(kernel: Any, verb: str) -> Any:

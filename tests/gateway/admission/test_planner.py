@@ -152,8 +152,8 @@ def test_a_growth_counts_what_it_has_and_tells_only_its_own_gpu() -> None:
 
 def test_a_growth_in_memory_alone_names_the_memory() -> None:
     held = Held((Part("GPU-0", 0, 50, 4 * GIB),), WorkloadClass.PRODUCTION)
-    wish = Request(GpuShare(50), Bytes(7 * GIB), residency="off")
-    planned = a_plan([Pending("a", "ada", wish, 0.0, held=held)], a_device(0, reserved=90))
+    request = Request(GpuShare(50), Bytes(7 * GIB), residency="off")
+    planned = a_plan([Pending("a", "ada", request, 0.0, held=held)], a_device(0, reserved=90))
     [wait] = planned.waiting
     assert wait.reason.code is WaitCode.GPU_MEMORY
     assert wait.reason.sentence.startswith("Needs 3.0 GiB more of GPU memory; ")

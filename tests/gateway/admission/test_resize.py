@@ -178,7 +178,7 @@ def test_a_wish_ends_with_its_withdrawal_and_with_its_kernel(play: Any, settle: 
 
 
 @pytest.mark.parametrize(
-    ("wish", "error", "message"),
+    ("change", "error", "message"),
     [
         (size(125), errors.GrantError, "takes 2 devices; the kernel has 0.5 GPU on 1 device"),
         (size(50, memory_limit=Bytes(9 << 30)), errors.NeverFitsError, "the device has 8.0 GiB"),
@@ -187,20 +187,20 @@ def test_a_wish_ends_with_its_withdrawal_and_with_its_kernel(play: Any, settle: 
     ],
 )
 def test_what_waiting_cannot_help_is_refused_and_changes_nothing(
-    play: Any, wish: Request, error: type[Exception], message: str
+    play: Any, change: Request, error: type[Exception], message: str
 ) -> None:
     async def scene(admission: Admission, agent: Any, clock: Any) -> None:
         await submit(admission, "a", 50)
         with pytest.raises(error, match=message):
-            await admission.resize("a", wish)
+            await admission.resize("a", change)
         assert held(admission) == {"a": 50}
         assert queue_of(admission) == []
 
     play(scene, devices=2, caps=GpuCaps(GpuShare(90)))
 
 
-@pytest.mark.parametrize("wish", [size(125), size(50, memory_limit=Bytes(9 << 30)), size(95)])
-def test_a_refused_wish_leaves_the_one_that_waits_in_its_place(play: Any, settle: Any, wish: Request) -> None:
+@pytest.mark.parametrize("change", [size(125), size(50, memory_limit=Bytes(9 << 30)), size(95)])
+def test_a_refused_wish_leaves_the_one_that_waits_in_its_place(play: Any, settle: Any, change: Request) -> None:
     async def scene(admission: Admission, agent: Any, clock: Any) -> None:
         await submit(admission, "a", 50, owner="ada")
         await submit(admission, "b", 50, owner="bob")
@@ -208,7 +208,7 @@ def test_a_refused_wish_leaves_the_one_that_waits_in_its_place(play: Any, settle
         waits_too = submit(admission, "c", 10, owner="bob")
         await settle()
         with pytest.raises(errors.AliquotError):
-            await admission.resize("a", wish)
+            await admission.resize("a", change)
         after = admission.waiting("a", grows=True)
         assert isinstance(before, QueueEntry)
         assert after is not None

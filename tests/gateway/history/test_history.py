@@ -58,8 +58,8 @@ class Life:
         self.wall += seconds
         self.monotonic += seconds
 
-    def ask(self, each: Range = HOUR, owner: str = "alice", is_admin: bool = False, **wish: Any) -> dict[str, Any]:
-        question = Question(each, owner, is_admin, **wish)
+    def ask(self, each: Range = HOUR, owner: str = "alice", is_admin: bool = False, **fields: Any) -> dict[str, Any]:
+        question = Question(each, owner, is_admin, **fields)
         report: dict[str, Any] = json.loads(json_report(self.keeper.answer(question, self.wall, self.monotonic), {}))
         return report
 

@@ -133,8 +133,8 @@ async def test_a_granted_size_is_told_and_stays_over_a_restart(
     ask: Ask, an_agent: FakeAgent, a_server: ServerApp
 ) -> None:
     kernel_id = await a_kernel_of_alice(ask, an_agent)
-    wish = {"gpus": 0.5, "memory": "12GiB", "priority": "low"}
-    told = check(await ask("alice", "PATCH", "aliquot/api/v1/kernels", kernel_id, body=wish), KERNEL, "patch")
+    change = {"gpus": 0.5, "memory": "12GiB", "priority": "low"}
+    told = check(await ask("alice", "PATCH", "aliquot/api/v1/kernels", kernel_id, body=change), KERNEL, "patch")
     assert (told["gpus"], told["requested_memory_bytes"], told["priority"]) == (0.5, 12 * GIB, "low")
     assert (told["resize"], told["memory_limit_bytes"]) == (None, 12 * GIB)
     managed = a_server.kernel_manager.get_kernel(kernel_id)
@@ -167,8 +167,8 @@ async def test_jupyters_kernels_and_sessions_bear_the_name_of_the_size_that_a_ke
         return {listed["name"], opened["kernel"]["name"], told["name"], alone["name"]}
 
     assert await names() == {"python3.gpu-0.25"}
-    wish = {"gpus": 0.37, "memory": "5GiB", "priority": "low"}
-    assert (await ask("alice", "PATCH", "aliquot/api/v1/kernels", kernel_id, body=wish)).status == 200
+    change = {"gpus": 0.37, "memory": "5GiB", "priority": "low"}
+    assert (await ask("alice", "PATCH", "aliquot/api/v1/kernels", kernel_id, body=change)).status == 200
     want = "python3.gpu-0.37-5g-low"
     assert await names() == {want}, "with the answer, and not at some later look"
     spec = (await ask("alice", "GET", "api/kernelspecs", want)).json["spec"]
@@ -202,7 +202,7 @@ async def test_a_size_that_waits_is_pending_until_there_is_room(ask: Ask, an_age
     assert (resize["state"], resize["gpus"], resize["position"]) == ("queued", 0.5, 1)
     assert resize["reason"].startswith("Needs 0.25 GPU more; none is free on gpu0")
     other = await ask("alice", "PATCH", "aliquot/api/v1/kernels", kernel_id, body={"gpus": 0.75})
-    assert other.json["resize"]["gpus"] == 0.75, "a new wish replaces the one that waited"
+    assert other.json["resize"]["gpus"] == 0.75, "a new request replaces the one that waited"
     assert (await ask("alice", "GET", "aliquot/api/v1/status")).json["queue"] == {"length": 1}
 
     async def mine() -> Any:
@@ -221,10 +221,10 @@ async def test_a_refused_wish_leaves_the_one_that_waits_also_in_the_record(
     an_agent.devices = [device(reserved_bytes=16 * GIB, reserved_hundredths=100)]
     path = ("aliquot/api/v1/kernels", kernel_id)
     assert (await ask("alice", "PATCH", *path, body={"gpus": 0.5})).status == 202
-    want_wish = a_server.kernel_manager.get_kernel(kernel_id).pending_resize
+    want_resize = a_server.kernel_manager.get_kernel(kernel_id).pending_resize
     assert (await ask("alice", "PATCH", *path, body={"gpus": 0.95})).status == 403
     assert (await ask("alice", "GET", *path)).json["resize"]["gpus"] == 0.5
-    assert a_server.kernel_manager.get_kernel(kernel_id).pending_resize == want_wish
+    assert a_server.kernel_manager.get_kernel(kernel_id).pending_resize == want_resize
 
 
 async def test_a_wish_can_be_withdrawn_once(ask: Ask, an_agent: FakeAgent) -> None:

@@ -68,9 +68,9 @@ def test_each_change_is_one_event_and_an_equal_look_none() -> None:
 
 def test_sizes_are_told_as_they_wait_come_and_go() -> None:
     plain = look(kernel("k", "ada"))
-    wish = {"state": "queued", "gpus": 0.5, "requested_memory_bytes": None, "priority": "normal"}
-    wish |= {"reason": "no room", "position": 1, "since": "2026-01-01T00:00:00Z"}
-    waiting = {"k": {**plain["k"], "resize": wish}}
+    resize = {"state": "queued", "gpus": 0.5, "requested_memory_bytes": None, "priority": "normal"}
+    resize |= {"reason": "no room", "position": 1, "since": "2026-01-01T00:00:00Z"}
+    waiting = {"k": {**plain["k"], "resize": resize}}
     grown = {"k": {**plain["k"], "gpus": 0.5}}
 
     def resize(before: dict[str, Any], after: dict[str, Any]) -> Any:
