@@ -75,10 +75,10 @@ class Aliquot(Configurable):
         help="The most GPUs that the kernels of a team's members may hold or wait for together, {'vision': 2.0}; 0 for "
         "none. They count for each team that their owner was in when they were asked for.",
     ).tag(config=True)
-    production_for = NamesOrRule(
+    normal_priority_for = NamesOrRule(
         Unicode(),
         ["*"],
-        help="Who may have kernels of the class production: users, @teams, * for everybody; administrators always may. "
+        help="Users who may have kernels of normal priority: names, @teams, * for all; administrators always may. "
         "Or a function of a user (name, role, teams), which decides about administrators, too.",
     ).tag(config=True)
     residency = Enum(
@@ -166,8 +166,8 @@ class Aliquot(Configurable):
         return list(dict.fromkeys(parse_size(preset) for preset in self.presets))
 
     def class_policy(self) -> ClassPolicy:
-        """Return the policy which user may have which class."""
-        rule = self.production_for
+        """Return the policy which user may have which priority."""
+        rule = self.normal_priority_for
         return ClassPolicy(rule if callable(rule) else tuple(rule))
 
     def residency_of(self, request: Request) -> str:
@@ -212,12 +212,12 @@ class Aliquot(Configurable):
                 raise TraitError(f"c.Aliquot.presets: {error}") from None
         return presets
 
-    @validate("production_for")
-    def _production_is_for_names(self, proposal: dict[str, Any]) -> Any:
+    @validate("normal_priority_for")
+    def _normal_priority_is_for_names(self, proposal: dict[str, Any]) -> Any:
         rule = proposal["value"]
         for name in () if callable(rule) else rule:
             if not name.strip() or name == "@" or not name.isprintable():
-                raise _refused(proposal, "names of users, teams as @team, * for everybody, or a function of a user")
+                raise _refused(proposal, "names of users, teams as @team, * for all, or a function of a user")
         return rule
 
     @validate("size_residency")

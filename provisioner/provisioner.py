@@ -59,7 +59,7 @@ class AliquotProvisioner(LocalProvisioner):
     memory_limit = CUnicode(
         "", help="Memory limit, such as 8GiB; empty: the share's part of each device's memory."
     ).tag(config=True)
-    workload_class = Unicode("production", help="production or opportunistic.").tag(config=True)
+    priority = Unicode("normal", help="normal or low.").tag(config=True)
     residency = Unicode(
         "",
         help="How memory may leave the GPU while the kernel is idle: vmm, managed or off; empty: as the node has it.",
@@ -70,7 +70,7 @@ class AliquotProvisioner(LocalProvisioner):
     local_limit = Unicode(
         "", help="GPUs that one user may hold in all where no gateway decides; empty: as many as the node has."
     ).tag(config=True)
-    local_production = Bool(True, help="Whether kernels may be of the class production where no gateway decides.").tag(
+    local_normal_priority = Bool(True, help="Whether kernels may have normal priority where no gateway decides.").tag(
         config=True
     )
 
@@ -139,14 +139,16 @@ class AliquotProvisioner(LocalProvisioner):
         """Return the kernelspec's request. Raises RequestError."""
         if not self.gpus:
             return None
-        return parse_request(self.gpus, self.memory_limit, self.workload_class, self.residency)
+        return parse_request(self.gpus, self.memory_limit, self.priority, self.residency)
 
     async def _get_grant(self, given: Grant | None, names: Names) -> None:
         request = self.request()
         if given is not None or request is None:
             self.grant = given
             return
-        question = Question(self.kernel_id, request, names, self.wait_seconds, self._limit(), self.local_production)
+        question = Question(
+            self.kernel_id, request, names, self.wait_seconds, self._limit(), self.local_normal_priority
+        )
         self._hold = await self._asker.ask(question)
         self.grant = self._hold.grant
 

@@ -55,7 +55,7 @@ class SizesHandler(AliquotHandler):
         offered, may_use_normal, largest = [], True, self.sources.largest_here()
         if isinstance(manager, SizedKernelSpecManager):
             offered = manager.offered_sizes()
-            may_use_normal = manager.settings.class_policy().may_have_production(self.asker)
+            may_use_normal = manager.settings.class_policy().may_have_normal_priority(self.asker)
         report: Sizes = {
             "may_use_normal_priority": may_use_normal,
             "sizes": [size.report() for size in offered],

@@ -25,38 +25,40 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ClassPolicy:
-    """The policy of ``production_for``: users by name, teams as ``@team``, ``*`` for all.
+    """The policy of ``normal_priority_for``: users by name, teams as ``@team``, ``*`` for all.
 
     Administrators always may.
 
     It may also be a function of a User, which decides about administrators, too.
     """
 
-    production_for: tuple[str, ...] | Callable[[User], object] = (EVERYBODY,)
+    normal_priority_for: tuple[str, ...] | Callable[[User], object] = (EVERYBODY,)
 
-    def may_have_production(self, user: User) -> bool:
+    def may_have_normal_priority(self, user: User) -> bool:
         """Return whether this user may start a normal-priority kernel, or change a kernel to one."""
-        if callable(self.production_for):
-            return _answer(self.production_for, user)
+        if callable(self.normal_priority_for):
+            return _answer(self.normal_priority_for, user)
         named = {user.name, *(f"{TEAM}{team}" for team in user.teams)} - {""}
-        return user.is_admin or EVERYBODY in self.production_for or bool(named.intersection(self.production_for))
+        return (
+            user.is_admin or EVERYBODY in self.normal_priority_for or bool(named.intersection(self.normal_priority_for))
+        )
 
     def check(self, user: User, request: Request, before: WorkloadClass | None = None, *, kernelspec: str = "") -> None:
         """Refuse a class that this user may not have, unless the kernel has it already.
 
         Raises LimitError.
         """
-        if request.workload_class in (before, WorkloadClass.OPPORTUNISTIC) or self.may_have_production(user):
+        if request.workload_class in (before, WorkloadClass.OPPORTUNISTIC) or self.may_have_normal_priority(user):
             return
         instead = "The kernel stays as it is" if before is not None else f"Choose {_kernelspec_instead(kernelspec)}"
         raise LimitError(
             f"Requested {request.gpus} GPU with normal priority, but {user.name or 'this user'} may have low-priority "
-            f"kernels only (c.Aliquot.production_for). {instead}"
+            f"kernels only (c.Aliquot.normal_priority_for). {instead}"
         )
 
     def offered(self, user: User, requests: Iterable[Request]) -> list[Request]:
         """Return these sizes, each in a class that this user may have, and each once."""
-        if self.may_have_production(user):
+        if self.may_have_normal_priority(user):
             return list(dict.fromkeys(requests))
         return list(dict.fromkeys(replace(one, workload_class=WorkloadClass.OPPORTUNISTIC) for one in requests))
 
@@ -66,7 +68,7 @@ def _answer(rule: Callable[[User], object], user: User) -> bool:
         return bool(rule(user))
     except Exception:
         # The administrator's own function failed. Nothing that it protects is given then.
-        _log.exception("production_for=failed user=%s; the answer is no", user.name)
+        _log.exception("normal_priority_for=failed user=%s; the answer is no", user.name)
         return False
 
 

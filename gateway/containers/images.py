@@ -162,7 +162,7 @@ def image_kernel_spec(image: CatalogueImage) -> KernelSpec:
     """Return the base kernelspec of an image. It has sizes as any other."""
     metadata: dict[str, Any] = {
         "kernel_provisioner": {"provisioner_name": PROVISIONER_NAME, "config": {}},
-        "aliquot": {"base": image.name, "image": image.container.image, "description": image.description},
+        "aliquot": {"kernelspec": image.name, "image": image.container.image, "description": image.description},
     }
     if image.residency:
         metadata["aliquot"]["residency"] = image.residency

@@ -201,7 +201,7 @@ class Culler:
             server_gone=self._server_gone(kernel_id),
         )
         is_low = request is not None and request.workload_class is WorkloadClass.OPPORTUNISTIC
-        return replace(facts, is_opportunistic=is_low)
+        return replace(facts, is_low_priority=is_low)
 
     def _server_gone(self, kernel_id: str) -> float | None:
         owner = self._kernels.owner_of(kernel_id)

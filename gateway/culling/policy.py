@@ -25,8 +25,8 @@ class Culling(Configurable):
     idle_seconds = Float(
         0.0, help="End a kernel after so long without work and without use of its GPU; 0 for never."
     ).tag(config=True)
-    opportunistic_idle_seconds = Float(
-        -1.0, help="The same for kernels of the opportunistic class; 0 for never, -1 for what holds for all."
+    low_priority_idle_seconds = Float(
+        -1.0, help="The same for kernels of low priority; 0 for never, -1 for what holds for all."
     ).tag(config=True)
     max_age_seconds = Float(0.0, help="End a kernel so long after its start, once its work is done; 0 for never.").tag(
         config=True
@@ -50,7 +50,7 @@ class Culling(Configurable):
         # A shorter warning reaches no user, and the shortest are below the resolution of a clock.
         return 0.0 if proposal["value"] == 0 else self._seconds(proposal, least=LEAST_WARNING_SECONDS)
 
-    @validate("opportunistic_idle_seconds")
+    @validate("low_priority_idle_seconds")
     def _is_a_time_or_left_open(self, proposal: dict[str, Any]) -> float:
         return -1.0 if proposal["value"] == -1 else self._seconds(proposal, least=0.0)
 
@@ -72,7 +72,7 @@ class Policy:
     """
 
     idle: float = 0.0
-    opportunistic_idle: float = 0.0
+    low_priority_idle: float = 0.0
     max_age: float = 0.0
     server_gone: float = 0.0
     warning: float = 300.0
@@ -95,7 +95,7 @@ class KernelFacts:
     active: float
     is_busy: bool = False
     connections: int = 0
-    is_opportunistic: bool = False
+    is_low_priority: bool = False
     idle: float | None = None
     server_gone: float | None = None
 
@@ -130,15 +130,15 @@ def read_policy(settings: Culling, jupyter: Any) -> Policy:
     """
     is_jupyters = not settings.idle_seconds and jupyter.cull_idle_timeout > 0
     idle = float(jupyter.cull_idle_timeout) if is_jupyters else settings.idle_seconds
-    opportunistic = idle if settings.opportunistic_idle_seconds < 0 else settings.opportunistic_idle_seconds
-    known = (idle, opportunistic, settings.max_age_seconds, settings.server_gone_seconds, settings.warning_seconds)
+    low_priority = idle if settings.low_priority_idle_seconds < 0 else settings.low_priority_idle_seconds
+    known = (idle, low_priority, settings.max_age_seconds, settings.server_gone_seconds, settings.warning_seconds)
     times = [seconds for seconds in known if seconds > 0]
     look = min([15.0, *(seconds / 10 for seconds in times)])
     if is_jupyters and jupyter.cull_interval > 0:
         look = min(look, jupyter.cull_interval)
     return Policy(
         idle=idle,
-        opportunistic_idle=opportunistic,
+        low_priority_idle=low_priority,
         max_age=settings.max_age_seconds,
         server_gone=settings.server_gone_seconds,
         warning=settings.warning_seconds,
@@ -210,7 +210,7 @@ def _due(kernel: KernelFacts, policy: Policy) -> _Due | None:
 def _idle_seconds(kernel: KernelFacts, policy: Policy) -> float:
     if kernel.idle is not None:
         return kernel.idle
-    return policy.opportunistic_idle if kernel.is_opportunistic else policy.idle
+    return policy.low_priority_idle if kernel.is_low_priority else policy.idle
 
 
 def duration_text(seconds: float) -> str:

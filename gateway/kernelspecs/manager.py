@@ -353,21 +353,21 @@ def sized_kernel_spec(base: KernelSpec, sized: SizedName, residency: str = "") -
     *residency* is how memory may leave the GPU, if the base's own metadata do not say it.
     """
     request = sized.request
-    config = {"gpus": str(request.gpus), "workload_class": request.workload_class.value}
+    config = {"gpus": str(request.gpus), "priority": request.workload_class.priority}
     if request.memory_limit is not None:
         config["memory_limit"] = f"{request.memory_limit >> 30}GiB"
     metadata = copy.deepcopy(base.metadata)
     if mode := metadata.get("aliquot", {}).get("residency") or residency:
         config["residency"] = str(mode)
     metadata["kernel_provisioner"] = {"provisioner_name": PROVISIONER_NAME, "config": config}
-    metadata["aliquot"] = {**metadata.get("aliquot", {}), "base": sized.base.lower(), **config}
+    metadata["aliquot"] = {**metadata.get("aliquot", {}), "kernelspec": sized.base.lower(), **config}
     return _copy(base, size_name(sized.base, request), size_label(request), metadata)
 
 
 def plain_kernel_spec(base: KernelSpec, base_name: str) -> KernelSpec:
     """Return a copy of *base* whose name says that it requests no GPU."""
     metadata = copy.deepcopy(base.metadata)
-    metadata["aliquot"] = {**metadata.get("aliquot", {}), "base": base_name.lower()}
+    metadata["aliquot"] = {**metadata.get("aliquot", {}), "kernelspec": base_name.lower()}
     return _copy(base, plain_name(base_name), "no GPU", metadata)
 
 

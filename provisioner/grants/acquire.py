@@ -41,8 +41,8 @@ _LIMIT_OPTION = "(AliquotProvisioner.local_limit)"
 class Question:
     """A request for a grant: what is requested, for which kernel, and how long the requester waits.
 
-    ``limit`` is all that one user may hold; ``may_have_production`` whether the kernel may have the
-    production class. Both count only if no gateway decides.
+    ``limit`` is all that one user may hold; ``may_have_normal_priority`` whether the kernel may
+    have normal priority. Both count only if no gateway decides.
     """
 
     kernel_id: str
@@ -50,7 +50,7 @@ class Question:
     names: Names
     wait_seconds: float
     limit: GpuShare | None = None
-    may_have_production: bool = True
+    may_have_normal_priority: bool = True
 
     @property
     def asked(self) -> str:
@@ -157,10 +157,10 @@ def _hold(
 
 
 def _check_class(question: Question) -> None:
-    if question.request.workload_class is WorkloadClass.PRODUCTION and not question.may_have_production:
+    if question.request.workload_class is WorkloadClass.PRODUCTION and not question.may_have_normal_priority:
         raise LimitError(
             f"Requested {question.asked} with normal priority, but no gateway runs here, and without "
-            "one kernels have low priority (AliquotProvisioner.local_production). Choose a "
+            "one kernels have low priority (AliquotProvisioner.local_normal_priority). Choose a "
             "kernelspec whose name ends in -low"
         )
 

@@ -41,7 +41,7 @@ def read_request(record: Mapping[str, Any]) -> Request:
         raise RequestError(f"the request cannot be read: {error!r} in {dict(record)!r}") from error
 
 
-def parse_request(gpus: str, memory_limit: str = "", workload_class: str = "", residency: str = "") -> Request:
+def parse_request(gpus: str, memory_limit: str = "", priority: str = "", residency: str = "") -> Request:
     """Return the request that a kernelspec's provisioner stanza writes as text.
 
     Raises RequestError.
@@ -58,9 +58,8 @@ def parse_request(gpus: str, memory_limit: str = "", workload_class: str = "", r
             raise ValueError(
                 f"Requested {memory_limit!r} as memory limit, which is not above 0. Leave it out for the size's part"
             )
-        return Request(
-            share, limit, WorkloadClass(workload_class or WorkloadClass.PRODUCTION.value), _residency(residency)
-        )
+        workload_class = WorkloadClass.of_priority(priority) if priority else WorkloadClass.PRODUCTION
+        return Request(share, limit, workload_class, _residency(residency))
     except ValueError as error:
         raise RequestError(str(error)) from error
 
@@ -84,7 +83,7 @@ def stanza_request(metadata: Mapping[str, Any]) -> Request | None:
         raise RequestError(
             f"kernel_provisioner in kernel.json has config = {config!r}, which is not an object. Write an object"
         )
-    given = (config.get(name) for name in ("gpus", "memory_limit", "workload_class", "residency"))
+    given = (config.get(name) for name in ("gpus", "memory_limit", "priority", "residency"))
     gpus, *rest = ("" if value is None else str(value) for value in given)
     return parse_request(gpus, *rest) if gpus else None
 

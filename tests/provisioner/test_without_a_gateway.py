@@ -219,8 +219,8 @@ def test_an_agent_that_knows_no_limit_is_not_passed_either(
 
 
 def test_without_a_gateway_production_may_be_kept_back(a_node: Any, kernelspecs: Any) -> None:
-    manager = a_manager(kernelspecs, "python3.gpu-0.5", local_production=False)
-    asyncio.run(_refused(manager, errors.LimitError, "Requested 0.5 GPU with normal priority", "local_production"))
+    manager = a_manager(kernelspecs, "python3.gpu-0.5", local_normal_priority=False)
+    asyncio.run(_refused(manager, errors.LimitError, "Requested 0.5 GPU with normal priority", "local_normal_priority"))
     assert a_node.kernels() == {}
 
 

@@ -64,7 +64,7 @@ def test_a_size_that_is_no_preset_is_installed_by_its_name_and_stays(run_aliquot
     assert run_aliquot("sizes", "--install", *prefix).returncode == 0
     assert kernels_in(a_runtime_folder) >= {"python3.gpu-0.37-8g", "python3.gpu-2.5-low", "python3.gpu-0.25"}
     written = json.loads((a_runtime_folder / "share/jupyter/kernels/python3.gpu-0.37-8g/kernel.json").read_text())
-    want = {"gpus": "0.37", "workload_class": "production", "memory_limit": "8GiB"}
+    want = {"gpus": "0.37", "priority": "normal", "memory_limit": "8GiB"}
     assert written["metadata"]["kernel_provisioner"]["config"] == want
 
 

@@ -17,7 +17,7 @@ from jupyter_aliquot.gpu_hook.client.client import read_status
 from jupyter_aliquot.provisioner.terminations import Asked
 
 LOG = logging.getLogger("test")
-POLICY = Policy(idle=100.0, opportunistic_idle=100.0, warning=10.0)
+POLICY = Policy(idle=100.0, low_priority_idle=100.0, warning=10.0)
 SIZED = {"kernel_provisioner": {"provisioner_name": "aliquot", "config": {"gpus": "0.25"}}}
 
 

@@ -25,7 +25,7 @@ from jupyter_aliquot.gateway.culling.policy import (
     read_policy,
 )
 
-HOUR = Policy(idle=3600.0, opportunistic_idle=3600.0, warning=300.0)
+HOUR = Policy(idle=3600.0, low_priority_idle=3600.0, warning=300.0)
 IDLE = KernelFacts("k1", started=0.0, active=0.0)
 
 
@@ -83,9 +83,9 @@ def test_a_kernel_is_ended_some_time_after_its_users_server_has_gone() -> None:
         ({"is_busy": True}, replace(HOUR, ends_busy=True), True),
         ({"connections": 2}, HOUR, True),
         ({"connections": 2}, replace(HOUR, ends_connected=False), False),
-        ({"is_opportunistic": True}, replace(HOUR, opportunistic_idle=0.0), False),
-        ({"is_opportunistic": True}, Policy(opportunistic_idle=60.0), True),
-        ({}, Policy(opportunistic_idle=60.0), False),
+        ({"is_low_priority": True}, replace(HOUR, low_priority_idle=0.0), False),
+        ({"is_low_priority": True}, Policy(low_priority_idle=60.0), True),
+        ({}, Policy(low_priority_idle=60.0), False),
         ({}, Policy(max_age=86400.0), True),
         ({"is_busy": True}, Policy(max_age=86400.0), False),
     ],
@@ -180,7 +180,7 @@ def jupyter(**knobs: Any) -> SimpleNamespace:
 
 def test_jupyters_own_knobs_are_followed_where_ours_leave_it_open() -> None:
     policy = read_policy(Culling(), jupyter(cull_idle_timeout=1200, cull_interval=5))
-    assert (policy.idle, policy.opportunistic_idle, policy.look) == (1200.0, 1200.0, 5)
+    assert (policy.idle, policy.low_priority_idle, policy.look) == (1200.0, 1200.0, 5)
     assert not policy.ends_connected, "as in Jupyter, a connected browser keeps a kernel"
     assert not policy.ends_busy
     policy = read_policy(Culling(), jupyter(cull_idle_timeout=1200, cull_busy=True, cull_connected=True))
@@ -188,14 +188,14 @@ def test_jupyters_own_knobs_are_followed_where_ours_leave_it_open() -> None:
 
 
 def test_our_knobs_come_before_jupyters() -> None:
-    knobs = Culling(config=Config({"Culling": {"idle_seconds": 60.0, "opportunistic_idle_seconds": 0.0}}))
+    knobs = Culling(config=Config({"Culling": {"idle_seconds": 60.0, "low_priority_idle_seconds": 0.0}}))
     policy = read_policy(knobs, jupyter(cull_idle_timeout=1200, cull_busy=True))
-    assert (policy.idle, policy.opportunistic_idle, policy.ends_connected, policy.ends_busy) == (60.0, 0.0, True, False)
+    assert (policy.idle, policy.low_priority_idle, policy.ends_connected, policy.ends_busy) == (60.0, 0.0, True, False)
     assert read_policy(Culling(), jupyter()).idle == 0.0
     assert policy.look <= 6.0
 
 
-@pytest.mark.parametrize("knob", ["idle_seconds", "max_age_seconds", "warning_seconds", "opportunistic_idle_seconds"])
+@pytest.mark.parametrize("knob", ["idle_seconds", "max_age_seconds", "warning_seconds", "low_priority_idle_seconds"])
 @pytest.mark.parametrize("value", [-2.0, float("inf"), float("nan")])
 def test_a_time_that_is_none_is_refused(knob: str, value: float) -> None:
     with pytest.raises(TraitError, match=f"c.Culling.{knob}"):

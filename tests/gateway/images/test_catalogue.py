@@ -61,9 +61,9 @@ def test_the_picker_shows_name_version_and_size(make_manager: Make) -> None:
 
 def test_a_size_that_is_not_listed_is_resolved_and_says_what_it_is(make_manager: Make) -> None:
     spec = make_manager(PYTORCH).get_kernel_spec("PyTorch.gpu-2.5-low")
-    assert spec.metadata["kernel_provisioner"]["config"] == {"gpus": "2.5", "workload_class": "opportunistic"}
-    about = {"image": PYTORCH["image"], "description": "PyTorch and pandas", "base": "pytorch"}
-    assert spec.metadata["aliquot"] == {**about, "gpus": "2.5", "workload_class": "opportunistic"}
+    assert spec.metadata["kernel_provisioner"]["config"] == {"gpus": "2.5", "priority": "low"}
+    about = {"image": PYTORCH["image"], "description": "PyTorch and pandas", "kernelspec": "pytorch"}
+    assert spec.metadata["aliquot"] == {**about, "gpus": "2.5", "priority": "low"}
 
 
 def test_the_kernelspec_in_the_image_is_the_entrys_and_ipykernels_without_one(make_manager: Make) -> None:

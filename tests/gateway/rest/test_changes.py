@@ -35,7 +35,7 @@ UNKNOWN = "unknown driver function cuFoo"
 @pytest.fixture
 def jp_server_config(jp_server_config: Config) -> Config:
     jp_server_config.Aliquot.user_limit_gpus = 0.9
-    jp_server_config.Aliquot.production_for = ["alice"]
+    jp_server_config.Aliquot.normal_priority_for = ["alice"]
     return jp_server_config
 
 
@@ -246,7 +246,7 @@ async def test_a_class_is_had_by_policy(ask: Ask, an_agent: FakeAgent) -> None:
     an_agent.gives_room = True
     await an_agent.start()
     to_production = await ask("bob", "PATCH", "aliquot/api/v1/kernels/k1", body={"priority": "normal"})
-    assert (to_production.status, "production_for" in to_production.json["message"]) == (403, True)
+    assert (to_production.status, "normal_priority_for" in to_production.json["message"]) == (403, True)
     assert (await ask("bob", "PATCH", "aliquot/api/v1/kernels/k2", body={"gpus": 0.5})).status == 200, (
         "it has it already"
     )

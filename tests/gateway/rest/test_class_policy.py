@@ -26,7 +26,8 @@ from .test_contract import check, until
 LOW = Request(GpuShare(25), workload_class=WorkloadClass.OPPORTUNISTIC)
 HIGH = Request(GpuShare(25))
 REFUSED = (
-    "Requested 0.25 GPU with normal priority, but bob may have low-priority kernels only (c.Aliquot.production_for). "
+    "Requested 0.25 GPU with normal priority, but bob may have low-priority kernels only "
+    "(c.Aliquot.normal_priority_for). "
     "Choose the kernelspec python3.gpu-0.25-low"
 )
 
@@ -38,7 +39,7 @@ def users() -> dict[str, Any]:
 
 @pytest.fixture
 def jp_server_config(jp_server_config: Config) -> Config:
-    jp_server_config.Aliquot.production_for = ["@serving"]
+    jp_server_config.Aliquot.normal_priority_for = ["@serving"]
     return jp_server_config
 
 
@@ -103,7 +104,7 @@ async def test_a_refused_change_of_class_leaves_the_kernel_and_what_it_waits_for
     assert (await ask("bob", "PATCH", *path, body={"gpus": 0.5})).status == 202
     answer = await ask("bob", "PATCH", *path, body={"priority": "normal"})
     assert answer.status == 403
-    assert answer.json["message"].endswith("(c.Aliquot.production_for). The kernel stays as it is")
+    assert answer.json["message"].endswith("(c.Aliquot.normal_priority_for). The kernel stays as it is")
     report = await mine()
     assert (report["priority"], report["resize"]["gpus"]) == ("low", 0.5)
 
@@ -139,8 +140,8 @@ def test_a_function_decides_about_everybody_and_its_failure_is_no() -> None:
 
     policy = ClassPolicy(night_shift)
     bob, ada = User("bob", "user"), User("ada", "admin")
-    assert policy.may_have_production(bob)
-    assert not policy.may_have_production(ada)
+    assert policy.may_have_normal_priority(bob)
+    assert not policy.may_have_normal_priority(ada)
     assert asked == [bob, ada]
 
 

@@ -18,7 +18,7 @@ SEVERAL = "/aliquot/api/v1/dry-runs"
 @pytest.fixture
 def jp_server_config(jp_server_config: Config) -> Config:
     jp_server_config.Aliquot.user_limit_gpus = 0.9
-    jp_server_config.Aliquot.production_for = ["alice"]
+    jp_server_config.Aliquot.normal_priority_for = ["alice"]
     return jp_server_config
 
 

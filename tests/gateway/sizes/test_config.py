@@ -46,8 +46,8 @@ CLASSES = (
     [
         ("presets", ["0.333"], "more than two decimals"),
         ("presets", ["9"], "more than the 8 GPUs"),
-        ("production_for", ["@"], "teams as @team"),
-        ("production_for", [""], "names of users"),
+        ("normal_priority_for", ["@"], "teams as @team"),
+        ("normal_priority_for", [""], "names of users"),
         ("largest_gpus", 0.0, "from 0.01"),
         ("largest_gpus", 0.001, "steps of 0.01"),
         ("user_limit_gpus", -1.0, "from 0"),
@@ -106,12 +106,14 @@ def test_who_may_have_production_is_told_by_names_or_a_function_and_on_the_comma
         classes = [Aliquot]
 
     server = Server()
-    server.initialize(["--Aliquot.production_for=alice", "--Aliquot.production_for=@serving"])
-    assert Aliquot(parent=server).production_for == ["alice", "@serving"]
-    policy = Aliquot(config=Config({"Aliquot": {"production_for": lambda user: user.name == "bob"}})).class_policy()
-    assert [policy.may_have_production(User(name, "admin")) for name in ("alice", "bob")] == [False, True]
-    with pytest.raises(TraitError, match="production_for"):
-        Aliquot(config=Config({"Aliquot": {"production_for": 5}}))
+    server.initialize(["--Aliquot.normal_priority_for=alice", "--Aliquot.normal_priority_for=@serving"])
+    assert Aliquot(parent=server).normal_priority_for == ["alice", "@serving"]
+    policy = Aliquot(
+        config=Config({"Aliquot": {"normal_priority_for": lambda user: user.name == "bob"}})
+    ).class_policy()
+    assert [policy.may_have_normal_priority(User(name, "admin")) for name in ("alice", "bob")] == [False, True]
+    with pytest.raises(TraitError, match="normal_priority_for"):
+        Aliquot(config=Config({"Aliquot": {"normal_priority_for": 5}}))
 
 
 def test_the_configuration_page_is_generated() -> None:

@@ -13,7 +13,10 @@ from jupyter_aliquot.provisioner.grants.codec import stanza_request
 
 from .conftest import Make, WriteKernelSpec
 
-OURS = {"kernel_provisioner": {"provisioner_name": "aliquot", "config": {"gpus": "0.25"}}, "aliquot": {"base": "julia"}}
+OURS = {
+    "kernel_provisioner": {"provisioner_name": "aliquot", "config": {"gpus": "0.25"}},
+    "aliquot": {"kernelspec": "julia"},
+}
 
 
 def test_each_base_is_listed_plain_and_in_the_presets(a_manager: SizedKernelSpecManager) -> None:
@@ -45,9 +48,9 @@ def test_a_name_that_asks_for_no_gpu_runs_what_its_base_runs_and_asks_for_nothin
 
 def test_a_size_carries_its_request_to_the_provisioner(a_manager: SizedKernelSpecManager) -> None:
     sized = a_manager.get_kernel_spec("julia.gpu-0.5-8g-low")
-    want = {"gpus": "0.5", "memory_limit": "8GiB", "workload_class": "opportunistic"}
+    want = {"gpus": "0.5", "memory_limit": "8GiB", "priority": "low"}
     assert sized.metadata["kernel_provisioner"] == {"provisioner_name": "aliquot", "config": want}
-    assert sized.metadata["aliquot"] == {"base": "julia", **want}
+    assert sized.metadata["aliquot"] == {"kernelspec": "julia", **want}
     request = stanza_request(sized.metadata)
     assert request is not None
     assert request.memory_limit == 8 << 30
@@ -68,7 +71,7 @@ def test_one_kernelspec_that_cannot_be_read_hides_no_other(
 
 def test_without_a_limit_the_stanza_names_none(a_manager: SizedKernelSpecManager) -> None:
     config = a_manager.get_kernel_spec("julia.gpu-0.25").metadata["kernel_provisioner"]["config"]
-    assert config == {"gpus": "0.25", "workload_class": "production"}
+    assert config == {"gpus": "0.25", "priority": "normal"}
 
 
 def test_deriving_a_size_leaves_its_base_alone(a_manager: SizedKernelSpecManager) -> None:
