@@ -16,7 +16,7 @@ from jupyter_aliquot.provisioner.resources import Request, WorkloadClass
 
 
 @dataclass(frozen=True)
-class RoomDevice:
+class CapacityDevice:
     """The facts of a device that do not change while a plan is made."""
 
     uuid: str
@@ -34,10 +34,10 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Room:
+class Capacity:
     """The free capacity. ``closed`` are devices whose capacity an earlier request waits for."""
 
-    devices: tuple[RoomDevice, ...]
+    devices: tuple[CapacityDevice, ...]
     rule: Oversubscription = field(default_factory=Oversubscription)
     reserved: Mapping[str, Reserved] = field(default_factory=dict)
     largest_kernel_bytes: int = 0
@@ -64,9 +64,9 @@ class Room:
 
         A running kernel keeps its devices (*held*).
         """
-        room = self if held is None else self.give_back(held)
-        states, size = room.states(request.workload_class), (request.gpus.hundredths, request.memory_limit)
-        is_burstable, host = request.residency != "off", room._host()
+        capacity = self if held is None else self.give_back(held)
+        states, size = capacity.states(request.workload_class), (request.gpus.hundredths, request.memory_limit)
+        is_burstable, host = request.residency != "off", capacity._host()
         if held is None:
             return place(states, *size, is_burstable=is_burstable, host=host)
         if request.workload_class is held.workload_class:
@@ -82,25 +82,25 @@ class Room:
         empty = self.emptied()
         return (empty if held is None else empty.take(held.parts, held.workload_class)).place(request, held)
 
-    def take(self, parts: Iterable[Part], workload_class: WorkloadClass) -> Room:
+    def take(self, parts: Iterable[Part], workload_class: WorkloadClass) -> Capacity:
         """Return the capacity after these parts were reserved."""
         taken = tuple(parts)
         largest = max(self.largest_kernel_bytes, sum(part.reserved_bytes for part in taken))
         return replace(self._changed(taken, workload_class, 1), largest_kernel_bytes=largest)
 
-    def give_back(self, held: Held) -> Room:
+    def give_back(self, held: Held) -> Capacity:
         """Return the capacity after these parts were released."""
         return self._changed(held.parts, held.workload_class, -1)
 
-    def close(self, parts: Sequence[Part]) -> Room:
+    def close(self, parts: Sequence[Part]) -> Capacity:
         """Return the capacity with none on the devices of these parts."""
         return replace(self, closed=self.closed | {part.uuid for part in parts})
 
-    def emptied(self) -> Room:
+    def emptied(self) -> Capacity:
         """Return the capacity of the empty node, without a limit of host memory."""
-        return Room(self.devices, replace(self.rule, host_bytes=None))
+        return Capacity(self.devices, replace(self.rule, host_bytes=None))
 
-    def found(self) -> Room:
+    def found(self) -> Capacity:
         """Return the capacity as if no device were lost."""
         return replace(self, devices=tuple(replace(device, is_lost=False) for device in self.devices))
 
@@ -109,7 +109,7 @@ class Room:
         devices = ((d.memory_bytes, self.reserved.get(d.uuid, Reserved()).bytes) for d in self.devices)
         return host_room(self.rule.host_bytes, devices, self.largest_kernel_bytes)
 
-    def _changed(self, parts: Iterable[Part], workload_class: WorkloadClass, sign: int) -> Room:
+    def _changed(self, parts: Iterable[Part], workload_class: WorkloadClass, sign: int) -> Capacity:
         reserved = dict(self.reserved)
         is_production = workload_class is WorkloadClass.PRODUCTION
         for part in parts:

@@ -33,7 +33,7 @@ def check_request(
     # Before the agent's first answer the node is not known, and the first cycle refuses. While the
     # agent is away, its last answer counts.
     is_known = bool(snapshot.node.name or snapshot.node.devices)
-    error = never_fits(snapshot.room(), request, held_of(before) if before else None) if is_known else None
+    error = never_fits(snapshot.capacity(), request, held_of(before) if before else None) if is_known else None
     if error is not None:
         raise error
     held = GpuShare(0) if before is None else before.request.gpus

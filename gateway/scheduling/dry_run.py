@@ -105,7 +105,7 @@ def dry_run(state: QueueState, candidate: Candidate, now: float) -> DryRun:
     gone = {one.kernel_id for one in state.pending if one.kernel_id in candidate.replaces and one.held is None}
     gone |= set() if before is None else {before.kernel_id}
     others = [one for one in state.pending if one.kernel_id not in gone]
-    alone = state.ledger.room().place_alone(request, candidate.held)
+    alone = state.ledger.capacity().place_alone(request, candidate.held)
     quota = _quota(alone) if isinstance(alone, tuple) else None
     if candidate.refusal is not None:
         return DryRun(request, Outcome.NEVER, f"not allowed: {_clause(candidate.refusal)}", quota_bytes=quota)

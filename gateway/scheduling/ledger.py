@@ -15,7 +15,7 @@ from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription, Rese
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request
 
-from .capacity import Held, Room, RoomDevice
+from .capacity import Capacity, CapacityDevice, Held
 from .resize import held_of, quota_of
 
 
@@ -114,20 +114,20 @@ class LedgerSnapshot:
     node: Node = field(default_factory=Node)
     holdings: Mapping[str, Holding] = field(default_factory=lambda: MappingProxyType({}))
 
-    def room(self) -> Room:
+    def capacity(self) -> Capacity:
         """Return the capacity to plan with.
 
         That of a grant which is not renewed yet is not free for others.
         """
         node = self.node
-        devices = tuple(RoomDevice(d.uuid, d.index, int(d.memory), d.is_lost) for d in node.devices)
+        devices = tuple(CapacityDevice(d.uuid, d.index, int(d.memory), d.is_lost) for d in node.devices)
         reserved = {device.uuid: device.all_reserved() for device in node.devices}
-        room = Room(devices, node.rule, reserved, node.largest_kernel_bytes)
+        capacity = Capacity(devices, node.rule, reserved, node.largest_kernel_bytes)
         for holding in self.holdings.values():
             if not holding.is_confirmed:
                 held = held_of(holding.grant)
-                room = room.take(held.parts, held.workload_class)
-        return room
+                capacity = capacity.take(held.parts, held.workload_class)
+        return capacity
 
     def without(self, kernel_id: str) -> LedgerSnapshot:
         """Return the ledger as it will be once this kernel has ended."""
@@ -137,19 +137,19 @@ class LedgerSnapshot:
         holdings = MappingProxyType({one: held for one, held in self.holdings.items() if one != kernel_id})
         if not holding.is_confirmed:
             return replace(self, holdings=holdings)  # the agent does not count it yet
-        room = Room((), reserved={device.uuid: device.all_reserved() for device in self.node.devices})
-        left = room.give_back(held_of(holding.grant)).reserved
+        capacity = Capacity((), reserved={device.uuid: device.all_reserved() for device in self.node.devices})
+        left = capacity.give_back(held_of(holding.grant)).reserved
         devices = tuple(device.with_reserved(left[device.uuid]) for device in self.node.devices)
         return replace(self, node=replace(self.node, devices=devices), holdings=holdings)
 
     def with_parts(self, kernel_id: str, request: Request, parts: Sequence[Part]) -> LedgerSnapshot:
         """Return the ledger after this kernel has exchanged its present parts for these."""
         before, left = self.holdings.get(kernel_id), self.without(kernel_id)
-        room = Room((), reserved={device.uuid: device.all_reserved() for device in left.node.devices})
-        room = replace(room, largest_kernel_bytes=left.node.largest_kernel_bytes)
-        room = room.take(parts, request.workload_class)
-        devices = tuple(device.with_reserved(room.reserved[device.uuid]) for device in left.node.devices)
-        node = replace(left.node, devices=devices, largest_kernel_bytes=room.largest_kernel_bytes)
+        capacity = Capacity((), reserved={device.uuid: device.all_reserved() for device in left.node.devices})
+        capacity = replace(capacity, largest_kernel_bytes=left.node.largest_kernel_bytes)
+        capacity = capacity.take(parts, request.workload_class)
+        devices = tuple(device.with_reserved(capacity.reserved[device.uuid]) for device in left.node.devices)
+        node = replace(left.node, devices=devices, largest_kernel_bytes=capacity.largest_kernel_bytes)
         if before is None:
             return replace(left, node=node)
         grant = replace(before.grant, request=request, quotas=tuple(quota_of(part) for part in parts))

@@ -21,9 +21,9 @@ from jupyter_aliquot.provisioner.errors import (
 )
 from jupyter_aliquot.provisioner.resources import Request
 
-from .capacity import Held, Room
+from .capacity import Capacity, Held
 from .ledger import LedgerSnapshot
-from .resize import check_devices, needs_room
+from .resize import check_devices, needs_capacity
 from .wait_reason import WaitReason, lacking, replaced_kernel
 
 
@@ -105,16 +105,16 @@ def plan(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> Pl
     Refuse requests that never fit or waited too long. Let the rest wait.
     """
     served = _serve(snapshot, pending, now)
-    reasons = _Reasons(served.room, frozenset(served.preempting))
+    reasons = _Reasons(served.capacity, frozenset(served.preempting))
     waiting = tuple(Wait(one.kernel_id, place, reasons.of(one)) for place, one in enumerate(served.blocked, 1))
     return Plan(tuple(served.admissions), waiting, tuple(served.refusals), tuple(served.preempting))
 
 
 @dataclass(frozen=True)
 class _Served:
-    """A plan without the reasons of the ``blocked`` requests, to which ``room`` is left."""
+    """A plan without the reasons of the ``blocked`` requests, to which ``capacity`` is left."""
 
-    room: Room
+    capacity: Capacity
     admissions: Sequence[Admit]
     blocked: Sequence[Pending]
     refusals: Sequence[Refuse]
@@ -122,35 +122,35 @@ class _Served:
 
 
 def _serve(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> _Served:
-    room = snapshot.room()
+    capacity = snapshot.capacity()
     admissions: list[Admit] = []
     blocked: list[Pending] = []
     refusals: list[Refuse] = []
     preempting: list[str] = []
     is_blocked = False
     for entry in queue_order(snapshot, pending):
-        error = never_fits(room, entry.request, entry.held)
+        error = never_fits(capacity, entry.request, entry.held)
         if error is not None:
             refusals.append(Refuse(entry.kernel_id, error))
             continue
-        placed = None if is_blocked else room.place(entry.request, entry.held)
+        placed = None if is_blocked else capacity.place(entry.request, entry.held)
         if isinstance(placed, tuple):
             admissions.append(Admit(entry.kernel_id, placed))
-            room = room if entry.held is None else room.give_back(entry.held)
-            room = room.take(placed, entry.request.workload_class)
-        elif not is_blocked and (left := _room_in_place(snapshot, room, entry)) is not None:
+            capacity = capacity if entry.held is None else capacity.give_back(entry.held)
+            capacity = capacity.take(placed, entry.request.workload_class)
+        elif not is_blocked and (left := _capacity_in_place(snapshot, capacity, entry)) is not None:
             preempting.append(entry.kernel_id)
             blocked.append(entry)
             # The capacity that it waits for is not free yet, so that no other request can be placed
             # there.
-            room, is_blocked = left, True
+            capacity, is_blocked = left, True
         elif entry.deadline is not None and now >= entry.deadline:
-            refusals.append(Refuse(entry.kernel_id, _waited_too_long(room, entry, len(blocked) + 1, now)))
+            refusals.append(Refuse(entry.kernel_id, _waited_too_long(capacity, entry, len(blocked) + 1, now)))
         else:
             blocked.append(entry)
             is_blocked = is_blocked or entry.held is None
-            room = room if entry.held is None else room.close(entry.held.parts)
-    return _Served(room, admissions, blocked, refusals, preempting)
+            capacity = capacity if entry.held is None else capacity.close(entry.held.parts)
+    return _Served(capacity, admissions, blocked, refusals, preempting)
 
 
 # Bounds of the forecast, which is made anew each second: so many requests, and twice so many ends.
@@ -209,35 +209,35 @@ def queue_order(snapshot: LedgerSnapshot, pending: Sequence[Pending]) -> list[Pe
     No other rule gives a place. Requests whose replaced kernels are ending come first, then those
     that free capacity, then all others as they arrived.
     """
-    room = snapshot.room()
-    return sorted(pending, key=lambda entry: (not entry.is_preempting, not _makes_room(snapshot, room, entry)))
+    capacity = snapshot.capacity()
+    return sorted(pending, key=lambda entry: (not entry.is_preempting, not _frees_capacity(snapshot, capacity, entry)))
 
 
-def _makes_room(snapshot: LedgerSnapshot, room: Room, entry: Pending) -> bool:
+def _frees_capacity(snapshot: LedgerSnapshot, capacity: Capacity, entry: Pending) -> bool:
     """Return whether it changes its size or replaces a kernel, and takes no more of any device.
 
     Such requests go before all others.
     """
     given_up = snapshot.held_in_place_of(entry.replaces)
     held = given_up[0] if len(given_up) == 1 else entry.held
-    if held is None or never_fits(room, entry.request, held) is not None:
+    if held is None or never_fits(capacity, entry.request, held) is not None:
         return False
-    return not needs_room(room, held, entry.request)
+    return not needs_capacity(capacity, held, entry.request)
 
 
-def _room_in_place(snapshot: LedgerSnapshot, room: Room, entry: Pending) -> Room | None:
+def _capacity_in_place(snapshot: LedgerSnapshot, capacity: Capacity, entry: Pending) -> Capacity | None:
     """Return the capacity that is left once the request has replaced its kernels.
 
     None if theirs is not enough, or none ends.
     """
     given_up = snapshot.held_in_place_of(entry.replaces)
     for held in given_up:
-        room = room.give_back(held)
-    placed = room.place(entry.request) if given_up else None
-    return room.take(placed, entry.request.workload_class) if isinstance(placed, tuple) else None
+        capacity = capacity.give_back(held)
+    placed = capacity.place(entry.request) if given_up else None
+    return capacity.take(placed, entry.request.workload_class) if isinstance(placed, tuple) else None
 
 
-def never_fits(room: Room, request: Request, held: Held | None = None) -> AliquotError | None:
+def never_fits(capacity: Capacity, request: Request, held: Held | None = None) -> AliquotError | None:
     """Return the error of a request that waiting cannot help.
 
     None if it fits the empty node with *held* on it.
@@ -247,12 +247,12 @@ def never_fits(room: Room, request: Request, held: Held | None = None) -> Aliquo
             check_devices(held, request)
     except AliquotError as error:
         return error
-    placed = room.place_alone(request, held)
+    placed = capacity.place_alone(request, held)
     if isinstance(placed, tuple):
         return None
     if placed.code == BAD_REQUEST:
         return RequestError(placed.message)
-    if placed.code == DEVICE_LOST or isinstance(room.found().place_alone(request, held), tuple):
+    if placed.code == DEVICE_LOST or isinstance(capacity.found().place_alone(request, held), tuple):
         return DeviceLostError(placed.message)
     return NeverFitsError(placed.message)
 
@@ -263,8 +263,8 @@ class _Reasons:
     Requests of one size share a reason, which is found once.
     """
 
-    def __init__(self, room: Room, preempting: frozenset[str]) -> None:
-        self._room = room
+    def __init__(self, capacity: Capacity, preempting: frozenset[str]) -> None:
+        self._capacity = capacity
         self._promised = preempting
         self._found: dict[tuple[Request, str, Held | None], WaitReason] = {}
 
@@ -273,13 +273,13 @@ class _Reasons:
             return replaced_kernel(entry.request)
         size = (entry.request, entry.request.residency, entry.held)
         if size not in self._found:
-            self._found[size] = lacking(self._room, entry.request, entry.held)
+            self._found[size] = lacking(self._capacity, entry.request, entry.held)
         return self._found[size]
 
 
-def _waited_too_long(room: Room, entry: Pending, position: int, now: float) -> QueueTimeoutError:
+def _waited_too_long(capacity: Capacity, entry: Pending, position: int, now: float) -> QueueTimeoutError:
     ahead = f"{position - 1} {'request' if position == 2 else 'requests'}" if position > 1 else "no request"
     return QueueTimeoutError(
-        f"{lacking(room, entry.request, entry.held).sentence}. The request waited {now - entry.since:.0f} s in the "
+        f"{lacking(capacity, entry.request, entry.held).sentence}. The request waited {now - entry.since:.0f} s in the "
         f"queue, with {ahead} ahead of it. Choose a smaller size, end a kernel that is not needed, or try again"
     )

@@ -11,7 +11,7 @@ from jupyter_aliquot.gpu_hook.placement.placement import WHOLE, Part, Refusal, f
 from jupyter_aliquot.provisioner.errors import GrantError
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request, WorkloadClass
 
-from .capacity import Held, Room
+from .capacity import Capacity, Held
 
 
 def held_of(grant: Grant) -> Held:
@@ -49,15 +49,15 @@ def check_devices(held: Held, request: Request) -> None:
         )
 
 
-def needs_room(room: Room, held: Held, request: Request) -> bool:
+def needs_capacity(capacity: Capacity, held: Held, request: Request) -> bool:
     """Return whether the change needs room.
 
     It does if it takes more of a device than the kernel has there, or changes the class of its
     part.
     """
-    placed = room.emptied().take(held.parts, held.workload_class).place(request, held)
+    placed = capacity.emptied().take(held.parts, held.workload_class).place(request, held)
     if isinstance(placed, Refusal) or (
-        request.workload_class is not held.workload_class and room.rule.production != room.rule.opportunistic
+        request.workload_class is not held.workload_class and capacity.rule.production != capacity.rule.opportunistic
     ):
         return True
     before = {part.uuid: part for part in held.parts}

@@ -15,7 +15,7 @@ from jupyter_aliquot.gpu_hook.placement.host_memory import HostShortage
 from jupyter_aliquot.gpu_hook.placement.placement import WHOLE, DeviceState, Part, format_bytes, format_gpus
 from jupyter_aliquot.provisioner.resources import Request
 
-from .capacity import Held, Room
+from .capacity import Capacity, Held
 
 
 class WaitCode(str, Enum):
@@ -136,27 +136,29 @@ def replaced_kernel(request: Request) -> WaitReason:
     return _asked(WaitCode.REPLACED_KERNEL, request)
 
 
-def lacking(room: Room, request: Request, held: Held | None = None) -> WaitReason:
-    """Return what of *room* is too little for *request*.
+def lacking(capacity: Capacity, request: Request, held: Held | None = None) -> WaitReason:
+    """Return what of *capacity* is too little for *request*.
 
     ``held``: what a running kernel has already.
     """
-    room = replace(room, closed=frozenset())
-    refusal = room.place(request, held)
+    capacity = replace(capacity, closed=frozenset())
+    refusal = capacity.place(request, held)
     if isinstance(refusal, tuple):
         code = WaitCode.AHEAD
     elif refusal.host is not None:
         code = WaitCode.HOST_MEMORY
-    elif isinstance(_without_memory(room, held).place(request, held), tuple):
+    elif isinstance(_without_memory(capacity, held).place(request, held), tuple):
         code = WaitCode.GPU_MEMORY
     else:
         code = WaitCode.GPU
-    alone = room.place_alone(request, held)
+    alone = capacity.place_alone(request, held)
     reason = _needs(_asked(code, request), alone if isinstance(alone, tuple) else (), held)
     reason = reason if isinstance(refusal, tuple) else replace(reason, host=refusal.host)
     own = None if held is None else {part.uuid for part in held.parts}
     states = [
-        state for state in room.states(request.workload_class) if not state.lost and (own is None or state.uuid in own)
+        state
+        for state in capacity.states(request.workload_class)
+        if not state.lost and (own is None or state.uuid in own)
     ]
     return _with_free(reason, states, is_several=held is None and request.gpus.hundredths > WHOLE)
 
@@ -189,14 +191,14 @@ def _with_free(reason: WaitReason, states: list[DeviceState], *, is_several: boo
     return replace(reason, free_gpus=best.free_hundredths, free_memory_bytes=best.free_bytes, device=best.index)
 
 
-def _without_memory(room: Room, held: Held | None) -> Room:
+def _without_memory(capacity: Capacity, held: Held | None) -> Capacity:
     """The room with the same shares reserved, and of memory no more than what is held."""
     own = {} if held is None else {part.uuid: part.reserved_bytes for part in held.parts}
     reserved = {
         uuid: replace(one, bytes=own.get(uuid, 0), production_bytes=min(own.get(uuid, 0), one.production_bytes))
-        for uuid, one in room.reserved.items()
+        for uuid, one in capacity.reserved.items()
     }
-    return replace(room, reserved=reserved, rule=replace(room.rule, host_bytes=None))
+    return replace(capacity, reserved=reserved, rule=replace(capacity.rule, host_bytes=None))
 
 
 def _is(count: int) -> str:

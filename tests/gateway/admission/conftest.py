@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
-from jupyter_aliquot.gateway.scheduling.capacity import Room
+from jupyter_aliquot.gateway.scheduling.capacity import Capacity
 from jupyter_aliquot.gateway.scheduling.ledger import Device, KernelRef, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.resize import held_of
 from jupyter_aliquot.gpu_hook.placement.placement import NEVER_FITS, NO_ROOM, Part, Refusal, place
@@ -131,7 +131,7 @@ class HandAgent:
         if error is not None:
             raise error
         before = self.held[kernel_id]
-        placed = self._room().place(request, held_of(before))
+        placed = self._capacity().place(request, held_of(before))
         if isinstance(placed, Refusal):
             raise NoRoomError(placed.message)
         quotas = tuple(map(a_quota, placed))
@@ -162,11 +162,11 @@ class HandAgent:
         memory = Bytes(sum(part.reserved_bytes for part in held))
         return Device(f"GPU-{index}", index, "Stub", MEMORY, GpuShare(self.reserved(index)), memory)
 
-    def _room(self) -> Room:
-        return LedgerSnapshot(node=Node(devices=tuple(self._device(index) for index in range(self._count)))).room()
+    def _capacity(self) -> Capacity:
+        return LedgerSnapshot(node=Node(devices=tuple(self._device(index) for index in range(self._count)))).capacity()
 
     def _place(self, asker: KernelRef, request: Request, placement: Mapping[str, int]) -> Grant:
-        states = self._room().states(request.workload_class)
+        states = self._capacity().states(request.workload_class)
         placed = place(states, request.gpus.hundredths, request.memory_limit, placement)
         if isinstance(placed, Refusal):
             raise {NO_ROOM: NoRoomError, NEVER_FITS: NeverFitsError}.get(placed.code, RequestError)(placed.message)
