@@ -110,7 +110,7 @@ class Aliquot(Configurable):
         Unicode(), [], help="More options for a started node agent, as `aliquot agent --help` lists them."
     ).tag(config=True)
     queue_timeout_seconds = Float(
-        0.0, help="How long a kernel may wait for room before its start fails; 0 for as long as its asker waits."
+        0.0, help="How long a kernel may wait for room before its start fails; 0 for as long as its requester waits."
     ).tag(config=True)
     status_refresh_seconds = Float(1.0, help="How often the state of devices and kernels is read.").tag(config=True)
     unhooked_process_policy = Enum(

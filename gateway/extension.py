@@ -18,7 +18,7 @@ from traitlets import TraitError
 from jupyter_aliquot.gateway.api.jupyter import replacements
 from jupyter_aliquot.gateway.api.routes import HANDLERS, SETTING, Sources
 from jupyter_aliquot.gateway.auth.access import may_reach
-from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider, askers_by_name
+from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider, user_finder
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import SystemClock
 from jupyter_aliquot.gateway.base.log_scrubber import scrub_logs
@@ -165,7 +165,7 @@ class AliquotExtension(ExtensionApp):
         if self._memory.folder is not None and isinstance(server.identity_provider, AliquotIdentityProvider):
             server.identity_provider.remember_in(self._memory.folder.path)
         self._socket = LocalSocket(
-            services.runtime, services.admission, self.log, lambda owner: services.asker(owner).teams
+            services.runtime, services.admission, self.log, lambda owner: services.find_user(owner).teams
         )
         services.admission.observe(services.watch.refresh)
         if isinstance(server.kernel_manager, AliquotKernelManager):
@@ -197,10 +197,10 @@ class AliquotExtension(ExtensionApp):
         asked = agent_arguments(settings) if settings.start_agent else []
         link = AgentLink(runtime.path, clock, starter, self.log, partial(differences, asked))
 
-        def asker(name: str) -> User:
-            return askers_by_name(server.identity_provider)(name)
+        def find_user(name: str) -> User:
+            return user_finder(server.identity_provider)(name)
 
-        limits = LimitGuard(Limits(parent=server), clock, lambda name: asker(name).is_admin, self.log)
+        limits = LimitGuard(Limits(parent=server), clock, lambda name: find_user(name).is_admin, self.log)
         return Services(
             server=server,
             settings=settings,
@@ -209,13 +209,13 @@ class AliquotExtension(ExtensionApp):
             memory=self._memory,
             runtime=runtime,
             link=link,
-            admission=Admission(link, clock, admission_settings(asker, settings, limits), self.log),
+            admission=Admission(link, clock, admission_settings(find_user, settings, limits), self.log),
             watch=NodeWatch(runtime.path, clock, settings.status_refresh_seconds, self.log),
             folders=shared_folders(server, settings, None if folder is None else folder.path, self.log),
             endings=Endings(None if folder is None else folder.endings, clock, self.log),
             limits=limits,
             labels=lambda: self._notebooks.labels(),
-            asker=asker,
+            find_user=find_user,
         )
 
     def _sources(self, services: Services) -> Sources:
@@ -317,12 +317,12 @@ class AliquotExtension(ExtensionApp):
         return self.serverapp
 
 
-def admission_settings(asker: Callable[[str], User], settings: Aliquot, limits: LimitGuard) -> AdmissionSettings:
+def admission_settings(find_user: Callable[[str], User], settings: Aliquot, limits: LimitGuard) -> AdmissionSettings:
     """Return the settings of admission: its refusals, and how long requests wait."""
     policy = settings.class_policy()
     return AdmissionSettings(
         caps=settings.gpu_caps(),
-        check_class=lambda owner, request, kernelspec: policy.check(asker(owner), request, kernelspec=kernelspec),
+        check_class=lambda owner, request, kernelspec: policy.check(find_user(owner), request, kernelspec=kernelspec),
         check_queue=limits.check_queue,
         queue_timeout_seconds=settings.queue_timeout_seconds or None,
     )

@@ -43,5 +43,5 @@ class Services:
     limits: LimitGuard
     # Kernel id to its notebook's path.
     labels: Callable[[], Mapping[str, str]]
-    # Finds a user outside of their requests; see askers_by_name.
-    asker: Callable[[str], User]
+    # Finds a user outside of their requests; see user_finder.
+    find_user: Callable[[str], User]

@@ -22,7 +22,7 @@ from jupyter_aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir, native_
 from jupyter_aliquot.gpu_hook.waiting import within
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan
 from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
-from jupyter_aliquot.provisioner.grants.acquire import Asker, Question
+from jupyter_aliquot.provisioner.grants.acquire import GrantClient, Question
 from jupyter_aliquot.provisioner.grants.codec import grant_record, parse_request, read_grant
 from jupyter_aliquot.provisioner.grants.reservation import GrantHold, Names, bind_process
 from jupyter_aliquot.provisioner.relay.client.kernel_relay import (
@@ -100,7 +100,7 @@ class AliquotProvisioner(LocalProvisioner):
         self._relay: KernelRelay | None = None
         self._is_plain = False  # started without a relay, and stays without
         self._hold: GrantHold | None = None
-        self._asker = Asker(self.log)
+        self._grant_client = GrantClient(self.log)
 
     # ---- before the launch
 
@@ -129,11 +129,11 @@ class AliquotProvisioner(LocalProvisioner):
     @property
     def is_asking(self) -> bool:
         """Tell whether pre_launch is waiting for a grant."""
-        return self._asker.is_asking
+        return self._grant_client.is_asking
 
     def withdraw(self) -> bool:
         """Withdraw a request for a grant that waits. pre_launch then raises WithdrawnError."""
-        return self._asker.withdraw()
+        return self._grant_client.withdraw()
 
     def request(self) -> Request | None:
         """Return the kernelspec's request. Raises RequestError."""
@@ -149,7 +149,7 @@ class AliquotProvisioner(LocalProvisioner):
         question = Question(
             self.kernel_id, request, names, self.wait_seconds, self._limit(), self.local_normal_priority
         )
-        self._hold = await self._asker.ask(question)
+        self._hold = await self._grant_client.ask(question)
         self.grant = self._hold.grant
 
     def _names(self, env: Any) -> Names:

@@ -85,7 +85,7 @@ class AliquotHandler(ErrorsAsWritten):
         return found
 
     @property
-    def asker(self) -> User:
+    def requester(self) -> User:
         return user_of(self)
 
     def compute_etag(self) -> str | None:

@@ -46,15 +46,15 @@ class _DryRunHandlerBase(OneKernelHandler):
         with told_as_http():
             if kernel_id is not None:
                 self.changes_of(kernel_id)
-                return await self._outlooks().of_kernel(self.asker, kernel_id, resizes)
+                return await self._outlooks().of_kernel(self.requester, kernel_id, resizes)
             outlooks = self._outlooks()
             replaced = frozenset[str]() if replaces is None else self._replaced_with(replaces)
-            return await outlooks.of_new(self.asker, [_new_request(resize) for resize in resizes], replaced)
+            return await outlooks.of_new(self.requester, [_new_request(resize) for resize in resizes], replaced)
 
     def _replaced_with(self, kernel_id: str) -> frozenset[str]:
         """Return the kernels that end for a new one in the place of this one. Raises HTTPError 404."""
         self.state(kernel_id)
-        if access_of(self.asker, self.kernel_manager, kernel_id) < Access.OWN:
+        if access_of(self.requester, self.kernel_manager, kernel_id) < Access.OWN:
             return frozenset()  # a collaborator's notebook does not end the kernel, so its room stays taken
         return cast(AliquotKernelManager, self.kernel_manager).replacements.replaced_with(kernel_id)
 

@@ -29,9 +29,11 @@ class HistoryHandler(AliquotHandler):
         history = self.sources.history
         if history is None:
             raise HTTPError(503, "This server keeps no history, for its kernels are a gateway's: ask that one")
-        asker = self.asker
+        requester = self.requester
         labels = {
-            (kernel.id, kernel.owner): kernel.label for kernel in self.sources.snapshot(asker).kernels if kernel.label
+            (kernel.id, kernel.owner): kernel.label
+            for kernel in self.sources.snapshot(requester).kernels
+            if kernel.label
         }
         report = csv_report if is_csv else json_report
         try:
@@ -50,8 +52,8 @@ class HistoryHandler(AliquotHandler):
             raise HTTPError(
                 400, f"Requested {named} kernels and devices, but one answer has at most {_MOST_IDS}. Request fewer"
             )
-        asker = self.asker
-        return Question(RANGES[name], asker.name, asker.is_admin, tuple(kernels), tuple(devices))
+        requester = self.requester
+        return Question(RANGES[name], requester.name, requester.is_admin, tuple(kernels), tuple(devices))
 
     def wants_csv(self) -> bool:
         """Return whether the client requests CSV, by `format`, else by the header Accept.

@@ -48,7 +48,7 @@ class OneKernelHandler(AliquotHandler):
         return self._find(kernel_id).state
 
     def _find(self, kernel_id: str) -> OneKernel:
-        found = find_kernel(self.sources.snapshot(self.asker, kernel_id), self.asker, kernel_id)
+        found = find_kernel(self.sources.snapshot(self.requester, kernel_id), self.requester, kernel_id)
         if found is None:
             raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
         return found
@@ -60,7 +60,7 @@ class OneKernelHandler(AliquotHandler):
             HTTPError: 404 as `report` does; 403 if the user may not change it; 409 unless it runs.
         """
         if kernel_id in self.kernel_manager:
-            require_access(self.asker, self.kernel_manager, kernel_id, needed)
+            require_access(self.requester, self.kernel_manager, kernel_id, needed)
         try:
             state = self.state(kernel_id)
         except HTTPError:
@@ -88,12 +88,12 @@ class OneKernelHandler(AliquotHandler):
         """
         if kernel_id not in self.kernel_manager:
             raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
-        require_access(self.asker, self.kernel_manager, kernel_id, access)
+        require_access(self.requester, self.kernel_manager, kernel_id, access)
 
     def asking(self, kernel_id: str) -> AbstractContextManager[None]:
         """Return a context in which events name this user as the one who changed the kernel."""
         events = self.sources.events
-        return contextlib.nullcontext() if events is None else events.asked(kernel_id, self.asker.name)
+        return contextlib.nullcontext() if events is None else events.asked(kernel_id, self.requester.name)
 
 
 @contextlib.contextmanager
@@ -111,7 +111,7 @@ class KernelsHandler(AliquotHandler):
     @authenticated
     @authorized
     async def get(self) -> None:
-        self.answer({"kernels": kernel_reports(self.sources.snapshot(self.asker), self.asker)})
+        self.answer({"kernels": kernel_reports(self.sources.snapshot(self.requester), self.requester)})
 
 
 class KernelHandler(OneKernelHandler):
@@ -130,7 +130,7 @@ class KernelHandler(OneKernelHandler):
             resize = read_resize_request(
                 read_body(self.get_json_body), self.sources.largest, here=self.sources.largest_here()
             )
-            outcome = await changes.resize(self.asker, kernel_id, resize)
+            outcome = await changes.resize(self.requester, kernel_id, resize)
         self.set_status(202 if isinstance(outcome, QueueEntry) else 200)
         self.answer(self.report(kernel_id))
 
@@ -215,7 +215,7 @@ class OutputsHandler(OneKernelHandler):
         link = None if links is None else links.get(kernel_id)
         report = NOTHING if link is None else await link.cells(_ATTACH_SECONDS)
         owner_of = getattr(self.kernel_manager, "owner_of", None)
-        is_own = owner_of is None or owner_of(kernel_id) == self.asker.name
+        is_own = owner_of is None or owner_of(kernel_id) == self.requester.name
         is_brief, lost = self.is_brief(), await self._not_received(pending, kernel_id)
 
         def written() -> str:
@@ -229,7 +229,7 @@ class OutputsHandler(OneKernelHandler):
         session, sent = self.sent()
         if not sent or pending is None:
             return None if sent else []
-        return await pending.not_received(kernel_id, self.asker, session, sent, _ATTACH_SECONDS)
+        return await pending.not_received(kernel_id, self.requester, session, sent, _ATTACH_SECONDS)
 
     def sent(self) -> tuple[str, list[str]]:
         """Return the page's session and the ids of the requests that it asks about. Raises HTTPError."""

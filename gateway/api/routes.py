@@ -38,11 +38,11 @@ class StatusHandler(AliquotHandler):
     @authenticated
     @authorized
     async def get(self) -> None:
-        snapshot = self.sources.snapshot(self.asker)
-        if self.asker.is_admin:
+        snapshot = self.sources.snapshot(self.requester)
+        if self.requester.is_admin:
             # A thousand kernels, perhaps: other requests are served between the two halves.
             await asyncio.sleep(0)
-        self.answer_text(status_text(snapshot, self.asker))
+        self.answer_text(status_text(snapshot, self.requester))
 
 
 class SizesHandler(AliquotHandler):
@@ -55,7 +55,7 @@ class SizesHandler(AliquotHandler):
         offered, may_use_normal, largest = [], True, self.sources.largest_here()
         if isinstance(manager, SizedKernelSpecManager):
             offered = manager.offered_sizes()
-            may_use_normal = manager.settings.class_policy().may_have_normal_priority(self.asker)
+            may_use_normal = manager.settings.class_policy().may_have_normal_priority(self.requester)
         report: Sizes = {
             "may_use_normal_priority": may_use_normal,
             "sizes": [size.report() for size in offered],
@@ -70,7 +70,7 @@ class SizesHandler(AliquotHandler):
 
     def _smallest_device(self) -> int | None:
         # Of the node alone: no need to gather all kernels.
-        status = self.sources.snapshot(self.asker).node.status
+        status = self.sources.snapshot(self.requester).node.status
         sizes = [device.memory_bytes for device in status.devices if not device.lost] if status else []
         return min(sizes, default=None)
 
@@ -81,7 +81,7 @@ class FoldersHandler(AliquotHandler):
     @authenticated
     @authorized
     async def get(self) -> None:
-        self.answer({"folders": folder_reports(self.sources.folders, self.asker)})
+        self.answer({"folders": folder_reports(self.sources.folders, self.requester)})
 
 
 class FolderHandler(AliquotHandler):
@@ -97,7 +97,7 @@ class FolderHandler(AliquotHandler):
             listed = await asyncio.to_thread(self.sources.folders.put, folder)
         except AliquotError as error:
             raise http_error(error) from error
-        self.answer(folder_report(listed, self.asker))
+        self.answer(folder_report(listed, self.requester))
 
     @authenticated
     @authorized
@@ -109,10 +109,10 @@ class FolderHandler(AliquotHandler):
             raise http_error(error) from error
         if listed is None:
             raise HTTPError(404, f"Requested to stop sharing {name!r}, but no folder has that name")
-        self.answer(folder_report(listed, self.asker))
+        self.answer(folder_report(listed, self.requester))
 
     def _refuse_users(self) -> None:
-        if not self.asker.is_admin:
+        if not self.requester.is_admin:
             raise HTTPError(403, "Folders are shared, and taken back, by administrators")
 
 
@@ -125,7 +125,7 @@ class MetricsHandler(AliquotHandler):
     @authenticated
     @authorized
     async def get(self) -> None:
-        if not self.asker.is_admin:
+        if not self.requester.is_admin:
             raise HTTPError(403, "The metrics name everybody's kernels: they are for administrators")
         self.finish(self.sources.metrics.text(), set_content_type=CONTENT_TYPE_LATEST)
 

@@ -40,7 +40,7 @@ class _KernelSharesHandler(OneKernelHandler):
                 f"Requested the shares of kernel {kernel_id}, but another program started it, and that "
                 "program has no users",
             )
-        require_access(self.asker, self.kernel_manager, kernel_id, Access.OWN)
+        require_access(self.requester, self.kernel_manager, kernel_id, Access.OWN)
         return self.manager.shares_of(kernel_id)
 
     @property
@@ -55,7 +55,7 @@ class _KernelSharesHandler(OneKernelHandler):
 
     async def share(self, kernel_id: str, shares: Shares) -> None:
         """Replace the kernel's shares, notify pages that listen, and answer when they are on disk."""
-        self.manager.sharing.share(kernel_id, shares, self.asker)
+        self.manager.sharing.share(kernel_id, shares, self.requester)
         await self.manager.handover.noted(kernel_id)
         if self.sources.events is not None:
             self.sources.events.tell()

@@ -108,7 +108,7 @@ def users_by_name(provider: IdentityProvider) -> Callable[[str], User]:
     return lambda name: User(name, "user")
 
 
-def askers_by_name(provider: IdentityProvider) -> Callable[[str], User]:
+def user_finder(provider: IdentityProvider) -> Callable[[str], User]:
     """Return a function that finds the user whom a request over HTTP would have.
 
     Without configured users that is the server's own. The function serves grants to a name outside
@@ -271,10 +271,10 @@ class AliquotAuthorizer(Authorizer):
 
     async def is_authorized(self, handler: JupyterHandler, user: JupyterUser, action: str, resource: str) -> bool:
         """Called after authentication by Jupyter's `authorized` and its WebSocket handlers."""
-        asker = user_of(handler)
-        if asker.is_admin:
+        requester = user_of(handler)
+        if requester.is_admin:
             return True
-        if not asker.name or not may_do(action, resource):
+        if not requester.name or not may_do(action, resource):
             return False
         if resource == "aliquot":
             # Its answers are made for the user, and include kernels that this server did not start.
@@ -283,15 +283,15 @@ class AliquotAuthorizer(Authorizer):
         if kernel_id is not None:
             # POST interrupts and restarts. The websocket, a GET, checks each message itself.
             needed = _NEEDED.get(handler.request.method or "", Access.OWN)
-            require_access(asker, handler.kernel_manager, kernel_id, needed)
+            require_access(requester, handler.kernel_manager, kernel_id, needed)
         session_id = handler.path_kwargs.get("session_id")
         if session_id is not None and not await _has_session(handler, session_id):
             raise HTTPError(404, f"Session not found: session_id={session_id!r}")
         if resource == "kernels" and handler.request.method == "POST" and kernel_id is None:
-            self._refuse_taken_id(asker, handler)
+            self._refuse_taken_id(requester, handler)
         return True
 
-    def _refuse_taken_id(self, asker: User, handler: JupyterHandler) -> None:
+    def _refuse_taken_id(self, requester: User, handler: JupyterHandler) -> None:
         """Refuse a start at an id that another user's kernel has.
 
         Otherwise Jupyter would hand that kernel out.
@@ -299,26 +299,26 @@ class AliquotAuthorizer(Authorizer):
         wanted = (handler.get_json_body() or {}).get("kernel_id")
         if wanted is None or wanted not in handler.kernel_manager:
             return
-        if access_of(asker, handler.kernel_manager, wanted) is Access.NONE:
+        if access_of(requester, handler.kernel_manager, wanted) is Access.NONE:
             raise HTTPError(409, f"Kernel already exists: {wanted}")
 
 
-def access_of(asker: User, kernel_manager: object, kernel_id: str) -> Access:
+def access_of(requester: User, kernel_manager: object, kernel_id: str) -> Access:
     """Return the user's access to this kernel; none with a kernel manager that knows no owners."""
-    if asker.is_admin:
+    if requester.is_admin:
         return Access.OWN
-    if not asker.name or not hasattr(kernel_manager, "owner_of"):
+    if not requester.name or not hasattr(kernel_manager, "owner_of"):
         return Access.NONE
     manager = cast(KernelOwners, kernel_manager)
-    return manager.shares_of(kernel_id).access(asker.name, asker.teams, manager.owner_of(kernel_id))
+    return manager.shares_of(kernel_id).access(requester.name, requester.teams, manager.owner_of(kernel_id))
 
 
-def require_access(asker: User, kernel_manager: object, kernel_id: str, needed: Access) -> Access:
+def require_access(requester: User, kernel_manager: object, kernel_id: str, needed: Access) -> Access:
     """Return the user's access.
 
     Raises HTTPError: 404 for a kernel that the user may not see, 403 for too little access.
     """
-    access = access_of(asker, kernel_manager, kernel_id)
+    access = access_of(requester, kernel_manager, kernel_id)
     if access is Access.NONE:
         raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
     if access < needed:

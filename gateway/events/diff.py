@@ -18,11 +18,11 @@ _NOBODY: Mapping[str, str] = MappingProxyType({})
 
 
 def kernel_news(
-    before: Mapping[str, Kernel], after: Mapping[str, Kernel], askers: Mapping[str, str] = _NOBODY
+    before: Mapping[str, Kernel], after: Mapping[str, Kernel], requesters: Mapping[str, str] = _NOBODY
 ) -> list[KernelEvent]:
     """Return the events of all kernels in order: one for each change and one for each new wait.
 
-    ``askers``: the user who last requested a change of a kernel by the REST API, by kernel id.
+    ``requesters``: the user who last requested a change of a kernel by the REST API, by kernel id.
     """
     news: list[KernelEvent] = []
     for kernel_id, report in after.items():
@@ -30,7 +30,7 @@ def kernel_news(
         if was is report:
             continue  # the very same report: nothing changed
         news += _of_one(was, report)
-        if was is not None and (eviction := find_eviction(was, report, askers.get(kernel_id))) is not None:
+        if was is not None and (eviction := find_eviction(was, report, requesters.get(kernel_id))) is not None:
             event = _event(report, "evicted", was["state"])
             event["evicted"], event["reason"] = eviction
             news.append(event)

@@ -19,12 +19,12 @@ _SWAPPED = {
 }
 
 
-def find_eviction(was: Kernel, now: Kernel, asker: str | None) -> tuple[Eviction, str] | None:
+def find_eviction(was: Kernel, now: Kernel, requester: str | None) -> tuple[Eviction, str] | None:
     """Return the eviction and a sentence that describes it; None if there was none.
 
-    ``asker``: the user who last requested a change of the kernel by the REST API.
+    ``requester``: the user who last requested a change of the kernel by the REST API.
     """
-    other = asker if asker and asker != now["owner"] else ""
+    other = requester if requester and requester != now["owner"] else ""
     changed = _changed(was, now)
     if other and changed:
         return {"reason": "resized", "by": other, "is_quiet": False}, f"{other} changed {changed}."

@@ -61,7 +61,7 @@ class KernelEvents:
         self._last: Mapping[str, Kernel] = {}
         self._listeners: set[Listener] = set()
         # The user who last requested a change of a kernel, while there are listeners.
-        self._askers: dict[str, str] = {}
+        self._requesters: dict[str, str] = {}
         self._logger = EventLogger()
         self._logger.register_event_schema(SCHEMA)
         self._logger.add_listener(schema_id=_SCHEMA_ID, listener=self._deliver)
@@ -81,17 +81,17 @@ class KernelEvents:
         """Remove a listener whose stream closed. Idempotent."""
         self._listeners.discard(listener)
         if not self._listeners:
-            self._askers.clear()
+            self._requesters.clear()
 
     @contextlib.contextmanager
-    def asked(self, kernel_id: str, asker: str) -> Iterator[None]:
+    def asked(self, kernel_id: str, requester: str) -> Iterator[None]:
         """Attribute the changes of the kernel that follow to this user. A refused request has none."""
         if self._listeners:
-            self._askers[kernel_id] = asker
+            self._requesters[kernel_id] = requester
         try:
             yield
         except BaseException:
-            self._askers.pop(kernel_id, None)
+            self._requesters.pop(kernel_id, None)
             raise
 
     def close(self) -> None:
@@ -109,8 +109,8 @@ class KernelEvents:
             return
         before, self._before = self._before, self._look()
         self._last = before
-        news = kernel_news(before, self._before, self._askers)
-        self._askers = {one: asker for one, asker in self._askers.items() if one in self._before}
+        news = kernel_news(before, self._before, self._requesters)
+        self._requesters = {one: requester for one, requester in self._requesters.items() if one in self._before}
         for data in news:
             self._logger.emit(schema_id=_SCHEMA_ID, data=dict(data))
 

@@ -322,8 +322,8 @@ class ManagedKernel(ServerKernelManager):
         if request is None or self.admission is None:
             return None
         if self._grant is None:
-            asker = KernelRef(self.kernel_id, self.owner, self.label, self.kernel_name, self.teams, self.replaces)
-            self._grant = await self.admission.submit(asker, request, None, self.queued_at, self._end_replaced)
+            requester = KernelRef(self.kernel_id, self.owner, self.label, self.kernel_name, self.teams, self.replaces)
+            self._grant = await self.admission.submit(requester, request, None, self.queued_at, self._end_replaced)
             self._end_replaced()
         return self._grant
 

@@ -489,8 +489,10 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         if self._may_end(kernel_id):
             await self._end(kernel_id, now, restart)
         else:
-            asker = current_user().name
-            self.log.info("kernel=%s left=running asker=%s reason=not its owner, or too early", kernel_id, asker)
+            requester = current_user().name
+            self.log.info(
+                "kernel=%s left=running requester=%s reason=not its owner, or too early", kernel_id, requester
+            )
 
     shutdown_kernel = _async_shutdown_kernel
 

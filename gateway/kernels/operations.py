@@ -111,7 +111,7 @@ class KernelChanges:
         self._clock = clock
         self._hints = Throttle(_HINT_SECONDS)
 
-    async def resize(self, asker: User, kernel_id: str, change: ResizeRequest) -> Grant | QueueEntry:
+    async def resize(self, requester: User, kernel_id: str, change: ResizeRequest) -> Grant | QueueEntry:
         """Return the new grant or, while there is no capacity, the place in the queue.
 
         Raises AliquotError.
@@ -121,7 +121,7 @@ class KernelChanges:
         if before is None:
             raise no_gpu(kernel_id)
         request = change.applied_to(before)
-        self._policy.check(asker, request, before.workload_class)
+        self._policy.check(requester, request, before.workload_class)
         if held is None:
             # Another program asked the agent for it, and no request for it is in this queue.
             done: Grant | QueueEntry = await self._agent.resize(kernel_id, request)

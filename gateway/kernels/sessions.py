@@ -166,10 +166,10 @@ class OwnedSessionManager(SessionManager):
 
         Called by GET /api/sessions.
         """
-        asker = current_user()
+        requester = current_user()
         sessions: list[dict[str, Any]] = await super().list_sessions()  # type: ignore[no-untyped-call]
         guests = self.guests.all()
-        return [session for session in sessions if self._may_see(asker, session, guests)]
+        return [session for session in sessions if self._may_see(requester, session, guests)]
 
     @after_recovery
     @patiently
@@ -287,49 +287,49 @@ class OwnedSessionManager(SessionManager):
 
         Raises HTTPError 403.
         """
-        asker = current_user()
-        if asker.is_admin:
+        requester = current_user()
+        if requester.is_admin:
             return
         guests, owner = self.guests.all(), self._owner_of(kernel_id)
         self.cursor.execute("SELECT session_id FROM session WHERE kernel_id=?", (kernel_id,))
-        has = sum(guests.get(row["session_id"], owner) == asker.name for row in self.cursor.fetchall())
+        has = sum(guests.get(row["session_id"], owner) == requester.name for row in self.cursor.fetchall())
         if has >= _MOST_SESSIONS:
             raise HTTPError(
                 403,
-                f"{asker.name} has {has} sessions of kernel {kernel_id}, and at most {_MOST_SESSIONS} are allowed. "
+                f"{requester.name} has {has} sessions of kernel {kernel_id}, and at most {_MOST_SESSIONS} are allowed. "
                 "End one that is not needed",
             )
 
     def _note_guest(self, session_id: str, kernel_id: str) -> None:
-        owner, asker = self._owner_of(kernel_id), current_user()
-        self.guests.note(session_id, None if owner in (None, asker.name) else asker.name)
+        owner, requester = self._owner_of(kernel_id), current_user()
+        self.guests.note(session_id, None if owner in (None, requester.name) else requester.name)
 
-    def _may_see(self, asker: User, session: dict[str, Any], guests: dict[str, str]) -> bool:
+    def _may_see(self, requester: User, session: dict[str, Any], guests: dict[str, str]) -> bool:
         kernel_id = session["kernel"]["id"]
-        if access_of(asker, self.kernel_manager, kernel_id) is Access.NONE:
+        if access_of(requester, self.kernel_manager, kernel_id) is Access.NONE:
             return False
-        return asker.is_admin or guests.get(session["id"], self._owner_of(kernel_id)) == asker.name
+        return requester.is_admin or guests.get(session["id"], self._owner_of(kernel_id)) == requester.name
 
     async def _own_session(self, path: str) -> dict[str, Any] | None:
-        asker, guests = current_user(), self.guests.all()
+        requester, guests = current_user(), self.guests.all()
         self.cursor.execute("SELECT * FROM session WHERE path=?", (path,))
         for row in self.cursor.fetchall():
-            if self._is_own(asker, row, guests):
+            if self._is_own(requester, row, guests):
                 # The kernel may have been culled. The call then ends the session.
                 model: dict[str, Any] | None = await self.row_to_model(row, tolerate_culled=True)  # type: ignore[no-untyped-call]
                 if model is not None:
                     return model
         return None
 
-    def _is_own(self, asker: User, row: sqlite3.Row, guests: dict[str, str]) -> bool:
+    def _is_own(self, requester: User, row: sqlite3.Row, guests: dict[str, str]) -> bool:
         """Return whether the session is the user's own.
 
         An administrator sees all sessions, but gets none for a path.
         """
-        if access_of(asker, self.kernel_manager, row["kernel_id"]) is Access.NONE:
+        if access_of(requester, self.kernel_manager, row["kernel_id"]) is Access.NONE:
             return False
         owner = guests.get(row["session_id"], self._owner_of(row["kernel_id"]))
-        return owner == asker.name or (owner is None and asker.is_admin)
+        return owner == requester.name or (owner is None and requester.is_admin)
 
     def _owner_of(self, kernel_id: str) -> str | None:
         owner_of = getattr(self.kernel_manager, "owner_of", None)

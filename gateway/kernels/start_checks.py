@@ -87,8 +87,8 @@ class StartChecks:
             self._check_account(name)
             request = stanza_request(self._specs.get_kernel_spec(name).metadata)
             if request is not None and admission is not None:
-                asker = KernelRef("", user.name, kernelspec=name, teams=user.teams, replaces=replaced)
-                admission.check(asker, request)
+                requester = KernelRef("", user.name, kernelspec=name, teams=user.teams, replaces=replaced)
+                admission.check(requester, request)
         except AliquotError as error:
             raise http_error(error) from error
         return request is not None

@@ -111,20 +111,20 @@ class LimitGuard:
                 "End one that is not needed."
             )
 
-    def check_queue(self, asker: Owned, pending: Collection[Waiting]) -> None:
+    def check_queue(self, requester: Owned, pending: Collection[Waiting]) -> None:
         """Check one more kernel that is to wait. Raises LimitError."""
-        if self._is_exempt(asker.owner):
+        if self._is_exempt(requester.owner):
             return
         waiting = [one for one in pending if one.held is None]
-        own, most = sum(one.owner == asker.owner for one in waiting), self.limits.queued_per_user
+        own, most = sum(one.owner == requester.owner for one in waiting), self.limits.queued_per_user
         if most and own >= most:
-            self.note(QUEUED, asker.owner)
+            self.note(QUEUED, requester.owner)
             raise LimitError(
-                f"{own} kernels of {asker.owner} wait for a GPU, and {most} may wait at once "
+                f"{own} kernels of {requester.owner} wait for a GPU, and {most} may wait at once "
                 "(c.Limits.queued_per_user). End one of them, or try again when one has started"
             )
         if self.limits.queue_length and len(waiting) >= self.limits.queue_length:
-            self.note(QUEUE, asker.owner)
+            self.note(QUEUE, requester.owner)
             raise LimitError(
                 f"{len(waiting)} kernels wait for a GPU, and no more may wait at once "
                 "(c.Limits.queue_length). Try again later, or start a kernel without a GPU"

@@ -87,24 +87,24 @@ class AgentLink:
         """Return the node as the agent sees it now. Raises AliquotError."""
         return read_node(await self._answered(self._connected().status(kernels=False)))
 
-    async def reserve(self, asker: KernelRef, request: Request, placement: Mapping[str, int]) -> Grant:
+    async def reserve(self, requester: KernelRef, request: Request, placement: Mapping[str, int]) -> Grant:
         """Reserve for a kernel without a grant. Raises AliquotError."""
         reserved = self._connected().reserve(
-            asker.kernel_id,
-            owner=asker.owner,
+            requester.kernel_id,
+            owner=requester.owner,
             hundredths=request.gpus.hundredths,
             memory_limit=None if request.memory_limit is None else int(request.memory_limit),
             workload_class=request.workload_class.value,
-            label=asker.label,
+            label=requester.label,
             placement=placement,
-            attributes={"kernelspec": asker.kernelspec},
+            attributes={"kernelspec": requester.kernelspec},
             residency=request.residency or None,
         )
         return agent_grant(await self._answered(reserved))
 
-    async def renew(self, asker: KernelRef, grant: Grant) -> Grant:
+    async def renew(self, requester: KernelRef, grant: Grant) -> Grant:
         """Hold a kernel's reservation again, in its present size. Raises AliquotError."""
-        names = Names(asker.label, asker.kernelspec)
+        names = Names(requester.label, requester.kernelspec)
         return await self._answered(reserve_again(self._connected(), grant, names))
 
     async def resize(self, kernel_id: str, request: Request) -> Grant:

@@ -113,7 +113,7 @@ class LocalSocket:
 
     async def _serve(self, peer: _Peer) -> None:
         try:
-            asker, grant = await self._grant(peer)
+            requester, grant = await self._grant(peer)
         except AliquotError as error:
             await peer.send(error_record(error))
             return
@@ -122,14 +122,14 @@ class LocalSocket:
         process: KernelProcess | None = None
         try:
             await peer.send({"ok": True, "grant": grant_record(grant)})
-            process = await self._hold(peer, asker)
+            process = await self._hold(peer, requester)
         except ConnectionError as error:
-            self._log.info("kernel=%s holder=left reason=%s", asker.kernel_id, error)
+            self._log.info("kernel=%s holder=left reason=%s", requester.kernel_id, error)
         except _HolderLeft as left:
             process = left.process
         if process is not None:
             await self._processes.wait(process)
-        await self._admission.release(asker.kernel_id)
+        await self._admission.release(requester.kernel_id)
 
     async def _grant(self, peer: _Peer) -> tuple[KernelRef, Grant]:
         """Queue the peer's request until it is granted.
@@ -137,9 +137,9 @@ class LocalSocket:
         A peer that closes withdraws. Raises AliquotError.
         """
         question = await peer.question()
-        asker, request, wait_seconds = _read_question(question, peer.owner())
-        asker = replace(asker, teams=self._teams_of(asker.owner))
-        future = self._admission.submit(asker, request, wait_seconds)
+        requester, request, wait_seconds = _read_question(question, peer.owner())
+        requester = replace(requester, teams=self._teams_of(requester.owner))
+        future = self._admission.submit(requester, request, wait_seconds)
         changed = asyncio.Event()
         stop_observing = self._admission.observe(changed.set)
         gone = asyncio.ensure_future(peer.receive())
@@ -147,8 +147,8 @@ class LocalSocket:
             told = ""
             while not future.done():
                 if gone.done():
-                    raise ConnectionResetError("its asker left")
-                entry = self._admission.waiting(asker.kernel_id)
+                    raise ConnectionResetError("its requester left")
+                entry = self._admission.waiting(requester.kernel_id)
                 if entry is not None and entry.reason != told:
                     told = entry.reason
                     await peer.send({"event": "waiting", "reason": told})
@@ -157,17 +157,17 @@ class LocalSocket:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
                 change.cancel()
                 changed.clear()
-            return asker, future.result()
+            return requester, future.result()
         except BaseException:
             if future.done() and not future.cancelled() and future.exception() is None:
-                await self._admission.release(asker.kernel_id)
+                await self._admission.release(requester.kernel_id)
             future.cancel()
             raise
         finally:
             stop_observing()
             await end_task(gone)
 
-    async def _hold(self, peer: _Peer, asker: KernelRef) -> KernelProcess | None:
+    async def _hold(self, peer: _Peer, requester: KernelRef) -> KernelProcess | None:
         """Wait until the peer releases.
 
         Raises _HolderLeft when it closes; the kernel's process may live on then.
@@ -175,11 +175,11 @@ class LocalSocket:
         process: KernelProcess | None = None
         while (message := await peer.receive()) is not None:
             if message.get("op") == "release":
-                await self._admission.release(asker.kernel_id)
+                await self._admission.release(requester.kernel_id)
                 await peer.send({"ok": True, "released": True})
                 return None
             try:
-                process = peer.process(asker.kernel_id, message)
+                process = peer.process(requester.kernel_id, message)
                 answer: dict[str, Any] = {"ok": True}
             except RequestError as error:
                 answer = error_record(error)
@@ -223,7 +223,7 @@ class _Peer:
         except asyncio.TimeoutError:
             raise RequestError(f"No request came within {_QUESTION_SECONDS:g} s.") from None
         if message is None:
-            raise ConnectionResetError("its asker left")
+            raise ConnectionResetError("its requester left")
         return message
 
     async def receive(self) -> dict[str, Any] | None:

@@ -151,8 +151,8 @@ class Recovery:
         await kernel.adopt(relay, process, grant)
         if grant is not None:
             names = (saved.owner, saved.label, kernel.kernel_name)
-            asker = KernelRef(kernel.kernel_id, *names, saved.teams)
-            self._admission.adopt(Holding(grant, asker, saved.queued_at))
+            requester = KernelRef(kernel.kernel_id, *names, saved.teams)
+            self._admission.adopt(Holding(grant, requester, saved.queued_at))
         if process is not None:
             self._manager.welcome(kernel)
             self._log.info("kernel=%s adopted pid=%d owner=%s", kernel.kernel_id, process.pid, saved.owner)

@@ -106,10 +106,10 @@ def check_owner(handler: AliquotHandler) -> None:
 
     The gateway takes every request of this server for its owner's.
     """
-    if not handler.asker.is_admin:
+    if not handler.requester.is_admin:
         raise HTTPError(
             403,
-            f"Requested by {handler.asker.name or 'an unnamed user'}, but this server's kernels are "
+            f"Requested by {handler.requester.name or 'an unnamed user'}, but this server's kernels are "
             "on a gateway, which takes each request from this server as one of its owner's. "
             "Use the gateway itself, with a token of your own",
         )
@@ -131,7 +131,7 @@ async def _answer_labelled(handler: ProxyHandler, told_others: Callable[[], Awai
     Other users than this server's owner get this server's own answer: through it, they have no
     kernels on the gateway.
     """
-    if not handler.asker.is_admin:
+    if not handler.requester.is_admin:
         return await with_cause(told_others)
     report = await handler.gateway_report()
     relabel(report.get("kernels", [report]), SessionLabels(handler.session_manager).labels())

@@ -84,7 +84,7 @@ class Admission:
         """
         self._is_stopped = True
         for waiting in () if leaves_kernels else self._queue:
-            self.withdraw(waiting.asker.kernel_id, "the gateway is stopping")
+            self.withdraw(waiting.requester.kernel_id, "the gateway is stopping")
         task, self._task = self._task, None
         if task is not None:
             await end_task(task)
@@ -116,7 +116,7 @@ class Admission:
         self._work.set()
 
     def check(
-        self, asker: KernelRef, request: Request, before: Grant | None = None, waits_since: float | None = None
+        self, requester: KernelRef, request: Request, before: Grant | None = None, waits_since: float | None = None
     ) -> None:
         """Refuse a request that waiting cannot help. Raises what check_request raises.
 
@@ -124,17 +124,17 @@ class Admission:
         it.
         """
         if before is None:
-            self._settings.check_class(asker.owner, request, asker.kernelspec)
+            self._settings.check_class(requester.owner, request, requester.kernelspec)
             # A request that an earlier gateway queued keeps its place.
             if waits_since is None or waits_since >= self._began:
-                self._settings.check_queue(asker, self._queue.pending(asker.replaces))
+                self._settings.check_queue(requester, self._queue.pending(requester.replaces))
         # The request replaces the one that this kernel waits for already.
-        others = self._queue.pending((asker.kernel_id,))
-        check_request(self._ledger.snapshot(), others, self._settings.caps, asker, request, before)
+        others = self._queue.pending((requester.kernel_id,))
+        check_request(self._ledger.snapshot(), others, self._settings.caps, requester, request, before)
 
     def submit(
         self,
-        asker: KernelRef,
+        requester: KernelRef,
         request: Request,
         wait_seconds: float | None = None,
         waits_since: float | None = None,
@@ -150,13 +150,13 @@ class Admission:
         lacks. Cancelling the future withdraws the request. Raises what check raises, and GrantError
         for a kernel that waits or holds a grant already.
         """
-        kernel_id = asker.kernel_id
+        kernel_id = requester.kernel_id
         if self._is_stopped:
             raise WithdrawnError("Requested a grant, but the gateway is stopping. Try again when it has started")
         if kernel_id in self._queue or self._holds(kernel_id):
             raise GrantError(f"Kernel {kernel_id} waits for a GPU or holds one already. Use another kernel id.")
         try:
-            self.check(asker, request, waits_since=waits_since)
+            self.check(requester, request, waits_since=waits_since)
         except AliquotError:
             self._queue.outcomes["refused"] += 1
             raise
@@ -166,13 +166,15 @@ class Admission:
         patience = [w for w in (wait_seconds, self._settings.queue_timeout_seconds) if w is not None]
         deadline = now + min(patience) if patience else None
         since = now - (shown - shown_since)
-        pending = Pending(kernel_id, asker.owner, request, since, deadline, None, asker.teams, asker.replaces)
-        self._queue.add(Waiting(asker, pending, shown_since, future, not_planned(request), on_room_reserved))
-        future.add_done_callback(lambda done: self._asker_left(kernel_id, done))
+        pending = Pending(
+            kernel_id, requester.owner, request, since, deadline, None, requester.teams, requester.replaces
+        )
+        self._queue.add(Waiting(requester, pending, shown_since, future, not_planned(request), on_room_reserved))
+        future.add_done_callback(lambda done: self._requester_left(kernel_id, done))
         self._work.set()
         return future
 
-    def withdraw(self, kernel_id: str, reason: str = "its asker gave it up") -> bool:
+    def withdraw(self, kernel_id: str, reason: str = "its requester gave it up") -> bool:
         """Take a request out of the queue, and return whether it was there.
 
         Its future raises WithdrawnError.
@@ -209,7 +211,7 @@ class Admission:
             raise GrantError(
                 f"Kernel {kernel_id} holds no GPU that this server granted. Start a kernel of the other size."
             )
-        self.check(holding.asker, request, holding.grant)
+        self.check(holding.requester, request, holding.grant)
         self._withdraw_growth(kernel_id, "another size was asked for")
         if request == holding.grant.request and self._agent.unavailable_since is not None:
             return holding.grant  # for another request the agent is asked: another gateway may have changed it
@@ -218,16 +220,16 @@ class Admission:
         shown = self._clock.wall()
         shown_since = shown if waits_since is None else min(waits_since, shown)
         since = self._clock.now() - (shown - shown_since)
-        held, teams = held_of(holding.grant), holding.asker.teams
+        held, teams = held_of(holding.grant), holding.requester.teams
         pending = Pending(kernel_id, holding.grant.owner, request, since, held=held, teams=teams)
-        waiting = Waiting(holding.asker, pending, shown_since, future, not_planned(request))
+        waiting = Waiting(holding.requester, pending, shown_since, future, not_planned(request))
         self._queue.add(waiting)
         self._work.set()
         await waiting.until_looked_at()
         entry = None if future.done() else self.waiting(kernel_id, grows=True)
         return await future if entry is None else entry
 
-    async def withdraw_resize(self, kernel_id: str, reason: str = "its asker gave it up") -> bool:
+    async def withdraw_resize(self, kernel_id: str, reason: str = "its requester gave it up") -> bool:
         """Give up a change of size that waits, and return whether one did.
 
         One that the agent answers now does not wait.
@@ -273,7 +275,7 @@ class Admission:
         self._observers.append(observer)
         return lambda: self._observers.remove(observer)
 
-    def _asker_left(self, kernel_id: str, future: asyncio.Future[Grant]) -> None:
+    def _requester_left(self, kernel_id: str, future: asyncio.Future[Grant]) -> None:
         if future.cancelled():
             waiting = self._queue.get(kernel_id)
             if waiting is not None and waiting.future is future:
@@ -337,7 +339,7 @@ class Admission:
             return
         # 4. Heads of the queue, in order of arrival, without kernels whose last grant is not
         # released yet.
-        heads = {w.asker.kernel_id: w for w in self._queue if w.asker.kernel_id not in self._releases}
+        heads = {w.requester.kernel_id: w for w in self._queue if w.requester.kernel_id not in self._releases}
         # 5. Plan.
         planned = plan(snapshot, [waiting.pending for waiting in heads.values()], self._clock.now())
         for refused in planned.refusals:
@@ -367,7 +369,7 @@ class Admission:
             if holding.is_confirmed or kernel_id in self._releases:
                 continue
             try:
-                renewed = await self._agent.renew(holding.asker, holding.grant)
+                renewed = await self._agent.renew(holding.requester, holding.grant)
             except AgentUnavailableError:
                 raise
             except AliquotError as error:
@@ -415,7 +417,7 @@ class Admission:
     async def _ask_agent(self, waiting: Waiting, admit: Admit) -> Grant:
         kernel_id, request = admit.kernel_id, waiting.pending.request
         if not waiting.is_growth:
-            return await self._agent.reserve(waiting.asker, request, admit.placement())
+            return await self._agent.reserve(waiting.requester, request, admit.placement())
         self._committing[kernel_id] = asyncio.get_running_loop().create_future()
         try:
             return await self._agent.resize(kernel_id, request)
@@ -428,7 +430,7 @@ class Admission:
         grant = replace(grant, request=asked)
         if waiting.is_growth:
             return self._deliver_size(waiting, grant)
-        self._ledger.commit(granted=[Holding(grant, waiting.asker, waiting.shown_since)])
+        self._ledger.commit(granted=[Holding(grant, waiting.requester, waiting.shown_since)])
         if self._queue.grant(waiting, grant):
             self._log.info("kernel=%s granted=%s owner=%s", grant.kernel_id, grant.request.gpus, grant.owner)
             return
@@ -446,10 +448,10 @@ class Admission:
         self._tell_size(grant.kernel_id, grant)
 
     def _refuse(self, waiting: Waiting, error: AliquotError) -> None:
-        self._log.info("kernel=%s refused=%s reason=%s", waiting.asker.kernel_id, type(error).__name__, error)
+        self._log.info("kernel=%s refused=%s reason=%s", waiting.requester.kernel_id, type(error).__name__, error)
         self._queue.refuse(waiting, error)
         if waiting.is_growth:
-            self._tell_size(waiting.asker.kernel_id, error)
+            self._tell_size(waiting.requester.kernel_id, error)
 
     def _tell_size(self, kernel_id: str, outcome: Grant | AliquotError) -> None:
         for observer in self._resize_observers:

@@ -19,7 +19,7 @@ def check_request(
     snapshot: LedgerSnapshot,
     pending: Iterable[Pending],
     caps: GpuCaps,
-    asker: KernelRef,
+    requester: KernelRef,
     request: Request,
     before: Grant | None,
 ) -> None:
@@ -37,8 +37,8 @@ def check_request(
     if error is not None:
         raise error
     held = GpuShare(0) if before is None else before.request.gpus
-    claims = claims_of(snapshot, pending, caps, asker.owner, asker.teams, asker.replaces)
-    check_caps(caps, claims, asker, request.gpus, held)
+    claims = claims_of(snapshot, pending, caps, requester.owner, requester.teams, requester.replaces)
+    check_caps(caps, claims, requester, request.gpus, held)
 
 
 def agent_deadline(waiting: Waiting, away_since: float | None, settings: AdmissionSettings) -> float:

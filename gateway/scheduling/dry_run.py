@@ -127,8 +127,8 @@ def _check(state: QueueState, candidate: Candidate, others: Sequence[Pending]) -
     """
     request = candidate.request
     caps = state.caps if candidate.is_queued else GpuCaps()
-    asker = KernelRef(_CANDIDATE, candidate.owner, teams=candidate.teams, replaces=candidate.replaces)
-    check_request(state.ledger, others, caps, asker, request, candidate.before)
+    requester = KernelRef(_CANDIDATE, candidate.owner, teams=candidate.teams, replaces=candidate.replaces)
+    check_request(state.ledger, others, caps, requester, request, candidate.before)
     if request.gpus > state.largest:
         raise NeverFitsError(
             f"Requested {request.gpus} GPU, but this server grants at most {state.largest} GPU. Choose a smaller size"

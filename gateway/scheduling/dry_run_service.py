@@ -65,7 +65,7 @@ class DryRunService:
         self._rules = rules
         self._clock = clock
 
-    async def of_new(self, asker: User, requests: Sequence[Request], replaces: frozenset[str]) -> list[DryRun]:
+    async def of_new(self, requester: User, requests: Sequence[Request], replaces: frozenset[str]) -> list[DryRun]:
         """Try each request as a kernel that starts now.
 
         ``replaces``: the kernels that end for the new one.
@@ -74,23 +74,23 @@ class DryRunService:
         now, found = self._clock.now(), []
         for request in requests:
             asked = replace(request, residency=self._rules.residency_of(request))
-            refusal = self._class_refusal(asker, asked, None)
-            candidate = Candidate(asker.name, asked, refusal=refusal, teams=asker.teams, replaces=replaces)
+            refusal = self._class_refusal(requester, asked, None)
+            candidate = Candidate(requester.name, asked, refusal=refusal, teams=requester.teams, replaces=replaces)
             found.append(dry_run(state, candidate, now))
         return found
 
-    async def of_kernel(self, asker: User, kernel_id: str, resizes: Sequence[ResizeRequest]) -> list[DryRun]:
+    async def of_kernel(self, requester: User, kernel_id: str, resizes: Sequence[ResizeRequest]) -> list[DryRun]:
         """Try each change of a running kernel. Raises GrantError for a kernel without a GPU."""
         state = await self._state()
         holding = state.ledger.holdings.get(kernel_id)
         before = self._grant_elsewhere(kernel_id) if holding is None else holding.grant
         if before is None:
             raise no_gpu(kernel_id)
-        teams = frozenset[str]() if holding is None else holding.asker.teams
+        teams = frozenset[str]() if holding is None else holding.requester.teams
         now, found = self._clock.now(), []
         for resize in resizes:
             request = resize.applied_to(before.request)
-            refusal = self._class_refusal(asker, request, before.request.workload_class)
+            refusal = self._class_refusal(requester, request, before.request.workload_class)
             candidate = Candidate(before.owner, request, before, refusal, holding is not None, teams)
             found.append(dry_run(state, candidate, now))
         return found
@@ -106,9 +106,9 @@ class DryRunService:
         ledger = known.ledger if node is None else replace(known.ledger, node=node)
         return QueueState(ledger, known.pending, self._rules.caps, self._rules.largest, problem)
 
-    def _class_refusal(self, asker: User, request: Request, before: WorkloadClass | None) -> AliquotError | None:
+    def _class_refusal(self, requester: User, request: Request, before: WorkloadClass | None) -> AliquotError | None:
         try:
-            self._rules.policy.check(asker, request, before)
+            self._rules.policy.check(requester, request, before)
         except AliquotError as error:
             return error
         return None

@@ -83,7 +83,7 @@ class Holding:
     """
 
     grant: Grant
-    asker: KernelRef
+    requester: KernelRef
     since: float
     is_confirmed: bool = True
     refusal: str = ""
@@ -102,8 +102,8 @@ class Holding:
 
     def resized(self, grant: Grant) -> Holding:
         """Return the same kernel with another grant, and with the kernelspec's name in that size."""
-        kernelspec = resized_name(self.asker.kernelspec, grant.request)
-        return replace(self, grant=grant, asker=replace(self.asker, kernelspec=kernelspec))
+        kernelspec = resized_name(self.requester.kernelspec, grant.request)
+        return replace(self, grant=grant, requester=replace(self.requester, kernelspec=kernelspec))
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class LedgerSnapshot:
     def _by_team(self) -> Mapping[str, Sequence[Holding]]:
         found: dict[str, list[Holding]] = {}
         for held in self.holdings.values():
-            for team in held.asker.teams:
+            for team in held.requester.teams:
                 found.setdefault(team, []).append(held)
         return found
 

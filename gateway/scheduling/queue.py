@@ -53,7 +53,7 @@ class QueueEntry:
 class Waiting:
     """One request in the queue. Admission writes ``why`` after each cycle."""
 
-    asker: KernelRef
+    requester: KernelRef
     pending: Pending
     shown_since: float
     future: asyncio.Future[Grant]
@@ -103,22 +103,22 @@ class RequestQueue:
         """
         self._places = None
         later = [other for other in self._waiting.values() if other.pending.since > waiting.pending.since]
-        self._waiting[waiting.asker.kernel_id] = waiting
+        self._waiting[waiting.requester.kernel_id] = waiting
         for other in later:
-            self._waiting[other.asker.kernel_id] = self._waiting.pop(other.asker.kernel_id)
+            self._waiting[other.requester.kernel_id] = self._waiting.pop(other.requester.kernel_id)
         if not waiting.is_growth:
             self.outcomes["submitted"] += 1
 
     def grant(self, waiting: Waiting, grant: Grant) -> bool:
         """Hand the grant over. Return False if the request was withdrawn meanwhile."""
-        if self._waiting.get(waiting.asker.kernel_id) is not waiting or waiting.future.done():
+        if self._waiting.get(waiting.requester.kernel_id) is not waiting or waiting.future.done():
             return False
         self._leave(waiting, "granted")
         waiting.future.set_result(grant)
         return True
 
     def refuse(self, waiting: Waiting, error: AliquotError) -> None:
-        if self._waiting.get(waiting.asker.kernel_id) is waiting:
+        if self._waiting.get(waiting.requester.kernel_id) is waiting:
             self._leave(waiting, "refused")
             if not waiting.future.done():
                 waiting.future.set_exception(error)
@@ -142,7 +142,9 @@ class RequestQueue:
 
     def pending(self, without: Collection[str] = ()) -> tuple[Pending, ...]:
         """Return the requests for the planner, in order, except those of the kernels *without*."""
-        return tuple(waiting.pending for waiting in self._waiting.values() if waiting.asker.kernel_id not in without)
+        return tuple(
+            waiting.pending for waiting in self._waiting.values() if waiting.requester.kernel_id not in without
+        )
 
     def rank(self, order: Iterable[Pending]) -> None:
         """Show the queue in this order from now on.
@@ -171,7 +173,7 @@ class RequestQueue:
         return self._places
 
     def _leave(self, waiting: Waiting, outcome: str) -> None:
-        del self._waiting[waiting.asker.kernel_id]
+        del self._waiting[waiting.requester.kernel_id]
         self._places = None
         if not waiting.is_growth:
             self.outcomes[outcome] += 1
@@ -180,10 +182,10 @@ class RequestQueue:
 
     def _entry(self, waiting: Waiting, position: int) -> QueueEntry:
         return QueueEntry(
-            kernel_id=waiting.asker.kernel_id,
-            owner=waiting.asker.owner,
+            kernel_id=waiting.requester.kernel_id,
+            owner=waiting.requester.owner,
             request=waiting.pending.request,
-            label=waiting.asker.label,
+            label=waiting.requester.label,
             position=position,
             length=len(self._waiting),
             why=waiting.why,

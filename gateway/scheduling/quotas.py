@@ -102,7 +102,7 @@ def claims_of(
     """
     capped = caps.teams_of(teams)
     held = [
-        Claim(h.grant.owner, h.asker.teams, held=h.grant.request.gpus.hundredths)
+        Claim(h.grant.owner, h.requester.teams, held=h.grant.request.gpus.hundredths)
         for h in ledger.held_by(name, capped)
         if h.grant.kernel_id not in without
     ]
@@ -121,7 +121,7 @@ def _beyond(ledger: LedgerSnapshot, one: Pending, without: frozenset[str], teams
     when it was requested.
     """
     given_up = (ledger.holdings[one_id] for one_id in one.replaces - without if one_id in ledger.holdings)
-    return max(0, one.more - sum(h.grant.request.gpus.hundredths for h in given_up if teams <= h.asker.teams))
+    return max(0, one.more - sum(h.grant.request.gpus.hundredths for h in given_up if teams <= h.requester.teams))
 
 
 def cap_uses(caps: GpuCaps, claims: Collection[Claim], name: str, teams: Iterable[str]) -> tuple[CapUse, ...]:
@@ -139,21 +139,23 @@ def first_exceeded(
     return next((use for use in uses if use.has_no_room_for(more)), None)
 
 
-def check_caps(caps: GpuCaps, claims: Collection[Claim], asker: KernelRef, asked: GpuShare, before: GpuShare) -> None:
+def check_caps(
+    caps: GpuCaps, claims: Collection[Claim], requester: KernelRef, asked: GpuShare, before: GpuShare
+) -> None:
     """Refuse a request beyond a limit; the kernel holds *before* of it already. Raises LimitError.
 
     The message has the user's own figures and the team's sum, and names no other member.
     """
-    use = first_exceeded(caps, claims, asker.owner, asker.teams, asked.hundredths - before.hundredths)
+    use = first_exceeded(caps, claims, requester.owner, requester.teams, asked.hundredths - before.hundredths)
     if use is None:
         return
     holds = f"holds {use.held}, waits for {use.waits} and may have {use.limit}"
     if not use.team:
-        raise LimitError(f"Requested {asked} GPU, but {asker.owner} {holds} in all. {_WHAT_TO_DO}")
-    own = _use(None, [claim for claim in claims if claim.owner == asker.owner])
+        raise LimitError(f"Requested {asked} GPU, but {requester.owner} {holds} in all. {_WHAT_TO_DO}")
+    own = _use(None, [claim for claim in claims if claim.owner == requester.owner])
     raise LimitError(
-        f"Requested {asked} GPU, but the team {use.team} {holds} together; of its own {asker.owner} holds {own.held} "
-        f"and waits for {own.waits}. {_WHAT_TO_DO}; or try again when the team has less"
+        f"Requested {asked} GPU, but the team {use.team} {holds} together; of its own {requester.owner} holds "
+        f"{own.held} and waits for {own.waits}. {_WHAT_TO_DO}; or try again when the team has less"
     )
 
 

@@ -27,9 +27,9 @@ class Agent(Protocol):
 
     async def status(self) -> Node: ...
 
-    async def reserve(self, asker: KernelRef, request: Request, placement: Mapping[str, int]) -> Grant: ...
+    async def reserve(self, requester: KernelRef, request: Request, placement: Mapping[str, int]) -> Grant: ...
 
-    async def renew(self, asker: KernelRef, grant: Grant) -> Grant: ...
+    async def renew(self, requester: KernelRef, grant: Grant) -> Grant: ...
 
     async def resize(self, kernel_id: str, request: Request) -> Grant: ...
 
@@ -48,7 +48,7 @@ def allow_all_classes(owner: str, request: Request, kernelspec: str) -> None:
 QueueCheck = Callable[[KernelRef, Sequence[Pending]], None]
 
 
-def allow_any_queue(asker: KernelRef, pending: Sequence[Pending]) -> None:
+def allow_any_queue(requester: KernelRef, pending: Sequence[Pending]) -> None:
     """Allow every request to wait: there are no limits."""
 
 

@@ -137,10 +137,10 @@ def waiting_elsewhere(
     """
     ids = {kernel.id for kernel in known}
     waiting = (entry for entry in snapshot.starts if kernel_id in (None, entry.kernel_id))
-    return tuple(_asker_elsewhere(entry) for entry in waiting if entry.kernel_id not in ids)
+    return tuple(_requester_elsewhere(entry) for entry in waiting if entry.kernel_id not in ids)
 
 
-def _asker_elsewhere(entry: QueueEntry) -> LocalKernel:
+def _requester_elsewhere(entry: QueueEntry) -> LocalKernel:
     return LocalKernel(
         id=entry.kernel_id,
         name="",

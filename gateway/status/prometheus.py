@@ -89,7 +89,7 @@ _OUTCOMES = {
     "submitted": "Requests for a GPU that were taken into the queue.",
     "granted": "Requests for a GPU that were granted.",
     "refused": "Requests for a GPU that were refused after they had queued.",
-    "withdrawn": "Requests for a GPU that their asker gave up.",
+    "withdrawn": "Requests for a GPU that their requester gave up.",
     "resized": "Sizes of running kernels that were changed.",
 }
 

@@ -62,15 +62,15 @@ class KernelEndings:
         """
         self._is_stopping = True
 
-    def asked(self, kernel_id: str, asker: str, owner: str) -> Asked:
+    def asked(self, kernel_id: str, requester: str, owner: str) -> Asked:
         """Return why this kernel is being ended.
 
-        Without an expectation, it ends by the request of the user *asker*.
+        Without an expectation, it ends by the request of the user *requester*.
         """
         expected = self._asked.get(kernel_id)
         if expected is not None:
             return expected
-        return asked_by_stop() if self._is_stopping else asked_by_user(asker, owner)
+        return asked_by_stop() if self._is_stopping else asked_by_user(requester, owner)
 
     def unexpect(self, kernel_id: str) -> None:
         """Drop the expectation: the kernel has ended, or could not be ended."""

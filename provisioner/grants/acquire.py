@@ -71,7 +71,7 @@ async def ask(question: Question, log: logging.Logger) -> GrantHold:
     return await _ask_agent(question, runtime, max(0.0, question.wait_seconds - waited), log)
 
 
-class Asker:
+class GrantClient:
     """One kernel's request for a grant, which can be withdrawn while it waits."""
 
     def __init__(self, log: logging.Logger) -> None:

@@ -1,8 +1,8 @@
 """Ask the gateway's local socket for a grant: one request a connection, JSON lines both ways.
 
-    asker    {"op": "ask", "version": 1, "kernel_id", "label", "kernelspec", "wait_seconds", request fields}
+    requester    {"op": "ask", "version": 1, "kernel_id", "label", "kernelspec", "wait_seconds", request fields}
     gateway  {"event": "waiting", "reason"} …, then {"ok": true, "grant"} or {"ok": false, "code", "message"}
-    asker    {"op": "bound", "pid", "start_time_ticks"}, {"op": "release"}; each answered {"ok": true}
+    requester    {"op": "bound", "pid", "start_time_ticks"}, {"op": "release"}; each answered {"ok": true}
 
 The open connection holds the grant. The owner is the peer's user, by its socket: no peer can name
 another user.

@@ -109,21 +109,21 @@ class HandAgent:
         devices = [self._device(index) for index in range(self._count)]
         return Node("node", "stub", tuple(devices))
 
-    async def reserve(self, asker: KernelRef, request: Request, placement: Mapping[str, int]) -> Grant:
+    async def reserve(self, requester: KernelRef, request: Request, placement: Mapping[str, int]) -> Grant:
         await self._answer()
         error, self.refuse_next = self.refuse_next, None
         if error is not None:
             raise error
-        held = self.held.get(asker.kernel_id)
+        held = self.held.get(requester.kernel_id)
         if held is None:
-            held = self.held[asker.kernel_id] = self._place(asker, request, placement)
-            self.grants_given.append(asker.kernel_id)
+            held = self.held[requester.kernel_id] = self._place(requester, request, placement)
+            self.grants_given.append(requester.kernel_id)
         await self._answer()
         return held
 
-    async def renew(self, asker: KernelRef, grant: Grant) -> Grant:
+    async def renew(self, requester: KernelRef, grant: Grant) -> Grant:
         placement = {quota.uuid: quota.share.hundredths for quota in grant.quotas}
-        return await self.reserve(asker, grant.request, placement)
+        return await self.reserve(requester, grant.request, placement)
 
     async def resize(self, kernel_id: str, request: Request) -> Grant:
         await self._answer()
@@ -165,13 +165,13 @@ class HandAgent:
     def _capacity(self) -> Capacity:
         return LedgerSnapshot(node=Node(devices=tuple(self._device(index) for index in range(self._count)))).capacity()
 
-    def _place(self, asker: KernelRef, request: Request, placement: Mapping[str, int]) -> Grant:
+    def _place(self, requester: KernelRef, request: Request, placement: Mapping[str, int]) -> Grant:
         states = self._capacity().states(request.workload_class)
         placed = place(states, request.gpus.hundredths, request.memory_limit, placement)
         if isinstance(placed, Refusal):
             raise {NO_ROOM: NoRoomError, NEVER_FITS: NeverFitsError}.get(placed.code, RequestError)(placed.message)
         quotas = tuple(map(a_quota, placed))
-        return Grant(asker.kernel_id, asker.owner, request, "node", quotas, f"/k/{asker.kernel_id}", ())
+        return Grant(requester.kernel_id, requester.owner, request, "node", quotas, f"/k/{requester.kernel_id}", ())
 
 
 async def settle() -> None:

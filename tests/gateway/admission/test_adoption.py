@@ -36,7 +36,7 @@ def play(desk: Any) -> Callable[..., None]:
     return run
 
 
-def asker(name: str) -> KernelRef:
+def requester(name: str) -> KernelRef:
     return KernelRef(name, "ada", f"{name}.ipynb", "python3")
 
 
@@ -50,7 +50,7 @@ def holdings(admission: Admission) -> dict[str, bool]:
 
 async def granted_before(agent: Any, name: str) -> Holding:
     """Return the holding of an earlier gateway's grant, as its kernel's record has it."""
-    return Holding(await agent.reserve(asker(name), half(), {"GPU-0": 50}), asker(name), 7.0)
+    return Holding(await agent.reserve(requester(name), half(), {"GPU-0": 50}), requester(name), 7.0)
 
 
 def test_an_adopted_holding_is_doubtful_until_the_agent_renewed_it(play: Any, desk: Any) -> None:
@@ -71,7 +71,7 @@ def test_an_agent_that_died_meanwhile_hears_of_what_is_held_before_anybody_else(
     async def scene(admission: Admission, agent: Any, clock: Any) -> None:
         old = await granted_before(agent, "a")
         agent.held.clear()
-        waiting = [admission.submit(asker(name), half()) for name in ("x", "y")]
+        waiting = [admission.submit(requester(name), half()) for name in ("x", "y")]
         admission.adopt(old)
         await admission.start()
         await desk.settle()
@@ -86,7 +86,7 @@ def test_room_of_a_holding_that_cannot_be_renewed_yet_is_nobody_elses(play: Any,
         old = await granted_before(agent, "a")
         agent.go()
         admission.adopt(replace(old))
-        other = admission.submit(asker("x"), Request(GpuShare(100)))
+        other = admission.submit(requester("x"), Request(GpuShare(100)))
         await admission.start()
         agent.come_back(forgetful=True)
         await desk.settle()
@@ -99,9 +99,9 @@ def test_room_of_a_holding_that_cannot_be_renewed_yet_is_nobody_elses(play: Any,
 def test_who_waited_before_keeps_the_place_by_time(play: Any, desk: Any) -> None:
     async def scene(admission: Admission, agent: Any, clock: Any) -> None:
         await clock.advance(100)
-        new = admission.submit(asker("new"), half())
-        eldest = admission.submit(asker("eldest"), half(), waits_since=clock.wall() - 60)
-        elder = admission.submit(asker("elder"), half(), waits_since=clock.wall() - 30)
+        new = admission.submit(requester("new"), half())
+        eldest = admission.submit(requester("eldest"), half(), waits_since=clock.wall() - 60)
+        elder = admission.submit(requester("elder"), half(), waits_since=clock.wall() - 30)
         queue = admission.snapshot().queue
         assert [entry.kernel_id for entry in queue] == ["eldest", "elder", "new"]
         assert [round(clock.wall() - entry.since) for entry in queue] == [60, 30, 0]
@@ -114,9 +114,9 @@ def test_who_waited_before_keeps_the_place_by_time(play: Any, desk: Any) -> None
 
 def test_the_time_without_a_gateway_does_not_count_against_patience(play: Any, desk: Any) -> None:
     async def scene(admission: Admission, agent: Any, clock: Any) -> None:
-        await agent.reserve(asker("holder"), Request(GpuShare(100)), {"GPU-0": 100})
+        await agent.reserve(requester("holder"), Request(GpuShare(100)), {"GPU-0": 100})
         await clock.advance(1000)
-        waiting = admission.submit(asker("x"), half(), waits_since=clock.wall() - 900)
+        waiting = admission.submit(requester("x"), half(), waits_since=clock.wall() - 900)
         await admission.start()
         await desk.settle()
         await clock.advance(50)
@@ -129,8 +129,8 @@ def test_the_time_without_a_gateway_does_not_count_against_patience(play: Any, d
 
 def test_a_queue_that_is_left_is_neither_withdrawn_nor_granted(play: Any, desk: Any) -> None:
     async def scene(admission: Admission, agent: Any, clock: Any) -> None:
-        held = admission.submit(asker("a"), Request(GpuShare(100)))
-        waiting = admission.submit(asker("b"), half())
+        held = admission.submit(requester("a"), Request(GpuShare(100)))
+        waiting = admission.submit(requester("b"), half())
         await admission.start()
         await desk.settle()
         await admission.stop(leaves_kernels=True)

@@ -38,9 +38,9 @@ class Ask:
 shares = st.sampled_from([1, 10, 25, 50, 75, 100, 110, 150, 200, 260, 400]).map(GpuShare)
 limits = st.none() | st.integers(1, 20).map(lambda gib: Bytes(gib * GIB))
 requests = st.builds(Request, shares, limits, st.sampled_from(WorkloadClass))
-askers = st.sampled_from(["ada", "bob", "cy"])
-before = st.lists(st.builds(Ask, askers, requests), max_size=7)
-questions = st.builds(Ask, askers, requests, st.none() | st.integers(0, 6))
+requesters = st.sampled_from(["ada", "bob", "cy"])
+before = st.lists(st.builds(Ask, requesters, requests), max_size=7)
+questions = st.builds(Ask, requesters, requests, st.none() | st.integers(0, 6))
 
 
 async def asked(admission: Admission, agent: Any, ask: Ask, held: list[Grant]) -> tuple[DryRun, Grant | None]:

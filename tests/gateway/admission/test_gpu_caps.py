@@ -24,7 +24,7 @@ steps = st.lists(
 )
 
 
-def an_asker(kernel_id: str, owner: str) -> KernelRef:
+def a_requester(kernel_id: str, owner: str) -> KernelRef:
     return KernelRef(kernel_id, owner, f"{kernel_id}.ipynb", "python3", TEAMS[owner])
 
 
@@ -32,7 +32,7 @@ def taken(admission: Admission) -> dict[str, int]:
     """Return the hundredths that each user and each team holds and waits for."""
     snapshot, sums = admission.snapshot(), dict.fromkeys([*TEAMS, "vision", "speech", "hikers"], 0)
     for holding in snapshot.holdings:
-        for name in (holding.asker.owner, *holding.asker.teams):
+        for name in (holding.requester.owner, *holding.requester.teams):
             sums[name] += holding.grant.request.gpus.hundredths
     for pending in snapshot.pending:
         for name in (pending.owner, *pending.teams):
@@ -49,15 +49,15 @@ async def act(admission: Admission, agent: Any, step: tuple[str, int, str, int])
     verb, number, owner, hundredths = step
     kernel_id, request = f"k{number}", Request(GpuShare(hundredths))
     if verb == "submit":
-        admission.submit(an_asker(kernel_id, owner), request)
+        admission.submit(a_requester(kernel_id, owner), request)
     elif verb == "resize":
         await admission.resize(kernel_id, request)
     elif verb == "release":
         await admission.release(kernel_id)
     elif admission.waiting(kernel_id) is None and kernel_id not in admission.snapshot().ledger.holdings:
-        asker = an_asker(kernel_id, owner)
+        requester = a_requester(kernel_id, owner)
         grant = agent.held.get(kernel_id) or Grant(kernel_id, owner, request, "node", (), f"/k/{kernel_id}", ())
-        admission.adopt(Holding(grant, asker, 0.0))
+        admission.adopt(Holding(grant, requester, 0.0))
 
 
 @given(steps=steps)
@@ -81,28 +81,28 @@ def test_no_cap_is_exceeded_by_what_is_asked_in_any_order(play: Any, settle: Any
 
 def test_a_kernel_has_to_fit_each_of_its_owners_teams_and_no_message_names_others(play: Any) -> None:
     async def scene(admission: Admission, agent: Any, clock: Any) -> None:
-        await admission.submit(an_asker("a", "ada"), Request(GpuShare(50)))
+        await admission.submit(a_requester("a", "ada"), Request(GpuShare(50)))
         with pytest.raises(errors.LimitError) as speech:
-            admission.submit(an_asker("b", "ada"), Request(GpuShare(25)))
+            admission.submit(a_requester("b", "ada"), Request(GpuShare(25)))
         assert str(speech.value).startswith(
             "Requested 0.25 GPU, but the team speech holds 0.5, waits for 0 and may have 0.6 together; "
             "of its own ada holds 0.5"
         )
-        await admission.submit(an_asker("c", "bob"), Request(GpuShare(90)))
+        await admission.submit(a_requester("c", "bob"), Request(GpuShare(90)))
         with pytest.raises(errors.LimitError, match=r"bob holds 0\.9, waits for 0 and may have 0\.9 in all") as own:
-            admission.submit(an_asker("d", "bob"), Request(GpuShare(1)))
+            admission.submit(a_requester("d", "bob"), Request(GpuShare(1)))
         assert "ada" not in str(own.value)
         assert "bob" not in str(speech.value)
         # Neither she nor her team has a limit.
-        await admission.submit(an_asker("e", "cy"), Request(GpuShare(100)))
+        await admission.submit(a_requester("e", "cy"), Request(GpuShare(100)))
 
     play(scene, devices=3, caps=CAPS)
 
 
 def test_a_resize_counts_only_what_is_more_and_a_smaller_size_is_never_refused(play: Any) -> None:
     async def scene(admission: Admission, agent: Any, clock: Any) -> None:
-        grant = await agent.reserve(an_asker("a", "bob"), Request(GpuShare(90)), {"GPU-0": 90})
-        admission.adopt(Holding(grant, an_asker("a", "bob"), 0.0))
+        grant = await agent.reserve(a_requester("a", "bob"), Request(GpuShare(90)), {"GPU-0": 90})
+        admission.adopt(Holding(grant, a_requester("a", "bob"), 0.0))
         with pytest.raises(errors.LimitError):
             await admission.resize("a", Request(GpuShare(95)))
         grant = await admission.resize("a", Request(GpuShare(80)))
@@ -133,15 +133,15 @@ def test_kernels_count_for_the_teams_that_their_owner_was_in_when_they_were_aske
 
 
 def test_what_a_gateway_before_us_had_queued_keeps_its_place_and_what_is_new_has_to_fit_the_queue(play: Any) -> None:
-    def is_full(asker: KernelRef, pending: Any) -> None:
+    def is_full(requester: KernelRef, pending: Any) -> None:
         raise errors.LimitError("the queue is full")
 
     async def scene(admission: Admission, agent: Any, clock: Any) -> None:
-        old = admission.submit(an_asker("old", "ada"), Request(GpuShare(50)), waits_since=clock.wall() - 5)
+        old = admission.submit(a_requester("old", "ada"), Request(GpuShare(50)), waits_since=clock.wall() - 5)
         with pytest.raises(errors.LimitError, match="the queue is full"):
-            admission.submit(an_asker("new", "ada"), Request(GpuShare(10)), waits_since=clock.wall())
+            admission.submit(a_requester("new", "ada"), Request(GpuShare(10)), waits_since=clock.wall())
         with pytest.raises(errors.LimitError, match="the queue is full"):
-            admission.check(an_asker("new", "ada"), Request(GpuShare(10)))
+            admission.check(a_requester("new", "ada"), Request(GpuShare(10)))
         await old
         assert isinstance(await admission.resize("old", Request(GpuShare(60))), Grant), "it runs, and waits for nobody"
 

@@ -51,10 +51,10 @@ class Run:
         else:
             self.serial += 1
             name = f"k{self.serial}"
-        asker = KernelRef(name, self.dice.choice(["ada", "bob"]))
+        requester = KernelRef(name, self.dice.choice(["ada", "bob"]))
         request = Request(GpuShare(self.dice.choice([10, 25, 50, 100, 150, 200])))
         try:
-            self.futures[name] = self.admission.submit(asker, request)
+            self.futures[name] = self.admission.submit(requester, request)
         except AliquotError:
             assert name in self.futures
 

@@ -29,9 +29,9 @@ class Notebook:
         self.asked_to_end: list[str] = []
 
     def change(self, name: str, hundredths: int, *replaced: str) -> Any:
-        asker = KernelRef(name, self._owner, replaces=frozenset(replaced))
+        requester = KernelRef(name, self._owner, replaces=frozenset(replaced))
         return self._admission.submit(
-            asker, size(hundredths), on_room_reserved=lambda: self.asked_to_end.extend(replaced)
+            requester, size(hundredths), on_room_reserved=lambda: self.asked_to_end.extend(replaced)
         )
 
 

@@ -199,7 +199,7 @@ def test_a_share_gives_what_it_says_by_name_or_by_team_and_the_more_of_both() ->
         User("alice", "user", frozenset({"audio"})): Access.OWN,
         NOBODY: Access.NONE,
     }
-    assert {asker: access_of(asker, manager, "k") for asker in want} == want
+    assert {requester: access_of(requester, manager, "k") for requester in want} == want
 
 
 @pytest.mark.parametrize(

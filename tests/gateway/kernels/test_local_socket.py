@@ -56,7 +56,7 @@ async def test_a_kernel_of_another_program_is_in_the_gateways_ledger(a_gateway: 
     await manager.start_kernel()
     (holding,) = a_gateway.admission.snapshot().holdings
     assert holding.grant.kernel_id == manager.kernel_id
-    assert (holding.grant.owner, holding.asker.kernelspec) == (user_name(), "light.gpu-0.5")
+    assert (holding.grant.owner, holding.requester.kernelspec) == (user_name(), "light.gpu-0.5")
     assert manager.provisioner is not None
     await until(lambda: a_gateway.node.kernels()[manager.kernel_id]["pids"] == [manager.provisioner.pid])
     await manager.restart_kernel(now=True)
