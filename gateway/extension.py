@@ -235,7 +235,7 @@ class AliquotExtension(ExtensionApp):
         services.endings.observe(events.tell)
         kept = History(parent=services.server).settings(self._memory.folder, settings)
         history = self._history = UsageHistory(kept, clock, self.log)
-        services.watch.listen(history.look)
+        services.watch.listen(history.record)
         manager, policy = None if self._own is None else self._own.manager, settings.class_policy()
         changes = KernelChanges(services.admission, services.link, manager, policy, services.watch, clock)
         rules = DryRunRules(settings.gpu_caps(), settings.largest(), policy, settings.residency_of)

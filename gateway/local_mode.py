@@ -112,7 +112,7 @@ class OwnKernels:
         manager.update_config(Config({"AliquotProvisioner": {"runtime_dir": str(services.runtime.path)}}))
         rules = GuardRules(settings.require_interception, settings.unhooked_process_policy == "end")
         self._guard = InterceptionGuard(manager, log, rules)
-        services.watch.listen(self._guard.look)
+        services.watch.listen(self._guard.check)
         culling = read_policy(Culling(parent=server), manager)
         self._servers = hub_servers(server.identity_provider, culling, services.clock, log)
         self.culler = Culler(manager, culling, services.clock, log, self._servers)

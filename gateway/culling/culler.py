@@ -70,7 +70,7 @@ class GpuUse:
         # changed.
         self._last: dict[str, tuple[KernelStatus, tuple[float, int, int], float]] = {}
 
-    def look(self, view: NodeView, now: float) -> None:
+    def observe(self, view: NodeView, now: float) -> None:
         """Called with each new view of the node."""
         self._is_known = view.status is not None
         kernels = view.status.kernels if view.status else ()
@@ -118,11 +118,11 @@ class Culler:
         self._announced: Mapping[str, Announcement] = {}
         self._first_seen: dict[str, float] = {}
         self._kept: dict[str, float] = {}
-        self._looks = Recurring("culler", self.look, policy.look, clock, log)
+        self._checks = Recurring("culler", self.check, policy.check_seconds, clock, log)
 
     def watch(self, view: NodeView) -> None:
         """Called by NodeWatch with each new view."""
-        self._gpu.look(view, self._clock.wall())
+        self._gpu.observe(view, self._clock.wall())
 
     def announced(self) -> Mapping[str, Announcement]:
         """Return the kernels that will be ended if nothing happens."""
@@ -142,13 +142,13 @@ class Culler:
 
     async def start(self) -> None:
         """Check the kernels from time to time, in the background."""
-        self._looks.start()
+        self._checks.start()
 
     async def stop(self) -> None:
         """End no more kernels. Idempotent."""
-        await self._looks.stop()
+        await self._checks.stop()
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Check once: announce ends, and end the kernels that are due."""
         now = self._clock.wall()
         ids = set(self._kernels.list_kernel_ids())

@@ -77,7 +77,7 @@ class InterceptionGuard:
         self._log = log
         self._ending: dict[str, asyncio.Task[None]] = {}
 
-    def look(self, view: NodeView) -> None:
+    def check(self, view: NodeView) -> None:
         """Called by NodeWatch with each new view."""
         for kernel in filter(self._rules.may_end, view.status.kernels if view.status else ()):
             is_ours = kernel.kernel_id in self._manager and kernel.kernel_id not in self._ending

@@ -78,7 +78,7 @@ class Policy:
     warning: float = 300.0
     ends_connected: bool = True
     ends_busy: bool = False
-    look: float = 15.0
+    check_seconds: float = 15.0
 
 
 @dataclass(frozen=True)
@@ -133,9 +133,9 @@ def read_policy(settings: Culling, jupyter: Any) -> Policy:
     low_priority = idle if settings.low_priority_idle_seconds < 0 else settings.low_priority_idle_seconds
     known = (idle, low_priority, settings.max_age_seconds, settings.server_gone_seconds, settings.warning_seconds)
     times = [seconds for seconds in known if seconds > 0]
-    look = min([15.0, *(seconds / 10 for seconds in times)])
+    check_seconds = min([15.0, *(seconds / 10 for seconds in times)])
     if is_jupyters and jupyter.cull_interval > 0:
-        look = min(look, jupyter.cull_interval)
+        check_seconds = min(check_seconds, jupyter.cull_interval)
     return Policy(
         idle=idle,
         low_priority_idle=low_priority,
@@ -144,7 +144,7 @@ def read_policy(settings: Culling, jupyter: Any) -> Policy:
         warning=settings.warning_seconds,
         ends_connected=jupyter.cull_connected if is_jupyters else settings.connected,
         ends_busy=is_jupyters and jupyter.cull_busy,
-        look=look,
+        check_seconds=check_seconds,
     )
 
 

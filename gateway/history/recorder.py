@@ -1,4 +1,4 @@
-"""The history of devices and kernels: it records each look at the node, and answers questions.
+"""The history of devices and kernels: it records each reading of the node, and answers questions.
 
 It owns the one thread of its file. Nothing here stops a gateway: if the file cannot be written, a
 gap remains, and one line in the log says so.
@@ -23,14 +23,14 @@ from jupyter_aliquot.provisioner.errors import StateError
 from .buckets import COARSE, FINE_SECONDS, OpenSteps, step_start
 from .database import HistoryFile, Limits
 from .query import Answer, Question, answer as answer_question
-from .samples import Look, has_jumped, is_gap, samples
+from .samples import Reading, has_jumped, is_gap, samples
 
 _PRUNE_SECONDS = 600.0
 _RETRY_SECONDS = 60.0
 # After the clock was set, nothing is removed for its age: by a wrong clock everything would be too
 # old.
 _DOUBT_SECONDS = 3600.0
-# The most looks that wait for a disk that does not answer; further looks are gaps.
+# The most readings that wait for a disk that does not answer; further readings are gaps.
 _MOST_WAITING = 30
 _THREAD = "aliquot-history"
 
@@ -41,7 +41,7 @@ T = TypeVar("T")
 class HistorySettings:
     """The settings of the history.
 
-    ``path`` None: in memory. ``sample_seconds``: the least time between two looks that count.
+    ``path`` None: in memory. ``sample_seconds``: the least time between two readings that count.
     """
 
     is_enabled: bool
@@ -54,7 +54,7 @@ class HistorySettings:
 class UsageHistory:
     """The history as the event loop uses it.
 
-    ``look`` and ``ask`` hand over to the thread, and wait for no disk.
+    ``record`` and ``ask`` hand over to the thread, and wait for no disk.
     """
 
     def __init__(self, settings: HistorySettings, clock: Clock, log: logging.Logger) -> None:
@@ -67,7 +67,7 @@ class UsageHistory:
         self._waiting = 0
         self._last = -float("inf")
 
-    def look(self, view: NodeView) -> None:
+    def record(self, view: NodeView) -> None:
         """Called by NodeWatch with each new view."""
         now = self._clock.now()
         is_early = now - self._last < self._settings.sample_seconds
@@ -75,8 +75,8 @@ class UsageHistory:
             return
         self._last = now
         self._waiting += 1
-        look = Look(self._clock.wall(), now, view.status)
-        future = asyncio.get_running_loop().run_in_executor(self._thread, self._keeper.take, look)
+        reading = Reading(self._clock.wall(), now, view.status)
+        future = asyncio.get_running_loop().run_in_executor(self._thread, self._keeper.take, reading)
         future.add_done_callback(self._taken)
 
     async def ask(self, question: Question, render: Callable[[Answer], T]) -> T:
@@ -114,7 +114,7 @@ class HistoryKeeper:
         self._settings = settings
         self._log = log
         self._steps = OpenSteps()
-        self._last: Look | None = None
+        self._last: Reading | None = None
         self._file: HistoryFile | None = None
         self._try_again = self._prune_at = -float("inf")
         self._doubt_until = -float("inf")
@@ -123,19 +123,19 @@ class HistoryKeeper:
         self._rolled: dict[int, float] = {}
         self._problem = ""
 
-    def take(self, look: Look) -> None:
-        """Add a look at the node, and write the steps that ended by it."""
-        before, self._last = self._last, look
-        if before is not None and has_jumped(before, look):
-            self._log.info("history=gap the clock went by %+.0f s", look.wall - before.wall)
-            self._doubt_until = look.monotonic + _DOUBT_SECONDS
-            self._write(before.wall, look.monotonic, is_over=True)
-        elif before is not None and not is_gap(before, look, self._settings.longest_gap_seconds):
-            self._steps.add(samples(before, look), look.wall, look.monotonic - before.monotonic)
-        fine = step_start(look.wall, FINE_SECONDS)
+    def take(self, reading: Reading) -> None:
+        """Add a reading of the node, and write the steps that ended by it."""
+        before, self._last = self._last, reading
+        if before is not None and has_jumped(before, reading):
+            self._log.info("history=gap the clock went by %+.0f s", reading.wall - before.wall)
+            self._doubt_until = reading.monotonic + _DOUBT_SECONDS
+            self._write(before.wall, reading.monotonic, is_over=True)
+        elif before is not None and not is_gap(before, reading, self._settings.longest_gap_seconds):
+            self._steps.add(samples(before, reading), reading.wall, reading.monotonic - before.monotonic)
+        fine = step_start(reading.wall, FINE_SECONDS)
         if fine != self._fine:
             self._fine = fine
-            self._write(look.wall, look.monotonic)
+            self._write(reading.wall, reading.monotonic)
 
     def answer(self, question: Question, now: float, monotonic: float) -> Answer:
         """Return the answer to a question. Raises StateError."""
@@ -143,7 +143,7 @@ class HistoryKeeper:
         step = question.range.step_seconds
 
         def read(file: HistoryFile) -> Answer:
-            # Growing steps change little from one look to the next.
+            # Growing steps change little from one reading to the next.
             if step != FINE_SECONDS and monotonic - self._rolled.get(step, -step) >= step / 30:
                 # A full disk: the steps rolled before are answered.
                 with contextlib.suppress(sqlite3.OperationalError):

@@ -1,4 +1,4 @@
-"""The figures that the history keeps of devices and kernels, from two looks at the node. Pure.
+"""The figures that the history keeps of devices and kernels, from two readings of the node. Pure.
 
 A figure is None, and never zero, if the agent did not report it, or if it cannot be known because
 its counter began anew.
@@ -36,7 +36,7 @@ _COUNTER_SLACK = 1.1
 
 
 @dataclass(frozen=True)
-class Look:
+class Reading:
     """The node at one moment. ``status`` None: the agent did not answer."""
 
     wall: float
@@ -68,27 +68,27 @@ class Subject:
 
 @dataclass(frozen=True)
 class Sample:
-    """One subject over the time between two looks."""
+    """One subject over the time between two readings."""
 
     subject: Subject
     values: Values
 
 
-def has_jumped(before: Look, after: Look) -> bool:
+def has_jumped(before: Reading, after: Reading) -> bool:
     """Return whether the wall clock and the monotonic clock drifted apart."""
     return abs((after.wall - before.wall) - (after.monotonic - before.monotonic)) > _LARGEST_DRIFT_SECONDS
 
 
-def is_gap(before: Look, after: Look, longest_seconds: float) -> bool:
-    """Return whether nothing is known about the time between the two looks."""
+def is_gap(before: Reading, after: Reading, longest_seconds: float) -> bool:
+    """Return whether nothing is known about the time between the two readings."""
     seconds = after.monotonic - before.monotonic
     return not 0 < seconds <= longest_seconds or has_jumped(before, after)
 
 
-def samples(before: Look, after: Look) -> Iterator[Sample]:
-    """Yield a sample of each subject that is in both looks.
+def samples(before: Reading, after: Reading) -> Iterator[Sample]:
+    """Yield a sample of each subject that is in both readings.
 
-    Gauges are the later look's. The caller has checked ``is_gap``.
+    Gauges are the later reading's. The caller has checked ``is_gap``.
     """
     if before.status is None or after.status is None:
         return

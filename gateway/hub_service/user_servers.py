@@ -19,7 +19,7 @@ from jupyter_aliquot.gateway.culling.policy import Policy
 
 from .user_cache import is_service
 
-LOOK_SECONDS = 30.0
+REFRESH_SECONDS = 30.0
 # The Hub is asked again about users without a known server: one may have come and gone between two
 # polls.
 ASK_AGAIN_SECONDS = 600.0
@@ -72,11 +72,13 @@ class HubServers:
     that time anew.
     """
 
-    def __init__(self, hub: Questions, clock: Clock, log: logging.Logger, look_seconds: float = LOOK_SECONDS) -> None:
+    def __init__(
+        self, hub: Questions, clock: Clock, log: logging.Logger, refresh_seconds: float = REFRESH_SECONDS
+    ) -> None:
         self._hub = hub
         self._clock = clock
         self._log = log
-        self._looks = Recurring("hub-servers", self.look, look_seconds, clock, log)
+        self._refreshes = Recurring("hub-servers", self.refresh, refresh_seconds, clock, log)
         self._present: frozenset[str] | None = None
         # Owners of kernels alone: the culler asks about them.
         self._had: set[str] = set()
@@ -100,7 +102,7 @@ class HubServers:
             return None
         return self._gone.setdefault(user, self._clock.wall())
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Poll the Hub once."""
         try:
             self._present = await self._hub.present()
@@ -128,11 +130,11 @@ class HubServers:
 
     def start(self) -> None:
         """Poll the Hub periodically, in the background."""
-        self._looks.start()
+        self._refreshes.start()
 
     async def stop(self) -> None:
         """Stop the polling. Idempotent."""
-        await self._looks.stop()
+        await self._refreshes.stop()
 
 
 def hub_servers(provider: Any, policy: Policy, clock: Clock, log: logging.Logger) -> HubServers | None:
@@ -149,4 +151,4 @@ def hub_servers(provider: Any, policy: Policy, clock: Clock, log: logging.Logger
             "service of a JupyterHub and knows no user's servers. Start it with --hub, or set "
             "c.Culling.idle_seconds"
         )
-    return HubServers(HubQuestions(hub), clock, log, min(LOOK_SECONDS, max(1.0, policy.server_gone / 4)))
+    return HubServers(HubQuestions(hub), clock, log, min(REFRESH_SECONDS, max(1.0, policy.server_gone / 4)))

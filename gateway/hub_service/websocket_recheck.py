@@ -23,7 +23,7 @@ from .user_cache import HubPeople
 
 # The age of an answer and the time between two checks, as parts of the time within which sockets
 # have to close.
-_AGE, _LOOK = 0.7, 0.1
+_AGE, _INTERVAL = 0.7, 0.1
 
 # Codes from RFC 6455's registry, each with a reason for a page to show; a reason has 123 bytes at
 # most.
@@ -56,33 +56,33 @@ class HubSockets:
         self._people = people
         self._log = log
         self._sockets: WeakKeyDictionary[WebSocketHandler, tuple[str, User]] = WeakKeyDictionary()
-        self._looks = Recurring("hub-sockets", self._look_and_save, recheck_seconds * _LOOK, clock, log)
+        self._rechecks = Recurring("hub-sockets", self._recheck_and_save, recheck_seconds * _INTERVAL, clock, log)
 
     def watch(self, socket: WebSocketHandler, token: str, user: User) -> None:
         """Add a websocket with this token and user."""
         self._sockets[socket] = (token, user)
 
     def start(self) -> None:
-        self._looks.start()
+        self._rechecks.start()
 
     async def stop(self) -> None:
-        await self._looks.stop()
+        await self._rechecks.stop()
         await self._people.save()
 
-    async def _look_and_save(self) -> None:
-        await self.look()
+    async def _recheck_and_save(self) -> None:
+        await self.recheck()
         await self._people.save()
 
-    async def look(self) -> None:
+    async def recheck(self) -> None:
         """Close the websockets whose token does not allow them any more."""
         by_token: dict[str, list[tuple[WebSocketHandler, User]]] = {}
         for socket, (token, user) in list(self._sockets.items()):
             # A websocket in its handshake, or a closed one, has no connection.
             if socket.ws_connection is not None:
                 by_token.setdefault(token, []).append((socket, user))
-        await asyncio.gather(*(self._look_at(token, sockets) for token, sockets in by_token.items()))
+        await asyncio.gather(*(self._recheck_token(token, sockets) for token, sockets in by_token.items()))
 
-    async def _look_at(self, token: str, sockets: list[tuple[WebSocketHandler, User]]) -> None:
+    async def _recheck_token(self, token: str, sockets: list[tuple[WebSocketHandler, User]]) -> None:
         try:
             found = await self._ask(token, self._recheck_seconds * _AGE)
         except HubAwayError:

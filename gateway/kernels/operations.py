@@ -130,7 +130,7 @@ class KernelChanges:
             await self._manager.handover.noted(kernel_id)
         else:
             done = await self._admission.resize(kernel_id, request)
-        await self._watch.look()
+        await self._watch.poll()
         return done
 
     async def withdraw_resize(self, kernel_id: str) -> bool:
@@ -148,13 +148,13 @@ class KernelChanges:
         """
         self._check_gpu(kernel_id)
         await self._agent.swap_out(kernel_id)
-        await self._watch.look()
+        await self._watch.poll()
 
     async def wake(self, kernel_id: str) -> None:
         """Request that its memory come back. Raises AliquotError."""
         self._check_gpu(kernel_id)
         await self._agent.wake(kernel_id)
-        await self._watch.look()
+        await self._watch.poll()
 
     async def hint(self, kernel_id: str) -> None:
         """Prepare for a user who is about to use it.

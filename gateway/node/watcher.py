@@ -69,15 +69,15 @@ class NodeWatch:
         """Poll at once: something changed."""
         self._hurry.set()
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """Poll now, and return when the agent has answered, so that a change just made is seen."""
         async with self._asking:
-            await self._look()
+            await self._poll()
 
     async def start(self) -> None:
         """Poll once, then go on in the background."""
         if self._task is None:
-            await self.look()
+            await self.poll()
             self._task = asyncio.create_task(self._run(), name="aliquot-node-watch")
 
     async def stop(self) -> None:
@@ -92,7 +92,7 @@ class NodeWatch:
             await self._wait()
             try:
                 began = self._clock.now()
-                await self.look()
+                await self.poll()
                 await self._clock.sleep(_RESTS * (self._clock.now() - began))
             except Exception:
                 self._log.exception("node_watch=failed; it goes on")
@@ -107,7 +107,7 @@ class NodeWatch:
             hurry.cancel()
         self._hurry.clear()
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         try:
             if self._client is None:
                 self._client = await greet(self._runtime_dir, _CLIENT_NAME)

@@ -50,7 +50,7 @@ from jupyter_aliquot.gpu_hook.agent.scheduling.records import read_moment
 from jupyter_aliquot.gpu_hook.agent.server.control import ControlServer
 from jupyter_aliquot.gpu_hook.agent.server.lease_operations import LeaseOperations
 from jupyter_aliquot.gpu_hook.agent.server.notifier import StatusNotices
-from jupyter_aliquot.gpu_hook.agent.server.operations import CONTROL_VERSION, FirstLook, Node, Operations
+from jupyter_aliquot.gpu_hook.agent.server.operations import CONTROL_VERSION, DeviceDiscovery, Node, Operations
 from jupyter_aliquot.gpu_hook.agent.server.status_maker import StatusMaker, Subjects
 from jupyter_aliquot.gpu_hook.agent.settings import AgentSettings, read_arguments
 from jupyter_aliquot.gpu_hook.agent.swap.checkpoint import CheckpointTools, Circumstances
@@ -153,7 +153,7 @@ class Agent:
             self._end.set,
             lambda asked: {**enforcer.environment(asked.parts), **self._actuation.environment(asked)},
             lambda kernel: self._actuation.needs_restart(kernel.reservation, kernel.pids),
-            FirstLook(self._devices_known, self._why_unknown),
+            DeviceDiscovery(self._devices_known, self._why_unknown),
         )
 
     def _make_status(self) -> StatusMaker:

@@ -46,8 +46,8 @@ _WITHOUT_DEVICES = ("hello", "subscribe", "shutdown")
 
 
 @dataclass(frozen=True)
-class FirstLook:
-    """The state of the first look at the devices.
+class DeviceDiscovery:
+    """The state of the first reading of the devices.
 
     ``is_over``: the devices are known, or their driver missed its deadline; earlier kernels are
     restored. ``why_unknown`` says why no device is known; it is empty where one is.
@@ -95,7 +95,7 @@ class Operations:
         shut_down: Callable[[], None],
         limits_env: Callable[[Reservation], Mapping[str, str]],
         needs_restart: Callable[[Kernel], tuple[str, ...]],
-        devices: FirstLook,
+        devices: DeviceDiscovery,
     ) -> None:
         self._node = node
         self._devices = devices

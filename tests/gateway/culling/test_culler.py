@@ -115,19 +115,19 @@ def a_scene(metadata: dict[str, Any] | None = None) -> tuple[Clock, Kernels, Cul
 async def test_a_plain_kernel_without_a_relay_is_ended_by_what_jupyter_saw() -> None:
     clock, kernels, culler = a_scene()
     clock.seconds = 1089.0
-    await culler.look()
+    await culler.check()
     assert culler.announced() == {}
     clock.seconds = 1090.0
-    await culler.look()
+    await culler.check()
     assert culler.announced()["k1"].at == 1100.0
     kernels.kernel.execution_state = "busy"
     clock.seconds = 1100.0
-    await culler.look()
+    await culler.check()
     assert (culler.announced(), kernels.ended) == ({}, [])
     kernels.kernel.execution_state = "idle"
-    await culler.look()
+    await culler.check()
     clock.seconds = 1110.0
-    await culler.look()
+    await culler.check()
     assert [asked.message for asked in kernels.ended] == ["the kernel was ended after 100 s idle"]
 
 
@@ -136,7 +136,7 @@ async def test_a_kernel_that_does_not_run_is_left_alone(state: str) -> None:
     clock, kernels, culler = a_scene()
     kernels.state = state
     clock.seconds = 1e6
-    await culler.look()
+    await culler.check()
     assert culler.announced() == {}
 
 
@@ -157,7 +157,7 @@ async def test_a_relays_word_counts_and_one_that_is_away_spares_its_kernel(
     # The culler does not ask Jupyter's tracker then: it is wrong where subshells are at work.
     kernels.kernel.execution_state = "idle" if not want else "busy"
     clock.seconds = 1095.0
-    await culler.look()
+    await culler.check()
     assert bool(culler.announced()) is want
 
 
@@ -167,33 +167,33 @@ async def test_use_of_the_gpu_without_a_cell_is_use_and_an_agent_that_is_away_sp
     clock.seconds = 1080.0
     culler.watch(node(2.5))
     clock.seconds = 1100.0
-    await culler.look()
+    await culler.check()
     assert culler.announced() == {}, "a thread of it uses the GPU"
     clock.seconds = 1150.0
     culler.watch(node(2.5, charged=1 << 20))
     clock.seconds = 1245.0
     culler.watch(NodeView())
-    await culler.look()
+    await culler.check()
     assert culler.announced() == {}, "nobody knows what it does"
     culler.watch(node(2.5, charged=1 << 20))
-    await culler.look()
+    await culler.check()
     assert culler.announced()["k1"].at == 1255.0
     clock.seconds = 1255.0
-    await culler.look()
+    await culler.check()
     assert len(kernels.ended) == 1
 
 
 async def test_a_kernel_that_its_owner_keeps_begins_anew() -> None:
     clock, kernels, culler = a_scene()
     clock.seconds = 1095.0
-    await culler.look()
+    await culler.check()
     assert culler.keep("k1") is None
     assert culler.announced() == {}
     clock.seconds = 1184.0
-    await culler.look()
+    await culler.check()
     assert (culler.announced(), kernels.ended) == ({}, [])
     clock.seconds = 1186.0
-    await culler.look()
+    await culler.check()
     assert culler.announced()["k1"].at == 1196.0
 
 
@@ -201,7 +201,7 @@ async def test_a_kernel_that_its_owner_keeps_begins_anew() -> None:
 async def test_a_kernelspecs_own_time_counts(metadata: Any, want: bool) -> None:
     clock, _, culler = a_scene({"cull_idle_timeout": metadata})
     clock.seconds = 1150.0
-    await culler.look()
+    await culler.check()
     assert bool(culler.announced()) is want
 
 
@@ -209,9 +209,9 @@ async def test_one_that_could_not_be_ended_is_announced_again() -> None:
     clock, kernels, culler = a_scene()
     kernels.refuses = True
     clock.seconds = 1100.0
-    await culler.look()
+    await culler.check()
     clock.seconds = 1110.0
-    await culler.look()
+    await culler.check()
     assert culler.announced() == {}
-    await culler.look()
+    await culler.check()
     assert culler.announced()["k1"].at == 1120.0

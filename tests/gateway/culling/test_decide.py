@@ -180,7 +180,7 @@ def jupyter(**knobs: Any) -> SimpleNamespace:
 
 def test_jupyters_own_knobs_are_followed_where_ours_leave_it_open() -> None:
     policy = read_policy(Culling(), jupyter(cull_idle_timeout=1200, cull_interval=5))
-    assert (policy.idle, policy.low_priority_idle, policy.look) == (1200.0, 1200.0, 5)
+    assert (policy.idle, policy.low_priority_idle, policy.check_seconds) == (1200.0, 1200.0, 5)
     assert not policy.ends_connected, "as in Jupyter, a connected browser keeps a kernel"
     assert not policy.ends_busy
     policy = read_policy(Culling(), jupyter(cull_idle_timeout=1200, cull_busy=True, cull_connected=True))
@@ -192,7 +192,7 @@ def test_our_knobs_come_before_jupyters() -> None:
     policy = read_policy(knobs, jupyter(cull_idle_timeout=1200, cull_busy=True))
     assert (policy.idle, policy.low_priority_idle, policy.ends_connected, policy.ends_busy) == (60.0, 0.0, True, False)
     assert read_policy(Culling(), jupyter()).idle == 0.0
-    assert policy.look <= 6.0
+    assert policy.check_seconds <= 6.0
 
 
 @pytest.mark.parametrize("knob", ["idle_seconds", "max_age_seconds", "warning_seconds", "low_priority_idle_seconds"])

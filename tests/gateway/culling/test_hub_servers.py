@@ -67,16 +67,16 @@ def test_a_server_counts_as_gone_from_when_it_was_first_missed() -> None:
     hub, clock = Hub(["ada"], ["alice"]), Clock()
     servers = servers_of(hub, clock)
     assert servers.gone_since("alice") is None
-    asyncio.run(servers.look())
+    asyncio.run(servers.refresh())
     assert servers.gone_since("alice") is None
     hub.pages, clock.seconds = [["ada"]], 1100.0
-    asyncio.run(servers.look())
+    asyncio.run(servers.refresh())
     assert servers.gone_since("alice") == 1100.0
     clock.seconds = 1150.0
-    asyncio.run(servers.look())
+    asyncio.run(servers.refresh())
     assert servers.gone_since("alice") == 1100.0
     hub.pages, clock.seconds = [["alice"]], 1200.0
-    asyncio.run(servers.look())
+    asyncio.run(servers.refresh())
     assert servers.gone_since("alice") is None
     assert hub.asked == [], "who was seen with a server is not asked about"
 
@@ -84,16 +84,16 @@ def test_a_server_counts_as_gone_from_when_it_was_first_missed() -> None:
 def test_nobodys_server_has_gone_while_the_hub_does_not_answer() -> None:
     hub, clock = Hub(["bob"]), Clock()
     servers = servers_of(hub, clock)
-    asyncio.run(servers.look())
+    asyncio.run(servers.refresh())
     assert servers.gone_since("bob") is None
     hub.pages = [["ada"]]
-    asyncio.run(servers.look())
+    asyncio.run(servers.refresh())
     assert servers.gone_since("bob") == 1000.0
     hub.pages = None
-    asyncio.run(servers.look())
+    asyncio.run(servers.refresh())
     assert servers.gone_since("bob") is None
     hub.pages, clock.seconds = [["ada"]], 1300.0
-    asyncio.run(servers.look())
+    asyncio.run(servers.refresh())
     assert servers.gone_since("bob") == 1000.0, "a moment without an answer begins no new time"
 
 
@@ -101,10 +101,10 @@ def test_a_restarted_gateway_asks_the_hub_who_had_a_server() -> None:
     hub, clock = Hub([]), Clock()
     hub.stopped = {"bob/%": USED, "carol": ONLY_LOOKED_AT, "dora": {}}
     servers, users = servers_of(hub, clock), ["bob/%", "carol", "dora", "erased"]
-    asyncio.run(servers.look())
+    asyncio.run(servers.refresh())
     assert [servers.gone_since(user) for user in users] == [None] * 4
     clock.seconds = 1030.0
-    asyncio.run(servers.look())
+    asyncio.run(servers.refresh())
     assert [servers.gone_since(user) for user in users] == [1030.0, None, None, None]
     assert hub.asked == ["/bob%2F%25", "/carol", "/dora", "/erased"]
 
@@ -113,16 +113,16 @@ def test_who_had_none_is_asked_about_again_after_a_while_and_only_while_there_is
     hub, clock = Hub([]), Clock()
     hub.stopped = {"carol": {}, "dora": {}}
     servers = servers_of(hub, clock)
-    asyncio.run(servers.look())
+    asyncio.run(servers.refresh())
     servers.gone_since("dora")
     for _ in range(3):
         servers.gone_since("carol")
-        asyncio.run(servers.look())
+        asyncio.run(servers.refresh())
     assert hub.asked == ["/carol", "/dora"]
     clock.seconds += ASK_AGAIN_SECONDS
     hub.stopped["carol"] = USED
     servers.gone_since("carol")
-    asyncio.run(servers.look())
+    asyncio.run(servers.refresh())
     assert hub.asked == ["/carol", "/dora", "/carol"]
     assert servers.gone_since("carol") == clock.seconds
 
@@ -131,7 +131,7 @@ def test_a_service_of_the_hub_has_no_server_to_lose() -> None:
     hub = Hub([])
     servers = servers_of(hub, Clock())
     for _ in range(2):
-        asyncio.run(servers.look())
+        asyncio.run(servers.refresh())
         assert servers.gone_since(service_name("nightly")) is None
     assert hub.asked == []
 

@@ -22,7 +22,7 @@ from jupyter_aliquot.gateway.history.database import Limits
 from jupyter_aliquot.gateway.history.export import csv_report, json_report
 from jupyter_aliquot.gateway.history.query import Question
 from jupyter_aliquot.gateway.history.recorder import HistoryKeeper, HistorySettings
-from jupyter_aliquot.gateway.history.samples import Look
+from jupyter_aliquot.gateway.history.samples import Reading
 from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 
 from .node import GIB, node
@@ -41,7 +41,7 @@ class Life:
         self.busy = 0.0
 
     def look(self, status: NodeStatus | None) -> None:
-        self.keeper.take(Look(self.wall, self.monotonic, status))
+        self.keeper.take(Reading(self.wall, self.monotonic, status))
 
     def run(self, seconds: float, busy: float = 0.0, every: float = 2.0, **known: Any) -> None:
         """Look every ``every`` seconds until ``seconds`` have passed.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jupyter_aliquot.gateway.history.buckets import DAY, HOUR, WEEK, OpenSteps, parts
-from jupyter_aliquot.gateway.history.samples import FIGURES, Look, Sample, Subject, is_gap, samples
+from jupyter_aliquot.gateway.history.samples import FIGURES, Reading, Sample, Subject, is_gap, samples
 
 from .node import UUID, figure, node
 
@@ -48,8 +48,8 @@ def test_steps_that_ended_are_forgotten_and_one_that_grows_is_not() -> None:
 
 
 def test_gpu_time_is_the_difference_of_counters() -> None:
-    before = Look(1000, 50, node(busy_seconds=10.0, own_seconds=4.0))
-    after = Look(1002, 52, node(busy_seconds=11.0, own_seconds=4.5))
+    before = Reading(1000, 50, node(busy_seconds=10.0, own_seconds=4.0))
+    after = Reading(1002, 52, node(busy_seconds=11.0, own_seconds=4.5))
     found = {sample.subject.kind: sample for sample in samples(before, after)}
     assert figure(found["kernel"].values, "busy_gpus") == 0.5
     assert figure(found["kernel"].values, "own_gpus") == 0.25
@@ -59,29 +59,29 @@ def test_gpu_time_is_the_difference_of_counters() -> None:
 
 @pytest.mark.parametrize("now", [0.0, 900.0])
 def test_a_counter_that_began_anew_or_ran_ahead_of_time_is_not_known(now: float) -> None:
-    before, after = Look(1000, 50, node(busy_seconds=10.0)), Look(1002, 52, node(busy_seconds=now))
+    before, after = Reading(1000, 50, node(busy_seconds=10.0)), Reading(1002, 52, node(busy_seconds=now))
     [kernel] = [sample for sample in samples(before, after) if sample.subject.kind == "kernel"]
     assert figure(kernel.values, "busy_gpus") is None
 
 
 def test_a_kernel_has_no_sample_before_its_second_look() -> None:
-    before, after = Look(1000, 50, node(kernels=0)), Look(1002, 52, node())
+    before, after = Reading(1000, 50, node(kernels=0)), Reading(1002, 52, node())
     assert [sample.subject.kind for sample in samples(before, after)] == ["device"]
-    assert list(samples(Look(1000, 50, None), after)) == []
+    assert list(samples(Reading(1000, 50, None), after)) == []
 
 
 def test_an_id_of_another_owner_is_another_kernel() -> None:
-    before, after = Look(1000, 50, node(owner="bob")), Look(1002, 52, node(owner="alice"))
+    before, after = Reading(1000, 50, node(owner="bob")), Reading(1002, 52, node(owner="alice"))
     assert [sample.subject.kind for sample in samples(before, after)] == ["device"]
 
 
 def test_a_clock_that_was_set_and_a_long_silence_are_gaps() -> None:
-    look = Look(1000, 50, None)
-    assert not is_gap(look, Look(1002, 52, None), 10)
-    assert is_gap(look, Look(5000, 52, None), 10)
-    assert is_gap(look, Look(900, 52, None), 10)
-    assert is_gap(look, Look(1011, 61, None), 10)
-    assert is_gap(look, Look(1000, 50, None), 10)
+    reading = Reading(1000, 50, None)
+    assert not is_gap(reading, Reading(1002, 52, None), 10)
+    assert is_gap(reading, Reading(5000, 52, None), 10)
+    assert is_gap(reading, Reading(900, 52, None), 10)
+    assert is_gap(reading, Reading(1011, 61, None), 10)
+    assert is_gap(reading, Reading(1000, 50, None), 10)
 
 
 def test_ranges_are_what_their_names_say_and_coarse_steps_are_made_of_fine_ones() -> None:

@@ -34,7 +34,7 @@ class ASocket:
         self.ws_connection = None
 
 
-def look(was: User, answer: User | Exception | None, **kind: bool) -> tuple[ASocket, list[str]]:
+def recheck(was: User, answer: User | Exception | None, **kind: bool) -> tuple[ASocket, list[str]]:
     asked = []
 
     async def ask(token: str, within_seconds: float) -> User | None:
@@ -47,7 +47,7 @@ def look(was: User, answer: User | Exception | None, **kind: bool) -> tuple[ASoc
     async def scenario() -> ASocket:
         sockets, socket = HubSockets(ask, 30.0, HubPeople(LOG), SystemClock(), LOG), ASocket(**kind)
         sockets.watch(cast(WebSocketHandler, socket), "a-token", was)
-        await sockets.look()
+        await sockets.recheck()
         return socket
 
     return asyncio.run(scenario()), asked
@@ -68,12 +68,12 @@ def look(was: User, answer: User | Exception | None, **kind: bool) -> tuple[ASoc
     ],
 )
 def test_a_socket_ends_with_what_opened_it(was: User, now: Any, want: list[tuple[int, str]]) -> None:
-    socket, _ = look(was, now)
+    socket, _ = recheck(was, now)
     assert socket.closed == want
 
 
 def test_nothing_is_asked_about_a_socket_that_is_not_open() -> None:
-    socket, asked = look(ALICE, None, is_open=False)
+    socket, asked = recheck(ALICE, None, is_open=False)
     assert (socket.closed, asked) == ([], [])
 
 
@@ -88,7 +88,7 @@ def test_sockets_of_one_token_are_one_question() -> None:
         watched, found = HubSockets(ask, 30.0, HubPeople(LOG), SystemClock(), LOG), [ASocket() for _ in range(5)]
         for socket in found:
             watched.watch(cast(WebSocketHandler, socket), "a-token", ALICE)
-        await watched.look()
+        await watched.recheck()
         return found
 
     assert all(socket.closed == [NO_MORE] for socket in asyncio.run(scenario()))
@@ -116,7 +116,7 @@ def test_what_waits_in_the_name_of_a_refused_token_is_dropped_and_no_other(answe
     async def scenario() -> None:
         sockets, socket = HubSockets(ask, 30.0, HubPeople(LOG), SystemClock(), LOG), Waits()
         sockets.watch(cast(WebSocketHandler, socket), "a-token", ALICE)
-        await sockets.look()
+        await sockets.recheck()
 
     asyncio.run(scenario())
     assert revoked == ([True] if want_revoked else []), "while it can still be told"

@@ -47,8 +47,8 @@ async def test_only_our_own_uncontrolled_kernels_are_ended_and_their_owner_learn
     view = node(
         kernel("k1", "alice", interception=failed), kernel("k2", "bob"), kernel("k3", "ada", interception=failed)
     )
-    guard.look(view)
-    guard.look(view)
+    guard.check(view)
+    guard.check(view)
     await guard.stop()
     assert manager.kernels == {"k2"}
     assert manager.ended["k1"].code is EndingCode.INTERCEPTION
@@ -59,7 +59,7 @@ async def test_a_kernel_in_a_container_is_ended_whatever_the_policy_says() -> No
     manager = Manager("process", "contained", in_containers=("contained",))
     guard = InterceptionGuard(manager, logging.getLogger("test"), GuardRules(False, False))
     failed = "failed: cuInit reached the driver"
-    guard.look(node(kernel("process", "alice", interception=failed), kernel("contained", "bob", interception=failed)))
+    guard.check(node(kernel("process", "alice", interception=failed), kernel("contained", "bob", interception=failed)))
     await guard.stop()
     assert manager.kernels == {"process"}
     assert "it runs in a container" in manager.ended["contained"].message
@@ -68,7 +68,7 @@ async def test_a_kernel_in_a_container_is_ended_whatever_the_policy_says() -> No
 async def test_an_agent_that_is_away_ends_nobody() -> None:
     manager = Manager("k1")
     guard = InterceptionGuard(manager, logging.getLogger("test"))
-    guard.look(NodeView())
+    guard.check(NodeView())
     await guard.stop()
     assert manager.kernels == {"k1"}
 
@@ -85,10 +85,10 @@ async def test_a_kernel_that_could_not_be_ended_is_not_called_ended_and_is_tried
     manager = StubbornManager("k1")
     guard = InterceptionGuard(manager, logging.getLogger("test"))
     view = node(kernel("k1", "alice", interception="failed: cuInit reached the driver"))
-    guard.look(view)
+    guard.check(view)
     await guard.stop()
     assert manager.kernels == {"k1"}
-    guard.look(view)
+    guard.check(view)
     await guard.stop()
     assert (manager.kernels, len(attempts)) == (set(), 2)
 
@@ -100,7 +100,7 @@ async def test_kernels_with_processes_past_the_hook_are_ended_where_the_policy_s
     manager = Manager("k1", "k2")
     guard = InterceptionGuard(manager, logging.getLogger("test"), GuardRules(False, ends))
     failed = "failed: cuInit reached the driver"
-    guard.look(node(kernel("k1", "alice", unhooked_processes=[escaped()]), kernel("k2", "bob", interception=failed)))
+    guard.check(node(kernel("k1", "alice", unhooked_processes=[escaped()]), kernel("k2", "bob", interception=failed)))
     await guard.stop()
     assert manager.kernels == want
     reasons = [(asked.code, asked.message) for asked in manager.ended.values()]

@@ -100,7 +100,7 @@ async def test_what_a_kernel_lacked_is_known_after_the_agent_forgot_it(a_folder:
         short["devices"][0]["needed_bytes"] = 5 * GIB
         for kernels, want in (([short], 5 * GIB), ([], 5 * GIB), ([kernel("k1", "alice")], None)):
             node.agent.kernels = kernels
-            await node.watch.look()
+            await node.watch.poll()
             assert node.watch.lacked_bytes("k1") == want
     finally:
         await node.watch.stop()
