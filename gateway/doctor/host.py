@@ -40,7 +40,7 @@ _DRIVER_VERSION_FILE = Path("/proc/driver/nvidia/version")
 _STATUS_SECONDS = 5.0
 
 
-def look_at_versions() -> list[Finding]:
+def check_versions() -> list[Finding]:
     """Check the versions of Aliquot, Python and the packages that it needs."""
     versions = {name: _version(name) for name in (*_NEEDED, *_EXTRAS)}
     known = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
@@ -57,7 +57,7 @@ def look_at_versions() -> list[Finding]:
     return findings
 
 
-def look_at_runtime_folder(environ: Mapping[str, str] = os.environ) -> list[Finding]:
+def check_runtime_folder(environ: Mapping[str, str] = os.environ) -> list[Finding]:
     """Check the folder of the agent's sockets, and name the reason for it."""
     runtime = find_runtime_dir(environ)
     try:
@@ -76,7 +76,7 @@ def look_at_runtime_folder(environ: Mapping[str, str] = os.environ) -> list[Find
     return [Finding("runtime folder", OK, f"{runtime.path} ({reason}){state}")]
 
 
-def look_at_driver() -> list[Finding]:
+def check_driver() -> list[Finding]:
     """Check the NVIDIA driver and its path; without one kernels get the software GPU."""
     findings = []
     if is_gvisor():
@@ -92,7 +92,7 @@ def look_at_driver() -> list[Finding]:
     return [*findings, Finding("driver", OK, f"NVIDIA: {driver.cuda}, {driver.nvml}{version}")]
 
 
-def look_at_native_libraries() -> list[Finding]:
+def check_native_libraries() -> list[Finding]:
     """Check the libraries of Aliquot: the hook and the software GPU."""
     missing = [str(shim_dir() / name) for name in _SHIM_LIBRARIES if not (shim_dir() / name).exists()]
     if not (native_dir() / "bin" / "aliquot-kernel-start").exists():
@@ -107,7 +107,7 @@ def look_at_native_libraries() -> list[Finding]:
     return findings
 
 
-def look_at_agent() -> list[Finding]:
+def check_agent() -> list[Finding]:
     """Check the node agent of the runtime folder, and name its user."""
     path = find_runtime_dir().agent_socket
     if not os.path.exists(path):  # a folder that this account may not enter has none for it
@@ -125,7 +125,7 @@ def look_at_agent() -> list[Finding]:
     return findings
 
 
-def look_at_gateway() -> list[Finding]:
+def check_gateway() -> list[Finding]:
     """Check the gateway that owns this node's queue, and name its user."""
     path = find_runtime_dir().gateway_socket
     if not os.path.exists(path):  # a folder that this account may not enter has none for it
@@ -142,7 +142,7 @@ def look_at_gateway() -> list[Finding]:
     return [running, Finding("gateway", WARN, f"it says: {told}", "do what it says")] if told else [running]
 
 
-def look_at_shared_memory() -> list[Finding]:
+def check_shared_memory() -> list[Finding]:
     """Check the space in /dev/shm, which holds the software GPU's state."""
     try:
         free = Bytes(shutil.disk_usage("/dev/shm").free)
@@ -154,7 +154,7 @@ def look_at_shared_memory() -> list[Finding]:
     return [Finding("shared memory", OK, f"{free} free in /dev/shm")]
 
 
-def look_at_container_engine(environ: Mapping[str, str] = os.environ) -> list[Finding]:
+def check_container_engine(environ: Mapping[str, str] = os.environ) -> list[Finding]:
     """Check for Docker or Podman. Without an engine kernels are processes."""
     programs = [program for name in ("docker", "podman") if (program := shutil.which(name))]
     sockets = [path for path in _engine_sockets(environ) if _answers(path)]

@@ -26,7 +26,7 @@ _INSTALL = "install again: pip install ."
 _REPLACED = {**KERNEL_CLASSES, **ACCESS_CLASSES}
 
 
-def look_at_provisioner() -> list[Finding]:
+def check_provisioner() -> list[Finding]:
     """Check that jupyter_client finds the provisioner, in any client."""
     found = importlib.metadata.entry_points(group="jupyter_client.kernel_provisioners", name="aliquot")
     if not found:
@@ -34,7 +34,7 @@ def look_at_provisioner() -> list[Finding]:
     return [Finding("provisioner", OK, f"{next(iter(found)).value}")]
 
 
-def look_at_kernelspecs() -> list[Finding]:
+def check_kernelspecs() -> list[Finding]:
     """Check for presets on disk, which nbclient, papermill and VS Code read."""
     names = sorted(name for name in KernelSpecManager().find_kernel_specs() if ".gpu-" in name)
     if names:
@@ -43,7 +43,7 @@ def look_at_kernelspecs() -> list[Finding]:
     return [Finding("kernelspecs", WARN, found, "aliquot sizes --install --user")]
 
 
-def look_at_server() -> list[Finding]:
+def check_server() -> list[Finding]:
     """Check that a plain `jupyter lab` or `jupyter server` loads the extension and its classes."""
     application = JupyterApp(config_file_name="jupyter_server_config")
     application.load_config_file()
@@ -54,10 +54,10 @@ def look_at_server() -> list[Finding]:
         found = f"{EXTENSION} is not enabled for plain Jupyter servers: they keep their own kernel manager"
         return [Finding("server extension", WARN, found, remedy)]
     enabled = Finding("server extension", OK, f"{EXTENSION} is enabled for every Jupyter server")
-    return [enabled, *_look_at_classes(dict(application.config.get("ServerApp", {})))]
+    return [enabled, *_check_classes(dict(application.config.get("ServerApp", {})))]
 
 
-def _look_at_classes(configured: dict[str, Any]) -> list[Finding]:
+def _check_classes(configured: dict[str, Any]) -> list[Finding]:
     """Check that no configuration replaces the classes of Aliquot."""
     others = {trait: _class_name(value) for trait, value in configured.items() if trait in _REPLACED}
     foreign = {trait: name for trait, name in others.items() if name != _class_name(_REPLACED[trait])}
@@ -75,7 +75,7 @@ def _class_name(configured: Any) -> str:
     return f"{configured.__module__}.{configured.__qualname__}"
 
 
-def look_at_lab_extension() -> list[Finding]:
+def check_lab_extension() -> list[Finding]:
     """Check that JupyterLab has the panel and the kernel picker."""
     folders = [Path(folder) / LAB_EXTENSION for folder in jupyter_path("labextensions")]
     found = next((folder for folder in folders if (folder / "package.json").is_file()), None)

@@ -27,7 +27,7 @@ _CHECK_SECONDS = 20.0
 _REPORT_SECONDS = 15.0
 
 
-def look_at_node() -> Sequence[Finding]:
+def check_node() -> Sequence[Finding]:
     """Check the devices by NVML, and run the hook's self-check."""
     return asyncio.run(_look())
 

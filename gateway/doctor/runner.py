@@ -31,7 +31,7 @@ def examine(checks: Sequence[Check], progress: Callable[[str], None] = lambda _:
     """Run every check. A check that fails to run becomes a finding, and the others still run."""
     findings: list[Finding] = []
     for check in checks:
-        about = check.__name__.removeprefix("look_at_").replace("_", " ")
+        about = check.__name__.removeprefix("check_").replace("_", " ")
         progress(about)
         try:
             findings += check()
@@ -56,17 +56,17 @@ def all_checks() -> list[Check]:
     from . import host as doctor_host, jupyter as doctor_jupyter, node as doctor_node
 
     return [
-        doctor_host.look_at_versions,
-        doctor_host.look_at_runtime_folder,
-        doctor_host.look_at_driver,
-        doctor_host.look_at_native_libraries,
-        doctor_node.look_at_node,
-        doctor_host.look_at_agent,
-        doctor_host.look_at_gateway,
-        doctor_host.look_at_shared_memory,
-        doctor_host.look_at_container_engine,
-        doctor_jupyter.look_at_provisioner,
-        doctor_jupyter.look_at_kernelspecs,
-        doctor_jupyter.look_at_server,
-        doctor_jupyter.look_at_lab_extension,
+        doctor_host.check_versions,
+        doctor_host.check_runtime_folder,
+        doctor_host.check_driver,
+        doctor_host.check_native_libraries,
+        doctor_node.check_node,
+        doctor_host.check_agent,
+        doctor_host.check_gateway,
+        doctor_host.check_shared_memory,
+        doctor_host.check_container_engine,
+        doctor_jupyter.check_provisioner,
+        doctor_jupyter.check_kernelspecs,
+        doctor_jupyter.check_server,
+        doctor_jupyter.check_lab_extension,
     ]

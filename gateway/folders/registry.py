@@ -18,7 +18,7 @@ from jupyter_aliquot.provisioner.errors import RequestError, TakenError
 
 from .folder_file import read_folders, write_folders
 from .rules import check_source, check_target, check_targets, home_of, seen_inside
-from .safe_open import is_folder, look_at, make_home
+from .safe_open import identify_folder, is_folder, make_home
 from .shared_folder import HOME, FolderSettings, SharedFolder
 
 
@@ -80,7 +80,7 @@ class Folders:
         check_target(folder.target, self._private)
         others = [(name, target) for name, target in self._targets() if name != folder.name]
         check_targets([*others, (folder.name, folder.target)])
-        look_at(folder.source)
+        identify_folder(folder.source)
         self._keep({**self._added, folder.name: folder})
         return ListedFolder(folder, False)
 
@@ -106,10 +106,12 @@ class Folders:
         mounts = []
         if self._settings.home:
             source = home_of(self._settings.home, user.name)
-            found = make_home(source, *self._home_owner(owner)) if self._settings.make_homes else look_at(source)
+            found = (
+                make_home(source, *self._home_owner(owner)) if self._settings.make_homes else identify_folder(source)
+            )
             mounts.append(Mount(source, self._settings.home_target, read_only=False, identity=found))
         for folder in self.of(user):
-            mounts.append(Mount(folder.source, folder.target, folder.read_only, look_at(folder.source)))
+            mounts.append(Mount(folder.source, folder.target, folder.read_only, identify_folder(folder.source)))
         return tuple(mounts)
 
     def _home_owner(self, owner: str) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from .rules import parts_of
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def look_at(path: str) -> FolderIdentity:
+def identify_folder(path: str) -> FolderIdentity:
     """Return the identity of the folder at *path*, reached through folders alone.
 
     Raises FolderError.
@@ -39,7 +39,7 @@ def make_home(path: str, user_id: int, group_id: int) -> FolderIdentity:
         try:
             os.mkdir(name, 0o700, dir_fd=parent)
         except FileExistsError:
-            return look_at(path)
+            return identify_folder(path)
         except OSError as error:
             raise FolderError(f"The home {path!r} cannot be created: {error.strerror}. Create it by hand") from error
         try:
@@ -60,7 +60,7 @@ def make_home(path: str, user_id: int, group_id: int) -> FolderIdentity:
 def is_folder(path: str) -> bool:
     """Return whether *path* is a folder that is reached through folders alone."""
     try:
-        look_at(path)
+        identify_folder(path)
     except FolderError:
         return False
     return True

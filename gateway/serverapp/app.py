@@ -24,7 +24,7 @@ from .gc_policy import CalmCollector
 
 EXTENSION = "jupyter_aliquot.gateway"
 _MOST_FILES = 65_536
-_LOOK_SECONDS = 60.0
+_COLLECT_SECONDS = 60.0
 
 
 class AliquotServerApp(ServerApp):
@@ -118,11 +118,11 @@ class GatewayServerApp(AliquotServerApp):
         collector = CalmCollector()
         collector.start()
 
-        def look() -> None:
-            collector.look_if_due()
+        def collect() -> None:
+            collector.collect_if_due()
             give_back()
 
-        PeriodicCallback(look, 1e3 * _LOOK_SECONDS).start()
+        PeriodicCallback(collect, 1e3 * _COLLECT_SECONDS).start()
         super().start()
 
     def find_server_extensions(self) -> None:

@@ -52,10 +52,10 @@ class CalmCollector:
         if not self._is_known:
             return
         gc.set_threshold(*_THRESHOLDS)
-        self.look_at_all()
-        gc.callbacks.append(self.told)
+        self.collect_all()
+        gc.callbacks.append(self.note_collection)
 
-    def look_at_all(self) -> None:
+    def collect_all(self) -> None:
         """Run a full collection, and freeze what survives it."""
         gc.unfreeze()
         gc.collect()
@@ -63,18 +63,18 @@ class CalmCollector:
         self._whole_at = self._asked_at = self._monotonic()
         self._kept = gc.get_freeze_count()
 
-    def look_if_due(self) -> None:
+    def collect_if_due(self) -> None:
         """Run a full collection if one is due. Called periodically."""
         now = self._monotonic()
         if not self._is_known or now - self._asked_at < WHOLE_SECONDS:
             return
         self._asked_at, count = now, gc.get_freeze_count()
         if count > _MORE * self._kept or now - self._whole_at >= LONGEST_SECONDS:
-            self.look_at_all()
+            self.collect_all()
         else:
             self._kept = min(self._kept, count)
 
-    def told(self, phase: str, info: Mapping[str, Any]) -> None:
+    def note_collection(self, phase: str, info: Mapping[str, Any]) -> None:
         """Called by Python before ("start") and after ("stop") each collection."""
         if phase == "stop" and info["generation"] >= _MIDDLE:
             gc.freeze()

@@ -51,7 +51,7 @@ def title(report: dict[str, Any]) -> str:
     return printable(str(report["label"] or report["id"][:8]))
 
 
-def look_until(
+def poll_until(
     kernel: RunningKernel, is_done: Callable[[dict[str, Any]], bool], seconds: float
 ) -> tuple[dict[str, Any], bool]:
     """Poll the kernel. Returns its last report, and whether ``is_done`` held within ``seconds``."""

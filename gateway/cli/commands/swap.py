@@ -12,7 +12,7 @@ from jupyter_aliquot.gateway.terminal.kernel_client import RunningKernel
 from jupyter_aliquot.provisioner.resources import Bytes
 
 from .base import WHICH_GATEWAY
-from .kernel_command import KernelCommand, look_until, title
+from .kernel_command import KernelCommand, poll_until, title
 
 _MOST_SECONDS = 86400.0
 _OUT = ("swapped_out", "checkpointed")
@@ -52,7 +52,7 @@ class SwapCommand(MoveCommand):
         """Called by Application.start."""
         kernel = self.one_kernel()
         kernel.move("swap-out")
-        report, is_out = look_until(kernel, lambda report: report["state"] in _OUT, self.seconds)
+        report, is_out = poll_until(kernel, lambda report: report["state"] in _OUT, self.seconds)
         if not is_out and self.seconds:
             raise CommandError(f"{title(report)} is still on its GPU after {self.seconds:g} s{_why(report)}")
         moved = Bytes((report["residency"] or {}).get("swapped_bytes", 0))
@@ -81,7 +81,7 @@ class RestoreCommand(MoveCommand):
         """Called by Application.start."""
         kernel = self.one_kernel()
         kernel.move("restore")
-        report, is_in = look_until(kernel, lambda report: report["state"] == "on_gpu", self.seconds)
+        report, is_in = poll_until(kernel, lambda report: report["state"] == "on_gpu", self.seconds)
         if not is_in and self.seconds:
             raise CommandError(f"{title(report)} is not back on its GPU after {self.seconds:g} s{_why(report)}")
         self.tell(report, f"{title(report)} is on GPU" if is_in else f"{title(report)} is being restored")

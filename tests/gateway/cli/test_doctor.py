@@ -44,13 +44,13 @@ def the_folder(monkeypatch: pytest.MonkeyPatch, a_runtime_folder: Path) -> Runti
 
 
 def test_the_choice_of_the_runtime_folder_is_explained(the_folder: RuntimeDir) -> None:
-    (found,) = doctor_host.look_at_runtime_folder()
+    (found,) = doctor_host.check_runtime_folder()
     assert found.state == OK
     assert f"{the_folder.path} (ALIQUOT_RUNTIME_DIR names it)" in found.found
 
 
 def test_a_runtime_folder_with_too_long_a_name_fails() -> None:
-    (found,) = doctor_host.look_at_runtime_folder({"ALIQUOT_RUNTIME_DIR": "/tmp/" + "x" * 60})
+    (found,) = doctor_host.check_runtime_folder({"ALIQUOT_RUNTIME_DIR": "/tmp/" + "x" * 60})
     assert found.state == FAIL
     assert "at most" in found.found
 
@@ -63,7 +63,7 @@ def test_a_folder_of_another_account_is_no_defect_of_the_doctor(
     monkeypatch.setenv("ALIQUOT_RUNTIME_DIR", str(a_runtime_folder / below))
 
     def examined() -> str:
-        looks = (doctor_host.look_at_runtime_folder, doctor_host.look_at_agent, doctor_host.look_at_gateway)
+        looks = (doctor_host.check_runtime_folder, doctor_host.check_agent, doctor_host.check_gateway)
         facts = find_agent()
         assert (facts.answers, facts.has_stale_socket, facts.log) == (False, False, None)
         return "\n".join(f"{one.state} {one.found}" for one in examine(looks))
@@ -75,24 +75,24 @@ def test_a_folder_of_another_account_is_no_defect_of_the_doctor(
     assert all(line.startswith(f"{OK} none runs") for line in found[1:])
 
 
-@pytest.mark.parametrize("look", [doctor_host.look_at_agent, doctor_host.look_at_gateway])
-def test_a_stale_socket_is_a_warning_with_a_remedy(look, the_folder: RuntimeDir) -> None:
-    path = the_folder.agent_socket if look is doctor_host.look_at_agent else the_folder.gateway_socket
+@pytest.mark.parametrize("check", [doctor_host.check_agent, doctor_host.check_gateway])
+def test_a_stale_socket_is_a_warning_with_a_remedy(check, the_folder: RuntimeDir) -> None:
+    path = the_folder.agent_socket if check is doctor_host.check_agent else the_folder.gateway_socket
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(path))
-    (found,) = look()
+    (found,) = check()
     assert found.state == WARN
     assert "stale" in found.found
     assert f"rm {path}" in found.remedy
 
 
-@pytest.mark.parametrize("look", [doctor_host.look_at_agent, doctor_host.look_at_gateway])
-def test_no_socket_is_in_order(look, the_folder: RuntimeDir) -> None:
-    assert [finding.state for finding in look()] == [OK]
+@pytest.mark.parametrize("check", [doctor_host.check_agent, doctor_host.check_gateway])
+def test_no_socket_is_in_order(check, the_folder: RuntimeDir) -> None:
+    assert [finding.state for finding in check()] == [OK]
 
 
 def test_a_running_agent_is_named_with_its_owner(the_folder: RuntimeDir, an_agent) -> None:
-    (found,) = doctor_host.look_at_agent()
+    (found,) = doctor_host.check_agent()
     assert found.state == OK
     assert f"pid {an_agent.pid} of " in found.found
 
@@ -104,7 +104,7 @@ def test_a_driver_that_does_not_answer_the_agent_fails_with_its_reason(
     answer = {"driver": "nvidia", "kernels": [], "driver_problem": "the driver has not answered for 5 s"}
     monkeypatch.setattr(doctor_host, "query", lambda *words, **fields: answer)
     monkeypatch.setattr(doctor_host, "_peer", lambda path: "pid 7 of root")
-    running, found = doctor_host.look_at_agent()
+    running, found = doctor_host.check_agent()
     assert (running.state, found.state) == (OK, FAIL)
     assert found.found == "the node agent counts them as lost: the driver has not answered for 5 s"
 
@@ -112,7 +112,7 @@ def test_a_driver_that_does_not_answer_the_agent_fails_with_its_reason(
 @pytest.mark.parametrize("is_gvisor", [True, False])
 def test_gvisor_is_said_to_be_unsupported(is_gvisor: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_host, "is_gvisor", lambda: is_gvisor)
-    found = [one for one in doctor_host.look_at_driver() if one.state == FAIL]
+    found = [one for one in doctor_host.check_driver() if one.state == FAIL]
     assert [one.found.startswith("gVisor: unsupported") for one in found] == [True] * is_gvisor
 
 
@@ -120,7 +120,7 @@ def test_a_gateway_that_listens_is_named_with_its_owner(the_folder: RuntimeDir) 
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(the_folder.gateway_socket))
         listening.listen(1)
-        (found,) = doctor_host.look_at_gateway()
+        (found,) = doctor_host.check_gateway()
     assert f"pid {os.getpid()} of " in found.found
 
 
@@ -147,7 +147,7 @@ def test_what_a_gateway_says_of_itself_is_a_warning(
         address = {"url": f"http://127.0.0.1:{server.server_port}/", "token": "t"}
         (tmp_path / f"jpserver-{os.getpid()}.json").write_text(json.dumps(address))
         try:
-            running, told = doctor_host.look_at_gateway()
+            running, told = doctor_host.check_gateway()
         finally:
             server.shutdown()
     assert (running.state, told.state) == (OK, WARN)
@@ -156,7 +156,7 @@ def test_what_a_gateway_says_of_itself_is_a_warning(
 
 def test_missing_hook_libraries_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(doctor_host, "shim_dir", lambda: tmp_path)
-    found = doctor_host.look_at_native_libraries()[0]
+    found = doctor_host.check_native_libraries()[0]
     assert (found.about, found.state) == ("hook", FAIL)
     assert str(tmp_path / "libcuda.so.1") in found.found
 
@@ -164,7 +164,7 @@ def test_missing_hook_libraries_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 def test_an_engine_without_a_socket_is_a_warning_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(doctor_host.shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(doctor_host, "_engine_sockets", lambda environ: [tmp_path / "docker.sock"])
-    (found,) = doctor_host.look_at_container_engine({})
+    (found,) = doctor_host.check_container_engine({})
     assert (found.state, bool(found.remedy)) == (WARN, True)
 
 
@@ -174,7 +174,7 @@ def test_an_engine_is_reached_by_docker_host(tmp_path: Path, monkeypatch: pytest
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind("engine.sock")
         listening.listen(1)
-        (found,) = doctor_host.look_at_container_engine({"DOCKER_HOST": "unix://engine.sock"})
+        (found,) = doctor_host.check_container_engine({"DOCKER_HOST": "unix://engine.sock"})
     assert found.state == OK
     assert "engine.sock" in found.found
 
@@ -185,7 +185,7 @@ def test_another_kernel_manager_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pa
     enabled = {"ServerApp": {"jpserver_extensions": {"jupyter_aliquot.gateway": True}}}
     (tmp_path / "jupyter_server_config.json").write_text(json.dumps(enabled))
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))
-    by_name = {finding.about: finding for finding in doctor_jupyter.look_at_server()}
+    by_name = {finding.about: finding for finding in doctor_jupyter.check_server()}
     found = by_name["server classes"]
     assert found.state == WARN
     assert "their.KernelManager" in found.found
@@ -198,11 +198,11 @@ def test_a_disabled_lab_extension_is_found(monkeypatch: pytest.MonkeyPatch, tmp_
     (extension / "package.json").write_text(json.dumps({"version": "0.1.0"}))
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "data"))
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))
-    assert doctor_jupyter.look_at_lab_extension()[0].state == OK
+    assert doctor_jupyter.check_lab_extension()[0].state == OK
     (tmp_path / "labconfig").mkdir()
     settings = {"disabledExtensions": {"@jupyter-aliquot/labextension": True}}
     (tmp_path / "labconfig/page_config.json").write_text(json.dumps(settings))
-    (found,) = doctor_jupyter.look_at_lab_extension()
+    (found,) = doctor_jupyter.check_lab_extension()
     assert found.state == WARN
     assert "disabled" in found.found
 

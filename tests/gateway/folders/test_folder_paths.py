@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from jupyter_aliquot.gateway.folders.safe_open import look_at, make_home
+from jupyter_aliquot.gateway.folders.safe_open import identify_folder, make_home
 from jupyter_aliquot.provisioner.containers.plan import FolderIdentity
 from jupyter_aliquot.provisioner.errors import FolderError
 
@@ -27,7 +27,7 @@ def base(tmp_path: Path) -> Path:
 
 def test_a_folder_is_known_by_device_and_inode(base: Path) -> None:
     (base / "a" / "b").mkdir(parents=True)
-    assert look_at(str(base / "a" / "b")) == identity(base / "a" / "b")
+    assert identify_folder(str(base / "a" / "b")) == identity(base / "a" / "b")
 
 
 @pytest.mark.parametrize("link", ["home", "home/project", "home/project/deep"])
@@ -38,24 +38,24 @@ def test_a_link_in_the_place_of_any_part_is_refused(base: Path, link: str) -> No
     place.symlink_to(base / "elsewhere" / Path(*Path(link).parts[1:]))
     assert (base / "home" / "project" / "deep").is_dir()
     with pytest.raises(FolderError, match=f"'{place}' is a symbolic link"):
-        look_at(str(base / "home" / "project" / "deep"))
+        identify_folder(str(base / "home" / "project" / "deep"))
 
 
 def test_what_is_not_there_and_what_is_no_folder_is_refused(base: Path) -> None:
     (base / "file").write_text("")
     os.mkfifo(base / "fifo")
     with pytest.raises(FolderError, match="No such file"):
-        look_at(str(base / "nothing"))
+        identify_folder(str(base / "nothing"))
     for name in ("file", "fifo"):
         with pytest.raises(FolderError, match="no folder"):
-            look_at(str(base / name))
+            identify_folder(str(base / name))
 
 
 def test_no_descriptor_stays_open(base: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for path in (base, base / "nothing"):
         try:
-            look_at(str(path))
+            identify_folder(str(path))
         except FolderError:
             continue
     assert len(os.listdir("/proc/self/fd")) == before
@@ -116,7 +116,7 @@ def test_what_is_found_is_where_its_path_says_in_any_tree(
             continue
     wanted = top.joinpath(*asked)
     try:
-        found = look_at(str(wanted))
+        found = identify_folder(str(wanted))
     except FolderError:
         return
     assert os.path.realpath(wanted) == str(wanted)

@@ -62,11 +62,11 @@ def test_a_collector_that_is_called_known_tells_its_three_generations(now: list[
     """Read the facts that the policy relies on from the interpreter that runs this test."""
     if not is_known_collector():
         pytest.skip("this interpreter's collector is another, and is left as it is")
-    told: list[int] = []
-    gc.callbacks.append(lambda phase, info: told.append(info["generation"]))
+    generations: list[int] = []
+    gc.callbacks.append(lambda phase, info: generations.append(info["generation"]))
     for generation in range(3):
         gc.collect(generation)
-    assert told == [0, 0, 1, 1, 2, 2]
+    assert generations == [0, 0, 1, 1, 2, 2]
     assert len(gc.get_threshold()) == len(gc.get_stats()) == 3
 
 
@@ -75,7 +75,7 @@ def test_another_collector_is_left_as_it_is(now: list[float]) -> None:
     other = CalmCollector(lambda: now[0], is_known=False)
     other.start()
     now[0] = 2 * LONGEST_SECONDS
-    other.look_if_due()
+    other.collect_if_due()
     assert (gc.get_threshold(), list(gc.callbacks), gc.get_freeze_count()) == before
 
 
@@ -87,10 +87,10 @@ def test_what_survived_a_look_is_left_out_until_all_is_looked_at_again(
     assert is_there() is not None
     more = [Knot() for _ in range(gc.get_freeze_count() // 5)]
     gc.collect(1)
-    collector.look_if_due()
+    collector.collect_if_due()
     assert is_there() is not None, "it is not time yet"
     now[0] = WHOLE_SECONDS
-    collector.look_if_due()
+    collector.collect_if_due()
     assert is_there() is None
     assert more
 
@@ -100,27 +100,27 @@ def test_nothing_is_looked_at_anew_while_little_came_until_hours_have_passed(
 ) -> None:
     is_there = old_garbage()
     for now[0] in (WHOLE_SECONDS, 2 * WHOLE_SECONDS, LONGEST_SECONDS - 1):
-        collector.look_if_due()
+        collector.collect_if_due()
         assert is_there() is not None
     now[0] = LONGEST_SECONDS + WHOLE_SECONDS
-    collector.look_if_due()
+    collector.collect_if_due()
     assert is_there() is None
 
 
 def test_more_is_more_than_the_least_that_there_was(now: list[float], collector: CalmCollector) -> None:
     many = [Knot() for _ in range(gc.get_freeze_count())]
-    collector.look_at_all()
+    collector.collect_all()
     for knot in many:
         del knot.itself  # these are freed without a collection
     many.clear()
     now[0] += WHOLE_SECONDS
-    collector.look_if_due()
+    collector.collect_if_due()
     garbage = [Knot() for _ in range(gc.get_freeze_count() // 5)]
     is_there = weakref.ref(garbage[0])
     gc.collect(1)
     garbage.clear()
     now[0] += WHOLE_SECONDS
-    collector.look_if_due()
+    collector.collect_if_due()
     assert is_there() is None
 
 
@@ -128,10 +128,10 @@ async def test_the_server_asks_whether_a_look_is_due_and_gives_freed_memory_back
     monkeypatch: pytest.MonkeyPatch, collector: CalmCollector
 ) -> None:
     said, asked, given_back = list[str](), asyncio.Event(), asyncio.Event()
-    monkeypatch.setattr(server, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(server, "_COLLECT_SECONDS", 0.01)
     monkeypatch.setattr(server, "keep_little", lambda environ: said.append("keep little"))
     monkeypatch.setattr(server, "give_back", given_back.set)
-    monkeypatch.setattr(CalmCollector, "look_if_due", lambda self: asked.set())
+    monkeypatch.setattr(CalmCollector, "collect_if_due", lambda self: asked.set())
     monkeypatch.setattr(ServerApp, "initialize", lambda self, *args, **kwargs: said.append("initialize"))
     monkeypatch.setattr(ServerApp, "start", lambda self: said.append("start"))
     application = server.GatewayServerApp()
