@@ -160,9 +160,9 @@ def measure_controller(
         a_node(runtime, plan.gpu, controller, kernels, MEMORY_BYTES[plan.gpu], base) as node,
         a_crew(plan, node, folder) as crew,
     ):
-        everybody = [worker for workers in crew.values() for worker in workers.values()]
-        for worker in everybody if not alone else ():
-            start_all(everybody)  # idle, but present: the agent measures no kernel that is alone
+        all_workers = [worker for workers in crew.values() for worker in workers.values()]
+        for worker in all_workers if not alone else ():
+            start_all(all_workers)  # idle, but present: the agent measures no kernel that is alone
             (share,), (steps,) = run_together(node, [worker], plan.seconds)
             alone[worker.name] = Alone(share, steps)
             print(f"{worker.name} alone: {100 * share:.0f} % of the device, {len(steps)} steps", flush=True)
@@ -171,7 +171,7 @@ def measure_controller(
                 if time.monotonic() + plan.seconds > plan.until:
                     print(f"left out, for the lease ends: {name} beside {other}, {controller}", flush=True)
                     continue
-                start_all(everybody)
+                start_all(all_workers)
                 _, steps = run_together(node, [production, opportunistic], plan.seconds)
                 found.append(Beside(controller, production.name, opportunistic.name, *steps))
                 show(found[-1], alone)

@@ -126,7 +126,7 @@ class MetricsHandler(AliquotHandler):
     @authorized
     async def get(self) -> None:
         if not self.requester.is_admin:
-            raise HTTPError(403, "The metrics name everybody's kernels: they are for administrators")
+            raise HTTPError(403, "The metrics name the kernels of all users, so only administrators may read them")
         self.finish(self.sources.metrics.text(), set_content_type=CONTENT_TYPE_LATEST)
 
 

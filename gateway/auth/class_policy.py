@@ -17,7 +17,7 @@ from jupyter_aliquot.provisioner.resources import Request, WorkloadClass
 
 from .principals import User
 
-EVERYBODY = "*"
+ALL_USERS = "*"
 TEAM = "@"
 
 _log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class ClassPolicy:
     It may also be a function of a User, which decides about administrators, too.
     """
 
-    normal_priority_for: tuple[str, ...] | Callable[[User], object] = (EVERYBODY,)
+    normal_priority_for: tuple[str, ...] | Callable[[User], object] = (ALL_USERS,)
 
     def may_have_normal_priority(self, user: User) -> bool:
         """Return whether this user may start a normal-priority kernel, or change a kernel to one."""
@@ -40,7 +40,7 @@ class ClassPolicy:
             return _answer(self.normal_priority_for, user)
         named = {user.name, *(f"{TEAM}{team}" for team in user.teams)} - {""}
         return (
-            user.is_admin or EVERYBODY in self.normal_priority_for or bool(named.intersection(self.normal_priority_for))
+            user.is_admin or ALL_USERS in self.normal_priority_for or bool(named.intersection(self.normal_priority_for))
         )
 
     def check(self, user: User, request: Request, before: WorkloadClass | None = None, *, kernelspec: str = "") -> None:

@@ -30,7 +30,7 @@ from jupyter_aliquot.gateway.base.startup_gate import until_recovered
 from jupyter_aliquot.gateway.limits.http import admit
 
 from .access import REFUSAL, Access, may_do, may_reach
-from .principals import NOBODY, ROLES, User
+from .principals import ANONYMOUS, ROLES, User
 from .shares import Shares, too_little
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -83,7 +83,7 @@ def user_of(handler: JupyterHandler) -> User:
     """Return the user of this request, by the identity provider's answer."""
     found: JupyterUser | None = known_user(handler)
     if found is None:
-        return NOBODY
+        return ANONYMOUS
     if isinstance(found, AliquotUser):
         return User(found.username, found.role, frozenset(found.teams))
     provider = handler.identity_provider

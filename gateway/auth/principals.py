@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from jupyter_aliquot.gateway.base.fields import Entry
 
 ROLES = ("user", "admin")
-EVERYBODY = "*"
+ALL_USERS = "*"
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class User:
 
 
 # The user of a request before, or without, authentication. It owns and reaches nothing.
-NOBODY = User("", "user")
+ANONYMOUS = User("", "user")
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Audience:
         """Return whether it includes the user. Roles do not matter."""
         if not user.name:
             return False
-        return EVERYBODY in self.users or user.name in self.users or bool(self.teams & user.teams)
+        return ALL_USERS in self.users or user.name in self.users or bool(self.teams & user.teams)
 
     @property
     def is_empty(self) -> bool:

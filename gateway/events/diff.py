@@ -14,11 +14,11 @@ from jupyter_aliquot.gateway.status.compute import is_paused, throttle_text
 
 from .evictions import find_eviction
 
-_NOBODY: Mapping[str, str] = MappingProxyType({})
+_NO_REQUESTERS: Mapping[str, str] = MappingProxyType({})
 
 
 def kernel_news(
-    before: Mapping[str, Kernel], after: Mapping[str, Kernel], requesters: Mapping[str, str] = _NOBODY
+    before: Mapping[str, Kernel], after: Mapping[str, Kernel], requesters: Mapping[str, str] = _NO_REQUESTERS
 ) -> list[KernelEvent]:
     """Return the events of all kernels in order: one for each change and one for each new wait.
 

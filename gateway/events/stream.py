@@ -26,7 +26,7 @@ from .diff import by_id, kernel_news
 
 SCHEMA = Path(__file__).parent / "kernel_event.yaml"
 _SCHEMA_ID = "https://schema.aliquot.dev/kernel-change"
-_EVERYBODY = User("", "admin")
+_SEES_ALL = User("", "admin")
 # A longer queue ends the stream: a client that reads so slowly has to read the status anew.
 _LONGEST_QUEUE = 1024
 _LAST_ENDED = 20
@@ -115,7 +115,7 @@ class KernelEvents:
             self._logger.emit(schema_id=_SCHEMA_ID, data=dict(data))
 
     def _look(self) -> Mapping[str, Kernel]:
-        return by_id(kernel_reports(self._snapshot(), _EVERYBODY, _LAST_ENDED))
+        return by_id(kernel_reports(self._snapshot(), _SEES_ALL, _LAST_ENDED))
 
     async def _deliver(self, logger: EventLogger, schema_id: str, data: Event) -> None:
         """Called by the event logger with data that fits the schema."""

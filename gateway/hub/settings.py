@@ -158,9 +158,9 @@ class HubSettings:
 
         Raises HubConfigError.
         """
-        everybody = _share("user_limit_gpus", self.user_limit_gpus)
+        each_user = _share("user_limit_gpus", self.user_limit_gpus)
         return GpuCaps(
-            everybody if everybody.hundredths else None,
+            each_user if each_user.hundredths else None,
             {
                 name: None if gpus is None else _share(f"user_limits[{name!r}]", gpus)
                 for name, gpus in self.user_limits.items()

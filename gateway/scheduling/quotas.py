@@ -30,17 +30,17 @@ _WHAT_TO_DO = (
 class GpuCaps:
     """The GPU limits.
 
-    ``everybody`` is for each user whom ``users`` does not name; None: no limit. A limit of 0: no
+    ``each_user`` is for each user whom ``users`` does not name; None: no limit. A limit of 0: no
     GPU.
     """
 
-    everybody: GpuShare | None = None
+    each_user: GpuShare | None = None
     users: Mapping[str, GpuShare | None] = field(default_factory=dict)
     teams: Mapping[str, GpuShare] = field(default_factory=dict)
 
     def of_user(self, name: str) -> GpuShare | None:
         """Return the limit; None for no limit."""
-        return self.users.get(name, self.everybody)
+        return self.users.get(name, self.each_user)
 
     def teams_of(self, teams: Iterable[str]) -> tuple[str, ...]:
         """Return those of these teams that have a limit, by name."""

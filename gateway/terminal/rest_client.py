@@ -30,7 +30,7 @@ from .tables import printable
 _ANSWER_SECONDS = 15.0
 _Answer = TypeVar("_Answer")
 # The answers of Jupyter to an unknown token: 403, or 401.
-_NOBODY = (401, 403)
+_UNAUTHORIZED = (401, 403)
 _NO_WORDS = ("", "Forbidden", "Unauthorized")
 
 
@@ -186,7 +186,7 @@ class OwnGateway:
             message = str(json.loads(error.read())["message"])
         except (OSError, ValueError, KeyError, TypeError, HTTPException):
             message = ""
-        if error.code in _NOBODY and message in _NO_WORDS:
+        if error.code in _UNAUTHORIZED and message in _NO_WORDS:
             return (
                 f"The gateway at {self.url} does not know the token {self.origin}. Where it has users, set "
                 "JUPYTER_GATEWAY_URL to its address and JUPYTER_GATEWAY_AUTH_TOKEN to a token of yours"

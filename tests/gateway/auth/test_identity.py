@@ -24,7 +24,7 @@ from jupyter_aliquot.gateway.auth.identity import (
     require_access,
     user_of,
 )
-from jupyter_aliquot.gateway.auth.principals import NOBODY, User
+from jupyter_aliquot.gateway.auth.principals import ANONYMOUS, User
 from jupyter_aliquot.gateway.auth.shares import Share, Shares
 
 ME = User(pwd.getpwuid(os.getuid()).pw_name, "admin")
@@ -140,7 +140,7 @@ def test_outside_of_a_request_the_servers_account_asks() -> None:
 @pytest.mark.parametrize(
     ("found", "by", "want"),
     [
-        (None, AliquotIdentityProvider(), NOBODY),
+        (None, AliquotIdentityProvider(), ANONYMOUS),
         (AliquotUser("bob", role="user"), AliquotIdentityProvider(), User("bob", "user")),
         (AliquotUser("ada", role="admin"), AliquotIdentityProvider(), User("ada", "admin")),
         (AliquotUser("eve", teams=("a", "b")), AliquotIdentityProvider(), User("eve", "user", frozenset({"a", "b"}))),
@@ -178,7 +178,7 @@ def test_who_owns_a_kernel() -> None:
         (User("ada", "admin"), "unknown"): Access.OWN,
     }
     assert {asked: access_of(asked[0], manager, asked[1]) for asked in want} == want
-    assert access_of(NOBODY, manager_of({"k": ""}), "k") is Access.NONE
+    assert access_of(ANONYMOUS, manager_of({"k": ""}), "k") is Access.NONE
     assert access_of(User("alice", "user"), object(), "k") is Access.NONE
 
 
@@ -197,7 +197,7 @@ def test_a_share_gives_what_it_says_by_name_or_by_team_and_the_more_of_both() ->
         User("carol", "user", frozenset({"bob"})): Access.NONE,
         User("vision", "user"): Access.READ,
         User("alice", "user", frozenset({"audio"})): Access.OWN,
-        NOBODY: Access.NONE,
+        ANONYMOUS: Access.NONE,
     }
     assert {requester: access_of(requester, manager, "k") for requester in want} == want
 
