@@ -1265,7 +1265,7 @@ input.jp-mod-styled.aliquot-Share-name {
   font-size: var(--jp-ui-font-size1);
 }
 
-.aliquot-Share-nobody {
+.aliquot-Share-unshared {
   color: var(--jp-ui-font-color2);
 }
 
