@@ -159,13 +159,13 @@ test('a disposed model closes its stream and hears nothing', async t => {
 
 test('an event that grants a size ends the request, and one that waits keeps since when', async t => {
   const { model, stream } = await aLiveModel(t);
-  const resize = { gpus: 0.5, requested_memory_bytes: null, priority: 'low', reason: 'no room', position: 2 };
-  stream.say(anEvent('k1', { kind: 'resize', state: 'on_gpu', resize: { ...resize, state: 'queued' } }));
+  const change = { gpus: 0.5, requested_memory_bytes: null, priority: 'low', reason: 'no room', position: 2 };
+  stream.say(anEvent('k1', { kind: 'resize', state: 'on_gpu', resize: { ...change, state: 'queued' } }));
   const { since, wait_reason, ...first } = model.kernel('k1').resize;
   assert.deepEqual([first.queue_length, wait_reason.code, first.expected_start], [2, 'not_planned', null]);
-  stream.say(anEvent('k1', { kind: 'resize', state: 'on_gpu', resize: { ...resize, position: 1, state: 'queued' } }));
-  assert.deepEqual(model.kernel('k1').resize, { ...first, ...resize, position: 1, state: 'queued', since, wait_reason });
-  const granted = { ...resize, state: 'granted', reason: null, position: null };
+  stream.say(anEvent('k1', { kind: 'resize', state: 'on_gpu', resize: { ...change, position: 1, state: 'queued' } }));
+  assert.deepEqual(model.kernel('k1').resize, { ...first, ...change, position: 1, state: 'queued', since, wait_reason });
+  const granted = { ...change, state: 'granted', reason: null, position: null };
   stream.say(anEvent('k1', { kind: 'resize', state: 'on_gpu', gpus: 0.5, resize: granted }));
   const { resize, gpus, priority } = model.kernel('k1');
   assert.deepEqual([resize, gpus, priority], [null, 0.5, 'low']);
