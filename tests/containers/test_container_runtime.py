@@ -130,7 +130,7 @@ def test_kernels_that_the_process_table_does_not_show_share_one_listing(kernels:
 @pytest.mark.parametrize(
     ("changes", "argv", "want_words"),
     [
-        ({"image": "aliquot-test/none"}, SLEEPER, "load it on the node"),
+        ({"image": "aliquot-test/none"}, SLEEPER, "Load it on the node"),
         ({}, ("/no/such/program",), "/no/such/program"),
         ({"network": "nowhere"}, SLEEPER, "nowhere"),
         ({}, ("/usr/bin/sh", "-c", "echo no module named ipykernel >&2; exit 1"), "no module named"),
@@ -214,7 +214,7 @@ def a_grant(tmp_path: Path) -> Grant:
 @pytest.mark.parametrize(
     ("devices", "want_error", "want_words"),
     [
-        ("cdi", InterceptionError, "set c.KernelContainers.devices to 'mounts'"),
+        ("cdi", InterceptionError, "Set c.KernelContainers.devices to 'mounts'"),
         ("auto", LaunchError, "Start the node agent with --cdi-dir"),
     ],
 )

@@ -99,7 +99,7 @@ def test_a_folder_that_was_swapped_after_the_check_ends_the_kernel(
     else:
         (host / "homes" / "alice" / "project").symlink_to("/etc")
     plan = a_plan(kernels.engine, more_mounts=mounts, home="/home/user")
-    with pytest.raises(FolderError, match="another folder mounted there"):
+    with pytest.raises(FolderError, match="another folder is mounted there"):
         kernels.start(kernels.launch(plan, ("/usr/bin/sleep", "600")))
     assert not [name for name in kernels.engine.containers() if name.startswith("aliquot-")]
 
