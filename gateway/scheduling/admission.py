@@ -166,9 +166,8 @@ class Admission:
         patience = [w for w in (wait_seconds, self._settings.queue_timeout_seconds) if w is not None]
         deadline = now + min(patience) if patience else None
         since = now - (shown - shown_since)
-        pending = Pending(
-            kernel_id, requester.owner, request, since, deadline, None, requester.teams, requester.replaces
-        )
+        owner, teams = requester.owner, requester.teams
+        pending = Pending(kernel_id, owner, request, since, deadline, None, teams, requester.replaces)
         self._queue.add(Waiting(requester, pending, shown_since, future, not_planned(request), on_room_reserved))
         future.add_done_callback(lambda done: self._requester_left(kernel_id, done))
         self._work.set()
