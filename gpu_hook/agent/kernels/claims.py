@@ -36,19 +36,12 @@ class Claims:
         self._living = WatchedProcesses(self._forget)
         self._journaled: dict[tuple[int, int], int] = {}  # session, device -> bytes in the last journal
 
-    def restore(self, entry: Entry, host_quota_bytes: int) -> None:
-        """Remember what the earlier agent lent.
-
-        An earlier agent that did not write that down granted the quota.
-        """
-        quotas = (*(part.quota_bytes for part in entry.reservation.parts), host_quota_bytes)
-        before = entry.lent
-        if before is None:
-            before = tuple(LentBefore(one.pid, one.start_time_ticks, quotas) for one in entry.sessions)
-        for one in before:
+    def restore(self, entry: Entry) -> None:
+        """Remember what the earlier agent lent."""
+        for one in entry.lent:
             self._remember(Process(one.pid, one.start_time_ticks), one.amounts)
-        if entry.lent is not None and before:
-            totals = tuple(sum(amounts) for amounts in zip(*(one.amounts for one in before), strict=True))
+        if entry.lent:
+            totals = tuple(sum(amounts) for amounts in zip(*(one.amounts for one in entry.lent), strict=True))
             self._ledger.keep(self._kernel_id, totals)
 
     def enter(self, reservation: Reservation, session: HookSession, hello: Hello) -> None:

@@ -164,7 +164,7 @@ class Kernel:
             self._bound.add(process)
         for process in entry.sessions:
             self._expected.add(process)
-        self._claims.restore(entry, self.host_account.quota_bytes)
+        self._claims.restore(entry)
         self.write_journal()  # for a later agent, which knows no holders but those in the journal
         if self._expected:
             self.credit_queues.hold()

@@ -263,7 +263,7 @@ class Reservations:
             except JournalError as error:
                 self._drop_folder(folder, error)
                 continue
-            if entry.boot_id in ("", boot_id):  # an agent of before wrote none
+            if entry.boot_id == boot_id:
                 entries.append(entry)
             else:
                 self._lose(folder, entry.reservation)

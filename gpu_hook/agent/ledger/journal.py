@@ -24,7 +24,7 @@ from jupyter_aliquot.gpu_hook.protocol.codec import MAX_AMOUNT, ResidencyMode
 log = logging.getLogger(__name__)
 
 _NAME = "grant.json"
-_VERSION = 1
+_VERSION = 2
 _MAX_PID = 1 << 31
 RESIDENCY_MODES = tuple(mode.name.lower() for mode in ResidencyMode)
 
@@ -70,7 +70,7 @@ class Tally:
     peak_bytes: int = 0
     busy_seconds: float = 0.0
     refusals: int = 0
-    needed_bytes: int = 0  # 0: no quota refused a request; older records have no such field
+    needed_bytes: int = 0  # 0: no quota refused a request
 
 
 @dataclass(frozen=True)
@@ -96,12 +96,12 @@ class Entry:
     tallies: tuple[Tally, ...] = field(default=())
     host_tally: Tally = field(default=Tally())
     absolute_paths: str = "unknown"
-    libraries: tuple[str, ...] = ()  # the libraries in its grants; older records have none
-    boot_id: str = ""  # older records have none
+    libraries: tuple[str, ...] = ()  # the libraries in its grants
+    boot_id: str = ""  # of the machine's run in which its processes live
     # bytes that a restore of its contexts takes, by device
     saved_bytes: Mapping[str, int] = field(default_factory=dict)
     is_swapped: bool = False  # its lease was ended: its processes' memory is, or may be, on the host
-    lent: tuple[LentBefore, ...] | None = None  # loans of processes; None: older records have none
+    lent: tuple[LentBefore, ...] = ()  # loans of processes
 
 
 def write_entry(folder: Path, entry: Entry) -> None:
@@ -129,14 +129,13 @@ def read_entry(folder: Path) -> Entry:
             bound=tuple(_read_process(process) for process in data["bound"]),
             sessions=tuple(_read_process(process) for process in data["sessions"]),
             tallies=tuple(_read_tally(tally) for tally in data["tallies"]),
-            # An agent before host memory was lent wrote none.
-            absolute_paths=str(data.get("absolute_paths", "unknown")),
-            libraries=tuple(str(name) for name in data.get("libraries", ())),
-            boot_id=str(data.get("boot_id", "")),
-            host_tally=_read_tally(data["host_tally"]) if "host_tally" in data else Tally(),
-            is_swapped=bool(data.get("is_swapped", False)),
-            saved_bytes={str(uuid): int(amount) for uuid, amount in data.get("saved_bytes", {}).items()},
-            lent=None if data.get("lent") is None else tuple(_read_lent(lent) for lent in data["lent"]),
+            absolute_paths=str(data["absolute_paths"]),
+            libraries=tuple(str(name) for name in data["libraries"]),
+            boot_id=str(data["boot_id"]),
+            host_tally=_read_tally(data["host_tally"]),
+            is_swapped=bool(data["is_swapped"]),
+            saved_bytes={str(uuid): int(amount) for uuid, amount in data["saved_bytes"].items()},
+            lent=tuple(_read_lent(lent) for lent in data["lent"]),
         )
     except (OSError, ValueError, OverflowError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise JournalError(f"{folder / _NAME} cannot be read: {error!r}") from error
@@ -174,7 +173,7 @@ def _is_possible(entry: Entry) -> bool:
         and all(part.quota_bytes <= MAX_AMOUNT for part in asked.parts)
         and 0 < asked.generation <= MAX_AMOUNT
         and math.isfinite(asked.created)
-        and all(0 < lent.pid < _MAX_PID and _are_amounts(lent.amounts, asked) for lent in entry.lent or ())
+        and all(0 < lent.pid < _MAX_PID and _are_amounts(lent.amounts, asked) for lent in entry.lent)
         and all(math.isfinite(tally.busy_seconds) for tally in (*entry.tallies, entry.host_tally))
     )
 
@@ -196,13 +195,12 @@ def _read_reservation(data: Mapping[str, Any]) -> Reservation:
         parts=tuple(_read_part(part) for part in data["parts"]),
         created=float(data["created"]),
         generation=int(data["generation"]),
-        # its processes' hooks got no order of residency
-        residency=_read_mode(data.get("residency", "off")),
+        residency=_read_mode(data["residency"]),
     )
 
 
 def _read_part(data: Mapping[str, Any]) -> Part:
-    guarantee = data.get("guarantee_bytes")
+    guarantee = data["guarantee_bytes"]
     return Part(
         str(data["uuid"]),
         int(data["index"]),
@@ -220,7 +218,7 @@ def _read_mode(word: Any) -> str:
 
 def _read_tally(data: Mapping[str, Any]) -> Tally:
     numbers = int(data["peak_bytes"]), float(data["busy_seconds"]), int(data["refusals"])
-    return Tally(*numbers, needed_bytes=int(data.get("needed_bytes", 0)))
+    return Tally(*numbers, needed_bytes=int(data["needed_bytes"]))
 
 
 def _read_process(data: Mapping[str, Any]) -> Process:

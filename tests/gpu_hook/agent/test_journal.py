@@ -58,15 +58,16 @@ def test_what_cannot_be_is_refused(tmp_path: Path, change: Callable[[dict[str, A
         read_entry(folder)
 
 
-def test_a_kernel_of_an_agent_without_residency_is_never_swapped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("field", list(vars(ENTRY)))
+def test_one_without_a_field_is_refused(tmp_path: Path, field: str) -> None:
     folder = tmp_path / "k"
     folder.mkdir()
     write_entry(folder, ENTRY)
     data = json.loads((folder / "grant.json").read_text())
-    del data["reservation"]["residency"], data["is_swapped"]
+    del data[field]
     (folder / "grant.json").write_text(json.dumps(data))
-    found = read_entry(folder)
-    assert (found.reservation.residency, found.is_swapped) == ("off", False)
+    with pytest.raises(JournalError, match=field):
+        read_entry(folder)
 
 
 def test_one_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
