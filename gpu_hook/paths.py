@@ -223,11 +223,6 @@ def shim_dir() -> Path:
     return native_dir() / "shim"
 
 
-def audit_library() -> Path:
-    """Return the redirector of absolute paths, for LD_AUDIT."""
-    return shim_dir() / "libaliquot-audit.so"
-
-
 def softgpu_driver() -> Driver:
     """Return the software GPU's libraries. Raises PathError when they were not built."""
     folder = native_dir() / "softgpu"

@@ -38,11 +38,6 @@ class AgentFacts:
     driver: str | None
     log: Path | None
 
-    @property
-    def has_stale_socket(self) -> bool:
-        """Return whether a killed agent's socket file is there; the next agent replaces it."""
-        return self.pid is None and not self.answers and os.path.exists(self.socket)
-
 
 def find_agent(runtime_dir: str | os.PathLike[str] | None = None) -> AgentFacts:
     """Find the agent of this folder, and change nothing."""

@@ -19,7 +19,6 @@ import json
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -241,13 +240,6 @@ class AgentClient:
                 raise self._lost
         finally:
             watchers.discard(events)
-
-    async def tell_activity(self, kernel_id: str, activity: KernelActivity) -> None:
-        """Report the open requests of a kernel.
-
-        The agent refuses (``not_found``) for a kernel without a grant. This holds no reservation.
-        """
-        await self.ask("activity", kernel_id=kernel_id, **asdict(activity))
 
     async def shutdown(self) -> None:
         """End the agent; refused where it runs as a service."""

@@ -50,7 +50,6 @@
 #define ALIQUOT_ACTIVITY_PAGE_BYTES 12288u
 #define ALIQUOT_ACTIVITY_INTERVALS 40u
 #define ALIQUOT_MAX_PEERS 32u /* activity pages of others that one process reads */
-#define ALIQUOT_GRID_CLASSES 32u   /* a launch's grid class is the base-2 logarithm of its number of blocks */
 #define ALIQUOT_SOCKET_NAME "hook.sock"
 
 enum aliquot_message_type {

@@ -23,7 +23,6 @@ ACTIVITY_PAGE_MAGIC = 0x31425141
 ACTIVITY_PAGE_BYTES = 12288
 ACTIVITY_INTERVALS = 40
 MAX_PEERS = 32
-GRID_CLASSES = 32
 NAME_BYTES = 32
 SOCKET_NAME = "hook.sock"
 # a larger amount can only be a negative number, or an overflow in the caller

@@ -137,18 +137,6 @@ class Arena:
         own += sum(amount for owner, amount in others if owner[0] == kernel_id)
         return own + self._kept.kernel_bytes(kernel_id)
 
-    def could_hold(self, kernel_id: str, amount: int) -> bool:
-        """Return whether a copy of so many bytes would find memory now. No promise.
-
-        The warm segments of other kernels do not count.
-        """
-        own = self.kernel_bytes(kernel_id)
-        lent = sum(_memory(stack) for owner, stack in self._stacks.items() if stack.holds and owner[0] != kernel_id)
-        rest = lent + sum(n for owner, n in self._adopted.items() if owner[0] != kernel_id)
-        rest += self._kept.memory_bytes - self._kept.kernel_bytes(kernel_id)
-        limit = min(self._limits.get(kernel_id, self._budget.memory_bytes), self._budget.memory_bytes - rest)
-        return max(own, amount) <= limit or self._spill_dir is not None
-
     async def configure(self, budget: HostBudget) -> None:
         """Set another budget.
 

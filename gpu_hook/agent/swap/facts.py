@@ -186,7 +186,7 @@ def describe_residency(facts: ResidencyFacts, now: Moment) -> dict[str, Any]:
         "since": round(now.wall - (now.monotonic - facts.since), 1),
         "swappable_bytes": facts.swappable_bytes,
         "swapped_bytes": facts.swapped_bytes,
-        # A hook reports the reasons for all staying bytes together, not the bytes of each reason.
+        # A hook reports the reasons for all unswappable bytes together, not the bytes of each reason.
         "unswappable": [{"reason": ", ".join(pin_reason_words(facts.pin_reasons)) or "plain", "bytes": unswappable}]
         if unswappable
         else [],

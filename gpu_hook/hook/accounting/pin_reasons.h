@@ -23,7 +23,7 @@ uint32_t pin_reasons_of(int device, uint64_t *bytes);
 void pin_reasons_change_out(int device, int64_t bytes);
 uint64_t pin_reasons_out(int device);
 
-/* Note that memory of this process is shared by legacy IPC: one more reason for staying memory. */
+/* Note that memory of this process is shared by legacy IPC: one more pin reason. */
 void pin_reasons_note_ipc(void);
 bool pin_reasons_has_ipc(void);
 

@@ -136,11 +136,3 @@ void activity_page_add_interval(int page_device, uint64_t start, uint64_t end)
     pthread_mutex_unlock(&state.mutex);
 }
 
-void activity_page_add_lost(int page_device, uint64_t nanoseconds)
-{
-    struct aliquot_activity_device *device = lock_device(page_device);
-    if (!device)
-        return;
-    page_add(&device->lost_nanoseconds, nanoseconds);
-    pthread_mutex_unlock(&state.mutex);
-}

@@ -29,7 +29,4 @@ void activity_page_set_active(int page_device, bool is_active);
  * part before the newest one's start is lost. An empty interval is ignored. */
 void activity_page_add_interval(int page_device, uint64_t start, uint64_t end);
 
-/* Add work that no interval can show. */
-void activity_page_add_lost(int page_device, uint64_t nanoseconds);
-
 #endif

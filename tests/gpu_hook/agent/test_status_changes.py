@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from jupyter_aliquot.gpu_hook.agent.server.status_maker import StatusChanges
-from jupyter_aliquot.gpu_hook.client.client import AgentClient, AgentRefused, KernelActivity
+from jupyter_aliquot.gpu_hook.client.client import AgentClient, AgentRefused
 from jupyter_aliquot.gpu_hook.client.reports import UnreadableReportError, read_status
 from jupyter_aliquot.gpu_hook.client.status_reader import StatusReader
 
@@ -122,7 +122,7 @@ def test_a_kernel_that_does_nothing_is_told_once_though_its_idle_time_grows(a_no
     async def scene() -> None:
         async with await AgentClient.connect(a_node.folder) as client:
             await client.reserve("a", owner="ada", hundredths=1)
-            await client.tell_activity("a", KernelActivity(0, 0, time.time()))
+            await client.ask("activity", kernel_id="a", open=0, work=0, since=time.time())
             await asyncio.to_thread(a_node.until, idle_seconds)
             before, seen = idle_seconds(), (await client.ask("status", since=0))["seen"]
             await asyncio.to_thread(a_node.until, lambda: idle_seconds() != before)

@@ -73,7 +73,6 @@ static void fork_and_work(int device)
         struct pace_state state = {0};
         activity_page_set_active(device, true);
         activity_page_add_interval(device, 1, 1000000000);
-        activity_page_add_lost(device, 77);
         peers_read(device, &state);
         _exit((int)state.has_peers);
     }

@@ -41,9 +41,6 @@ class Hook:
     def add(self, start: int, end: int, device: int = 0) -> None:
         self._calls.activity_page_add_interval(device, U64(start), U64(end))
 
-    def add_lost(self, nanoseconds: int, device: int = 0) -> None:
-        self._calls.activity_page_add_lost(device, U64(nanoseconds))
-
     def meet(self, activity: Any, number: int = 0, device: int = 0, page_device: int = 0) -> int:
         notice = self._module.Notice((ctypes.c_uint32 * 4)(), ActivityPageKind.PEER, number, device, page_device)
         return int(self._calls.peers_add(ctypes.byref(notice), activity.reader))
@@ -104,9 +101,8 @@ def test_what_comes_too_late_to_be_shown_is_lost(hook: Hook, activity: Any) -> N
     hook.add(1000 * US, 1100 * US)
     hook.add(400 * US, 500 * US)
     hook.add(900 * US, 1150 * US)
-    hook.add_lost(7)
     assert activity.intervals() == [(1000 * US, 1150 * US)]
-    assert activity.word(ActivityPage.LOST) == 100 * US + 100 * US + 7
+    assert activity.word(ActivityPage.LOST) == 100 * US + 100 * US
 
 
 def test_empty_intervals_and_devices_of_nobody_change_nothing(hook: Hook, activity: Any) -> None:
@@ -117,7 +113,6 @@ def test_empty_intervals_and_devices_of_nobody_change_nothing(hook: Hook, activi
     for device in (-1, protocol.MAX_DEVICES, 1 << 20):
         hook.add(1, 2, device)
         hook.set_active(True, device)
-        hook.add_lost(5, device)
     assert activity.map[ActivityPage.DEVICES :] == before
 
 
@@ -149,7 +144,8 @@ def test_a_new_activity_page_goes_on_where_the_old_one_was(hook: Hook, activity:
     with activity_files.ActivityFile() as next_one:
         assert hook.install(next_one) == 0
         hook.add(210 * US, 300 * US)
-        hook.add_lost(4, 1)
+        hook.add(50 * US, 60 * US, 1)
+        hook.add(10 * US, 10 * US + 4, 1)  # too late to be shown
         assert (next_one.intervals(), next_one.is_active(1)) == ([(100 * US, 300 * US)], 1)
         assert (next_one.word(ActivityPage.LOST, 1), activity.word(ActivityPage.LOST, 1)) == (4, 0)
         assert activity.intervals() == [(100 * US, 200 * US)]

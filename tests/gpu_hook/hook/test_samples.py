@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from jupyter_aliquot.gpu_hook.protocol.codec import GRID_CLASSES, AgentPage, HookPage
+from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, HookPage
 
 MS = 1_000_000
 SECOND = 1000 * MS
 FUNCTION = 0x7F12_3456_7890
 LIFE = 120 * SECOND
 SOLO, SHARED = (7, 7), (6, 6)
+GRID_CLASSES = 32
 
 
 class Table:
