@@ -34,6 +34,7 @@ from jupyter_aliquot.gateway.base.jupyter_private import forget_user
 from jupyter_aliquot.gateway.base.startup_gate import until_recovered
 from jupyter_aliquot.gateway.hub.scopes import ADMIN_SCOPE
 from jupyter_aliquot.gateway.limits.http import refuse_for
+from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.errors import HubAwayError, HubError, TooManyTokensError
 
 from .environment import HubService
@@ -47,6 +48,10 @@ UNKNOWN_TOKEN = (
     "from the Hub's control panel"
 )
 NO_ACCESS = "%s may not use the service %r: this token has no scope %s. Ask the Hub's administrator"
+OWN_TOKEN_UNKNOWN = (
+    "JupyterHub does not know the token of this gateway (JUPYTERHUB_API_TOKEN): no user can log in by a browser, "
+    "and kernels outlive minutes_without_server. Give it the api_token of the service %r in jupyterhub_config.py"
+)
 # Logins that have begun, and the length of the page that each leads to; without it, the first page.
 _MOST_LOGINS, _LONGEST_PAGE = 20_000, 2048
 
@@ -169,6 +174,8 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
         self.people = HubPeople(self.log)
         self.sockets = HubSockets(self.user_with, self.recheck_seconds, self.people, SystemClock(), self.log)
 
+    _own_check: asyncio.Task[None] | None = None
+
     @default("hub")
     def _hub_of_the_server(self) -> HubService:
         server: Any = self.parent
@@ -259,10 +266,21 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
     async def start(self) -> None:
         """Called by the extension once the server's loop runs."""
         self.sockets.start()
+        self._own_check = asyncio.create_task(self.check_own_token(), name="aliquot-own-token")
 
     async def stop(self) -> None:
         """Called by the extension."""
+        if self._own_check is not None:
+            await end_task(self._own_check)
         await self.sockets.stop()
+
+    async def check_own_token(self) -> None:
+        """Write to the log where the Hub does not know the token of this gateway itself."""
+        try:
+            if await self.hub_auth.ask(self.hub.api_token) is None:
+                self.log.error(OWN_TOKEN_UNKNOWN, self.hub.name)
+        except HubAwayError:
+            return  # unknown: the Hub may start after its gateway
 
     def _met(self, model: Model) -> AliquotUser:
         user = self.user_of_model(model)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -84,6 +86,19 @@ def test_a_token_is_whose_the_hub_says_it_is_and_nobodys_where_it_forbids() -> N
         assert await tokens.ask("403") is None
 
     with_hub(scenario)
+
+
+@pytest.mark.parametrize(("token", "is_told"), [("alice", False), ("403", True), ("500", False)])
+def test_a_gateway_whose_own_token_the_hub_does_not_know_says_so(
+    token: str, is_told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(tokens: HubTokens) -> None:
+        hub = replace(SERVICE, api_url=tokens.api_url, api_token=token)
+        found = HubIdentityProvider(hub=hub, log=logging.getLogger("own token"))
+        await found.check_own_token()
+
+    with_hub(scenario)
+    assert ("Give it the api_token of the service 'aliquot'" in caplog.text) == is_told
 
 
 @pytest.mark.parametrize("token", ["500", "502", "404", "400", "garbage", "never"])
