@@ -152,9 +152,7 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         return asyncio.wrap_future(self._kernel_info_future)
 
     def _find_link(self) -> KernelLink | None:
-        if self._links is None:
-            return None
-        return self._links.of_guests(self.kernel_id) if self.is_guest else self._links.get(self.kernel_id)
+        return None if self._links is None else self._links.get(self.kernel_id)
 
     async def _ask_whether_it_lives(self, link: KernelLink) -> None:
         """Ask the kernel whether it lives, unless the relay reports that it works.
@@ -400,7 +398,7 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         except Exception:
             # One message must not end the link, which would deliver it again.
             self.log.exception("kernel=%s message=dropped channel=%s", self.kernel_id, channel)
-            self._transport.count("unreadable")
+            self._transport.count(self, "unreadable")
         written, self._written = self._written, None
         if written is None:
             return None
@@ -434,7 +432,7 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
 
     def _tell_left_out(self, parent_header: Any) -> None:
         length, self._too_large = self._too_large, 0
-        self._transport.count("too_large")
+        self._transport.count(self, "too_large")
         self.write_stderr(left_out(self.websocket_handler, length), parent_header)
 
     def _limit_rate(self, channel: Any, msg: Any, msg_list: Any) -> bool:
@@ -443,7 +441,7 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
             return False
         is_left_out = bool(super()._limit_rate(channel, msg, msg_list))
         if is_left_out:
-            self._transport.count("rate_limit")
+            self._transport.count(self, "rate_limit")
         return is_left_out
 
     def _has_waited(self, channel: Any, msg: Any, msg_list: Any) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.identity import access_of
 from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gateway.relays.link import KernelLink
 from jupyter_aliquot.gateway.relays.pool import RelayLinks
 from jupyter_aliquot.gpu_hook.waiting import end_task, outlasting_task
 from jupyter_aliquot.provisioner.errors import WithdrawnError
@@ -103,7 +104,7 @@ class PendingKernels:
         owner_of = getattr(self._kernels, "owner_of", None)
         is_guest = owner_of is not None and (owner_of(kernel_id) or "") != user.name
         session = relay_session(session, user.name if is_guest else None)
-        messages, link = self._messages.get(kernel_id), self._link(kernel_id, is_guest=is_guest)
+        messages, link = self._messages.get(kernel_id), self._link(kernel_id)
         kept = set[str]() if messages is None else messages.ids(session)
         seen: frozenset[str] | None = frozenset()
         if link is not None:
@@ -170,7 +171,7 @@ class PendingKernels:
     async def _pass(self, kernel_id: str, messages: PendingMessages) -> None:
         """Connect the websockets that wait now, and hand on what is kept."""
         await messages.connect()
-        while self._link(kernel_id, is_guest=False) is None and messages.lacks_subscribers:
+        while self._link(kernel_id) is None and messages.lacks_subscribers:
             self._need(kernel_id)
             await messages.until_moved()  # without a relay the websockets alone lead to the kernel
             await messages.connect()
@@ -193,7 +194,7 @@ class PendingKernels:
         frames = list(message.frames)
         session = self._kernels.get_kernel(kernel_id).session
         frames[SIGNATURE] = session.sign(frames[HEADER : CONTENT + 1])
-        link = self._link(kernel_id, is_guest=message.is_guest)
+        link = self._link(kernel_id)
         if link is not None:
             link.send(message.channel, message.session, frames)
         elif subscriber is not None:
@@ -208,8 +209,6 @@ class PendingKernels:
         is_question = message.request is not None and message.request.msg_type in ASKABLE
         return access >= (Access.READ if is_question else Access.WRITE)
 
-    def _link(self, kernel_id: str, *, is_guest: bool) -> Any:
+    def _link(self, kernel_id: str) -> KernelLink | None:
         links = self._kernels.links
-        if links is None:
-            return None
-        return links.of_guests(kernel_id) if is_guest else links.get(kernel_id)
+        return None if links is None else links.get(kernel_id)

@@ -34,7 +34,7 @@ class Transport(Protocol):
         """Take nothing more for this page. Idempotent."""
         ...
 
-    def count(self, why: str) -> None:
+    def count(self, page: Subscriber, why: str) -> None:
         """Count a message that was not sent to the page."""
         ...
 
@@ -54,8 +54,8 @@ class RelayTransport:
     def leave(self, page: Subscriber) -> None:
         self.link.shut(page)
 
-    def count(self, why: str) -> None:
-        self.link.count(why)
+    def count(self, page: Subscriber, why: str) -> None:
+        self.link.count(why, subscriber=page)
 
 
 class ZmqTransport:
@@ -70,7 +70,7 @@ class ZmqTransport:
     def leave(self, page: Subscriber) -> None:
         """Do nothing: Jupyter closes the sockets, or keeps them for a page that comes back."""
 
-    def count(self, why: str) -> None:
+    def count(self, page: Subscriber, why: str) -> None:
         """Do nothing: Jupyter counts no messages."""
 
 

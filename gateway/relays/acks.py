@@ -1,8 +1,9 @@
 """Track which of a relay's messages the browsers' sockets took, and which may be acknowledged.
 
 A message is done when all sockets that it was given to and that are still open took it, and at
-least one did. The relay takes an acknowledgement for all that it sent before; so does this. It
-sends nothing: the link reads from it.
+least one did. Output that only collaborators were given, or that no socket took, is acknowledged to
+keep: the relay sends it again when the kernel's owner comes. The relay takes an acknowledgement for
+all that it sent before; so does this. It sends nothing: the link reads from it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from jupyter_aliquot.gateway.replay.seen_ids import Numbers
 
@@ -19,6 +21,9 @@ class _Given:
     number: int
     waiting: set[Hashable]
     was_taken: bool
+    # An output that only collaborators were given: they take it, and the owner has yet to.
+    keep: bool
+    is_output: bool
     is_over: bool = False
 
 
@@ -26,11 +31,19 @@ class _Given:
 class Leaving:
     """Counts of the messages that a closed socket had not taken.
 
-    ``missed``: those that other sockets took or have. ``returned``: those that no socket has.
+    ``missed``: those that other sockets took or have. ``returned``: those that no socket has. What
+    waits for the owner all the same counts for neither.
     """
 
     missed: int = 0
     returned: int = 0
+
+
+class Ack(NamedTuple):
+    """An acknowledgement of a message and all before it; with ``keep`` the outputs are kept."""
+
+    number: int
+    keep: bool = False
 
 
 class Deliveries:
@@ -41,37 +54,60 @@ class Deliveries:
         # As they came; a finished one waits for those before it.
         self._order: deque[_Given] = deque()
         self._taken = Numbers()
-        self._acknowledged: int | None = None
+        # The last output that collaborators were given: outputs come to them in order.
+        self._shown = 0
+        self._acks: list[Ack] = []
 
     def __len__(self) -> int:
         """Return the number of messages that a socket still has to take."""
         return len(self._given)
 
     def is_known(self, number: int) -> bool:
-        """Return whether a message was taken, or is with a socket: a repeated one is dropped then."""
-        return number in self._taken or number in self._given
+        """Return whether a message was taken, or is with a socket: a repeated one is dropped then.
 
-    def give(self, number: int, waiting: Iterable[Hashable], *, was_taken: bool) -> None:
+        What waits for the owner is unknown.
+        """
+        given = self._given.get(number)
+        return number in self._taken or (given is not None and not given.keep)
+
+    def was_shown(self, number: int) -> bool:
+        """Return whether collaborators were given an output: they are given none twice."""
+        return number <= self._shown
+
+    def show(self, number: int) -> None:
+        """Note that collaborators are given an output."""
+        self._shown = max(self._shown, number)
+
+    def give(
+        self,
+        number: int,
+        waiting: Iterable[Hashable],
+        *,
+        was_taken: bool,
+        keep: bool = False,
+        is_output: bool = True,
+    ) -> None:
         """Note the sockets that have yet to take a message.
 
-        ``was_taken``: another socket has taken it.
+        ``was_taken``: another socket has taken it. ``keep``: only collaborators have it.
+        ``is_output``: it is no reply, which its session's socket alone gets.
         """
-        given = _Given(number, set(waiting), was_taken)
+        given = _Given(number, set(waiting), was_taken, keep, is_output)
         if given.waiting:
             self._given[number] = given
             self._order.append(given)
         elif was_taken:
-            self._taken.add(number)
-            if self._order:
-                self._order.append(given)
-                given.is_over = True
-            else:
-                self._acknowledged = number
+            if not keep:
+                self._taken.add(number)
+            self._given.pop(number, None)
+            given.is_over = True
+            self._order.append(given)
+            self._pass_finished()
 
     def begin(self) -> None:
         """Forget the order of messages: the relay repeats what was not acknowledged."""
         self._order.clear()
-        self._acknowledged = None
+        self._acks.clear()
 
     def repeat(self, number: int) -> None:
         """Note that a known message came again after `begin`.
@@ -102,24 +138,32 @@ class Deliveries:
         for given in [given for given in self._given.values() if socket in given.waiting]:
             given.waiting.discard(socket)
             if given.was_taken or given.waiting:
-                missed += 1
+                missed += not given.keep
             else:
-                returned += 1
+                returned += not given.keep
+                given.keep = given.is_output
             if not given.waiting:
                 self._end(given)
         return Leaving(missed, returned)
 
-    def acknowledge(self) -> int | None:
-        """Return the number up to which all messages are done, if there is a new one."""
-        number, self._acknowledged = self._acknowledged, None
-        return number
+    def acknowledge(self) -> list[Ack]:
+        """Return what to acknowledge, in order."""
+        acks, self._acks = self._acks, []
+        return acks
 
     def _end(self, given: _Given) -> None:
         del self._given[given.number]
         given.is_over = True
-        if given.was_taken:
+        if given.was_taken and not given.keep:
             self._taken.add(given.number)
+        self._pass_finished()
+
+    def _pass_finished(self) -> None:
+        """Acknowledge the first messages in order, as far as they are finished."""
         while self._order and self._order[0].is_over:
             first = self._order.popleft()
-            if first.was_taken:
-                self._acknowledged = first.number
+            if not first.was_taken and not first.keep:
+                continue
+            if self._acks and self._acks[-1].keep == first.keep:
+                self._acks.pop()
+            self._acks.append(Ack(first.number, first.keep))

@@ -2,8 +2,9 @@
 
 It reconnects by itself. While no websocket is open no session is attached, and the relay keeps its
 messages. Nothing is queued here: the relay sends only so much as is not acknowledged, and it is
-acknowledged when the sockets took it. Of the messages to the relay a bounded part is held until the
-relay took it; beyond that, nothing is read from websockets.
+acknowledged when the sockets took it. While the owner has a socket, those of collaborators are not
+waited for; what only they were given, the relay keeps for the owner. Of the messages to the relay a
+bounded part is held until the relay took it; beyond that, nothing is read from websockets.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -49,6 +50,8 @@ _MOST_UNTAKEN_BYTES = 8 << 20
 # A cell's messages come within a few milliseconds: one acknowledgement for all of them wakes the
 # relay once. What a gateway that is killed had not acknowledged comes a second time.
 _ACKNOWLEDGE_SECONDS = 0.005
+# The bytes that a collaborator's socket may have yet to take: beyond that, it misses outputs.
+_MOST_SHOWN_BYTES = 8 << 20
 
 
 class Subscriber(Protocol):
@@ -58,6 +61,11 @@ class Subscriber(Protocol):
 
     @property
     def session_name(self) -> str: ...
+
+    @property
+    def is_guest(self) -> bool:
+        """True if its user is not the kernel's owner."""
+        ...
 
     def give(self, channel: str, frames: list[Any]) -> asyncio.Future[None] | None:
         """Write one message; return None if the socket has taken it. Raises WebSocketClosedError."""
@@ -77,8 +85,7 @@ class KernelLink(LinkListener):
 
     ``connect`` makes a RelayLink; ``changed`` is called after a change of activity or state.
 
-    ``refused`` is called with the number of messages more that the relay refused. ``is_of_guests``:
-    the relay keeps what this link's sockets take, for sockets of the kernel's owner.
+    ``refused`` is called with the number of messages more that the relay refused.
     """
 
     def __init__(
@@ -90,10 +97,8 @@ class KernelLink(LinkListener):
         cells: KernelCells | None = None,
         *,
         refused: Callable[[int], None] = lambda count: None,
-        is_of_guests: bool = False,
     ) -> None:
         """Make a link, not connected. ``cells`` keeps outputs for pages that reconnect, if any."""
-        self._is_of_guests = is_of_guests
         self._connect, self._changed, self._refused = connect, changed, refused
         self._log, self._name = log, name
         self._told_refused = 0
@@ -103,6 +108,10 @@ class KernelLink(LinkListener):
         self._subscribers: dict[str, Subscriber] = {}
         # Subscribers whose attachment the relay has confirmed: earlier messages were not for them.
         self._attached: set[str] = set()
+        # Sessions of the owner with which the relay begins anew; it has not confirmed them yet.
+        self._beginning: deque[str] = deque()
+        # The bytes that each collaborator's socket has yet to take.
+        self._shown_bytes: dict[Subscriber, int] = {}
         self._is_attached = asyncio.Event()
         self._deliveries = Deliveries()
         self._unsent: deque[tuple[str, str, Sequence[Any]]] = deque()
@@ -136,6 +145,7 @@ class KernelLink(LinkListener):
         self._acknowledge()
         self._drop_link()
         self._subscribers.clear()
+        self._shown_bytes.clear()
         self._has_moved.set()
 
     async def wait_until_up(self, seconds: float) -> bool:
@@ -178,8 +188,8 @@ class KernelLink(LinkListener):
             # Another relay: it numbers anew, and does not know what the earlier one had sent.
             self._epoch, self._deliveries, self._told_cells, self._told_refused = link.epoch, Deliveries(), -1, 0
         self._deliveries.begin()
-        for session in self._subscribers:
-            link.attach(session, is_guest=self._is_of_guests)
+        self._attach(link, self._of_guests())
+        self._attach(link, self._of_owner())
         link.taken = self._has_moved.set
         while self._unsent:
             link.send(*self._unsent.popleft())
@@ -190,6 +200,7 @@ class KernelLink(LinkListener):
         link, self._link = self._link, None
         self._is_up.clear()
         self._attached.clear()
+        self._beginning.clear()
         for question in self._questions.values():
             if not question.done():
                 question.set_result(None)
@@ -212,8 +223,13 @@ class KernelLink(LinkListener):
         """Return whether the kernel works on something, and so has shown that it answers."""
         return self.activity is not None and self.activity.is_busy
 
-    def count(self, why: str, messages: int = 1) -> None:
-        """Count messages that a websocket left out; ``why`` is a key of NOTHING_DROPPED."""
+    def count(self, why: str, messages: int = 1, subscriber: Subscriber | None = None) -> None:
+        """Count messages that a websocket left out; ``why`` is a key of NOTHING_DROPPED.
+
+        A collaborator's websocket counts for nothing: the owner misses none of these.
+        """
+        if subscriber is not None and subscriber.is_guest:
+            return
         self.dropped = {**self.dropped, why: self.dropped[why] + messages}
 
     @property
@@ -251,9 +267,10 @@ class KernelLink(LinkListener):
     async def open(self, subscriber: Subscriber, seconds: float) -> None:
         """Give a websocket the kept messages and later ones. Returns when the relay was asked."""
         self._shut_session(subscriber.session_name)
+        is_first = not subscriber.is_guest and not self._of_owner()
         self._subscribers[subscriber.session_name] = subscriber
         if self._link is not None:
-            self._link.attach(subscriber.session_name, is_guest=self._is_of_guests)
+            self._attach(self._link, [subscriber], begins=is_first)
         elif not await self.wait_until_up(seconds):
             self._log.warning("relay_link=%s websocket=waiting the relay does not answer", self._name)
 
@@ -300,6 +317,7 @@ class KernelLink(LinkListener):
         if subscriber is None:
             return
         self._attached.discard(session)
+        self._shown_bytes.pop(subscriber, None)
         self._is_attached.set()
         self._has_moved.set()
         if self._link is not None:
@@ -309,17 +327,31 @@ class KernelLink(LinkListener):
         if left.missed:
             self.count("closed_socket", left.missed)
         self._acknowledge_soon()
-        if left.returned and self._link is not None:
+        if left.returned and self._link is not None and not subscriber.is_guest:
             self._ask_again(self._link)
 
     def _ask_again(self, link: RelayLink) -> None:
-        """Attach all sessions anew: the relay then repeats the messages that no socket took."""
-        self._attached.clear()
-        self._deliveries.begin()
-        for session in self._subscribers:
-            link.detach(session)
-        for session in self._subscribers:
-            link.attach(session, is_guest=self._is_of_guests)
+        """Attach the owner's sessions anew: the relay then repeats the messages that none took."""
+        again = self._of_owner()
+        for subscriber in again:
+            link.detach(subscriber.session_name)
+        self._attach(link, again)
+
+    def _of_owner(self) -> list[Subscriber]:
+        return [each for each in self._subscribers.values() if not each.is_guest]
+
+    def _of_guests(self) -> list[Subscriber]:
+        return [each for each in self._subscribers.values() if each.is_guest]
+
+    def _attach(self, link: RelayLink, subscribers: Sequence[Subscriber], *, begins: bool = True) -> None:
+        """Attach these sessions.
+
+        ``begins``: with the first of them, if it is the owner's, the relay begins anew.
+        """
+        for subscriber in subscribers:
+            link.attach(subscriber.session_name, is_guest=subscriber.is_guest)
+        if begins and subscribers and not subscribers[0].is_guest:
+            self._beginning.append(subscribers[0].session_name)
 
     # ---- called by the RelayLink
 
@@ -335,9 +367,7 @@ class KernelLink(LinkListener):
         elif isinstance(event, KernelState):
             self._take_state(event)
         elif isinstance(event, Attached):
-            if event.session in self._subscribers:
-                self._attached.add(event.session)
-                self._is_attached.set()
+            self._take_attached(event.session)
         elif isinstance(event, Dropped):
             self.dropped = {**self.dropped, "relay": event.messages}
         elif isinstance(event, Unread):
@@ -345,8 +375,16 @@ class KernelLink(LinkListener):
             self._told_refused = event.refused
         elif isinstance(event, Seen):
             self._take_seen(event)
-        elif isinstance(event, KnownCells) and self._cells is not None and not self._is_of_guests:
+        elif isinstance(event, KnownCells) and self._cells is not None:
             self._cells.knows(event.cells, time.time())
+
+    def _take_attached(self, session: str) -> None:
+        if self._beginning and self._beginning[0] == session:
+            self._beginning.popleft()
+            self._deliveries.begin()
+        if session in self._subscribers:
+            self._attached.add(session)
+            self._is_attached.set()
 
     def _take_state(self, state: KernelState) -> None:
         if self._cells is not None and self.kernel is not None and is_another(self.kernel, state):
@@ -364,9 +402,7 @@ class KernelLink(LinkListener):
 
         So no page misses it.
         """
-        if self._cells is None or self._is_of_guests:
-            return  # the other link passes all of them, in order
-        if message.session is None and message.seq > self._told_cells:
+        if self._cells is not None and message.session is None and message.seq > self._told_cells:
             self._told_cells = message.seq
             self._cells.told(message.frames, time.time())
 
@@ -379,28 +415,60 @@ class KernelLink(LinkListener):
         seq, deliveries = message.seq, self._deliveries
         if deliveries.is_known(seq):
             deliveries.repeat(seq)
+        elif message.session is None:
+            self._pass_output_on(message)
         else:
-            waiting, was_taken = [], False
-            for subscriber in self._subscribers_of(message.session):
-                try:
-                    written = subscriber.give(message.channel, message.frames)
-                except WebSocketClosedError:
-                    waiting.append(subscriber)  # until `shut` is called for it
-                    continue
-                if written is None:
-                    was_taken = True
-                else:
-                    waiting.append(subscriber)
-                    written.add_done_callback(lambda done, subscriber=subscriber: self._written(seq, subscriber, done))  # type: ignore[misc]
-            deliveries.give(seq, waiting, was_taken=was_taken)
+            attached = [self._subscribers[message.session]] if message.session in self._attached else []
+            waiting, was_taken = self._give(message, attached)
+            deliveries.give(seq, waiting, was_taken=was_taken, is_output=False)
         self._acknowledge_soon()
 
-    def _subscribers_of(self, session: str | None) -> list[Subscriber]:
-        if session is None:
-            return [self._subscribers[attached] for attached in self._attached]
-        return [self._subscribers[session]] if session in self._attached else []
+    def _pass_output_on(self, message: LinkMessage) -> None:
+        """Give an output to all; it is done with when the owner's sockets took it."""
+        seq, deliveries = message.seq, self._deliveries
+        attached = [self._subscribers[session] for session in self._attached]
+        guests = [subscriber for subscriber in attached if subscriber.is_guest]
+        owners = [subscriber for subscriber in attached if not subscriber.is_guest]
+        waiting: list[Subscriber] = []
+        if guests and not deliveries.was_shown(seq):
+            deliveries.show(seq)
+            waiting, _ = self._give(message, [each for each in guests if not self._is_behind(each)])
+        if owners:
+            waiting, was_taken = self._give(message, owners)
+            deliveries.give(seq, waiting, was_taken=was_taken)
+        elif guests:
+            deliveries.give(seq, waiting, was_taken=True, keep=True)
 
-    def _written(self, seq: int, subscriber: Subscriber, done: asyncio.Future[None]) -> None:
+    def _is_behind(self, guest: Subscriber) -> bool:
+        """Return whether a collaborator's socket has so much to take that it misses outputs."""
+        return self._shown_bytes.get(guest, 0) >= _MOST_SHOWN_BYTES
+
+    def _give(self, message: LinkMessage, subscribers: Iterable[Subscriber]) -> tuple[list[Subscriber], bool]:
+        """Give a message to these; return those that have yet to take it, and whether others did."""
+        waiting, was_taken = [], False
+        for subscriber in subscribers:
+            try:
+                written = subscriber.give(message.channel, message.frames)
+            except WebSocketClosedError:
+                waiting.append(subscriber)  # until `shut` is called for it
+                continue
+            if written is None:
+                was_taken = True
+            else:
+                waiting.append(subscriber)
+                self._await(message, subscriber, written)
+        return waiting, was_taken
+
+    def _await(self, message: LinkMessage, subscriber: Subscriber, written: asyncio.Future[None]) -> None:
+        seq, size = message.seq, 0
+        if subscriber.is_guest:
+            size = charge(message.frames)
+            self._shown_bytes[subscriber] = self._shown_bytes.get(subscriber, 0) + size
+        written.add_done_callback(lambda done: self._written(seq, size, subscriber, done))
+
+    def _written(self, seq: int, size: int, subscriber: Subscriber, done: asyncio.Future[None]) -> None:
+        if size and subscriber in self._shown_bytes:
+            self._shown_bytes[subscriber] -= size
         if not done.cancelled() and done.exception() is None:
             self._deliveries.take(seq, subscriber)
             self._acknowledge_soon()
@@ -414,9 +482,12 @@ class KernelLink(LinkListener):
         if self._acknowledging is not None:
             self._acknowledging.cancel()
             self._acknowledging = None
-        seq = self._deliveries.acknowledge()
-        if seq is not None and self._link is not None:
-            self._link.ack(seq)
+        if self._beginning:
+            return  # the relay sends all of it again
+        acks = self._deliveries.acknowledge()
+        if self._link is not None:
+            for ack in acks:
+                self._link.ack(ack.number, keep=ack.keep)
 
 
 def is_another(before: KernelState, now: KernelState) -> bool:

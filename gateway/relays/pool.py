@@ -1,7 +1,6 @@
 """The links to the relays of this server's kernels, from a kernel's start or recovery to its end.
 
-Each kernel has one link, and another for its guests once there are some. Kernels without a relay
-have none.
+Each kernel with a relay has one link, which all users' pages share.
 """
 
 from __future__ import annotations
@@ -10,9 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
-from jupyter_aliquot.gateway.replay.cells import KernelCells
 from jupyter_aliquot.gateway.replay.store import CellOutputs
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.errors import RelayUnavailableError
@@ -46,9 +43,6 @@ class RelayLinks:
         self._log = log
         self._outputs = outputs
         self._links: dict[str, KernelLink] = {}
-        self._folders: dict[str, Path] = {}
-        # Made when the first guest comes.
-        self._guests: dict[str, KernelLink] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     def get(self, kernel_id: str) -> KernelLink | None:
@@ -63,48 +57,26 @@ class RelayLinks:
         link = self._links.get(kernel_id)
         if link is None:
             cells = None if self._outputs is None else self._outputs.open(kernel_id)
-            link = self._make(
-                kernel_id,
-                relay,
+            link = self._links[kernel_id] = KernelLink(
+                lambda listener: connect(relay, listener),
                 lambda link: changed(kernel_id, link),
+                self._log,
+                kernel_id,
                 cells,
                 refused=lambda count: self._refused(kernel_id, count),
             )
-            self._links[kernel_id], self._folders[kernel_id] = link, relay
-        return link
-
-    def of_guests(self, kernel_id: str) -> KernelLink | None:
-        """Return the link for sockets of users other than the owner; None without a relay."""
-        link, relay = self._guests.get(kernel_id), self._folders.get(kernel_id)
-        if link is None and relay is not None:
-            cells = None if self._outputs is None else self._outputs.get(kernel_id)
-            link = self._make(kernel_id, relay, lambda link: None, cells, is_of_guests=True)
-            self._guests[kernel_id] = link
-        return link
-
-    def _make(
-        self,
-        kernel_id: str,
-        relay: Path,
-        changed: Callable[[KernelLink], None],
-        cells: KernelCells | None,
-        **more: Any,
-    ) -> KernelLink:
-        link = KernelLink(lambda listener: connect(relay, listener), changed, self._log, kernel_id, cells, **more)
-        link.start()
+            link.start()
         return link
 
     def close(self, kernel_id: str) -> None:
-        """Close a kernel's links and outputs at its end. Idempotent."""
-        links = [self._links.pop(kernel_id, None), self._guests.pop(kernel_id, None)]
-        self._folders.pop(kernel_id, None)
+        """Close a kernel's link and outputs at its end. Idempotent."""
+        link = self._links.pop(kernel_id, None)
         if self._outputs is not None:
             self._outputs.close(kernel_id)
-        for link in links:
-            if link is not None:
-                closing = asyncio.ensure_future(link.close())
-                self._closing.add(closing)
-                closing.add_done_callback(self._closing.discard)
+        if link is not None:
+            closing = asyncio.ensure_future(link.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
     async def stop(self) -> None:
         """Close all links at the server's end; the relays go on."""

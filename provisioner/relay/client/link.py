@@ -234,8 +234,8 @@ class RelayLink:
     def attach(self, session: str, *, is_guest: bool = False) -> None:
         """Ask for a session's messages, waiting and new.
 
-        The last link to attach the session has it. With a guest's session the link takes no iopub
-        message from the gateways that it is kept for.
+        The last link to attach the session has it. The first session that is no guest's begins the
+        link anew: after `Attached`, it gets all that was not acknowledged, or acknowledged to keep.
         """
         self._write({"op": "attach", "session": session, **({"guest": True} if is_guest else {})})
 
@@ -263,12 +263,12 @@ class RelayLink:
         self._write({"op": "seen", "session": session, "ids": list(ids), "n": self._number})
         return self._number
 
-    def ack(self, seq: int) -> None:
+    def ack(self, seq: int, *, keep: bool = False) -> None:
         """Acknowledge a message and all before it on this link.
 
-        The relay need not keep them any more.
+        The relay need not keep them any more; with ``keep``, it keeps outputs for the owner.
         """
-        self._write({"op": "ack", "seq": seq})
+        self._write({"op": "ack", "seq": seq, **({"keep": True} if keep else {})})
 
     async def drain(self) -> None:
         """Wait until what was sent is on its way, as StreamWriter.drain does."""

@@ -207,7 +207,8 @@ class LinkServer:
         self._delivery.detach(number, _session(record))
 
     def _acknowledge(self, number: int, peer: Peer, record: Record) -> None:
-        if self._delivery.acknowledged(number, _number(record, "seq")):
+        keep = record.header.get("keep") is True
+        if self._delivery.acknowledged(number, _number(record, "seq"), keep=keep):
             self._push(number)
 
     def _send(self, number: int, peer: Peer, record: Record) -> None:

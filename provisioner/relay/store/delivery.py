@@ -1,8 +1,9 @@
 """Decide which link gets which message, and when a message may be forgotten. `LinkServer` sends.
 
 A reply belongs to one session, and the session to the link that attached it last; iopub goes to
-every link that has a session. A link of guests gets iopub, too, but no message is kept, or
-forgotten, because of it. Each link has at most a window of bytes on its way.
+every link that has a session. Output is kept until each link that has a session of the kernel's
+owner acknowledged it. A link says which messages only collaborators were shown: those it needs no
+more, and they are kept for the owner. Each link has at most a window of bytes on its way.
 """
 
 from __future__ import annotations
@@ -19,19 +20,24 @@ WINDOW_BYTES = 8 << 20
 class LinkState:
     """One link: its sessions, and its messages in order.
 
-    The messages are those to come, and those sent and not acknowledged. ``shown``: for a link of
-    guests, its last iopub message; none comes to it twice.
+    The messages are those to come, and those sent and not acknowledged. ``sessions``: each with
+    whether it is a collaborator's. ``shown``: its last iopub message; collaborators alone get none
+    twice.
     """
 
-    __slots__ = ("in_flight", "in_flight_bytes", "is_of_guests", "sessions", "shown", "todo")
+    __slots__ = ("in_flight", "in_flight_bytes", "sessions", "shown", "todo")
 
     def __init__(self) -> None:
-        self.sessions: set[str] = set()
+        self.sessions: dict[str, bool] = {}
         self.todo: deque[int] = deque()
         self.in_flight: dict[int, int] = {}
         self.in_flight_bytes = 0
-        self.is_of_guests = False
         self.shown = 0
+
+    @property
+    def has_owner(self) -> bool:
+        """Tell whether the link has a session of the kernel's owner."""
+        return not all(self.sessions.values())
 
 
 class Delivery:
@@ -46,11 +52,11 @@ class Delivery:
         self._links: dict[int, LinkState] = {}
         self._listening: tuple[int, ...] = ()
         self._watching: tuple[int, ...] = ()
-        self._owners: dict[str, int] = {}
+        self._holders: dict[str, int] = {}  # session to link
 
     @property
     def listening(self) -> tuple[int, ...]:
-        """The links that have a session."""
+        """The links that have a session; those with the owner's first."""
         return (*self._listening, *self._watching)
 
     def link_came(self, link: int) -> None:
@@ -66,13 +72,19 @@ class Delivery:
         del self._links[link]
 
     def attach(self, link: int, session: str, *, is_guest: bool = False) -> None:
-        """Give a session to this link. A link with a guest's session is a link of guests."""
-        before = self._owners.get(session)
+        """Give a session to this link. With its first session of the owner, the link begins anew.
+
+        It gets all that is kept, in order: what it was sent before, collaborators alone were shown.
+        """
+        before = self._holders.get(session)
         if before is not None and before != link:
             self.detach(before, session)
-        self._owners[session] = link
-        self._links[link].sessions.add(session)
-        self._links[link].is_of_guests |= is_guest
+        state = self._links[link]
+        if not is_guest and not state.has_owner:
+            for seq in tuple(state.in_flight):
+                self._land(state, seq)
+        self._holders[session] = link
+        state.sessions[session] = is_guest
         self._find_listening()
         self._line_up(link)
 
@@ -81,30 +93,31 @@ class Delivery:
         state = self._links[link]
         if session not in state.sessions:
             return
-        state.sessions.discard(session)
-        self._owners.pop(session, None)
+        del state.sessions[session]
+        self._holders.pop(session, None)
         self._find_listening()
         for seq in tuple(state.in_flight):
             entry = self._store.get(seq)
             if entry is None or entry.session == session or not state.sessions:
                 self._land(state, seq)
         self._line_up(link)
-        if not state.sessions:
+        if not state.has_owner:
             self._forget_heard()
+        if not state.sessions:
             self._store.settle_all()
 
     def is_guest(self, session: str) -> bool:
-        """Tell whether a link of guests has this session."""
-        state = self._links.get(self._owners.get(session, -1))
-        return state is not None and state.is_of_guests
+        """Tell whether this session is a collaborator's."""
+        state = self._links.get(self._holders.get(session, -1))
+        return state is not None and state.sessions[session]
 
     def added(self, entry: Entry) -> None:
         """Queue a new message for the links that it concerns."""
         if entry.session is None:
             for link in self.listening:
                 self._links[link].todo.append(entry.seq)
-        elif (owner := self._owners.get(entry.session)) is not None:
-            self._links[owner].todo.append(entry.seq)
+        elif (holder := self._holders.get(entry.session)) is not None:
+            self._links[holder].todo.append(entry.seq)
 
     def next_for(self, link: int) -> Entry | None:
         """Return the message to send on this link now, and count it as on its way."""
@@ -118,7 +131,7 @@ class Delivery:
                 return None
             state.todo.popleft()
             if entry.session is None:
-                state.shown = entry.seq
+                state.shown = max(state.shown, entry.seq)
             state.in_flight[entry.seq] = entry.size
             state.in_flight_bytes += entry.size
             entry.flights += 1
@@ -132,10 +145,11 @@ class Delivery:
         self._land(self._links[link], entry.seq)
         self._store.lose(entry)
 
-    def acknowledged(self, link: int, seq: int) -> bool:
+    def acknowledged(self, link: int, seq: int, *, keep: bool = False) -> bool:
         """Note that this link needs a message and all before it no more.
 
-        False for a message that it did not get.
+        ``keep``: output among them was shown to collaborators alone, and waits for the owner. False
+        for a message that the link did not get.
         """
         state = self._links[link]
         if seq not in state.in_flight:
@@ -143,13 +157,15 @@ class Delivery:
         for done in tuple(_up_to(state.in_flight, seq)):
             self._land(state, done)
             entry = self._store.get(done)
-            if entry is not None:
+            if entry is None:
+                continue
+            if keep and entry.session is None:
+                self._store.settle(entry)
+            else:
                 self._heard(link, entry)
         return True
 
     def _heard(self, link: int, entry: Entry) -> None:
-        if entry.session is None and self._links[link].is_of_guests:
-            return
         if entry.session is not None or self._listening == (link,):
             self._store.remove(entry.seq)
             return
@@ -159,7 +175,7 @@ class Delivery:
             self._store.remove(entry.seq)
 
     def _forget_heard(self) -> None:
-        """Forget the messages that all other links have had: this one listens no more."""
+        """Forget the messages that all other links have had: this one is not the owner's any more."""
         for entry in [e for e in self._store if e.acknowledged and e.acknowledged.issuperset(self._listening)]:
             self._store.remove(entry.seq)
 
@@ -173,19 +189,20 @@ class Delivery:
 
     def _line_up(self, link: int) -> None:
         state = self._links[link]
-        state.todo = deque(entry.seq for entry in self._store if self._is_for(link, state, entry))
+        shown = 0 if state.has_owner else state.shown
+        state.todo = deque(entry.seq for entry in self._store if self._is_for(link, state, entry, shown))
 
-    def _is_for(self, link: int, state: LinkState, entry: Entry) -> bool:
+    def _is_for(self, link: int, state: LinkState, entry: Entry, shown: int) -> bool:
         if entry.seq in state.in_flight or (entry.acknowledged and link in entry.acknowledged):
             return False
         if entry.session is not None:
             return entry.session in state.sessions
-        return bool(state.sessions) and not (state.is_of_guests and entry.seq <= state.shown)
+        return bool(state.sessions) and entry.seq > shown
 
     def _find_listening(self) -> None:
-        busy = {link: state.is_of_guests for link, state in self._links.items() if state.sessions}
-        self._listening = tuple(link for link, is_of_guests in busy.items() if not is_of_guests)
-        self._watching = tuple(link for link, is_of_guests in busy.items() if is_of_guests)
+        busy = {link: state.has_owner for link, state in self._links.items() if state.sessions}
+        self._listening = tuple(link for link, has_owner in busy.items() if has_owner)
+        self._watching = tuple(link for link, has_owner in busy.items() if not has_owner)
 
 
 def _up_to(in_flight: dict[int, int], seq: int) -> Sequence[Any]:

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-VERSIONS = (1,)
+VERSIONS = (2,)
 ROLES = ("link", "control")
 CHANNELS = ("shell", "control", "stdin", "iopub")
 DELIMITER = b"<IDS|MSG>"

@@ -50,8 +50,8 @@ class PlayedRelay:
         self.untaken_bytes = 0
         self.taken()
 
-    def ack(self, seq: int) -> None:
-        self.asked.append(("ack", seq))
+    def ack(self, seq: int, *, keep: bool = False) -> None:
+        self.asked.append(("keep" if keep else "ack", seq))
 
     def close(self) -> None:
         self.asked.append(("close",))
@@ -68,8 +68,9 @@ class PlayedRelay:
 class PlayedSocket:
     """A websocket that takes messages at once, or when the test says so, or is closed."""
 
-    def __init__(self, session: str, *, is_slow: bool = False) -> None:
+    def __init__(self, session: str, *, is_slow: bool = False, is_guest: bool = False) -> None:
         self.session_name = session
+        self.is_guest = is_guest
         self.is_slow = is_slow
         self.is_closed = False
         self.given: list[int] = []
@@ -78,7 +79,7 @@ class PlayedSocket:
     def give(self, channel: str, frames: list[Any]) -> asyncio.Future[None] | None:
         if self.is_closed:
             raise WebSocketClosedError
-        self.given.append(frames[0])
+        self.given.append(frames[0][0])
         if not self.is_slow:
             return None
         self.writes.append(asyncio.get_running_loop().create_future())
@@ -97,11 +98,11 @@ class PlayedSocket:
 
 
 def output(*numbers: int) -> list[LinkMessage]:
-    return [LinkMessage(number, "iopub", None, [number]) for number in numbers]
+    return [LinkMessage(number, "iopub", None, [bytes([number])]) for number in numbers]
 
 
 def reply(number: int, session: str) -> LinkMessage:
-    return LinkMessage(number, "shell", session, [number])
+    return LinkMessage(number, "shell", session, [bytes([number])])
 
 
 async def turn() -> None:
@@ -241,6 +242,66 @@ async def test_what_only_a_closed_tab_was_given_comes_to_the_open_one() -> None:
         assert stage.relay.asked[before:] == [("detach", "slow"), ("detach", "late"), ("attach", "late")]
         assert await stage.relay.says(Attached("late"), *output(1, 2)) == [("ack", 2)]
         assert late.given == [2, 1], "each once"
+
+
+async def test_what_only_collaborators_were_shown_comes_to_the_owner_and_not_to_them_again() -> None:
+    async with a_stage() as stage:
+        guest, owner = PlayedSocket("guest", is_guest=True), PlayedSocket("owner")
+        await stage.open(guest)
+        assert await stage.relay.says(*output(1, 2)) == [("keep", 2)]
+        await stage.link.open(owner, 10)
+        assert await stage.relay.says(*output(3)) == [], "the relay sends it again: nothing is acknowledged until then"
+        assert await stage.relay.says(Attached("owner"), *output(1, 2, 3, 4)) == [("ack", 4)]
+        assert (guest.given, owner.given) == ([1, 2, 3, 4], [1, 2, 3, 4])
+
+
+async def test_while_the_owner_reads_no_collaborator_is_waited_for_and_one_far_behind_misses_outputs() -> None:
+    async with a_stage() as stage:
+        guest, owner = PlayedSocket("guest", is_slow=True, is_guest=True), PlayedSocket("owner")
+        await stage.open(guest, owner)
+        for message in (large := output(1, 2, 3, 4)):
+            message.frames.append(b"x" * 5_000_000)
+        assert await stage.relay.says(*large) == [("ack", 4)]
+        assert guest.given == [1, 2]
+        assert await stage.relay.says(reply(5, "guest")) == [], "its own reply it gets"
+        guest.takes(3)
+        await turn()
+        assert stage.relay.asked[-1] == ("ack", 5)
+        await stage.relay.says(*output(6))
+        assert (guest.given, owner.given) == ([1, 2, 5, 6], [1, 2, 3, 4, 6])
+        stage.link.shut(guest)
+        assert stage.link.dropped["closed_socket"] == 0
+
+
+async def test_what_the_owner_had_not_taken_at_the_end_of_the_page_is_kept_while_collaborators_go_on() -> None:
+    async with a_stage() as stage:
+        guest, owner = PlayedSocket("guest", is_guest=True), PlayedSocket("owner", is_slow=True)
+        await stage.open(guest, owner)
+        assert await stage.relay.says(*output(1, 2, 3)) == []
+        owner.takes(1)
+        await turn()
+        owner.breaks()
+        stage.link.shut(owner)
+        await turn()
+        assert stage.relay.asked[-3:] == [("ack", 1), ("detach", "owner"), ("keep", 3)]
+        assert await stage.relay.says(*output(4)) == [("keep", 4)]
+        again = PlayedSocket("again")
+        await stage.link.open(again, 10)
+        assert await stage.relay.says(Attached("again"), *output(2, 3, 4)) == [("ack", 4)]
+        assert (guest.given, again.given) == ([1, 2, 3, 4], [2, 3, 4])
+
+
+async def test_collaborators_alone_are_waited_for_and_a_loss_shows_them_nothing_twice() -> None:
+    async with a_stage() as stage:
+        guest = PlayedSocket("guest", is_slow=True, is_guest=True)
+        await stage.open(guest)
+        assert await stage.relay.says(*output(1, 2)) == []
+        guest.takes(1)
+        await turn()
+        assert stage.relay.asked[-1] == ("keep", 1)
+        relay = await stage.next_relay()
+        assert await relay.says(Attached("guest"), *output(1, 2, 3)) == [("keep", 2)]
+        assert guest.given == [1, 2, 3]
 
 
 async def test_after_a_loss_what_comes_again_is_given_once() -> None:

@@ -158,6 +158,8 @@ async def test_what_a_guest_was_shown_is_still_its_owners(a_shared_house: Shared
     await bob.until(is_idle_of(asked))
     assert numbers(bob.of(asked)) == list(range(600))
     assert "execute_reply" not in [m.type for m in bob.seen]
+    cells = (await house.ask("bob", "GET", "aliquot", "api", "v1", "kernels", house.kernel_id, "outputs"))[1]["cells"]
+    assert "599" in json.dumps(cells), "his page shows it after a reload, too"
     await until(lambda: not house.link.activity.is_busy)
     await alice.open()
     seen = await alice.finish(asked)

@@ -18,7 +18,7 @@ from relay_house import Gateway, House, a_client, is_idle, parent, soon, until, 
 
 from jupyter_aliquot.provisioner.errors import RelayProtocolError, RelayRefusedError, RelayUnavailableError
 from jupyter_aliquot.provisioner.relay.client import control as client
-from jupyter_aliquot.provisioner.relay.wire.protocol import MAGIC, Record, RecordReader, encode_whole
+from jupyter_aliquot.provisioner.relay.wire.protocol import MAGIC, VERSIONS, Record, RecordReader, encode_whole
 
 MANY = "for i in range({n}): print(i, flush=True)"
 
@@ -265,7 +265,7 @@ def answers(connection: socket.socket) -> list[Record]:
     return records
 
 
-HELLO = {"op": "hello", "versions": [1], "role": "link"}
+HELLO = {"op": "hello", "versions": list(VERSIONS), "role": "link"}
 BAD = {
     "garbage": b"GET / HTTP/1.1\r\n\r\n",
     "a huge length": MAGIC + b"\0\0\0\1" + b"\xff" * 16,

@@ -15,7 +15,7 @@ from jupyter_aliquot.provisioner.relay.client import control as client
 from jupyter_aliquot.provisioner.relay.client.link import Seen
 from jupyter_aliquot.provisioner.relay.server import link_server
 from jupyter_aliquot.provisioner.relay.wire.peer import Peer
-from jupyter_aliquot.provisioner.relay.wire.protocol import encode_whole
+from jupyter_aliquot.provisioner.relay.wire.protocol import VERSIONS, encode_whole
 
 
 async def ask(gateway: Gateway, ids: Sequence[str], session: str | None = None) -> Seen:
@@ -86,7 +86,7 @@ def test_a_relay_that_cannot_write_to_a_link_any_more_takes_what_the_link_had_se
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     peer = Peer(ours)
-    theirs.sendall(bytes(encode_whole({"op": "hello", "versions": [1], "role": "link"})))
+    theirs.sendall(bytes(encode_whole({"op": "hello", "versions": list(VERSIONS), "role": "link"})))
     theirs.close()
     peer.say({"op": "activity"})
     peer.flush()

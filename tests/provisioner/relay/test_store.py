@@ -23,6 +23,7 @@ from jupyter_aliquot.provisioner.relay.store.spill_room import RoomBounds, Spill
 
 WINDOW = 1000
 SESSIONS = ("s", "t", "u")
+GUEST = "u"
 LINKS = (1, 2, 3)
 
 
@@ -194,18 +195,25 @@ def test_what_cannot_be_read_takes_no_part_of_a_links_window(tmp_path: Path) -> 
     assert (len(store), store.dropped_messages, store.in_flight_bytes) == (0, 9, 0)
 
 
-def test_what_a_guests_link_took_is_kept_for_others_and_comes_to_it_once(tmp_path: Path) -> None:
+def given(delivery: Delivery, link: int) -> list[int]:
+    """Return the numbers of the messages that are sent on a link now."""
+    found = []
+    while (entry := delivery.next_for(link)) is not None:
+        found.append(entry.seq)
+    return found
+
+
+def taken(delivery: Delivery, link: int, *, keep: bool = False) -> list[int]:
+    """Return the numbers of the messages that are sent on a link now, and acknowledge them."""
+    found = given(delivery, link)
+    if found:
+        assert delivery.acknowledged(link, found[-1], keep=keep)
+    return found
+
+
+def test_what_collaborators_were_shown_is_kept_and_comes_to_their_link_once(tmp_path: Path) -> None:
     store = a_store(tmp_path)
     delivery = Delivery(store, WINDOW)
-
-    def given(link: int) -> list[int]:
-        found = []
-        while (entry := delivery.next_for(link)) is not None:
-            found.append(entry.seq)
-        if found:
-            assert delivery.acknowledged(link, found[-1])
-        return found
-
     for link in (1, 2):
         delivery.link_came(link)
     seqs = [add(store, 0)]
@@ -213,18 +221,62 @@ def test_what_a_guests_link_took_is_kept_for_others_and_comes_to_it_once(tmp_pat
     delivery.attach(2, "guest", is_guest=True)
     seqs.append(add(store, 1))
     delivery.added(store.get(seqs[1]))
-    assert given(2) == seqs, "what waited for others, too"
+    assert taken(delivery, 2, keep=True) == seqs, "what waited for others, too"
     assert len(store) == 2
     delivery.detach(2, "guest")
     delivery.attach(2, "guest", is_guest=True)
-    assert given(2) == []
+    assert given(delivery, 2) == []
     delivery.attach(1, "owner")
-    assert given(1) == seqs
+    assert taken(delivery, 1) == seqs
     assert len(store) == 0
     last = add(store, 2)
     delivery.added(store.get(last))
-    assert given(1) == [last], "a guest who does not read holds nothing up"
-    assert (len(store), given(2)) == (0, [])
+    assert taken(delivery, 1) == [last], "a link whose collaborators do not read holds nothing up"
+    assert (len(store), given(delivery, 2)) == (0, [])
+
+
+def test_an_owner_who_comes_to_a_link_of_collaborators_gets_all_that_is_kept_in_order(tmp_path: Path) -> None:
+    store = a_store(tmp_path)
+    delivery = Delivery(store, 2000)
+    delivery.link_came(1)
+    delivery.attach(1, "guest", is_guest=True)
+    seqs = []
+    for number in range(3):
+        seqs.append(add(store, number))
+        delivery.added(store.get(seqs[-1]))
+    assert given(delivery, 1) == seqs
+    assert delivery.acknowledged(1, seqs[1], keep=True)
+    reply = store.add("shell", "guest", message("p", b"reply"), 1, False).seq
+    delivery.added(store.get(reply))
+    assert given(delivery, 1) == [reply]
+    delivery.attach(1, "owner")
+    assert given(delivery, 1) == [*seqs, reply], "the third one is not behind those that were acknowledged"
+    delivery.attach(1, "another tab")
+    assert given(delivery, 1) == [], "a second page of the owner begins nothing anew"
+    delivery.detach(1, "another tab")
+    delivery.detach(1, "owner")
+    assert delivery.acknowledged(1, seqs[0])
+    assert delivery.acknowledged(1, seqs[2], keep=True)
+    assert delivery.acknowledged(1, reply, keep=True)
+    assert [entry.seq for entry in store] == seqs[1:], "replies are not kept, outputs are"
+    delivery.attach(1, "owner")
+    assert taken(delivery, 1) == seqs[1:]
+    assert (len(store), store.in_flight_bytes) == (0, 0)
+
+
+def test_what_is_kept_while_collaborators_take_it_stays_within_the_memory(tmp_path: Path) -> None:
+    store = a_store(tmp_path)
+    delivery = Delivery(store, WINDOW)
+    delivery.link_came(1)
+    delivery.attach(1, "guest", is_guest=True)
+    for number in range(12):
+        entry = store.add("iopub", None, message("p", b"%d" % number), 500, True)
+        delivery.added(entry)
+        given(delivery, 1)
+        store.settle(entry)
+        assert delivery.acknowledged(1, entry.seq, keep=True)
+    assert (len(store), store.in_flight_bytes) == (12, 0)
+    assert store.memory_bytes <= 1000
 
 
 def test_one_message_that_nobody_takes_keeps_nothing_of_those_after_it(tmp_path: Path) -> None:
@@ -267,7 +319,9 @@ class DeliveryMachine(RuleBasedStateMachine):
             for other in self.links:
                 if session in self.links[other] and other != link:
                     self.detach(other, session)
-            self.delivery.attach(link, session)
+            if session != GUEST and not self.links[link] - {GUEST}:
+                self.sent[link] = []
+            self.delivery.attach(link, session, is_guest=session == GUEST)
             self.links[link].add(session)
 
     @rule(link=st.sampled_from(LINKS), session=st.sampled_from(SESSIONS))
@@ -300,10 +354,12 @@ class DeliveryMachine(RuleBasedStateMachine):
     def acknowledge(self, data: st.DataObject) -> None:
         link = data.draw(st.sampled_from([link for link, sent in self.sent.items() if sent]))
         at = data.draw(st.integers(0, len(self.sent[link]) - 1))
-        assert self.delivery.acknowledged(link, self.sent[link][at])
+        keep = data.draw(st.booleans())
+        assert self.delivery.acknowledged(link, self.sent[link][at], keep=keep)
         done, self.sent[link] = self.sent[link][: at + 1], self.sent[link][at + 1 :]
         for seq in done:
-            self.waiting.pop(seq, None)
+            if not keep or self.waiting.get(seq) is not None:
+                self.waiting.pop(seq, None)
 
     @invariant()
     def nothing_is_lost_before_it_was_acknowledged(self) -> None:
@@ -311,7 +367,7 @@ class DeliveryMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_kept_for_nobody(self) -> None:
-        listening = [link for link, sessions in self.links.items() if sessions]
+        listening = [link for link, sessions in self.links.items() if sessions - {GUEST}]
         if not any(self.sent.values()) and len(listening) <= 1:
             # Messages that one link acknowledged are still to come for the other one that listened
             # then.

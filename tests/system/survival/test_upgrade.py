@@ -30,7 +30,7 @@ def test_a_later_version_takes_over_and_so_does_the_earlier_one_after_it(a_node:
     cell = tab.execute("import time\nfor number in range(60): print('line', number, flush=True); time.sleep(0.05)")
     tab.wait_for_text("line 3\n")
     gateway.stop(signal.SIGTERM)
-    after = a_node.succeed(gateway, program=later(2, 1))
+    after = a_node.succeed(gateway, program=later(3, 2))
     assert after.call("GET", "/aliquot/api/v1/status")["version"] == "99.0"
     tab.reconnect(after).wait_for_text("line 20\n")
     after.stop(signal.SIGTERM)
