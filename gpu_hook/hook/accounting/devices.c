@@ -5,13 +5,13 @@
 
 #include <string.h>
 
-static struct {
+static struct { /* the words first: every start touches them */
+    int count;     /* 0: not asked yet */
+    uint64_t used; /* atomic; bits */
     struct {
         uint8_t uuid[16];
         bool is_known; /* written with release after uuid; two threads may both write the same */
     } devices[DEVICES_MAX];
-    int count;     /* 0: not asked yet */
-    uint64_t used; /* atomic; bits */
 } state;
 
 int devices_count(void)

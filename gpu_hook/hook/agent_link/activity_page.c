@@ -17,12 +17,10 @@ static struct {
 
 bool activity_page_prepare(void)
 {
-    if (!state.activity) {
-        void *pages = mmap(NULL, page_mapped_bytes(ALIQUOT_ACTIVITY_PAGE_BYTES),
-                           PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        state.activity = pages == MAP_FAILED ? NULL : pages;
-    }
-    return state.activity != NULL;
+    if (!page_prepare())
+        return false;
+    state.activity = page_of_activity();
+    return true;
 }
 
 /* Called with the mutex: no thread writes between the copy and the change of pages. A kernel's

@@ -6,21 +6,29 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* Set once, by page_prepare. One mapping holds the agent's page, the hook's, the activity page, and
+ * the wiped page, in this order: a program's start pays for each call of mmap. */
 static struct {
-    struct aliquot_agent_page *agent; /* set once, by page_prepare */
-    struct aliquot_hook_page *hook;   /* behind it; set after it */
+    struct aliquot_agent_page *agent;
+    uint32_t is_wiped; /* the kernel wipes the wiped page at a fork */
+    struct aliquot_hook_page *hook; /* set last */
 } state;
 
 size_t page_mapped_bytes(size_t bytes)
 {
-    size_t unit = (size_t)sysconf(_SC_PAGESIZE);
+    size_t unit = (size_t)getpagesize();
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* Size of each of the two. */
+/* Size of each of the first two. */
 static size_t mapped_bytes(void)
 {
     return page_mapped_bytes(ALIQUOT_PAGE_BYTES);
+}
+
+static size_t wiped_at(void)
+{
+    return 2 * mapped_bytes() + page_mapped_bytes(ALIQUOT_ACTIVITY_PAGE_BYTES);
 }
 
 /* Several threads may come at once, since programs ask for symbols before cuInit and beside it:
@@ -30,17 +38,31 @@ bool page_prepare(void)
     struct aliquot_agent_page *first = NULL;
     if (page_hook())
         return true;
-    void *both =
-        mmap(NULL, 2 * mapped_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (both == MAP_FAILED)
+    size_t bytes = wiped_at() + (size_t)getpagesize();
+    void *all = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED)
         return false;
-    if (__atomic_compare_exchange_n(&state.agent, &first, both, false, __ATOMIC_ACQ_REL,
+    /* Not the counts in the hook's page: a child goes on with those of before cuInit. */
+    if (madvise((char *)all + wiped_at(), (size_t)getpagesize(), MADV_WIPEONFORK) == 0)
+        __atomic_store_n(&state.is_wiped, 1, __ATOMIC_RELAXED);
+    if (__atomic_compare_exchange_n(&state.agent, &first, all, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE))
-        first = both;
+        first = all;
     else
-        munmap(both, 2 * mapped_bytes());
+        munmap(all, bytes);
     __atomic_store_n(&state.hook, (void *)((char *)first + mapped_bytes()), __ATOMIC_RELEASE);
     return true;
+}
+
+void *page_of_activity(void)
+{
+    return (char *)state.agent + 2 * mapped_bytes();
+}
+
+uint32_t *page_wiped_word(void)
+{
+    bool is_wiped = __atomic_load_n(&state.is_wiped, __ATOMIC_RELAXED);
+    return is_wiped ? (void *)((char *)state.agent + wiped_at()) : NULL;
 }
 
 int page_check_descriptor(int descriptor, size_t bytes)

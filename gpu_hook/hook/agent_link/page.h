@@ -22,6 +22,14 @@ int page_check_descriptor(int descriptor, size_t bytes);
 /* Return what to map for so many bytes: whole pages of the machine. */
 size_t page_mapped_bytes(size_t bytes);
 
+/* Return where the private activity page is, of page_mapped_bytes(ALIQUOT_ACTIVITY_PAGE_BYTES).
+ * activity_page.c owns what is there. */
+void *page_of_activity(void);
+
+/* Return a word that is 0 again in the child of every fork, however the child was made, and that no
+ * other module here writes. NULL: a kernel before 4.14. */
+uint32_t *page_wiped_word(void);
+
 /* Put private pages back. Safe in a fork handler. */
 void page_forget(void);
 

@@ -2,15 +2,13 @@
 
 #include "base/settings.h"
 
-#include <stdint.h>
-#include <sys/mman.h>
+#include <stddef.h>
 #include <unistd.h>
 
 static struct {
     pid_t owner;
-    /* 1 in that process. It lies in a page that the kernel wipes at fork, however the child was
-     * made, so that no call needs to ask for its pid. NULL: not started, or a kernel before
-     * 4.14. */
+    /* 1 in that process. The kernel wipes it at a fork, however the child was made, so that no call
+     * needs to ask for its pid. NULL: not started, or a kernel before 4.14. */
     uint32_t *is_owner;
 } state;
 
@@ -21,20 +19,11 @@ pid_t guard_owner(void)
     return __atomic_load_n(&state.owner, __ATOMIC_RELAXED);
 }
 
-void guard_set_owner(pid_t self)
+void guard_set_owner(pid_t self, uint32_t *wiped)
 {
-    size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
-    if (!state.is_owner) {
-        void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (page != MAP_FAILED && madvise(page, bytes, MADV_WIPEONFORK) == 0) {
-            *(uint32_t *)page = 1;
-            __atomic_store_n(&state.is_owner, page, __ATOMIC_RELEASE);
-        } else if (page != MAP_FAILED) {
-            munmap(page, bytes);
-        }
-    } else {
-        *state.is_owner = 1;
-    }
+    if (wiped)
+        *wiped = 1;
+    __atomic_store_n(&state.is_owner, wiped, __ATOMIC_RELEASE);
     __atomic_store_n(&state.owner, self, __ATOMIC_RELEASE);
 }
 

@@ -5,6 +5,7 @@
 #define ALIQUOT_GUARD_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* True: the hook acts, and the caller must call guard_leave. False: the caller forwards the
@@ -18,7 +19,8 @@ bool guard_is_ours(void);
 /* Return the process that the hook started in; 0: none yet. */
 pid_t guard_owner(void);
 
-/* Start the hook in this process. The caller holds the mutex of startup.c. */
-void guard_set_owner(pid_t self);
+/* Start the hook in this process. `wiped`: a word for this module that the kernel sets to 0 in the
+ * child of a fork; NULL: there is none. The caller holds the mutex of startup.c. */
+void guard_set_owner(pid_t self, uint32_t *wiped);
 
 #endif

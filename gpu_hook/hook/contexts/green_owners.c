@@ -15,9 +15,9 @@ struct owned {
     CUcontext primary;
 };
 
-static struct {
-    struct owned all[OWNED_MOST];
+static struct { /* the count first: every start reads it */
     uint32_t count; /* atomic; entries from 0 to it may be in use */
+    struct owned all[OWNED_MOST];
 } state;
 
 static struct owned *find(CUcontext context)

@@ -4,7 +4,6 @@
 #include "base/version.h"
 
 #include <dlfcn.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,13 +66,14 @@ static void *open_real(const struct entry_library *library)
             library->path);
         return NULL;
     }
-    char path[PATH_MAX];
     size_t length = strlen(library->path);
-    if (length + 3 > sizeof path)
+    char *path = malloc(length + 3); /* PATH_MAX bytes of the stack would be a page more */
+    if (!path)
         return NULL;
     memcpy(path, "/.", 2);
     memcpy(path + 2, library->path, length + 1); /* no printf at a program's start */
     void *handle = dlopen(path, RTLD_LOCAL | RTLD_NOW);
+    free(path);
     if (!handle) {
         const char *reason = dlerror();
         LOG("event=no_real_library variable=%s reason=\"%s\"", library->variable,

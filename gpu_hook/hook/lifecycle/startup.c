@@ -190,7 +190,7 @@ static void start(void)
     if (previous != self) {
         if (previous)
             forget_parent();
-        is_ready = page_prepare() && activity_page_prepare();
+        is_ready = activity_page_prepare();
         gate_prepare();
         if (!state.has_fork_handler)
             state.has_fork_handler = pthread_atfork(NULL, NULL, leave_in_child) == 0;
@@ -198,7 +198,7 @@ static void start(void)
             interrupts_watch_exit();
         state.has_exit_handler = true;
         if (is_ready)
-            guard_set_owner(self);
+            guard_set_owner(self, page_wiped_word());
         else
             LOG("event=not_started reason=\"no memory for the pages\"");
     }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -219,3 +221,16 @@ def test_launches_are_counted_and_a_closed_gate_holds_them(a_kernel: tuple[Any, 
     assert program.answer() == 0
     assert program_is_held == 3001
     agent.wait_for(lambda: process.word(0, HookPage.LAUNCHES) == 3002)
+
+
+def test_a_fork_keeps_the_counts_of_before_cuinit_and_wipes_the_guards_word(make_parts: Callable[..., Any]) -> None:
+    parts = make_parts()
+    parts.library.page_wiped_word.restype = ctypes.c_void_p
+    wiped = ctypes.c_uint32.from_address(parts.library.page_wiped_word())
+    unknown = ctypes.c_uint64.from_address(parts.library.page_hook() + HookPage.UNKNOWN_SYMBOLS)
+    wiped.value, unknown.value = 1, 3
+    pid = os.fork()
+    if pid == 0:
+        os._exit(10 * wiped.value + unknown.value)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
+    assert (wiped.value, unknown.value) == (1, 3)
