@@ -16,7 +16,7 @@ from jupyter_client.ioloop import AsyncIOLoopKernelManager
 from jupyter_client.manager import KernelManager
 from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
-from tornado.httputil import HTTPHeaders, HTTPServerRequest
+from tornado.httputil import HTTPHeaders, HTTPServerRequest, RequestStartLine
 from tornado.web import Application
 
 from jupyter_aliquot.provisioner.relay.client.connection_info import _CURVE_OVER_IPC
@@ -78,7 +78,9 @@ def test_each_private_attribute_of_an_instance_is_there() -> None:
 
 
 def test_the_user_of_a_handler_is_the_one_that_is_put_in() -> None:
-    request = HTTPServerRequest("GET", "/", headers=HTTPHeaders(), connection=_Connection())
+    start_line = RequestStartLine("GET", "/", "HTTP/1.1")
+    headers = HTTPHeaders({"Host": "localhost"})
+    request = HTTPServerRequest(start_line=start_line, headers=headers, connection=_Connection())
     handler = JupyterHandler(Application(), request)
     handler._jupyter_current_user = want_user = object()
     assert handler.current_user is want_user
