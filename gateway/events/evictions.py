@@ -27,16 +27,16 @@ def find_eviction(was: Kernel, now: Kernel, requester: str | None) -> tuple[Evic
     other = requester if requester and requester != now["owner"] else ""
     changed = _changed(was, now)
     if other and changed:
-        return {"reason": "resized", "by": other, "is_quiet": False}, f"{other} changed {changed}."
+        return {"code": "resized", "by": other, "is_quiet": False}, f"{other} changed {changed}."
     residency = now["residency"]
     if was["residency"] is None or residency is None or residency["swaps_out"] <= was["residency"]["swaps_out"]:
         return None
     why = residency["evict_reason"]
     if why == "requested" and other:
-        return {"reason": "requested", "by": other, "is_quiet": False}, f"{other} had its memory swapped out."
+        return {"code": "requested", "by": other, "is_quiet": False}, f"{other} had its memory swapped out."
     if why is None or why not in _SWAPPED:
         return None  # its owner's request; or compute, which the event paused reports
-    return {"reason": why, "by": "", "is_quiet": why in _QUIET}, _SWAPPED[why]
+    return {"code": why, "by": "", "is_quiet": why in _QUIET}, _SWAPPED[why]
 
 
 def _changed(was: Kernel, now: Kernel) -> str:

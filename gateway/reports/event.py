@@ -25,7 +25,7 @@ class EventResize(TypedDict):
 class Eviction(TypedDict):
     """An eviction: memory or a size taken from a kernel, for another kernel or by another user."""
 
-    reason: str
+    code: str
     by: str
     is_quiet: bool
 

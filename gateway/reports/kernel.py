@@ -151,7 +151,7 @@ class Resize(TypedDict):
 class Termination(TypedDict):
     """The reason and the time of a kernel's end."""
 
-    reason: str
+    code: str
     message: str
     at: str
     exit_code: int | None

@@ -331,7 +331,7 @@ def _resize_report(entry: QueueEntry) -> Resize:
 def _termination_report(ending: Ending) -> Termination:
     """Return the reason and the time of an end, for people and for programs."""
     return {
-        "reason": ending.code.value,
+        "code": ending.code.value,
         "message": ending.message,
         "at": iso_moment(ending.at),
         "exit_code": ending.exit_code,

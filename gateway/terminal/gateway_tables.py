@@ -134,7 +134,7 @@ def ended_rows(kernels: Iterable[Mapping[str, Any]], now: float | None = None) -
         ending = kernel["termination"] or {}
         size = size_text(round(kernel["gpus"] * 100), kernel["priority"]) if kernel["gpus"] else "no GPU"
         why = printable(str(ending.get("message") or kernel["reason"] or "–"))
-        code = str(ending.get("reason") or "–")
+        code = str(ending.get("code") or "–")
         rows.append((_name(kernel), printable(str(kernel["owner"])), size, _since(ending.get("at"), moment), code, why))
     return rows
 

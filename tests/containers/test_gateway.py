@@ -62,7 +62,7 @@ def test_a_kernel_of_the_catalogue_has_a_gpu_of_its_size_and_survives_gateway_an
         lambda: (a_container_node.boxes(), a_container_node.held(), a_container_node.relays()) == ([], {}, {})
     )
     parts.wait_until(lambda: after.ended(kernel_id) is not None)
-    assert after.ended(kernel_id)["reason"] == "user"
+    assert after.ended(kernel_id)["code"] == "user"
 
 
 def test_a_kernel_is_interrupted_and_restarted_and_its_lack_of_memory_is_said(
@@ -87,7 +87,7 @@ def test_a_kernel_is_interrupted_and_restarted_and_its_lack_of_memory_is_said(
     parts.wait_until(lambda: a_container_node.box_id(kernel_id) not in ("", first, second))
     kernels = gateway.call("GET", "/aliquot/api/v1/kernels")["kernels"]
     (crash,) = [kernel["last_crash"] for kernel in kernels if kernel["id"] == kernel_id]
-    assert crash["reason"] == "oom"
+    assert crash["code"] == "oom"
     assert "of 128 MiB host memory" in crash["message"]
     gateway.call("DELETE", f"/api/kernels/{kernel_id}")
     parts.wait_until(lambda: (a_container_node.boxes(), a_container_node.relays()) == ([], {}))

@@ -32,6 +32,7 @@ test('the next offered size that holds what was needed is proposed, and the next
 });
 
 test('a kernel that runs stays on its devices, and one that is started again need not', () => {
+<<<<<<< HEAD
   assert.equal(largerRequest(aShortKernel(20), STATUS, aSizes(1, 2)), null);
   const over = aShortKernel(20, { state: 'ended', termination: anEnding({ reason: 'oom' }) });
   assert.equal(largerRequest(over, STATUS, aSizes(1, 2)).gpus, 2);
@@ -41,6 +42,17 @@ test('a kernel that runs stays on its devices, and one that is started again nee
 test('where nobody knows what was needed, more than there was is proposed', () => {
   const over = aKernel('k1', { state: 'ended', termination: anEnding({ reason: 'oom' }) });
   assert.equal(largerRequest(over, STATUS, aSizes(0.25, 0.5)).gpus, 0.5);
+=======
+  assert.equal(largerWish(aShortKernel(20), STATUS, aSizes(1, 2)), null);
+  const over = aShortKernel(20, { state: 'ended', termination: anEnding({ code: 'oom' }) });
+  assert.equal(largerWish(over, STATUS, aSizes(1, 2)).gpus, 2);
+  assert.equal(largerWish({ ...over, required_bytes: 40 * GIB }, STATUS, aSizes(1, 2)), null);
+});
+
+test('where nobody knows what was needed, more than there was is proposed', () => {
+  const over = aKernel('k1', { state: 'ended', termination: anEnding({ code: 'oom' }) });
+  assert.equal(largerWish(over, STATUS, aSizes(0.25, 0.5)).gpus, 0.5);
+>>>>>>> b43ebb60 (Name the code of a termination and of an eviction code)
 });
 
 test('a limit of its own is raised in whole GiB, up to the memory of its devices', () => {
@@ -62,7 +74,7 @@ test('a kernel that runs is asked about by its id, and one that ended as a new o
 });
 
 test('an end is for want of memory if its reason says so, or if memory was refused before', () => {
-  const ended = (reason, changes) => endedForMemory(aKernel('k1', { termination: anEnding({ reason }), ...changes }));
+  const ended = (code, changes) => endedForMemory(aKernel('k1', { termination: anEnding({ code }), ...changes }));
   assert.deepEqual(['memory_limit', 'oom', 'culled'].map(reason => ended(reason)), [true, true, false]);
   assert.equal(ended('crash', { required_bytes: 6 * GIB }), true);
   assert.equal(endedForMemory(aShortKernel(6)), false);

@@ -29,7 +29,7 @@ test('what ended before a browser saw the server is no news, and what ends then 
 
 test('only what happens to my own kernels, and what I did not do, is news', () => {
   const reader = new NewsReader(aMemory('[]'));
-  const kernels = [over('k1', { by: 'ada' }), { ...over('k2'), owner: 'bob' }, over('k3', { reason: 'stopped' })];
+  const kernels = [over('k1', { by: 'ada' }), { ...over('k2'), owner: 'bob' }, over('k3', { code: 'stopped' })];
   assert.deepEqual(reader.read(aStatus({ kernels }), NOW).map(news => news.kernel.id), ['k3']);
   const admin = new NewsReader(aMemory('[]'));
   assert.deepEqual(admin.read(aStatus({ user: { name: 'ada', role: 'admin' }, kernels }), NOW), []);

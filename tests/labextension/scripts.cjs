@@ -161,7 +161,7 @@ function aMemory(text = null) {
 }
 
 function anEnding(changes = {}) {
-  return { reason: 'culled', message: 'the kernel was ended', at: '2026-01-01T00:00:00Z', by: '', ...changes };
+  return { code: 'culled', message: 'the kernel was ended', at: '2026-01-01T00:00:00Z', by: '', ...changes };
 }
 
 function aKernel(id, changes = {}) {

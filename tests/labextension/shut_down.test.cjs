@@ -6,23 +6,23 @@ const { test } = require('node:test');
 const { aKernel, compiled } = require('./scripts.cjs');
 const { shutDownKernel } = compiled('sessions/shut_down');
 
-const ended = (id, reason, minute, changes = {}) =>
+const ended = (id, code, minute, changes = {}) =>
   aKernel(id, {
     ...{ state: 'ended', owner: 'ada', label: 'a/train.ipynb', gpus: 0.25 },
-    termination: { reason, message: '', at: `2026-01-01T00:0${minute}:00Z`, exit_code: null, signal: null, by: 'ada' },
+    termination: { code, message: '', at: `2026-01-01T00:0${minute}:00Z`, exit_code: null, signal: null, by: 'ada' },
     ...changes
   });
 const found = (...kernels) => shutDownKernel(kernels, 'ada', 'a/train.ipynb')?.id ?? null;
 
 test('a notebook whose last GPU kernel was shut down, withdrawn or culled gets none unasked', () => {
-  for (const reason of ['user', 'withdrawn', 'culled']) {
-    assert.equal(found(ended('k-1', reason, 1)), 'k-1');
+  for (const code of ['user', 'withdrawn', 'culled']) {
+    assert.equal(found(ended('k-1', code, 1)), 'k-1');
   }
 });
 
 test('a kernel that ended otherwise, without a GPU, or of another notebook or user says nothing', () => {
-  for (const reason of ['stopped', 'oom', 'memory_limit', 'crash', 'node_lost', 'start_failed']) {
-    assert.equal(found(ended('k-1', reason, 1)), null, reason);
+  for (const code of ['stopped', 'oom', 'memory_limit', 'crash', 'node_lost', 'start_failed']) {
+    assert.equal(found(ended('k-1', code, 1)), null, code);
   }
   assert.equal(found(ended('k-1', 'user', 1, { gpus: 0 })), null);
   assert.equal(found(ended('k-1', 'user', 1, { label: 'b/train.ipynb' })), null);

@@ -108,7 +108,7 @@ class StatusScript:
     @staticmethod
     def an_ending(**changes: Any) -> dict[str, Any]:
         message = "the kernel was ended after 60 min idle"
-        told = {"reason": "culled", "message": message, "at": "2026-01-02T03:04:05.000Z", "exit_code": None}
+        told = {"code": "culled", "message": message, "at": "2026-01-02T03:04:05.000Z", "exit_code": None}
         return {**told, "signal": None, "by": "", **changes}
 
     def an_ended_kernel(self, kernel_id: str, label: str, **changes: Any) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def test_an_announced_end_is_told_and_taken_back_by_a_click(a_scripted_lab: LabP
         "message": "kernels that are idle for 60 min are ended",
         "can_postpone": True,
     }
-    crash = a_script.an_ending(reason="crash", message="the kernel was ended by signal 11")
+    crash = a_script.an_ending(code="crash", message="the kernel was ended by signal 11")
     a_script.body["kernels"] = [
         a_script.a_kernel(gpus=0, label="plain.ipynb", scheduled_termination=soon, last_crash=crash)
     ]

@@ -103,7 +103,7 @@ export function newsOf(status: IStatus): News[] {
   for (const kernel of mine(status)) {
     const { termination, last_crash, scheduled_termination: soon } = kernel;
     // An administrator, who may stop the server, knows that kernels ended with it.
-    if (termination && termination.by !== status.user.name && !(termination.reason === 'stopped' && status.user.role === 'admin')) {
+    if (termination && termination.by !== status.user.name && !(termination.code === 'stopped' && status.user.role === 'admin')) {
       news.push({ kind: 'ended', key: `ended ${kernel.id} ${termination.at}`, kernel, termination });
     }
     if (last_crash) {

@@ -11,5 +11,5 @@ export function shutDownKernel(kernels: readonly IKernel[], user: string, path: 
   const endOf = (kernel: IKernel): number => Date.parse(kernel.termination?.at ?? '');
   const ended = kernels.filter(kernel => kernel.termination !== null && kernel.owner === user && kernel.label === path);
   const last = ended.sort((one, other) => endOf(other) - endOf(one))[0];
-  return last && last.gpus > 0 && INTENDED.includes(last.termination?.reason ?? '') ? last : null;
+  return last && last.gpus > 0 && INTENDED.includes(last.termination?.code ?? '') ? last : null;
 }

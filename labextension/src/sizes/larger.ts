@@ -19,7 +19,7 @@ export interface ISizeSource {
 
 /** Whether the kernel ended for lack of memory, as far as the server knows. */
 export function endedForMemory(kernel: IKernel): boolean {
-  const code = kernel.termination?.reason;
+  const code = kernel.termination?.code;
   return code === 'memory_limit' || code === 'oom' || (code !== undefined && isShort(kernel));
 }
 

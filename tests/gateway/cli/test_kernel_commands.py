@@ -104,7 +104,7 @@ def test_a_row_tells_when_the_kernel_is_expected_to_start(at: str | None, want: 
 def test_rows_tell_who_waits_and_who_ended() -> None:
     size = {"gpus": 0.5, "priority": "low", "reason": "no room", "created": "2026-01-01T00:00:00Z"}
     grows = {**size, "gpus": 0.75, "position": 1, "queue_length": 2, "since": "2026-01-01T00:00:30Z"}
-    ending = {"reason": "oom", "message": "the host's memory was used up", "at": "2026-01-01T00:00:00Z"}
+    ending = {"code": "oom", "message": "the host's memory was used up", "at": "2026-01-01T00:00:00Z"}
     kernels = [
         told("k1", "late.ipynb", "queued", queue_position=2, queue_length=2, resize=None, **size),
         told("k2", "grows.ipynb", queue_position=None, resize=grows, **size),

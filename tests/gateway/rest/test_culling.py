@@ -81,7 +81,7 @@ async def test_a_cell_is_spared_its_kernel_announced_kept_and_ended(ask: Ask, a_
     assert again["at"] > soon["at"]
 
     report = await until(somebody.report, lambda report: report is not None and report["state"] == "ended")
-    assert report["termination"]["reason"] == "culled"
+    assert report["termination"]["code"] == "culled"
     assert report["reason"] == report["termination"]["message"] == "the kernel was ended after 6 s idle"
     assert report["termination"]["at"] >= again["at"]
     assert somebody.kernel_id not in somebody.manager

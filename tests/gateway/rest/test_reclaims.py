@@ -47,7 +47,7 @@ def at(swaps_out: int, left_for: str | None = None) -> Any:
 def test_a_kernel_that_made_room_hears_so_once(left_for: str, want: tuple[str, bool] | None) -> None:
     taken = find_eviction(at(1), at(2, left_for), None)
     assert (None if taken is None else taken[0]) == (
-        None if want is None else {"reason": want[0], "by": "", "is_quiet": want[1]}
+        None if want is None else {"code": want[0], "by": "", "is_quiet": want[1]}
     )
     assert find_eviction(at(2, left_for), at(2, left_for), None) is None
     # The agent reported nothing of the kernel's memory before.
@@ -57,7 +57,7 @@ def test_a_kernel_that_made_room_hears_so_once(left_for: str, want: tuple[str, b
 def test_what_somebody_else_asked_is_told_with_his_name_and_ones_own_wish_is_not() -> None:
     taken = find_eviction(at(0), at(1, "asked"), "ada")
     assert taken is not None
-    assert taken[0] == {"reason": "requested", "by": "ada", "is_quiet": False}
+    assert taken[0] == {"code": "requested", "by": "ada", "is_quiet": False}
     assert find_eviction(at(0), at(1, "asked"), "alice") is None
 
 
@@ -71,7 +71,7 @@ def test_what_somebody_else_asked_is_told_with_his_name_and_ones_own_wish_is_not
 )
 def test_another_size_is_told_where_it_was_somebody_elses_doing(change: dict[str, Any], want: str) -> None:
     taken = find_eviction(look(), look(**change), "ada")
-    assert taken == ({"reason": "resized", "by": "ada", "is_quiet": False}, want)
+    assert taken == ({"code": "resized", "by": "ada", "is_quiet": False}, want)
     assert find_eviction(look(), look(**change), "alice") is None
     assert find_eviction(look(), look(**change), None) is None
 
@@ -79,7 +79,7 @@ def test_another_size_is_told_where_it_was_somebody_elses_doing(change: dict[str
 def test_the_event_says_what_was_taken_and_the_others_do_not() -> None:
     before, after = by_id([at(0)]), by_id([at(1, "production")])
     [news] = kernel_news(before, after)
-    assert (news["kind"], news["evicted"]["reason"]) == ("evicted", "normal_priority")
+    assert (news["kind"], news["evicted"]["code"]) == ("evicted", "normal_priority")
     assert "A normal-priority kernel needed the room" in news["reason"]
     [news] = kernel_news(before, {"k": {**before["k"], "state": "swapped_out"}})
     assert (news["kind"], news["evicted"]) == ("state", None)
@@ -99,6 +99,6 @@ async def test_an_administrators_change_is_told_to_the_owner(
     while not heard or heard[-1]["kind"] != "evicted":
         heard.append(json.loads(await asyncio.wait_for(stream.read_message(), 30)))
     assert [event["kind"] for event in heard] == ["resize", "resize", "evicted"]
-    assert heard[-1]["evicted"] == {"reason": "resized", "by": "ada", "is_quiet": False}
+    assert heard[-1]["evicted"] == {"code": "resized", "by": "ada", "is_quiet": False}
     assert heard[-1]["reason"] == "ada changed its size from 0.5 to 0.25 GPU."
     stream.close()

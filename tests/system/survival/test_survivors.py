@@ -144,9 +144,9 @@ def test_who_waited_waits_in_the_same_order(scene: Scene, eventually: Callable[.
 
 def test_what_ended_meanwhile_stays_ended_with_its_reason(scene: Scene) -> None:
     crash, leave = (scene.gateway.ended(scene.kernels[name]) for name in ("crasher", "leaver"))
-    assert crash["reason"] == "crash"
+    assert crash["code"] == "crash"
     assert "segmentation fault" in crash["message"]
-    assert leave["reason"] in ("crash", "exited")
+    assert leave["code"] in ("crash", "exited")
     running = {kernel["id"] for kernel in scene.gateway.call("GET", "/api/kernels")}
     assert not running & {scene.kernels["crasher"], scene.kernels["leaver"]}
 

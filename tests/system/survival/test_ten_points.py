@@ -146,4 +146,4 @@ def test_an_end_that_was_asked_for_is_finished(point: Point, a_node: Any, open_t
     killed(gateway)
     after = a_node.succeed(gateway)
     settled(after)
-    assert after.ended(kernel_id)["reason"] == "user"
+    assert after.ended(kernel_id)["code"] == "user"

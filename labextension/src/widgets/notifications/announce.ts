@@ -164,7 +164,7 @@ export class Announcer {
     this._reclaimed.set(event.kernel_id, now);
     const why = event.reason ?? trans.__('another kernel needs it.');
     const message =
-      taken.reason === 'resized'
+      taken.code === 'resized'
         ? trans.__('%1 has another size: %2', kernelTitle(kernel), why)
         : trans.__('GPU memory of %1 was taken back: %2', kernelTitle(kernel), why);
     Notification.info(message, { autoClose: 10000, actions: [this._toPanel()] });
