@@ -12,6 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+# The newer of the two protocols of a kernel's websocket; Jupyter Server has it as text in several
+# places.
+V1 = "v1.kernel.websocket.jupyter.org"
+
 # ---- jupyter_server
 
 
