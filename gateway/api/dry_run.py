@@ -9,13 +9,13 @@ from jupyter_server.auth.decorator import authorized
 from tornado.web import HTTPError, authenticated
 
 from jupyter_aliquot.gateway.auth.access import Access
-from jupyter_aliquot.gateway.auth.identity import access_of
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.kernels.operations import read_resize_request
 from jupyter_aliquot.gateway.reports.status import DryRun as DryRunReport
 from jupyter_aliquot.gateway.scheduling.dry_run import LARGEST, DryRun
 from jupyter_aliquot.gateway.scheduling.dry_run_service import DryRunService
 from jupyter_aliquot.gateway.scheduling.resize import ResizeRequest
+from jupyter_aliquot.gateway.sharing.rights import access_of
 from jupyter_aliquot.gateway.sizes.grammar import parse_size, size_suffix
 from jupyter_aliquot.provisioner.errors import RequestError, SizeNameError
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass

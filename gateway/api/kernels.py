@@ -14,7 +14,6 @@ from jupyter_server.auth.decorator import authorized
 from tornado.web import HTTPError, RequestHandler, authenticated
 
 from jupyter_aliquot.gateway.auth.access import Access
-from jupyter_aliquot.gateway.auth.identity import require_access
 from jupyter_aliquot.gateway.base.http_errors import http_error
 from jupyter_aliquot.gateway.channels.pending_kernels import PendingKernels
 from jupyter_aliquot.gateway.channels.pending_messages import reports
@@ -23,6 +22,7 @@ from jupyter_aliquot.gateway.relays.pool import RelayLinks
 from jupyter_aliquot.gateway.replay.cells import NOTHING
 from jupyter_aliquot.gateway.reports.kernel import Kernel
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
+from jupyter_aliquot.gateway.sharing.rights import require_access
 from jupyter_aliquot.gateway.status.report import OneKernel, find_kernel, kernel_reports
 from jupyter_aliquot.provisioner.errors import AliquotError
 

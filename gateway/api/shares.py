@@ -1,6 +1,6 @@
 """REST of a kernel's shares under /aliquot/api/v1: list, give and take back. For its owner.
 
-auth/shares.py decides which names are valid.
+sharing/shares.py decides which names are valid.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from jupyter_server.auth.decorator import authorized
 from tornado.web import HTTPError, RequestHandler, authenticated
 
 from jupyter_aliquot.gateway.auth.access import Access
-from jupyter_aliquot.gateway.auth.identity import require_access, tells_people_apart
-from jupyter_aliquot.gateway.auth.shares import Shares, check_name, read_share
+from jupyter_aliquot.gateway.auth.identity import tells_people_apart
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
+from jupyter_aliquot.gateway.sharing.rights import require_access
+from jupyter_aliquot.gateway.sharing.shares import Shares, check_name, read_share
 
 from .jupyter import read_body
 from .kernels import KERNEL, OneKernelHandler, told_as_http

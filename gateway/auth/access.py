@@ -1,7 +1,7 @@
 """Access of users without the role admin on a server of several users: two tables and their rules.
 
 Everything else is denied, with the handlers of other extensions. The levels of access to one kernel
-are here, too; ``identity.py`` decides which user has which level.
+are here, too; ``sharing/rights.py`` decides which user has which level.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The identity provider and the authorizer in front of every path of the server.
+"""The identity provider in front of every path of the server.
 
 The identity comes from a token that the administrator configured, or from the login that the token
 led to, and never from a client's own statement.
@@ -16,22 +16,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from jupyter_server import CallContext
-from jupyter_server.auth import Authorizer, IdentityProvider, PasswordIdentityProvider, User as JupyterUser
+from jupyter_server.auth import IdentityProvider, PasswordIdentityProvider, User as JupyterUser
 from jupyter_server.base.handlers import JupyterHandler
 from tornado.web import HTTPError, RequestHandler
 from traitlets import Dict, TraitError, default, validate
 
-from jupyter_aliquot.gateway.base.busy_table import TableBusyError
 from jupyter_aliquot.gateway.base.jupyter_private import forget_user, known_user
 from jupyter_aliquot.gateway.base.startup_gate import until_recovered
 from jupyter_aliquot.gateway.limits.http import admit
 
-from .access import REFUSAL, Access, may_do, may_reach
+from .access import REFUSAL, may_reach
 from .principals import ANONYMOUS, ROLES, User
-from .shares import Shares, too_little
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -46,18 +44,6 @@ class AliquotUser(JupyterUser):
     role: str = "user"
     # A tuple: Jupyter answers /api/me with it as JSON.
     teams: tuple[str, ...] = ()
-
-
-class KernelOwners(Protocol):
-    """The part of a kernel manager that knows the owners and the shares of kernels."""
-
-    def owner_of(self, kernel_id: str) -> str | None:
-        """Return the owner's name; None for a kernel that does not exist."""
-        ...
-
-    def shares_of(self, kernel_id: str) -> Shares:
-        """Return the kernel's shares; none for a kernel that does not exist, or is not shared."""
-        ...
 
 
 @cache
@@ -260,86 +246,6 @@ def refuse_unreachable(user: JupyterUser | None, handler: JupyterHandler) -> Non
         # Set as prepare does when it refuses a host: the error page reads the user.
         forget_user(handler)
         raise HTTPError(403, REFUSAL)
-
-
-class AliquotAuthorizer(Authorizer):
-    """The authorizer: users reach their own kernels and sessions.
-
-    Administrators, and a server's only user, reach everything. Another user's kernel answers
-    exactly as one that does not exist.
-    """
-
-    async def is_authorized(self, handler: JupyterHandler, user: JupyterUser, action: str, resource: str) -> bool:
-        """Called after authentication by Jupyter's `authorized` and its WebSocket handlers."""
-        requester = user_of(handler)
-        if requester.is_admin:
-            return True
-        if not requester.name or not may_do(action, resource):
-            return False
-        if resource == "aliquot":
-            # Its answers are made for the user, and include kernels that this server did not start.
-            return True
-        kernel_id = handler.path_kwargs.get("kernel_id")
-        if kernel_id is not None:
-            # POST interrupts and restarts. The websocket, a GET, checks each message itself.
-            needed = _NEEDED.get(handler.request.method or "", Access.OWN)
-            require_access(requester, handler.kernel_manager, kernel_id, needed)
-        session_id = handler.path_kwargs.get("session_id")
-        if session_id is not None and not await _has_session(handler, session_id):
-            raise HTTPError(404, f"Session not found: session_id={session_id!r}")
-        if resource == "kernels" and handler.request.method == "POST" and kernel_id is None:
-            self._refuse_taken_id(requester, handler)
-        return True
-
-    def _refuse_taken_id(self, requester: User, handler: JupyterHandler) -> None:
-        """Refuse a start at an id that another user's kernel has.
-
-        Otherwise Jupyter would hand that kernel out.
-        """
-        wanted = (handler.get_json_body() or {}).get("kernel_id")
-        if wanted is None or wanted not in handler.kernel_manager:
-            return
-        if access_of(requester, handler.kernel_manager, wanted) is Access.NONE:
-            raise HTTPError(409, f"Kernel already exists: {wanted}")
-
-
-def access_of(requester: User, kernel_manager: object, kernel_id: str) -> Access:
-    """Return the user's access to this kernel; none with a kernel manager that knows no owners."""
-    if requester.is_admin:
-        return Access.OWN
-    if not requester.name or not hasattr(kernel_manager, "owner_of"):
-        return Access.NONE
-    manager = cast(KernelOwners, kernel_manager)
-    return manager.shares_of(kernel_id).access(requester.name, requester.teams, manager.owner_of(kernel_id))
-
-
-def require_access(requester: User, kernel_manager: object, kernel_id: str, needed: Access) -> Access:
-    """Return the user's access.
-
-    Raises HTTPError: 404 for a kernel that the user may not see, 403 for too little access.
-    """
-    access = access_of(requester, kernel_manager, kernel_id)
-    if access is Access.NONE:
-        raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
-    if access < needed:
-        owner = cast(KernelOwners, kernel_manager).owner_of(kernel_id) or ""
-        raise HTTPError(403, too_little(access, needed, owner, kernel_id))
-    return access
-
-
-# The access that a request's method needs; for all other methods, the owner's.
-_NEEDED = {"GET": Access.READ, "HEAD": Access.READ, "POST": Access.WRITE}
-
-
-async def _has_session(handler: JupyterHandler, session_id: str) -> bool:
-    """Return whether the user has this session, by the session manager."""
-    try:
-        await handler.session_manager.get_session(session_id=session_id)  # type: ignore[no-untyped-call]
-    except TableBusyError:
-        raise
-    except HTTPError:
-        return False
-    return True
 
 
 def _check_user(name: object, entry: object) -> None:

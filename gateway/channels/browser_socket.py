@@ -14,9 +14,9 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Any
 
+from jupyter_aliquot.gateway.base.jupyter_private import V1
 from jupyter_aliquot.gpu_hook.waiting import outlasting
 
-V1 = "v1.kernel.websocket.jupyter.org"
 _MOST_PARTS = 1 << 16
 
 

@@ -29,12 +29,13 @@ from jupyter_aliquot.gateway.limits.guard import SETTING as GUARD
 from jupyter_aliquot.gateway.limits.websocket import fitting, left_out, may_be_sent
 from jupyter_aliquot.gateway.relays.link import KernelLink
 from jupyter_aliquot.gateway.relays.pool import RelayLinks
+from jupyter_aliquot.gateway.sharing.access_filter import NO_MORE, AccessFilter
+from jupyter_aliquot.gateway.sharing.guest_sessions import relay_session
 from jupyter_aliquot.provisioner.relay.wire.error_replies import Answer
 from jupyter_aliquot.provisioner.relay.wire.messages import read_date
 
-from .access_filter import NO_MORE, AccessFilter
 from .own_messages import OwnMessages
-from .pending_kernels import PendingKernels, relay_session
+from .pending_kernels import PendingKernels
 from .pending_messages import PendingMessages
 from .transports import CHANNELS, LinkChannel, RelayTransport, Transport, ZmqChannel, ZmqTransport
 
@@ -66,7 +67,7 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         self._pending: PendingMessages | None = None
         # True while the kernel's channels are not connected yet.
         self.waits = False
-        self._is_connected = self._is_counted = False
+        self._is_connected = False
         self._tasks: set[asyncio.Future[None]] = set()
         # The future of the message that was written last, until `give` has read it.
         self._written: asyncio.Future[None] | None = None
@@ -130,8 +131,7 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         self._require_browser()
         if self.is_registered:
             return
-        if self.is_guest:
-            self.session.session = relay_session(self.session.session, self.user.name)
+        self.session.session = self._filter.session_name(self.session.session)
         stale = self._open_sessions.get(f"{self.kernel_id}:{self.session.session}")
         await super()._register_session()
         connection = None if stale is None else stale.connection
@@ -177,9 +177,7 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
             return _done()
         if self.waits:
             return self._wait()
-        if self.is_guest:
-            self._is_counted = True
-            self.multi_kernel_manager.sharing.guest_came(self.kernel_id)
+        self._filter.connected()
         self._is_connected = True
         if isinstance(self._transport, RelayTransport):
             return self._connect_to(self._transport.link)
@@ -284,9 +282,7 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
 
         From now on the relay keeps the messages for it.
         """
-        if self._is_counted:
-            self._is_counted = False
-            self.multi_kernel_manager.sharing.guest_went(self.kernel_id)
+        self._filter.disconnected()
         if self.has_relay:
             self.give_back()
             self.channels = {}
@@ -346,7 +342,7 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
 
         An owner's cells stay: the kernel is the owner's.
         """
-        if self.is_guest and self._kernels is not None:
+        if self._kernels is not None:
             self._kernels.drop_guest(self.kernel_id, self.user.name)
 
     # ---- from the page to the kernel

@@ -15,12 +15,13 @@ from jupyter_client.jsonutil import json_default
 from jupyter_server.services.kernels.connection.base import serialize_msg_to_ws_v1
 from tornado.websocket import WebSocketClosedError
 
+from jupyter_aliquot.gateway.base.jupyter_private import V1
 from jupyter_aliquot.gateway.limits.guard import UNREAD, LimitGuard
 from jupyter_aliquot.provisioner.relay.wire.error_replies import Answer, CommWords, answers, content_of, parent_of
 from jupyter_aliquot.provisioner.relay.wire.files import UNREAD_BYTES
 from jupyter_aliquot.provisioner.relay.wire.messages import HEADER, read_object
 
-from .browser_socket import V1, WriteBuffer
+from .browser_socket import WriteBuffer
 
 ENAME = "KernelNotResponding"
 # The most bytes of refusals that a browser has not read; beyond it nothing more is read from it.

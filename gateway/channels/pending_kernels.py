@@ -6,41 +6,25 @@ A kernel is pending while it waits for its grant, while it starts, and while it 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from jupyter_aliquot.gateway.auth.access import Access
-from jupyter_aliquot.gateway.auth.identity import access_of
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.relays.link import KernelLink
 from jupyter_aliquot.gateway.relays.pool import RelayLinks
+from jupyter_aliquot.gateway.sharing.access_filter import may_send
+from jupyter_aliquot.gateway.sharing.guest_sessions import session_of
+from jupyter_aliquot.gateway.sharing.rights import access_of, owner_for
 from jupyter_aliquot.gpu_hook.waiting import end_task, outlasting_task
 from jupyter_aliquot.provisioner.errors import WithdrawnError
 from jupyter_aliquot.provisioner.relay.wire.messages import CONTENT, HEADER, SIGNATURE
 
-from .access_filter import ASKABLE
 from .pending_messages import RESTARTED_WORDS, STOPPED_WORDS, PendingMessage, PendingMessages, Subscriber
 
 NOT_YOURS = "This was not run: before its kernel had started, your right to run code in the kernel ended."
-_LONGEST_SESSION = 64
 _STOPPING = "the server stops. The kernel keeps its place in the queue; run the cell again when the server is back"
-
-
-def relay_session(session_id: str, guest: str | None = None) -> str:
-    """Return the name of a page's session for the relay.
-
-    A client chooses its session, and each output names the owner's. So a *guest*, a user other than
-    the owner, gets a session that no client can choose.
-    """
-    if guest is not None:
-        named = f"{guest}\0{session_id}".encode(errors="surrogatepass")
-        return f"guest-{hashlib.sha256(named).hexdigest()[:40]}"
-    if 0 < len(session_id) <= _LONGEST_SESSION:
-        return session_id
-    return hashlib.sha256(session_id.encode()).hexdigest()
 
 
 class Kernels(Protocol):
@@ -101,9 +85,7 @@ class PendingKernels:
 
         None: it cannot be known now, or, of a kernel without a relay, at all.
         """
-        owner_of = getattr(self._kernels, "owner_of", None)
-        is_guest = owner_of is not None and (owner_of(kernel_id) or "") != user.name
-        session = relay_session(session, user.name if is_guest else None)
+        session = session_of(user, owner_for(user, self._kernels, kernel_id), session)
         messages, link = self._messages.get(kernel_id), self._link(kernel_id)
         kept = set[str]() if messages is None else messages.ids(session)
         seen: frozenset[str] | None = frozenset()
@@ -201,13 +183,8 @@ class PendingKernels:
             subscriber.send_now(message.channel, frames)
 
     def _may_reach(self, kernel_id: str, message: PendingMessage) -> bool:
-        """Return whether a sender's message may reach the kernel.
-
-        A reader may send the requests that every page sends, and run nothing.
-        """
-        access = access_of(message.user, self._kernels, kernel_id)
-        is_question = message.request is not None and message.request.msg_type in ASKABLE
-        return access >= (Access.READ if is_question else Access.WRITE)
+        """Return whether a sender's message may reach the kernel."""
+        return may_send(access_of(message.user, self._kernels, kernel_id), message.request)
 
     def _link(self, kernel_id: str) -> KernelLink | None:
         links = self._kernels.links

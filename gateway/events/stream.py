@@ -18,9 +18,10 @@ from jupyter_events import EventLogger
 
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.principals import User
-from jupyter_aliquot.gateway.auth.shares import read_shares
 from jupyter_aliquot.gateway.reports.kernel import Kernel
-from jupyter_aliquot.gateway.status.report import StatusSnapshot, access_for, kernel_reports
+from jupyter_aliquot.gateway.sharing.rights import access_for
+from jupyter_aliquot.gateway.sharing.shares import read_shares
+from jupyter_aliquot.gateway.status.report import StatusSnapshot, kernel_reports
 
 from .diff import by_id, kernel_news
 

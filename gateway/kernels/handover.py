@@ -12,12 +12,12 @@ from typing import Any, Protocol
 
 from jupyter_aliquot.gateway.base.jupyter_private import write_connection_file_again
 from jupyter_aliquot.gateway.channels.pending_kernels import PendingKernels
+from jupyter_aliquot.gateway.sharing.registry import KernelOwners, ShareRegistry
 from jupyter_aliquot.gateway.state.persistence import KernelMemory, SavedKernel, live_arguments
 from jupyter_aliquot.gateway.state.records import KernelState
 from jupyter_aliquot.gateway.terminations.recorder import KernelEndings
 
 from .kernel import ManagedKernel
-from .sharing import KernelOwners, ShareRegistry
 
 
 class Kernels(Protocol):

@@ -19,7 +19,6 @@ from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_client.provisioning.provisioner_base import KernelProvisionerBase
 from jupyter_server.services.kernels.kernelmanager import ServerKernelManager, emit_kernel_action_event
 
-from jupyter_aliquot.gateway.auth.shares import Shares
 from jupyter_aliquot.gateway.base.jupyter_private import has_started_before
 from jupyter_aliquot.gateway.containers.environment import without_servers_own
 from jupyter_aliquot.gateway.containers.images import image_of
@@ -30,6 +29,7 @@ from jupyter_aliquot.gateway.containers.planner import (
     refuse_without_planner,
 )
 from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
+from jupyter_aliquot.gateway.sharing.shares import Shares
 from jupyter_aliquot.gateway.sizes.grammar import resized_name
 from jupyter_aliquot.gateway.state.persistence import PendingResize
 from jupyter_aliquot.gateway.state.records import KernelState

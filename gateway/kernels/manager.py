@@ -29,14 +29,16 @@ from traitlets import Bool, Instance, default
 from traitlets.utils.importstring import import_item
 
 from jupyter_aliquot.gateway.auth.access import Access
-from jupyter_aliquot.gateway.auth.identity import access_of, current_user
+from jupyter_aliquot.gateway.auth.identity import current_user
 from jupyter_aliquot.gateway.auth.principals import User
-from jupyter_aliquot.gateway.auth.shares import Shares
 from jupyter_aliquot.gateway.base.http_errors import http_error
 from jupyter_aliquot.gateway.base.jupyter_private import restarter_of
 from jupyter_aliquot.gateway.channels.connection import look_at_sockets
 from jupyter_aliquot.gateway.channels.pending_kernels import PendingKernels
 from jupyter_aliquot.gateway.containers.planner import REQUEST_ENV
+from jupyter_aliquot.gateway.sharing.registry import KernelOwners, ShareRegistry
+from jupyter_aliquot.gateway.sharing.rights import access_of
+from jupyter_aliquot.gateway.sharing.shares import Shares
 from jupyter_aliquot.gateway.state.records import KernelState
 from jupyter_aliquot.provisioner.errors import AliquotError
 from jupyter_aliquot.provisioner.terminations import Asked
@@ -48,7 +50,6 @@ from .replacement import ReplacementTracker
 from .request_context import ANSWER, is_spared, requested_env
 from .resize import ResizeTracker
 from .services import KernelServices, services_of
-from .sharing import KernelOwners, ShareRegistry
 from .start_checks import StartChecks
 
 # With ZeroMQ's own 100 ms, a kernel that is up waits for its server: 70 ms on average, of a start
@@ -489,10 +490,8 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         if self._may_end(kernel_id):
             await self._end(kernel_id, now, restart)
         else:
-            requester = current_user().name
-            self.log.info(
-                "kernel=%s left=running requester=%s reason=not its owner, or too early", kernel_id, requester
-            )
+            user = current_user().name
+            self.log.info("kernel=%s left=running requester=%s reason=not its owner, or too early", kernel_id, user)
 
     shutdown_kernel = _async_shutdown_kernel
 

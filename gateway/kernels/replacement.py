@@ -15,11 +15,11 @@ from typing import Any, Protocol, cast
 from jupyter_server import CallContext
 
 from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gateway.sharing.registry import KernelOwners
 from jupyter_aliquot.provisioner.terminations import Asked, asked_by_user
 
 from .kernel import REPLACES, ManagedKernel
 from .request_context import REPLACED_KERNEL, replaced_kernel, spare
-from .sharing import KernelOwners
 
 
 class Kernels(Protocol):

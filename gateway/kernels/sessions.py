@@ -11,19 +11,21 @@ import contextlib
 import sqlite3
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 from jupyter_client.multikernelmanager import DuplicateKernelError
 from jupyter_server.services.sessions.sessionmanager import SessionManager
 from tornado.web import HTTPError
 
 from jupyter_aliquot.gateway.auth.access import Access
-from jupyter_aliquot.gateway.auth.identity import access_of, current_user
+from jupyter_aliquot.gateway.auth.identity import current_user
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.busy_table import BLOCKING_MILLISECONDS, TableBusyError, patiently
 from jupyter_aliquot.gateway.base.http_errors import told
 from jupyter_aliquot.gateway.base.startup_gate import after_recovery
 from jupyter_aliquot.gateway.kernelspecs.manager import NoSuchBase
+from jupyter_aliquot.gateway.sharing.guest_sessions import GuestSessions
+from jupyter_aliquot.gateway.sharing.rights import access_of
 from jupyter_aliquot.gateway.state.session_table import IN_MEMORY, is_busy
 from jupyter_aliquot.provisioner.errors import AliquotError
 
@@ -32,41 +34,6 @@ from .request_context import spare
 # Bounds that no page of Jupyter's comes near: sessions of one user on one kernel, letters of a
 # path, name or type.
 _MOST_SESSIONS, _LONGEST_TEXT = 100, 4096
-
-
-class Cursor(Protocol):
-    """The part of a database cursor that guests' sessions use."""
-
-    def execute(self, statement: str, values: Sequence[Any] = ()) -> Any: ...
-
-    def fetchall(self) -> list[Any]: ...
-
-
-class GuestSessions:
-    """The sessions of users who do not own the session's kernel.
-
-    All other sessions are the kernel owner's.
-
-    A table beside the sessions' own holds them, reached by the same *cursor*, and lasts as long.
-    """
-
-    def __init__(self, cursor: Cursor) -> None:
-        self._cursor = cursor
-        cursor.execute("CREATE TABLE IF NOT EXISTS guest_session (session_id PRIMARY KEY, name)")
-        # Rows of sessions that are gone, for example with their kernels.
-        cursor.execute("DELETE FROM guest_session WHERE session_id NOT IN (SELECT session_id FROM session)")
-
-    def all(self) -> dict[str, str]:
-        """Return session id to the guest's name."""
-        self._cursor.execute("SELECT session_id, name FROM guest_session")
-        return {row["session_id"]: row["name"] for row in self._cursor.fetchall()}
-
-    def note(self, session_id: str, name: str | None) -> None:
-        """Make the session this guest's; None makes it the kernel owner's."""
-        if name is None:
-            self._cursor.execute("DELETE FROM guest_session WHERE session_id=?", (session_id,))
-        else:
-            self._cursor.execute("INSERT OR REPLACE INTO guest_session VALUES (?, ?)", (session_id, name))
 
 
 class PatientCursor:

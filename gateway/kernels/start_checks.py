@@ -16,6 +16,7 @@ from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.http_errors import http_error
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
 from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
+from jupyter_aliquot.gateway.sharing.registry import KernelOwners
 from jupyter_aliquot.gateway.sizes.environment import with_size
 from jupyter_aliquot.gpu_hook.paths import KERNEL_ID
 from jupyter_aliquot.provisioner.errors import AliquotError, LimitError
@@ -23,7 +24,6 @@ from jupyter_aliquot.provisioner.grants.codec import stanza_request
 
 from .request_context import requested_env
 from .services import KernelServices
-from .sharing import KernelOwners
 
 
 class StartChecks:

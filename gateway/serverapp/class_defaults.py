@@ -14,7 +14,7 @@ from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.serverapp import ServerApp
 
-from jupyter_aliquot.gateway.auth.identity import AliquotAuthorizer, AliquotIdentityProvider
+from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider
 from jupyter_aliquot.gateway.channels.connection import KernelWebsocketConnection
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.kernels.sessions import OwnedSessionManager
@@ -24,6 +24,7 @@ from jupyter_aliquot.gateway.remote.kernels import AliquotRemoteKernelManager
 from jupyter_aliquot.gateway.remote.mixed_kernels import MixedKernelManager, MixedWebsocketConnection
 from jupyter_aliquot.gateway.remote.mixed_kernelspecs import MixedKernelSpecManager
 from jupyter_aliquot.gateway.remote.sessions import RemoteSessionManager
+from jupyter_aliquot.gateway.sharing.authorizer import AliquotAuthorizer
 from jupyter_aliquot.provisioner.grants.codec import PROVISIONER_NAME
 
 KERNEL_CLASSES: dict[str, type] = {

@@ -13,10 +13,11 @@ from jupyter_server.serverapp import ServerApp
 from traitlets import HasTraits, TraitError
 from traitlets.config import Config
 
-from jupyter_aliquot.gateway.auth.identity import AliquotAuthorizer, AliquotIdentityProvider, tells_people_apart
+from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider, tells_people_apart
 from jupyter_aliquot.gateway.containers.planner import base_of
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
+from jupyter_aliquot.gateway.sharing.authorizer import AliquotAuthorizer
 
 
 def refuse_unknown(config: Config, classes: Iterable[type[HasTraits]]) -> None:

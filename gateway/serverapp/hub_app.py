@@ -6,11 +6,11 @@ from typing import Any
 
 from traitlets import Instance, default
 
-from jupyter_aliquot.gateway.auth.identity import AliquotAuthorizer
 from jupyter_aliquot.gateway.base.errors import CommandError
 from jupyter_aliquot.gateway.hub_service.environment import HubService
 from jupyter_aliquot.gateway.hub_service.identity import HubIdentityProvider
 from jupyter_aliquot.gateway.hub_service.proxy_headers import believe_the_proxy
+from jupyter_aliquot.gateway.sharing.authorizer import AliquotAuthorizer
 
 from .app import GatewayServerApp
 

@@ -21,12 +21,15 @@ from jupyter_client.jsonutil import json_default
 from jupyter_server.services.kernels.connection.base import deserialize_binary_message, deserialize_msg_from_ws_v1
 
 from jupyter_aliquot.gateway.auth.access import Access
-from jupyter_aliquot.gateway.auth.identity import access_of, user_of
+from jupyter_aliquot.gateway.auth.identity import user_of
 from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gateway.base.jupyter_private import V1
 from jupyter_aliquot.gpu_hook.base.pacing import TokenBucket
 from jupyter_aliquot.provisioner.relay.wire.error_replies import Answer, answers
+from jupyter_aliquot.provisioner.relay.wire.messages import Request
 
-from .browser_socket import V1
+from .guest_sessions import session_of
+from .rights import access_of, owner_for
 
 ASKABLE = frozenset({"kernel_info_request", "comm_info_request"})
 ENAME = "ReadOnlyKernel"
@@ -88,9 +91,9 @@ class AccessFilter:
     def __init__(self, handler: Any, manager: Any, kernel_id: str) -> None:
         self._handler, self._manager, self._kernel_id = handler, manager, kernel_id
         self.user: User = user_of(handler)
-        # A manager without owners, as of the kernels beside a gateway's, shares no kernel.
         self._has_owners = hasattr(manager, "owner_of")
-        self._owner: str = manager.owner_of(kernel_id) or "" if self._has_owners else self.user.name
+        self._owner = owner_for(self.user, manager, kernel_id)
+        self._is_counted = False
         self._questions = TokenBucket(_QUESTIONS_EACH_SECOND, _MOST_QUESTIONS, time.monotonic())
         self._refused = TokenBucket(_REFUSED_EACH_SECOND, _MOST_REFUSED, time.monotonic())
         self._unread = 0
@@ -110,6 +113,22 @@ class AccessFilter:
         if not self._has_owners:
             return Access.OWN
         return access_of(user_of(self._handler), self._manager, self._kernel_id)
+
+    def session_name(self, session_id: str) -> str:
+        """Return the name of the page's session for the relay."""
+        return session_of(self.user, self._owner, session_id)
+
+    def connected(self) -> None:
+        """Count a collaborator's open page: it does not keep the kernel from being culled."""
+        if self.is_guest and not self._is_counted:
+            self._is_counted = True
+            self._manager.sharing.guest_came(self._kernel_id)
+
+    def disconnected(self) -> None:
+        """Count a collaborator's closed page off. Idempotent."""
+        if self._is_counted:
+            self._is_counted = False
+            self._manager.sharing.guest_went(self._kernel_id)
 
     def passes(self, page: FilteredPage, message: Any) -> bool:
         """Return whether a browser's message may go to the kernel as it is; answer it otherwise."""
@@ -207,6 +226,15 @@ class AccessFilter:
         self._unread -= 1
         if not written.cancelled():
             written.exception()
+
+
+def may_send(access: Access, request: Request | None) -> bool:
+    """Return whether a user with this access may send a request that waited for its kernel.
+
+    A reader may send the requests that every page sends, and run nothing.
+    """
+    is_question = request is not None and request.msg_type in ASKABLE
+    return access >= (Access.READ if is_question else Access.WRITE)
 
 
 def question(channel: str, header: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -1,6 +1,6 @@
 """The owners of kernels, and the users and teams that each kernel is shared with.
 
-``auth.access_of`` decides from these facts what a user may do with a kernel.
+`rights` decides from these facts what a user may do with a kernel.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from jupyter_aliquot.gateway.auth.access import Access
-from jupyter_aliquot.gateway.auth.identity import access_of
 from jupyter_aliquot.gateway.auth.principals import User
-from jupyter_aliquot.gateway.auth.shares import UNSHARED, Shares
-
-from .kernel import ManagedKernel
+from jupyter_aliquot.gateway.sharing.rights import access_of
+from jupyter_aliquot.gateway.sharing.shares import UNSHARED, Shares
 
 
 class KernelOwners(Mapping[str, str]):
@@ -69,12 +67,23 @@ class KernelOwners(Mapping[str, str]):
             del self._ids[owner]
 
 
+class SharedKernel(Protocol):
+    """A kernel. It keeps its shares."""
+
+    @property
+    def shares(self) -> Shares: ...
+
+    def take_shares(self, shares: Shares) -> None:
+        """Replace the shares."""
+        ...
+
+
 class Kernels(Protocol):
     """The kernel manager."""
 
     def __contains__(self, kernel_id: str, /) -> bool: ...
 
-    def find(self, kernel_id: str) -> ManagedKernel | None:
+    def find(self, kernel_id: str) -> SharedKernel | None:
         """Return the kernel of this id, if there is one of this server."""
         ...
 

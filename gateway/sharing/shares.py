@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.reports import kernel as reports
 from jupyter_aliquot.provisioner.errors import RequestError
-
-from .access import Access
 
 KINDS = ("user", "team")
 MOST_SHARES = 50

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from jupyter_aliquot.gateway.auth.shares import UNSHARED, Shares
+from jupyter_aliquot.gateway.sharing.shares import UNSHARED, Shares
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.errors import RequestError, StateError
 from jupyter_aliquot.provisioner.grants.codec import grant_record, read_request, request_record

@@ -16,7 +16,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from jupyter_aliquot.gateway.auth.shares import UNSHARED, Shares, read_shares
+from jupyter_aliquot.gateway.sharing.shares import UNSHARED, Shares, read_shares
 from jupyter_aliquot.gpu_hook.base.files import replace_file
 from jupyter_aliquot.gpu_hook.paths import KERNEL_ID
 from jupyter_aliquot.provisioner.errors import RequestError

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Protocol
 
-from jupyter_aliquot.gateway.auth.shares import UNSHARED
 from jupyter_aliquot.gateway.culling.policy import Announcement
 from jupyter_aliquot.gateway.relays.activity import Activity
 from jupyter_aliquot.gateway.scheduling.admission import AdmissionSnapshot
 from jupyter_aliquot.gateway.scheduling.ledger import Holding
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
+from jupyter_aliquot.gateway.sharing.shares import UNSHARED
 from jupyter_aliquot.gateway.sizes.kernel_request import request_of
 from jupyter_aliquot.provisioner.resources import Request
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.principals import User
-from jupyter_aliquot.gateway.auth.shares import UNSHARED, Shares
 from jupyter_aliquot.gateway.base.clock import iso, iso_moment
 from jupyter_aliquot.gateway.culling.policy import Announcement
 from jupyter_aliquot.gateway.node.unhooked import count_processes
@@ -26,6 +25,8 @@ from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
 from jupyter_aliquot.gateway.scheduling.planner import Pending
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
 from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps, gpu_limit_report
+from jupyter_aliquot.gateway.sharing.rights import access_for
+from jupyter_aliquot.gateway.sharing.shares import UNSHARED, Shares
 from jupyter_aliquot.gateway.terminations.store import EndedKernel
 from jupyter_aliquot.gpu_hook.client.reports import KernelStatus
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Quota, Request, WorkloadClass
@@ -289,11 +290,6 @@ def _with_ending(kernel: LocalKernel, why: Mapping[str, Ending]) -> LocalKernel:
     """
     ending = why.get(kernel.id) if kernel.state == "ended" else None
     return kernel if ending is None else kernel._replace(reason=ending.message, ending=ending)
-
-
-def access_for(who: User, owner: str, shares: Shares = UNSHARED) -> Access:
-    """Return this user's access to a kernel of this owner."""
-    return Access.OWN if who.is_admin else shares.access(who.name, who.teams, owner)
 
 
 def _as_local(ended: EndedKernel) -> LocalKernel:

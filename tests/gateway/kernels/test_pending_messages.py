@@ -13,11 +13,11 @@ import pytest
 
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.principals import User
-from jupyter_aliquot.gateway.auth.shares import Share, Shares
 from jupyter_aliquot.gateway.channels.connection import MOST_ANSWER_BYTES, KernelWebsocketConnection
 from jupyter_aliquot.gateway.channels.own_messages import OwnMessages
 from jupyter_aliquot.gateway.channels.pending_kernels import Kernels, PendingKernels
 from jupyter_aliquot.gateway.channels.pending_messages import MOST_MESSAGES, PendingMessages
+from jupyter_aliquot.gateway.sharing.shares import Share, Shares
 from jupyter_aliquot.provisioner.relay.wire.error_replies import Answer
 
 LOG = logging.getLogger(__name__)

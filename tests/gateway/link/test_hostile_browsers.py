@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from jupyter_server.services.kernels.connection.base import serialize_binary_message, serialize_msg_to_ws_v1
 
-from jupyter_aliquot.gateway.channels.browser_socket import V1, why_unreadable
+from jupyter_aliquot.gateway.base.jupyter_private import V1
+from jupyter_aliquot.gateway.channels.browser_socket import why_unreadable
 
 from .conftest import House
 from .test_channels import text_of

@@ -13,10 +13,10 @@ from jupyter_server.serverapp import ServerApp
 
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.principals import User
-from jupyter_aliquot.gateway.auth.shares import Share, Shares
 from jupyter_aliquot.gateway.events.diff import by_id, kernel_news
 from jupyter_aliquot.gateway.events.stream import _LONGEST_QUEUE, KernelEvents, Listener
 from jupyter_aliquot.gateway.node.view import NodeView
+from jupyter_aliquot.gateway.sharing.shares import Share, Shares
 from jupyter_aliquot.gateway.status.report import PLAIN, LocalKernel, StatusSnapshot, kernel_reports
 from jupyter_aliquot.gpu_hook.client.client import read_status
 

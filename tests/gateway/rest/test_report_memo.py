@@ -12,10 +12,10 @@ import pytest
 
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.principals import User
-from jupyter_aliquot.gateway.auth.shares import Share, Shares
-from jupyter_aliquot.gateway.kernels.sharing import KernelOwners, ShareRegistry
 from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
+from jupyter_aliquot.gateway.sharing.registry import KernelOwners, ShareRegistry
+from jupyter_aliquot.gateway.sharing.shares import Share, Shares
 from jupyter_aliquot.gateway.status.collector import KernelMemo, local_kernels
 from jupyter_aliquot.gateway.status.report import PLAIN, LocalKernel, StatusSnapshot, status_report, status_text
 from jupyter_aliquot.gateway.status.report_cache import ReportMemo

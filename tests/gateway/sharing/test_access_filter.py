@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jupyter_aliquot.gateway.auth.access import Access
-from jupyter_aliquot.gateway.channels.access_filter import ENAME, question, refusal
+from jupyter_aliquot.gateway.sharing.access_filter import ENAME, question, refusal
 from jupyter_aliquot.provisioner.relay.wire.error_replies import answers
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jupyter_aliquot.gateway.auth.access import Access
-from jupyter_aliquot.gateway.auth.shares import MOST_SHARES, UNSHARED, Share, Shares, read_share, read_shares
+from jupyter_aliquot.gateway.sharing.shares import MOST_SHARES, UNSHARED, Share, Shares, read_share, read_shares
 from jupyter_aliquot.provisioner.errors import RequestError
 
 BOB = Share("user", "bob", Access.READ)
