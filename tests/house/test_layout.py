@@ -52,6 +52,12 @@ def test_every_folder_has_few_source_files() -> None:
     assert {folder: count for folder, count in counts.items() if count > MOST_FILES} == {}
 
 
+def test_no_file_keeps_a_conflict_of_a_rebase() -> None:
+    """Nothing compiles the scripts of some tests before the suite runs them."""
+    found = subprocess.run(["git", "grep", "-lE", "^(<{7}|>{7}) "], cwd=ROOT, capture_output=True, text=True)
+    assert (found.returncode, found.stdout, found.stderr) == (1, "", "")
+
+
 def layers(container: str) -> list[set[str]]:
     """Return the layers of the contract for this package, from the top, each with its modules."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]

@@ -32,27 +32,15 @@ test('the next offered size that holds what was needed is proposed, and the next
 });
 
 test('a kernel that runs stays on its devices, and one that is started again need not', () => {
-<<<<<<< HEAD
   assert.equal(largerRequest(aShortKernel(20), STATUS, aSizes(1, 2)), null);
-  const over = aShortKernel(20, { state: 'ended', termination: anEnding({ reason: 'oom' }) });
+  const over = aShortKernel(20, { state: 'ended', termination: anEnding({ code: 'oom' }) });
   assert.equal(largerRequest(over, STATUS, aSizes(1, 2)).gpus, 2);
   assert.equal(largerRequest({ ...over, required_bytes: 40 * GIB }, STATUS, aSizes(1, 2)), null);
 });
 
 test('where nobody knows what was needed, more than there was is proposed', () => {
-  const over = aKernel('k1', { state: 'ended', termination: anEnding({ reason: 'oom' }) });
-  assert.equal(largerRequest(over, STATUS, aSizes(0.25, 0.5)).gpus, 0.5);
-=======
-  assert.equal(largerWish(aShortKernel(20), STATUS, aSizes(1, 2)), null);
-  const over = aShortKernel(20, { state: 'ended', termination: anEnding({ code: 'oom' }) });
-  assert.equal(largerWish(over, STATUS, aSizes(1, 2)).gpus, 2);
-  assert.equal(largerWish({ ...over, required_bytes: 40 * GIB }, STATUS, aSizes(1, 2)), null);
-});
-
-test('where nobody knows what was needed, more than there was is proposed', () => {
   const over = aKernel('k1', { state: 'ended', termination: anEnding({ code: 'oom' }) });
-  assert.equal(largerWish(over, STATUS, aSizes(0.25, 0.5)).gpus, 0.5);
->>>>>>> b43ebb60 (Name the code of a termination and of an eviction code)
+  assert.equal(largerRequest(over, STATUS, aSizes(0.25, 0.5)).gpus, 0.5);
 });
 
 test('a limit of its own is raised in whole GiB, up to the memory of its devices', () => {

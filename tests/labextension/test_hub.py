@@ -136,11 +136,11 @@ def test_a_server_that_was_stopped_finds_its_kernel_when_it_starts_again(a_day: 
     _outputs(alice).filter(has_text="again 42").wait_for()
 
 
-def test_a_page_whose_servers_token_was_revoked_says_that_it_may_see_nothing_any_more(a_day: Day) -> None:
+def test_a_page_whose_token_for_the_gateway_was_revoked_says_that_it_may_see_nothing_any_more(a_day: Day) -> None:
     """The last test: Bob's server has no other token for the gateway until it is started anew."""
     hub, bob = a_day.hub, a_day.bob
     bob.lab.panel.get_by_text("No kernel holds a part of a GPU.").wait_for()
     tokens = hub.api("users/bob/tokens")["api_tokens"]
-    [servers] = [token["id"] for token in tokens if "Server at" in token["note"]]
-    hub.revoke_token("bob", servers)
+    [gateways] = [token["id"] for token in tokens if token["note"].startswith("The gateway")]
+    hub.revoke_token("bob", gateways)
     bob.lab.panel.get_by_role("alert").filter(has_text="The server does not let you see its GPUs").wait_for()
