@@ -2,8 +2,9 @@
 
 A message is done when all sockets that it was given to and that are still open took it, and at
 least one did. Output that only collaborators were given, or that no socket took, is acknowledged to
-keep: the relay sends it again when the kernel's owner comes. The relay takes an acknowledgement for
-all that it sent before; so does this. It sends nothing: the link reads from it.
+keep: the relay sends it again when the kernel's owner comes. A reply to a collaborator is done when
+it was given, while the owner has a socket. The relay takes an acknowledgement for all that it sent
+before; so does this. It sends nothing: the link reads from it.
 """
 
 from __future__ import annotations
@@ -86,16 +87,18 @@ class Deliveries:
         was_taken: bool,
         keep: bool = False,
         is_output: bool = True,
+        is_awaited: bool = True,
     ) -> None:
         """Note the sockets that have yet to take a message.
 
         ``was_taken``: another socket has taken it. ``keep``: only collaborators have it.
-        ``is_output``: it is no reply, which its session's socket alone gets.
+        ``is_output``: it is no reply, which its session's socket alone gets. Without ``is_awaited``
+        it is acknowledged before they took it.
         """
         given = _Given(number, set(waiting), was_taken, keep, is_output)
         if given.waiting:
             self._given[number] = given
-            self._order.append(given)
+            self._line_up(given, is_awaited=is_awaited)
         elif was_taken:
             if not keep:
                 self._taken.add(number)
@@ -109,7 +112,7 @@ class Deliveries:
         self._order.clear()
         self._acks.clear()
 
-    def repeat(self, number: int) -> None:
+    def repeat(self, number: int, *, is_awaited: bool = True) -> None:
         """Note that a known message came again after `begin`.
 
         If it was taken, its acknowledgement was lost.
@@ -117,7 +120,7 @@ class Deliveries:
         if number in self._taken:
             self.give(number, (), was_taken=True)
         else:
-            self._order.append(self._given[number])
+            self._line_up(self._given[number], is_awaited=is_awaited)
 
     def take(self, number: int, socket: Hashable) -> None:
         """Note that a socket took a message. Without effect if it is no longer waited for."""
@@ -150,6 +153,12 @@ class Deliveries:
         """Return what to acknowledge, in order."""
         acks, self._acks = self._acks, []
         return acks
+
+    def _line_up(self, given: _Given, *, is_awaited: bool) -> None:
+        self._order.append(given)
+        if not is_awaited:
+            given.is_over = given.was_taken = True
+            self._pass_finished()
 
     def _end(self, given: _Given) -> None:
         del self._given[given.number]

@@ -3,7 +3,7 @@
 It reconnects by itself. While no websocket is open no session is attached, and the relay keeps its
 messages. Nothing is queued here: the relay sends only so much as is not acknowledged, and it is
 acknowledged when the sockets took it. While the owner has a socket, those of collaborators are not
-waited for; what only they were given, the relay keeps for the owner. Of the messages to the relay a
+waited for, nor their replies; what only they were given, the relay keeps for the owner. Of the messages to the relay a
 bounded part is held until the relay took it; beyond that, nothing is read from websockets.
 """
 
@@ -112,6 +112,8 @@ class KernelLink(LinkListener):
         self._beginning: deque[str] = deque()
         # The bytes that each collaborator's socket has yet to take.
         self._shown_bytes: dict[Subscriber, int] = {}
+        # Sessions of collaborators so far behind that the relay keeps their replies until they have read.
+        self._paused: set[str] = set()
         self._is_attached = asyncio.Event()
         self._deliveries = Deliveries()
         self._unsent: deque[tuple[str, str, Sequence[Any]]] = deque()
@@ -200,6 +202,7 @@ class KernelLink(LinkListener):
         link, self._link = self._link, None
         self._is_up.clear()
         self._attached.clear()
+        self._paused.clear()
         self._beginning.clear()
         for question in self._questions.values():
             if not question.done():
@@ -247,7 +250,7 @@ class KernelLink(LinkListener):
         return self._cells.report(time.time(), self.activity.last_activity if is_idle and self.activity else None)
 
     async def _wait_until_attached(self) -> None:
-        while self._attached != set(self._subscribers):
+        while self._attached | self._paused != set(self._subscribers):
             self._is_attached.clear()
             await self._is_attached.wait()
 
@@ -317,6 +320,7 @@ class KernelLink(LinkListener):
         if subscriber is None:
             return
         self._attached.discard(session)
+        self._paused.discard(session)
         self._shown_bytes.pop(subscriber, None)
         self._is_attached.set()
         self._has_moved.set()
@@ -325,7 +329,7 @@ class KernelLink(LinkListener):
             self._link.detach(session)
         left = self._deliveries.leave(subscriber)
         if left.missed:
-            self.count("closed_socket", left.missed)
+            self.count("closed_socket", left.missed, subscriber)
         self._acknowledge_soon()
         if left.returned and self._link is not None and not subscriber.is_guest:
             self._ask_again(self._link)
@@ -413,15 +417,36 @@ class KernelLink(LinkListener):
 
     def _pass_on(self, message: LinkMessage) -> None:
         seq, deliveries = message.seq, self._deliveries
+        beside_owner = self._beside_owner(message.session)
         if deliveries.is_known(seq):
-            deliveries.repeat(seq)
+            deliveries.repeat(seq, is_awaited=beside_owner is None)
         elif message.session is None:
             self._pass_output_on(message)
+        elif beside_owner is not None and self._is_behind(beside_owner):
+            self._pause(beside_owner.session_name)
         else:
             attached = [self._subscribers[message.session]] if message.session in self._attached else []
             waiting, was_taken = self._give(message, attached)
-            deliveries.give(seq, waiting, was_taken=was_taken, is_output=False)
+            deliveries.give(seq, waiting, was_taken=was_taken, is_output=False, is_awaited=beside_owner is None)
         self._acknowledge_soon()
+
+    def _pause(self, session: str) -> None:
+        """Leave a collaborator's replies with the relay until its socket has taken what it was given."""
+        if self._link is not None and session in self._attached:
+            self._attached.discard(session)
+            self._paused.add(session)
+            self._link.detach(session)
+
+    def _resume(self, subscriber: Subscriber) -> None:
+        if subscriber.session_name in self._paused and not self._is_behind(subscriber):
+            self._paused.discard(subscriber.session_name)
+            if self._link is not None:
+                self._attach(self._link, [subscriber])
+
+    def _beside_owner(self, session: str | None) -> Subscriber | None:
+        """Return the collaborator of this session while the owner has a socket: it is not waited for then."""
+        subscriber = None if session is None else self._subscribers.get(session)
+        return subscriber if subscriber is not None and subscriber.is_guest and self._of_owner() else None
 
     def _pass_output_on(self, message: LinkMessage) -> None:
         """Give an output to all; it is done with when the owner's sockets took it."""
@@ -469,6 +494,7 @@ class KernelLink(LinkListener):
     def _written(self, seq: int, size: int, subscriber: Subscriber, done: asyncio.Future[None]) -> None:
         if size and subscriber in self._shown_bytes:
             self._shown_bytes[subscriber] -= size
+            self._resume(subscriber)
         if not done.cancelled() and done.exception() is None:
             self._deliveries.take(seq, subscriber)
             self._acknowledge_soon()

@@ -263,12 +263,25 @@ async def test_while_the_owner_reads_no_collaborator_is_waited_for_and_one_far_b
             message.frames.append(b"x" * 5_000_000)
         assert await stage.relay.says(*large) == [("ack", 4)]
         assert guest.given == [1, 2]
-        assert await stage.relay.says(reply(5, "guest")) == [], "its own reply it gets"
-        guest.takes(3)
+        assert await stage.relay.says(reply(5, "guest"), *output(6)) == [("detach", "guest"), ("ack", 6)]
+        guest.takes(1)
         await turn()
-        assert stage.relay.asked[-1] == ("ack", 5)
-        await stage.relay.says(*output(6))
-        assert (guest.given, owner.given) == ([1, 2, 5, 6], [1, 2, 3, 4, 6])
+        assert stage.relay.asked[-1] == ("attach", "guest")
+        assert await stage.relay.says(Attached("guest"), reply(5, "guest"), reply(7, "guest")) == [("ack", 7)]
+        await stage.relay.says(*output(8))
+        assert (guest.given, owner.given) == ([1, 2, 5, 7, 8], [1, 2, 3, 4, 6, 8]), "its own replies it gets"
+        stage.link.shut(guest)
+        assert stage.link.dropped["closed_socket"] == 0
+
+
+async def test_a_reply_that_waited_for_a_collaborator_holds_nothing_up_once_the_owner_comes() -> None:
+    async with a_stage() as stage:
+        guest, owner = PlayedSocket("guest", is_slow=True, is_guest=True), PlayedSocket("owner")
+        await stage.open(guest)
+        assert await stage.relay.says(reply(1, "guest"), *output(2)) == []
+        await stage.link.open(owner, 10)
+        assert await stage.relay.says(Attached("owner"), reply(1, "guest"), *output(2, 3)) == [("ack", 3)]
+        assert (guest.given, owner.given) == ([1, 2, 3], [2, 3])
         stage.link.shut(guest)
         assert stage.link.dropped["closed_socket"] == 0
 
