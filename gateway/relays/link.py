@@ -108,8 +108,9 @@ class KernelLink(LinkListener):
         self._subscribers: dict[str, Subscriber] = {}
         # Subscribers whose attachment the relay has confirmed: earlier messages were not for them.
         self._attached: set[str] = set()
-        # Sessions of the owner with which the relay begins anew; it has not confirmed them yet.
-        self._beginning: deque[str] = deque()
+        # Attachments that the relay has not confirmed, in order: the session, and whether the relay
+        # begins anew with it. It confirms each, also one that another has replaced.
+        self._attaching: deque[tuple[str, bool]] = deque()
         # The bytes that each collaborator's socket has yet to take.
         self._shown_bytes: dict[Subscriber, int] = {}
         # Sessions of collaborators so far behind that the relay keeps their replies until they have read.
@@ -203,7 +204,7 @@ class KernelLink(LinkListener):
         self._is_up.clear()
         self._attached.clear()
         self._paused.clear()
-        self._beginning.clear()
+        self._attaching.clear()
         for question in self._questions.values():
             if not question.done():
                 question.set_result(None)
@@ -354,8 +355,8 @@ class KernelLink(LinkListener):
         """
         for subscriber in subscribers:
             link.attach(subscriber.session_name, is_guest=subscriber.is_guest)
-        if begins and subscribers and not subscribers[0].is_guest:
-            self._beginning.append(subscribers[0].session_name)
+            self._attaching.append((subscriber.session_name, begins and not subscriber.is_guest))
+            begins = False
 
     # ---- called by the RelayLink
 
@@ -383,8 +384,8 @@ class KernelLink(LinkListener):
             self._cells.knows(event.cells, time.time())
 
     def _take_attached(self, session: str) -> None:
-        if self._beginning and self._beginning[0] == session:
-            self._beginning.popleft()
+        begins = bool(self._attaching) and self._attaching.popleft()[1]
+        if begins:
             self._deliveries.begin()
         if session in self._subscribers:
             self._attached.add(session)
@@ -485,18 +486,21 @@ class KernelLink(LinkListener):
         return waiting, was_taken
 
     def _await(self, message: LinkMessage, subscriber: Subscriber, written: asyncio.Future[None]) -> None:
-        seq, size = message.seq, 0
+        seq, size, deliveries = message.seq, 0, self._deliveries
         if subscriber.is_guest:
             size = charge(message.frames)
             self._shown_bytes[subscriber] = self._shown_bytes.get(subscriber, 0) + size
-        written.add_done_callback(lambda done: self._written(seq, size, subscriber, done))
+        written.add_done_callback(lambda done: self._written(deliveries, seq, size, subscriber, done))
 
-    def _written(self, seq: int, size: int, subscriber: Subscriber, done: asyncio.Future[None]) -> None:
+    def _written(
+        self, deliveries: Deliveries, seq: int, size: int, subscriber: Subscriber, done: asyncio.Future[None]
+    ) -> None:
+        """Note that a socket took a message. ``deliveries``: those of its relay, which numbered it."""
         if size and subscriber in self._shown_bytes:
             self._shown_bytes[subscriber] -= size
             self._resume(subscriber)
         if not done.cancelled() and done.exception() is None:
-            self._deliveries.take(seq, subscriber)
+            deliveries.take(seq, subscriber)
             self._acknowledge_soon()
 
     def _acknowledge_soon(self) -> None:
@@ -508,7 +512,7 @@ class KernelLink(LinkListener):
         if self._acknowledging is not None:
             self._acknowledging.cancel()
             self._acknowledging = None
-        if self._beginning:
+        if any(begins for _, begins in self._attaching):
             return  # the relay sends all of it again
         acks = self._deliveries.acknowledge()
         if self._link is not None:

@@ -244,6 +244,37 @@ async def test_what_only_a_closed_tab_was_given_comes_to_the_open_one() -> None:
         assert late.given == [2, 1], "each once"
 
 
+async def test_nothing_is_acknowledged_between_an_attachment_that_begins_anew_and_its_own_answer() -> None:
+    """The relay answers an earlier attachment of the same session first."""
+    async with a_stage() as stage:
+        slow, late = PlayedSocket("slow", is_slow=True), PlayedSocket("late")
+        await stage.open(slow)
+        await stage.relay.says(*output(1))
+        await stage.link.open(late, 10)  # its answer is on its way
+        slow.breaks()
+        stage.link.shut(slow)  # attaches "late" anew, for what only "slow" was given
+        await turn()
+        early = await stage.relay.says(Attached("late"), *output(2))
+        assert early == [], "the relay sends 1 and 2 again: an acknowledgement of 2 would count for 1, too"
+        assert await stage.relay.says(Attached("late"), *output(1, 2)) == [("ack", 2)]
+        assert late.given == [2, 1]
+
+
+async def test_a_write_of_another_relays_message_takes_none_of_this_ones() -> None:
+    async with a_stage() as stage:
+        socket = PlayedSocket("a", is_slow=True)
+        await stage.open(socket)
+        await stage.relay.says(*output(1))
+        relay = await stage.next_relay("e2")
+        await relay.says(Attached("a"), *output(1))
+        socket.takes(1)
+        await turn()
+        assert [asked for asked in relay.asked if asked[0] == "ack"] == []
+        socket.takes(1)
+        await turn()
+        assert relay.asked[-1] == ("ack", 1)
+
+
 async def test_what_only_collaborators_were_shown_comes_to_the_owner_and_not_to_them_again() -> None:
     async with a_stage() as stage:
         guest, owner = PlayedSocket("guest", is_guest=True), PlayedSocket("owner")
