@@ -8,14 +8,12 @@ from typing import Any, cast
 from jupyter_server.auth.decorator import authorized
 from tornado.web import HTTPError, authenticated
 
-from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.kernels.operations import read_resize_request
 from jupyter_aliquot.gateway.reports.status import DryRun as DryRunReport
 from jupyter_aliquot.gateway.scheduling.dry_run import LARGEST, DryRun
 from jupyter_aliquot.gateway.scheduling.dry_run_service import DryRunService
 from jupyter_aliquot.gateway.scheduling.resize import ResizeRequest
-from jupyter_aliquot.gateway.sharing.rights import access_of
 from jupyter_aliquot.gateway.sizes.grammar import parse_size, size_suffix
 from jupyter_aliquot.provisioner.errors import RequestError, SizeNameError
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
@@ -54,9 +52,11 @@ class _DryRunHandlerBase(OneKernelHandler):
     def _replaced_with(self, kernel_id: str) -> frozenset[str]:
         """Return the kernels that end for a new one in the place of this one. Raises HTTPError 404."""
         self.state(kernel_id)
-        if access_of(self.requester, self.kernel_manager, kernel_id) < Access.OWN:
-            return frozenset()  # a collaborator's notebook does not end the kernel, so its room stays taken
-        return cast(AliquotKernelManager, self.kernel_manager).replacements.replaced_with(kernel_id)
+        manager = cast(AliquotKernelManager, self.kernel_manager)
+        if manager.owner_of(kernel_id) != self.requester.name:
+            # The notebook of a collaborator, or of an administrator, ends nobody else's kernel: its room stays taken.
+            return frozenset()
+        return manager.replacements.replaced_with(kernel_id)
 
     def asked(self) -> dict[str, str]:
         """Return the query's arguments. Raises HTTPError 400."""

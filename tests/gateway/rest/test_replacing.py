@@ -178,3 +178,20 @@ async def test_a_replaced_kernel_that_ends_by_itself_meanwhile_costs_nobody_the_
     plain = await pick(ask, session, "python3")
     assert plain.status == 200, plain.body
     await until_alone(ask, plain.json["kernel"]["id"])
+
+
+async def test_a_dry_run_of_an_administrator_ends_nobody_elses_kernel_as_the_start_ends_none(
+    ask: Ask, an_agent: FakeAgent
+) -> None:
+    session = await a_session(ask, an_agent)
+    old = session["kernel"]["id"]
+    an_agent.gives_room = False
+    an_agent.devices = [device(reserved_hundredths=75)]
+    body = {"path": "b.ipynb", "name": "b", "type": "notebook", "kernel": {"id": old}}
+    looks_on = await ask("ada", "POST", "api/sessions", body=body)
+    dry = await ask("ada", "GET", "aliquot/api/v1/dry-run", params={"gpus": 0.7, "replaces": old})
+    changed = await ask(
+        "ada", "PATCH", "api/sessions", looks_on.json["id"], body={"kernel": {"name": "python3.gpu-0.7"}}
+    )
+    assert "replaces" not in changed.json["kernel"], "alice's kernel goes on"
+    assert dry.json["outcome"] == "queued"
