@@ -22,7 +22,7 @@ from jupyter_aliquot.gateway.relays.pool import RelayLinks
 from jupyter_aliquot.gateway.replay.cells import NOTHING
 from jupyter_aliquot.gateway.reports.kernel import Kernel
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
-from jupyter_aliquot.gateway.sharing.rights import require_access
+from jupyter_aliquot.gateway.sharing.rights import access_of, require_access
 from jupyter_aliquot.gateway.status.report import OneKernel, find_kernel, kernel_reports
 from jupyter_aliquot.provisioner.errors import AliquotError
 
@@ -216,11 +216,12 @@ class OutputsHandler(OneKernelHandler):
         report = NOTHING if link is None else await link.cells(_ATTACH_SECONDS)
         owner_of = getattr(self.kernel_manager, "owner_of", None)
         is_own = owner_of is None or owner_of(kernel_id) == self.requester.name
+        may_answer = access_of(self.requester, self.kernel_manager, kernel_id) >= Access.WRITE
         is_brief, lost = self.is_brief(), await self._not_received(pending, kernel_id)
 
         def written() -> str:
             whole = report.with_cells(reports(waiting))
-            return whole.text(is_brief=is_brief, is_own=is_own, not_received=lost)
+            return whole.text(is_brief=is_brief, is_own=is_own, may_answer=may_answer, not_received=lost)
 
         self.answer_text(await asyncio.to_thread(written))  # off the loop: it may be large
 

@@ -356,18 +356,26 @@ class CellsReport:
         known = {told["msg_id"] for told, _ in self.cells}
         return CellsReport([*self.cells, *(each for each in more if each[0]["msg_id"] not in known)], self.seen)
 
-    def text(self, *, is_brief: bool = False, is_own: bool = True, not_received: Sequence[str] | None = ()) -> str:
+    def text(
+        self,
+        *,
+        is_brief: bool = False,
+        is_own: bool = True,
+        may_answer: bool = True,
+        not_received: Sequence[str] | None = (),
+    ) -> str:
         """Return the answer to a page in JSON, as `RunningCells` of openapi.yaml has it.
 
-        A brief one has no messages. It takes a while for much output, and reads nothing that
-        changes.
+        A brief one has no messages. Without ``may_answer`` it has no questions. It takes a while
+        for much output, and reads nothing that changes.
         """
         cells: list[RunningCell] = []
         for told, values in ((told, [] if is_brief else values) for told, values in self.cells):
             read = [read_message(value, told["msg_id"]) for value in values]
             messages = [message for message in read if message is not None]
             omitted = told["omitted_messages"] + len(read) - len(messages)
-            cells.append({**told, "omitted_messages": omitted, "messages": messages})
+            asked = told["input"] if may_answer else None
+            cells.append({**told, "input": asked, "omitted_messages": omitted, "messages": messages})
         lost = None if not_received is None else list(not_received)
         return to_json(RunningCells(is_own=is_own, cells=cells, seen=self.seen, not_received=lost))
 

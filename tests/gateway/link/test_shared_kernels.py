@@ -204,6 +204,27 @@ async def test_who_may_write_works_in_it_with_its_owner(a_shared_house: SharedHo
     assert text_of(await alice.execute("print(x)")) == "42\n"
 
 
+async def test_who_may_only_read_is_asked_nothing(a_shared_house: SharedHouse, until: Any) -> None:
+    house = a_shared_house
+    for name, access in (("bob", "read"), ("carol", "write")):
+        await house.share(name, access)
+    alice, bob = await house.browser_of("alice").open(), await house.browser_of("bob").open()
+    asked = await alice.run("print(input('which of them? '))")
+    question = await alice.until(lambda m: m.type == "input_request")
+
+    async def told(name: str) -> Any:
+        path = ("aliquot", "api", "v1", "kernels", house.kernel_id, "outputs")
+        (cell,) = (await house.ask(name, "GET", *path))[1]["cells"]
+        return cell["input"]
+
+    assert (await until(lambda: told("alice")))["prompt"] == "which of them? "
+    assert (await told("carol"))["prompt"] == "which of them? "
+    assert await told("bob") is None
+    await alice.send("stdin", "input_reply", {"value": "this"}, parent={"header": question.header})
+    await bob.until(is_idle_of(asked))
+    assert "input_request" not in [m.type for m in bob.seen]
+
+
 async def test_what_is_taken_back_closes_its_websockets_and_no_other(a_shared_house: SharedHouse) -> None:
     house = a_shared_house
     for name in ("bob", "carol"):
