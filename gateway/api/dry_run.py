@@ -54,7 +54,7 @@ class _DryRunHandlerBase(OneKernelHandler):
         self.state(kernel_id)
         manager = cast(AliquotKernelManager, self.kernel_manager)
         if manager.owner_of(kernel_id) != self.requester.name:
-            # The notebook of a collaborator, or of an administrator, ends nobody else's kernel: its room stays taken.
+            # A notebook ends no other user's kernel, not even an administrator's: its room stays taken.
             return frozenset()
         return manager.replacements.replaced_with(kernel_id)
 

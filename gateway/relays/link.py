@@ -100,20 +100,18 @@ class KernelLink(LinkListener):
     ) -> None:
         """Make a link, not connected. ``cells`` keeps outputs for pages that reconnect, if any."""
         self._connect, self._changed, self._refused = connect, changed, refused
-        self._log, self._name = log, name
-        self._told_refused = 0
+        self._log, self._name, self._cells, self._told_refused = log, name, cells, 0
         self._link: RelayLink | None = None
         self._epoch = ""
         self._is_up, self._is_told, self._is_lost = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._subscribers: dict[str, Subscriber] = {}
         # Subscribers whose attachment the relay has confirmed: earlier messages were not for them.
         self._attached: set[str] = set()
-        # Attachments that the relay has not confirmed, in order: the session, and whether the relay
-        # begins anew with it. It confirms each, also one that another has replaced.
+        # Attachments to be confirmed, in order: the session, and whether the relay begins anew with it.
         self._attaching: deque[tuple[str, bool]] = deque()
-        # The bytes that each collaborator's socket has yet to take.
+        # The bytes that each collaborator's socket has yet to take, and the sessions that the relay has
+        # back until their sockets took enough.
         self._shown_bytes: dict[Subscriber, int] = {}
-        # Sessions of collaborators so far behind that the relay keeps their replies until they have read.
         self._paused: set[str] = set()
         self._is_attached = asyncio.Event()
         self._deliveries = Deliveries()
@@ -122,8 +120,7 @@ class KernelLink(LinkListener):
         self._has_moved = asyncio.Event()  # for websockets that wait for room
         self._is_closed = False
         self._acknowledging: asyncio.Handle | None = None
-        self._cells = cells
-        # Questions that the relay has not answered yet, by their numbers.
+        # Questions to be answered by the relay, by their numbers.
         self._questions: dict[int, asyncio.Future[frozenset[str] | None]] = {}
         # The number of the latest output that was passed to _cells.
         self._told_cells = -1
@@ -384,6 +381,7 @@ class KernelLink(LinkListener):
             self._cells.knows(event.cells, time.time())
 
     def _take_attached(self, session: str) -> None:
+        """Note the answer to the oldest attachment: each has one, also one that another replaced."""
         begins = bool(self._attaching) and self._attaching.popleft()[1]
         if begins:
             self._deliveries.begin()
