@@ -86,8 +86,8 @@ class ShareHandler(_KernelSharesHandler):
                 "other could open it. Name the users of this server first (c.AliquotIdentityProvider.users).",
             )
         with told_as_http():
-            wish = read_resize_request(read_body(self.get_json_body))
-            share = read_share(_KINDS[kind], name, wish, self.manager.owner_of(kernel_id) or "")
+            access = read_requested_access(read_body(self.get_json_body))
+            share = read_share(_KINDS[kind], name, access, self.manager.owner_of(kernel_id) or "")
             shares = before.with_one(share)
         await self.share(kernel_id, shares)
 
@@ -105,7 +105,7 @@ class ShareHandler(_KernelSharesHandler):
         await self.share(kernel_id, before.without(one, name))
 
 
-def read_resize_request(body: dict[str, Any] | None) -> object:
+def read_requested_access(body: dict[str, Any] | None) -> object:
     """Return the access that the body requests. Raises HTTPError 400."""
     if body is None or set(body) != {"access"}:
         found = ", ".join(sorted(body or {})) or "nothing"

@@ -138,7 +138,8 @@ class Unread:
 class Seen:
     """The answer to `RelayLink.ask_seen`: which of the named requests reached the relay.
 
-    Without ``saw_all`` an earlier relay, which was killed, may have taken others.
+    Without ``saw_all`` others may have come: an earlier relay, which was killed, may have taken them, or
+    this one has forgotten some.
     """
 
     number: int

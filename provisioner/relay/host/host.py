@@ -36,7 +36,7 @@ from jupyter_aliquot.provisioner.relay.wire.log import log
 from jupyter_aliquot.provisioner.relay.wire.messages import Signer
 from jupyter_aliquot.provisioner.relay.wire.peer import Peer, Record, Refusal, accept
 from jupyter_aliquot.provisioner.relay.wire.proc import is_process
-from jupyter_aliquot.provisioner.relay.wire.protocol import ProtocolError
+from jupyter_aliquot.provisioner.relay.wire.protocol import VERSIONS, ProtocolError
 from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 from jupyter_aliquot.provisioner.relay.wire.spare_names import is_listened_at
 
@@ -154,7 +154,7 @@ class Host:
                     self._answer(peer, record)
                 else:
                     peer.greeted(record)
-                    peer.say({"op": "hello", "version": 1, "pid": os.getpid()})
+                    peer.say({"op": "hello", "version": VERSIONS[-1], "pid": os.getpid()})
         except ProtocolError as error:
             peer.refuse("bad_request", str(error))
         except Refusal as refusal:

@@ -45,6 +45,39 @@ class Owner(Protocol):
         """Answer a control question. Raises Refusal."""
 
 
+class SeenRequests:
+    """The requests that came, by session, as many as are remembered: cells, and others.
+
+    A gateway that lost its link repeats requests that were not confirmed. Ids count by session: a
+    collaborator could guess the ids of the owner's requests. Cells are remembered apart, for a page
+    asks for them alone, and widgets or completions would soon push them out.
+    """
+
+    def __init__(self) -> None:
+        self._cells: dict[str, None] = {}  # the oldest first
+        self._others: dict[str, None] = {}
+        # Whether each cell that came is still remembered. A forgotten one may wait in the kernel: it is not lost.
+        self.has_all_cells = True
+
+    def add(self, session: str, header: Mapping[str, Any]) -> bool:
+        """Remember a request by its header; return whether it is new. One without id is."""
+        msg_id, is_cell = header.get("msg_id"), header.get("msg_type") == "execute_request"
+        if not isinstance(msg_id, str):
+            return True
+        requests, key = self._cells if is_cell else self._others, _request_key(session, msg_id)
+        if key in requests:
+            return False
+        requests[key] = None
+        if len(requests) > _SEEN_REQUESTS:
+            del requests[next(iter(requests))]
+            self.has_all_cells = self.has_all_cells and not is_cell
+        return True
+
+    def cells_of(self, session: str, ids: Sequence[Any]) -> list[str]:
+        """Return those of the ids that a cell of this session has."""
+        return [msg_id for msg_id in ids if isinstance(msg_id, str) and _request_key(session, msg_id) in self._cells]
+
+
 class LinkServer:
     """All connections of one relay. ``count`` is the number of links, without control connections."""
 
@@ -60,9 +93,9 @@ class LinkServer:
         self._blocked: set[int] = set()  # watched until they take more
         self._late: dict[int, dict[str, Mapping[str, Any]]] = {}
         self._next = 1
-        self._seen: dict[str, None] = {}  # sessions and ids of requests, the oldest first
-        # False if an earlier relay may have taken requests that this one did not see.
-        self.saw_all = True
+        self._seen = SeenRequests()
+        # Whether an earlier relay may have taken requests that this one did not see.
+        self.follows_another = False
         self._hears_out = False
         self._told_dropped = 0
         self._inode = os.lstat(listening.getsockname()).st_ino
@@ -218,12 +251,12 @@ class LinkServer:
         if find_delimiter(record.frames) != 0 or len(record.frames) <= HEADER:
             raise Refusal("bad_request", "a message begins with <IDS|MSG> and has a header")
         session = _session(record)
-        if not self._was_seen(session, read_object(record.frames[HEADER]).get("msg_id")):
+        if self._seen.add(session, read_object(record.frames[HEADER])):
             self._owner.request(str(channel), session, record.frames)
         peer.say({"op": "got", "n": count})
 
     def _tell_seen(self, number: int, peer: Peer, record: Record) -> None:
-        """Answer which of a session's requests came.
+        """Answer which of a session's cells came.
 
         So its page knows which were lost on their way.
         """
@@ -231,25 +264,9 @@ class LinkServer:
         if not isinstance(ids, list):
             raise Refusal("bad_request", f"ids are a list of msg_ids, not {ids!r:.60}")
         self._hear_out_links(number)
-        seen = [msg_id for msg_id in ids if isinstance(msg_id, str) and _request_key(session, msg_id) in self._seen]
-        peer.say({"op": "seen", "n": _number(record, "n"), "ids": seen, "saw_all": self.saw_all})
-
-    def _was_seen(self, session: str, msg_id: Any) -> bool:
-        """Tell whether this request came before.
-
-        A gateway that lost its link repeats requests that were not confirmed. Ids count by session:
-        a collaborator could guess the ids of the owner's requests.
-        """
-        if not isinstance(msg_id, str):
-            return False
-        seen = _request_key(session, msg_id)
-        if seen in self._seen:
-            return True
-        self._seen[seen] = None
-        if len(self._seen) > _SEEN_REQUESTS:
-            del self._seen[next(iter(self._seen))]
-            self.saw_all = False  # a forgotten request may still wait in the kernel: it is not lost
-        return False
+        saw_all = self._seen.has_all_cells and not self.follows_another
+        seen = self._seen.cells_of(session, ids)
+        peer.say({"op": "seen", "n": _number(record, "n"), "ids": seen, "saw_all": saw_all})
 
     def _push(self, number: int) -> None:
         for header, frames in self._waiting(number):

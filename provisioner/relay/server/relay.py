@@ -18,6 +18,7 @@ from jupyter_aliquot.provisioner.relay.wire.files import Ended, RelayRequest, fo
 from jupyter_aliquot.provisioner.relay.wire.log import log
 from jupyter_aliquot.provisioner.relay.wire.peer import Peer, Record, Refusal
 from jupyter_aliquot.provisioner.relay.wire.proc import is_process
+from jupyter_aliquot.provisioner.relay.wire.protocol import VERSIONS
 from jupyter_aliquot.provisioner.relay.wire.rmtree import empty_folder, remove_folder
 
 from . import kernel_process, shutdown_policy
@@ -93,7 +94,7 @@ class Relay:
         self._place.prepare()
         self._watch_owner()
         if self._own.kernel is not None:
-            self.links.saw_all = False
+            self.links.follows_another = True
             self._watch(RunningKernel(self._own.kernel, None))
             self._incarnation = 1
             self._forwarder.started_at = time.time()
@@ -275,7 +276,7 @@ class Relay:
 
     def greeting(self) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
         """Return a new link's first records. Called by LinkServer for each hello."""
-        hello = {"op": "hello", "version": 1, "epoch": self._own.epoch, "kernel_id": self._own.kernel_id}
+        hello = {"op": "hello", "version": VERSIONS[-1], "epoch": self._own.epoch, "kernel_id": self._own.kernel_id}
         tracker = self._forwarder.tracker
         told = [{"op": "kernel", **self._state}, cells_record(tracker), activity_record(tracker)]
         return {**hello, "pid": os.getpid()}, told

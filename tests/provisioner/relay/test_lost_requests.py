@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 from relay_house import Gateway, House, kill_and_wait, lives, until
@@ -110,9 +109,22 @@ def test_a_relay_that_took_the_place_of_another_does_not_claim_to_have_seen_all(
 
 def test_the_oldest_requests_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link_server, "_SEEN_REQUESTS", 2)
-    known: Any = link_server.LinkServer.__new__(link_server.LinkServer)
-    known._seen = {}
-    assert [known._was_seen("s", name) for name in ("a", "a", "b", "c", "c")] == [False, True, False, False, True]
-    assert not known._was_seen("s", "a"), "it is not known any more"
-    assert not known._was_seen("guest", "a"), "no session takes the place of another's request"
-    assert known._was_seen("s", "a")
+    known = link_server.SeenRequests()
+
+    def is_new(session: str, msg_id: str) -> bool:
+        return known.add(session, {"msg_id": msg_id, "msg_type": "execute_request"})
+
+    assert [is_new("s", name) for name in ("a", "a", "b", "c", "c")] == [True, False, True, True, False]
+    assert is_new("s", "a"), "it is not known any more"
+    assert is_new("guest", "a"), "no session takes the place of another's request"
+    assert not is_new("s", "a")
+    assert not known.has_all_cells
+
+
+def test_other_requests_push_no_cell_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_server, "_SEEN_REQUESTS", 2)
+    known = link_server.SeenRequests()
+    known.add("s", {"msg_id": "cell", "msg_type": "execute_request"})
+    new = [known.add("s", {"msg_id": f"comm {n}", "msg_type": "comm_msg"}) for n in (1, 2, 3, 3)]
+    assert new == [True, True, True, False]
+    assert (known.cells_of("s", ["cell", "comm 3", "lost", 7]), known.has_all_cells) == (["cell"], True)
