@@ -24,6 +24,7 @@ from jupyter_aliquot.gpu_hook.paths import RuntimeDir, prepare_runtime_dir
 from jupyter_aliquot.provisioner.relay.host.bootstrap import prepare_folder
 from jupyter_aliquot.provisioner.relay.server.own_record import OwnRecord, read_request
 from jupyter_aliquot.provisioner.relay.wire.peer import Peer, ProtocolError, Record, Refusal, accept, listen
+from jupyter_aliquot.provisioner.relay.wire.protocol import VERSIONS
 from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 from load.standin_loop import EpollLoop
 from load.standin_relay import StandInRelay
@@ -75,7 +76,7 @@ class StandInHost:
     def _take(self, peer: Peer, record: Record) -> None:
         if not peer.role:
             peer.greeted(record)
-            peer.say({"op": "hello", "version": 1, "pid": os.getpid()})
+            peer.say({"op": "hello", "version": VERSIONS[-1], "pid": os.getpid()})
             return
         if record.op != "start":
             raise Refusal("bad_request", f"Requested op {record.op[:40]!r}, but the stand-in has only start")

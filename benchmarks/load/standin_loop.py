@@ -66,6 +66,36 @@ class EpollLoop(Loop):
             traceback.print_exc()
 
 
+class FlushingLoop(Loop):
+    """The loop of one of many relays: what it said is sent after each handler.
+
+    A relay's own loop sends at the end of its turn; a turn of the loop here serves a thousand.
+    """
+
+    def __init__(self, loop: EpollLoop) -> None:
+        super().__init__()
+        self._loop = loop
+        self.flush: Callable[[], None] = lambda: None
+
+    def watch(self, target: Any, handler: Callable[[int], object], events: int = READ) -> None:
+        """Watch a descriptor; ``target`` is its number."""
+        self._loop.watch(target, lambda found: self._flushed(lambda: handler(found)), events)
+
+    def forget(self, target: Any) -> None:
+        """Forget a descriptor before its owner closes it. Idempotent."""
+        self._loop.forget(target)
+
+    def later(self, seconds: float, call: Callable[[], None]) -> None:
+        """Call this once, so many seconds from now."""
+        self._loop.later(seconds, lambda: self._flushed(call))
+
+    def _flushed(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        finally:
+            self.flush()
+
+
 def _events(found: int) -> int:
     events = (READ if found & select.EPOLLIN else 0) | (WRITE if found & select.EPOLLOUT else 0)
     return events | (_ERROR if found & (select.EPOLLERR | select.EPOLLHUP) else 0)

@@ -37,8 +37,9 @@ from jupyter_aliquot.provisioner.relay.wire.messages import (
     read_request,
 )
 from jupyter_aliquot.provisioner.relay.wire.peer import Peer, Record, Refusal, listen
+from jupyter_aliquot.provisioner.relay.wire.protocol import VERSIONS
 from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
-from load.standin_loop import EpollLoop
+from load.standin_loop import EpollLoop, FlushingLoop
 
 INFO = {
     "status": "ok",
@@ -58,15 +59,16 @@ class StandInRelay:
         request = own.request
         self.own = own
         self.is_gone = False
-        self._loop = loop
+        self._loop = FlushingLoop(loop)
         self._signer = Signer(request.key, request.signature_scheme, new_id())
         self._tracker = ActivityTracker(time.time())
         self._store = Store(Bounds(request.memory_bytes, request.store_bytes), Spill(_room(own)), self._lost)
         self._delivery = Delivery(self._store)
-        self._links = LinkServer(loop, listen(own.folder / "link.sock"), self._store, self._delivery, self)
+        self._links = LinkServer(self._loop, listen(own.folder / "link.sock"), self._store, self._delivery, self)
+        self._loop.flush = self._links.flush
         self._front = {channel: _front_socket(context, own, channel) for channel in ("shell", "control")}
         for channel, front in self._front.items():
-            loop.watch(front.fd, lambda _events, channel=channel: self._from_client(channel))  # type: ignore[misc]
+            self._loop.watch(front.fd, lambda _events, channel=channel: self._from_client(channel))  # type: ignore[misc]
         self._kernel: RunningKernel | None = None
         self._state: dict[str, Any] = {"state": "starting", "incarnation": 0}
         self._count = 0
@@ -76,7 +78,7 @@ class StandInRelay:
 
     def greeting(self) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
         """Return the answer to hello, and the first messages of a new link."""
-        hello = {"op": "hello", "version": 1, "epoch": self.own.epoch, "kernel_id": self.own.kernel_id}
+        hello = {"op": "hello", "version": VERSIONS[-1], "epoch": self.own.epoch, "kernel_id": self.own.kernel_id}
         told = [{"op": "kernel", **self._state}, cells_record(self._tracker), activity_record(self._tracker)]
         return {**hello, "pid": os.getpid()}, told
 

@@ -71,8 +71,10 @@ class Gateway:
             who: {"token": token, "role": "admin" if who == "ada" else "user"} for who, token in TOKENS.items() if token
         }
         config = self.folder / "config.json"
-        aliquot = {"start_agent": False, "keep_kernels": "never", "folder_roots": [str(self.folder / "shared")]}
-        config.write_text(json.dumps({"AliquotIdentityProvider": {"users": users}, "Aliquot": aliquot}))
+        aliquot = {"start_agent": False, "keep_kernels": "never"}
+        folders = {"roots": [str(self.folder / "shared")]}
+        settings = {"AliquotIdentityProvider": {"users": users}, "Aliquot": aliquot, "SharedFolders": folders}
+        config.write_text(json.dumps(settings))
         (self.folder / "shared" / "data").mkdir(parents=True)
         self._run(stack, "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "4GiB")
         stack.callback(remove_state, softgpu_state_path(RuntimeDir(self.folder / "run")))

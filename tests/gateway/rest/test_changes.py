@@ -47,12 +47,17 @@ async def a_kernel_of_alice(ask: Ask, agent: FakeAgent, size: str = "0.25") -> s
     started = await ask("alice", "POST", "api/kernels", body={"name": f"python3.gpu-{size}"})
     assert started.status == 201, started.body
     kernel_id = str(started.json["id"])
+    await until_in(ask, kernel_id, "on_gpu")
+    return kernel_id
+
+
+async def until_in(ask: Ask, kernel_id: str, wanted: str) -> None:
+    """Wait until the kernel of Alice's is in this state."""
 
     async def state() -> Any:
         return (await ask("alice", "GET", "aliquot/api/v1/kernels", kernel_id)).json["state"]
 
-    await until(state, lambda state: state == "on_gpu")
-    return kernel_id
+    await until(state, lambda state: state == wanted)
 
 
 @pytest.mark.parametrize(("method", "path", "body", "want"), PATHS, ids=[f"{m} {p}" for m, p, _, _ in PATHS])
@@ -259,6 +264,7 @@ async def test_a_class_is_had_by_policy(ask: Ask, an_agent: FakeAgent) -> None:
 async def test_a_kernel_that_waits_to_start_cannot_be_changed(ask: Ask, an_agent: FakeAgent) -> None:
     await an_agent.start()
     kernel_id = (await ask("alice", "POST", "api/kernels", body={"name": "python3.gpu-0.9"})).json["id"]
+    await until_in(ask, kernel_id, "queued")
     answer = await ask("alice", "PATCH", "aliquot/api/v1/kernels", kernel_id, body={"gpus": 0.5})
     assert (answer.status, "it is queued. End it" in answer.json["message"]) == (409, True)
 
