@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import websocket
+from jupyter_server.gateway.gateway_client import GatewayClient, RetryableHTTPClient
 from second_account import ANOTHER
+from tornado.netutil import Resolver
 
 from jupyter_aliquot.gateway.base.listener import ACCOUNT_VARIABLE, ListenerError, account_in, check_listener
+from jupyter_aliquot.gateway.remote.token_guard import guard_token
 from jupyter_aliquot.gateway.terminal.rest_client import NoGatewayHere, OwnGateway
 
 from .conftest import TOKENS, Server
 
 SQUATTER = """
-import os, socket, sys
+import os, socket, sys, time
 address, port = sys.argv[1], int(sys.argv[2])
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 listening = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-listening.bind((address, port)); listening.listen()
+while True:
+    try:
+        listening.bind((address, port))
+        break
+    except OSError:
+        time.sleep(0.001)
+listening.listen()
 print(listening.getsockname()[1], flush=True)
 while True:
     connection, _ = listening.accept()
@@ -42,6 +54,11 @@ class Squatter:
     process: subprocess.Popen[str]
     port: int
 
+    def wait(self) -> None:
+        """Wait until it has the port."""
+        assert self.process.stdout is not None
+        self.port = int(self.process.stdout.readline())
+
     def heard(self) -> str:
         """End it, and return what it got."""
         self.process.kill()
@@ -54,11 +71,13 @@ def squat() -> Iterator[Callable[..., Squatter]]:
         pytest.skip("only root can play another user")
     made: list[subprocess.Popen[str]] = []
 
-    def start(address: str = "127.0.0.1", port: int = 0) -> Squatter:
+    def start(address: str = "127.0.0.1", port: int = 0, *, has_port: bool = True) -> Squatter:
         words = [sys.executable, "-c", SQUATTER, address, str(port)]
         made.append(subprocess.Popen(words, stdout=subprocess.PIPE, text=True))
-        assert made[-1].stdout is not None
-        return Squatter(made[-1], int(made[-1].stdout.readline()))
+        squatter = Squatter(made[-1], port)
+        if has_port:
+            squatter.wait()
+        return squatter
 
     yield start
     for process in made:
@@ -91,6 +110,53 @@ def test_no_request_of_a_users_server_reaches_another_accounts_listener(
     assert heard == "", "not even a connection"
     own_gateway.start()
     assert alice.ask("GET", "aliquot/api/v1/status").status == 200
+
+
+class DyingGateway(threading.Thread):
+    """A listener of this account that takes requests, and dies when a squatter waits for its port."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listening.getsockname()[1]
+        self.dies = threading.Event()
+        self.next: Squatter | None = None
+
+    def run(self) -> None:
+        taken = []
+        self._listening.settimeout(0.05)
+        while not self.dies.is_set():
+            with contextlib.suppress(TimeoutError):
+                taken.append(self._listening.accept()[0])
+        self._listening.close()
+        assert self.next is not None
+        self.next.wait()
+        for connection in taken:
+            connection.close()
+
+
+@pytest.mark.parametrize("count", [1, 15], ids=["sent again", "more than Tornado sends at once"])
+def test_a_request_that_outlives_the_gateway_does_not_reach_the_next_listener(
+    count: int, squat: Callable[..., Squatter]
+) -> None:
+    gateway = DyingGateway()
+    gateway.next = squat(port=gateway.port, has_port=False)
+    gateway.start()
+
+    async def ask() -> list[Any]:
+        client = GatewayClient(url=f"http://127.0.0.1:{gateway.port}", auth_token="a-token-of-alice")
+        guard_token(client, {ACCOUNT_VARIABLE: str(os.geteuid())})
+        url = f"{client.url}/api/kernels"
+        asked = [RetryableHTTPClient().fetch(url, **client.load_connection_args(method="GET")) for _ in range(count)]
+        asyncio.get_running_loop().call_later(0.5, gateway.dies.set)
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    try:
+        ended = asyncio.run(ask())
+    finally:
+        Resolver.configure(None)
+    assert gateway.next.heard() == "", "not even a connection"
+    assert {type(one).__name__ for one in ended} == {"UntrustedGatewayError"}
 
 
 def test_the_command_line_sends_nothing_there_either(squat: Callable[..., Squatter]) -> None:
