@@ -50,7 +50,7 @@ def guard_token(client: GatewayClient, environ: Mapping[str, str]) -> None:
         return
     found: Any = Resolver.configured_class()
 
-    class CheckedResolver(found):
+    class CheckedResolver(found):  # type: ignore[misc]  # a class that is chosen when it runs
         """Names' addresses, which Tornado's clients ask for as the last before they connect."""
 
         async def resolve(

@@ -6,6 +6,7 @@ still wins.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 from typing import Any
@@ -14,6 +15,7 @@ from jupyter_server.serverapp import ServerApp
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 from tornado.ioloop import PeriodicCallback
 from traitlets import default
+from traitlets.config import Application, ConfigFileNotFound
 
 import jupyter_aliquot.gateway.serverapp.lazy_rfc3987  # noqa: F401 (before Jupyter's server, which imports jsonschema)
 from jupyter_aliquot.gateway.auth.identity import operating_system_user
@@ -42,19 +44,39 @@ class AliquotServerApp(ServerApp):
     def load_config_file(self, suppress_errors: bool = True) -> None:  # type: ignore[override]  # as JupyterApp has it
         """Called by ServerApp.initialize.
 
-        Jupyter skips a file of --config that it cannot read, and the server would run without the
-        limits in it.
+        Jupyter skips a file of --config that it cannot read, or that fails, and the server would run
+        without the limits in it. Other programs' files may fail as ever.
         """
-        if self.config_file:
-            try:
-                name = self.config_file if self.config_file.endswith((".py", ".json")) else f"{self.config_file}.py"
-                open(name, "rb").close()
-            except OSError as error:
-                raise CommandError(
-                    f"--config={self.config_file}: this account ({operating_system_user().name}) cannot read it: "
-                    f"{error.strerror}. Make it readable, or name another file"
-                ) from error
-        super().load_config_file(suppress_errors)
+        if not self.config_file:
+            super().load_config_file(suppress_errors)
+            return
+        folder, name = os.path.split(self.config_file)
+        self._check_config_file()
+        with contextlib.suppress(ConfigFileNotFound):
+            Application.load_config_file(self, "jupyter_config", path=self.config_file_paths)
+        found, self.raise_config_file_errors = self.raise_config_file_errors, True
+        try:
+            Application.load_config_file(self, name, path=folder)
+        except Exception as error:
+            raise CommandError(
+                f"--config={self.config_file} fails: {type(error).__name__}: {error}. Correct the file"
+            ) from error
+        finally:
+            self.raise_config_file_errors = found
+
+    def _check_config_file(self) -> None:
+        """Check that Jupyter reads the file: it looks for a .py and a .json of that name."""
+        stem, kind = os.path.splitext(self.config_file)
+        if kind not in ("", ".py", ".json"):
+            raise CommandError(f"--config={self.config_file}: Jupyter reads files .py and .json alone. Rename it")
+        names = [self.config_file] if kind else [f"{stem}.py", f"{stem}.json"]
+        try:
+            open(next(filter(os.path.exists, names), names[0]), "rb").close()
+        except OSError as error:
+            raise CommandError(
+                f"--config={self.config_file}: this account ({operating_system_user().name}) cannot read it: "
+                f"{error.strerror}. Make it readable, or name another file"
+            ) from error
 
     def find_server_extensions(self) -> None:
         """Called by ServerApp.initialize. Enables our extension as its configuration file would."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_aliquot.gateway.cli.app import main
+from jupyter_aliquot.gateway.serverapp.app import GatewayServerApp
 
 from .test_hub_service import ENVIRONMENT
 
@@ -82,3 +83,41 @@ def test_a_configuration_that_cannot_be_read_ends_the_start(
     said = capsys.readouterr().err
     assert (ended.value.code, "cannot read it: No such file or directory" in said) == (1, True), said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        (
+            "gateway.py",
+            "c.Limits.kernels_per_user = 1\nc.Limits.kernels_per_user = one\n",
+            "fails: NameError: name 'one'",
+        ),
+        ("gateway.json", '{"Limits": {', "fails: JSONDecodeError"),
+        ("gateway.v2", "", "reads files .py and .json alone"),
+    ],
+)
+def test_a_configuration_that_jupyter_would_skip_ends_the_start(
+    name: str,
+    text: str,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for variable, value in ENVIRONMENT.items():
+        monkeypatch.setenv(variable, value)
+    (tmp_path / name).write_text(text)
+    (tmp_path / "gateway.v2.py").write_text("")
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", "--hub", f"--config={tmp_path}/{name}"])
+    said = capsys.readouterr().err
+    assert (ended.value.code, words in said) == (1, True), said
+    assert "Traceback" not in said
+
+
+def test_a_configuration_may_be_named_without_its_kind(tmp_path: Path) -> None:
+    (tmp_path / "gateway.json").write_text('{"Limits": {"kernels_per_user": 3}}')
+    app = GatewayServerApp(config_file=f"{tmp_path}/gateway")
+    app.load_config_file()
+    assert app.config.Limits.kernels_per_user == 3
