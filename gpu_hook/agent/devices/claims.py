@@ -16,6 +16,7 @@ import os
 import pwd
 import socket
 import struct
+import time
 from collections.abc import Iterable
 
 log = logging.getLogger(__name__)
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 _CREDENTIALS = struct.Struct("3i")
 _ASKERS = 128
 _SECONDS = 1.0
+# A claim is bound before it listens, and may end while it is asked.
+_TRIES, _PAUSE_SECONDS = 20, 0.005
 
 
 class DeviceClaimedError(Exception):
@@ -40,17 +43,29 @@ class DeviceClaims:
         self._machine = machine
         self._held: dict[str, socket.socket] = {}
         self._shared: set[str] = set()
+        self._lost: set[str] = set()
 
     def claim(self, uuids: Iterable[str]) -> None:
-        """Claim the devices that are not claimed yet. Raises DeviceClaimedError.
+        """Claim the devices that are not claimed yet.
 
         Two agents of one account may share a device, as a demonstration beside a server does: that
         account's kernels are one power. The second one claims it at a look after the first has
-        ended.
+        ended. Whoever else holds the claim then does not end the second one, which has kernels on
+        the device.
+
+        Raises DeviceClaimedError for a device that this agent does not hand out yet.
         """
         for uuid in uuids:
-            if uuid not in self._held:
+            if uuid in self._held:
+                continue
+            try:
                 self._claim(uuid)
+            except DeviceClaimedError as error:
+                if uuid not in self._shared:
+                    raise
+                if uuid not in self._lost:
+                    self._lost.add(uuid)
+                    log.error("event=device_claimed device=%s reason=%r", uuid, str(error))
 
     def close(self) -> None:
         """Let other agents claim the devices."""
@@ -63,13 +78,19 @@ class DeviceClaims:
     def _claim(self, uuid: str) -> None:
         machine = hashlib.sha256(self._machine.encode()).hexdigest()[:16] if self._machine else ""
         name = f"\0aliquot-agent/{machine}/{uuid}"
-        if (claim := _bound(name)) is not None:
-            claim.setblocking(False)
-            asyncio.get_running_loop().add_reader(claim, _answer, claim)
-            self._held[uuid] = claim
-            return
-        if (holder := _holder(uuid, name)) is None:
-            return
+        for _ in range(_TRIES):
+            if (claim := _bound(name)) is not None:
+                claim.setblocking(False)
+                asyncio.get_running_loop().add_reader(claim, _answer, claim)
+                self._held[uuid] = claim
+                return
+            if (holder := _holder(uuid, name)) is not None:
+                break
+            if uuid in self._shared:
+                return  # the next look asks again
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            raise _not_answered(uuid, name, "it does not listen")
         pid, uid = holder
         if uid != os.geteuid():
             raise DeviceClaimedError(
@@ -102,7 +123,7 @@ def _answer(claim: socket.socket) -> None:
 def _holder(uuid: str, name: str) -> tuple[int, int] | None:
     """Return the pid and the account of the process that holds the claim, as the kernel says.
 
-    None: it ends or begins just now, and the next look asks again.
+    None: nobody listens; the holder ends or begins just now.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         asking.settimeout(_SECONDS)
@@ -111,12 +132,16 @@ def _holder(uuid: str, name: str) -> tuple[int, int] | None:
         except ConnectionRefusedError:
             return None
         except OSError as error:
-            raise DeviceClaimedError(
-                f"the device {uuid} is claimed by a process that does not answer ({error}). Try again; if it stays, "
-                f"'ss -xlp' names the process that holds {name[1:]!r}"
-            ) from error
+            raise _not_answered(uuid, name, str(error)) from error
         pid, uid, _ = _CREDENTIALS.unpack(asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return pid, uid
+
+
+def _not_answered(uuid: str, name: str, reason: str) -> DeviceClaimedError:
+    return DeviceClaimedError(
+        f"the device {uuid} is claimed by a process that does not answer ({reason}). Try again; if it stays, "
+        f"'ss -xap' names the process that holds {name[1:]!r}"
+    )
 
 
 def _account(uid: int) -> str:

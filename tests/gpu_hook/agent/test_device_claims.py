@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shutil
+import socket
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -115,3 +116,33 @@ def test_many_askers_do_not_fill_the_claim_and_one_of_them_has_it_next() -> None
 
     (said,) = asyncio.run(ask_often())
     assert "the account root" in said
+
+
+def holding(device: str, *, listens: bool) -> socket.socket:
+    held = socket.socket(socket.AF_UNIX)
+    held.bind(f"\0aliquot-agent//{device}")
+    if listens:
+        held.listen(1)
+    return held
+
+
+def test_a_name_that_is_bound_and_does_not_listen_is_no_free_device() -> None:
+    device = f"GPU-{uuid.uuid4()}"
+    with holding(device, listens=False):
+        assert "it does not listen" in claimed("", device)()
+    assert claimed("", device)() == "claimed"
+
+
+def test_an_agent_with_kernels_on_a_device_ends_over_no_later_claim_of_it() -> None:
+    device, other = f"GPU-{uuid.uuid4()}", f"GPU-{uuid.uuid4()}"
+
+    async def look_often() -> None:
+        claims = DeviceClaims()
+        with holding(device, listens=True):  # of the same account, and stopped: it accepts nobody
+            for _ in range(4):
+                claims.claim([device])
+        with pytest.raises(DeviceClaimedError), holding(other, listens=False):
+            claims.claim([device, other])
+        claims.close()
+
+    asyncio.run(look_often())
