@@ -104,6 +104,11 @@ def check_target(target: str, private: Iterable[str]) -> None:
     """
     parts_of(target)
     asked = f"Requested to show a folder at {target!r}"
+    if not set("{}").isdisjoint(target):
+        raise RequestError(
+            f"{asked}, but that place is the same for all users, and nothing is filled in there. Use one without "
+            "braces, such as /home/user"
+        )
     if target in _ONLY_BELOW or any(lies_in(target, system) for system in (*_SYSTEM, *_COVERED)):
         raise RequestError(
             f"{asked}, but the system has a folder there. Choose another place, such as /home/user or /data/sets"

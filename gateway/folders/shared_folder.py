@@ -66,7 +66,9 @@ class SharedFolders(Configurable):
     home = Unicode(
         "", help=f"Each user's home on this machine, such as /srv/homes/{USER}; empty: kernels in containers have none."
     ).tag(config=True)
-    home_target = Unicode("/home/user", help="Where a kernel finds its user's home.").tag(config=True)
+    home_target = Unicode("/home/user", help="Where a kernel finds its user's home; the same for all users.").tag(
+        config=True
+    )
     make_homes = Bool(False, help="Make a home that is not there, for its user alone (mode 0700).").tag(config=True)
     home_owner = Unicode(
         "",

@@ -200,6 +200,8 @@ def test_a_kernel_begins_in_its_notebooks_folder_where_that_is_inside(make: Make
         ({"roots": ["relative"]}, "not a plain absolute path"),
         ({"home": "/somewhere/{user}"}, "none of the configured roots"),
         ({"home_target": "/etc"}, "the system has a folder there"),
+        ({"home_target": "/home/{user}"}, "the same for all users, and nothing is filled in there"),
+        ({"home_target": "/home/user}"}, "Use one without braces"),
         ({"home_owner": "alice"}, "uid:gid"),
         ({"folders": ["sets"]}, "not a table"),
         ({"folders": [{"name": "a", "source": "/x", "target": "/data"}]}, "users or teams"),
