@@ -188,7 +188,9 @@ class AliquotExtension(ExtensionApp):
 
     def _make_services(self, server: ServerApp) -> Services:
         if isinstance(server, GatewayServerApp):  # a user's server may be given settings of a newer Hub
-            refuse_unknown(server.config, self.classes)
+            provider = server.identity_provider_class
+            is_ours = issubclass(provider, AliquotIdentityProvider)
+            refuse_unknown(server.config, {*self.classes, provider} if is_ours else self.classes)
         # Read again if a setting is wrong, so that the error says which one.
         settings = self.configuration or Aliquot(parent=server)
         clock, folder = SystemClock(), self._memory.folder

@@ -23,12 +23,15 @@ from jupyter_aliquot.gateway.sharing.authorizer import AliquotAuthorizer
 def refuse_unknown(config: Config, classes: Iterable[type[HasTraits]]) -> None:
     """Refuse settings of these classes that do not exist. Raises TraitError.
 
-    Jupyter warns and goes on, perhaps without the limit that was meant.
+    Jupyter warns and goes on, perhaps without the limit that was meant. A class among them takes the
+    settings of those that it is made of.
     """
+    classes = list(classes)
     for owner in classes:
-        known = owner.class_trait_names(config=True)
-        for name in config.get(owner.__name__, {}):
-            if name not in known:
+        made_of_it = [one for one in classes if issubclass(one, owner)]
+        known = {name for one in made_of_it for name in one.class_trait_names(config=True)}
+        for name, value in config.get(owner.__name__, {}).items():
+            if name not in known and not isinstance(value, Config):  # that is a section for another class
                 likely = get_close_matches(name, known, n=1)
                 advice = f"Did you mean {likely[0]}?" if likely else "See docs/reference/configuration.md"
                 raise TraitError(f"c.{owner.__name__}.{name}: there is no such setting. {advice}")

@@ -121,3 +121,15 @@ def test_a_configuration_may_be_named_without_its_kind(tmp_path: Path) -> None:
     app = GatewayServerApp(config_file=f"{tmp_path}/gateway")
     app.load_config_file()
     assert app.config.Limits.kernels_per_user == 3
+
+
+def test_a_setting_of_the_hubs_users_that_does_not_exist_ends_the_start(tmp_path: Path) -> None:
+    words = ["serve", "--hub", "--allow-root", "--HubIdentityProvider.recheck_secnds=1"]
+    ran = subprocess.run(
+        [sys.executable, "-c", f"from jupyter_aliquot.gateway.cli.app import main; main({words})"],
+        env={**os.environ, **ENVIRONMENT, "HOME": str(tmp_path), "ALIQUOT_RUNTIME_DIR": f"{tmp_path}/run"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (ran.returncode, "Did you mean recheck_seconds?" in ran.stderr) == (1, True), ran.stderr

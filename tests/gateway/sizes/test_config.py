@@ -16,6 +16,7 @@ from jupyter_aliquot.gateway.containers.config import KernelContainers
 from jupyter_aliquot.gateway.containers.host_limits import HostLimits
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
 from jupyter_aliquot.gateway.culling.policy import Culling
+from jupyter_aliquot.gateway.extension import AliquotExtension
 from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders
 from jupyter_aliquot.gateway.history.config import History
 from jupyter_aliquot.gateway.hub_service.identity import HubIdentityProvider
@@ -124,3 +125,10 @@ def test_a_gateway_refuses_a_setting_that_does_not_exist_and_names_the_likely_on
     refuse_unknown(Config({"Aliquot": {"driver": "softgpu"}, "Other": {"drivr": 1}}), CLASSES)
     with pytest.raises(TraitError, match=r"c\.Aliquot\.drivr: there is no such setting\. Did you mean driver\?"):
         refuse_unknown(Config({"Aliquot": {"drivr": "softgpu"}}), CLASSES)
+
+
+def test_a_setting_that_a_class_takes_under_the_name_of_another_is_none_that_does_not_exist() -> None:
+    refuse_unknown(Config({"AliquotIdentityProvider": {"recheck_seconds": 5.0}}), CLASSES)
+    refuse_unknown(Config({"Aliquot": {"Limits": {"kernels_per_user": 1}}}), CLASSES)
+    with pytest.raises(TraitError, match=r"c\.AliquotIdentityProvider\.recheck_seconds"):
+        refuse_unknown(Config({"AliquotIdentityProvider": {"recheck_seconds": 5.0}}), AliquotExtension.classes)
