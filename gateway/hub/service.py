@@ -29,7 +29,7 @@ def service_entry(settings: HubSettings) -> dict[str, Any]:
     entry["oauth_client_allowed_scopes"] = [ADMIN_SCOPE]
     if settings.is_managed:
         # A Hub that is killed leaves its services, whose ports the next one needs.
-        command = [*settings.command(), "--end-with-parent"]
+        command = [*settings.command(), f"--end-with-parent={os.getpid()}"]
         entry |= {"command": command, "environment": dict(settings.gateway_environment), "cwd": settings.home()}
         entry |= _patience()
         if settings.gateway_user:

@@ -106,7 +106,7 @@ def test_caps_are_written_once_and_handed_to_the_gateway() -> None:
     command = service(c)["command"]
     assert {"--Aliquot.user_limit_gpus=0.5", "--Aliquot.user_limits={'alice': 1.0, 'ada': None}"} <= set(command)
     assert "--Aliquot.gateway_name=aliquot" in command, "whichever folder the Hub is started in"
-    assert "--end-with-parent" in command
+    assert f"--end-with-parent={os.getpid()}" in command, "the Hub reads its configuration itself"
     assert "--Aliquot.keep_kernels=always" in command, "a Hub that restarts ends nobody's kernels"
     assert {"--Aliquot.team_limits={'vision': 2}", "--Aliquot.largest_gpus=8", "--x=1"} <= set(command)
     assert [word for word in command if "presets" in word] == [

@@ -86,23 +86,25 @@ class ServeCommand(PassThroughCommand):
     def start(self) -> None:
         """Become the server, and return when that ends. Called by Application.start."""
         if "--hub" in self.extra_args:
-            if _ENDS_WITH_PARENT in self.extra_args:
-                _end_with_parent()
-            _serve_hub([word for word in self.extra_args if word not in ("--hub", _ENDS_WITH_PARENT)])
+            ends = [word for word in self.extra_args if word.partition("=")[0] == _ENDS_WITH_PARENT]
+            if ends:
+                _end_with_parent(ends[-1].partition("=")[2])
+            _serve_hub([word for word in self.extra_args if word not in ("--hub", *ends)])
             return
         from jupyter_aliquot.gateway.serverapp.app import GatewayServerApp
 
         GatewayServerApp.launch_instance(argv=self.extra_args)
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(parent: str) -> None:
     """Have the system send this process SIGTERM when its parent ends, also where that is killed.
 
-    A process that it starts does not inherit that: kernels and their relays live on.
+    *parent* is the pid of the one that started it, which may have ended since; empty: the one that
+    it has now. A process that it starts does not inherit that: kernels and their relays live on.
     """
-    parent = os.getppid()
+    parent = parent or str(os.getppid())
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != parent:  # it ended before the system was told
+    if str(os.getppid()) != parent:  # it ended before the system was told
         os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -49,15 +49,16 @@ def test_without_jupyterhub_it_says_how_to_install_it(
 
 PARENT = """
 import os, subprocess, sys
-child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdout=sys.stdout)
-child.wait()
+child = subprocess.Popen([sys.executable, "-c", sys.argv[1], str(os.getpid())], stdout=sys.stdout)
+child.wait(*map(float, sys.argv[2:]))
 """
 CHILD = """
-import os, time
+import os, sys, time
 from jupyter_aliquot.gateway.cli.commands import servers
 servers._serve_hub = lambda words: (print(os.getpid(), words, flush=True), time.sleep(600))
-servers.ServeCommand(extra_args=["--hub", "--end-with-parent", "--x=1"]).start()
+servers.ServeCommand(extra_args=["--hub", f"--end-with-parent={sys.argv[1]}", "--x=1"]).start()
 """
+LATE_CHILD = f"import os, time\nfirst = os.getppid()\nwhile os.getppid() == first: time.sleep(0.01)\n{CHILD}"
 
 
 def test_a_gateway_ends_with_the_hub_that_started_it_however_that_ends() -> None:
@@ -71,6 +72,11 @@ def test_a_gateway_ends_with_the_hub_that_started_it_however_that_ends() -> None
     hub.wait()
     assert select.select([descriptor], [], [], 60.0)[0], "it lives on"
     os.close(descriptor)
+
+
+def test_a_gateway_whose_hub_ended_before_it_was_ready_ends_as_well() -> None:
+    hub = subprocess.run([sys.executable, "-c", PARENT, LATE_CHILD, "0.1"], capture_output=True, text=True, timeout=60)
+    assert hub.stdout == "", "it serves on"
 
 
 def test_a_configuration_that_cannot_be_read_ends_the_start(
