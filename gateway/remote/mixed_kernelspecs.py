@@ -61,7 +61,8 @@ class MixedKernelSpecManager(GatewayKernelSpecManager):
     def refuse_size(self, kernel_name: str) -> None:
         """Refuse a size of one of this server's own kernelspecs. Raises HTTPError 404."""
         base, mark, _ = kernel_name.partition(SIZE_MARK)
-        if mark and base in self.own.find_kernel_specs():
+        own = self.own.find_kernel_specs()
+        if mark and base in own and kernel_name not in own:
             raise HTTPError(
                 _NOT_FOUND,
                 f"Requested {kernel_name}, but {base} runs on this server, and GPU sizes are the gateway's. Choose "

@@ -9,9 +9,14 @@ import signal
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+from tornado.web import HTTPError
+
 from jupyter_aliquot.gateway.remote.mixed_kernels import is_own_id, new_own_id
+from jupyter_aliquot.gateway.remote.mixed_kernelspecs import MixedKernelSpecManager
 
 from .conftest import Server
 from .test_remote_kernels import a_session
@@ -134,3 +139,11 @@ def test_a_size_of_a_kernelspec_of_this_server_is_refused_in_words_and_nothing_w
     mine.end(signal.SIGTERM)
     log = (mine.folder / "log").read_text()
     assert "Kernel does not exist" not in log, log[-3000:]
+
+
+def test_a_kernelspec_of_this_server_may_be_called_like_a_size() -> None:
+    own = SimpleNamespace(find_kernel_specs=lambda: {"local.torch": "", "local.torch.gpu-env": ""})
+    specs: Any = SimpleNamespace(own=own)
+    MixedKernelSpecManager.refuse_size(specs, "local.torch.gpu-env")
+    with pytest.raises(HTTPError, match="GPU sizes are the gateway's"):
+        MixedKernelSpecManager.refuse_size(specs, "local.torch.gpu-0.25")
