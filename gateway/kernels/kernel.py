@@ -80,6 +80,7 @@ class ManagedKernel(ServerKernelManager):
         self.container_runtime = services.container_runtime
         self.memory = services.memory
         self._hides_servers_env = services.hides_servers_env
+        self._refuses_processes = services.refuses_processes
         self._listener = listener
         self.owner = ""
         # The owner's teams when the kernel was requested. Their quotas count it, also after a
@@ -339,6 +340,11 @@ class ManagedKernel(ServerKernelManager):
         spec = self.kernel_spec
         image = None if spec is None else image_of(spec.metadata)
         if image is None:
+            if self._refuses_processes():  # a recovered kernel that is restarted was not checked
+                raise LaunchError(
+                    f"Requested {self.kernel_name}, a process of the gateway's account, but this gateway runs as root. "
+                    "Choose an image"
+                )
             return None
         if self.containers is None:
             raise refuse_without_planner(self.kernel_name, image)

@@ -207,3 +207,13 @@ async def test_without_the_extension_sized_kernels_ask_by_themselves(a_gateway: 
     assert large["id"] not in a_gateway.kernels
     await jp_fetch("api", "kernels", first["id"], method="DELETE")
     assert a_gateway.node.kernels() == {}
+
+
+async def test_a_recovered_process_of_root_is_not_started_again(a_gateway: Any, jp_fetch: Any, until: Any) -> None:
+    kernel = await post(jp_fetch, "python3")
+    managed = a_gateway.kernels.get_kernel(kernel["id"])
+    managed._refuses_processes = lambda: True  # as a later gateway's, which runs as root
+    with pytest.raises(HTTPClientError):
+        await jp_fetch("api", "kernels", kernel["id"], "restart", method="POST", allow_nonstandard_methods=True)
+    assert "this gateway runs as root" in (await get(jp_fetch, kernel["id"]))["reason"]
+    assert not managed.has_kernel
