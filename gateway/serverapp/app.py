@@ -15,7 +15,8 @@ from jupyter_server.serverapp import ServerApp
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 from tornado.ioloop import PeriodicCallback
 from traitlets import default
-from traitlets.config import Application, ConfigFileNotFound
+from traitlets.config import Application
+from traitlets.config.loader import ConfigFileNotFound
 
 import jupyter_aliquot.gateway.serverapp.lazy_rfc3987  # noqa: F401 (before Jupyter's server, which imports jsonschema)
 from jupyter_aliquot.gateway.auth.identity import operating_system_user

@@ -50,7 +50,7 @@ class DeviceClaims:
 
         Two agents of one account may share a device, as a demonstration beside a server does: that
         account's kernels are one power. The second one claims it at a look after the first has
-        ended. Whoever else holds the claim then does not end the second one, which has kernels on
+        ended. A claim of another account does not end the second one then, which has kernels on
         the device.
 
         Raises DeviceClaimedError for a device that this agent does not hand out yet.
@@ -123,7 +123,7 @@ def _answer(claim: socket.socket) -> None:
 def _holder(uuid: str, name: str) -> tuple[int, int] | None:
     """Return the pid and the account of the process that holds the claim, as the kernel says.
 
-    None: nobody listens; the holder ends or begins just now.
+    None: no process listens; the holder ends or begins just now.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         asking.settimeout(_SECONDS)

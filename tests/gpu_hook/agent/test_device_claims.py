@@ -138,7 +138,7 @@ def test_an_agent_with_kernels_on_a_device_ends_over_no_later_claim_of_it() -> N
 
     async def look_often() -> None:
         claims = DeviceClaims()
-        with holding(device, listens=True):  # of the same account, and stopped: it accepts nobody
+        with holding(device, listens=True):  # of the same account, and stopped
             for _ in range(4):
                 claims.claim([device])
         with pytest.raises(DeviceClaimedError), holding(other, listens=False):
