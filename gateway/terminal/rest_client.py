@@ -115,7 +115,8 @@ class OwnGateway:
             pid = int(runtime.gateway_lock.read_text().strip())
             folder = Path(jupyter_runtime_dir()) if servers is None else servers
             server = json.loads((folder / f"jpserver-{pid}.json").read_text(encoding="utf-8"))
-            return cls(str(server["url"]), str(server["token"]))
+            # A killed server leaves its file, and its port to any account.
+            return cls(str(server["url"]), str(server["token"]), account=os.geteuid())
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise NoGatewayHere(f"no gateway of yours is found at {runtime.path}: {error}") from error
 

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from tornado.netutil import Resolver
 from jupyter_aliquot.gateway.base.listener import ACCOUNT_VARIABLE, ListenerError, account_in, check_listener
 from jupyter_aliquot.gateway.remote.token_guard import guard_token
 from jupyter_aliquot.gateway.terminal.rest_client import NoGatewayHere, OwnGateway
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 
 from .conftest import TOKENS, Server
 
@@ -169,6 +171,19 @@ def test_the_command_line_sends_nothing_there_either(squat: Callable[..., Squatt
     for one in asked:
         with pytest.raises(NoGatewayHere, match="No token is sent there"):
             one.ask("status")
+    assert squatter.heard() == ""
+
+
+def test_the_file_of_a_killed_server_sends_its_token_to_no_other_account(
+    squat: Callable[..., Squatter], tmp_path: Path
+) -> None:
+    squatter = squat()
+    runtime = RuntimeDir(tmp_path)
+    runtime.gateway_lock.write_text("4711")
+    left = {"url": f"http://127.0.0.1:{squatter.port}/", "token": "a-fixed-token"}
+    (tmp_path / "jpserver-4711.json").write_text(json.dumps(left))
+    with pytest.raises(NoGatewayHere, match="No token is sent there"):
+        OwnGateway.find(runtime, tmp_path).ask("status")
     assert squatter.heard() == ""
 
 
