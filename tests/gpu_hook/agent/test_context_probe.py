@@ -232,6 +232,7 @@ def test_looks_from_before_kernels_are_restored_count_nothing_as_others(are_know
         agent = SimpleNamespace(
             _monitor=SimpleNamespace(readings=()),
             _devices_known=known,
+            _claim_late=book("claims"),
             _ledger=SimpleNamespace(device_states=tuple, set_devices=book("ledger")),
             _auditor=SimpleNamespace(look=book("audit")),
             _learn_contexts=book("contexts"),
@@ -242,7 +243,7 @@ def test_looks_from_before_kernels_are_restored_count_nothing_as_others(are_know
             _probe=SimpleNamespace(saw_devices=book("probe")),
         )
         Agent._saw_devices(cast(Agent, agent))
-        served = ["audit", "contexts", "kernels", "compute", "departures", "room", "probe"]
+        served = ["claims", "audit", "contexts", "kernels", "compute", "departures", "room", "probe"]
         assert booked == ["ledger", *(served if are_known else [])]
 
     play(scenario())
