@@ -7,6 +7,7 @@
 #define INTERVAL_MS 60
 #define TRY_ROUNDS 200000
 #define TRIES 5
+#define AHEAD 16 /* launches: a process that gets no processor for a while still keeps the device busy */
 
 struct worker {
     CUfunction function;
@@ -59,24 +60,32 @@ static struct worker prepare(void)
     return worker;
 }
 
+static void work_and_record(const struct worker *worker, CUevent done)
+{
+    work(worker, worker->rounds / 4);
+    EXPECT_OK(cuEventRecord(done, NULL));
+}
+
 /* Says that it is ready, and at each word begins or stops to fill the device. */
 static void neighbour(int socket)
 {
     struct worker worker = prepare();
+    CUevent done[AHEAD];
     char word;
+    for (int i = 0; i < AHEAD; i++)
+        EXPECT_OK(cuEventCreate(&done[i], CU_EVENT_DISABLE_TIMING));
     peer_say(socket);
     peer_hear(socket);
-    work(&worker, worker.rounds / 4);
+    for (int i = 0; i < AHEAD; i++)
+        work_and_record(&worker, done[i]);
     peer_say(socket);
-    while (recv(socket, &word, 1, MSG_DONTWAIT) != 1) {
-        CUevent before;
-        EXPECT_OK(cuEventCreate(&before, CU_EVENT_DISABLE_TIMING));
-        EXPECT_OK(cuEventRecord(before, NULL));
-        work(&worker, worker.rounds / 4); /* so that one is always queued behind the one that runs */
-        EXPECT_OK(cuEventSynchronize(before));
-        EXPECT_OK(cuEventDestroy(before));
+    for (int next = 0; recv(socket, &word, 1, MSG_DONTWAIT) != 1; next = (next + 1) % AHEAD) {
+        EXPECT_OK(cuEventSynchronize(done[next]));
+        work_and_record(&worker, done[next]);
     }
     EXPECT_OK(cuCtxSynchronize());
+    for (int i = 0; i < AHEAD; i++)
+        EXPECT_OK(cuEventDestroy(done[i]));
     peer_say(socket);
     peer_hear(socket);
 }
