@@ -210,7 +210,8 @@ def install_system_packages() -> None:
         reason = "set-up installs packages as root on Debian only: install them to run all tests"
         leave_out(f"the Debian packages {', '.join(missing)}", "tests that need them are skipped", reason)
         return
-    quiet = ["apt-get", "-q", "-y", "-o", "Dpkg::Use-Pty=0"]
+    # Another apt may be at work, as after the start of a machine: wait for it.
+    quiet = ["apt-get", "-q", "-y", "-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=300"]
     install = [*quiet, "install", "--no-install-recommends", *missing, "fonts-dejavu-core"]
     if not (run_step("apt-get update", [*quiet, "update"]) and run_step(f"installing {', '.join(missing)}", install)):
         leave_out(f"the Debian packages {', '.join(missing)}", "tests that need them are skipped")
