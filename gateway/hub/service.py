@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from jupyter_aliquot.gateway.base.listener import ACCOUNT_VARIABLE
 
+from .reserved_port import is_reserved, with_right_to_listen
 from .scopes import ADMIN_SCOPE, SERVER_SCOPES, server_scopes
 from .settings import HubConfigError, HubSettings
 from .tokens import gateway_token
@@ -32,7 +33,9 @@ def service_entry(settings: HubSettings) -> dict[str, Any]:
         command = [*settings.command(), f"--end-with-parent={os.getpid()}"]
         entry |= {"command": command, "environment": dict(settings.gateway_environment), "cwd": settings.home()}
         entry |= _patience()
-        if settings.gateway_user:
+        if settings.gateway_user and is_reserved(settings.url):
+            entry["command"] = [*with_right_to_listen(settings.account()), *command]
+        elif settings.gateway_user:
             entry["user"] = settings.gateway_user
     else:
         entry["api_token"] = settings.api_token

@@ -16,6 +16,7 @@ from .base import PassThroughCommand
 
 _ENDS_WITH_PARENT = "--end-with-parent"
 _PR_SET_PDEATHSIG = 1
+_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 
 
 class LabCommand(PassThroughCommand):
@@ -85,6 +86,7 @@ class ServeCommand(PassThroughCommand):
 
     def start(self) -> None:
         """Become the server, and return when that ends. Called by Application.start."""
+        keep_rights_from_children()
         if "--hub" in self.extra_args:
             ends = [word for word in self.extra_args if word.partition("=")[0] == _ENDS_WITH_PARENT]
             if ends:
@@ -94,6 +96,14 @@ class ServeCommand(PassThroughCommand):
         from jupyter_aliquot.gateway.serverapp.app import GatewayServerApp
 
         GatewayServerApp.launch_instance(argv=self.extra_args)
+
+
+def keep_rights_from_children() -> None:
+    """Have programs that this process starts get none of its rights, such as to listen below 1024.
+
+    Kernels could else take the gateway's port. This process keeps its own.
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 
 
 def _end_with_parent(parent: str) -> None:
