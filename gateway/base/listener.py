@@ -54,19 +54,36 @@ def check_listener(url: str, account: int) -> None:
 
     An address that is none of this machine's loopback is not checked. Raises ListenerError.
     """
-    parts = urlsplit(url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    if not (addresses := _loopback_addresses(parts.hostname or "")):
+    if (found := listening_accounts(url)) is None:
         return
-    listeners = list(_listeners())
-    found = {uid for one in addresses for uid in _accounts_at(one, port, listeners)}
     if not found:
         raise ListenerError(f"{url} does not answer: no process listens there. Try again when it is back")
     if others := sorted(found - {_ROOT, account}):
         raise ListenerError(
-            f"the address {url} is held by a process of the account {_name(others[0])}, not by one of "
-            f"{_name(account)} or root. No token is sent there. Ask an administrator to end that process"
+            f"the address {url} is held by a process of the account {account_name(others[0])}, not by one of "
+            f"{account_name(account)} or root. No token is sent there. Ask an administrator to end that process"
         )
+
+
+def listening_accounts(url: str) -> set[int] | None:
+    """Return the accounts that get connections to a loopback address; None for any other address.
+
+    Raises ListenerError where the system does not tell.
+    """
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    if not (addresses := _loopback_addresses(parts.hostname or "")):
+        return None
+    listeners = list(_listeners())
+    return {uid for one in addresses for uid in _accounts_at(one, port, listeners)}
+
+
+def account_name(uid: int) -> str:
+    """Return the name of an account, or its number."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def _loopback_addresses(host: str) -> tuple[str, ...]:
@@ -134,10 +151,3 @@ def _plain(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
     """Return the address as text; an IPv4 address within IPv6 as the IPv4 address that it is."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(mapped or address)
-
-
-def _name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

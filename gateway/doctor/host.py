@@ -8,13 +8,12 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import pwd
 import shutil
 import socket
-import struct
 from collections.abc import Mapping
 from pathlib import Path
 
+from jupyter_aliquot.gateway.base.listener import account_name
 from jupyter_aliquot.gateway.base.version import installed_version
 from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, NoGatewayHere, OwnGateway
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
@@ -31,6 +30,7 @@ from jupyter_aliquot.gpu_hook.sandbox import GVISOR, is_gvisor
 from jupyter_aliquot.provisioner.resources import Bytes
 
 from .runner import FAIL, OK, WARN, Finding
+from .sockets import peer_words
 
 _NEEDED = ("jupyter-server", "jupyter-client", "ipykernel", "nvidia-ml-py", "traitlets", "tornado")
 _EXTRAS = ("jupyterlab", "nbclient", "cuda-bindings", "cuda-core")
@@ -117,7 +117,7 @@ def check_agent() -> list[Finding]:
         status = query("status", seconds=3)
     except AgentClientError as error:
         return [_unanswered("node agent", path, str(error))]
-    found = f"{_peer(path)}, driver {status.get('driver')}, {len(status.get('kernels', []))} kernels, at {path}"
+    found = f"{peer_words(path)}, driver {status.get('driver')}, {len(status.get('kernels', []))} kernels, at {path}"
     findings = [Finding("node agent", OK, found)]
     if problem := status.get("driver_problem"):
         remedy = "see nvidia-smi, and restart the agent once the driver answers there"
@@ -131,7 +131,7 @@ def check_gateway() -> list[Finding]:
     if not os.path.exists(path):  # a folder that this account may not enter has none for it
         found = f"none runs ({path}); kernels started outside of one ask the node agent"
         return [Finding("gateway", OK, found)]
-    peer = _peer(path)
+    peer = peer_words(path)
     if not peer:
         return [_unanswered("gateway", path, "no gateway answers")]
     running = Finding("gateway", OK, f"{peer}, at {path}")
@@ -178,7 +178,7 @@ def _engine_sockets(environ: Mapping[str, str]) -> list[Path]:
 def _unanswered(about: str, path: Path, reason: str) -> Finding:
     owner = path.lstat().st_uid
     if owner != os.geteuid():
-        remedy = f"ask {_user_name(owner)}, whose socket it is, or set ALIQUOT_RUNTIME_DIR to a folder of your own"
+        remedy = f"ask {account_name(owner)}, whose socket it is, or set ALIQUOT_RUNTIME_DIR to a folder of your own"
         return Finding(about, FAIL, reason, remedy)
     return Finding(about, WARN, f"a stale socket: {reason}", f"the next start replaces it; or: rm {path}")
 
@@ -191,26 +191,6 @@ def _answers(path: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _peer(path: Path) -> str:
-    """Return the process that listens at the socket, as the system reports it; empty if none does."""
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(2)
-            connection.connect(os.fspath(path))
-            credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    except OSError:
-        return ""
-    pid, uid, _ = struct.unpack("3i", credentials)
-    return f"pid {pid} of {_user_name(uid)}"
-
-
-def _user_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
 
 
 def _version(distribution: str) -> str | None:

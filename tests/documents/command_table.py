@@ -95,8 +95,22 @@ _SERVERS_SMOKE = "tests/benchmarks/test_smoke_of_servers.py::test_a_benchmark_of
 _AS_PRINTED = "tests/documents/test_commands_as_printed.py::test_a_printed_command_works"
 _BUNDLED = "tests/gpu_hook/test_gpu_rehearsal.py::test_the_first_minutes_run_from_the_bundle_alone"
 
+_SERVER_PAGE = "tests/documents/test_server_page.py::test_the_pages_commands_take_a_bare_server_to_a_hub_and_back"
+
 # Another test does the same as the command.
 COVERED = {
+    "sudo apt-get install gcc make git nodejs npm python3-venv": _SERVER_PAGE,
+    "sudo npm install --global configurable-http-proxy": _SERVER_PAGE,
+    "sudo python3 -m venv /opt/aliquot": _SERVER_PAGE,
+    "sudo /opt/aliquot/bin/pip install '.[hub,lab]'": _SERVER_PAGE,
+    "sudo /opt/aliquot/bin/pip install --upgrade '.[hub,lab]'": _SERVER_PAGE,
+    "sudo /opt/aliquot/bin/aliquot install-service --hub": _SERVER_PAGE,
+    "sudo /opt/aliquot/bin/aliquot install-service": (
+        "tests/gateway/installation/test_install.py::test_without_a_hub_the_gateway_has_a_unit"
+    ),
+    "sudo systemctl restart jupyterhub": _SERVER_PAGE,
+    "sudo /opt/aliquot/bin/aliquot doctor --hub": _SERVER_PAGE,
+    "sudo /opt/aliquot/bin/aliquot install-service --hub --uninstall": _SERVER_PAGE,
     "python3 tools/gpu_bundle": _BUNDLED,
     'timeout -s INT 590 python3 build/gpu-bundle/run.py --gpu nvidia --out "$OUT" --budget 575': _BUNDLED,
     "python3 tools/gpu_first --gpu nvidia --out results --budget 575": _BUNDLED,
@@ -189,9 +203,7 @@ LISTED = {
     'make bench-gpu ARGS="--bench compute_gpu"': _MACHINE,
     "sudo /opt/aliquot/bin/pip install --upgrade dist/jupyter_aliquot-*.whl": _SYSTEMD,
     "systemctl restart aliquot-gateway": _SYSTEMD,
-    "sudo systemctl restart aliquot-gateway": _SYSTEMD,
-    "sudo systemctl restart aliquot-relay": _SYSTEMD,
-    "sudo systemctl restart aliquot-agent": _SYSTEMD,
+    "systemctl edit aliquot-agent": _SYSTEMD,
     "sudo -u aliquot ALIQUOT_RUNTIME_DIR=/run/aliquot aliquot status": _SYSTEMD,
     "sudo -u aliquot ALIQUOT_RUNTIME_DIR=/run/aliquot aliquot doctor": _SYSTEMD,
 }

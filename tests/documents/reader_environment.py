@@ -14,7 +14,7 @@ import sys
 import venv
 from pathlib import Path
 
-_PROGRAMS = ("aliquot", "jupyter", "jupyter-*", "papermill", "pip")
+_PROGRAMS = ("aliquot", "jupyter", "jupyter-*", "jupyterhub*", "papermill", "pip")
 
 
 def make_environment(path: Path) -> None:

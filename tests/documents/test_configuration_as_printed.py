@@ -101,22 +101,20 @@ def test_a_printed_server_knows_its_options(command: str) -> None:
     _load(config)
 
 
-def test_printed_units_are_what_systemd_understands(tmp_path: Path) -> None:
+def test_the_shipped_units_are_what_systemd_understands(tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed")
     program = tmp_path / "aliquot"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    units: list[Path] = []
-    for block in _blocks("ini"):
-        match = re.match(r"# /etc/systemd/system/(\S+\.service)\n", block.text)
-        assert match is not None, f"{block.page}:{block.line}: the first line names the unit's file"
-        units.append(tmp_path / match[1])
-        units[-1].write_text(block.text.replace("/opt/aliquot/bin/aliquot", str(program)))
-    assert len(units) == 3
+    shutil.copytree(ROOT / "deploy" / "systemd", tmp_path, dirs_exist_ok=True)
+    units = sorted(tmp_path.glob("*.service"))
+    assert len(units) == 4
+    for unit in units:
+        unit.write_text(re.sub("/opt/aliquot/bin/[a-z]+", str(program), unit.read_text()))
     checked = subprocess.run(["systemd-analyze", "verify", *units], capture_output=True, text=True, check=False)
     # It ends with 0 also where it ignores a key that it does not know.
-    assert [line for line in checked.stderr.splitlines() if "aliquot" in line] == []
+    assert [line for line in checked.stderr.splitlines() if "aliquot" in line or "jupyterhub" in line] == []
     assert checked.returncode == 0, checked.stderr
 
 

@@ -34,13 +34,13 @@ def test_the_hub_gives_the_right_below_1024_alone(
 
 @pytest.mark.skipif("os.getuid() != 0", reason="only root can play another user")
 def test_root_starts_the_command_as_the_account_with_that_right_alone() -> None:
-    account = pwd.struct_passwd(("nobody", "x", 65534, 65534, "", "/nowhere", "/bin/false"))
+    account = pwd.struct_passwd(("gpus", "x", 65534, 65534, "", "/nowhere", "/bin/false"))
     show = "echo $HOME $USER; grep -E '^(Uid|Gid|CapEff)' /proc/self/status"
     told = subprocess.run(
         [*with_right_to_listen(account), "sh", "-c", show], capture_output=True, text=True, timeout=60, check=True
     )
     home, *status = told.stdout.splitlines()
-    assert home == "/nowhere nobody"
+    assert home == "/nowhere gpus"
     found = {line.split()[0]: line.split()[1] for line in status}
     assert (found["Uid:"], found["Gid:"], int(found["CapEff:"], 16)) == ("65534", "65534", 1 << CAP_NET_BIND_SERVICE)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from rich.text import Text
+from traitlets import Bool, Unicode
 
+from jupyter_aliquot.gateway.doctor.deployment import GATEWAY_URL, check_deployment
 from jupyter_aliquot.gateway.doctor.runner import FAIL, OK, WARN, Finding, all_checks, all_well, examine, report
 from jupyter_aliquot.gateway.terminal.tables import console
 
@@ -21,30 +24,50 @@ class DoctorCommand(Command):
     description = """Check this machine: versions, driver, devices, the hook and its self-check, the sockets of agent
     and gateway, their owners, kernelspecs and extensions; each finding has a remedy.
 
+    With --hub it checks a deployment as a service below a JupyterHub instead: account, home, units, runtime folder,
+    sockets, the gateway's port, the Hub's proxy and version, a token's scopes, and the driver.
+
     The exit code is 0 when no check failed, else 1. It changes nothing."""
     examples = """
     aliquot doctor
     aliquot doctor --json
+    aliquot doctor --hub
     """
-    flags = {**Command.flags, **JSON_FLAG}
+    flags = {
+        **Command.flags,
+        **JSON_FLAG,
+        "hub": ({"DoctorCommand": {"looks_at_hub": True}}, "Check what a JupyterHub on this machine needs."),
+    }
+    aliases = {"user": "DoctorCommand.user", "gateway-url": "DoctorCommand.gateway_url"}
+
+    looks_at_hub = Bool(False, help="Check what a JupyterHub on this machine needs.").tag(config=True)
+    user = Unicode("aliquot", help="With --hub: the account of agent, relay host and gateway.").tag(config=True)
+    gateway_url = Unicode(GATEWAY_URL, help="With --hub: where the gateway listens, as configure() has it.").tag(
+        config=True
+    )
 
     def start(self) -> None:
         """Called by Application.start."""
-        findings = examine(all_checks(), lambda about: self.log.debug("looking at %s", about))
+        if self.looks_at_hub:
+            findings = check_deployment(self.user, self.gateway_url)
+        else:
+            findings = examine(all_checks(), lambda about: self.log.debug("looking at %s", about))
         if self.json_output:
             print(json.dumps(report(findings), indent=2, ensure_ascii=False))
         else:
-            self._print(findings)
+            print_findings(findings)
         self.exit(0 if all_well(findings) else 1)
 
-    def _print(self, findings: list[Finding]) -> None:
-        screen = console()
-        width = max(len(finding.about) for finding in findings)
-        for finding in findings:
-            mark, style = _MARKS[finding.state]
-            line = Text.assemble((mark, style), f" {finding.about:<{width}}  {finding.found}")
-            screen.print(line, soft_wrap=True)
-            if finding.remedy:
-                screen.print(Text(f"  {'':<{width}}  → {finding.remedy}", style=style), soft_wrap=True)
-        counts = {state: sum(finding.state == state for finding in findings) for state in (OK, WARN, FAIL)}
-        screen.print(f"\n{counts[OK]} in order, {counts[WARN]} to know about, {counts[FAIL]} failed")
+
+def print_findings(findings: Sequence[Finding]) -> None:
+    """Print one line a finding, its remedy below it, and the counts."""
+    screen = console()
+    width = max(len(finding.about) for finding in findings)
+    for finding in findings:
+        mark, style = _MARKS[finding.state]
+        line = Text.assemble((mark, style), f" {finding.about:<{width}}  {finding.found}")
+        screen.print(line, soft_wrap=True)
+        if finding.remedy:
+            screen.print(Text(f"  {'':<{width}}  → {finding.remedy}", style=style), soft_wrap=True)
+    counts = {state: sum(finding.state == state for finding in findings) for state in (OK, WARN, FAIL)}
+    screen.print(f"\n{counts[OK]} in order, {counts[WARN]} to know about, {counts[FAIL]} failed")

@@ -103,7 +103,7 @@ def test_a_driver_that_does_not_answer_the_agent_fails_with_its_reason(
     the_folder.agent_socket.touch()
     answer = {"driver": "nvidia", "kernels": [], "driver_problem": "the driver has not answered for 5 s"}
     monkeypatch.setattr(doctor_host, "query", lambda *words, **fields: answer)
-    monkeypatch.setattr(doctor_host, "_peer", lambda path: "pid 7 of root")
+    monkeypatch.setattr(doctor_host, "peer_words", lambda path: "pid 7 of root")
     running, found = doctor_host.check_agent()
     assert (running.state, found.state) == (OK, FAIL)
     assert found.found == "the node agent counts them as lost: the driver has not answered for 5 s"

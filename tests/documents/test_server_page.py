@@ -1,0 +1,90 @@
+"""Run the commands of "A Hub with GPU sizes on one server" on a bare server, from the page itself."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from bare_server import Done, run_on_bare_server
+
+sys.path.insert(0, str(Path(__file__).parent))
+if TYPE_CHECKING:
+    from tests.documents.printed_commands import ROOT, blocks_and_text, commands_of_block
+else:
+    from printed_commands import ROOT, blocks_and_text, commands_of_block
+
+PAGE = ROOT / "docs/how-to/install-on-one-server.md"
+BLOCKS = [block for block in blocks_and_text(PAGE.name, PAGE.read_text())[0] if block.language == "sh"]
+PRINTED = [command for block in BLOCKS for command in commands_of_block(block)]
+UNINSTALL = PRINTED[-1]
+ACCOUNT = "id --user aliquot"
+WHO_LISTENS = "curl --silent --retry 300 --retry-delay 1 --retry-connrefused http://127.0.0.1:890/services/aliquot/api"
+FINDINGS = "/opt/aliquot/bin/aliquot doctor --hub --json"
+AGENT = "cat /run/standin/aliquot-agent.service.pid"
+PROCESSES = "ps -eo user:20,args"
+LEFT = "find /etc /var/lib /run /opt/aliquot/bin -newer commands.json -name '*aliquot*' ! -path '*/standin/*'"
+
+
+@pytest.mark.timeout(900)  # it starts a Hub twice, and waits with the patience of a loaded machine
+def test_the_pages_commands_take_a_bare_server_to_a_hub_and_back(tmp_path: Path) -> None:
+    assert len(BLOCKS) == 3, "install, upgrade, remove"
+    install, upgrade, remove = (commands_of_block(block) for block in BLOCKS)
+    looks = [ACCOUNT, WHO_LISTENS, PROCESSES, FINDINGS, AGENT]
+    commands = [*install, *looks, *upgrade, WHO_LISTENS, FINDINGS, AGENT, *remove, ACCOUNT, LEFT]
+    ends = run_on_bare_server(commands, tmp_path)
+    printed = [one for one in ends if one.command in PRINTED]
+    assert [(one.command, one.code) for one in printed] == [(one, 0) for one in (*install, *upgrade, *remove)], said(
+        ends
+    )
+    first, again = ([one for one in ends if one.command == FINDINGS][at] for at in (0, 1))
+    for found in (first, again):
+        look_at_findings(json.loads(found.said))
+    processes = of(ends, PROCESSES).said.splitlines()
+    for program in ("aliquot agent", "provisioner.relay", "serve --hub"):
+        owners = {line.split()[0] for line in processes if program in line}
+        assert owners == {"aliquot"}, (program, processes)
+    agents = [one.said for one in ends if one.command == AGENT]
+    assert agents[0] != agents[1], "an upgrade starts the new agent"
+    assert ends[-2].code == 1, "the account is gone"
+    assert [line for line in ends[-1].said.splitlines() if "/opt/" not in line] == []
+
+
+def arguments_of_configure(text: str) -> dict[str, object]:
+    (call,) = (
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "configure"
+    )
+    return {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg}
+
+
+def test_the_printed_call_is_the_one_of_the_configuration_that_is_installed() -> None:
+    (block,) = (one for one in blocks_and_text(PAGE.name, PAGE.read_text())[0] if one.language == "python")
+    installed = ROOT / "deploy" / "systemd" / "jupyterhub_config.py"
+    assert arguments_of_configure(block.text) == arguments_of_configure(installed.read_text())
+
+
+def look_at_findings(told: dict[str, object]) -> None:
+    """Check that all is in order, on a machine that has no NVIDIA device."""
+    assert told["ok"] is True, told
+    states = {}
+    assert isinstance(told["findings"], list)
+    for one in told["findings"]:
+        states.setdefault(one["about"], set()).add(one["state"])
+    well = {"environment", "account", "home", "units", "runtime folder", "sockets", "port", "proxy", "jupyterhub"}
+    assert {about: state for about, state in states.items() if about in well and state != {"ok"}} == {}
+    assert well <= set(states)
+    port = next(one for one in told["findings"] if one["about"] == "port")
+    assert "is held by a process of aliquot" in port["found"]
+
+
+def of(ends: list[Done], command: str) -> Done:
+    return next(one for one in ends if one.command == command)
+
+
+def said(ends: list[Done]) -> str:
+    return "\n".join(f"$ {one.command}\n{one.said}" for one in ends)
