@@ -196,7 +196,8 @@ class AliquotExtension(ExtensionApp):
         clock, folder = SystemClock(), self._memory.folder
         runtime = RuntimeDir(Path(settings.runtime_dir)) if settings.runtime_dir else find_runtime_dir()
         starter = agent_starter(runtime, settings) if settings.start_agent else None
-        asked = agent_arguments(settings) if settings.start_agent else []
+        # An agent that a service starts is asked the same: a software GPU in a GPU's place is told.
+        asked = agent_arguments(settings)
         link = AgentLink(runtime.path, clock, starter, self.log, partial(differences, asked))
 
         def find_user(name: str) -> User:

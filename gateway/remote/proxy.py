@@ -73,11 +73,7 @@ class ProxyHandler(AliquotHandler):
         )
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip()
         if answer.body and kind not in _ANSWER_TYPES:
-            raise HTTPError(
-                503,
-                f"Requested {request.path} of the gateway, but its answer cannot be read: it is {kind!r}. "
-                "See the gateway's log, or a proxy's before it",
-            )
+            raise self.unreadable(f"it is {kind!r}")
         return answer
 
     async def gateway_report(self) -> _Report:
@@ -85,8 +81,18 @@ class ProxyHandler(AliquotHandler):
 
         Raises HTTPError as `ask_gateway` does.
         """
-        report: _Report = read_json(await self.ask_gateway(), self.request.path)
+        report = read_json(await self.ask_gateway(), self.request.path)
+        if not isinstance(report, dict):
+            raise self.unreadable(f"it is a {type(report).__name__}")
         return report
+
+    def unreadable(self, reason: str) -> HTTPError:
+        """Return the error for an answer that is none of the API's, as of a program in the gateway's place."""
+        return HTTPError(
+            503,
+            f"Requested {self.request.path} of the gateway, but its answer cannot be read: {reason}. "
+            "See the gateway's log, or a proxy's before it",
+        )
 
     def _path(self) -> str:
         """Return path and query below the base URL, without this server's own secrets.
@@ -134,7 +140,11 @@ async def _answer_labelled(handler: ProxyHandler, told_others: Callable[[], Awai
     if not handler.requester.is_admin:
         return await with_cause(told_others)
     report = await handler.gateway_report()
-    relabel(report.get("kernels", [report]), SessionLabels(handler.session_manager).labels())
+    labels = SessionLabels(handler.session_manager).labels()
+    try:
+        relabel(report.get("kernels", [report]), labels)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise handler.unreadable(f"its kernels are {type(report.get('kernels')).__name__}") from error
     handler.answer(report)
 
 
@@ -173,7 +183,11 @@ class RemoteSizesHandler(ProxyHandler):
     async def get(self) -> None:
         check_owner(self)
         report = await self.gateway_report()
-        report["default_size"] = default_size(os.environ, GpuShare.parse(str(report["largest_gpus"])))
+        try:
+            largest = GpuShare.parse(str(report["largest_gpus"]))
+        except (KeyError, ValueError) as error:
+            raise self.unreadable(f"its largest size is {report.get('largest_gpus')!r}") from error
+        report["default_size"] = default_size(os.environ, largest)
         self.answer(report)
 
 

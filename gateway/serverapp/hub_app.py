@@ -13,6 +13,7 @@ from jupyter_aliquot.gateway.hub_service.proxy_headers import believe_the_proxy
 from jupyter_aliquot.gateway.sharing.authorizer import AliquotAuthorizer
 
 from .app import GatewayServerApp
+from .hub_address import check_address
 
 # The sections whose own token, password and users are ignored here.
 _OWN_LOGINS = ("IdentityProvider", "PasswordIdentityProvider", "AliquotIdentityProvider", "ServerApp")
@@ -100,6 +101,7 @@ class HubGatewayServerApp(GatewayServerApp):
 
     def init_httpserver(self) -> None:
         """Called by ServerApp.initialize."""
+        check_address(self.ip, self.port)
         super().init_httpserver()
         provider = self.identity_provider
         assert isinstance(provider, HubIdentityProvider)  # put there before it was made

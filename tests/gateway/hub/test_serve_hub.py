@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import pwd
 import select
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from quick_start import python_m
 
+from jupyter_aliquot.gateway.base.errors import CommandError
 from jupyter_aliquot.gateway.cli.app import main
 from jupyter_aliquot.gateway.serverapp.app import GatewayServerApp
+from jupyter_aliquot.gateway.serverapp.hub_address import check_address
 
 from .test_hub_service import ENVIRONMENT
 
@@ -139,3 +145,43 @@ def test_a_setting_of_the_hubs_users_that_does_not_exist_ends_the_start(tmp_path
         timeout=120,
     )
     assert (ran.returncode, "Did you mean recheck_seconds?" in ran.stderr) == (1, True), ran.stderr
+
+
+def test_a_foreign_program_at_the_gateways_port_is_named_with_its_account(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as squatter:
+        port = squatter.getsockname()[1]
+        environment = os.environ | ENVIRONMENT | {"JUPYTERHUB_SERVICE_URL": f"http://127.0.0.1:{port}"}
+        folders = {
+            name: str(tmp_path) for name in ("HOME", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "ALIQUOT_RUNTIME_DIR")
+        }
+        done = subprocess.run(
+            [
+                *python_m("jupyter_aliquot.gateway.cli.app"),
+                "serve",
+                "--hub",
+                "--allow-root",
+                "--Aliquot.start_agent=False",
+            ],
+            env=environment | folders,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    me = pwd.getpwuid(os.getuid()).pw_name
+    want = (
+        f"aliquot: this gateway cannot listen at 127.0.0.1:{port}: a program of the account {me} holds it, and "
+        "JupyterHub takes that for the gateway. End it"
+    )
+    assert (done.returncode, want in done.stderr) == (1, True), done.stderr
+
+
+def test_a_port_without_the_right_to_it_is_said_with_who_gives_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: socket.socket, address: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(socket.socket, "bind", refuse)
+    with pytest.raises(CommandError, match=r"may not listen at 127\.0\.0\.1:890: the port is below 1024"):
+        check_address("127.0.0.1", 890)

@@ -41,6 +41,7 @@ class RecordingGateway:
     asked: list[tuple[str, str, bytes]] = field(default_factory=list)
     status: int = 200
     kind: str = "application/json"
+    report: Any = field(default_factory=lambda: REPORT)
     process: None = None  # `own_servers` reads it
     url: str = ""
 
@@ -49,7 +50,7 @@ class RecordingGateway:
         is_ours = handler.path.startswith("/aliquot/")
         if is_ours:
             self.asked.append((handler.command, handler.path, body))
-        told = json.dumps((REPORT if self.status < 400 else SAID) if is_ours else []).encode()
+        told = json.dumps((self.report if self.status < 400 else SAID) if is_ours else []).encode()
         handler.send_response(self.status if is_ours else 200)
         handler.send_header("Content-Type", self.kind)
         handler.send_header("Content-Length", str(len(told)))
@@ -84,7 +85,7 @@ def recording() -> Iterator[RecordingGateway]:
 def mine(recording: RecordingGateway, own_servers: Callable[..., list[Server]]) -> Server:
     [server] = own_servers("alice", gateway=recording)
     recording.asked.clear()
-    recording.status, recording.kind = 200, "application/json"
+    recording.status, recording.kind, recording.report = 200, "application/json", REPORT
     return server
 
 
@@ -133,6 +134,17 @@ def test_status_codes_types_and_accepted_types_are_passed_on(recording: Recordin
     )
     with urllib.request.urlopen(request, timeout=60) as answer:
         assert (answer.status, answer.headers["Content-Type"]) == (202, "text/csv; charset=utf-8")
+
+
+@pytest.mark.parametrize("report", [[], "ok", {}, {"kernels": "none"}, {"kernels": [1]}, {"kernels": [{}]}])
+def test_the_answer_of_another_program_at_the_gateways_address_is_said_to_be_none(
+    report: Any, recording: RecordingGateway, mine: Server
+) -> None:
+    recording.report = report
+    for path in ("status", "kernels/k", "sizes"):
+        answer = mine.ask("GET", f"{PREFIX.lstrip('/')}/{path}")
+        assert (answer.status, "cannot be read" in str(answer.body)) == (503, True), (path, answer)
+        assert "See the gateway's log" in str(answer.body)
 
 
 def test_a_page_in_place_of_an_answer_is_not_passed_on(recording: RecordingGateway, mine: Server) -> None:

@@ -115,6 +115,26 @@ class TestWithAnAgentThatRunsAlready:
         assert capfd.readouterr().err.count(want) == 1
 
 
+class TestWithAnAgentOfAnotherService:
+    @pytest.fixture
+    def jp_server_config(self, jp_server_config: Config) -> Config:
+        assert jp_server_config.Aliquot.start_agent is False
+        jp_server_config.Aliquot.driver = "nvidia"
+        return jp_server_config
+
+    async def test_a_software_gpu_in_the_place_of_a_real_one_is_told(
+        self, an_agent: FakeAgent, a_server: ServerApp, as_me: Any
+    ) -> None:
+        an_agent.options = {"--driver": "softgpu"}
+        await an_agent.start()
+        want = "The node agent that runs has --driver softgpu, and this server asks for --driver nvidia."
+
+        async def message() -> str:
+            return str((await as_me("GET", "aliquot/api/v1/status")).json["node"]["message"])
+
+        await until(message, lambda told: want in told)
+
+
 async def test_the_configuration_is_read_once_and_the_manager_is_made_with_its_services(a_server: ServerApp) -> None:
     [extension] = a_server.extension_manager.extension_apps["jupyter_aliquot.gateway"]
     assert isinstance(extension, AliquotExtension)
