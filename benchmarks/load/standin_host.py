@@ -26,7 +26,7 @@ from jupyter_aliquot.provisioner.relay.server.own_record import OwnRecord, read_
 from jupyter_aliquot.provisioner.relay.wire.peer import Peer, ProtocolError, Record, Refusal, accept, listen
 from jupyter_aliquot.provisioner.relay.wire.protocol import VERSIONS
 from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
-from load.standin_loop import EpollLoop
+from load.standin_loop import TimedLoop
 from load.standin_relay import StandInRelay
 
 _MOST_SOCKETS = 16_384
@@ -37,7 +37,7 @@ class StandInHost:
 
     def __init__(self, runtime: RuntimeDir) -> None:
         self._runtime = runtime
-        self._loop = EpollLoop()
+        self._loop = TimedLoop()
         self._context: zmq.Context[Any] = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, _MOST_SOCKETS)
         self._listening = listen(runtime.relay_socket)

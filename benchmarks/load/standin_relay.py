@@ -39,7 +39,7 @@ from jupyter_aliquot.provisioner.relay.wire.messages import (
 from jupyter_aliquot.provisioner.relay.wire.peer import Peer, Record, Refusal, listen
 from jupyter_aliquot.provisioner.relay.wire.protocol import VERSIONS
 from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
-from load.standin_loop import EpollLoop, FlushingLoop
+from load.standin_loop import FlushingLoop, TimedLoop
 
 INFO = {
     "status": "ok",
@@ -55,7 +55,7 @@ INFO = {
 class StandInRelay:
     """One kernel, from its relay's start to its stop."""
 
-    def __init__(self, loop: EpollLoop, context: zmq.Context[Any], own: OwnRecord) -> None:
+    def __init__(self, loop: TimedLoop, context: zmq.Context[Any], own: OwnRecord) -> None:
         request = own.request
         self.own = own
         self.is_gone = False

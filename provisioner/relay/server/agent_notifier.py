@@ -16,7 +16,7 @@ from typing import Any
 
 from jupyter_aliquot.provisioner.relay.wire.messages import read_object
 
-from .poll_loop import READ, WRITE, Loop
+from .poll_loop import READ, WRITE, Watcher
 
 Hearer = Callable[[Mapping[str, Any] | None], object]
 
@@ -32,7 +32,7 @@ class AgentNotifier:
     Only the last state matters; others may be left out.
     """
 
-    def __init__(self, loop: Loop, path: Path, kernel_id: str, state: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, loop: Watcher, path: Path, kernel_id: str, state: Callable[[], dict[str, Any]]) -> None:
         self._loop = loop
         self._path = os.fspath(path)
         self._kernel_id = kernel_id

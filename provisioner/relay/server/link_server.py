@@ -18,7 +18,7 @@ from jupyter_aliquot.provisioner.relay.wire.peer import Peer, Record, Refusal, a
 from jupyter_aliquot.provisioner.relay.wire.protocol import ProtocolError
 from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 
-from .poll_loop import READ, WRITE, Loop
+from .poll_loop import READ, WRITE, Watcher
 
 _SEEN_REQUESTS = 10_000
 _LONGEST_SEEN = 100
@@ -81,7 +81,7 @@ class SeenRequests:
 class LinkServer:
     """All connections of one relay. ``count`` is the number of links, without control connections."""
 
-    def __init__(self, loop: Loop, listening: socket.socket, store: Store, delivery: Delivery, owner: Owner) -> None:
+    def __init__(self, loop: Watcher, listening: socket.socket, store: Store, delivery: Delivery, owner: Owner) -> None:
         self._loop = loop
         self._listening = listening
         self._store = store

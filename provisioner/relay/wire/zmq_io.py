@@ -21,11 +21,21 @@ _NOBLOCK = int(zmq.NOBLOCK)
 _MORE = int(zmq.SNDMORE)
 _MORE_NOW = _MORE | _NOBLOCK
 
+# The sockets that were used since the loop asked them last. A relay has one thread and one loop.
+used: set[Any] = set()
+
+
+def events_of(socket: Any) -> int:
+    """Return ZMQ's events that a socket is ready for: zmq.POLLIN, zmq.POLLOUT."""
+    return int(_get(socket, _EVENTS))
+
 
 def receive(socket: Any) -> list[Any] | None:
     """Return the next message as ZMQ's frames; None if there is none."""
     if not _get(socket, _EVENTS) & _POLLIN:
+        used.discard(socket)
         return None
+    used.add(socket)
     frame = _receive(socket, _NOBLOCK, False)
     frames = [frame]
     while frame.more:
@@ -36,6 +46,7 @@ def receive(socket: Any) -> list[Any] | None:
 
 def send(socket: Any, frames: Sequence[Any]) -> None:
     """Queue a message. ZMQ's frames are shared, bytes are copied."""
+    used.add(socket)
     for frame in frames[:-1]:
         _send(socket, frame, _MORE)
     _send(socket, frames[-1], 0)
@@ -47,6 +58,7 @@ def send_now(socket: Any, frames: Sequence[Any]) -> bool:
     Room is asked for at the first frame alone: the rest of a message never waits (libzmq counts
     whole messages).
     """
+    used.add(socket)
     try:
         _send(socket, frames[0], _MORE_NOW)
     except zmq.Again:
