@@ -332,8 +332,11 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
     def look_again(self) -> None:
         """Called after a change of the kernel's shares.
 
-        Closes the socket of a user who lost access.
+        Closes the socket of a user who lost access. A user who may only read from now on sends
+        nothing that no relay has yet.
         """
+        if self._filter.access < Access.WRITE:
+            self._transport.drop_requests(self, self._filter.may_still_send)
         if self._filter.access is Access.NONE:
             self.refuse_socket(NO_MORE)
 

@@ -34,6 +34,10 @@ class Transport(Protocol):
         """Take nothing more for this page. Idempotent."""
         ...
 
+    def drop_requests(self, page: Subscriber, may_stay: Callable[[Sequence[Any]], bool]) -> None:
+        """Drop what the page's user sent and no relay has, but for the frames that *may_stay*."""
+        ...
+
     def count(self, page: Subscriber, why: str) -> None:
         """Count a message that was not sent to the page."""
         ...
@@ -54,6 +58,9 @@ class RelayTransport:
     def leave(self, page: Subscriber) -> None:
         self.link.shut(page)
 
+    def drop_requests(self, page: Subscriber, may_stay: Callable[[Sequence[Any]], bool]) -> None:
+        self.link.drop_requests(page, may_stay)
+
     def count(self, page: Subscriber, why: str) -> None:
         self.link.count(why, subscriber=page)
 
@@ -69,6 +76,9 @@ class ZmqTransport:
 
     def leave(self, page: Subscriber) -> None:
         """Do nothing: Jupyter closes the sockets, or keeps them for a page that comes back."""
+
+    def drop_requests(self, page: Subscriber, may_stay: Callable[[Sequence[Any]], bool]) -> None:
+        """Do nothing: ZMQ has all of it."""
 
     def count(self, page: Subscriber, why: str) -> None:
         """Do nothing: Jupyter counts no messages."""

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from tornado.websocket import WebSocketClosedError
 
 from jupyter_aliquot.gateway.replay.cells import NOTHING, CellsReport, KernelCells
+from jupyter_aliquot.gateway.sharing.guest_sessions import is_guest_session
 from jupyter_aliquot.gpu_hook.base.pacing import Backoff
 from jupyter_aliquot.gpu_hook.waiting import end_task, outlasting_task
 from jupyter_aliquot.provisioner.errors import RelayError, RelayProtocolError
@@ -35,6 +36,7 @@ from jupyter_aliquot.provisioner.relay.client.link import (
     LinkMessage,
     RelayLink,
     Seen,
+    SentRequest,
     Unread,
 )
 from jupyter_aliquot.provisioner.relay.wire.protocol import charge
@@ -209,8 +211,14 @@ class KernelLink(LinkListener):
         if link is not None:
             link.close()
             for request in reversed(link.untaken):
-                self._unsent.appendleft((request.channel, request.session, request.frames))
-                self._unsent_bytes += request.size
+                self._keep_unsent(request)
+
+    def _keep_unsent(self, request: SentRequest) -> None:
+        """Keep a request for the next relay, but none of a collaborator who left: the share may have ended."""
+        if is_guest_session(request.session) and request.session not in self._subscribers:
+            return
+        self._unsent.appendleft((request.channel, request.session, request.frames))
+        self._unsent_bytes += request.size
 
     # ---- called by websockets
 
@@ -298,6 +306,18 @@ class KernelLink(LinkListener):
         else:
             self.count("unsent")
 
+    def drop_requests(
+        self, subscriber: Subscriber, may_stay: Callable[[Sequence[Any]], bool] = lambda _: False
+    ) -> None:
+        """Drop what a collaborator sent and no relay has, but for the frames that *may_stay*."""
+        session = subscriber.session_name
+        kept = [one for one in self._unsent if one[1] != session or may_stay(one[2])]
+        if len(kept) < len(self._unsent):
+            self.count("unsent", len(self._unsent) - len(kept), subscriber)
+            self._unsent = deque(kept)
+            self._unsent_bytes = sum(charge(frames) for _, _, frames in kept)
+            self._has_moved.set()
+
     @property
     def is_full(self) -> bool:
         """Return whether the relay has yet to take as much as may be held for it."""
@@ -320,6 +340,8 @@ class KernelLink(LinkListener):
         self._attached.discard(session)
         self._paused.discard(session)
         self._shown_bytes.pop(subscriber, None)
+        if subscriber.is_guest:
+            self.drop_requests(subscriber, lambda _: False)
         self._is_attached.set()
         self._has_moved.set()
         if self._link is not None:

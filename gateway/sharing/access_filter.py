@@ -13,7 +13,7 @@ import asyncio
 import json
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -26,7 +26,7 @@ from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.jupyter_private import V1
 from jupyter_aliquot.gpu_hook.base.pacing import TokenBucket
 from jupyter_aliquot.provisioner.relay.wire.error_replies import Answer, answers
-from jupyter_aliquot.provisioner.relay.wire.messages import Request
+from jupyter_aliquot.provisioner.relay.wire.messages import HEADER, Request, read_object, read_request
 
 from .guest_sessions import session_of
 from .rights import access_of, owner_for
@@ -147,6 +147,10 @@ class AccessFilter:
         for channel, asked in later:
             self._ask(page, channel, asked)
 
+    def may_still_send(self, frames: Sequence[Any]) -> bool:
+        """Return whether the user may send a request that the kernel's relay has yet to get."""
+        return may_send(self.access, read_request(read_object(frames[HEADER])))
+
     def takes_reply(self, page: FilteredPage, channel: str, frames: list[Any]) -> bool:
         """Return whether a kernel's message answers a request of this filter.
 
@@ -155,7 +159,11 @@ class AccessFilter:
         header = self._asked.pop(parent_id(frames), None) if self._asked and channel != "iopub" else None
         if header is None:
             return False
-        for answer in replies(channel, header, json.loads(bytes(frames[_CONTENT]))):
+        try:
+            content = json.loads(bytes(frames[_CONTENT]))
+        except UNREADABLE:
+            return False
+        for answer in replies(channel, header, content):
             self._tell(page, answer, header)
         return True
 

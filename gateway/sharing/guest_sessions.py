@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from jupyter_aliquot.gateway.auth.principals import User
 
 _LONGEST_SESSION = 64
+_GUEST = "guest-"
 
 
 def relay_session(session_id: str) -> str:
@@ -27,7 +28,12 @@ def session_of(user: User, owner: str, session_id: str) -> str:
     if user.name == owner:
         return relay_session(session_id)
     named = f"{user.name}\0{session_id}".encode(errors="surrogatepass")
-    return f"guest-{hashlib.sha256(named).hexdigest()[:40]}"
+    return f"{_GUEST}{hashlib.sha256(named).hexdigest()[:40]}"
+
+
+def is_guest_session(name: str) -> bool:
+    """Return whether a session of this name for the relay may be a collaborator's."""
+    return name.startswith(_GUEST)
 
 
 class Cursor(Protocol):

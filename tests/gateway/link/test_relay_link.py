@@ -390,6 +390,34 @@ async def test_requests_wait_for_a_relay_that_is_away_in_their_order() -> None:
         assert stage.link.dropped["unsent"] == 0
 
 
+async def test_a_relay_that_comes_back_gets_nothing_of_a_collaborator_who_left_or_may_not_send_it() -> None:
+    """A share may end while the relay is away, with cells of the collaborator waiting for it."""
+    owner, left, reader = "owner", f"guest-{'a' * 40}", f"guest-{'b' * 40}"
+    async with a_stage() as stage:
+        sockets = [PlayedSocket(owner), PlayedSocket(left, is_guest=True), PlayedSocket(reader, is_guest=True)]
+        await stage.open(*sockets)
+        stage.link.shut(sockets[0])
+        stage.link.shut(sockets[1])
+        # The relay had not confirmed these when it was lost, and their pages are closed.
+        stage.relay.untaken = (SentRequest(1, "shell", owner, (b"1",)), SentRequest(2, "shell", left, (b"2",)))
+        stage.is_away = True
+        stage.relay.listener.lost("cut")
+        await turn()
+        again = PlayedSocket(left, is_guest=True)
+        opening = asyncio.ensure_future(stage.link.open(again, 10))
+        await turn()
+        stage.link.send("shell", left, [b"3"])
+        stage.link.send("shell", reader, [b"cell"])
+        stage.link.send("shell", reader, [b"question"])
+        stage.link.shut(again)
+        stage.link.drop_requests(sockets[2], lambda frames: frames[0] == b"question")
+        stage.is_away = False
+        await stage.link.wait_until_up(10)
+        await opening
+        sent = [call for call in stage.relay.asked if call[0] == "send"]
+        assert sent == [("send", "shell", owner, b"1"), ("send", "shell", reader, b"question")]
+
+
 async def test_a_socket_whose_relay_has_much_to_take_is_not_read_until_it_took_it_or_the_socket_ends() -> None:
     async with a_stage() as stage:
         one, other = PlayedSocket("one"), PlayedSocket("other")
