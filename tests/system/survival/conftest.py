@@ -76,7 +76,10 @@ class Gateway:
                 return self.call("GET", "/api") is not None
             return False
 
-        wait_until(answers)
+        try:
+            wait_until(answers)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.log.read_text()[-3000:]}") from None
         return self
 
     def call(self, method: str, path: str, body: object = None, token: str = "") -> Any:
