@@ -51,6 +51,16 @@ class NamesOrRule(List):  # type: ignore[type-arg]  # of texts; a Union with Cal
         return value if callable(value) else super().validate(obj, value)
 
 
+class AccountsOrRule(Dict):  # of texts; a Union with Callable would read no command line
+    """A table of accounts by users' names, or a function in its place."""
+
+    info_text = "a table of accounts by users' names, or a function of a user's name"
+
+    def validate(self, obj: Any, value: Any) -> Any:
+        """Called by traitlets."""
+        return value if callable(value) else super().validate(obj, value)
+
+
 class Aliquot(Configurable):
     """The server's configuration."""
 
@@ -126,6 +136,18 @@ class Aliquot(Configurable):
         False,
         help="Let a Hub's gateway that runs as root start kernels as processes, which are root's then: every user is "
         "root on this machine.",
+    ).tag(config=True)
+
+    run_kernels_as = Enum(
+        ("gateway", "owner"),
+        "gateway",
+        help="Whose account kernels that are processes have: the gateway's, or their owner's. For owner a relay host "
+        "of root has to run: configure(run_kernels_as='owner') has the Hub start it.",
+    ).tag(config=True)
+    account_of = AccountsOrRule(
+        key_trait=Unicode(),
+        help="With run_kernels_as: the accounts of users whose names differ from their accounts', "
+        "{'alice@example.org': 'alice'}. Or a function of the user's name, which returns the account's.",
     ).tag(config=True)
 
     kept_output_bytes = Int(
@@ -229,6 +251,13 @@ class Aliquot(Configurable):
             except SizeNameError as error:
                 raise TraitError(f"c.Aliquot.size_residency: {error}") from None
         return modes
+
+    @validate("account_of")
+    def _accounts_are_names(self, proposal: dict[str, Any]) -> Any:
+        rule = proposal["value"]
+        if not callable(rule) and not all(isinstance(name, str) and name for name in rule.values()):
+            raise _refused(proposal, "a table of accounts by users' names, or a function of a user's name")
+        return rule
 
     @validate("largest_gpus")
     def _largest_is_a_share(self, proposal: dict[str, Any]) -> float:

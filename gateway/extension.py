@@ -27,6 +27,7 @@ from jupyter_aliquot.gateway.base.tasks import within_patience
 from jupyter_aliquot.gateway.containers.config import KernelContainers
 from jupyter_aliquot.gateway.containers.host_limits import HostLimits
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
+from jupyter_aliquot.gateway.containers.planner import base_of
 from jupyter_aliquot.gateway.culling.policy import Culling
 from jupyter_aliquot.gateway.events.stream import KernelEvents
 from jupyter_aliquot.gateway.folders.registry import Folders
@@ -35,6 +36,7 @@ from jupyter_aliquot.gateway.history.config import History
 from jupyter_aliquot.gateway.history.recorder import UsageHistory
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.kernels.operations import KernelChanges
+from jupyter_aliquot.gateway.kernels.owner_accounts import OwnerAccounts
 from jupyter_aliquot.gateway.kernels.services import KernelServices
 from jupyter_aliquot.gateway.kernels.sessions import SessionLabels
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
@@ -52,6 +54,7 @@ from jupyter_aliquot.gateway.remote.proxy import remote_handlers
 from jupyter_aliquot.gateway.remote.token_guard import guard_token
 from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
 from jupyter_aliquot.gateway.scheduling.dry_run_service import DryRunRules, DryRunService
+from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
 from jupyter_aliquot.gateway.serverapp.app import GatewayServerApp
 from jupyter_aliquot.gateway.serverapp.class_defaults import replace_stock_classes
 from jupyter_aliquot.gateway.serverapp.config_warnings import (
@@ -198,7 +201,10 @@ class AliquotExtension(ExtensionApp):
         starter = agent_starter(runtime, settings) if settings.start_agent else None
         # An agent that a service starts is asked the same: a software GPU in a GPU's place is told.
         asked = agent_arguments(settings)
-        link = AgentLink(runtime.path, clock, starter, self.log, partial(differences, asked))
+        accounts = OwnerAccounts(settings.account_of) if settings.run_kernels_as == "owner" else None
+        link = AgentLink(
+            runtime.path, clock, starter, self.log, partial(differences, asked), partial(_uid_of, server, accounts)
+        )
 
         def find_user(name: str) -> User:
             return user_finder(server.identity_provider)(name)
@@ -217,6 +223,7 @@ class AliquotExtension(ExtensionApp):
             folders=shared_folders(server, settings, None if folder is None else folder.path, self.log),
             endings=Endings(None if folder is None else folder.endings, clock, self.log),
             limits=limits,
+            accounts=accounts,
             labels=lambda: self._notebooks.labels(),
             find_user=find_user,
         )
@@ -318,6 +325,15 @@ class AliquotExtension(ExtensionApp):
     def _server(self) -> ServerApp:
         assert self.serverapp is not None  # set by the extension manager before it initialises
         return self.serverapp
+
+
+def _uid_of(server: ServerApp, accounts: OwnerAccounts | None, requester: KernelRef) -> int | None:
+    """Return the account of a kernel's processes; None in a container, whose accounts are its own."""
+    specs = server.kernel_spec_manager
+    catalogue = specs.catalogue if isinstance(specs, SizedKernelSpecManager) else ImageCatalogue()
+    if accounts is None or catalogue.find(base_of(requester.kernelspec)) is not None:
+        return None
+    return accounts.uid_of(requester.owner)
 
 
 def admission_settings(find_user: Callable[[str], User], settings: Aliquot, limits: LimitGuard) -> AdmissionSettings:

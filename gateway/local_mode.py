@@ -43,7 +43,7 @@ from jupyter_aliquot.gateway.status.report import LocalKernel
 from jupyter_aliquot.gateway.terminations.recorder import KernelEndings
 from jupyter_aliquot.provisioner.containers.limits import NodeTotals
 from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
-from jupyter_aliquot.provisioner.relay.wire.files import UnsentBytes
+from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord, UnsentBytes
 
 from .services import Services
 
@@ -88,6 +88,7 @@ def make_parts(services: Services) -> LocalParts:
         container_runtime=runtime,
         tell_interrupt=services.link.interrupt,
         hides_servers_env=lambda: tells_people_apart(server.identity_provider),
+        accounts=services.accounts,
         refuses_processes=lambda: _are_roots(server) and not settings.allow_root_kernels,
     )
     return LocalParts(policy, kernels, runtime, links)
@@ -149,7 +150,7 @@ class OwnKernels:
             self._services.admission,
             self._services.endings,
             KernelRecords(folder.kernels, log),
-            ProcessFinder(self._services.runtime, folder.identity, self._parts.runtime, log),
+            ProcessFinder(self._services.runtime, folder.identity, self._parts.runtime, log, self._is_owners),
             self._services.clock,
             log,
             self._services.labels,
@@ -161,6 +162,10 @@ class OwnKernels:
             log.exception("recovery=failed; kernels of the last run are left as they are")
             return ("Kernels of this server's last run could not be recovered: see its log.",)
         return ()
+
+    def _is_owners(self, relay: RelayRecord) -> bool:
+        accounts = self._parts.kernels.accounts
+        return accounts is None or accounts.is_owners(relay)
 
     async def start_culling(self) -> None:
         """Start to look for unused kernels."""

@@ -14,6 +14,7 @@ from jupyter_server.serverapp import ServerApp
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gateway.folders.registry import Folders
+from jupyter_aliquot.gateway.kernels.owner_accounts import OwnerAccounts
 from jupyter_aliquot.gateway.limits.guard import LimitGuard
 from jupyter_aliquot.gateway.node.connection import AgentLink
 from jupyter_aliquot.gateway.node.watcher import NodeWatch
@@ -41,6 +42,8 @@ class Services:
     folders: Folders
     endings: Endings
     limits: LimitGuard
+    # The accounts that kernels run as; None: all run as the gateway's.
+    accounts: OwnerAccounts | None
     # Kernel id to its notebook's path.
     labels: Callable[[], Mapping[str, str]]
     # Finds a user outside of their requests; see user_finder.

@@ -20,6 +20,7 @@ KERNEL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,35}")
 
 _SERVICE_DIR = Path("/run/aliquot")
 _PASSED = 0o711  # other users can pass through the folder, but not list it
+_SHARED = 0o1771  # the gateway's group writes, and removes nothing of root's
 _DRIVER_DIRS = (
     "/usr/local/nvidia/lib64",
     "/usr/lib/x86_64-linux-gnu",
@@ -138,9 +139,26 @@ def _has_our_agent(service: RuntimeDir) -> bool:
     this account may not even look into the folder.
     """
     try:
-        return service.path.stat().st_uid == os.geteuid() and service.agent_socket.exists()
+        found = service.path.stat()
+        return (found.st_uid == os.geteuid() or _is_for_us(found)) and service.agent_socket.exists()
     except OSError:
         return False
+
+
+def is_shared(runtime: RuntimeDir) -> bool:
+    """Tell whether root made the folder for a gateway's account, whose kernels have other accounts."""
+    try:
+        return _is_roots_for_a_group(runtime.path.lstat())
+    except OSError:
+        return False
+
+
+def _is_roots_for_a_group(found: os.stat_result) -> bool:
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == 0 and stat.S_IMODE(found.st_mode) == _SHARED
+
+
+def _is_for_us(found: os.stat_result) -> bool:
+    return _is_roots_for_a_group(found) and found.st_gid in (os.getegid(), *os.getgroups())
 
 
 def check_runtime_dir(runtime: RuntimeDir) -> None:
@@ -158,7 +176,7 @@ def check_runtime_dir(runtime: RuntimeDir) -> None:
         raise PathError(f"cannot look at the runtime folder {runtime.path}: {error.strerror}") from error
     if not stat.S_ISDIR(found.st_mode):
         raise PathError(f"the runtime folder {runtime.path} is no folder; remove it or set ALIQUOT_RUNTIME_DIR")
-    if found.st_uid != os.geteuid():
+    if found.st_uid != os.geteuid() and not _is_for_us(found):
         raise PathError(
             f"the runtime folder {runtime.path} belongs to user {found.st_uid}, we are user {os.geteuid()}; "
             "set ALIQUOT_RUNTIME_DIR to a folder of your own"
@@ -176,10 +194,12 @@ def prepare_runtime_dir(runtime: RuntimeDir, is_service: bool = False) -> None:
     try:
         runtime.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_runtime_dir(runtime)  # again: another process may have made it first
-        if stat.S_IMODE(runtime.path.stat().st_mode) != _PASSED:
+        shares = is_shared(runtime)
+        if not shares and stat.S_IMODE(runtime.path.stat().st_mode) != _PASSED:
             runtime.path.chmod(0o700)
         runtime.kernels.mkdir(mode=0o700, exist_ok=True)
-        for folder in (runtime.kernels, runtime.path) if is_service and os.geteuid() == 0 else ():
+        passed = (runtime.kernels, runtime.path) if is_service and os.geteuid() == 0 else ()
+        for folder in (runtime.kernels,) if shares and runtime.kernels.stat().st_uid == os.geteuid() else passed:
             folder.chmod(_PASSED)
         problem = None if os.access(runtime.path, os.W_OK | os.X_OK) else "it is not writable"
     except OSError as error:
@@ -189,6 +209,28 @@ def prepare_runtime_dir(runtime: RuntimeDir, is_service: bool = False) -> None:
             f"cannot write into the runtime folder {runtime.path}: {problem}; "
             "make it writable or set ALIQUOT_RUNTIME_DIR"
         )
+
+
+def prepare_shared_runtime_dir(runtime: RuntimeDir, gid: int) -> None:
+    """Create the folder for the gateway of the group *gid*, with the relays' folder. Raises PathError.
+
+    Called by root. The gateway's account makes files in it and cannot take the relays' folder away;
+    other accounts pass through it to their own kernels' sockets.
+    """
+    check_runtime_dir(runtime)
+    try:
+        runtime.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        check_runtime_dir(runtime)
+        os.chown(runtime.path, 0, gid)
+        runtime.path.chmod(_SHARED)
+        runtime.relays.mkdir(mode=0o700, exist_ok=True)
+        found = runtime.relays.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != 0:
+            raise PathError(f"{runtime.relays} is not a folder of root; remove it")
+        os.chown(runtime.relays, 0, gid)
+        runtime.relays.chmod(0o751)
+    except OSError as error:
+        raise PathError(f"cannot prepare the runtime folder {runtime.path}: {error.strerror or error}") from error
 
 
 def private_opener(path: str, flags: int) -> int:

@@ -21,6 +21,7 @@ AliquotError
  │    └── RelayRefusedError      it answered no                                 500
  ├── EngineError             the container engine does not answer, or refuses  503
  ├── LaunchError             the kernel could not be started                   500
+ │    ├── AccountError           no kernel may run as its owner's account       403
  │    ├── FolderError            a shared folder is not there, or is another    409
  │    └── InterceptionError      the hook does not hold in the kernel           500
  ├── HubError                JupyterHub, which knows the owners of tokens
@@ -121,6 +122,10 @@ class EngineError(AliquotError):
 
 class LaunchError(AliquotError):
     """The kernel's process could not be started."""
+
+
+class AccountError(LaunchError):
+    """The account that a kernel is to run as is missing, or is no person's."""
 
 
 class FolderError(LaunchError):

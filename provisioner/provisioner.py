@@ -94,6 +94,7 @@ class AliquotProvisioner(LocalProvisioner):
         self.grant: Grant | None = None
         self.container: ContainerPlan | None = None
         self.relay_facts: Mapping[str, Any] | None = None
+        self.account = ""  # the system account as which the kernel runs; empty: our own
         self._runtime: Runtime = ProcessRuntime()
         self._kernel: KernelProcess | None = None
         self._end: ProcessEnd | None = None
@@ -108,12 +109,13 @@ class AliquotProvisioner(LocalProvisioner):
         """Get a grant and a relay. Called by KernelManager.pre_start_kernel.
 
         At a restart, the provisioner keeps the grant that it holds. The gateway passes ``grant``,
-        ``container`` and ``relay_facts`` by value. Without a grant this asks for its own; without a
+        ``container``, ``relay_facts`` and ``account`` by value. Without a grant this asks for its own; without a
         container the kernel is a process; the relay keeps the facts. Raises AliquotError.
         """
         given: Grant | None = kwargs.pop("grant", None)
         self.container = kwargs.pop("container", self.container)
         self.relay_facts = kwargs.pop("relay_facts", self.relay_facts)
+        self.account = kwargs.pop("account", self.account)
         if self.grant is None:
             await self._get_grant(given, self._names(kwargs.get("env")))
         try:
@@ -176,6 +178,11 @@ class AliquotProvisioner(LocalProvisioner):
         Raises LaunchError.
         """
         manager = self.parent
+        if self.account and (not self.relay or manager is None):
+            raise LaunchError(
+                f"Requested a kernel as {self.account!r}, but only a relay can start it so. Set "
+                "c.AliquotProvisioner.relay = True"
+            )
         if not self.relay or self._is_plain or manager is None:
             self._is_plain = True
             return
@@ -192,7 +199,7 @@ class AliquotProvisioner(LocalProvisioner):
         if containers is not None:
             await containers.ensure_relay_host(runtime)
         wish = relay_wish(self.relay_facts, self.grant, self.container is not None, arguments)
-        wish = replace(wish, waiting_notice=self.waiting_notice, trim=self.trim)
+        wish = replace(wish, waiting_notice=self.waiting_notice, trim=self.trim, account=self.account)
         self._relay = await KernelRelay.start(manager, runtime, self.kernel_id, wish, self.log)
 
     def _start_without(self, reason: NoRelayError) -> None:
@@ -200,7 +207,7 @@ class AliquotProvisioner(LocalProvisioner):
 
         Raises LaunchError.
         """
-        if self.grant is not None or self.container is not None:
+        if self.grant is not None or self.container is not None or self.account:
             raise LaunchError(
                 f"Requested a relay for kernel {self.kernel_id}, but there is none: {reason}. Change "
                 f"that, or {WITHOUT_RELAY}"

@@ -108,7 +108,7 @@ class HubProcess(Started):
         with_lab: bool = True,
     ) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
-        self.port, self.hub_port, proxy_port, self.gateway_port = (free_port() for _ in range(4))
+        self.port, self.hub_port, self.proxy_port, self.gateway_port = (free_port() for _ in range(4))
         self.url = f"http://127.0.0.1:{self.port}"
         self.gateway_url = f"{self.url}/services/{SERVICE}"
         self.token = os.urandom(16).hex()
@@ -119,7 +119,7 @@ class HubProcess(Started):
             **{
                 "port": self.port,
                 "hub_port": self.hub_port,
-                "proxy_port": proxy_port,
+                "proxy_port": self.proxy_port,
                 "gateway_port": self.gateway_port,
             },
             **{"home": self.home, "password": PASSWORD, "proxy": PROXY, "token": self.token, "more": more},
@@ -244,17 +244,24 @@ class HubProcess(Started):
         shutil.rmtree(self.home, ignore_errors=True)
 
     def _start(self, folder: Path | None = None) -> None:
-        command = python_m("jupyterhub", f"--config={self._config}")
         temporary = self.home / "tmp"
         temporary.mkdir(exist_ok=True)
         # The folder's name in the environment identifies the Hub's processes, if the Hub dies.
         environment = {**os.environ, "TMPDIR": f"{temporary}/"}
         with (self.home / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                command, cwd=folder or self.home, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                self._command(),
+                cwd=folder or self.home,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
         self._until(self._hub_answers, "the Hub")
         self.wait_for_gateway()
+
+    def _command(self) -> list[str]:
+        return python_m("jupyterhub", f"--config={self._config}")
 
     def _hub_answers(self) -> bool:
         try:

@@ -33,6 +33,7 @@ HTTP_STATUS: dict[type[errors.AliquotError], int] = {
     errors.RelayRefusedError: 500,
     errors.EngineError: 503,
     errors.LaunchError: 500,
+    errors.AccountError: 403,
     errors.FolderError: 409,
     errors.InterceptionError: 500,
     errors.HubError: 503,

@@ -18,7 +18,9 @@ from .service import (
     check_account,
     check_command,
     check_internal_tls,
+    check_owners,
     check_reach,
+    relay_host_entry,
     server_environment,
     server_token_scopes,
     service_entry,
@@ -39,6 +41,7 @@ def configure(c: Config, **settings: Any) -> HubSettings:
     spawner = _spawner_name(c)
     check_reach(wanted, spawner)
     check_command(wanted, spawner, any(sections.found_in(c, name, "cmd") for name in ("KubeSpawner", "Spawner")))
+    check_owners(wanted, os.geteuid(), spawner)
     check_account(wanted, os.geteuid())
     check_internal_tls(wanted, bool(sections.found_in(c, "JupyterHub", "internal_ssl")))
     _add_service(c, wanted)
@@ -64,12 +67,15 @@ def configure(c: Config, **settings: Any) -> HubSettings:
 def _add_service(c: Config, wanted: HubSettings) -> None:
     found = sections.found_in(c, "JupyterHub", "services")
     known = appended(found) if isinstance(found, LazyConfigValue) else found or ()
-    if any(service.get("name") == wanted.name for service in known):
+    ours = (wanted.name, f"{wanted.name}-relay") if wanted.runs_as_owner else (wanted.name,)
+    if taken := [service["name"] for service in known if service.get("name") in ours]:
         raise HubConfigError(
-            f"c.JupyterHub.services has a service {wanted.name!r} already. Remove it, or give the gateway another "
+            f"c.JupyterHub.services has a service {taken[0]!r} already. Remove it, or give the gateway another "
             "name: configure(name=…)"
         )
-    sections.add_to_list(c, "JupyterHub", "services", [service_entry(wanted)])
+    # The relay host first: the gateway needs its folder.
+    relays = [relay_host_entry(wanted)] if wanted.runs_as_owner else []
+    sections.add_to_list(c, "JupyterHub", "services", [*relays, service_entry(wanted)])
 
 
 def _add_scopes(c: Config, wanted: HubSettings) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from jupyter_aliquot.gateway.base.listener import ACCOUNT_VARIABLE
+from jupyter_aliquot.provisioner.accounts import find_account
+from jupyter_aliquot.provisioner.errors import AccountError
 
 from .reserved_port import is_reserved, with_right_to_listen
 from .scopes import ADMIN_SCOPE, SERVER_SCOPES, server_scopes
@@ -21,6 +23,7 @@ from .tokens import gateway_token
 
 _START_SECONDS = 120
 _LOOPBACK = ("localhost", "127.", "::1")
+_OF_ACCOUNTS = frozenset({"default", "localprocess", "localprocessspawner", "sudospawner", "systemd", "systemdspawner"})
 
 
 def service_entry(settings: HubSettings) -> dict[str, Any]:
@@ -40,6 +43,57 @@ def service_entry(settings: HubSettings) -> dict[str, Any]:
     else:
         entry["api_token"] = settings.api_token
     return entry
+
+
+def relay_host_entry(settings: HubSettings) -> dict[str, Any]:
+    """An entry of `c.JupyterHub.services` for the relay host, the one process of Aliquot that root runs.
+
+    A Hub that is killed leaves its services: this one ends with it, and its relays live on.
+    """
+    command = [*settings.relay_host_command(), f"--end-with-parent={os.getpid()}"]
+    return {"name": f"{settings.name}-relay", "command": command, "cwd": "/", "display": False}
+
+
+def check_owners(settings: HubSettings, user_id: int, spawner: str) -> None:
+    """Refuse kernels as their owners where root or the accounts are missing. Raises HubConfigError."""
+    if not settings.runs_as_owner:
+        return
+    if user_id != 0:
+        raise HubConfigError(
+            "configure(run_kernels_as='owner'): only root can start kernels as their owners, and this Hub runs as "
+            f"{user_id}. Run the Hub as root, or remove run_kernels_as"
+        )
+    if not settings.is_managed:
+        raise HubConfigError(
+            "configure(run_kernels_as='owner') is for a gateway that the Hub starts, and api_token=… for one that you "
+            "start. Start that one with --Aliquot.run_kernels_as=owner, and aliquot relay --account=… as root"
+        )
+    if not settings.gateway_user:
+        raise HubConfigError(
+            "configure(run_kernels_as='owner'): the gateway needs an account of its own. Name it: "
+            "configure(gateway_user='aliquot')"
+        )
+    if not changes_accounts(spawner):
+        raise HubConfigError(
+            f"configure(run_kernels_as='owner'): the spawner {spawner!r} starts users' servers without changing the "
+            "account. Use the system's accounts (c.JupyterHub.spawner_class = 'jupyterhub.spawner.LocalProcessSpawner')"
+        )
+    for user, account in settings.account_of.items():
+        try:
+            find_account(account)
+        except AccountError as error:
+            raise HubConfigError(f"configure(account_of={{{user!r}: {account!r}}}): {error}") from None
+
+
+def changes_accounts(spawner: str) -> bool:
+    """Return whether the spawner starts each user's server as the user's own account.
+
+    *spawner* has the names of its class and those it is made of; empty: JupyterHub's default.
+    """
+    names = [name.rpartition(".")[2].lower() for name in spawner.split()]
+    if any(name in ("simple", "simplelocalprocessspawner") for name in names):
+        return False
+    return not names or any(name in _OF_ACCOUNTS for name in names)
 
 
 def _patience() -> dict[str, int]:

@@ -21,6 +21,7 @@ from jupyter_aliquot.provisioner.resources import GpuShare
 from .size_choice import NO_GPU, SizeChoice, SizeChoiceError
 
 KEEP_KERNELS = ("always", "auto", "never")
+RUN_KERNELS_AS = ("gateway", "owner")
 _LEAST_TOKEN = 8
 _SERVICE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
@@ -38,6 +39,8 @@ class HubSettings:
     as ``gateway_user``. Limits are in GPUs; a ``user_limit_gpus`` of 0 is none. ``keep_kernels``:
     whether they outlive their user's server (always), end with it (never), or as the server's own
     signal has it (auto); ``minutes_without_server``: for how long, 0 for ever.
+    ``run_kernels_as``: the account of kernels: the gateway's, or their owner's; ``account_of``: the
+    accounts of users whose names differ.
     """
 
     sizes: Sequence[str] = ("0.25", "0.5", "1", "0.25-low")
@@ -55,6 +58,8 @@ class HubSettings:
     gateway_user: str = ""
     gateway_options: Sequence[str] = ()
     gateway_environment: Mapping[str, str] = field(default_factory=dict)
+    run_kernels_as: str = "gateway"
+    account_of: Mapping[str, str] = field(default_factory=dict)
     keep_kernels: str = "always"
     minutes_without_server: float = 0.0
 
@@ -72,6 +77,7 @@ class HubSettings:
             raise HubConfigError(
                 f"configure(minutes_without_server=…): {found!r} is not valid. Use a number, 0 or more"
             )
+        self._check_owners()
         if self.api_token and (self.gateway_user or self.gateway_environment):
             raise HubConfigError(
                 "configure(api_token=…) is for a gateway that you start yourself; gateway_user and gateway_environment "
@@ -88,6 +94,36 @@ class HubSettings:
         self.caps()
         if self.has_choice:
             self.choice()
+
+    def _check_owners(self) -> None:
+        if self.run_kernels_as not in RUN_KERNELS_AS:
+            wanted = " or ".join(map(repr, RUN_KERNELS_AS))
+            raise HubConfigError(f"configure(run_kernels_as=…): {self.run_kernels_as!r} is not valid. Use {wanted}")
+        if callable(self.account_of):
+            raise HubConfigError(
+                "configure(account_of=…): a function has to run in the gateway. Write c.Aliquot.account_of = … into a "
+                "file of its own, and name that in gateway_options=['--config=/etc/aliquot/gateway.py']"
+            )
+        are_texts = isinstance(self.account_of, Mapping) and all(
+            isinstance(one, str) for pair in self.account_of.items() for one in pair
+        )
+        _check_kind("account_of", self.account_of, are_texts, "a table of accounts by users' names")
+        if self.account_of and self.run_kernels_as != "owner":
+            raise HubConfigError("configure(account_of=…) is for run_kernels_as='owner'. Set that, or remove it")
+
+    @property
+    def runs_as_owner(self) -> bool:
+        """Return whether kernels run as their owners."""
+        return self.run_kernels_as == "owner"
+
+    def runtime_dir(self) -> str:
+        """Return the runtime folder of a gateway whose kernels run as their owners."""
+        return self.gateway_environment.get("ALIQUOT_RUNTIME_DIR") or "/run/aliquot"
+
+    def relay_host_command(self) -> list[str]:
+        """Return the command that starts the relay host of root, for kernels that run as their owners."""
+        module = "jupyter_aliquot.provisioner.relay"
+        return [sys.executable, "-m", module, f"--account={self.gateway_user}", f"--runtime-dir={self.runtime_dir()}"]
 
     def _check_kinds(self) -> None:
         for knob in ("name", "url", "connect_url", "api_token", "gateway_user", "default_size", "keep_kernels"):
@@ -174,6 +210,10 @@ class HubSettings:
         options = ["--Aliquot.keep_kernels=always", f"--Aliquot.largest_gpus={self.largest_gpus:g}"]
         # Without a name the folder in which the gateway starts would say whose the kernels are.
         options.append(f"--Aliquot.gateway_name={self.name}")
+        if self.runs_as_owner:
+            options += ["--Aliquot.run_kernels_as=owner", f"--Aliquot.runtime_dir={self.runtime_dir()}"]
+        if self.account_of:
+            options.append(f"--Aliquot.account_of={dict(self.account_of)!r}")
         if self.user_limit_gpus:
             options.append(f"--Aliquot.user_limit_gpus={self.user_limit_gpus:g}")
         if self.user_limits:

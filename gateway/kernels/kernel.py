@@ -42,6 +42,7 @@ from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
 from jupyter_aliquot.provisioner.resources import Grant, KernelProcess, Request
 from jupyter_aliquot.provisioner.terminations import Asked, Ending, ProcessEnd
 
+from .owner_accounts import OwnerAccounts
 from .services import KernelServices
 
 _ASKING = "asking for a GPU"
@@ -81,6 +82,7 @@ class ManagedKernel(ServerKernelManager):
         self.memory = services.memory
         self._hides_servers_env = services.hides_servers_env
         self._refuses_processes = services.refuses_processes
+        self._accounts = services.accounts
         self._listener = listener
         self.owner = ""
         # The owner's teams when the kernel was requested. Their quotas count it, also after a
@@ -282,6 +284,8 @@ class ManagedKernel(ServerKernelManager):
             container = await self._get_container(kwargs)
             if container is not None:
                 kwargs["container"] = container
+            elif self._accounts is not None:
+                kwargs |= self._owners_arguments(self._accounts, kwargs)
             if self.memory is not None and self.memory.gateway and self._has_our_provisioner():
                 kwargs["relay_facts"] = self.memory.facts(self, grant)
             self._attempted_start = True
@@ -366,6 +370,18 @@ class ManagedKernel(ServerKernelManager):
                 f"Requested a kernel in the image {image}, but the catalogue has no such image. Choose another kernel."
             )
         return plan
+
+    def _owners_arguments(self, accounts: OwnerAccounts, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a start as its owner's account. Raises LaunchError."""
+        if not self._has_our_provisioner():
+            raise LaunchError(
+                f"Requested {self.kernel_name}, whose provisioner would start it as the gateway's account. Choose a "
+                "kernel of Aliquot's provisioner"
+            )
+        spec = self.kernel_spec
+        program = spec.argv[0] if spec is not None and spec.argv else ""
+        requested = self.start_arguments.get(REQUEST_ENV) or {}
+        return accounts.start_arguments(self.owner, program, kwargs.get("env") or os.environ, requested)
 
     async def until_restarted(self) -> None:
         """Wait for a restart that is under way.

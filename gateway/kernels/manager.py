@@ -35,7 +35,6 @@ from jupyter_aliquot.gateway.base.http_errors import http_error
 from jupyter_aliquot.gateway.base.jupyter_private import restarter_of
 from jupyter_aliquot.gateway.channels.connection import look_at_sockets
 from jupyter_aliquot.gateway.channels.pending_kernels import PendingKernels
-from jupyter_aliquot.gateway.containers.planner import REQUEST_ENV
 from jupyter_aliquot.gateway.sharing.registry import KernelOwners, ShareRegistry
 from jupyter_aliquot.gateway.sharing.rights import access_of
 from jupyter_aliquot.gateway.sharing.shares import Shares
@@ -286,9 +285,7 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         is_sized = self.starts.check(kwargs["kernel_name"], user, replaced)
         kwargs |= self.replacements.start_arguments(replaced)
         replaced = self.replacements.ended_here(replaced, waits=is_sized)
-        containers = self.services.containers
-        if containers is not None and containers.wants(kwargs["kernel_name"] or self.default_kernel_name):
-            kwargs[REQUEST_ENV] = containers.allowed_env(requested_env())
+        kwargs |= self.starts.request_arguments(kwargs["kernel_name"])
         self.owners.note(kernel_id, user.name)
         try:
             await super()._async_start_kernel(kernel_id=kernel_id, path=path, **kwargs)

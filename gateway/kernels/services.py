@@ -21,6 +21,8 @@ from jupyter_aliquot.gateway.state.persistence import KernelMemory
 from jupyter_aliquot.gateway.terminations.recorder import KernelEndings
 from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
 
+from .owner_accounts import OwnerAccounts
+
 
 def _never() -> bool:
     return False
@@ -48,6 +50,8 @@ class KernelServices:
     # True where the server has several users: a kernel must not see the variables that the server
     # was started with.
     hides_servers_env: Callable[[], bool] = _never
+    # The accounts that kernels run as; None: all run as the gateway's.
+    accounts: OwnerAccounts | None = None
     # True where a kernel that is a process would be root's, for a user who is not.
     refuses_processes: Callable[[], bool] = _never
 

@@ -7,13 +7,14 @@ grant.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 from tornado.web import HTTPError
 
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.http_errors import http_error
+from jupyter_aliquot.gateway.containers.planner import REQUEST_ENV
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
 from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
 from jupyter_aliquot.gateway.sharing.registry import KernelOwners
@@ -22,6 +23,7 @@ from jupyter_aliquot.gpu_hook.paths import KERNEL_ID
 from jupyter_aliquot.provisioner.errors import AliquotError, LimitError
 from jupyter_aliquot.provisioner.grants.codec import stanza_request
 
+from .owner_accounts import requested_folder
 from .request_context import requested_env
 from .services import KernelServices
 
@@ -84,7 +86,7 @@ class StartChecks:
                 has = len(self._owners.of(user.name)) - len(replaced)
                 limits.check_kernels(user.name, has, is_admin=user.is_admin)
             name = kernel_name or self._default_name()
-            self._check_account(name)
+            self._check_account(name, user)
             request = stanza_request(self._specs.get_kernel_spec(name).metadata)
             if request is not None and admission is not None:
                 requester = KernelRef("", user.name, kernelspec=name, teams=user.teams, replaces=replaced)
@@ -93,11 +95,24 @@ class StartChecks:
             raise http_error(error) from error
         return request is not None
 
-    def _check_account(self, name: str) -> None:
-        """Refuse a kernel that would be a process of root for another person. Raises LimitError."""
+    def request_arguments(self, kernel_name: str | None) -> dict[str, Any]:
+        """Return the variables of the request that reach the kernel, as an argument of its start."""
         containers = self._services.containers
-        is_process = containers is None or not containers.wants(name)
-        if is_process and self._services.refuses_processes():
+        if containers is not None and containers.wants(kernel_name or self._default_name()):
+            return {REQUEST_ENV: containers.allowed_env(requested_env())}
+        return {} if self._services.accounts is None else {REQUEST_ENV: requested_folder(requested_env())}
+
+    def _check_account(self, name: str, user: User) -> None:
+        """Refuse a kernel that would be a process of root for another person.
+
+        Refuse an owner without an account, where kernels run as their owners. Raises AliquotError.
+        """
+        containers = self._services.containers
+        if containers is not None and containers.wants(name):
+            return
+        if self._services.accounts is not None:
+            self._services.accounts.of(user.name)
+        elif self._services.refuses_processes():
             raise LimitError(
                 f"Requested {name}, a process of the gateway's account, but this gateway runs as root. Choose an "
                 "image, or ask an administrator to give the gateway an account: configure(gateway_user=…)"

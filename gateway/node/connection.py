@@ -39,7 +39,7 @@ class AgentLink:
     *start_agent* starts one where none runs; None where a service does that.
 
     *differs* returns a sentence for each option of an agent that differs from this server's
-    request.
+    request. *uid_of* returns the account of a kernel's processes; None: any.
     """
 
     def __init__(
@@ -49,12 +49,14 @@ class AgentLink:
         start_agent: StartAgent | None,
         log: logging.Logger,
         differs: Callable[[Mapping[str, str]], tuple[str, ...]] = lambda options: (),
+        uid_of: Callable[[KernelRef], int | None] = lambda requester: None,
     ) -> None:
         self._runtime_dir = runtime_dir
         self._clock = clock
         self._start_agent = start_agent
         self._log = log
         self._differs = differs
+        self._uid_of = uid_of
         # A sentence for each option of the running agent that differs from this server's request.
         self.differences: tuple[str, ...] = ()
         self._client: AgentClient | None = None
@@ -99,12 +101,13 @@ class AgentLink:
             placement=placement,
             attributes={"kernelspec": requester.kernelspec},
             residency=request.residency or None,
+            uid=self._uid_of(requester),
         )
         return agent_grant(await self._answered(reserved))
 
     async def renew(self, requester: KernelRef, grant: Grant) -> Grant:
         """Hold a kernel's reservation again, in its present size. Raises AliquotError."""
-        names = Names(requester.label, requester.kernelspec)
+        names = Names(requester.label, requester.kernelspec, self._uid_of(requester))
         return await self._answered(reserve_again(self._connected(), grant, names))
 
     async def resize(self, kernel_id: str, request: Request) -> Grant:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -36,12 +36,19 @@ class ProcessFinder:
     """
 
     def __init__(
-        self, runtime: RuntimeDir, identity: str, containers: ContainerRuntime | None, log: logging.Logger
+        self,
+        runtime: RuntimeDir,
+        identity: str,
+        containers: ContainerRuntime | None,
+        log: logging.Logger,
+        is_owners: Callable[[RelayRecord], bool] = lambda relay: True,
     ) -> None:
+        """*is_owners*: whether a relay's record names the owner of its account; others are left out."""
         self._runtime = runtime
         self._identity = identity
         self._containers = containers
         self._log = log
+        self._is_owners = is_owners
 
     async def find(self, *, has_images: bool) -> Mapping[str, FoundProcesses]:
         """Return what is found, by kernel id.
@@ -86,7 +93,9 @@ class ProcessFinder:
         give_up = loop.time() + _RELAY_SECONDS
         while True:
             relays = await asyncio.to_thread(read_relay_records, self._runtime)
-            ours = {relay.kernel_id: relay for relay in relays if relay.gateway == self._identity}
+            ours = {
+                relay.kernel_id: relay for relay in relays if relay.gateway == self._identity and self._is_owners(relay)
+            }
             is_whole = not any(relay.has_living_kernel and not relay.is_alive for relay in ours.values())
             if is_whole or loop.time() >= give_up:
                 return ours

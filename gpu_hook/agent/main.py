@@ -48,6 +48,7 @@ from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
 from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
 from jupyter_aliquot.gpu_hook.agent.scheduling.records import read_moment
 from jupyter_aliquot.gpu_hook.agent.server.control import ControlServer
+from jupyter_aliquot.gpu_hook.agent.server.guests import Guests
 from jupyter_aliquot.gpu_hook.agent.server.lease_operations import LeaseOperations
 from jupyter_aliquot.gpu_hook.agent.server.notifier import StatusNotices
 from jupyter_aliquot.gpu_hook.agent.server.operations import CONTROL_VERSION, DeviceDiscovery, Node, Operations
@@ -139,7 +140,8 @@ class Agent:
         self._learned = Findings()  # the findings from which the agent last learned contexts
         self._lease_operations = LeaseOperations(self._leases, self._send, self._notices.enter)
         self._trims = Trims(settings.trim, self._kernels, self._idle_since, self._send, read_moment)
-        self._control = ControlServer(self._make_operations(chosen).answer, self._drop_connection)
+        self._guests = Guests(self._reservations)
+        self._control = ControlServer(self._make_operations(chosen).answer, self._drop_connection, self._guests.admit)
 
     def _make_operations(self, chosen: Chosen) -> Operations:
         enforcer = chosen.limits.enforcer
@@ -154,6 +156,7 @@ class Agent:
             lambda asked: {**enforcer.environment(asked.parts), **self._actuation.environment(asked)},
             lambda kernel: self._actuation.needs_restart(kernel.reservation, kernel.pids),
             DeviceDiscovery(self._devices_known, self._why_unknown),
+            self._guests,
         )
 
     def _make_status(self) -> StatusMaker:
@@ -379,6 +382,7 @@ class Agent:
         self._lease_operations.drop_connection(connection)
         self._notices.drop(connection)
         self._trims.drop_connection(connection)
+        self._guests.drop_connection(connection)
         self._reservations.drop_connection(connection)
 
     def _idle_since(self, kernel_id: str) -> float | None:

@@ -165,19 +165,21 @@ class AgentClient:
         attributes: Mapping[str, str] | None = None,
         residency: str | None = None,
         owner_limit: int | None = None,
+        uid: int | None = None,
     ) -> KernelGrant:
         """Reserve, or become another holder of the same reservation. Raises AgentRefused.
 
         ``residency`` is how the kernel's memory may leave its devices (``vmm``, ``managed``,
         ``off``; None: the node's default). ``owner_limit`` is the hundredths that the owner may
-        hold in total; an agent whose grant has no ``owner_hundredths`` ignored it.
+        hold in total; an agent whose grant has no ``owner_hundredths`` ignored it. ``uid`` is the
+        account of the kernel's processes; None: any.
         """
         size = {"hundredths": hundredths, "memory_limit": memory_limit, "workload_class": workload_class}
         fields: dict[str, Any] = {"kernel_id": kernel_id, "owner": owner, **size, "label": label}
         fields["attributes"] = dict(attributes or {})
         if placement is not None:
             fields["placement"] = [{"uuid": uuid, "hundredths": part} for uuid, part in placement.items()]
-        optional = {"residency": residency, "owner_limit": owner_limit}
+        optional = {"residency": residency, "owner_limit": owner_limit, "uid": uid}
         fields |= {name: value for name, value in optional.items() if value is not None}
         answer = await self.ask("reserve", **fields)
         return _readable(read_grant, answer.get("grant"))

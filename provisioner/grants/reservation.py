@@ -40,6 +40,7 @@ class Names:
 
     label: str
     kernelspec: str
+    uid: int | None = None  # the account of its processes; None: any
 
     def attributes(self) -> dict[str, str]:
         return {"kernelspec": self.kernelspec}
@@ -279,6 +280,7 @@ async def _reserve(client: AgentClient, grant: Grant, request: Request, names: N
             placement={quota.uuid: quota.share.hundredths for quota in grant.quotas} if is_same else None,
             attributes=names.attributes(),
             residency=grant.request.residency or None,
+            uid=names.uid,
         )
     )
     return agent_grant(answer, grant.request.residency)

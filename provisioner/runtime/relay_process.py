@@ -13,13 +13,14 @@ from pathlib import Path
 
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits
-from jupyter_aliquot.provisioner.errors import LaunchError, RelayError
+from jupyter_aliquot.provisioner.errors import LaunchError, RelayError, RelayRefusedError
 from jupyter_aliquot.provisioner.launch_spec import LaunchSpec
-from jupyter_aliquot.provisioner.relay.client.control import spawn
+from jupyter_aliquot.provisioner.relay.client.control import signal_kernel, spawn
 from jupyter_aliquot.provisioner.relay.wire.files import (
     Ended,
     KernelLaunch,
     RelayRecord,
+    is_anothers,
     read_ended,
     read_relay_records,
 )
@@ -49,14 +50,18 @@ class RelayedRuntime:
 
     async def create(self, launch: Launch) -> KernelProcess:
         spec = launch.spec
-        check_program(spec)
+        is_ours = not is_anothers(self._relay.folder)
+        if is_ours:  # another account's programs and folders are for its relay to check
+            check_program(spec)
         # A gateway's kernel outlives the gateway, so it must not write to the gateway's output.
         streams = Streams(launch.streams, inherits=self._relay.gateway is None)
         try:
-            process = await spawn(self._relay, _kernel_launch(spec, streams.umask), streams.descriptors)
+            process = await spawn(
+                self._relay, _kernel_launch(spec, streams.umask, is_ours=is_ours), streams.descriptors
+            )
         except RelayError as error:
             streams.close()
-            raise LaunchError(f"{spec.program!r} cannot be started: {error}") from error
+            raise LaunchError(_failure(spec, error)) from error
         except BaseException:
             streams.close()
             raise
@@ -66,7 +71,11 @@ class RelayedRuntime:
         return process
 
     async def signal(self, process: KernelProcess, signal_number: int) -> None:
-        if is_running(process):
+        if not is_running(process):
+            return
+        if is_anothers(self._relay.folder):
+            await signal_kernel(self._relay, signal_number)
+        else:
             signal_group(process, signal_number)
 
     async def poll(self, process: KernelProcess) -> int | None:
@@ -134,8 +143,15 @@ def process_end(ended: Ended) -> ProcessEnd:
     )
 
 
-def _kernel_launch(spec: LaunchSpec, umask: int | None) -> KernelLaunch:
+def _failure(spec: LaunchSpec, error: RelayError) -> str:
+    is_said = isinstance(error, RelayRefusedError) and error.code in ("launch", "account")
+    return str(error) if is_said else f"{spec.program!r} cannot be started: {error}"
+
+
+def _kernel_launch(spec: LaunchSpec, umask: int | None, *, is_ours: bool) -> KernelLaunch:
     env = {name: value for name, value in spec.env if name != _PARENT_VARIABLE}
+    if not is_ours:
+        return KernelLaunch(spec.argv, env, spec.cwd, umask=umask, program=spec.program)
     argv = tuple(os.path.expanduser(word) for word in spec.argv)
     # The relay has a working directory of its own, so paths relative to ours mean nothing to it.
     return KernelLaunch(argv, env, os.path.abspath(spec.cwd or Path.cwd()), umask=umask)

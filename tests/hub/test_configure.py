@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-import pwd
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -135,21 +134,6 @@ def test_a_gateway_that_the_administrator_starts_is_given_its_token_and_no_comma
     assert "--hub" in wanted.command()
 
 
-@pytest.fixture
-def accounts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The accounts of the machine: root, aliquot with a home of its own, and homeless without."""
-    if os.getuid() == 0:
-        os.chown(tmp_path, 999, 999)
-    homes = {"root": (0, "/root"), "aliquot": (tmp_path.stat().st_uid, str(tmp_path)), "homeless": (999, "/nowhere")}
-
-    def getpwnam(name: str) -> pwd.struct_passwd:
-        uid, home = homes[name]
-        return pwd.struct_passwd((name, "x", uid, uid, "", home, "/bin/sh"))
-
-    monkeypatch.setattr(pwd, "getpwnam", getpwnam)
-    return tmp_path
-
-
 def test_a_hub_that_runs_as_root_starts_no_gateway_as_root(accounts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     for wrong in ({}, {"gateway_user": "root"}):
@@ -177,8 +161,10 @@ def test_a_limit_for_a_name_that_the_hub_writes_otherwise_is_told() -> None:
 
 
 @pytest.mark.parametrize("block", blocks_of(HUB_GUIDE), ids=lambda block: block.splitlines()[-1][:40])
-def test_each_block_of_the_guide_can_be_pasted(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_block_of_the_guide_can_be_pasted(block: str, accounts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALIQUOT_API_TOKEN", "a token of the administrator's")
+    if "run_kernels_as" in block:
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
     c = Config()
     exec(block, {"c": c, "configure": configure})
     assert service(c)

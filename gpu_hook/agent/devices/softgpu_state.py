@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jupyter_aliquot.gpu_hook.base.files import try_lock
-from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir
+from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, is_shared
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ def prepare(state: Path, runtime: RuntimeDir) -> int:
         if found.st_uid != os.geteuid():
             os.close(held)
             raise PathError(_not_ours(outer))
-        outer.chmod(0o700)
+        outer.chmod(0o711 if is_shared(runtime) else 0o700)  # kernels' accounts have to pass
         _point_to(runtime, outer)
         state.parent.mkdir(exist_ok=True)
         state.parent.chmod(0o711)

@@ -395,7 +395,7 @@ class Kernel:
             self._record.write_soon()
 
     def _open(self) -> None:
-        self._acceptor = Acceptor(self.kernel_id, self.folder, self, self._descriptors)
+        self._acceptor = Acceptor(self.kernel_id, self.folder, self, self._descriptors, self.reservation.uid)
         self.credit_queues = KernelCreditQueues(
             self._ledger,
             self.kernel_id,

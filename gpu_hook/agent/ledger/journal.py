@@ -48,6 +48,7 @@ class Reservation:
     created: float
     generation: int = 1
     residency: str = "vmm"  # how its memory may leave its devices: vmm, managed or off
+    uid: int | None = None  # the account whose processes may join; None: any that reaches the socket
 
     @property
     def is_production(self) -> bool:
@@ -196,6 +197,7 @@ def _read_reservation(data: Mapping[str, Any]) -> Reservation:
         created=float(data["created"]),
         generation=int(data["generation"]),
         residency=_read_mode(data["residency"]),
+        uid=None if data.get("uid") is None else int(data["uid"]),
     )
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_aliquot.gpu_hook.agent.base.slices import Slices, encode_line
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir, is_shared
 from jupyter_aliquot.gpu_hook.waiting import within
 
 log = logging.getLogger(__name__)
@@ -36,9 +37,13 @@ Answer = Callable[[object, int], Awaitable[dict[str, Any] | None]]
 class ControlServer:
     """The socket file, and one task for each connection."""
 
-    def __init__(self, answer: Answer, closed: Callable[[int], None]) -> None:
+    def __init__(
+        self, answer: Answer, closed: Callable[[int], None], admit: Callable[[int, int], bool] = lambda *_: False
+    ) -> None:
+        """``admit``: whether a connection, by its number, may stay that is of another account."""
         self._answer = answer
         self._closed = closed
+        self._admit = admit
         self._numbers = itertools.count(1)
         self._server: asyncio.Server | None = None
         self._file: tuple[int, int] | None = None  # device and inode of the socket file
@@ -52,7 +57,7 @@ class ControlServer:
         return len(self._writers)
 
     async def listen(self, path: Path) -> None:
-        """Listen at this path. Raises OSError.
+        """Listen at this path, in a shared folder for all accounts. Raises OSError.
 
         The caller holds agent.lock, so an existing socket is stale.
         """
@@ -122,11 +127,11 @@ class ControlServer:
         """Start a task for a connection. Called by asyncio."""
         peer: socket.socket = writer.get_extra_info("socket")
         pid, uid, _ = _PEER.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-        if uid not in (0, os.geteuid()):
+        connection = next(self._numbers)
+        if uid not in (0, os.geteuid()) and not self._admit(connection, uid):
             log.warning("event=turned_away pid=%d uid=%d", pid, uid)
             writer.transport.abort()
             return
-        connection = next(self._numbers)
         self._writers[connection] = writer
         task = asyncio.get_running_loop().create_task(self._serve(connection, reader, writer))
         self._tasks.add(task)
@@ -177,7 +182,7 @@ def _bind(path: Path) -> socket.socket:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
         listening.bind(os.fspath(path))
-        path.chmod(0o600)
+        path.chmod(0o666 if is_shared(RuntimeDir(path.parent)) else 0o600)
     except OSError:
         listening.close()
         raise

@@ -22,6 +22,7 @@ from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
 from jupyter_aliquot.gpu_hook.agent.trimming.trimmer import Trims
 from jupyter_aliquot.gpu_hook.paths import Driver
 
+from .guests import Guests
 from .lease_operations import LeaseOperations
 from .request_fields import (
     is_int,
@@ -96,9 +97,11 @@ class Operations:
         limits_env: Callable[[Reservation], Mapping[str, str]],
         needs_restart: Callable[[Kernel], tuple[str, ...]],
         devices: DeviceDiscovery,
+        guests: Guests,
     ) -> None:
         self._node = node
         self._devices = devices
+        self._guests = guests
         self._reservations = reservations
         self._trims = trims
         self._describe = describe
@@ -141,6 +144,7 @@ class Operations:
                     f"Requested op {str(request.get('op'))[:40]!r}, which does not exist. Use one of "
                     f"{', '.join(self._table)}",
                 )
+            self._guests.check(request, connection)
             if request["op"] not in _WITHOUT_DEVICES:
                 await self._devices.is_over.wait()
             found = operation(request, connection)
@@ -185,6 +189,7 @@ class Operations:
             parts=(),
             created=time.time(),
             residency=read_residency(request, self._node.residency),
+            uid=None if request.get("uid") is None else read_int(request, "uid"),
         )
         if self._reservations.find(asked.kernel_id) is None:
             self._check_devices()

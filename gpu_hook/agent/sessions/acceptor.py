@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import socket
+import struct
 import time
 from pathlib import Path
 
@@ -33,6 +35,7 @@ MAX_UNREGISTERED = 64  # of one kernel: a hook sends HELLO at once, and silent c
 # user may run there.
 _FOLDER_MODE = 0o711
 
+_PEER = struct.Struct("iII")
 _session_numbers = itertools.count(1)
 
 
@@ -47,8 +50,14 @@ class Acceptor:
     Its folder has the listening socket.
     """
 
-    def __init__(self, kernel_id: str, folder: Path, owner: SessionOwner, descriptors: Descriptors) -> None:
-        """Make the folder and the socket. Raises OSError."""
+    def __init__(
+        self, kernel_id: str, folder: Path, owner: SessionOwner, descriptors: Descriptors, uid: int | None = None
+    ) -> None:
+        """Make the folder and the socket. Raises OSError.
+
+        ``uid``: the account whose processes may connect, beside the agent's and root; None: any.
+        """
+        self._uid = uid
         folder.mkdir(exist_ok=True)
         folder.chmod(_FOLDER_MODE)
         self._descriptors = descriptors
@@ -92,6 +101,11 @@ class Acceptor:
 
     def _accept(self, connection: socket.socket) -> None:
         self._bucket.charge(_ENTRY_TOKENS, time.monotonic())
+        peer = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[1]
+        if self._uid is not None and peer not in (self._uid, 0, os.geteuid()):
+            log.warning("event=hook_refused kernel=%s uid=%d reason=PEER", self._kernel_id, peer)
+            text = f"the kernel is of the account {self._uid}, this process of {peer}"
+            return send_away(connection, protocol.pack(protocol.Refuse(RefusalReason.PEER, text)))
         try:
             session = HookSession(next(_session_numbers), connection, self._owner, self._bucket)
         except InvisiblePeerError as error:

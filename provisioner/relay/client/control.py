@@ -28,6 +28,7 @@ from jupyter_aliquot.provisioner.relay.wire.files import (
     RelayRecord,
     RelayRequest,
     UnreadableRecordError,
+    is_anothers,
     parse_ended,
     parse_relay_record,
     read_ended,
@@ -69,6 +70,7 @@ __all__ = [
     "read_relay_record",
     "read_relay_records",
     "set_facts",
+    "signal_kernel",
     "spawn",
     "start_relay",
     "stop_relay",
@@ -107,7 +109,7 @@ async def spawn(
     given = dict(descriptors or {})
     if set(given) - set(_STANDARD_DESCRIPTORS):
         raise RelayError(f"Requested to give descriptors {sorted(given)} to a kernel, but only 0, 1 and 2 can be given")
-    header = {"op": "spawn", "launch": _launch_fields(launch), "descriptors": sorted(given)}
+    header = {"op": "spawn", "launch": _launch_fields(launch, record.folder), "descriptors": sorted(given)}
     answer = await _ask_relay(record, header, [given[target] for target in sorted(given)])
     found = answer.header["process"]
     return KernelProcess(record.kernel_id, found["pid"], found["start_time_ticks"], found["pid"])
@@ -122,9 +124,24 @@ async def stop_relay(record: RelayRecord) -> Ended | None:
     try:
         answer = await _ask_relay(record, {"op": "stop"})
     except RelayUnavailableError:
-        return await asyncio.to_thread(_remove_by_force, record)
+        if is_anothers(record.folder):
+            answer = await _ask_host(record, {"op": "remove"})
+        else:
+            return await asyncio.to_thread(_remove_by_force, record)
     ended = answer.header.get("ended")
     return None if ended is None else parse_ended(ended)
+
+
+async def signal_kernel(record: RelayRecord, number: int) -> None:
+    """Signal the process group of a kernel of another account: the relay host may."""
+    await _ask_host(record, {"op": "signal", "number": number})
+
+
+async def _ask_host(record: RelayRecord, header: Mapping[str, Any]) -> Record:
+    """Ask the host about a kernel of another account, waiting for a host that is being restarted."""
+    runtime = RuntimeDir(record.folder.parent.parent)
+    await ensure_relay_host(runtime)
+    return await _ask(runtime.relay_socket, {**header, "kernel_id": record.kernel_id}, "the relay host")
 
 
 async def set_facts(record: RelayRecord, facts: Mapping[str, Any]) -> RelayRecord:
@@ -132,8 +149,11 @@ async def set_facts(record: RelayRecord, facts: Mapping[str, Any]) -> RelayRecor
     return _record(record.folder, await _ask_relay(record, {"op": "set_facts", "facts": dict(facts)}))
 
 
-def _launch_fields(launch: KernelLaunch) -> dict[str, Any]:
+def _launch_fields(launch: KernelLaunch, folder: Path) -> dict[str, Any]:
     limits = launch.rlimits
+    is_ours = not is_anothers(folder)
+    if limits is None and not is_ours:
+        limits = {}  # the host gave the relay those of its account
     if limits is None:
         limits = {number: resource.getrlimit(number) for number in _RLIMITS}
     return {
@@ -141,7 +161,8 @@ def _launch_fields(launch: KernelLaunch) -> dict[str, Any]:
         "env": dict(launch.env),
         "cwd": launch.cwd,
         "rlimits": [[number, soft, hard] for number, (soft, hard) in limits.items()],
-        "umask": _own_umask() if launch.umask is None else launch.umask,
+        "umask": _own_umask() if launch.umask is None and is_ours else launch.umask,
+        "program": launch.program,
     }
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from jupyter_aliquot.gpu_hook.base.daemon import Daemon, answers, start_daemon, wait_aside
 from jupyter_aliquot.gpu_hook.base.files import LockHeldError, locked
-from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, prepare_runtime_dir
+from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, is_shared, prepare_runtime_dir
 from jupyter_aliquot.provisioner.errors import RelayUnavailableError
 from jupyter_aliquot.provisioner.relay.wire.proc import stat_fields
 
@@ -48,6 +48,8 @@ def start_relay_host(runtime: RuntimeDir, settings: RelaySettings) -> bool:
     except PathError as error:
         raise RelayUnavailableError(str(error)) from error
     deadline = time.monotonic() + settings.start_seconds
+    if is_shared(runtime) and os.geteuid() != 0:
+        return _await_roots(runtime, deadline)
     with _only_one_starts(runtime, settings.start_seconds):
         if answers(runtime.relay_socket):
             return False
@@ -67,6 +69,18 @@ def start_relay_host(runtime: RuntimeDir, settings: RelaySettings) -> bool:
             time.sleep(_POLL_SECONDS)
         wait_aside(process)
     return True
+
+
+def _await_roots(runtime: RuntimeDir, deadline: float) -> bool:
+    """Wait for the host of root, which another program starts. Raises RelayUnavailableError."""
+    while not answers(runtime.relay_socket):
+        if time.monotonic() > deadline:
+            raise RelayUnavailableError(
+                f"the relay host of root does not answer at {runtime.relay_socket}. JupyterHub starts it as its "
+                "service aliquot-relay: see the Hub's log"
+            )
+        time.sleep(_POLL_SECONDS)
+    return False
 
 
 def _reap_former(runtime: RuntimeDir) -> None:

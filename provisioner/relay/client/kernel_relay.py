@@ -48,6 +48,7 @@ class RelayWish:
     unread_bytes: int = UNREAD_BYTES
     unsent_bytes: UnsentBytes = UNSENT
     user: str = ""
+    account: str = ""  # the system account as which relay and kernel run; empty: our own
     is_independent: bool = False
     tells_agent: bool = False
     waiting_notice: bool = True
@@ -206,6 +207,7 @@ def _request(manager: Any, kernel_id: str, wish: RelayWish) -> RelayRequest:
         unread_bytes=wish.unread_bytes,
         store_bytes=wish.unsent_bytes.kernel,
         user=wish.user,
+        account=wish.account,
         user_store_bytes=wish.unsent_bytes.user,
         all_store_bytes=wish.unsent_bytes.all,
         facts={"kernelspec": manager.kernel_name, "connection_file": manager.connection_file, **wish.facts},

@@ -7,7 +7,7 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from jupyter_aliquot.provisioner.relay.store.delivery import Delivery
 from jupyter_aliquot.provisioner.relay.store.output_store import Bounds, Store
 from jupyter_aliquot.provisioner.relay.store.segments import Spill
 from jupyter_aliquot.provisioner.relay.store.spill_room import RoomBounds, SpillRoom
-from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS, RelayRequest
+from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS, RelayRequest, socket_mode
 from jupyter_aliquot.provisioner.relay.wire.messages import Signer, new_id
 from jupyter_aliquot.provisioner.relay.wire.peer import listen
 from jupyter_aliquot.provisioner.relay.wire.spare_names import SpareNames
@@ -55,11 +55,14 @@ def prepare_folder(folder: Path) -> None:
     kernel_folder.chmod(0o777)
 
 
-def run(runtime: RuntimeDir, spill_dir: Path, own: OwnRecord, ready: int) -> None:
-    """Run the relay until it ends. The pipe ``ready`` gets its record's line, or the error."""
+def run(runtime: RuntimeDir, spill_dir: Path, own: OwnRecord, ready: int, admitted: Collection[int] = ()) -> None:
+    """Run the relay until it ends. The pipe ``ready`` gets its record's line, or the error.
+
+    ``admitted``: the numbers of other accounts that may connect to it.
+    """
     _become_relay()
     spill = Spill(_room(spill_dir, own.request))
-    relay = _made(runtime, own, spill)
+    relay = _made(runtime, own, spill, admitted)
     own.write()
     os.write(ready, b"ready")
     os.close(ready)
@@ -95,7 +98,7 @@ def _give_memory_back() -> None:
     ctypes.CDLL(None).malloc_trim(0)
 
 
-def _made(runtime: RuntimeDir, own: OwnRecord, spill: Spill) -> Relay:
+def _made(runtime: RuntimeDir, own: OwnRecord, spill: Spill, admitted: Collection[int]) -> Relay:
     request, folder = own.request, own.folder
     context: zmq.Context[Any] = zmq.Context()
     loop = Loop()
@@ -117,7 +120,8 @@ def _made(runtime: RuntimeDir, own: OwnRecord, spill: Spill) -> Relay:
         loop, own, place, sockets, forwarder, lambda: _describe(store, spill, forwarder.unread), _give_memory_back
     )
     relay.chores = _chores(forwarder, signer, own)
-    relay.links = forwarder.links = LinkServer(loop, listen(folder / "link.sock"), store, delivery, relay)
+    listening = listen(folder / "link.sock", socket_mode(folder))
+    relay.links = forwarder.links = LinkServer(loop, listening, store, delivery, relay, admitted)
     relay.prepare()
     return relay
 

@@ -41,7 +41,9 @@ from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 from jupyter_aliquot.provisioner.relay.wire.spare_names import is_listened_at
 
 from .bootstrap import prepare_folder, run
+from .by_force import remove_by_force, signal_kernel
 from .left_kernels import folders_without_relay, kernels_of
+from .tenants import Tenants, acting_as
 
 _SCAN_SECONDS = 5.0
 _KEEP_SECONDS = 7 * 24 * 3600.0  # a folder whose relay ended, for readers of how the kernel ended
@@ -67,12 +69,20 @@ class Host:
     """The relay host. ``serve`` returns when the host is to end."""
 
     def __init__(
-        self, runtime: RuntimeDir, spill_dir: Path, listening: socket.socket, idle_seconds: float | None
+        self,
+        runtime: RuntimeDir,
+        spill_dir: Path,
+        listening: socket.socket,
+        idle_seconds: float | None,
+        tenants: Tenants | None = None,
     ) -> None:
+        """``tenants``: the accounts that a host of root serves; None: all relays are the host's own."""
         self._runtime = runtime
         self._spill_dir = spill_dir
         self._listening = listening
         self._idle_seconds = idle_seconds
+        self._tenants = tenants
+        self._admitted = () if tenants is None else (tenants.gateway.uid,)
         self._selector = selectors.DefaultSelector()
         self._peers: set[Peer] = set()
         self._children: dict[int, Child] = {}
@@ -143,7 +153,7 @@ class Host:
     # ---- peers
 
     def _accept(self, _listening: Any) -> None:
-        while (peer := accept(self._listening)) is not None:
+        while (peer := accept(self._listening, self._admitted)) is not None:
             self._peers.add(peer)
             self._selector.register(peer.descriptor, selectors.EVENT_READ, lambda _, peer=peer: self._ready(peer))
 
@@ -192,8 +202,22 @@ class Host:
             alive = [found.kernel_id for found in read_relay_records(self._runtime) if found.is_alive]
             peer.say({"op": "status", "pid": os.getpid(), "relays": alive})
             peer.end_after_sending()
+        elif record.op == "signal":
+            signal_kernel(self._folder_of(record), record.header.get("number"))
+            peer.say({"op": "signalled"})
+            peer.end_after_sending()
+        elif record.op == "remove":
+            ended = remove_by_force(self._folder_of(record))
+            peer.say({"op": "removed", "ended": None if ended is None else vars(ended)})
+            peer.end_after_sending()
         else:
-            raise Refusal("bad_request", f"Op {record.op[:40]!r} is not known. Use start or status.")
+            raise Refusal("bad_request", f"Op {record.op[:40]!r} is not known. Use start, status, signal or remove.")
+
+    def _folder_of(self, record: Record) -> Path:
+        kernel_id = record.header.get("kernel_id")
+        if not isinstance(kernel_id, str) or not KERNEL_ID.fullmatch(kernel_id):
+            raise Refusal("bad_request", f"{kernel_id!r:.60} is no id of a kernel")
+        return self._runtime.relay(kernel_id)
 
     # ---- relays begin
 
@@ -205,12 +229,18 @@ class Host:
             Signer(request.key, request.signature_scheme, "")
         except ValueError as error:
             raise Refusal("bad_request", str(error)) from error
+        account = None if self._tenants is None else self._tenants.requested(request.account)
+        if account is None and request.account:
+            raise Refusal("account", f"this host runs as {os.geteuid()} and starts no relay as {request.account!r}")
         folder = self._runtime.relay(request.kernel_id)
         if self._is_starting(request.kernel_id) or self._lives(folder):
             raise Refusal("exists", f"kernel {request.kernel_id} has a relay already; stop that one first")
         self._runtime.relays.mkdir(mode=0o700, exist_ok=True)
         remove_folder(folder)
-        prepare_folder(folder)
+        if self._tenants is None or account is None:
+            prepare_folder(folder)
+        else:
+            self._tenants.prepare_folder(folder, account)
         self._fork(OwnRecord(folder, request), peer, is_new=True)
 
     def _is_starting(self, kernel_id: str) -> bool:
@@ -249,7 +279,12 @@ class Host:
             for descriptor in _descriptors() - {0, 1, 2, ready}:
                 with contextlib.suppress(OSError):
                     os.close(descriptor)
-            run(self._runtime, self._spill_dir, own, ready)
+            spill_dir = self._spill_dir
+            if self._tenants is not None:
+                account = self._tenants.owner_of(own.folder)
+                spill_dir = self._tenants.spill_dir(spill_dir, account)
+                self._tenants.become(account)
+            run(self._runtime, spill_dir, own, ready, self._admitted)
             code = 0
         except BaseException as error:
             traceback.print_exc()
@@ -315,6 +350,16 @@ class Host:
                 remove_folder(folder)
             elif code != 0:
                 self._take_over(child.kernel_id)
+            elif self._tenants is not None:
+                self._remove_emptied(folder)
+
+    @staticmethod
+    def _remove_emptied(folder: Path) -> None:
+        """Remove the folder of a relay that ended and emptied it: the folder around it is root's."""
+        with contextlib.suppress(OSError):
+            (folder / "k").rmdir()
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
     def _inherited(self, pid: int, code: int) -> None:
         """Handle the end of an inherited process: a killed relay's kernel, or what a kernel left."""
@@ -324,13 +369,13 @@ class Host:
                 signalled = -code if code < 0 else None
                 ticks = record.kernel.start_time_ticks
                 ended = Ended(pid, ticks, failed, signalled, time.time(), reason=record.reason)
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError), acting_as(record.folder.stat().st_uid):
                     write_ended(record.folder, ended)
                 log("kernel_ended", kernel=record.kernel_id, pid=pid, code=code)
 
     def _scan(self) -> None:
         """Look for killed relays of other hosts, and remove old folders."""
-        sweep(self._spill_dir)
+        self._sweep()
         ours = {child.kernel_id for child in self._children.values()}
         for record in read_relay_records(self._runtime):
             if record.is_alive or record.kernel_id in ours:
@@ -342,6 +387,17 @@ class Host:
                 remove_folder(record.folder)
         for folder in folders_without_relay(self._runtime):
             self._end_unreachable(folder)
+            if self._tenants is not None and not self._is_starting(folder.name):
+                self._remove_emptied(folder)
+
+    def _sweep(self) -> None:
+        if self._tenants is None:
+            sweep(self._spill_dir)
+            return
+        with contextlib.suppress(OSError):
+            for part in self._spill_dir.iterdir():
+                with acting_as(part.lstat().st_uid):
+                    sweep(part)
 
     def _take_over(self, kernel_id: str) -> None:
         """Start another relay at the sockets of one that was killed, if its kernel may live."""
@@ -372,7 +428,7 @@ class Host:
             return
         for pid in kernels_of(folder) - set(self._children):
             log("unreachable", kernel=folder.name, pid=pid, reason="its relay was killed and left no record")
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError), acting_as(folder.stat().st_uid):
                 os.killpg(pid, signal.SIGKILL)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.launch_spec import KERNEL_ID_VARIABLE
-from jupyter_aliquot.provisioner.relay.wire.proc import command_line, stat_fields
+from jupyter_aliquot.provisioner.relay.wire.proc import account_of, command_line, stat_fields
 from jupyter_aliquot.provisioner.relay.wire.spare_names import is_listened_at
 
 _PROC = Path("/proc")
@@ -34,17 +34,21 @@ def folders_without_relay(runtime: RuntimeDir) -> tuple[Path, ...]:
 def kernels_of(folder: Path) -> set[int]:
     """Return the pids of this folder's kernels whose relay is gone.
 
-    They run as our own account. A kernel leads a group of its own, its command names its connection
+    They run as the folder's account. A kernel leads a group of its own, its command names its connection
     file, and its environment has its id. A program that reads the file (an editor, a client) shares
     at most the command.
     """
     file, kernel_id = os.fspath(folder / "k" / "connection.json"), f"{KERNEL_ID_VARIABLE}={folder.name}"
+    try:
+        owner = folder.stat().st_uid
+    except OSError:
+        return set()
     return {
         pid
         for pid in (int(name) for name in os.listdir(_PROC) if name.isdigit())
         if _names(_words(pid, "cmdline"), file)
         and kernel_id in _words(pid, "environ")
-        and _is_ours(pid)
+        and account_of(pid) == owner
         and _has_no_relay(pid)
     }
 
@@ -66,13 +70,6 @@ def _words(pid: int, name: str) -> list[str]:
         return (_PROC / str(pid) / name).read_bytes().decode(errors="replace").split("\0")
     except OSError:
         return []
-
-
-def _is_ours(pid: int) -> bool:
-    try:
-        return (_PROC / str(pid)).stat().st_uid == os.geteuid()
-    except OSError:
-        return False
 
 
 def _has_no_relay(pid: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import signal
 import socket
 import sys
 import time
@@ -13,14 +14,15 @@ from pathlib import Path
 
 from jupyter_aliquot.gpu_hook.base.daemon import answers
 from jupyter_aliquot.gpu_hook.base.files import lock_while, open_lock, read_holder, write_holder
-from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, prepare_runtime_dir
+from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, prepare_runtime_dir, prepare_shared_runtime_dir
 from jupyter_aliquot.provisioner.relay.wire.log import log
 from jupyter_aliquot.provisioner.relay.wire.peer import listen
 
 from .host import Host
 from .settings import HostSettings, read_arguments
+from .tenants import TenantError, Tenants
 
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _LOCK_SECONDS = 3.0  # a host that is ending holds its lock a little longer than its socket
 _RETRY_SECONDS = 0.05
 
@@ -36,15 +38,17 @@ def run_host(settings: HostSettings) -> int:
     """
     runtime = settings.runtime
     try:
-        prepare_runtime_dir(runtime)
-        lock = _lock(runtime)
+        if settings.ends_with_parent is not None:
+            _end_with(settings.ends_with_parent)
+        tenants = _prepare(settings)
+        lock = _lock(runtime, is_patient=settings.ends_with_parent is not None)
         try:
-            listening = _listen(runtime.relay_socket)
-            host = Host(runtime, settings.spill_dir, listening, settings.exit_when_idle_seconds)
+            listening = _listen(runtime.relay_socket, tenants)
+            host = Host(runtime, settings.spill_dir, listening, settings.exit_when_idle_seconds, tenants)
         except StartError:
             os.close(lock)
             raise
-    except (PathError, StartError) as error:
+    except (PathError, StartError, TenantError) as error:
         print(f"aliquot relay: {error}", file=sys.stderr)
         return 1
     # Children of a killed relay become ours.
@@ -64,17 +68,39 @@ def run_host(settings: HostSettings) -> int:
     return 0
 
 
-def _listen(path: Path) -> socket.socket:
+def _end_with(parent: int) -> None:
+    """Have the system send this process SIGTERM when its parent ends, also where that is killed."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:  # it ended before the system was told
+        raise StartError(f"the process {parent} that started this relay host has ended")
+
+
+def _prepare(settings: HostSettings) -> Tenants | None:
+    """Prepare the runtime folder, and return the accounts that a host of root serves."""
+    if not settings.account:
+        prepare_runtime_dir(settings.runtime)
+        return None
+    tenants = Tenants.of(settings.account)
+    prepare_shared_runtime_dir(settings.runtime, tenants.gateway.gid)
+    return tenants
+
+
+def _listen(path: Path, tenants: Tenants | None) -> socket.socket:
     try:
-        return listen(path)
+        if tenants is None:
+            return listen(path)
+        listening = listen(path)
+        os.chown(path, 0, tenants.gateway.gid)
+        path.chmod(0o660)
+        return listening
     except OSError as error:
         raise StartError(f"cannot listen at {path}: {error.strerror or error}") from error
 
 
-def _lock(runtime: RuntimeDir) -> int:
+def _lock(runtime: RuntimeDir, *, is_patient: bool) -> int:
     """Lock relay.lock, whose holder is the relay host of the folder.
 
-    The system unlocks it with the process.
+    The system unlocks it with the process. A patient host waits for the end of another one.
     """
     try:
         descriptor = open_lock(runtime.relay_lock)
@@ -83,7 +109,7 @@ def _lock(runtime: RuntimeDir) -> int:
     deadline = time.monotonic() + _LOCK_SECONDS
 
     def may_wait() -> bool:
-        return not answers(runtime.relay_socket) and time.monotonic() <= deadline
+        return is_patient or (not answers(runtime.relay_socket) and time.monotonic() <= deadline)
 
     if not lock_while(descriptor, may_wait, _RETRY_SECONDS):
         pid = read_holder(descriptor) or "unknown"

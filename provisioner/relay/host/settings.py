@@ -19,6 +19,8 @@ class HostSettings:
     runtime: RuntimeDir
     spill_dir: Path
     exit_when_idle_seconds: float | None = None
+    account: str = ""
+    ends_with_parent: int | None = None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +35,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="end after so long without a relay and a connection",
     )
+    parser.add_argument(
+        "--account",
+        default="",
+        metavar="NAME",
+        help="as root: serve the gateway of this account, and run each relay and kernel as the account that it names",
+    )
+    parser.add_argument(
+        "--end-with-parent",
+        type=int,
+        metavar="PID",
+        help="end when the process that started the host does, and wait for a host that runs here already",
+    )
 
 
 def read_arguments(arguments: Sequence[str] | None = None) -> HostSettings:
@@ -42,7 +56,9 @@ def read_arguments(arguments: Sequence[str] | None = None) -> HostSettings:
     options = parser.parse_args(arguments)
     folder: Path | None = options.runtime_dir
     runtime = find_runtime_dir() if folder is None else RuntimeDir(Path(os.path.abspath(folder)))
-    return HostSettings(runtime, choose_spill_dir(options.spill_dir), options.exit_when_idle)
+    return HostSettings(
+        runtime, choose_spill_dir(options.spill_dir), options.exit_when_idle, options.account, options.end_with_parent
+    )
 
 
 def _positive_float(text: str) -> float:

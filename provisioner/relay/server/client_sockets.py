@@ -11,7 +11,7 @@ from typing import Any
 
 import zmq
 
-from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS
+from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS, socket_mode
 from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 
 CHANNELS = ("shell", "control", "stdin", "hb", "iopub")
@@ -71,7 +71,7 @@ class ClientSockets:
         """
         path = self._path(channel)
         self.sockets[channel].bind(f"ipc://{path}.new")
-        os.chmod(f"{path}.new", 0o600)
+        os.chmod(f"{path}.new", socket_mode(Path(path).parent))
         remove_folder(Path(path))  # if the name is a folder
         os.replace(f"{path}.new", path)
         self._inodes[channel] = os.lstat(path).st_ino

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import resource
+import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,8 @@ class Launch:
     env: dict[str, str]
     cwd: str | None
     rlimits: list[tuple[int, int, int]]
-    umask: int
+    umask: int  # -1: the relay's own
+    program: str = ""
 
 
 def read_launch(fields: Any) -> Launch:
@@ -40,7 +43,8 @@ def read_launch(fields: Any) -> Launch:
     try:
         argv, env, cwd = fields["argv"], fields["env"], fields["cwd"]
         rlimits = [(int(number), int(soft), int(hard)) for number, soft, hard in fields["rlimits"]]
-        umask = int(fields["umask"])
+        umask = -1 if fields["umask"] is None else int(fields["umask"])
+        program = str(fields.get("program", ""))
     except (KeyError, TypeError, ValueError) as error:
         raise Refusal("bad_request", f"a launch has argv, env, cwd, rlimits and umask: {error!r}") from error
     texts = [*argv, *env, *env.values()] if isinstance(argv, list) and isinstance(env, dict) else [None]
@@ -48,7 +52,7 @@ def read_launch(fields: Any) -> Launch:
         raise Refusal("bad_request", "argv is a list of texts that is not empty, env an object of texts; none has NUL")
     if cwd is not None and not isinstance(cwd, str):
         raise Refusal("bad_request", f"cwd is {type(cwd).__name__}, not a text")
-    return Launch(argv, env, cwd, rlimits, umask)
+    return Launch(argv, env, cwd, rlimits, umask, program)
 
 
 class RunningKernel:
@@ -117,6 +121,53 @@ class RunningKernel:
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None
+
+
+def for_account(launch: Launch, account: str) -> Launch:
+    """Return the launch as the relay's account can run it: in a folder that it may enter.
+
+    Raises Refusal, in words for the kernel's owner.
+    """
+    program = _unusable(launch)
+    if program is not None:
+        name, reason = program
+        raise Refusal(
+            "launch",
+            f"{name!r} cannot be started as {account!r}: {reason}. Its environment must be one that this account can "
+            f"read and execute, folders above it included (namei -l {name}). Choose another kernel, or ask an "
+            "administrator",
+        )
+    try:
+        home = pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        raise Refusal(
+            "account", f"The account {account!r} was removed. Ask an administrator to make it again"
+        ) from None
+    for folder in (launch.cwd, home):
+        if folder and os.path.isdir(folder) and os.access(folder, os.X_OK):
+            return replace(launch, cwd=folder)
+    reason = "Permission denied" if os.path.lexists(home) else "there is no such folder"
+    raise Refusal(
+        "launch",
+        f"The home {home} of the account {account!r} cannot be entered: {reason}. Ask an administrator to make it "
+        f"(install -d -o {account} -m 700 {home}), or to correct its rights",
+    )
+
+
+def _unusable(launch: Launch) -> tuple[str, str] | None:
+    """Return the program that this account cannot run, and why."""
+    path = launch.env.get("PATH", os.defpath)
+    for name in (launch.program, launch.argv[0]):
+        if not name or shutil.which(name, path=path) is not None:
+            continue
+        try:
+            os.stat(name if os.path.dirname(name) else launch.argv[0])
+        except FileNotFoundError:
+            return name, "not found"
+        except OSError as error:
+            return name, error.strerror or str(error)
+        return name, "Permission denied" if os.path.dirname(name) else "not found"
+    return None
 
 
 def start(launch: Launch, log: Path, given: Mapping[int, int]) -> RunningKernel:

@@ -6,13 +6,14 @@ import contextlib
 import os
 import socket
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
 from jupyter_aliquot.provisioner.relay.store.delivery import Delivery
 from jupyter_aliquot.provisioner.relay.store.output_store import Store
+from jupyter_aliquot.provisioner.relay.wire.files import socket_mode
 from jupyter_aliquot.provisioner.relay.wire.messages import HEADER, find_delimiter, read_object
 from jupyter_aliquot.provisioner.relay.wire.peer import Peer, Record, Refusal, accept, listen
 from jupyter_aliquot.provisioner.relay.wire.protocol import ProtocolError
@@ -81,12 +82,22 @@ class SeenRequests:
 class LinkServer:
     """All connections of one relay. ``count`` is the number of links, without control connections."""
 
-    def __init__(self, loop: Watcher, listening: socket.socket, store: Store, delivery: Delivery, owner: Owner) -> None:
+    def __init__(
+        self,
+        loop: Watcher,
+        listening: socket.socket,
+        store: Store,
+        delivery: Delivery,
+        owner: Owner,
+        admitted: Collection[int] = (),
+    ) -> None:
+        """``admitted``: the numbers of other accounts that may connect: the gateway's."""
         self._loop = loop
         self._listening = listening
         self._store = store
         self._delivery = delivery
         self._owner = owner
+        self._admitted = frozenset(admitted)
         self._peers: dict[int, Peer] = {}
         self._links: set[int] = set()
         self._unsent: set[int] = set()  # to be flushed at the end of this turn
@@ -154,14 +165,14 @@ class LinkServer:
             if os.lstat(path).st_ino == self._inode:
                 return
         remove_folder(path)  # if the name is a folder
-        listening = listen(path)
+        listening = listen(path, socket_mode(path.parent))
         self._loop.forget(self._listening.fileno())
         self._listening.close()
         self._listening, self._inode = listening, os.lstat(path).st_ino
         self._loop.watch(listening.fileno(), self._accept)
 
     def _accept(self, _events: int) -> None:
-        while (peer := accept(self._listening)) is not None:
+        while (peer := accept(self._listening, self._admitted)) is not None:
             number, self._next = self._next, self._next + 1
             self._peers[number] = peer
             self._loop.watch(peer.descriptor, self._handler(number))

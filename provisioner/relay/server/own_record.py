@@ -43,6 +43,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "facts": (dict,),
     "curve_publickey": (str,),
     "curve_secretkey": (str,),
+    "account": (str,),
 }
 # Fields of relay.json that clients do not get.
 PRIVATE_FIELDS = frozenset({"request", "identity", "prefix", "has_joined", "reason"})
@@ -86,7 +87,10 @@ class OwnRecord:
     def found(cls, folder: Path) -> OwnRecord:
         """Return the record of a killed relay. Raises OSError, UnreadableRecordError and Refusal."""
         kept = read_relay_fields(folder)
-        return cls(folder, read_request(kept.get("request")), kept)
+        request = read_request(kept.get("request"))
+        if request.kernel_id != folder.name:  # the host, which may be root, finds folders by ids
+            raise UnreadableRecordError(f"{folder} holds a request for kernel {request.kernel_id!r:.60}")
+        return cls(folder, request, kept)
 
     def public(self) -> dict[str, Any]:
         """Return the fields that clients read."""

@@ -306,6 +306,8 @@ class Relay:
             if self._steps is not None:
                 raise Refusal("ending", f"the relay of kernel {self._own.kernel_id} is ending")
             launch = kernel_process.read_launch(record.header.get("launch"))
+            if self._request.account:
+                launch = kernel_process.for_account(launch, self._request.account)
             targets = record.header.get("descriptors")
             if not isinstance(targets, list) or len(targets) != len(given) or not set(targets) <= {0, 1, 2}:
                 raise Refusal("bad_request", f"descriptors {targets!r} were announced, {len(given)} came")

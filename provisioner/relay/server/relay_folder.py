@@ -51,6 +51,8 @@ class RelayFolder:
     def prepare(self) -> None:
         """Write what the first kernel needs, and take room for later. Raises OSError."""
         self.write_connection_file()
+        if self._own.request.account:  # the gateway, which is another account, makes none here
+            keep_links(self.path)
         take_in_advance(self.path / "ended.json")
 
     def write_record(self) -> None:

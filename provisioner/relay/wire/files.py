@@ -31,6 +31,7 @@ CLIENT_LINKS = "c"
 _RECORD = "relay.json"
 _ENDED = "ended.json"
 _SPARE_BYTES = 8192
+_LONGEST_FILE = 16 << 20  # a kernel's account may write to its folder
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ class RelayRequest:
     Bytes bound what the relay keeps: in memory, and in all; by the room on disk that all kernels of
     ``user``, and all kernels, share. ``unread_bytes`` bounds what waits for the kernel to read it.
     0: no bound. Curve keys (Z85, empty: none) are the front's: clients that have them speak
-    CurveZMQ.
+    CurveZMQ. ``account``: the system account as which relay and kernel run; empty: that of the host,
+    or of the gateway that a host of root serves.
     """
 
     kernel_id: str
@@ -89,6 +91,7 @@ class RelayRequest:
     facts: Mapping[str, Any] = field(default_factory=dict)
     curve_publickey: str = ""
     curve_secretkey: str = ""
+    account: str = ""
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,8 @@ class KernelLaunch:
     """A kernel process for its relay to start.
 
     ``env`` is all of its environment but JPY_PARENT_PID. ``rlimits`` (by resource number: soft,
-    hard) and ``umask`` None: those of the process that asks.
+    hard) and ``umask`` None: those of the process that asks, or of the relay's account if that is
+    another. ``program`` is the kernel's own, where argv begins with another.
     """
 
     argv: tuple[str, ...]
@@ -104,6 +108,7 @@ class KernelLaunch:
     cwd: str | None = None
     rlimits: Mapping[int, tuple[int, int]] | None = None
     umask: int | None = None
+    program: str = ""
 
 
 @dataclass(frozen=True)
@@ -206,6 +211,8 @@ def read_relay_records(runtime: RuntimeDir) -> tuple[RelayRecord, ...]:
 def read_relay_record(folder: Path) -> RelayRecord:
     """Return the record in a relay's folder. Raises FileNotFoundError and UnreadableRecordError."""
     record = parse_relay_record(folder, _read_object(folder / _RECORD))
+    if record.kernel_id != folder.name:  # its writer may be another account than its reader
+        raise UnreadableRecordError(f"{folder / _RECORD} is of kernel {record.kernel_id!r:.60}")
     is_alive = record.boot_id == read_boot_id() and is_process(record.pid, record.start_time_ticks)
     return replace(record, is_alive=is_alive)
 
@@ -283,17 +290,18 @@ def read_relay_fields(folder: Path) -> dict[str, Any]:
     return _read_object(folder / _RECORD)
 
 
-def write_whole(path: Path, content: Mapping[str, Any], mode: int = 0o600) -> None:
+def write_whole(path: Path, content: Mapping[str, Any], mode: int | None = None) -> None:
     """Replace a file whole, then take as much of the disk in advance.
 
     So a full disk stops the first write, and no later one. There is no fsync: after the next boot
-    none of the content is true.
+    none of the content is true. ``mode`` None: private, or readable for the gateway of a relay that
+    runs as another account.
     """
     new = path.with_name(path.name + ".new")
     data = json.dumps(content).encode() + b"\n"
     descriptor = _open_new(new)
     with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(descriptor, mode)
+        os.fchmod(descriptor, (0o640 if is_for_gateway(path.parent) else 0o600) if mode is None else mode)
         file.write(data)
         file.truncate()
     os.replace(new, path)
@@ -308,6 +316,28 @@ def take_in_advance(path: Path, size: int = _SPARE_BYTES) -> None:
             os.posix_fallocate(descriptor, 0, size)
         finally:
             os.close(descriptor)
+
+
+def is_for_gateway(folder: Path) -> bool:
+    """Tell whether a relay's folder is of its owner's account, and open to the gateway's group.
+
+    The relay host gives such a folder the group that files in it inherit.
+    """
+    with contextlib.suppress(OSError):
+        return bool(os.stat(folder).st_mode & stat.S_ISGID)
+    return False
+
+
+def socket_mode(folder: Path) -> int:
+    """Return the mode of the sockets for clients in a relay's folder."""
+    return 0o660 if is_for_gateway(folder) else 0o600
+
+
+def is_anothers(folder: Path) -> bool:
+    """Tell whether a relay's folder, and so its relay and kernel, are another account's."""
+    with contextlib.suppress(OSError):
+        return os.stat(folder).st_uid != os.geteuid()
+    return False
 
 
 def keep_links(folder: Path) -> None:
@@ -343,9 +373,27 @@ def _open_new(path: Path) -> int:
 
 def _read_object(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_bytes())
-    except ValueError as error:
+        found = json.loads(_read_plain(path))
+    except (ValueError, RecursionError) as error:
         raise UnreadableRecordError(f"{path} is no JSON: {error}") from error
     if not isinstance(found, dict):
         raise UnreadableRecordError(f"{path} holds {type(found).__name__}, not an object")
     return found
+
+
+def _read_plain(path: Path) -> bytes:
+    """Return a plain file's content. Raises FileNotFoundError and UnreadableRecordError.
+
+    The folder may be a user's, and the reader the gateway or root: neither waits at a pipe, nor
+    follows a link.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as error:
+        raise UnreadableRecordError(f"{path} cannot be read: {error.strerror}") from error
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise UnreadableRecordError(f"{path} is no plain file")
+        return file.read(_LONGEST_FILE)

@@ -1,6 +1,6 @@
 """One connection on a relay's or relay host's socket: reads and writes records without blocking.
 
-``accept`` rejects peers that are neither our user nor root.
+``accept`` rejects peers that are neither our user nor root, nor of an account that the caller names.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import socket
 import struct
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +31,14 @@ class Refusal(Exception):
         self.code = code
 
 
-def listen(path: Path) -> socket.socket:
+def listen(path: Path, mode: int = 0o600) -> socket.socket:
     """Return a listening socket at a path, in the place of what is there. Raises OSError."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
         listening.bind(os.fspath(path))
-        path.chmod(0o600)
+        path.chmod(mode)
         listening.listen(_BACKLOG)
     except OSError:
         listening.close()
@@ -46,14 +46,17 @@ def listen(path: Path) -> socket.socket:
     return listening
 
 
-def accept(listening: socket.socket) -> Peer | None:
-    """Return the next connection; None if there is none, or if it is another account's."""
+def accept(listening: socket.socket, admitted: Collection[int] = ()) -> Peer | None:
+    """Return the next connection; None if there is none, or if it is another account's.
+
+    ``admitted``: the numbers of accounts that may connect beside our own and root.
+    """
     try:
         connection, _ = listening.accept()
     except OSError:
         return None
     _, uid, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-    if uid not in (0, os.geteuid()):
+    if uid not in (0, os.geteuid(), *admitted):
         connection.close()
         return None
     connection.setblocking(False)

@@ -58,6 +58,8 @@ CLASSES = (
         ("team_limits", {"vision": None}, "a number of GPUs from 0 to 9999 in steps of 0.01 for 'vision'"),
         ("team_limits", {"vision": 0.001}, "steps of 0.01"),
         ("driver", "amd", "one of auto, nvidia, softgpu"),
+        ("account_of", {"alice": 7}, "a table of accounts"),
+        ("account_of", {"alice": ""}, "a table of accounts"),
         ("runtime_dir", "here", "an absolute path"),
         ("runtime_dir", "/" + "x" * 60, "at most 50 bytes"),
         ("softgpu_memory", "lots", "such as 4GiB"),

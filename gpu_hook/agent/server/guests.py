@@ -1,0 +1,51 @@
+"""Connections of accounts that are neither the agent's nor root: relays of kernels that run as their owners.
+
+Each may speak of kernels that are reserved for its account, and of nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_aliquot.gpu_hook.agent.base.processes import account_of
+from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Refused, Reservations
+
+from .request_fields import read_int, read_kernel_id
+
+_OPERATIONS = frozenset({"reserve", "bind", "activity", "watch", "trimmer", "trimmed"})
+
+
+class Guests:
+    """The guests among the connections, with their accounts' numbers."""
+
+    def __init__(self, reservations: Reservations) -> None:
+        self._reservations = reservations
+        self._accounts: dict[int, int] = {}
+
+    def admit(self, connection: int, uid: int) -> bool:
+        """Enter a connection of another account if a kernel is reserved for it."""
+        if not any(kernel.reservation.uid == uid for kernel in self._reservations.kernels):
+            return False
+        self._accounts[connection] = uid
+        return True
+
+    def drop_connection(self, connection: int) -> None:
+        self._accounts.pop(connection, None)
+
+    def check(self, request: Mapping[str, Any], connection: int) -> None:
+        """Refuse a guest's request unless it is about a kernel of the guest's account. Raises Refused.
+
+        A guest binds processes of its own account alone.
+        """
+        uid = self._accounts.get(connection)
+        if uid is None or request.get("op") == "hello":
+            return
+        if request.get("op") not in _OPERATIONS:
+            raise Refused("bad_request", f"The account {uid} may ask for {', '.join(sorted(_OPERATIONS))} alone")
+        kernel_id = read_kernel_id(request)
+        kernel = self._reservations.find(kernel_id)
+        if kernel is None or kernel.reservation.uid != uid:
+            raise Refused("not_found", f"no kernel {kernel_id} is reserved here for the account {uid}")
+        if request["op"] == "bind" and account_of(read_int(request, "pid", 1)) != uid:
+            raise Refused("bad_request", f"the process {request['pid']} is none of the account {uid}")

@@ -1,0 +1,249 @@
+"""Kernels of the Hub's gateway run as their owners: accounts, folders, files, and what others may not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import urllib.error
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hub_accounts import HubOfAccounts, accounts_problem
+from hub_kernels import run_cell
+from hub_process import until
+from made_accounts import GATEWAY, UIDS, MadeAccounts
+
+SECONDS = 120.0
+_MEMORY = """
+import ctypes
+cuda, free, total = ctypes.CDLL("libcuda.so.1"), ctypes.c_size_t(), ctypes.c_size_t()
+context = ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
+assert cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)) == 0
+print(total.value >> 20)
+"""
+
+
+class Users:
+    """The users of the Hub, with a kernel of a quarter of a GPU each."""
+
+    def __init__(self, hub: HubOfAccounts) -> None:
+        self.hub = hub
+        self.tokens: dict[str, str] = {}
+        self.kernels: dict[str, str] = {}
+        project = MadeAccounts.make_folder(UIDS["ada"], hub.folder_of("ada", "project"))
+        for name, text in (("data.csv", "ada's data"), ("helpers.py", "answer = 42")):
+            (project / name).write_text(text)
+            os.chown(project / name, UIDS["ada"], UIDS["ada"])
+        for user in ("ada", "bob"):
+            hub.start_server(user)
+            self.tokens[user] = hub.token_of(user)
+        for user, path in (("ada", "project/a.ipynb"), ("bob", "b.ipynb")):
+            self.kernels[user] = self.start(user, name="python3.gpu-0.25", path=path)
+
+    def start(self, user: str, **body: Any) -> str:
+        return str(self.ask(user, "api/kernels", "POST", body)["id"])
+
+    def ask(self, user: str, path: str, method: str = "GET", body: Any = None) -> Any:
+        return self.hub.server(user, path, method, body, token=self.tokens[user])
+
+    def cell(self, user: str, code: str, kernel_id: str = "") -> str:
+        url = f"{self.hub.url}/user/{user}"
+        return run_cell(url, self.tokens[user], kernel_id or self.kernels[user], code).strip()
+
+    def pid(self, user: str) -> int:
+        return int(self.cell(user, "import os; print(os.getpid())"))
+
+
+@pytest.fixture(scope="module")
+def users() -> Iterator[Users]:
+    if problem := accounts_problem():
+        pytest.skip(problem)
+    with HubOfAccounts() as hub:
+        yield Users(hub)
+
+
+def test_a_kernel_is_its_owners_in_the_notebooks_folder(users: Users) -> None:
+    code = """
+import os, getpass, json, helpers
+open("made.txt", "w").write("x")
+print(json.dumps([os.getuid(), os.getgid(), os.getcwd(), open("data.csv").read(), helpers.answer,
+    os.path.expanduser("~"), getpass.getuser(), os.stat("made.txt").st_uid]))
+"""
+    uid, home = UIDS["ada"], str(users.hub.folder_of("ada"))
+    assert json.loads(users.cell("ada", code)) == [
+        uid, uid, f"{home}/project", "ada's data", 42, home, "ada", uid
+    ]  # fmt: skip
+
+
+def test_a_kernel_has_nothing_of_the_gateways_environment(users: Users) -> None:
+    names = json.loads(users.cell("ada", "import os, json; print(json.dumps(sorted(os.environ)))"))
+    own = {"HOME", "LOGNAME", "PATH", "SHELL", "USER"}
+    assert own <= set(names)
+    foreign = [name for name in names if name.startswith(("JUPYTERHUB_", "KERNEL_", "JUPYTER_GATEWAY", "TMPDIR"))]
+    assert foreign == []
+
+
+def test_a_kernel_has_its_share_of_the_gpu_and_the_quota_holds(users: Users) -> None:
+    assert int(users.cell("ada", _MEMORY)) == 4096
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        users.start("ada", name="python3.gpu-0.75")
+    assert "may have 0.5" in caught.value.read().decode()
+
+
+def test_bob_reads_ends_and_reaches_nothing_of_adas(users: Users) -> None:
+    run, kernel_id = users.hub.home / "run", users.kernels["ada"]
+    code = f"""
+import json, os, signal, socket
+def said(does):
+    try:
+        return repr(does())
+    except OSError as error:
+        return type(error).__name__
+pid, relay, home = {users.pid("ada")}, {str(run / "relays" / kernel_id)!r}, {str(users.hub.folder_of("ada"))!r}
+tries = [
+    lambda: os.listdir(home), lambda: open(home + "/project/data.csv").read(), lambda: os.kill(pid, signal.SIGKILL),
+    lambda: open(f"/proc/{{pid}}/environ").read(), lambda: os.listdir(os.path.dirname(relay)),
+    lambda: os.listdir(relay), lambda: open(relay + "/relay.json").read(),
+    lambda: open(relay + "/k/connection.json").read(), lambda: open({str(run / "agent.log")!r}).read(),
+]
+for name in ("link.sock", "f-1", "k/s-1"):
+    tries.append(lambda name=name: socket.socket(socket.AF_UNIX).connect(relay + "/" + name))
+for path in {[str(run / name) for name in ("relay.sock", "gateway.sock")]!r}:
+    tries.append(lambda path=path: socket.socket(socket.AF_UNIX).connect(path))
+print(json.dumps([said(one) for one in tries]))
+"""
+    assert set(json.loads(users.cell("bob", code))) == {"PermissionError"}
+    assert users.cell("ada", "print('lives')") == "lives"
+
+
+def test_the_agent_hears_bobs_processes_of_bobs_kernel_alone(users: Users) -> None:
+    run, kernel_id = users.hub.home / "run", users.kernels["ada"]
+    code = f"""
+import json, socket
+hook = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+hook.connect({str(run / "kernels" / kernel_id / "hook.sock")!r})
+refused = hook.recv(4096)
+control = socket.socket(socket.AF_UNIX)
+control.connect({str(run / "agent.sock")!r})
+lines = control.makefile("rw")
+def ask(**fields):
+    lines.write(json.dumps({{"id": 1, **fields}}) + "\\n")
+    lines.flush()
+    answer = json.loads(lines.readline())
+    return [answer["ok"], answer.get("message", "")]
+print(json.dumps([b"is of the account {UIDS["ada"]}" in refused, ask(op="release", kernel_id={kernel_id!r}),
+    ask(op="activity", kernel_id={kernel_id!r}, open=0, work=0, since=None, input=None), ask(op="status"),
+    ask(op="bind", kernel_id={users.kernels["bob"]!r}, pid={users.pid("ada")}, start_time_ticks=1),
+    ask(op="activity", kernel_id={users.kernels["bob"]!r}, open=0, work=0, since=None, input=None)]))
+"""
+    refused, release, activity, status, bind, own = json.loads(users.cell("bob", code))
+    bob = UIDS["bob"]
+    assert refused
+    assert (release[0], status[0], own[0]) == (False, False, True)
+    assert f"The account {bob} may ask for" in release[1]
+    assert activity == [False, f"no kernel {kernel_id} is reserved here for the account {bob}"]
+    assert f"is none of the account {bob}" in bind[1]
+
+
+def test_the_relay_of_a_kernel_tells_the_agent(users: Users) -> None:
+    log = users.hub.home / "run" / "agent.log"
+    until(lambda: f"relay {users.kernels['ada']}" in log.read_text(errors="replace"), SECONDS)
+
+
+def test_a_kernel_is_interrupted_and_restarted_as_its_owner(users: Users) -> None:
+    kernel_id = users.kernels["bob"]
+    marker = users.hub.folder_of("bob", "working")
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(users.cell, "bob", f"import time\nopen({str(marker)!r}, 'w').close()\ntime.sleep(1000)")
+        until(marker.exists, SECONDS)
+        users.ask("bob", f"api/kernels/{kernel_id}/interrupt", "POST")
+        with pytest.raises(AssertionError, match="KeyboardInterrupt"):
+            running.result(SECONDS)
+    before = users.pid("bob")
+    users.ask("bob", f"api/kernels/{kernel_id}/restart", "POST")
+    found = json.loads(users.cell("bob", "import os, json; print(json.dumps([os.getpid(), os.getuid(), os.getcwd()]))"))
+    assert found[0] != before
+    assert found[1:] == [UIDS["bob"], str(users.hub.folder_of("bob"))]
+
+
+def test_a_kernel_that_is_ended_leaves_no_process_and_no_folder(users: Users) -> None:
+    kernel_id = users.start("bob", name="python3")
+    pid = int(users.cell("bob", "import os; print(os.getpid())", kernel_id))
+    users.ask("bob", f"api/kernels/{kernel_id}", "DELETE")
+    until(lambda: not Path(f"/proc/{pid}").exists(), SECONDS)
+    until(lambda: not (users.hub.home / "run" / "relays" / kernel_id).exists(), SECONDS)
+
+
+def test_a_user_of_another_name_has_the_account_that_the_table_says(users: Users) -> None:
+    token = users.hub.token_of("ada.lovelace")
+    kernel_id = users.hub.gateway("api/kernels", "POST", {"name": "python3"}, token=token)["id"]
+    found = run_cell(users.hub.gateway_url, token, kernel_id, "import os; print(os.getuid(), os.getcwd())").split()
+    assert found == [str(UIDS["ada"]), str(users.hub.folder_of("ada"))]
+
+
+@pytest.mark.parametrize(
+    ("user", "words"),
+    [
+        ("carol", "has no such account"),
+        ("door", "may not log in"),
+        ("twin", "has the same number"),
+        ("low", "number 101"),
+    ],
+)
+def test_a_user_without_an_account_of_their_own_is_told_so(user: str, words: str, users: Users) -> None:
+    token = users.hub.token_of(user)
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        users.hub.gateway("api/kernels", "POST", {"name": "python3"}, token=token)
+    assert (caught.value.code, words in caught.value.read().decode()) == (403, True)
+
+
+def test_a_python_that_the_owner_may_not_run_is_said_with_what_to_do(users: Users) -> None:
+    program = users.hub.folder_of("bob", "python")
+    program.symlink_to("/usr/bin/env")
+    spec = users.hub.folder_of(GATEWAY, ".local/share/jupyter/kernels/closed")
+    spec.mkdir(parents=True)
+    (spec / "kernel.json").write_text(json.dumps({"argv": [str(program), "{connection_file}"], "display_name": "C"}))
+    for path in (spec, *spec.parents):
+        if path == users.hub.folder_of(GATEWAY):
+            break
+        os.chown(path, UIDS[GATEWAY], UIDS[GATEWAY])
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        users.start("ada", name="closed")
+    said = caught.value.read().decode()
+    assert "cannot be started as 'ada': Permission denied" in said
+    assert "namei -l" in said
+
+
+def processes_of(uid: int, *words: str) -> list[int]:
+    """Return the processes of an account whose commands have all these words."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                command = (entry / "cmdline").read_bytes().decode(errors="replace")
+                is_its = f"\nUid:\t{uid}\t" in (entry / "status").read_text()
+            except OSError:
+                continue
+            if is_its and all(word in command for word in words):
+                found.append(int(entry.name))
+    return found
+
+
+def test_kernels_outlive_gateway_and_relay_host(users: Users) -> None:
+    run = str(users.hub.home / "run")
+    users.cell("ada", "kept = 'kept'")
+    (gateway,) = processes_of(UIDS[GATEWAY], "serve", run)
+    hosts = processes_of(0, "jupyter_aliquot.provisioner.relay", run)
+    for pid in (*hosts, gateway):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: set(processes_of(UIDS[GATEWAY], "serve", run)) - {gateway}, SECONDS)
+    until(lambda: set(processes_of(0, "jupyter_aliquot.provisioner.relay", run)) - set(hosts), SECONDS)
+    users.hub.wait_for_gateway()
+    assert users.cell("ada", "import os; print(kept, os.getuid())") == f"kept {UIDS['ada']}"
+    kernel_id = users.start("ada", name="python3", path="project/c.ipynb")
+    assert users.cell("ada", "print(open('data.csv').read())", kernel_id) == "ada's data"

@@ -1,0 +1,96 @@
+"""A JupyterHub of root whose users are accounts of the system, in a mount namespace of its own.
+
+The machine's accounts stay untouched: the Hub and all below it see the files of a folder in their
+place. The gateway runs as `aliquot`; kernels run as their owners.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from hub_process import PASSWORD, PROXY, START_SECONDS, HubProcess, hub_problem
+from made_accounts import GATEWAY, UIDS, MadeAccounts
+from namespaced import can_enter
+from quick_start import python_m
+
+_CONFIG = """
+from jupyter_aliquot.gateway.hub import configure
+
+c.JupyterHub.bind_url = "http://127.0.0.1:{port}"
+c.JupyterHub.hub_bind_url = "http://127.0.0.1:{hub_port}"
+c.JupyterHub.db_url = "sqlite:///{home}/hub/hub.sqlite"
+c.JupyterHub.cookie_secret_file = "{home}/hub/cookie_secret"
+c.JupyterHub.authenticator_class = "dummy"
+c.DummyAuthenticator.password = "{password}"
+c.Authenticator.allow_all = True
+c.JupyterHub.spawner_class = "jupyterhub.spawner.LocalProcessSpawner"
+c.Spawner.cmd = {server!r}
+c.Spawner.args = ["--LanguageServerManager.autodetect=False"]
+c.Spawner.start_timeout = c.Spawner.http_timeout = {seconds}
+c.Spawner.environment = {{
+    "JUPYTER_PREFER_ENV_PATH": "0", "JUPYTERHUB_SINGLEUSER_APP": "jupyter_server.serverapp.ServerApp",
+}}
+c.ConfigurableHTTPProxy.command = ["{proxy}"]
+c.ConfigurableHTTPProxy.api_url = "http://127.0.0.1:{proxy_port}"
+c.ConfigurableHTTPProxy.pid_file = "{home}/hub/proxy.pid"
+c.JupyterHub.services = [{{"name": "tests", "api_token": "{token}"}}]
+c.JupyterHub.load_roles = [{{"name": "tests", "services": ["tests"], "scopes": ["admin:users", "admin:groups",
+    "admin:servers", "tokens", "access:servers", "access:services", "list:services", "read:hub", "inherit"]}}]
+configure(
+    c,
+    url="http://127.0.0.1:{gateway_port}",
+    gateway_user="aliquot",
+    run_kernels_as="owner",
+    user_limit_gpus=0.5,
+    account_of={{"ada.lovelace": "ada"}},
+    gateway_options=["--Aliquot.driver=softgpu"],
+    gateway_environment={{"ALIQUOT_RUNTIME_DIR": "{home}/run", "ALIQUOT_SPILL_DIR": "{home}/spill"}},
+)
+"""
+
+
+class HubOfAccounts(HubProcess):
+    """The Hub, with its ``accounts``."""
+
+    def __init__(self) -> None:
+        super().__init__(with_lab=False)
+        self._known.clear()
+        self.home.chmod(0o711)
+        (self.home / "hub").mkdir()
+        self.accounts = MadeAccounts(self.home)
+        text = _CONFIG.format(
+            port=self.port,
+            hub_port=self.hub_port,
+            proxy_port=self.proxy_port,
+            gateway_port=self.gateway_port,
+            home=self.home,
+            password=PASSWORD,
+            proxy=PROXY,
+            token=self.token,
+            seconds=int(START_SECONDS),
+            server=python_m("jupyterhub.singleuser"),
+        )
+        self._config.write_text(text)
+
+    def folder_of(self, user: str, *parts: str) -> Path:
+        return Path(self.accounts.homes, user, *parts)
+
+    def _command(self) -> list[str]:
+        return self.accounts.command(super()._command())
+
+    def _make_home(self, user: str) -> None:
+        """The accounts have homes of their own."""
+
+    def _stop(self) -> None:
+        super()._stop()
+        for left in Path("/dev/shm").glob(f"aliquot-{UIDS[GATEWAY]}-*"):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def accounts_problem() -> str:
+    """Return why no such Hub can be started here; empty if it can."""
+    if os.geteuid() != 0 or not can_enter():
+        return "only root can start servers as other accounts, in a mount namespace of their own"
+    return hub_problem()

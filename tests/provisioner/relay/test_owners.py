@@ -1,0 +1,374 @@
+"""A relay host of root: relays and kernels have their owner's account, and no other account reaches them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_accounts import GATEWAY, UIDS, MadeAccounts
+from namespaced import can_enter
+from relay_house import House, kill_and_wait, lives, until
+from second_account import as_another
+
+from jupyter_aliquot.provisioner.errors import RelayRefusedError
+from jupyter_aliquot.provisioner.relay.client import control as client
+from jupyter_aliquot.provisioner.relay.host.login_limits import login_limits
+from jupyter_aliquot.provisioner.relay.server.own_record import OwnRecord
+from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord, UnreadableRecordError
+from jupyter_aliquot.provisioner.relay.wire.proc import account_of, start_time_ticks
+
+ADA, BOB = UIDS["ada"], UIDS["bob"]
+SLEEP = (sys.executable, "-c", "import time; time.sleep(1000)")
+ENV = {"PATH": "/usr/bin:/bin"}
+
+
+class OwnersHouse(House):
+    """A house whose host runs as root where the accounts are."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.chmod(0o711)
+        super().__init__(folder / "run")
+        self.accounts = MadeAccounts(folder)
+        host = [sys.executable, "-m", "jupyter_aliquot.provisioner.relay", f"--account={GATEWAY}"]
+        command = self.accounts.command([*host, f"--spill-dir={folder / 'spill'}"])
+        self.settings = replace(self.settings, command=tuple(command))
+
+    async def sleeper(self, account: str = "ada", cwd: str | None = None) -> RelayRecord:
+        """Start a relay of the account, and a program below it."""
+        record = await self.relay(account=account)
+        await client.spawn(record, client.KernelLaunch(SLEEP, ENV, cwd))
+        return client.read_relay_record(record.folder)
+
+
+@pytest.fixture
+def a_house() -> Iterator[OwnersHouse]:
+    if not can_enter():
+        pytest.skip("only root can start programs as other accounts, in a mount namespace of their own")
+    folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
+    house = OwnersHouse(folder)
+    try:
+        yield house
+    finally:
+        house.end()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def kernel_pid(record: RelayRecord) -> int:
+    assert record.kernel is not None
+    return record.kernel.pid
+
+
+def status_of(pid: int, name: str) -> str:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(line.partition(":")[2].strip() for line in lines if line.startswith(f"{name}:"))
+
+
+def test_relay_and_kernel_are_the_accounts_in_its_home(a_house: OwnersHouse) -> None:
+    async def scene() -> None:
+        record = await a_house.sleeper()
+        for pid in (record.pid, kernel_pid(record)):
+            assert status_of(pid, "Uid").split() == [str(ADA)] * 4
+            assert status_of(pid, "Gid").split() == [str(ADA)] * 4
+            assert status_of(pid, "Groups").split() == [str(ADA)]
+            assert int(status_of(pid, "CapPrm"), 16) == 0
+        assert os.readlink(f"/proc/{kernel_pid(record)}/cwd") == str(a_house.accounts.homes / "ada")
+        assert account_of(a_house.host_pid) == 0
+
+    asyncio.run(scene())
+
+
+def test_a_kernel_starts_in_the_folder_that_only_its_account_may_enter(a_house: OwnersHouse) -> None:
+    folder = MadeAccounts.make_folder(ADA, a_house.accounts.homes / "ada" / "project")
+
+    async def scene() -> None:
+        record = await a_house.sleeper(cwd=str(folder))
+        assert os.readlink(f"/proc/{kernel_pid(record)}/cwd") == str(folder)
+        gone = await a_house.sleeper(cwd=str(a_house.accounts.homes / "bob"))
+        assert os.readlink(f"/proc/{kernel_pid(gone)}/cwd") == str(folder.parent), "bob's home is closed: her own"
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("no-such", "has no such account"),
+        ("root", "number 0"),
+        ("low", "number 101"),
+        ("door", "may not log in: its shell is /usr/sbin/nologin"),
+        ("twin", "the account 'eve' has the same number 3003"),
+    ],
+)
+def test_an_account_that_is_no_persons_is_refused(name: str, words: str, a_house: OwnersHouse) -> None:
+    async def scene() -> None:
+        with pytest.raises(RelayRefusedError, match=words) as caught:
+            await a_house.relay(account=name)
+        assert caught.value.code == "account"
+
+    asyncio.run(scene())
+
+
+def test_a_relay_without_an_account_is_the_gateways(a_house: OwnersHouse) -> None:
+    async def scene() -> None:
+        record = await a_house.relay()
+        assert account_of(record.pid) == UIDS[GATEWAY]
+        assert record.folder.stat().st_uid == UIDS[GATEWAY]
+
+    asyncio.run(scene())
+
+
+def test_a_host_that_is_not_roots_for_a_gateway_starts_no_relay_as_another(a_house: OwnersHouse) -> None:
+    a_house.settings = client.RelaySettings(exit_when_idle_seconds=None)
+
+    async def scene() -> None:
+        with pytest.raises(RelayRefusedError, match="starts no relay as 'ada'"):
+            await a_house.relay(account="ada")
+
+    asyncio.run(scene())
+
+
+def connects(path: Path) -> str:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        try:
+            connection.connect(os.fspath(path))
+            connection.sendall(b"\0")
+            return "connected" if connection.recv(1) else "turned away"
+        except (BrokenPipeError, ConnectionResetError):
+            return "turned away"
+        except OSError as error:
+            return type(error).__name__
+
+
+def test_the_host_listens_to_root_and_the_gateways_account_alone(a_house: OwnersHouse) -> None:
+    async def scene() -> None:
+        await a_house.start()
+        assert as_another(lambda: connects(a_house.runtime.relay_socket), BOB) == "PermissionError"
+        a_house.runtime.relay_socket.chmod(0o666)
+        assert as_another(lambda: connects(a_house.runtime.relay_socket), BOB) == "turned away"
+        answered = as_another(lambda: asyncio.run(_status(a_house)), UIDS[GATEWAY])
+        assert answered == "relays=[]"
+
+    asyncio.run(scene())
+
+
+async def _status(house: OwnersHouse) -> str:
+    answer = await client._ask(house.runtime.relay_socket, {"op": "status"}, "the relay host")
+    return f"relays={answer.header['relays']}"
+
+
+def _said(does: Callable[[], object]) -> str:
+    try:
+        return repr(does())
+    except OSError as error:
+        return type(error).__name__
+
+
+def test_no_other_account_reads_reaches_or_ends_a_kernel(a_house: OwnersHouse) -> None:
+    async def scene() -> None:
+        record = await a_house.sleeper()
+        folder, pid = record.folder, kernel_pid(record)
+        tries: dict[str, Callable[[], object]] = {
+            "lists the relays": lambda: os.listdir(folder.parent),
+            "lists the folder": lambda: os.listdir(folder),
+            "reads the record": lambda: (folder / "relay.json").read_bytes(),
+            "reads the kernel's connection file": lambda: record.kernel_connection_file.read_bytes(),
+            "ends the kernel": lambda: os.kill(pid, signal.SIGKILL),
+            "ends the relay": lambda: os.kill(record.pid, signal.SIGKILL),
+            "reads the environment": lambda: Path(f"/proc/{pid}/environ").read_bytes(),
+            "reads the relay's memory": lambda: open(f"/proc/{record.pid}/mem", "rb").close(),
+        }
+        for what, does in tries.items():
+            assert as_another(lambda does=does: _said(does), BOB) == "PermissionError", what
+        for name in ("link.sock", "f-1", "f-5", "k/s-1"):
+            assert as_another(lambda name=name: connects(folder / name), BOB) == "PermissionError", name
+        assert lives(record)
+
+    asyncio.run(scene())
+
+
+def test_the_gateways_account_reads_the_record_and_reaches_the_relay_but_not_the_kernels_folder(
+    a_house: OwnersHouse,
+) -> None:
+    async def scene() -> None:
+        record = await a_house.sleeper()
+        uid = UIDS[GATEWAY]
+        assert as_another(lambda: client.read_relay_record(record.folder).kernel_id, uid) == record.kernel_id
+        assert as_another(lambda: _said(lambda: os.listdir(record.kernel_folder)), uid) == "PermissionError"
+        asked = as_another(lambda: repr(asyncio.run(client.set_facts(record, {"a": 1})).facts), uid)
+        assert asked == "{'a': 1}"
+        assert as_another(lambda: _said(lambda: os.kill(kernel_pid(record), signal.SIGINT)), uid) == "PermissionError"
+        as_another(lambda: repr(asyncio.run(client.signal_kernel(record, signal.SIGINT))), uid)
+        await until(lambda: not record.has_living_kernel)
+
+    asyncio.run(scene())
+
+
+def test_a_stopped_relay_leaves_nothing(a_house: OwnersHouse) -> None:
+    async def scene() -> None:
+        record = await a_house.sleeper()
+        await client.stop_relay(record)
+        await until(lambda: not record.folder.exists())
+        assert not record.has_living_kernel
+
+    asyncio.run(scene())
+
+
+def test_a_relay_that_its_owner_stopped_is_removed_by_force(
+    a_house: OwnersHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        record = await a_house.sleeper()
+        os.kill(record.pid, signal.SIGSTOP)
+        monkeypatch.setattr(client, "_ANSWER_SECONDS", 0.5)
+        uid = UIDS[GATEWAY]
+        assert "Error" not in as_another(lambda: repr(asyncio.run(client.stop_relay(record))), uid)
+        await until(lambda: not lives(record) and not record.folder.exists())
+        assert not record.has_living_kernel
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("is_host_new", [False, True])
+def test_a_killed_relay_is_replaced_by_one_of_the_same_account(is_host_new: bool, a_house: OwnersHouse) -> None:
+    async def scene() -> None:
+        record = await a_house.sleeper()
+        if is_host_new:
+            a_house.kill_host()
+        kill_and_wait(record.pid)
+        await a_house.start()
+        found = await until(lambda: (new := client.read_relay_record(record.folder)).pid != record.pid and new)
+        assert (account_of(found.pid), found.has_living_kernel) == (ADA, True)
+        await client.stop_relay(found)
+        await until(lambda: not record.has_living_kernel)
+
+    asyncio.run(scene())
+
+
+def test_a_record_that_its_account_forged_leads_root_nowhere(a_house: OwnersHouse) -> None:
+    roots = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    its = {"pid": roots.pid, "start_time_ticks": start_time_ticks(roots.pid)}
+
+    async def scene() -> None:
+        record = await a_house.sleeper()
+        fields = json.loads((record.folder / "relay.json").read_text())
+        os.kill(record.pid, signal.SIGSTOP)
+        (record.folder / "relay.json").write_text(json.dumps({**fields, "kernel": its, **its}))
+        await client._ask_host(record, {"op": "signal", "number": int(signal.SIGKILL)})
+        await client._ask_host(record, {"op": "remove"})
+        assert roots.poll() is None
+        kill_and_wait(record.pid)
+        kill_and_wait(kernel_pid(record))
+
+    try:
+        asyncio.run(scene())
+    finally:
+        roots.kill()
+        roots.wait()
+
+
+def test_a_pipe_in_the_place_of_a_record_holds_the_host_up_no_moment(a_house: OwnersHouse) -> None:
+    async def scene() -> None:
+        record = await a_house.sleeper()
+        (record.folder / "relay.json").unlink()
+        os.mkfifo(record.folder / "relay.json")
+        other = await a_house.relay(account="bob")
+        assert account_of(other.pid) == BOB
+        kill_and_wait(record.pid)
+        kill_and_wait(kernel_pid(record))
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("account", "words"),
+    [
+        ("homeless", "The home .*/homeless of the account 'homeless' cannot be entered: there is no such folder"),
+        ("bob", "The home .*/bob of the account 'bob' cannot be entered: Permission denied"),
+    ],
+)
+def test_a_home_that_cannot_be_entered_is_said(account: str, words: str, a_house: OwnersHouse) -> None:
+    os.chown(a_house.accounts.homes / "bob", ADA, ADA)
+
+    async def scene() -> None:
+        with pytest.raises(RelayRefusedError, match=words):
+            await a_house.sleeper(account)
+
+    asyncio.run(scene())
+
+
+def test_a_program_that_the_account_may_not_run_is_said(a_house: OwnersHouse) -> None:
+    program = a_house.accounts.homes / "bob" / "python"
+    program.symlink_to("/usr/bin/env")
+
+    async def scene() -> None:
+        record = await a_house.relay(account="ada")
+        with pytest.raises(RelayRefusedError, match=r"cannot be started as 'ada': Permission denied\. .*namei -l"):
+            await client.spawn(record, client.KernelLaunch((str(program), "-c", "1"), ENV))
+
+    asyncio.run(scene())
+
+
+def test_an_account_that_is_removed_keeps_its_kernel_and_starts_none(a_house: OwnersHouse) -> None:
+    async def scene() -> None:
+        record = await a_house.sleeper()
+        a_house.accounts.write(*(name for name in UIDS if name != "ada"))
+        kill_and_wait(record.pid)
+        found = await until(lambda: (new := client.read_relay_record(record.folder)).pid != record.pid and new)
+        assert (account_of(found.pid), found.has_living_kernel) == (ADA, True)
+        await client.signal_kernel(found, signal.SIGKILL)
+        await until(lambda: not found.has_living_kernel)
+        with pytest.raises(RelayRefusedError, match="The account 'ada' was removed"):
+            await client.spawn(found, client.KernelLaunch(SLEEP, ENV))
+
+    asyncio.run(scene())
+
+
+def test_the_limits_of_a_login_are_those_of_its_nearest_line() -> None:
+    import resource
+
+    lines = [
+        "# a comment",
+        "*        hard nproc   100",
+        "@staff   soft nofile  2000  # of the group",
+        "*        -    nofile  1000",
+        "ada      hard nofile  unlimited",
+        "bob      -    core    0",
+        "ada      -    maxlogins 3",
+        "ada      soft stack   many",
+        "ada      -    memlock 64",
+    ]
+    assert login_limits(lines, "ada", {"staff"}) == {
+        resource.RLIMIT_NPROC: (None, 100),
+        resource.RLIMIT_NOFILE: (2000, resource.RLIM_INFINITY),
+        resource.RLIMIT_MEMLOCK: (64 << 10, 64 << 10),
+    }
+
+
+@pytest.mark.parametrize("where", ["record", "request"])
+def test_a_forged_kernel_id_leads_no_reader_to_another_folder(where: str, a_house: OwnersHouse) -> None:
+    async def scene() -> None:
+        record = await a_house.sleeper()
+        path = record.folder / "relay.json"
+        fields = json.loads(path.read_text())
+        os.kill(record.pid, signal.SIGSTOP)
+        target = fields if where == "record" else fields["request"]
+        target["kernel_id"] = "../../etc"
+        path.write_text(json.dumps(fields))
+        with pytest.raises(UnreadableRecordError):
+            OwnRecord.found(record.folder) if where == "request" else client.read_relay_record(record.folder)
+        kill_and_wait(record.pid)
+        assert account_of((await a_house.relay(account="bob")).pid) == BOB
+        kill_and_wait(kernel_pid(record))
+
+    asyncio.run(scene())
