@@ -23,6 +23,7 @@ from .tokens import gateway_token
 
 _START_SECONDS = 120
 _LOOPBACK = ("localhost", "127.", "::1")
+_FOLDERS_OF_RELAYS = ("ALIQUOT_RUNTIME_DIR", "ALIQUOT_SPILL_DIR")
 _OF_ACCOUNTS = frozenset({"default", "localprocess", "localprocessspawner", "sudospawner", "systemd", "systemdspawner"})
 
 
@@ -51,7 +52,8 @@ def relay_host_entry(settings: HubSettings) -> dict[str, Any]:
     A Hub that is killed leaves its services: this one ends with it, and its relays live on.
     """
     command = [*settings.relay_host_command(), f"--end-with-parent={os.getpid()}"]
-    return {"name": f"{settings.name}-relay", "command": command, "cwd": "/", "display": False}
+    folders = {name: text for name, text in settings.gateway_environment.items() if name in _FOLDERS_OF_RELAYS}
+    return {"name": f"{settings.name}-relay", "command": command, "environment": folders, "cwd": "/", "display": False}
 
 
 def check_owners(settings: HubSettings, user_id: int, spawner: str) -> None:

@@ -44,11 +44,13 @@ def test_the_relay_host_of_root_is_a_service_before_the_gateway() -> None:
 
 
 @pytest.mark.usefixtures("root")
-def test_gateway_and_relay_host_have_the_folder_that_the_environment_names() -> None:
+def test_gateway_and_relay_host_have_the_folders_that_the_environment_names() -> None:
     c = Config()
-    configure(c, **OWNER, gateway_environment={"ALIQUOT_RUNTIME_DIR": "/run/gpu"})
+    folders = {"ALIQUOT_RUNTIME_DIR": "/run/gpu", "ALIQUOT_SPILL_DIR": "/srv/output"}
+    configure(c, **OWNER, gateway_environment={**folders, "SECRET": "of the gateway"})
     relay, gateway = c.JupyterHub.services
     assert "--runtime-dir=/run/gpu" in relay["command"]
+    assert relay["environment"] == folders
     assert "--Aliquot.runtime_dir=/run/gpu" in gateway["command"]
 
 
