@@ -64,13 +64,12 @@ def _make_server(folder: Path) -> dict[str, str]:
     _open_to_all(REPOSITORY, folder)
     _open_to_all(Path(sys.executable).resolve(), folder)
     shutil.copytree("/etc", folder / "etc", symlinks=True)
-    for name in ("etc", "opt", "run", "var/lib"):
+    for name in ("opt", "home"):  # with what is there: it may have this Python
+        for kept in (one for one in Path("/", name).iterdir() if one.is_dir()):
+            (folder / name / kept.name).mkdir(parents=True)
+            _mount("--rbind", str(kept), str(folder / name / kept.name))
+    for name in ("etc", "opt", "home", "run", "var/lib"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    for kept in Path("/opt").iterdir():
-        if kept.is_dir():
-            (folder / "opt" / kept.name).mkdir()
-            _mount("--bind", str(kept), str(folder / "opt" / kept.name))
-    for name in ("etc", "opt", "run", "var/lib"):
         _mount("--rbind", str(folder / name), f"/{name}")
     Path("/run/systemd/system").mkdir(parents=True)
     _switch_loopback_on()

@@ -67,14 +67,15 @@ def configure(c: Config, **settings: Any) -> HubSettings:
 def _add_service(c: Config, wanted: HubSettings) -> None:
     found = sections.found_in(c, "JupyterHub", "services")
     known = appended(found) if isinstance(found, LazyConfigValue) else found or ()
-    ours = (wanted.name, f"{wanted.name}-relay") if wanted.runs_as_owner else (wanted.name,)
+    has_relay_host = wanted.runs_as_owner and wanted.start_relay_host
+    ours = (wanted.name, f"{wanted.name}-relay") if has_relay_host else (wanted.name,)
     if taken := [service["name"] for service in known if service.get("name") in ours]:
         raise HubConfigError(
             f"c.JupyterHub.services has a service {taken[0]!r} already. Remove it, or give the gateway another "
             "name: configure(name=…)"
         )
     # The relay host first: the gateway needs its folder.
-    relays = [relay_host_entry(wanted)] if wanted.runs_as_owner else []
+    relays = [relay_host_entry(wanted)] if has_relay_host else []
     sections.add_to_list(c, "JupyterHub", "services", [*relays, service_entry(wanted)])
 
 

@@ -40,7 +40,8 @@ class HubSettings:
     whether they outlive their user's server (always), end with it (never), or as the server's own
     signal has it (auto); ``minutes_without_server``: for how long, 0 for ever.
     ``run_kernels_as``: the account of kernels: the gateway's, or their owner's; ``account_of``: the
-    accounts of users whose names differ.
+    accounts of users whose names differ; ``start_relay_host``: whether the Hub starts the relay host
+    of root, which a service of its own may be in its place.
     """
 
     sizes: Sequence[str] = ("0.25", "0.5", "1", "0.25-low")
@@ -60,6 +61,7 @@ class HubSettings:
     gateway_environment: Mapping[str, str] = field(default_factory=dict)
     run_kernels_as: str = "gateway"
     account_of: Mapping[str, str] = field(default_factory=dict)
+    start_relay_host: bool = True
     keep_kernels: str = "always"
     minutes_without_server: float = 0.0
 
@@ -142,6 +144,7 @@ class HubSettings:
             _check_kind(knob, found, is_table, "a table by name, such as {'alice': 1}")
         values = self.gateway_environment.values()
         are_texts = all(isinstance(value, str) for value in values)
+        _check_kind("start_relay_host", self.start_relay_host, isinstance(self.start_relay_host, bool), "True or False")
         _check_kind("gateway_environment", self.gateway_environment, are_texts, "strings as values, such as {'A': '1'}")
         for name in self.user_limits:
             if name != name.lower():

@@ -20,6 +20,14 @@ HUB_UNIT = "jupyterhub.service"
 NODE_UNITS = ("aliquot-agent.service", "aliquot-relay.service")
 GATEWAY_UNIT = "aliquot-gateway.service"
 _TEMPLATE_PROGRAMS = "/opt/aliquot/bin/"
+# Below a Hub of root kernels are their owners': the relay host is root's, and so is the folder of the sockets, in which
+# the account makes files and takes nothing of root's away.
+_OF_HUB = {
+    "User=aliquot\nEnvironment=ALIQUOT_RUNTIME_DIR=/run/aliquot\nWorkingDirectory=~\n"
+    "ExecStart=/opt/aliquot/bin/aliquot relay\n": "User=root\nEnvironment=ALIQUOT_RUNTIME_DIR=/run/aliquot\n"
+    "ExecStart=/opt/aliquot/bin/aliquot relay --account=aliquot\n",
+    "d /run/aliquot 0711 aliquot aliquot -": "d /run/aliquot 1771 root aliquot -",
+}
 # The first one that has a unit counts, as for systemd.
 UNIT_FOLDERS = (
     _UNITS,
@@ -101,12 +109,16 @@ def _text(template: str, wanted: Installation) -> str:
         raise CommandError(
             f"This installation has no {template}: {TEMPLATES}: {error.strerror}. Install it again: pip install ."
         ) from error
+    of_hub = _OF_HUB if wanted.with_hub else {}
     replaced = {
+        **of_hub,
         _TEMPLATE_PROGRAMS: f"{wanted.programs}/",
         "/opt/aliquot/bin:": f"{wanted.programs}:",
         "User=aliquot\n": f"User={wanted.user}\n",
         "u aliquot ": f"u {wanted.user} ",
         " aliquot aliquot -": f" {wanted.user} {wanted.user} -",
+        " root aliquot -": f" root {wanted.user} -",
+        "--account=aliquot\n": f"--account={wanted.user}\n",
         'gateway_user="aliquot"': f'gateway_user="{wanted.user}"',
         "--driver nvidia": f"--driver {wanted.driver}",
         "--Aliquot.driver=nvidia": f"--Aliquot.driver={wanted.driver}",

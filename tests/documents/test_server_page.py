@@ -25,7 +25,24 @@ ACCOUNT = "id --user aliquot"
 WHO_LISTENS = "curl --silent --retry 300 --retry-delay 1 --retry-connrefused http://127.0.0.1:890/services/aliquot/api"
 FINDINGS = "/opt/aliquot/bin/aliquot doctor --hub --json"
 AGENT = "cat /run/standin/aliquot-agent.service.pid"
-PROCESSES = "ps -eo user:20,args"
+PROCESSES = "ps -eo user:20,pid,args"
+TOKEN = "a-token-of-this-test-alone"
+# What an administrator adds: here a service that plays the users.
+ADD = f"""cat >> /etc/jupyterhub/jupyterhub_config.py <<'end'
+c.Spawner.start_timeout = c.Spawner.http_timeout = 240
+c.JupyterHub.services.append({{"name": "tests", "api_token": "{TOKEN}"}})
+c.JupyterHub.load_roles.append({{"name": "tests", "services": ["tests"], "scopes": ["admin:users", "admin:servers",
+    "tokens", "access:servers", "inherit"]}})
+end
+useradd --create-home --shell /bin/bash ada"""
+VISIT = f"{sys.executable} {ROOT}/tests/documents/server_visitor.py http://127.0.0.1:8000 {TOKEN} ada"
+# The accounts that a program runs as: the relay host is root's, and each relay its kernel's owner's.
+OWNERS = {
+    "aliquot agent": {"aliquot"},
+    "serve --hub": {"aliquot"},
+    "provisioner.relay": {"root", "ada"},
+    "ipykernel_launcher": {"ada"},
+}
 LEFT = "find /etc /var/lib /run /opt/aliquot/bin -newer commands.json -name '*aliquot*' ! -path '*/standin/*'"
 
 
@@ -33,8 +50,10 @@ LEFT = "find /etc /var/lib /run /opt/aliquot/bin -newer commands.json -name '*al
 def test_the_pages_commands_take_a_bare_server_to_a_hub_and_back(tmp_path: Path) -> None:
     assert len(BLOCKS) == 3, "install, upgrade, remove"
     install, upgrade, remove = (commands_of_block(block) for block in BLOCKS)
-    looks = [ACCOUNT, WHO_LISTENS, PROCESSES, FINDINGS, AGENT]
-    commands = [*install, *looks, *upgrade, WHO_LISTENS, FINDINGS, AGENT, *remove, ACCOUNT, LEFT]
+    at = install.index("sudo systemctl restart jupyterhub")
+    looks = [ACCOUNT, WHO_LISTENS, VISIT, PROCESSES, FINDINGS, AGENT]
+    after_upgrade = [WHO_LISTENS, PROCESSES, FINDINGS, AGENT]
+    commands = [*install[:at], ADD, *install[at:], *looks, *upgrade, *after_upgrade, *remove, ACCOUNT, LEFT]
     ends = run_on_bare_server(commands, tmp_path)
     printed = [one for one in ends if one.command in PRINTED]
     assert [(one.command, one.code) for one in printed] == [(one, 0) for one in (*install, *upgrade, *remove)], said(
@@ -43,14 +62,25 @@ def test_the_pages_commands_take_a_bare_server_to_a_hub_and_back(tmp_path: Path)
     first, again = ([one for one in ends if one.command == FINDINGS][at] for at in (0, 1))
     for found in (first, again):
         look_at_findings(json.loads(found.said))
-    processes = of(ends, PROCESSES).said.splitlines()
-    for program in ("aliquot agent", "provisioner.relay", "serve --hub"):
-        owners = {line.split()[0] for line in processes if program in line}
-        assert owners == {"aliquot"}, (program, processes)
+    visit = of(ends, VISIT)
+    assert visit.code == 0, said(ends)
+    want = {"kernelspec": "python3.gpu-0.25", "said": ["ada", "/home/ada", "/home/ada", "True"]}
+    assert json.loads(visit.said) == want, said(ends)
+    look_at_accounts(ends)
     agents = [one.said for one in ends if one.command == AGENT]
     assert agents[0] != agents[1], "an upgrade starts the new agent"
     assert ends[-2].code == 1, "the account is gone"
     assert [line for line in ends[-1].said.splitlines() if "/opt/" not in line] == []
+
+
+def look_at_accounts(ends: list[Done]) -> None:
+    """Check who runs what, and that the upgrade ended no kernel."""
+    before, after = (one.said.splitlines() for one in ends if one.command == PROCESSES)
+    for program, want_owners in OWNERS.items():
+        owners = {line.split()[0] for line in before if program in line}
+        assert owners == want_owners, (program, before)
+    kernels = [line for line in before if "ipykernel_launcher" in line]
+    assert [line for line in after if "ipykernel_launcher" in line] == kernels != [], "an upgrade ends no kernel"
 
 
 def arguments_of_configure(text: str) -> dict[str, object]:

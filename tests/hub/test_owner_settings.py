@@ -44,6 +44,14 @@ def test_the_relay_host_of_root_is_a_service_before_the_gateway() -> None:
 
 
 @pytest.mark.usefixtures("root")
+def test_a_relay_host_that_is_a_service_of_its_own_is_not_started_by_the_hub() -> None:
+    c = Config()
+    configure(c, **OWNER, start_relay_host=False)
+    (gateway,) = c.JupyterHub.services
+    assert "--Aliquot.run_kernels_as=owner" in gateway["command"]
+
+
+@pytest.mark.usefixtures("root")
 def test_gateway_and_relay_host_have_the_folders_that_the_environment_names() -> None:
     c = Config()
     folders = {"ALIQUOT_RUNTIME_DIR": "/run/gpu", "ALIQUOT_SPILL_DIR": "/srv/output"}

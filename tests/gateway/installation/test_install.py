@@ -55,7 +55,10 @@ def test_with_a_hub_it_writes_units_account_folders_and_a_configuration(tmp_path
     assert f"\nExecStart={PROGRAMS}/aliquot agent --driver nvidia\n" in agent
     assert "\nUser=gpu\n" in agent
     assert "\nu gpu - " in written["etc/sysusers.d/aliquot.conf"]
-    assert "\nd /run/aliquot 0711 gpu gpu -\n" in written["etc/tmpfiles.d/aliquot.conf"]
+    assert "\nd /run/aliquot 1771 root gpu -\n" in written["etc/tmpfiles.d/aliquot.conf"]
+    relay = written["etc/systemd/system/aliquot-relay.service"]
+    assert "\nUser=root\n" in relay, "it starts kernels as their owners"
+    assert f"\nExecStart={PROGRAMS}/aliquot relay --account=gpu\n" in relay
     configuration = written["etc/jupyterhub/jupyterhub_config.py"]
     assert 'gateway_user="gpu"' in configuration
     assert "--Aliquot.driver=nvidia" in configuration
@@ -65,6 +68,9 @@ def test_with_a_hub_it_writes_units_account_folders_and_a_configuration(tmp_path
 def test_without_a_hub_the_gateway_has_a_unit(tmp_path: Path) -> None:
     assert install_service(tmp_path).returncode == 0
     assert units(tmp_path) == {"aliquot-agent.service", "aliquot-relay.service", "aliquot-gateway.service"}
+    relay = files(tmp_path)["etc/systemd/system/aliquot-relay.service"]
+    assert "\nUser=aliquot\n" in relay
+    assert f"\nExecStart={PROGRAMS}/aliquot relay\n" in relay
 
 
 def test_a_second_time_changes_nothing_and_a_configuration_stays_the_administrators(tmp_path: Path) -> None:
