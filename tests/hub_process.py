@@ -22,7 +22,7 @@ from typing import Any
 
 from hub_remains import RunningProcesses
 from ports import free_port
-from quick_start import python_m
+from quick_start import WITHOUT_PAGES, python_m
 from started import Started
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -56,8 +56,7 @@ c.JupyterHub.load_groups = {{name: {{"users": users}} for name, users in {groups
 c.JupyterHub.spawner_class = "simple"
 c.SimpleLocalProcessSpawner.home_dir_template = "{home}/home/{{username}}"
 c.Spawner.cmd = {server!r}
-# A server that looks for language servers starts npm, to be told where it is.
-c.Spawner.args = ["--allow-root", "--LanguageServerManager.autodetect=False"]
+c.Spawner.args = ["--allow-root", *{pages!r}]
 c.Spawner.start_timeout = c.Spawner.http_timeout = {seconds}
 c.Spawner.environment = {{
     "JUPYTERLAB_WORKSPACES_DIR": "{home}/workspaces",
@@ -124,7 +123,9 @@ class HubProcess(Started):
             },
             **{"home": self.home, "password": PASSWORD, "proxy": PROXY, "token": self.token, "more": more},
             app="" if with_lab else "jupyter_server.serverapp.ServerApp",
-            server=python_m("jupyterhub.singleuser"),
+            server=python_m("jupyterhub.singleuser", with_lab=with_lab),
+            # A server that looks for language servers starts npm, to be told where it is.
+            pages=["--LanguageServerManager.autodetect=False"] if with_lab else [WITHOUT_PAGES],
             groups=GROUPS,
             seconds=int(START_SECONDS),
             # A duplicate option is an error.

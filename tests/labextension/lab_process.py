@@ -147,12 +147,12 @@ class LabProcess(Started):
             "JUPYTER_RUNTIME_DIR": str(home / "jupyter"),
         }
 
-    def _words(self) -> list[str]:
-        """Return the module to run, and the options that only it understands."""
-        return ["jupyterlab", "--LabApp.expose_app_in_browser=True"]
+    def _command(self) -> list[str]:
+        """Return the program to run, and the options that only it understands."""
+        return python_m("jupyterlab", "--LabApp.expose_app_in_browser=True", with_lab=True)
 
     def _start(self) -> None:
-        command = [*python_m(*self._words()), "--no-browser", "--allow-root"]
+        command = [*self._command(), "--no-browser", "--allow-root"]
         command += [f"--ServerApp.port={self._port}", "--ServerApp.port_retries=0"]
         command += [f"--ServerApp.root_dir={self.notebooks}"]
         command += self._options or ["--Aliquot.keep_kernels=never"]

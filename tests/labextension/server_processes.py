@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 else:
     from lab_process import REPOSITORY, LabProcess
 
+from quick_start import python_m
+
 NOTEBOOK = REPOSITORY / "build" / "notebook7"
 TOKENS = {"alice": "a-token-of-alice", "bob": "a-token-of-bob", "ada": "a-token-of-ada"}
 ADMINISTRATOR = "ada"
@@ -34,10 +36,10 @@ class NotebookProcess(LabProcess):
     def notebook_url(self, path: str) -> str:
         return f"{self.url}notebooks/{path}?token={self.token}"
 
-    def _words(self) -> list[str]:
+    def _command(self) -> list[str]:
         schemas = self._home / "schemas"  # both: the first loaded answers for the settings
         folders = [f"--{app}.schemas_dir={schemas}" for app in ("JupyterNotebookApp", "LabApp")]
-        return ["notebook", "--JupyterNotebookApp.expose_app_in_browser=True", *folders]
+        return python_m("notebook", "--JupyterNotebookApp.expose_app_in_browser=True", *folders, with_lab=True)
 
     def _environment(self) -> dict[str, str]:
         paths = [str(NOTEBOOK), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -68,8 +70,8 @@ class GatewayProcess(LabProcess):
         text = f"c.AliquotIdentityProvider.users = {users!r}\nc.Aliquot.keep_kernels = 'never'\n{config}"
         (self._home / "serve.py").write_text(text)
 
-    def _words(self) -> list[str]:
-        return ["jupyter_aliquot.gateway.cli.app", "serve", f"--config={self._home / 'serve.py'}"]
+    def _command(self) -> list[str]:
+        return python_m("jupyter_aliquot.gateway.cli.app", "serve", f"--config={self._home / 'serve.py'}")
 
     def lab_of(
         self, user: str, settings: dict[str, dict[str, Any]] | None = None, more: tuple[str, ...] = ()
@@ -86,8 +88,8 @@ class GatewayWithPages(GatewayProcess):
     def lab_url(self) -> str:
         return f"{self.url}lab?token={TOKENS[ADMINISTRATOR]}&reset"
 
-    def _words(self) -> list[str]:
-        return [*LabProcess._words(self), f"--config={self._home / 'serve.py'}"]
+    def _command(self) -> list[str]:
+        return [*LabProcess._command(self), f"--config={self._home / 'serve.py'}"]
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 import websocket
 from ports import free_port
-from quick_start import python_m
+from quick_start import WITHOUT_PAGES, python_m
 
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
@@ -279,6 +279,7 @@ def a_granted_kernel(an_agent: object, a_folder: Path, an_environment: dict[str,
 def start_server(folder: Path, environment: dict[str, str], name: str, *options: str) -> Server:
     """Start a user's own server: plain ``jupyter server``, Aliquot enabled by its installation."""
     command = [*python_m("jupyter_server"), "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1"]
+    command += [WITHOUT_PAGES]
     command += [f"--port={free_port()}", "--ServerApp.port_retries=0"]
     command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={folder}"]
     # Tests stop servers by SIGTERM, and want nothing left behind; those about survival choose

@@ -9,14 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from quick_start import WITHOUT_PAGES, program
 
-# Plain Jupyter programs, with Aliquot enabled by its installation. `python -m jupyter_server`, and
-# that of JupyterLab, without the grammar that takes half of their start.
-JUPYTER = """
-import runpy, sys, jupyter_aliquot.gateway.serverapp.lazy_rfc3987
-sys.argv[1:1] = ["--no-browser"]
-runpy.run_module("{module}", run_name="__main__", alter_sys=True)
-"""
+PLAIN = ("--no-browser",)  # plain Jupyter programs, with Aliquot enabled by its installation
 
 
 @pytest.fixture
@@ -56,9 +51,10 @@ def stopped_by(number: int) -> Callable[[Any], None]:
 def test_the_stop_and_the_knob_decide(
     options: tuple[str, ...], stop: Callable[[Any], None], want: bool, a_machine: Any, open_tab: Any, is_left: Any
 ) -> None:
-    # REST cannot stop `aliquot serve`.
-    program = JUPYTER.format(module="jupyter_server") if stop is stopped_by_rest else ""
-    gateway = a_machine.serve(*options, program=program).wait_until_up()
+    if stop is stopped_by_rest:  # REST cannot stop `aliquot serve`
+        gateway = a_machine.serve(*options, *PLAIN, WITHOUT_PAGES, program=program("jupyter_server")).wait_until_up()
+    else:
+        gateway = a_machine.serve(*options).wait_until_up()
     kernel_id = gateway.start_kernel()
     assert open_tab(gateway, kernel_id).run("print(1)") == "1"
     stop(gateway)
@@ -66,14 +62,14 @@ def test_the_stop_and_the_knob_decide(
 
 
 def test_plain_jupyterlab_keeps_kernels_at_sigterm(a_machine: Any, open_tab: Any, is_left: Any) -> None:
-    start = JUPYTER.format(module="jupyterlab")
-    gateway = a_machine.serve(program=start).wait_until_up()
+    start = program("jupyterlab", with_lab=True)
+    gateway = a_machine.serve(*PLAIN, program=start).wait_until_up()
     kernel_id = gateway.start_kernel()
     tab = open_tab(gateway, kernel_id)
     assert tab.run("x = 5; print(x)") == "5"
     gateway.stop(signal.SIGTERM)
     assert is_left(kernel_id)
-    after = a_machine.succeed(gateway, program=start)
+    after = a_machine.succeed(gateway, *PLAIN, program=start)
     assert tab.reconnect(after).run("print(x)") == "5"
 
 
