@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
     from tests.labextension.lab_page import LabPage
-    from tests.labextension.lab_process import CHROMIUM, CHROMIUM_ARGS, LabProcess
+    from tests.labextension.lab_process import BROWSER, CHROMIUM_ARGS, LabProcess
     from tests.labextension.server_processes import (
         GatewayProcess,
         NotebookProcess,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.labextension.status_script import StatusScript
 else:
     from lab_page import LabPage
-    from lab_process import CHROMIUM, CHROMIUM_ARGS, LabProcess
+    from lab_process import BROWSER, CHROMIUM_ARGS, LabProcess
     from server_processes import GatewayProcess, NotebookProcess, labs_side_by_side, why_no_notebook
     from status_script import StatusScript
 
@@ -94,11 +94,13 @@ def alices_lab(a_shared_gateway: GatewayProcess) -> Iterator[LabProcess]:
 @pytest.fixture(scope="module")
 def a_browser() -> Iterator[Browser]:
     """Chromium. One per module: Playwright's loop must not outlive it, or asyncio.run fails elsewhere."""
-    if not CHROMIUM.exists():
-        pytest.skip(f"{CHROMIUM} is missing; install the package chromium to run the browser tests")
+    if not BROWSER.exists():
+        pytest.skip(
+            f"{BROWSER} is missing; install the package chromium, or chromium-headless-shell, to run the browser tests"
+        )
     api = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
     with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), headless=True, args=CHROMIUM_ARGS)
+        browser = playwright.chromium.launch(executable_path=str(BROWSER), headless=True, args=CHROMIUM_ARGS)
         yield browser
         browser.close()
 
