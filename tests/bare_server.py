@@ -71,6 +71,8 @@ def _make_server(folder: Path) -> dict[str, str]:
     for name in ("etc", "opt", "home", "run", "var/lib"):
         (folder / name).mkdir(parents=True, exist_ok=True)
         _mount("--rbind", str(folder / name), f"/{name}")
+    for empty in ("/dev/shm", "/var/tmp"):  # another server's account has the same number there
+        _mount("-t", "tmpfs", "-o", "mode=1777", "tmpfs", empty)
     Path("/run/systemd/system").mkdir(parents=True)
     _switch_loopback_on()
     programs = folder / "bin"
