@@ -30,7 +30,13 @@ class OwnerAccounts:
     def of(self, user: str) -> Account:
         """Return the account of a user. Raises AccountError."""
         if callable(self._rule):
-            found = self._rule(user)
+            try:
+                found = self._rule(user)
+            except Exception as error:  # an administrator's code, and one user must not stop the others
+                raise AccountError(
+                    f"Requested the account of {user!r}, but c.Aliquot.account_of failed: {error!r}. Ask an "
+                    "administrator to mend it"
+                ) from error
             if not isinstance(found, str) or not found:
                 raise AccountError(
                     f"Requested the account of {user!r}, but c.Aliquot.account_of returned {found!r}. Ask an "

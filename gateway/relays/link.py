@@ -49,9 +49,6 @@ _LONGEST_WAIT_SECONDS = 2.0
 # The bytes that a relay may have yet to take before websockets wait: a live relay takes all at
 # once.
 _MOST_UNTAKEN_BYTES = 8 << 20
-# A cell's messages come within a few milliseconds: one acknowledgement for all of them wakes the
-# relay once. What a gateway that is killed had not acknowledged comes a second time.
-_ACKNOWLEDGE_SECONDS = 0.005
 # The bytes that a collaborator's socket may have yet to take: beyond that, it misses outputs.
 _MOST_SHOWN_BYTES = 8 << 20
 
@@ -524,9 +521,12 @@ class KernelLink(LinkListener):
             self._acknowledge_soon()
 
     def _acknowledge_soon(self) -> None:
-        """Acknowledge once for all that a few milliseconds brought."""
+        """Acknowledge once for all that one turn of the event loop brought.
+
+        Not later: what a gateway that is killed had not acknowledged comes a second time.
+        """
         if self._acknowledging is None:
-            self._acknowledging = asyncio.get_running_loop().call_later(_ACKNOWLEDGE_SECONDS, self._acknowledge)
+            self._acknowledging = asyncio.get_running_loop().call_soon(self._acknowledge)
 
     def _acknowledge(self) -> None:
         if self._acknowledging is not None:

@@ -24,6 +24,7 @@ from jupyter_aliquot.provisioner.relay.wire.files import (
     read_ended,
     read_relay_records,
 )
+from jupyter_aliquot.provisioner.relay.wire.proc import account_of
 from jupyter_aliquot.provisioner.resources import KernelProcess
 from jupyter_aliquot.provisioner.terminations import UNREACHABLE, ProcessEnd
 
@@ -67,6 +68,12 @@ class RelayedRuntime:
             raise
         finally:
             streams.given()
+        if not is_ours and account_of(process.pid) not in (None, self._relay.folder.stat().st_uid):
+            streams.close()
+            raise LaunchError(
+                f"{spec.program!r} was not started: the relay of kernel {self._relay.kernel_id} names a process of "
+                "another account. Shut the kernel down, and start it again"
+            )
         self._streams[process] = streams
         return process
 

@@ -48,7 +48,18 @@ from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 from jupyter_aliquot.provisioner.resources import KernelProcess
 
 from .host_launcher import RelaySettings, ensure_relay_host
-from .link import Activity, Attached, Dropped, KernelState, LinkListener, LinkMessage, RelayLink, SentRequest, connect
+from .link import (
+    Activity,
+    Attached,
+    Dropped,
+    KernelState,
+    LinkListener,
+    LinkMessage,
+    RelayLink,
+    SentRequest,
+    check_listener,
+    connect,
+)
 
 __all__ = [
     "Activity",
@@ -141,7 +152,7 @@ async def _ask_host(record: RelayRecord, header: Mapping[str, Any]) -> Record:
     """Ask the host about a kernel of another account, waiting for a host that is being restarted."""
     runtime = RuntimeDir(record.folder.parent.parent)
     await ensure_relay_host(runtime)
-    return await _ask(runtime.relay_socket, {**header, "kernel_id": record.kernel_id}, "the relay host")
+    return await _ask(runtime.relay_socket, {**header, "kernel_id": record.folder.name}, "the relay host")
 
 
 async def set_facts(record: RelayRecord, facts: Mapping[str, Any]) -> RelayRecord:
@@ -177,9 +188,12 @@ def _own_umask() -> int:
 
 def _record(folder: Path, answer: Record) -> RelayRecord:
     try:
-        return parse_relay_record(folder, answer.header["record"])
+        record = parse_relay_record(folder, answer.header["record"])
     except (KeyError, UnreadableRecordError) as error:
         raise RelayProtocolError(f"the relay of {folder} answered no record that we can read: {error}") from error
+    if record.kernel_id != folder.name:  # it may run as another account
+        raise RelayProtocolError(f"the relay of {folder} answered the record of kernel {record.kernel_id!r:.60}")
+    return record
 
 
 def _remove_by_force(record: RelayRecord) -> Ended | None:
@@ -216,7 +230,7 @@ async def _ask_relay(record: RelayRecord, header: Mapping[str, Any], descriptors
     give_up = time.monotonic() + _NAMELESS_SECONDS
     while True:
         try:
-            return await _ask(record.link_socket, header, "the relay", descriptors)
+            return await _ask(record.link_socket, header, "the relay", descriptors, record.folder)
         except RelayUnavailableError as error:
             is_nameless = isinstance(error.__cause__, (FileNotFoundError, ConnectionRefusedError))
             if not is_nameless or time.monotonic() > give_up or not is_process(record.pid, record.start_time_ticks):
@@ -224,12 +238,14 @@ async def _ask_relay(record: RelayRecord, header: Mapping[str, Any], descriptors
         await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
 
-async def _ask(path: Path, header: Mapping[str, Any], whom: str, descriptors: Sequence[int] = ()) -> Record:
-    """Connect, greet, ask, read the answer."""
+async def _ask(
+    path: Path, header: Mapping[str, Any], whom: str, descriptors: Sequence[int] = (), folder: Path | None = None
+) -> Record:
+    """Connect, greet, ask, read the answer. ``folder``: the relay's, if it is one that is asked."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.setblocking(False)
         try:
-            return await within(_converse(connection, path, header, descriptors), _ANSWER_SECONDS)
+            return await within(_converse(connection, path, header, descriptors, folder), _ANSWER_SECONDS)
         except asyncio.TimeoutError:
             raise RelayUnavailableError(f"{whom} at {path} did not answer within {_ANSWER_SECONDS:g} s") from None
         except OSError as error:
@@ -239,10 +255,12 @@ async def _ask(path: Path, header: Mapping[str, Any], whom: str, descriptors: Se
 
 
 async def _converse(
-    connection: socket.socket, path: Path, header: Mapping[str, Any], descriptors: Sequence[int]
+    connection: socket.socket, path: Path, header: Mapping[str, Any], descriptors: Sequence[int], folder: Path | None
 ) -> Record:
     loop = asyncio.get_running_loop()
     await connect(connection, path)
+    if folder is not None:
+        check_listener(connection, folder)
     reader = RecordReader(LONGEST_RECORD)
     hello = {"op": "hello", "versions": list(VERSIONS), "role": "control", "pid": os.getpid()}
     await loop.sock_sendall(connection, encode_whole(hello))

@@ -22,6 +22,7 @@ from typing import Any, Protocol, cast
 from jupyter_aliquot.gpu_hook.waiting import forget_reading, within
 from jupyter_aliquot.provisioner.errors import RelayProtocolError, RelayUnavailableError
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
+from jupyter_aliquot.provisioner.relay.wire.peer import peer_account
 from jupyter_aliquot.provisioner.relay.wire.protocol import (
     LONGEST_RECORD,
     VERSIONS,
@@ -203,6 +204,7 @@ class RelayLink:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
             await within(connect(connection, path), _HELLO_SECONDS)
+            check_listener(connection, record.folder)
             await asyncio.get_running_loop().create_unix_connection(lambda: link._stream, sock=connection)
             hello = {"op": "hello", "versions": list(VERSIONS), "role": "link", "pid": os.getpid()}
             link._stream.write([encode_whole(hello)])
@@ -364,6 +366,19 @@ async def connect(connection: socket.socket, path: Path) -> None:
             return
         except BlockingIOError:
             await asyncio.sleep(_RETRY_SECONDS)
+
+
+def check_listener(connection: socket.socket, folder: Path) -> None:
+    """Refuse a connection that leads out of a relay's folder, to a process of another account.
+
+    The folder's account may put a link in the place of its relay's socket. Raises OSError without
+    the folder, and RelayUnavailableError.
+    """
+    owner, listener = os.stat(folder).st_uid, peer_account(connection)
+    if listener != owner:
+        raise RelayUnavailableError(
+            f"the socket in {folder}, of account {owner}, leads to a process of account {listener}: remove the link"
+        )
 
 
 def _nothing(_: Any) -> None:

@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,12 +108,12 @@ class Host:
             now = time.monotonic()
             if now >= next_scan:
                 next_scan = now + _SCAN_SECONDS
-                self._scan()
+                self._guarded(self._scan)
                 self._is_ending = self._is_ending or self.is_cut_off()
             self._is_ending = self._is_ending or self._is_idle_too_long(now)
             patience = min(next_scan - now, self._idle_seconds or _SCAN_SECONDS)
             for key, _ in self._selector.select(max(0.05, patience) if not self._is_ending else 0):
-                key.data(key.fileobj)
+                self._guarded(key.data, key.fileobj)
 
     def close(self) -> None:
         """Close the host's sockets; relays go on."""
@@ -378,17 +378,30 @@ class Host:
         self._sweep()
         ours = {child.kernel_id for child in self._children.values()}
         for record in read_relay_records(self._runtime):
-            if record.is_alive or record.kernel_id in ours:
-                continue
-            if record.has_living_kernel or _has_answering_kernel(record):
-                self._take_over(record.kernel_id)
-            elif _is_long_over(record) or _has_lost_owner(record):
-                log("removed", kernel=record.kernel_id, folder=record.folder)
-                remove_folder(record.folder)
+            if not record.is_alive and record.kernel_id not in ours:
+                self._guarded(self._look_at_dead, record)
         for folder in folders_without_relay(self._runtime):
-            self._end_unreachable(folder)
-            if self._tenants is not None and not self._is_starting(folder.name):
-                self._remove_emptied(folder)
+            self._guarded(self._look_at_empty, folder)
+
+    def _look_at_dead(self, record: RelayRecord) -> None:
+        if record.has_living_kernel or _has_answering_kernel(record):
+            self._take_over(record.kernel_id)
+        elif _is_long_over(record) or _has_lost_owner(record):
+            log("removed", kernel=record.kernel_id, folder=record.folder)
+            remove_folder(record.folder)
+
+    def _look_at_empty(self, folder: Path) -> None:
+        self._end_unreachable(folder)
+        if self._tenants is not None and not self._is_starting(folder.name):
+            self._remove_emptied(folder)
+
+    @staticmethod
+    def _guarded(look: Callable[..., object], *arguments: Any) -> None:
+        """Call *look*: what one kernel's account left in its folder must not end the host of all."""
+        try:
+            look(*arguments)
+        except Exception:
+            traceback.print_exc()
 
     def _sweep(self) -> None:
         if self._tenants is None:

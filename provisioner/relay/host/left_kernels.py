@@ -27,7 +27,9 @@ def folders_without_relay(runtime: RuntimeDir) -> tuple[Path, ...]:
     return tuple(
         folder
         for folder in folders
-        if folder.is_dir() and not os.path.lexists(folder / "relay.json") and not is_listened_at(folder / "link.sock")
+        if os.path.isdir(folder)
+        and not os.path.lexists(folder / "relay.json")
+        and not is_listened_at(folder / "link.sock")
     )
 
 

@@ -203,7 +203,7 @@ def read_relay_records(runtime: RuntimeDir) -> tuple[RelayRecord, ...]:
     records = []
     with contextlib.suppress(FileNotFoundError):
         for folder in sorted(runtime.relays.iterdir()):
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError, UnreadableRecordError):
+            with contextlib.suppress(OSError, UnreadableRecordError):  # one relay's files keep none from the others
                 records.append(read_relay_record(folder))
     return tuple(records)
 
@@ -234,7 +234,7 @@ def parse_relay_record(folder: Path, fields: Mapping[str, Any]) -> RelayRecord:
             kernel=None if kernel is None else ProcessId(int(kernel["pid"]), int(kernel["start_time_ticks"])),
             reason=str(fields.get("reason", "")),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise UnreadableRecordError(f"{folder / _RECORD} is no record of a relay: {error!r}") from error
 
 
@@ -266,7 +266,7 @@ def parse_ended(fields: Mapping[str, Any]) -> Ended:
             last_words=str(fields.get("last_words", "")),
             reason=str(fields.get("reason", "")),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise UnreadableRecordError(f"what was said of a kernel's end cannot be read: {error!r}") from error
 
 
@@ -334,9 +334,13 @@ def socket_mode(folder: Path) -> int:
 
 
 def is_anothers(folder: Path) -> bool:
-    """Tell whether a relay's folder, and so its relay and kernel, are another account's."""
-    with contextlib.suppress(OSError):
-        return os.stat(folder).st_uid != os.geteuid()
+    """Tell whether a relay's folder, and so its relay and kernel, are another account's.
+
+    A folder that is gone counts as the account's that makes such folders: the relay host's.
+    """
+    for found in (folder, folder.parent):
+        with contextlib.suppress(OSError):
+            return os.stat(found).st_uid != os.geteuid()
     return False
 
 

@@ -46,6 +46,12 @@ def listen(path: Path, mode: int = 0o600) -> socket.socket:
     return listening
 
 
+def peer_account(connection: socket.socket) -> int:
+    """Return the number of the account at the other end: of the process that connected, or that listens."""
+    _, uid, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    return int(uid)
+
+
 def accept(listening: socket.socket, admitted: Collection[int] = ()) -> Peer | None:
     """Return the next connection; None if there is none, or if it is another account's.
 
@@ -55,8 +61,7 @@ def accept(listening: socket.socket, admitted: Collection[int] = ()) -> Peer | N
         connection, _ = listening.accept()
     except OSError:
         return None
-    _, uid, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-    if uid not in (0, os.geteuid(), *admitted):
+    if peer_account(connection) not in (0, os.geteuid(), *admitted):
         connection.close()
         return None
     connection.setblocking(False)

@@ -11,18 +11,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
 from tornado.websocket import WebSocketClosedError
 
-from jupyter_aliquot.gateway.relays import link as link_module
 from jupyter_aliquot.gateway.relays.link import KernelLink
 from jupyter_aliquot.provisioner.errors import RelayUnavailableError
 from jupyter_aliquot.provisioner.relay.client.link import Activity, Attached, LinkListener, LinkMessage, SentRequest
-
-
-@pytest.fixture(autouse=True)
-def acknowledges_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_module, "_ACKNOWLEDGE_SECONDS", 0)
 
 
 class PlayedRelay:
@@ -164,18 +157,18 @@ async def test_what_sockets_took_is_acknowledged_once_for_all_that_came_together
         assert socket.given == [1, 2, 3]
 
 
-async def test_an_acknowledgement_waits_for_more_but_not_beyond_the_end_of_a_websocket_or_the_link(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(link_module, "_ACKNOWLEDGE_SECONDS", 1000)
+async def test_an_acknowledgement_waits_for_more_but_not_beyond_the_end_of_a_websocket_or_the_link() -> None:
     async with a_stage() as stage:
         one, other = PlayedSocket("one"), PlayedSocket("other")
         await stage.open(one, other)
-        assert await stage.relay.says(*output(1)) == []
-        assert await stage.relay.says(*output(2)) == []
+        for event in output(1, 2):
+            stage.relay.listener.take(event)
+        assert ("ack", 1) not in stage.relay.asked
         stage.link.shut(one)
         assert stage.relay.asked[-2:] == [("ack", 2), ("detach", "one")]
-        assert await stage.relay.says(*output(3)) == []
+        for event in output(3):
+            stage.relay.listener.take(event)
+        assert stage.relay.asked[-1] == ("detach", "one")
     assert stage.relay.asked[-2:] == [("ack", 3), ("close",)]
 
 

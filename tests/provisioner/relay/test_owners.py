@@ -18,15 +18,22 @@ from pathlib import Path
 import pytest
 from made_accounts import GATEWAY, UIDS, MadeAccounts
 from namespaced import can_enter
-from relay_house import House, kill_and_wait, lives, until
+from relay_house import Gateway, House, kill_and_wait, lives, until
 from second_account import as_another
 
-from jupyter_aliquot.provisioner.errors import RelayRefusedError
+from jupyter_aliquot.provisioner.errors import RelayProtocolError, RelayRefusedError, RelayUnavailableError
 from jupyter_aliquot.provisioner.relay.client import control as client
 from jupyter_aliquot.provisioner.relay.host.login_limits import login_limits
 from jupyter_aliquot.provisioner.relay.server.own_record import OwnRecord
-from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord, UnreadableRecordError
+from jupyter_aliquot.provisioner.relay.wire.files import (
+    RelayRecord,
+    UnreadableRecordError,
+    is_anothers,
+    read_ended_in,
+    read_relay_records,
+)
 from jupyter_aliquot.provisioner.relay.wire.proc import account_of, start_time_ticks
+from jupyter_aliquot.provisioner.relay.wire.protocol import Record
 
 ADA, BOB = UIDS["ada"], UIDS["bob"]
 SLEEP = (sys.executable, "-c", "import time; time.sleep(1000)")
@@ -369,6 +376,67 @@ def test_a_forged_kernel_id_leads_no_reader_to_another_folder(where: str, a_hous
             OwnRecord.found(record.folder) if where == "request" else client.read_relay_record(record.folder)
         kill_and_wait(record.pid)
         assert account_of((await a_house.relay(account="bob")).pid) == BOB
+        kill_and_wait(kernel_pid(record))
+
+    asyncio.run(scene())
+
+
+def test_a_link_to_another_accounts_relay_is_not_followed(a_house: OwnersHouse) -> None:
+    async def scene() -> None:
+        hers, his = await a_house.sleeper("ada"), await a_house.sleeper("bob")
+        os.kill(hers.pid, signal.SIGSTOP)  # it would put its socket back
+        hers.link_socket.unlink()
+        hers.link_socket.symlink_to(his.link_socket)
+        with pytest.raises(RelayUnavailableError, match=f"of account {ADA}, leads to a process of account {BOB}"):
+            await client.set_facts(hers, {"forged": True})
+        with pytest.raises(RelayUnavailableError, match=f"leads to a process of account {BOB}"):
+            await Gateway(hers).connect()
+        await client.stop_relay(hers)  # the host ends hers, and leaves his
+        await until(lambda: not hers.folder.exists())
+        assert lives(his)
+        assert client.read_relay_record(his.folder).facts == his.facts
+        kill_and_wait(his.pid)
+        kill_and_wait(kernel_pid(his))
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("name", "forged"),
+    [("relay.json", {"pid": float("inf")}), ("ended.json", {"at": 10**400, "pid": 1, "start_time_ticks": 1})],
+    ids=["record", "end"],
+)
+def test_a_number_without_bound_ends_neither_the_host_nor_a_scan(
+    name: str, forged: dict[str, float], a_house: OwnersHouse
+) -> None:
+    async def scene() -> None:
+        record = await a_house.sleeper()
+        host = a_house.host_pid
+        fields = json.loads((record.folder / "relay.json").read_text())
+        ended = {"exit_code": None, "signal": None}
+        kill_and_wait(record.pid)  # the host takes a look, and may put another relay there
+        (record.folder / name).write_text(json.dumps({**(fields if name == "relay.json" else ended), **forged}))
+        other = await a_house.relay(account="bob")
+        assert account_of(other.pid) == BOB
+        assert a_house.host_pid == host
+        assert other.kernel_id in {found.kernel_id for found in read_relay_records(a_house.runtime)}
+        assert read_ended_in(record.folder) is None
+        kill_and_wait(kernel_pid(record))
+
+    asyncio.run(scene())
+
+
+def test_a_record_of_another_kernel_in_an_answer_is_refused(a_house: OwnersHouse) -> None:
+    async def scene() -> None:
+        record = await a_house.sleeper()
+        fields = json.loads((record.folder / "relay.json").read_text())
+        forged = Record({"op": "set", "record": {**fields, "kernel_id": "0" * 8}}, [])
+        with pytest.raises(RelayProtocolError, match="answered the record of kernel '00000000'"):
+            client._record(record.folder, forged)
+        shutil.rmtree(record.folder)
+        # For the gateway the kernel stays another account's when its folder is gone.
+        assert as_another(lambda: str(is_anothers(record.folder)), UIDS[GATEWAY]) == "True"
+        kill_and_wait(record.pid)
         kill_and_wait(kernel_pid(record))
 
     asyncio.run(scene())
