@@ -187,6 +187,8 @@ class AliquotProvisioner(LocalProvisioner):
             self._is_plain = True
             return
         if self._relay is not None and self._relay.is_alive():
+            if self.account:
+                self._relay.require_account(self.account)
             self._relay.lead(manager)
             return
         runtime = self._runtime_dir()

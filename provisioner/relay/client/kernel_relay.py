@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_aliquot.gpu_hook.paths import KERNEL_ID, PathError, RuntimeDir, prepare_runtime_dir
-from jupyter_aliquot.provisioner.errors import LaunchError, RelayError, RelayUnavailableError
+from jupyter_aliquot.provisioner.accounts import find_account
+from jupyter_aliquot.provisioner.errors import AccountError, LaunchError, RelayError, RelayUnavailableError
 from jupyter_aliquot.provisioner.grants.codec import grant_record
 from jupyter_aliquot.provisioner.relay.wire.files import (
     UNREAD_BYTES,
@@ -136,6 +137,18 @@ class KernelRelay:
             self.record = read_relay_record(self.record.folder)
             return self.record.is_alive
         return False
+
+    def require_account(self, name: str) -> None:
+        """Check that the relay is of this account, as its kernel will be. Raises LaunchError."""
+        try:
+            is_its = os.stat(self.record.folder).st_uid == find_account(name).uid
+        except (OSError, AccountError) as error:
+            raise LaunchError(str(error)) from error
+        if not is_its:
+            raise LaunchError(
+                f"Requested to restart kernel {self.record.kernel_id} as {name!r}, but its relay is of another "
+                "account. Shut the kernel down, and start it again"
+            )
 
     def lead(self, manager: Any) -> None:
         """Let the manager's clients connect here. Raises LaunchError."""

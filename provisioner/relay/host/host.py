@@ -75,8 +75,13 @@ class Host:
         listening: socket.socket,
         idle_seconds: float | None,
         tenants: Tenants | None = None,
+        parent: int | None = None,
     ) -> None:
-        """``tenants``: the accounts that a host of root serves; None: all relays are the host's own."""
+        """``tenants``: the accounts that a host of root serves; None: all relays are the host's own.
+
+        ``parent``: the process with which the host ends; None: it outlives its parent.
+        """
+        self._parent = parent
         self._runtime = runtime
         self._spill_dir = spill_dir
         self._listening = listening
@@ -109,7 +114,7 @@ class Host:
             if now >= next_scan:
                 next_scan = now + _SCAN_SECONDS
                 self._guarded(self._scan)
-                self._is_ending = self._is_ending or self.is_cut_off()
+                self._is_ending = self._is_ending or self.is_cut_off() or self._has_lost_parent()
             self._is_ending = self._is_ending or self._is_idle_too_long(now)
             patience = min(next_scan - now, self._idle_seconds or _SCAN_SECONDS)
             for key, _ in self._selector.select(max(0.05, patience) if not self._is_ending else 0):
@@ -142,6 +147,9 @@ class Host:
             return os.stat(self._runtime.relay_socket).st_ino != self._inode
         except OSError:
             return True
+
+    def _has_lost_parent(self) -> bool:
+        return self._parent is not None and os.getppid() != self._parent
 
     def _is_idle_too_long(self, now: float) -> bool:
         if self._idle_seconds is None:

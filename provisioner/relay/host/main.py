@@ -44,7 +44,8 @@ def run_host(settings: HostSettings) -> int:
         lock = _lock(runtime, is_patient=settings.ends_with_parent is not None)
         try:
             listening = _listen(runtime.relay_socket, tenants)
-            host = Host(runtime, settings.spill_dir, listening, settings.exit_when_idle_seconds, tenants)
+            patience, parent = settings.exit_when_idle_seconds, settings.ends_with_parent
+            host = Host(runtime, settings.spill_dir, listening, patience, tenants, parent)
         except StartError:
             os.close(lock)
             raise

@@ -89,11 +89,15 @@ class Tenants:
 
     def spill_dir(self, top: Path, account: Account) -> Path:
         """Return the account's part of the folder for output, which is made. Raises OSError."""
-        top.mkdir(mode=0o711, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            top.mkdir(mode=0o700, parents=True)
         found = top.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != 0:
             raise NotADirectoryError(None, f"{top} is not a folder of root; remove it, or set --spill-dir")
-        top.chmod(0o711)
+        if stat.S_IMODE(found.st_mode) == 0o700:  # as made now, or by a host without other accounts
+            top.chmod(0o711)
+        elif not found.st_mode & stat.S_IXOTH:
+            raise PermissionError(None, f"{top} is closed to other accounts; make its mode 711, or set --spill-dir")
         own = top / str(account.uid)
         own.mkdir(mode=0o700, exist_ok=True)
         os.chown(own, account.uid, account.gid)
@@ -119,16 +123,17 @@ def acting_as(uid: int) -> Iterator[None]:
     """Act with the rights of an account, where the process may: a link in its folder leads nowhere else.
 
     The host has one thread. Its real account stays root, so that no other account can signal it: a
-    caller that signals looks first whose process it is. Files in the folder inherit its group.
+    caller that signals looks first whose process it is. Files in the folder inherit its group. The
+    system forgets that it was to end this process with its parent: the host looks itself.
     """
     if os.geteuid() != 0 or uid == 0:
         yield
         return
     groups = os.getgroups()
-    os.setgroups([])
-    os.setegid(_NO_GROUP)
-    os.seteuid(uid)
     try:
+        os.setgroups([])
+        os.setegid(_NO_GROUP)
+        os.seteuid(uid)
         yield
     finally:
         os.seteuid(0)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -21,9 +23,11 @@ from namespaced import can_enter
 from relay_house import Gateway, House, kill_and_wait, lives, until
 from second_account import as_another
 
-from jupyter_aliquot.provisioner.errors import RelayProtocolError, RelayRefusedError, RelayUnavailableError
-from jupyter_aliquot.provisioner.relay.client import control as client
+from jupyter_aliquot.provisioner.accounts import Account
+from jupyter_aliquot.provisioner.errors import LaunchError, RelayProtocolError, RelayRefusedError, RelayUnavailableError
+from jupyter_aliquot.provisioner.relay.client import control as client, kernel_relay
 from jupyter_aliquot.provisioner.relay.host.login_limits import login_limits
+from jupyter_aliquot.provisioner.relay.host.tenants import Tenants
 from jupyter_aliquot.provisioner.relay.server.own_record import OwnRecord
 from jupyter_aliquot.provisioner.relay.wire.files import (
     RelayRecord,
@@ -38,6 +42,10 @@ from jupyter_aliquot.provisioner.relay.wire.protocol import Record
 ADA, BOB = UIDS["ada"], UIDS["bob"]
 SLEEP = (sys.executable, "-c", "import time; time.sleep(1000)")
 ENV = {"PATH": "/usr/bin:/bin"}
+PARENT = """
+import os, subprocess, sys
+subprocess.run([*sys.argv[1:], f"--end-with-parent={os.getpid()}"])
+"""
 
 
 class OwnersHouse(House):
@@ -440,3 +448,56 @@ def test_a_record_of_another_kernel_in_an_answer_is_refused(a_house: OwnersHouse
         kill_and_wait(kernel_pid(record))
 
     asyncio.run(scene())
+
+
+def test_a_host_that_acted_as_a_user_still_ends_with_its_parent(a_house: OwnersHouse) -> None:
+    a_house.settings = replace(a_house.settings, command=(sys.executable, "-c", PARENT, *a_house.settings.command))
+
+    async def scene() -> None:
+        record = await a_house.sleeper()
+        host = a_house.host_pid
+        await client._ask_host(record, {"op": "signal", "number": int(signal.SIGCONT)})  # with the user's rights
+        kill_and_wait(int(status_of(host, "PPid")))
+        await until(lambda: not os.path.exists(f"/proc/{host}"))
+        assert lives(record)
+        kill_and_wait(record.pid)
+        kill_and_wait(kernel_pid(record))
+
+    asyncio.run(scene())
+
+
+def test_a_kernel_restarts_below_no_relay_of_another_account(
+    a_house: OwnersHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accounts = {name: Account(name, uid, uid, "/", "/bin/sh") for name, uid in UIDS.items()}
+    monkeypatch.setattr(kernel_relay, "find_account", accounts.__getitem__)
+
+    async def scene() -> None:
+        record = await a_house.sleeper("ada")
+        relay = kernel_relay.KernelRelay(record, logging.getLogger(__name__))
+        relay.require_account("ada")
+        with pytest.raises(LaunchError, match="as 'bob', but its relay is of another account"):
+            relay.require_account("bob")
+        await client.stop_relay(record)
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(("mode", "is_opened"), [(0o700, True), (0o1777, False)])
+def test_a_folder_for_output_that_others_have_keeps_its_mode(
+    mode: int, is_opened: bool, a_bare_user: int, tmp_path: Path
+) -> None:
+    account = Account("bare", a_bare_user, a_bare_user, "/", "/bin/sh")
+    top = tmp_path / "spill"
+    top.mkdir()
+    top.chmod(mode)
+    own = Tenants(account).spill_dir(top, account)
+    assert (own, own.stat().st_uid) == (top / str(a_bare_user), a_bare_user)
+    assert stat.S_IMODE(top.stat().st_mode) == (0o711 if is_opened else mode)
+
+
+def test_a_folder_for_output_that_is_closed_to_others_is_said(a_bare_user: int, tmp_path: Path) -> None:
+    account = Account("bare", a_bare_user, a_bare_user, "/", "/bin/sh")
+    tmp_path.chmod(0o750)
+    with pytest.raises(PermissionError, match="closed to other accounts; make its mode 711, or set --spill-dir"):
+        Tenants(account).spill_dir(tmp_path, account)
