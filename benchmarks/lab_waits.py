@@ -31,6 +31,8 @@ _STOP = """async () => {
       if (performance.now() - began > 20000) throw new Error('the cell was not run, or not stopped');
     }
   };
+  // The output of the stop before comes ahead of its end, and the cell runs until then.
+  await until(() => content.widgets[0].model.executionState === 'idle');
   outputs.clear();
   void jupyterapp.commands.execute('notebook:run-all-cells');
   await until(() => content.widgets[0].model.executionState === 'running');
