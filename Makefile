@@ -23,7 +23,7 @@ hub: ## JupyterHub with two users, two teams and caps on the software GPU (needs
 
 test: check ## All that CI runs: the checks, then every test (no GPU needed); WORKERS is how many files run at once
 	@# They wait more than they compute: more workers than the two cores that CI has.
-	@$(BIN)/pytest -n $(or $(WORKERS),4) --dist loadgroup --no-loadscope-reorder $(CHECKED:%=--ignore=%) tests
+	@$(BIN)/python tools/run_tests.py -n $(or $(WORKERS),4) --dist loadgroup --no-loadscope-reorder $(CHECKED:%=--ignore=%) tests
 
 # Tests that are checks: `make test` runs them once.
 CHECKED := tests/house tests/gpu_hook/hook/test_binaries.py

@@ -26,6 +26,7 @@ GROUPS = {
     "containers/": "engines",
     "gpu_hook/sanitized/": "sanitized",
     **{f"gpu_hook/hook/test_{name}.py": "hook programs" for name in ("activity_notices", "copying", "sanitized")},
+    **{f"gpu_hook/test_gpu_{name}.py": "build/gpu" for name in ("first", "rehearsal")},
 }
 # In this order: groups that one worker runs for minutes, then files with long tests. Other files
 # are short, and are shared at the end: a worker takes a next file when two tests of its own are
@@ -33,6 +34,7 @@ GROUPS = {
 FIRST = (
     *("containers/", "gpu_hook/sanitized/"),
     *(f"gpu_hook/hook/test_{name}.py" for name in ("activity_notices", "copying", "sanitized")),
+    *("gpu_hook/test_gpu_first.py", "gpu_hook/test_gpu_rehearsal.py"),
     *("gpu_hook/agent/test_sharing.py", "gpu_hook/agent/test_swap_cycles.py", "gateway/kernels/"),
     *("hub/", "labextension/", "system/", "provisioner/", "gateway/rest/", "gateway/remote/", "gateway/link/"),
     *("gpu_hook/clients/", "gpu_hook/fuzz/", "gpu_hook/hook/", "gpu_hook/softgpu/", "gpu_hook/agent/"),

@@ -8,6 +8,7 @@ on the software GPU, for authors of these tests. The module contains no test.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import importlib.util
 import os
 import shutil
@@ -71,13 +72,17 @@ def build() -> None:
     )
     # CMake omits folders that CPATH names; the next build, without CPATH, would find no header.
     env = {name: value for name, value in os.environ.items() if name not in ("CPATH", "C_INCLUDE_PATH")}
-    for command in commands:
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=env
-        )
-        if done.returncode != 0:
-            raise SystemExit(f"{done.stdout[-4000:]}\nfailed: {' '.join(command)}")
-    link_package(BUILD / "native")
+    BUILD.mkdir(parents=True, exist_ok=True)
+    # Two runs that build in one folder at once delete each other's object files.
+    with (BUILD / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for command in commands:
+            done = subprocess.run(
+                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=env
+            )
+            if done.returncode != 0:
+                raise SystemExit(f"{done.stdout[-4000:]}\nfailed: {' '.join(command)}")
+        link_package(BUILD / "native")
 
 
 def link_package(native: Path) -> None:
