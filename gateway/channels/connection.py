@@ -30,7 +30,7 @@ from jupyter_aliquot.gateway.limits.websocket import fitting, left_out, may_be_s
 from jupyter_aliquot.gateway.relays.link import KernelLink
 from jupyter_aliquot.gateway.relays.pool import RelayLinks
 from jupyter_aliquot.gateway.sharing.access_filter import NO_MORE, AccessFilter
-from jupyter_aliquot.gateway.sharing.guest_sessions import relay_session
+from jupyter_aliquot.gateway.sharing.collaborator_sessions import relay_session
 from jupyter_aliquot.provisioner.relay.wire.error_replies import Answer
 from jupyter_aliquot.provisioner.relay.wire.messages import read_date
 
@@ -84,9 +84,9 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         return self._filter.user
 
     @property
-    def is_guest(self) -> bool:
+    def is_collaborator(self) -> bool:
         """True if its user is not the kernel's owner."""
-        return self._filter.is_guest
+        return self._filter.is_collaborator
 
     @property
     def session_name(self) -> str:
@@ -346,7 +346,7 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         An owner's cells stay: the kernel is the owner's.
         """
         if self._kernels is not None:
-            self._kernels.drop_guest(self.kernel_id, self.user.name)
+            self._kernels.drop_collaborator(self.kernel_id, self.user.name)
 
     # ---- from the page to the kernel
 

@@ -15,7 +15,7 @@ from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.relays.link import KernelLink
 from jupyter_aliquot.gateway.relays.pool import RelayLinks
 from jupyter_aliquot.gateway.sharing.access_filter import may_send
-from jupyter_aliquot.gateway.sharing.guest_sessions import session_of
+from jupyter_aliquot.gateway.sharing.collaborator_sessions import session_of
 from jupyter_aliquot.gateway.sharing.rights import access_of, owner_for
 from jupyter_aliquot.gpu_hook.waiting import end_task, outlasting_task
 from jupyter_aliquot.provisioner.errors import WithdrawnError
@@ -115,13 +115,13 @@ class PendingKernels:
         if (found := self._messages.get(kernel_id)) is not None:
             found.drop(lambda each: not self._may_reach(kernel_id, each), NOT_YOURS)
 
-    def drop_guest(self, kernel_id: str, name: str) -> None:
-        """Drop this guest's messages to this kernel.
+    def drop_collaborator(self, kernel_id: str, name: str) -> None:
+        """Drop this collaborator's messages to this kernel.
 
-        Called when the guest's token is no longer accepted.
+        Called when the collaborator's token is no longer accepted.
         """
         if (found := self._messages.get(kernel_id)) is not None:
-            found.drop(lambda each: each.is_guest and each.user.name == name, NOT_YOURS)
+            found.drop(lambda each: each.is_collaborator and each.user.name == name, NOT_YOURS)
 
     async def stop(self) -> None:
         """Tell pages that none of their messages was run. Called at the server's end."""

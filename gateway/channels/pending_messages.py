@@ -47,7 +47,7 @@ STOPPED_WORDS = (
     "The cell was stopped before its kernel had started: it was not run. The kernel keeps its place in the queue."
 )
 RESTARTED_WORDS = "A restart was asked before the kernel had started: the cell was not run. Run it again."
-# The most messages kept of one kernel; guests leave half of them to its owner. Within a limit of
+# The most messages kept of one kernel; collaborators leave half of them to its owner. Within a limit of
 # bytes alone, there could be too many cells.
 MOST_MESSAGES = 1000
 # The time that one pass waits for the websockets that it connects: one that hangs must not delay
@@ -72,7 +72,7 @@ class Subscriber(Protocol):
     def session_name(self) -> str: ...
 
     @property
-    def is_guest(self) -> bool: ...
+    def is_collaborator(self) -> bool: ...
 
     @property
     def user(self) -> User: ...
@@ -125,7 +125,7 @@ class PendingMessage:
     session: str
     frames: Sequence[Any]
     request: Request | None
-    is_guest: bool
+    is_collaborator: bool
     user: User
     size: int
     kept_at: float
@@ -174,28 +174,28 @@ class PendingMessages:
         size = charge(frames)
         if request is not None and request.is_for_one_kernel:
             self._answer_urgent(subscriber, channel, frames, request)
-        elif len(self._messages) >= (most := MOST_MESSAGES // 2 if subscriber.is_guest else MOST_MESSAGES):
+        elif len(self._messages) >= (most := MOST_MESSAGES // 2 if subscriber.is_collaborator else MOST_MESSAGES):
             subscriber.refuse(channel, frames, _TOO_MANY.format(kept=len(self._messages), most=most))
-        elif self._has_room(channel, size, is_guest=subscriber.is_guest):
+        elif self._has_room(channel, size, is_collaborator=subscriber.is_collaborator):
             self._count(channel, size)
-            sender = (subscriber.is_guest, subscriber.user)
+            sender = (subscriber.is_collaborator, subscriber.user)
             kept = PendingMessage(channel, subscriber.session_name, frames, request, *sender, size, self._clock())
             self._messages.append(kept)
             self._has_moved.set()
         else:
             msg_type = None if request is None else request.msg_type
-            most = self._bound(is_guest=subscriber.is_guest)
+            most = self._bound(is_collaborator=subscriber.is_collaborator)
             subscriber.refuse(channel, frames, unread_words(size, self._bytes, most, msg_type))
 
-    def _bound(self, *, is_guest: bool) -> int:
+    def _bound(self, *, is_collaborator: bool) -> int:
         """Return the bytes up to which a user's messages may wait: half of the room is the owner's."""
-        return self._most_bytes // 2 if is_guest else self._most_bytes
+        return self._most_bytes // 2 if is_collaborator else self._most_bytes
 
-    def _has_room(self, channel: str, size: int, *, is_guest: bool) -> bool:
+    def _has_room(self, channel: str, size: int, *, is_collaborator: bool) -> bool:
         """Return whether a message may wait. On an empty channel it may, whatever its size."""
         if not self._most_bytes or not self._kept_on[channel]:
             return True
-        return self._bytes + size <= self._bound(is_guest=is_guest)
+        return self._bytes + size <= self._bound(is_collaborator=is_collaborator)
 
     def _count(self, channel: str, size: int, messages: int = 1) -> None:
         self._bytes += size

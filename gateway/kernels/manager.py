@@ -183,7 +183,7 @@ class AliquotKernelManager(AsyncMappingKernelManager):
 
         Asked by the culler.
         """
-        return int(self._kernel_connections.get(kernel_id, 0)) - self.sharing.guests_of(kernel_id)
+        return int(self._kernel_connections.get(kernel_id, 0)) - self.sharing.collaborators_of(kernel_id)
 
     def initialize_culler(self) -> None:
         """Called by Jupyter at each start.

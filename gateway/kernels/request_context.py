@@ -12,7 +12,7 @@ from jupyter_server import CallContext
 from jupyter_server.services.kernels.handlers import MainKernelHandler
 
 # In a request's context: the kernel that it must not end by itself, because the session belongs to
-# a guest.
+# a collaborator.
 SPARED_KERNEL = "aliquot_spared_kernel"
 
 # In a request's context: the kernel of the session that changes its kernel.
@@ -52,7 +52,7 @@ def is_left_to_gateway(model: Mapping[str, Any] | None, kernel_id: str) -> bool:
 
 
 def spare(kernel_id: str) -> None:
-    """Keep the rest of this request from ending the kernel: it only ends a guest's session."""
+    """Keep the rest of this request from ending the kernel: it only ends a collaborator's session."""
     CallContext.set(SPARED_KERNEL, kernel_id)
 
 

@@ -1,6 +1,6 @@
-"""Sessions with owners: a session belongs to its kernel's owner, or to the guest who made it.
+"""Sessions with owners: a session belongs to its kernel's owner, or to the collaborator who made it.
 
-A guest makes one for a shared kernel. Their table is a file where the gateway has a state folder.
+A collaborator makes one for a shared kernel. Their table is a file where the gateway has a state folder.
 Without one, or when its disk is full, it is in memory. A file that another program has locked stays
 the table: requests wait for it, and fail when the wait is too long.
 """
@@ -24,7 +24,7 @@ from jupyter_aliquot.gateway.base.busy_table import BLOCKING_MILLISECONDS, Table
 from jupyter_aliquot.gateway.base.http_errors import told
 from jupyter_aliquot.gateway.base.startup_gate import after_recovery
 from jupyter_aliquot.gateway.kernelspecs.manager import NoSuchBase
-from jupyter_aliquot.gateway.sharing.guest_sessions import GuestSessions
+from jupyter_aliquot.gateway.sharing.collaborator_sessions import CollaboratorSessions
 from jupyter_aliquot.gateway.sharing.rights import access_of
 from jupyter_aliquot.gateway.state.session_table import IN_MEMORY, is_busy
 from jupyter_aliquot.provisioner.errors import AliquotError
@@ -77,7 +77,7 @@ class OwnedSessionManager(SessionManager):
     It shows users their own sessions, and binds none to a kernel that they may not see.
     """
 
-    _guests: GuestSessions | None = None
+    _collaborators: CollaboratorSessions | None = None
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -119,12 +119,12 @@ class OwnedSessionManager(SessionManager):
         self.database_filepath, self._connection = IN_MEMORY, memory
 
     @property
-    def guests(self) -> GuestSessions:
+    def collaborators(self) -> CollaboratorSessions:
         """The sessions on shared kernels. Their table is made at the first use."""
-        if self._guests is None:
+        if self._collaborators is None:
             self.cursor.execute("SELECT 1 FROM session LIMIT 1")
-            self._guests = GuestSessions(self.cursor)
-        return self._guests
+            self._collaborators = CollaboratorSessions(self.cursor)
+        return self._collaborators
 
     @after_recovery
     @patiently
@@ -135,8 +135,8 @@ class OwnedSessionManager(SessionManager):
         """
         requester = current_user()
         sessions: list[dict[str, Any]] = await super().list_sessions()  # type: ignore[no-untyped-call]
-        guests = self.guests.all()
-        return [session for session in sessions if self._may_see(requester, session, guests)]
+        collaborators = self.collaborators.all()
+        return [session for session in sessions if self._may_see(requester, session, collaborators)]
 
     @after_recovery
     @patiently
@@ -160,7 +160,7 @@ class OwnedSessionManager(SessionManager):
                 raise HTTPError(404, f"Session not found: path={kwargs['path']!r}")
             return found
         session: dict[str, Any] = await super().get_session(**kwargs)  # type: ignore[no-untyped-call]
-        if not self._may_see(current_user(), session, self.guests.all()):
+        if not self._may_see(current_user(), session, self.collaborators.all()):
             wanted = ", ".join(f"{column}={value!r}" for column, value in kwargs.items())
             raise HTTPError(404, f"Session not found: {wanted}")
         return session
@@ -202,7 +202,7 @@ class OwnedSessionManager(SessionManager):
 
     @patiently
     async def _save_session(self, session_id: str, path: Any, name: Any, type: Any, kernel_id: Any) -> dict[str, Any]:
-        self._note_guest(session_id, kernel_id)
+        self._note_collaborator(session_id, kernel_id)
         saved: dict[str, Any] = await super().save_session(session_id, path, name, type, kernel_id)  # type: ignore[no-untyped-call]
         return saved
 
@@ -229,19 +229,19 @@ class OwnedSessionManager(SessionManager):
             await self._spare_kernel_of(session_id)
         await super().update_session(session_id, **kwargs)  # type: ignore[no-untyped-call]
         if kernel_id is not None:
-            self._note_guest(session_id, kernel_id)
+            self._note_collaborator(session_id, kernel_id)
 
     @after_recovery
     async def delete_session(self, session_id: str) -> None:
-        """Called by DELETE, which ends the kernel; that of a guest's session stays."""
+        """Called by DELETE, which ends the kernel; that of a collaborator's session stays."""
         # Before the session's kernel ends.
         await self._until_writable()
         await self._spare_kernel_of(session_id)
         await super().delete_session(session_id)  # type: ignore[no-untyped-call]
-        self.guests.note(session_id, None)
+        self.collaborators.note(session_id, None)
 
     async def _spare_kernel_of(self, session_id: str) -> None:
-        if session_id in self.guests.all():
+        if session_id in self.collaborators.all():
             session = await self.get_session(session_id=session_id)
             spare(session["kernel"]["id"])
 
@@ -257,9 +257,9 @@ class OwnedSessionManager(SessionManager):
         requester = current_user()
         if requester.is_admin:
             return
-        guests, owner = self.guests.all(), self._owner_of(kernel_id)
+        collaborators, owner = self.collaborators.all(), self._owner_of(kernel_id)
         self.cursor.execute("SELECT session_id FROM session WHERE kernel_id=?", (kernel_id,))
-        has = sum(guests.get(row["session_id"], owner) == requester.name for row in self.cursor.fetchall())
+        has = sum(collaborators.get(row["session_id"], owner) == requester.name for row in self.cursor.fetchall())
         if has >= _MOST_SESSIONS:
             raise HTTPError(
                 403,
@@ -267,35 +267,35 @@ class OwnedSessionManager(SessionManager):
                 "End one that is not needed",
             )
 
-    def _note_guest(self, session_id: str, kernel_id: str) -> None:
+    def _note_collaborator(self, session_id: str, kernel_id: str) -> None:
         owner, requester = self._owner_of(kernel_id), current_user()
-        self.guests.note(session_id, None if owner in (None, requester.name) else requester.name)
+        self.collaborators.note(session_id, None if owner in (None, requester.name) else requester.name)
 
-    def _may_see(self, requester: User, session: dict[str, Any], guests: dict[str, str]) -> bool:
+    def _may_see(self, requester: User, session: dict[str, Any], collaborators: dict[str, str]) -> bool:
         kernel_id = session["kernel"]["id"]
         if access_of(requester, self.kernel_manager, kernel_id) is Access.NONE:
             return False
-        return requester.is_admin or guests.get(session["id"], self._owner_of(kernel_id)) == requester.name
+        return requester.is_admin or collaborators.get(session["id"], self._owner_of(kernel_id)) == requester.name
 
     async def _own_session(self, path: str) -> dict[str, Any] | None:
-        requester, guests = current_user(), self.guests.all()
+        requester, collaborators = current_user(), self.collaborators.all()
         self.cursor.execute("SELECT * FROM session WHERE path=?", (path,))
         for row in self.cursor.fetchall():
-            if self._is_own(requester, row, guests):
+            if self._is_own(requester, row, collaborators):
                 # The kernel may have been culled. The call then ends the session.
                 model: dict[str, Any] | None = await self.row_to_model(row, tolerate_culled=True)  # type: ignore[no-untyped-call]
                 if model is not None:
                     return model
         return None
 
-    def _is_own(self, requester: User, row: sqlite3.Row, guests: dict[str, str]) -> bool:
+    def _is_own(self, requester: User, row: sqlite3.Row, collaborators: dict[str, str]) -> bool:
         """Return whether the session is the user's own.
 
         An administrator sees all sessions, but gets none for a path.
         """
         if access_of(requester, self.kernel_manager, row["kernel_id"]) is Access.NONE:
             return False
-        owner = guests.get(row["session_id"], self._owner_of(row["kernel_id"]))
+        owner = collaborators.get(row["session_id"], self._owner_of(row["kernel_id"]))
         return owner == requester.name or (owner is None and requester.is_admin)
 
     def _owner_of(self, kernel_id: str) -> str | None:
@@ -317,7 +317,7 @@ class SessionLabels:
         self._labels: Mapping[str, str] = MappingProxyType({})
 
     def labels(self) -> Mapping[str, str]:
-        """Return kernel id to the owner's notebook. The names of guests' notebooks are left out."""
+        """Return kernel id to the owner's notebook. The names of collaborators' notebooks are left out."""
         connection = self._sessions.connection
         now = (connection, connection.total_changes)
         if self._read_at != now:
@@ -328,7 +328,7 @@ class SessionLabels:
 
 
 def _read_labels(sessions: SessionManager) -> dict[str, str]:
-    guests = sessions.guests.all() if isinstance(sessions, OwnedSessionManager) else {}
+    collaborators = sessions.collaborators.all() if isinstance(sessions, OwnedSessionManager) else {}
     sessions.cursor.execute("SELECT session_id, kernel_id, path FROM session")
-    rows = [row for row in sessions.cursor.fetchall() if row["session_id"] not in guests]
+    rows = [row for row in sessions.cursor.fetchall() if row["session_id"] not in collaborators]
     return {row["kernel_id"]: row["path"] or "" for row in rows}

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from tornado.websocket import WebSocketClosedError
 
 from jupyter_aliquot.gateway.replay.cells import NOTHING, CellsReport, KernelCells
-from jupyter_aliquot.gateway.sharing.guest_sessions import is_guest_session
+from jupyter_aliquot.gateway.sharing.collaborator_sessions import is_collaborator_session
 from jupyter_aliquot.gpu_hook.base.pacing import Backoff
 from jupyter_aliquot.gpu_hook.waiting import end_task, outlasting_task
 from jupyter_aliquot.provisioner.errors import RelayError, RelayProtocolError
@@ -62,7 +62,7 @@ class Subscriber(Protocol):
     def session_name(self) -> str: ...
 
     @property
-    def is_guest(self) -> bool:
+    def is_collaborator(self) -> bool:
         """True if its user is not the kernel's owner."""
         ...
 
@@ -187,7 +187,7 @@ class KernelLink(LinkListener):
             # Another relay: it numbers anew, and does not know what the earlier one had sent.
             self._epoch, self._deliveries, self._told_cells, self._told_refused = link.epoch, Deliveries(), -1, 0
         self._deliveries.begin()
-        self._attach(link, self._of_guests())
+        self._attach(link, self._of_collaborators())
         self._attach(link, self._of_owner())
         link.taken = self._has_moved.set
         while self._unsent:
@@ -212,7 +212,7 @@ class KernelLink(LinkListener):
 
     def _keep_unsent(self, request: SentRequest) -> None:
         """Keep a request for the next relay, but none of a collaborator who left: the share may have ended."""
-        if is_guest_session(request.session) and request.session not in self._subscribers:
+        if is_collaborator_session(request.session) and request.session not in self._subscribers:
             return
         self._unsent.appendleft((request.channel, request.session, request.frames))
         self._unsent_bytes += request.size
@@ -234,7 +234,7 @@ class KernelLink(LinkListener):
 
         A collaborator's websocket counts for nothing: the owner misses none of these.
         """
-        if subscriber is not None and subscriber.is_guest:
+        if subscriber is not None and subscriber.is_collaborator:
             return
         self.dropped = {**self.dropped, why: self.dropped[why] + messages}
 
@@ -273,7 +273,7 @@ class KernelLink(LinkListener):
     async def open(self, subscriber: Subscriber, seconds: float) -> None:
         """Give a websocket the kept messages and later ones. Returns when the relay was asked."""
         self._shut_session(subscriber.session_name)
-        is_first = not subscriber.is_guest and not self._of_owner()
+        is_first = not subscriber.is_collaborator and not self._of_owner()
         self._subscribers[subscriber.session_name] = subscriber
         if self._link is not None:
             self._attach(self._link, [subscriber], begins=is_first)
@@ -337,7 +337,7 @@ class KernelLink(LinkListener):
         self._attached.discard(session)
         self._paused.discard(session)
         self._shown_bytes.pop(subscriber, None)
-        if subscriber.is_guest:
+        if subscriber.is_collaborator:
             self.drop_requests(subscriber, lambda _: False)
         self._is_attached.set()
         self._has_moved.set()
@@ -348,7 +348,7 @@ class KernelLink(LinkListener):
         if left.missed:
             self.count("closed_socket", left.missed, subscriber)
         self._acknowledge_soon()
-        if left.returned and self._link is not None and not subscriber.is_guest:
+        if left.returned and self._link is not None and not subscriber.is_collaborator:
             self._ask_again(self._link)
 
     def _ask_again(self, link: RelayLink) -> None:
@@ -359,10 +359,10 @@ class KernelLink(LinkListener):
         self._attach(link, again)
 
     def _of_owner(self) -> list[Subscriber]:
-        return [each for each in self._subscribers.values() if not each.is_guest]
+        return [each for each in self._subscribers.values() if not each.is_collaborator]
 
-    def _of_guests(self) -> list[Subscriber]:
-        return [each for each in self._subscribers.values() if each.is_guest]
+    def _of_collaborators(self) -> list[Subscriber]:
+        return [each for each in self._subscribers.values() if each.is_collaborator]
 
     def _attach(self, link: RelayLink, subscribers: Sequence[Subscriber], *, begins: bool = True) -> None:
         """Attach these sessions.
@@ -370,8 +370,8 @@ class KernelLink(LinkListener):
         ``begins``: with the first of them, if it is the owner's, the relay begins anew.
         """
         for subscriber in subscribers:
-            link.attach(subscriber.session_name, is_guest=subscriber.is_guest)
-            self._attaching.append((subscriber.session_name, begins and not subscriber.is_guest))
+            link.attach(subscriber.session_name, is_collaborator=subscriber.is_collaborator)
+            self._attaching.append((subscriber.session_name, begins and not subscriber.is_collaborator))
             begins = False
 
     # ---- called by the RelayLink
@@ -464,27 +464,27 @@ class KernelLink(LinkListener):
     def _beside_owner(self, session: str | None) -> Subscriber | None:
         """Return the collaborator of this session while the owner has a socket: it is not waited for then."""
         subscriber = None if session is None else self._subscribers.get(session)
-        return subscriber if subscriber is not None and subscriber.is_guest and self._of_owner() else None
+        return subscriber if subscriber is not None and subscriber.is_collaborator and self._of_owner() else None
 
     def _pass_output_on(self, message: LinkMessage) -> None:
         """Give an output to all; it is done with when the owner's sockets took it."""
         seq, deliveries = message.seq, self._deliveries
         attached = [self._subscribers[session] for session in self._attached]
-        guests = [subscriber for subscriber in attached if subscriber.is_guest]
-        owners = [subscriber for subscriber in attached if not subscriber.is_guest]
+        collaborators = [subscriber for subscriber in attached if subscriber.is_collaborator]
+        owners = [subscriber for subscriber in attached if not subscriber.is_collaborator]
         waiting: list[Subscriber] = []
-        if guests and not deliveries.was_shown(seq):
+        if collaborators and not deliveries.was_shown(seq):
             deliveries.show(seq)
-            waiting, _ = self._give(message, [each for each in guests if not self._is_behind(each)])
+            waiting, _ = self._give(message, [each for each in collaborators if not self._is_behind(each)])
         if owners:
             waiting, was_taken = self._give(message, owners)
             deliveries.give(seq, waiting, was_taken=was_taken)
-        elif guests:
+        elif collaborators:
             deliveries.give(seq, waiting, was_taken=True, keep=True)
 
-    def _is_behind(self, guest: Subscriber) -> bool:
+    def _is_behind(self, collaborator: Subscriber) -> bool:
         """Return whether a collaborator's socket has so much to take that it misses outputs."""
-        return self._shown_bytes.get(guest, 0) >= _MOST_SHOWN_BYTES
+        return self._shown_bytes.get(collaborator, 0) >= _MOST_SHOWN_BYTES
 
     def _give(self, message: LinkMessage, subscribers: Iterable[Subscriber]) -> tuple[list[Subscriber], bool]:
         """Give a message to these; return those that have yet to take it, and whether others did."""
@@ -504,7 +504,7 @@ class KernelLink(LinkListener):
 
     def _await(self, message: LinkMessage, subscriber: Subscriber, written: asyncio.Future[None]) -> None:
         seq, size, deliveries = message.seq, 0, self._deliveries
-        if subscriber.is_guest:
+        if subscriber.is_collaborator:
             size = charge(message.frames)
             self._shown_bytes[subscriber] = self._shown_bytes.get(subscriber, 0) + size
         written.add_done_callback(lambda done: self._written(deliveries, seq, size, subscriber, done))

@@ -28,7 +28,7 @@ from jupyter_aliquot.gpu_hook.base.pacing import TokenBucket
 from jupyter_aliquot.provisioner.relay.wire.error_replies import Answer, answers
 from jupyter_aliquot.provisioner.relay.wire.messages import HEADER, Request, read_object, read_request
 
-from .guest_sessions import session_of
+from .collaborator_sessions import session_of
 from .rights import access_of, owner_for
 
 ASKABLE = frozenset({"kernel_info_request", "comm_info_request"})
@@ -103,7 +103,7 @@ class AccessFilter:
         self._later: list[tuple[str, dict[str, Any]]] = []
 
     @property
-    def is_guest(self) -> bool:
+    def is_collaborator(self) -> bool:
         """True if the user is not the kernel's owner; possibly an administrator."""
         return self.user.name != self._owner
 
@@ -120,15 +120,15 @@ class AccessFilter:
 
     def connected(self) -> None:
         """Count a collaborator's open page: it does not keep the kernel from being culled."""
-        if self.is_guest and not self._is_counted:
+        if self.is_collaborator and not self._is_counted:
             self._is_counted = True
-            self._manager.sharing.guest_came(self._kernel_id)
+            self._manager.sharing.collaborator_came(self._kernel_id)
 
     def disconnected(self) -> None:
         """Count a collaborator's closed page off. Idempotent."""
         if self._is_counted:
             self._is_counted = False
-            self._manager.sharing.guest_went(self._kernel_id)
+            self._manager.sharing.collaborator_went(self._kernel_id)
 
     def passes(self, page: FilteredPage, message: Any) -> bool:
         """Return whether a browser's message may go to the kernel as it is; answer it otherwise."""

@@ -111,7 +111,7 @@ class ShareRegistry:
         self._observers = tuple(observers)
         self._log = log
         # The websockets of other users than the owner, per kernel.
-        self._guests: Counter[str] = Counter()
+        self._collaborators: Counter[str] = Counter()
         # The kernels that are shared just now.
         self._shared_ids: set[str] = set()
 
@@ -150,22 +150,22 @@ class ShareRegistry:
         """Remove a kernel that has ended."""
         self._shared_ids.discard(kernel_id)
 
-    def guest_came(self, kernel_id: str) -> None:
+    def collaborator_came(self, kernel_id: str) -> None:
         """Count an open websocket of another user than the owner.
 
         It does not keep the kernel from being culled.
         """
-        self._guests[kernel_id] += 1
+        self._collaborators[kernel_id] += 1
 
-    def guest_went(self, kernel_id: str) -> None:
+    def collaborator_went(self, kernel_id: str) -> None:
         """Count a closed one off."""
-        self._guests[kernel_id] -= 1
-        if self._guests[kernel_id] <= 0:
-            del self._guests[kernel_id]
+        self._collaborators[kernel_id] -= 1
+        if self._collaborators[kernel_id] <= 0:
+            del self._collaborators[kernel_id]
 
-    def guests_of(self, kernel_id: str) -> int:
+    def collaborators_of(self, kernel_id: str) -> int:
         """Return how many websockets of other users than the owner are open."""
-        return self._guests.get(kernel_id, 0)
+        return self._collaborators.get(kernel_id, 0)
 
     def visible_to(self, user: User) -> list[str]:
         """Return the ids of the kernels that the user may see, in the order of their starts.

@@ -234,13 +234,13 @@ class RelayLink:
         """
         return tuple(self._sent)
 
-    def attach(self, session: str, *, is_guest: bool = False) -> None:
+    def attach(self, session: str, *, is_collaborator: bool = False) -> None:
         """Ask for a session's messages, waiting and new.
 
-        The last link to attach the session has it. The first session that is no guest's begins the
+        The last link to attach the session has it. The first session that is no collaborator's begins the
         link anew: after `Attached`, it gets all that was not acknowledged, or acknowledged to keep.
         """
-        self._write({"op": "attach", "session": session, **({"guest": True} if is_guest else {})})
+        self._write({"op": "attach", "session": session, **({"guest": True} if is_collaborator else {})})
 
     def detach(self, session: str) -> None:
         """Have a session's messages kept for the next link; without any session iopub is kept, too."""

@@ -52,18 +52,18 @@ class Backlog:
     def messages(self) -> int:
         return len(self._held) + sum(map(len, self._queues.values()))
 
-    def has_room(self, channel: str, frames: Sequence[Any], *, is_urgent: bool, is_guest: bool) -> bool:
-        """Tell whether one more may wait. Guests leave half of the room to the kernel's owner."""
+    def has_room(self, channel: str, frames: Sequence[Any], *, is_urgent: bool, is_collaborator: bool) -> bool:
+        """Tell whether one more may wait. Collaborators leave half of the room to the kernel's owner."""
         if not self.bytes or not self.most_bytes or not self._waits(channel):
             return True
         size = charge(frames)
         if is_urgent and size <= LONGEST_URGENT and self._urgent_bytes + size <= URGENT_BYTES:
             return True
-        return self.bytes + size <= self.most(is_guest=is_guest)
+        return self.bytes + size <= self.most(is_collaborator=is_collaborator)
 
-    def most(self, *, is_guest: bool) -> int:
+    def most(self, *, is_collaborator: bool) -> int:
         """Return the bytes up to which a user's messages may wait, together with all others."""
-        return self.most_bytes // 2 if is_guest else self.most_bytes
+        return self.most_bytes // 2 if is_collaborator else self.most_bytes
 
     def _waits(self, channel: str) -> bool:
         return bool(self._queues[channel] or self._held_on[channel])

@@ -188,8 +188,11 @@ class Forwarder:
             self._answers_input()
         if request is not None and request.is_for_one_kernel and self._is_late(request):
             return
-        is_urgent, is_guest = request is not None and request.is_for_one_kernel, self._delivery.is_guest(session)
-        if not self.unread.has_room(channel, frames, is_urgent=is_urgent, is_guest=is_guest):
+        is_urgent, is_collaborator = (
+            request is not None and request.is_for_one_kernel,
+            self._delivery.is_collaborator(session),
+        )
+        if not self.unread.has_room(channel, frames, is_urgent=is_urgent, is_collaborator=is_collaborator):
             self._refuse(channel, frames, delimiter, session, is_answered=request is not None)
         elif self._kernel_sockets.is_ready:
             self._to_kernel(channel, frames, request)
@@ -223,7 +226,7 @@ class Forwarder:
             log("request_refused", waiting=unread.bytes, most=unread.most_bytes)  # once: the status has the count
         unread.refused += 1
         if is_answered:
-            most = unread.most(is_guest=self._delivery.is_guest(session))
+            most = unread.most(is_collaborator=self._delivery.is_collaborator(session))
             kind = read_object(frames[delimiter + HEADER]).get("msg_type")
             words = unread_words(charge(frames), unread.bytes, most, kind)
             self._answer(channel, frames, delimiter, session, words)

@@ -242,7 +242,7 @@ class LinkServer:
         if self._store.dropped_messages:
             peer.say(self._dropped())
         session = _session(record)
-        self._delivery.attach(number, session, is_guest=record.header.get("guest") is True)
+        self._delivery.attach(number, session, is_collaborator=record.header.get("guest") is True)
         peer.say({"op": "attached", "session": session})
         self._owner.attached()
         self._push(number)

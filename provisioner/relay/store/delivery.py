@@ -71,7 +71,7 @@ class Delivery:
             self.detach(link, session)
         del self._links[link]
 
-    def attach(self, link: int, session: str, *, is_guest: bool = False) -> None:
+    def attach(self, link: int, session: str, *, is_collaborator: bool = False) -> None:
         """Give a session to this link. With its first session of the owner, the link begins anew.
 
         It gets all that is kept, in order: what it was sent before, collaborators alone were shown.
@@ -80,11 +80,11 @@ class Delivery:
         if before is not None and before != link:
             self.detach(before, session)
         state = self._links[link]
-        if not is_guest and not state.has_owner:
+        if not is_collaborator and not state.has_owner:
             for seq in tuple(state.in_flight):
                 self._land(state, seq)
         self._holders[session] = link
-        state.sessions[session] = is_guest
+        state.sessions[session] = is_collaborator
         self._find_listening()
         self._line_up(link)
 
@@ -106,7 +106,7 @@ class Delivery:
         if not state.sessions:
             self._store.settle_all()
 
-    def is_guest(self, session: str) -> bool:
+    def is_collaborator(self, session: str) -> bool:
         """Tell whether this session is a collaborator's."""
         state = self._links.get(self._holders.get(session, -1))
         return state is not None and state.sessions[session]

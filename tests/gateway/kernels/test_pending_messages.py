@@ -42,7 +42,7 @@ class Page:
         self.protocol = ""
         self.encoded = 0
         self.user = User(user, "user", frozenset())
-        self.is_guest = user != "alice"
+        self.is_collaborator = user != "alice"
         self._connect = connect
         self.told: list[tuple[str, str, Any]] = []
         self.refused: list[tuple[str, str]] = []
@@ -121,7 +121,7 @@ class Manager:
         await asyncio.wait_for(asyncio.shield(task), 30)
 
 
-async def test_what_a_guest_may_no_longer_send_is_dropped_at_the_change_and_looked_at_again_when_it_is_sent() -> None:
+async def test_what_a_collaborator_may_no_longer_send_is_dropped_at_the_change_and_when_it_is_sent() -> None:
     manager, alice, bob = Manager(), Page("a"), Page("b", "bob")
     messages = manager.open(alice, bob)
     messages.keep(bob, "shell", a_message("first"))
@@ -135,12 +135,12 @@ async def test_what_a_guest_may_no_longer_send_is_dropped_at_the_change_and_look
     assert (alice.sent, bob.sent) == (["hers"], [])
 
 
-async def test_what_a_guest_queued_goes_with_the_token_and_what_the_owner_queued_stays() -> None:
+async def test_what_a_collaborator_queued_goes_with_the_token_and_what_the_owner_queued_stays() -> None:
     manager, alice, bob = Manager(), Page("a"), Page("b", "bob")
     messages = manager.open(alice, bob)
     messages.keep(bob, "shell", a_message("his"))
     messages.keep(alice, "shell", a_message("hers"))
-    manager.pending.drop_guest(KERNEL, "bob")
+    manager.pending.drop_collaborator(KERNEL, "bob")
     assert bob.errors() == {"his": "CellNotRun"}
     await manager.begin()
     assert (alice.sent, bob.sent) == (["hers"], [])
@@ -300,10 +300,10 @@ async def test_messages_beyond_the_bound_are_refused_with_words_and_one_of_each_
     half = "#" * (MOST_BYTES // 2)
     messages.keep(bob, "shell", a_message("his", code=half))
     messages.keep(bob, "control", a_message("on another channel", "debug_request"))
-    messages.keep(bob, "shell", a_message("too much for a guest"))
+    messages.keep(bob, "shell", a_message("too much for a collaborator"))
     messages.keep(alice, "shell", a_message("hers"))
     messages.keep(alice, "shell", a_message("too much", code=half))
-    assert [of for of, _ in bob.refused] == ["too much for a guest"]
+    assert [of for of, _ in bob.refused] == ["too much for a collaborator"]
     [(of, words)] = alice.refused
     assert (of, "(c.Limits.unread_bytes)" in words) == ("too much", True)
     messages.stop("stopped")

@@ -308,16 +308,16 @@ async def test_others_use_the_server_meanwhile_and_no_connection_is_counted(a_li
 
 
 @pytest.mark.parametrize("left", [None, "read"])
-async def test_what_a_guest_queued_does_not_run_where_the_share_is_taken_back_meanwhile(
+async def test_what_a_collaborator_queued_does_not_run_where_the_share_is_taken_back_meanwhile(
     a_line: Line, tmp_path: Path, left: str | None
 ) -> None:
     await a_line.share("write")
-    guest = await a_line.page(session="tab-2", user="bob").open()
-    question = await guest.send("shell", "kernel_info_request", {})
-    asked = await guest.run(f"open({str(tmp_path / 'ran')!r}, 'w').close()")
+    collaborator = await a_line.page(session="tab-2", user="bob").open()
+    question = await collaborator.send("shell", "kernel_info_request", {})
+    asked = await collaborator.run(f"open({str(tmp_path / 'ran')!r}, 'w').close()")
     await a_line.until_kept(2)
     await a_line.share(left)
-    [error] = [message.content for message in await guest.finish(asked) if message.type == "error"]
+    [error] = [message.content for message in await collaborator.finish(asked) if message.type == "error"]
     assert (error["ename"], "your right to run code in the kernel ended" in error["evalue"]) == ("CellNotRun", True)
     await a_line.until_kept(0 if left is None else 1)
     page = await a_line.page().open()
@@ -325,5 +325,5 @@ async def test_what_a_guest_queued_does_not_run_where_the_share_is_taken_back_me
     assert text_of(await page.execute("print('hers')")) == "hers\n"
     assert not (tmp_path / "ran").exists()
     if left is not None:
-        await guest.until(lambda message: message.parent == question and message.type == "kernel_info_reply")
+        await collaborator.until(lambda message: message.parent == question and message.type == "kernel_info_reply")
     await page.close()

@@ -29,7 +29,7 @@ class PlayedRelay:
         self.untaken_bytes = 0
         self.taken: Callable[[], object] = lambda: None
 
-    def attach(self, session: str, *, is_guest: bool = False) -> None:
+    def attach(self, session: str, *, is_collaborator: bool = False) -> None:
         self.asked.append(("attach", session))
 
     def detach(self, session: str) -> None:
@@ -61,9 +61,9 @@ class PlayedRelay:
 class PlayedSocket:
     """A websocket that takes messages at once, or when the test says so, or is closed."""
 
-    def __init__(self, session: str, *, is_slow: bool = False, is_guest: bool = False) -> None:
+    def __init__(self, session: str, *, is_slow: bool = False, is_collaborator: bool = False) -> None:
         self.session_name = session
-        self.is_guest = is_guest
+        self.is_collaborator = is_collaborator
         self.is_slow = is_slow
         self.is_closed = False
         self.given: list[int] = []
@@ -270,50 +270,50 @@ async def test_a_write_of_another_relays_message_takes_none_of_this_ones() -> No
 
 async def test_what_only_collaborators_were_shown_comes_to_the_owner_and_not_to_them_again() -> None:
     async with a_stage() as stage:
-        guest, owner = PlayedSocket("guest", is_guest=True), PlayedSocket("owner")
-        await stage.open(guest)
+        collaborator, owner = PlayedSocket("guest", is_collaborator=True), PlayedSocket("owner")
+        await stage.open(collaborator)
         assert await stage.relay.says(*output(1, 2)) == [("keep", 2)]
         await stage.link.open(owner, 10)
         assert await stage.relay.says(*output(3)) == [], "the relay sends it again: nothing is acknowledged until then"
         assert await stage.relay.says(Attached("owner"), *output(1, 2, 3, 4)) == [("ack", 4)]
-        assert (guest.given, owner.given) == ([1, 2, 3, 4], [1, 2, 3, 4])
+        assert (collaborator.given, owner.given) == ([1, 2, 3, 4], [1, 2, 3, 4])
 
 
 async def test_while_the_owner_reads_no_collaborator_is_waited_for_and_one_far_behind_misses_outputs() -> None:
     async with a_stage() as stage:
-        guest, owner = PlayedSocket("guest", is_slow=True, is_guest=True), PlayedSocket("owner")
-        await stage.open(guest, owner)
+        collaborator, owner = PlayedSocket("guest", is_slow=True, is_collaborator=True), PlayedSocket("owner")
+        await stage.open(collaborator, owner)
         for message in (large := output(1, 2, 3, 4)):
             message.frames.append(b"x" * 5_000_000)
         assert await stage.relay.says(*large) == [("ack", 4)]
-        assert guest.given == [1, 2]
+        assert collaborator.given == [1, 2]
         assert await stage.relay.says(reply(5, "guest"), *output(6)) == [("detach", "guest"), ("ack", 6)]
-        guest.takes(1)
+        collaborator.takes(1)
         await turn()
         assert stage.relay.asked[-1] == ("attach", "guest")
         assert await stage.relay.says(Attached("guest"), reply(5, "guest"), reply(7, "guest")) == [("ack", 7)]
         await stage.relay.says(*output(8))
-        assert (guest.given, owner.given) == ([1, 2, 5, 7, 8], [1, 2, 3, 4, 6, 8]), "its own replies it gets"
-        stage.link.shut(guest)
+        assert (collaborator.given, owner.given) == ([1, 2, 5, 7, 8], [1, 2, 3, 4, 6, 8]), "its own replies it gets"
+        stage.link.shut(collaborator)
         assert stage.link.dropped["closed_socket"] == 0
 
 
 async def test_a_reply_that_waited_for_a_collaborator_holds_nothing_up_once_the_owner_comes() -> None:
     async with a_stage() as stage:
-        guest, owner = PlayedSocket("guest", is_slow=True, is_guest=True), PlayedSocket("owner")
-        await stage.open(guest)
+        collaborator, owner = PlayedSocket("guest", is_slow=True, is_collaborator=True), PlayedSocket("owner")
+        await stage.open(collaborator)
         assert await stage.relay.says(reply(1, "guest"), *output(2)) == []
         await stage.link.open(owner, 10)
         assert await stage.relay.says(Attached("owner"), reply(1, "guest"), *output(2, 3)) == [("ack", 3)]
-        assert (guest.given, owner.given) == ([1, 2, 3], [2, 3])
-        stage.link.shut(guest)
+        assert (collaborator.given, owner.given) == ([1, 2, 3], [2, 3])
+        stage.link.shut(collaborator)
         assert stage.link.dropped["closed_socket"] == 0
 
 
 async def test_what_the_owner_had_not_taken_at_the_end_of_the_page_is_kept_while_collaborators_go_on() -> None:
     async with a_stage() as stage:
-        guest, owner = PlayedSocket("guest", is_guest=True), PlayedSocket("owner", is_slow=True)
-        await stage.open(guest, owner)
+        collaborator, owner = PlayedSocket("guest", is_collaborator=True), PlayedSocket("owner", is_slow=True)
+        await stage.open(collaborator, owner)
         assert await stage.relay.says(*output(1, 2, 3)) == []
         owner.takes(1)
         await turn()
@@ -325,20 +325,20 @@ async def test_what_the_owner_had_not_taken_at_the_end_of_the_page_is_kept_while
         again = PlayedSocket("again")
         await stage.link.open(again, 10)
         assert await stage.relay.says(Attached("again"), *output(2, 3, 4)) == [("ack", 4)]
-        assert (guest.given, again.given) == ([1, 2, 3, 4], [2, 3, 4])
+        assert (collaborator.given, again.given) == ([1, 2, 3, 4], [2, 3, 4])
 
 
 async def test_collaborators_alone_are_waited_for_and_a_loss_shows_them_nothing_twice() -> None:
     async with a_stage() as stage:
-        guest = PlayedSocket("guest", is_slow=True, is_guest=True)
-        await stage.open(guest)
+        collaborator = PlayedSocket("guest", is_slow=True, is_collaborator=True)
+        await stage.open(collaborator)
         assert await stage.relay.says(*output(1, 2)) == []
-        guest.takes(1)
+        collaborator.takes(1)
         await turn()
         assert stage.relay.asked[-1] == ("keep", 1)
         relay = await stage.next_relay()
         assert await relay.says(Attached("guest"), *output(1, 2, 3)) == [("keep", 2)]
-        assert guest.given == [1, 2, 3]
+        assert collaborator.given == [1, 2, 3]
 
 
 async def test_after_a_loss_what_comes_again_is_given_once() -> None:
@@ -385,9 +385,13 @@ async def test_requests_wait_for_a_relay_that_is_away_in_their_order() -> None:
 
 async def test_a_relay_that_comes_back_gets_nothing_of_a_collaborator_who_left_or_may_not_send_it() -> None:
     """A share may end while the relay is away, with cells of the collaborator waiting for it."""
-    owner, left, reader = "owner", f"guest-{'a' * 40}", f"guest-{'b' * 40}"
+    owner, left, reader = "owner", f"collaborator-{'a' * 40}", f"collaborator-{'b' * 40}"
     async with a_stage() as stage:
-        sockets = [PlayedSocket(owner), PlayedSocket(left, is_guest=True), PlayedSocket(reader, is_guest=True)]
+        sockets = [
+            PlayedSocket(owner),
+            PlayedSocket(left, is_collaborator=True),
+            PlayedSocket(reader, is_collaborator=True),
+        ]
         await stage.open(*sockets)
         stage.link.shut(sockets[0])
         stage.link.shut(sockets[1])
@@ -396,7 +400,7 @@ async def test_a_relay_that_comes_back_gets_nothing_of_a_collaborator_who_left_o
         stage.is_away = True
         stage.relay.listener.lost("cut")
         await turn()
-        again = PlayedSocket(left, is_guest=True)
+        again = PlayedSocket(left, is_collaborator=True)
         opening = asyncio.ensure_future(stage.link.open(again, 10))
         await turn()
         stage.link.send("shell", left, [b"3"])

@@ -146,7 +146,7 @@ async def test_a_reader_takes_no_message_id_that_its_owner_will_use(a_shared_hou
     assert text_of(await asyncio.wait_for(alice.finish(cell["header"]["msg_id"]), _PATIENCE_SECONDS)) == "ran\n"
 
 
-async def test_what_a_guest_was_shown_is_still_its_owners(a_shared_house: SharedHouse, until: Any) -> None:
+async def test_what_a_collaborator_was_shown_is_still_its_owners(a_shared_house: SharedHouse, until: Any) -> None:
     """Open Bob's page with the name of Alice's session, which stands in each of her outputs."""
     house = a_shared_house
     await house.share("bob", "read")
@@ -169,7 +169,7 @@ async def test_what_a_guest_was_shown_is_still_its_owners(a_shared_house: Shared
     assert text_of(await alice.execute("print('still hers')")) == "still hers\n"
 
 
-async def test_a_guest_who_does_not_read_holds_nobody_up(a_shared_house: SharedHouse) -> None:
+async def test_a_collaborator_who_does_not_read_holds_nobody_up(a_shared_house: SharedHouse) -> None:
     house = a_shared_house
     await house.share("bob", "read")
     alice, bob = await house.browser_of("alice").open(), await house.browser_of("bob").open()
@@ -265,7 +265,7 @@ async def test_a_reader_who_asks_without_end_is_closed_and_the_kernel_hears_litt
 
 
 @pytest.mark.parametrize("levels", [300, 5000, 100_000])
-async def test_a_guest_ends_the_kernel_by_no_message_however_it_is_nested(
+async def test_a_collaborator_ends_the_kernel_by_no_message_however_it_is_nested(
     a_shared_house: SharedHouse, levels: int
 ) -> None:
     house = a_shared_house

@@ -191,7 +191,7 @@ def test_nothing_is_gathered_of_kernels_that_the_asker_may_not_see() -> None:
     assert len(found) == COUNT // USERS
 
 
-def test_a_guest_sees_shared_kernels_among_his_own_as_they_were_started() -> None:
+def test_a_collaborator_sees_shared_kernels_among_his_own_as_they_were_started() -> None:
     manager, u7 = Manager(), User("u7", "user")
     for kernel_id, name in (("k3", "u7"), ("k500", "u8")):
         manager.shares[kernel_id] = Shares((Share("user", name, Access.READ),))

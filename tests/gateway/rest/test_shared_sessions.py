@@ -78,7 +78,7 @@ async def test_what_cannot_be_shared_is_refused_in_words(ask: Ask) -> None:
     assert (await ask("alice", "GET", "aliquot/api/v1/kernels", kernel, "shares")).json == {"shares": []}
 
 
-async def test_a_guests_session_is_his_own_and_its_end_leaves_the_kernel(ask: Ask) -> None:
+async def test_a_collaborators_session_is_his_own_and_its_end_leaves_the_kernel(ask: Ask) -> None:
     hers = await start_session(ask, "alice", "hers.ipynb")
     kernel = hers["kernel"]["id"]
     await share(ask, kernel, "users", "bob", "write")

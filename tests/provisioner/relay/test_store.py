@@ -218,13 +218,13 @@ def test_what_collaborators_were_shown_is_kept_and_comes_to_their_link_once(tmp_
         delivery.link_came(link)
     seqs = [add(store, 0)]
     delivery.added(store.get(seqs[0]))
-    delivery.attach(2, "guest", is_guest=True)
+    delivery.attach(2, "guest", is_collaborator=True)
     seqs.append(add(store, 1))
     delivery.added(store.get(seqs[1]))
     assert taken(delivery, 2, keep=True) == seqs, "what waited for others, too"
     assert len(store) == 2
     delivery.detach(2, "guest")
-    delivery.attach(2, "guest", is_guest=True)
+    delivery.attach(2, "guest", is_collaborator=True)
     assert given(delivery, 2) == []
     delivery.attach(1, "owner")
     assert taken(delivery, 1) == seqs
@@ -239,7 +239,7 @@ def test_an_owner_who_comes_to_a_link_of_collaborators_gets_all_that_is_kept_in_
     store = a_store(tmp_path)
     delivery = Delivery(store, 2000)
     delivery.link_came(1)
-    delivery.attach(1, "guest", is_guest=True)
+    delivery.attach(1, "guest", is_collaborator=True)
     seqs = []
     for number in range(3):
         seqs.append(add(store, number))
@@ -268,7 +268,7 @@ def test_what_is_kept_while_collaborators_take_it_stays_within_the_memory(tmp_pa
     store = a_store(tmp_path)
     delivery = Delivery(store, WINDOW)
     delivery.link_came(1)
-    delivery.attach(1, "guest", is_guest=True)
+    delivery.attach(1, "guest", is_collaborator=True)
     for number in range(12):
         entry = store.add("iopub", None, message("p", b"%d" % number), 500, True)
         delivery.added(entry)
@@ -321,7 +321,7 @@ class DeliveryMachine(RuleBasedStateMachine):
                     self.detach(other, session)
             if session != GUEST and not self.links[link] - {GUEST}:
                 self.sent[link] = []
-            self.delivery.attach(link, session, is_guest=session == GUEST)
+            self.delivery.attach(link, session, is_collaborator=session == GUEST)
             self.links[link].add(session)
 
     @rule(link=st.sampled_from(LINKS), session=st.sampled_from(SESSIONS))

@@ -187,14 +187,17 @@ def test_interrupts_wait_beyond_the_bound_and_a_flood_of_them_is_bounded(a_house
     asyncio.run(scene())
 
 
-def test_guests_leave_half_of_the_room_to_the_owner(a_house: House) -> None:
+def test_collaborators_leave_half_of_the_room_to_the_owner(a_house: House) -> None:
     async def scene() -> None:
         record = await a_house.relay(unread_bytes=MOST)
-        guest, owner = await Gateway(record, "guest").connect(attach=False), await Gateway(record, "owner").connect()
-        guest.link.attach("guest", is_guest=True)
-        asked = await flood(record, guest)
+        collaborator, owner = (
+            await Gateway(record, "guest").connect(attach=False),
+            await Gateway(record, "owner").connect(),
+        )
+        collaborator.link.attach("guest", is_collaborator=True)
+        asked = await flood(record, collaborator)
         assert MOST // 4 < (await unread(record))["bytes"] <= MOST // 2
-        await until(lambda: refused(guest, asked))
+        await until(lambda: refused(collaborator, asked))
         before = (await unread(record))["refused"]
         owner.execute("1" + PADDING)
         await until(lambda: not owner.link.untaken)

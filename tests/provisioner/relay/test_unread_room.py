@@ -1,4 +1,4 @@
-"""The room of owners and guests with a kernel that reads nothing: simulated, without a kernel."""
+"""The room of owners and collaborators with a kernel that reads nothing: simulated, without a kernel."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ def unread_of_a_deaf_kernel(monkeypatch: pytest.MonkeyPatch) -> Backlog:
 def test_large_messages_on_all_channels_leave_the_room_of_what_interrupts(unread_of_a_deaf_kernel: Backlog) -> None:
     waiting = unread_of_a_deaf_kernel
     for channel in ("shell", "stdin", "control"):
-        assert waiting.has_room(channel, LARGE, is_urgent=False, is_guest=True), "the first on its channel"
+        assert waiting.has_room(channel, LARGE, is_urgent=False, is_collaborator=True), "the first on its channel"
         waiting.send(channel, LARGE)
-    assert not waiting.has_room("control", LARGE, is_urgent=False, is_guest=True)
+    assert not waiting.has_room("control", LARGE, is_urgent=False, is_collaborator=True)
     count = 0
-    while waiting.has_room("control", SMALL, is_urgent=True, is_guest=False):
+    while waiting.has_room("control", SMALL, is_urgent=True, is_collaborator=False):
         waiting.send("control", SMALL, INTERRUPT)
         count += 1
     assert 100 < count < 2000, "a flood of them is bounded, too"
     waiting.kernel_ended()
     assert (waiting.bytes, waiting.messages) == (0, 0)
     waiting.send("control", LARGE)
-    assert waiting.has_room("control", SMALL, is_urgent=True, is_guest=False)
+    assert waiting.has_room("control", SMALL, is_urgent=True, is_collaborator=False)
 
 
 def test_what_was_held_gives_its_room_back(unread_of_a_deaf_kernel: Backlog) -> None:
     waiting = unread_of_a_deaf_kernel
-    while waiting.has_room("control", SMALL, is_urgent=True, is_guest=False):
+    while waiting.has_room("control", SMALL, is_urgent=True, is_collaborator=False):
         waiting.hold("control", SMALL, INTERRUPT)
         if waiting.held == 1:
             waiting.hold("control", [*LARGE, *LARGE], None)
     assert len(waiting.release()) > 100
     assert waiting.bytes == 0
     waiting.send("control", LARGE)
-    assert waiting.has_room("control", SMALL, is_urgent=True, is_guest=False)
+    assert waiting.has_room("control", SMALL, is_urgent=True, is_collaborator=False)

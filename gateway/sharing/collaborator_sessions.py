@@ -9,7 +9,8 @@ from typing import Any, Protocol
 from jupyter_aliquot.gateway.auth.principals import User
 
 _LONGEST_SESSION = 64
-_GUEST = "guest-"
+# This name, the table and the field of `attach` stay as older relays and gateways know them.
+_COLLABORATOR = "guest-"
 
 
 def relay_session(session_id: str) -> str:
@@ -28,23 +29,23 @@ def session_of(user: User, owner: str, session_id: str) -> str:
     if user.name == owner:
         return relay_session(session_id)
     named = f"{user.name}\0{session_id}".encode(errors="surrogatepass")
-    return f"{_GUEST}{hashlib.sha256(named).hexdigest()[:40]}"
+    return f"{_COLLABORATOR}{hashlib.sha256(named).hexdigest()[:40]}"
 
 
-def is_guest_session(name: str) -> bool:
+def is_collaborator_session(name: str) -> bool:
     """Return whether a session of this name for the relay may be a collaborator's."""
-    return name.startswith(_GUEST)
+    return name.startswith(_COLLABORATOR)
 
 
 class Cursor(Protocol):
-    """The part of a database cursor that guests' sessions use."""
+    """The part of a database cursor that collaborators' sessions use."""
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> Any: ...
 
     def fetchall(self) -> list[Any]: ...
 
 
-class GuestSessions:
+class CollaboratorSessions:
     """The sessions of users who do not own the session's kernel.
 
     All other sessions are the kernel owner's.
@@ -59,12 +60,12 @@ class GuestSessions:
         cursor.execute("DELETE FROM guest_session WHERE session_id NOT IN (SELECT session_id FROM session)")
 
     def all(self) -> dict[str, str]:
-        """Return session id to the guest's name."""
+        """Return session id to the collaborator's name."""
         self._cursor.execute("SELECT session_id, name FROM guest_session")
         return {row["session_id"]: row["name"] for row in self._cursor.fetchall()}
 
     def note(self, session_id: str, name: str | None) -> None:
-        """Make the session this guest's; None makes it the kernel owner's."""
+        """Make the session this collaborator's; None makes it the kernel owner's."""
         if name is None:
             self._cursor.execute("DELETE FROM guest_session WHERE session_id=?", (session_id,))
         else:
