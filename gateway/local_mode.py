@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
@@ -43,7 +44,7 @@ from jupyter_aliquot.gateway.status.report import LocalKernel
 from jupyter_aliquot.gateway.terminations.recorder import KernelEndings
 from jupyter_aliquot.provisioner.containers.limits import NodeTotals
 from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
-from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord, UnsentBytes
+from jupyter_aliquot.provisioner.relay.wire.files import UnsentBytes
 
 from .services import Services
 
@@ -150,7 +151,7 @@ class OwnKernels:
             self._services.admission,
             self._services.endings,
             KernelRecords(folder.kernels, log),
-            ProcessFinder(self._services.runtime, folder.identity, self._parts.runtime, log, self._is_owners),
+            ProcessFinder(self._services.runtime, folder.identity, self._parts.runtime, log, self._has_folder),
             self._services.clock,
             log,
             self._services.labels,
@@ -163,9 +164,9 @@ class OwnKernels:
             return ("Kernels of this server's last run could not be recovered: see its log.",)
         return ()
 
-    def _is_owners(self, relay: RelayRecord) -> bool:
+    def _has_folder(self, user: str, folder: Path) -> bool:
         accounts = self._parts.kernels.accounts
-        return accounts is None or accounts.is_owners(relay)
+        return accounts is None or accounts.has_folder(user, folder)
 
     async def start_culling(self) -> None:
         """Start to look for unused kernels."""

@@ -5,6 +5,8 @@ This module looks accounts up and refuses those that are no person's. It changes
 
 from __future__ import annotations
 
+import contextlib
+import grp
 import os
 import pwd
 from collections.abc import Mapping
@@ -13,7 +15,7 @@ from pathlib import Path
 
 from .errors import AccountError
 
-LEAST_UID = 1000
+_LEAST_UID = 1000
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 _DEFAULT_UMASK = 0o022
 _LOGIN_DEFS = Path("/etc/login.defs")
@@ -43,10 +45,11 @@ def find_account(name: str) -> Account:
             f"Requested to run a kernel as {name!r}, but this machine has no such account. Ask an administrator to "
             "make it, or to name another in c.Aliquot.account_of"
         ) from None
-    if found.pw_uid < LEAST_UID:
+    least = least_uid()
+    if found.pw_uid < least:
         raise AccountError(
             f"Requested to run a kernel as {name!r}, but this account of the system (number {found.pw_uid}) is no "
-            f"person's: those have numbers from {LEAST_UID} on. Ask an administrator for an account"
+            f"person's: those have numbers from {least} on. Ask an administrator for an account"
         )
     if os.path.basename(found.pw_shell) in _NO_LOGIN:
         raise AccountError(
@@ -65,6 +68,21 @@ def _check_number(found: pwd.struct_passwd) -> None:
             f"Requested to run a kernel as {found.pw_name!r}, but the account {first!r} has the same number "
             f"{found.pw_uid}. Give each account a number of its own"
         )
+
+
+def least_uid() -> int:
+    """Return the least number of a person's account: UID_MIN of /etc/login.defs, and never root's."""
+    told = login_defs("UID_MIN", "")
+    return max(1, int(told)) if told.isdecimal() else _LEAST_UID
+
+
+def account_groups(account: Account) -> frozenset[str]:
+    """Return the names of the account's groups; none for an account that was removed."""
+    names = set()
+    for gid in os.getgrouplist(account.name, account.gid) if account.name else ():
+        with contextlib.suppress(KeyError):
+            names.add(grp.getgrgid(gid).gr_name)
+    return frozenset(names)
 
 
 def account_environment(account: Account, env: Mapping[str, str], program: str) -> dict[str, str]:

@@ -12,6 +12,9 @@ from pathlib import Path
 
 GATEWAY = "aliquot"
 UIDS = {GATEWAY: 2999, "ada": 3001, "bob": 3002, "eve": 3003, "twin": 3003, "door": 3004, "low": 101, "homeless": 3005}
+UIDS["dockhand"] = 3006
+# Their numbers are those of no group of the machine; names may be: both are the group then.
+GROUPS = {"docker": (3900, ("dockhand",)), "students": (3901, ("ada",))}
 _SHELLS = {"door": "/usr/sbin/nologin"}
 _NAMESPACED = Path(__file__).resolve().parent / "namespaced.py"
 
@@ -38,6 +41,8 @@ class MadeAccounts:
             lines["passwd"] += f"{name}:x:{uid}:{uid}::{self.homes / name}:{shell}\n"
             lines["group"] += f"{name}:x:{uid}:\n"
             lines["shadow"] += f"{name}:*:19000:0:99999:7:::\n"
+        for group, (gid, members) in GROUPS.items():
+            lines["group"] += f"{group}:x:{gid}:{','.join(one for one in members if one in names)}\n"
         for file, text in lines.items():
             known = Path("/etc", file)
             (self._files / file).write_text((known.read_text() if known.exists() else "") + text)

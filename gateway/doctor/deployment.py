@@ -20,8 +20,10 @@ from jupyter_aliquot.gateway.base.listener import ListenerError, account_name, l
 from jupyter_aliquot.gateway.installation.files import GATEWAY_UNIT, HUB_UNIT, NODE_UNITS
 from jupyter_aliquot.gateway.installation.refusals import SYSTEM_PATH, closed_to_others
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, nvidia_driver
+from jupyter_aliquot.provisioner.kernel_accounts import ACCOUNT_LIST
 
 from .hub_tokens import check_hub_version, check_token_scopes
+from .kernel_accounts import look_at_list
 from .nvidia import nvidia_devices
 from .runner import FAIL, OK, WARN, Check, Finding, examine
 from .sockets import peer
@@ -50,7 +52,7 @@ def check_deployment(
     """
     here = Deployment(user, url, with_hub, root, patience_seconds)
     checks: list[Check] = [here.check_environment, here.check_account, here.check_home, here.check_units]
-    checks += [here.check_runtime_folder, here.check_sockets, here.check_driver]
+    checks += [here.check_kernel_accounts, here.check_runtime_folder, here.check_sockets, here.check_driver]
     if with_hub:
         checks += [here.check_port, here.check_proxy, check_hub_version, check_token_scopes]
     return examine(checks)
@@ -85,6 +87,10 @@ class Deployment:
             whose = "root" if found.pw_uid == 0 else f"a person's (uid {found.pw_uid})"
             return [Finding("account", FAIL, f"{self.user} is {whose}", "use a system account, with a uid below 1000")]
         return [Finding("account", OK, f"{self.user}, uid {found.pw_uid}")]
+
+    def check_kernel_accounts(self) -> Sequence[Finding]:
+        """Check root's list of the accounts that may have kernels."""
+        return look_at_list(ACCOUNT_LIST, self.root)
 
     def check_home(self) -> Sequence[Finding]:
         """Check the account's home, where the gateway keeps its records of kernels."""

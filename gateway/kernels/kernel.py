@@ -137,7 +137,10 @@ class ManagedKernel(ServerKernelManager):
 
     def stanza(self) -> dict[str, Any]:
         """Return its kernelspec, for a later gateway in which it may not exist any more."""
-        spec = self.kernel_spec
+        try:
+            spec = self.kernel_spec
+        except NoSuchKernel:
+            spec = None
         return {} if spec is None else {**spec.to_dict(), "name": spec.name, "resource_dir": spec.resource_dir}
 
     def note(self, state: KernelState, asked: Asked | None = None) -> None:
@@ -286,6 +289,7 @@ class ManagedKernel(ServerKernelManager):
                 kwargs["container"] = container
             elif self._accounts is not None:
                 kwargs |= self._owners_arguments(self._accounts, kwargs)
+                await self._note_before_its_owners_relay()
             if self.memory is not None and self.memory.gateway and self._has_our_provisioner():
                 kwargs["relay_facts"] = self.memory.facts(self, grant)
             self._attempted_start = True
@@ -299,6 +303,15 @@ class ManagedKernel(ServerKernelManager):
             raise
         if not ready.done():
             ready.set_result(None)
+
+    async def _note_before_its_owners_relay(self) -> None:
+        """Have the grant on disk before a relay of its owner's account runs.
+
+        A later gateway believes no metadata of that relay. A kernel that was asked to end stays so.
+        """
+        if self._noted is KernelState.PENDING:
+            self.note(KernelState.PENDING)
+            await self.noted()
 
     async def _async_post_start_kernel(self, **kwargs: Any) -> None:
         """Called by _async_start_kernel.

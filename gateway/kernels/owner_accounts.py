@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from jupyter_aliquot.gateway.containers.planner import WORKING_VARIABLE
 from jupyter_aliquot.provisioner.accounts import Account, account_environment, find_account
 from jupyter_aliquot.provisioner.errors import AccountError
-from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
 
 Rule = Mapping[str, str] | Callable[[str], str]
 
@@ -52,16 +52,12 @@ class OwnerAccounts:
         except AccountError:
             return None
 
-    def is_owners(self, relay: RelayRecord) -> bool:
-        """Return whether a relay's folder is of the account of the user that it names as its owner.
-
-        A kernel's account writes the relay's record, and could name another user.
-        """
+    def has_folder(self, user: str, folder: Path) -> bool:
+        """Return whether a relay's folder is of this user's account. Root gave it to the account."""
         try:
-            uid = os.stat(relay.folder).st_uid
+            return os.stat(folder).st_uid == self.uid_of(user)
         except OSError:
             return False
-        return uid == os.geteuid() or uid == self.uid_of(str(relay.facts.get("owner", "")))
 
     def start_arguments(
         self, user: str, program: str, env: Mapping[str, str], requested: Mapping[str, str]

@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from jupyter_aliquot.gateway.state.records import KernelRecord
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.containers.spec import GATEWAY_LABEL
 from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime, FoundContainer
 from jupyter_aliquot.provisioner.errors import EngineError, RelayError
-from jupyter_aliquot.provisioner.relay.client.control import ensure_relay_host, stop_relay
-from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord, read_ended, read_relay_records
+from jupyter_aliquot.provisioner.relay.client.control import ensure_relay_host, remove_relay, stop_relay
+from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord, is_anothers, read_ended, read_relay_records
 from jupyter_aliquot.provisioner.resources import KernelProcess
 from jupyter_aliquot.provisioner.terminations import ProcessEnd, relay_end
 
+from .belief import DoubtError, believed
 from .plan import FoundProcesses
 
 # A relay host looks for killed relays when it starts, and then every five seconds.
@@ -41,21 +45,22 @@ class ProcessFinder:
         identity: str,
         containers: ContainerRuntime | None,
         log: logging.Logger,
-        is_owners: Callable[[RelayRecord], bool] = lambda relay: True,
+        has_folder: Callable[[str, Path], bool] = lambda user, folder: True,
     ) -> None:
-        """*is_owners*: whether a relay's record names the owner of its account; others are left out."""
+        """*has_folder* tells whether a relay's folder is of a user's account."""
         self._runtime = runtime
         self._identity = identity
         self._containers = containers
         self._log = log
-        self._is_owners = is_owners
+        self._has_folder = has_folder
 
-    async def find(self, *, has_images: bool) -> Mapping[str, FoundProcesses]:
+    async def find(self, records: Iterable[KernelRecord], *, has_images: bool) -> Mapping[str, FoundProcesses]:
         """Return what is found, by kernel id.
 
-        A kernel in a container is left out while its engine does not answer.
+        A kernel in a container is left out while its engine does not answer. A relay of another
+        account counts where *records* have its kernel.
         """
-        ours = await self._find_relays()
+        ours = await self._find_relays({record.kernel_id: record for record in records})
         inside = {kernel_id for kernel_id, relay in ours.items() if relay.facts.get("runtime") == "container"}
         found = {kernel_id: _of_process(relay) for kernel_id, relay in ours.items() if kernel_id not in inside}
         if self._containers is None or not (inside or has_images):
@@ -71,20 +76,22 @@ class ProcessFinder:
                 found[kernel_id] = await self._of_container(ours.get(kernel_id), boxes.get(kernel_id))
         return found
 
-    async def clear(self, found: FoundProcesses) -> None:
+    async def clear(self, kernel_id: str, found: FoundProcesses) -> None:
         """End what is left of one kernel, and remove its folder and its container."""
         if found.container is not None and self._containers is not None:
             try:
                 await self._containers.remove(found.container)
             except EngineError as error:
                 self._log.error("kernel=%s container=stuck reason=%s", found.container.kernel_id, error)
-        if found.relay is not None:
-            try:
+        try:
+            if found.relay is not None:
                 await stop_relay(found.relay)
-            except RelayError as error:
-                self._log.error("kernel=%s relay=stuck reason=%s", found.relay.kernel_id, error)
+            elif _is_left_by_another(folder := self._runtime.relay(kernel_id)):
+                await remove_relay(folder)  # its owner forged or removed the record
+        except RelayError as error:
+            self._log.error("kernel=%s relay=stuck reason=%s", kernel_id, error)
 
-    async def _find_relays(self) -> dict[str, RelayRecord]:
+    async def _find_relays(self, noted: Mapping[str, KernelRecord]) -> dict[str, RelayRecord]:
         """Find the relays, by their kernels, and start a relay host if there are any.
 
         The host takes over the kernels of relays that were killed.
@@ -93,11 +100,11 @@ class ProcessFinder:
         give_up = loop.time() + _RELAY_SECONDS
         while True:
             relays = await asyncio.to_thread(read_relay_records, self._runtime)
-            ours = {
-                relay.kernel_id: relay for relay in relays if relay.gateway == self._identity and self._is_owners(relay)
-            }
+            ours, doubts = self._ours(relays, noted)
             is_whole = not any(relay.has_living_kernel and not relay.is_alive for relay in ours.values())
             if is_whole or loop.time() >= give_up:
+                for kernel_id, doubt in doubts.items():
+                    self._log.error("kernel=%s relay=not_believed reason=%s", kernel_id, doubt)
                 return ours
             try:
                 await ensure_relay_host(self._runtime)
@@ -105,6 +112,26 @@ class ProcessFinder:
                 self._log.error("relay_host=unavailable reason=%s", error)
                 return ours
             await asyncio.sleep(_ASK_AGAIN_SECONDS)
+
+    def _ours(
+        self, relays: Iterable[RelayRecord], noted: Mapping[str, KernelRecord]
+    ) -> tuple[dict[str, RelayRecord], dict[str, DoubtError]]:
+        """Return the relays of this gateway's kernels, and why others that may be are left out."""
+        ours: dict[str, RelayRecord] = {}
+        doubts: dict[str, DoubtError] = {}
+        for relay in relays:
+            kernel_id, is_named = relay.kernel_id, relay.gateway == self._identity
+            try:
+                if not is_anothers(relay.folder):
+                    if is_named:
+                        ours[kernel_id] = relay
+                elif is_named or kernel_id in noted:
+                    ours[kernel_id] = believed(relay, noted.get(kernel_id), self._has_folder)
+            except DoubtError as doubt:
+                doubts[kernel_id] = doubt
+            except FileNotFoundError:  # its folder is gone meanwhile
+                continue
+        return ours, doubts
 
     async def _find_containers(self, containers: ContainerRuntime, seconds: float) -> dict[str, FoundContainer]:
         """Return the latest container of each kernel. Raises EngineError."""
@@ -128,6 +155,10 @@ class ProcessFinder:
         if box.is_running:
             return replace(found, process=box.process)
         return replace(found, end=await self._containers.ending(box.process))
+
+
+def _is_left_by_another(folder: Path) -> bool:
+    return os.path.isdir(folder) and is_anothers(folder)
 
 
 def _of_process(relay: RelayRecord) -> FoundProcesses:

@@ -68,7 +68,7 @@ class Recovery:
         """
         started = self._clock.now()
         records = await asyncio.to_thread(self._records.read)
-        found = await self._finder.find(has_images=self._manager.has_images)
+        found = await self._finder.find(records, has_images=self._manager.has_images)
         decisions = plan_recovery(records, found, boot_id, self._clock.wall())
         for decision in decisions:
             try:
@@ -111,7 +111,7 @@ class Recovery:
     async def _take_over(self, kernel: ManagedKernel, decision: Decision, saved: SavedKernel) -> None:
         kernel_id, processes = decision.kernel_id, decision.found
         if decision.action is RecoveryAction.REQUEUE:
-            self._manager.begin(kernel_id, kernel, first=self._finder.clear(processes))
+            self._manager.begin(kernel_id, kernel, first=self._finder.clear(kernel_id, processes))
             self._log.info("kernel=%s queued_again owner=%s", kernel_id, saved.owner)
             return
         assert processes.relay is not None  # the other actions need one
@@ -184,7 +184,7 @@ class Recovery:
         self._do(self._forget(kernel_id, decision.found), f"clear-{kernel_id}")
 
     async def _forget(self, kernel_id: str, processes: FoundProcesses) -> None:
-        await self._finder.clear(processes)
+        await self._finder.clear(kernel_id, processes)
         await asyncio.to_thread(self._records.remove, kernel_id)
 
     def _request(self, saved: SavedKernel) -> Request | None:

@@ -70,6 +70,11 @@ class Remembered(Protocol):
         """The name that users know."""
         ...
 
+    @property
+    def grant(self) -> Grant | None:
+        """The grant that it holds."""
+        ...
+
     def stanza(self) -> dict[str, Any]:
         """Return its kernelspec, as it was at its start."""
         ...
@@ -128,6 +133,8 @@ class KernelMemory:
             pending_resize={} if kernel.pending_resize is None else kernel.pending_resize.record(),
             shares=kernel.shares,
             last_crash=kernel.last_crash,
+            grant=None if kernel.grant is None else grant_record(kernel.grant),
+            spec=kernel.stanza(),
             ended_for={} if asked is None else {"code": asked.code.value, "message": asked.message, "by": asked.by},
         )
         self._records.write(record)
@@ -226,6 +233,27 @@ def read_saved_kernel(record: KernelRecord | None, facts: Mapping[str, Any] | No
     assert record is not None  # without facts there is one
     told = (record.owner, record.kernelspec, record.label, record.queued_at, record.arguments)
     return SavedKernel(*told, teams=frozenset(record.teams), shares=record.shares, last_crash=record.last_crash)
+
+
+def recorded_facts(record: KernelRecord) -> dict[str, Any] | None:
+    """Return the metadata of a kernel's relay as this gateway's own record has it.
+
+    It takes the place of what the relay says where another account writes that. None for a record of
+    an earlier version, which lacks part of it.
+    """
+    if record.spec is None:
+        return None
+    return {
+        "runtime": "process",
+        "owner": record.owner,
+        "teams": list(record.teams),
+        "kernelspec": record.kernelspec,
+        "spec": dict(record.spec),
+        "label": record.label,
+        "queued_at": record.queued_at,
+        "arguments": dict(record.arguments),
+        "grant": None if record.grant is None else dict(record.grant),
+    }
 
 
 def _read_facts(facts: Mapping[str, Any]) -> SavedKernel:

@@ -64,6 +64,10 @@ class KernelRecord:
     shares: Shares = UNSHARED
     # Why it was last restarted without a request.
     last_crash: Ending | None = None
+    # Its grant, None while it has none, and its kernelspec at its start, None in a record of an earlier
+    # version. The relay's metadata has both, too, but a kernel that runs as its owner can change those.
+    grant: Mapping[str, Any] | None = None
+    spec: Mapping[str, Any] | None = None
 
 
 class RecordError(Exception):
@@ -163,6 +167,8 @@ def _read(path: Path) -> KernelRecord:
             teams=tuple(str(team) for team in data.get("teams", ())),
             shares=read_shares(data.get("shares", ())),
             last_crash=None if data.get("last_crash") is None else read_ending_record(data["last_crash"]),
+            grant=None if data.get("grant") is None else dict(data["grant"]),
+            spec=None if data.get("spec") is None else dict(data["spec"]),
         )
     except (
         OSError,

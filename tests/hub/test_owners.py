@@ -193,6 +193,7 @@ def test_a_user_of_another_name_has_the_account_that_the_table_says(users: Users
         ("door", "may not log in"),
         ("twin", "has the same number"),
         ("low", "number 101"),
+        ("dockhand", "whose members can become root"),
     ],
 )
 def test_a_user_without_an_account_of_their_own_is_told_so(user: str, words: str, users: Users) -> None:
@@ -247,3 +248,32 @@ def test_kernels_outlive_gateway_and_relay_host(users: Users) -> None:
     assert users.cell("ada", "import os; print(kept, os.getuid())") == f"kept {UIDS['ada']}"
     kernel_id = users.start("ada", name="python3", path="project/c.ipynb")
     assert users.cell("ada", "print(open('data.csv').read())", kernel_id) == "ada's data"
+
+
+def test_a_record_that_bob_forged_gives_bob_nothing_after_a_restart(users: Users) -> None:
+    kernel_id = users.kernels["bob"]
+    code = f"""
+import json
+path = {str(users.hub.home / "run" / "relays" / kernel_id / "relay.json")!r}
+fields = json.load(open(path))
+facts = fields["facts"]
+assert facts["owner"] == "bob" and facts["grant"]["hundredths"] == 25
+facts["teams"], facts["owner"], facts["label"] = ["staff"], "ada", "forged"
+facts["grant"]["hundredths"] = facts["grant"]["devices"][0]["hundredths"] = 1
+fields["front"]["ip"] = "/tmp/elsewhere"
+json.dump(fields, open(path, "w"))
+kept = "kept"
+"""
+    users.cell("bob", code)
+    run = str(users.hub.home / "run")
+    (gateway,) = processes_of(UIDS[GATEWAY], "serve", run)
+    os.kill(gateway, signal.SIGKILL)
+    until(lambda: set(processes_of(UIDS[GATEWAY], "serve", run)) - {gateway}, SECONDS)
+    users.hub.wait_for_gateway()
+    assert users.cell("bob", "print(kept)") == "kept"
+    (found,) = users.hub.gateway("aliquot/api/v1/status", token=users.tokens["bob"])["kernels"]
+    assert (found["id"], found["owner"], found["gpus"]) == (kernel_id, "bob", 0.25)
+    assert found["label"] != "forged"
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        users.start("bob", name="python3.gpu-0.5")
+    assert "may have 0.5" in caught.value.read().decode()

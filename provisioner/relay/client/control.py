@@ -80,6 +80,7 @@ __all__ = [
     "read_ended",
     "read_relay_record",
     "read_relay_records",
+    "remove_relay",
     "set_facts",
     "signal_kernel",
     "spawn",
@@ -136,23 +137,28 @@ async def stop_relay(record: RelayRecord) -> Ended | None:
         answer = await _ask_relay(record, {"op": "stop"})
     except RelayUnavailableError:
         if is_anothers(record.folder):
-            answer = await _ask_host(record, {"op": "remove"})
+            answer = await _ask_host(record.folder, {"op": "remove"})
         else:
             return await asyncio.to_thread(_remove_by_force, record)
     ended = answer.header.get("ended")
     return None if ended is None else parse_ended(ended)
 
 
+async def remove_relay(folder: Path) -> None:
+    """Have the relay host end a relay of another account and its kernel, whatever its files say."""
+    await _ask_host(folder, {"op": "remove"})
+
+
 async def signal_kernel(record: RelayRecord, number: int) -> None:
     """Signal the process group of a kernel of another account: the relay host may."""
-    await _ask_host(record, {"op": "signal", "number": number})
+    await _ask_host(record.folder, {"op": "signal", "number": number})
 
 
-async def _ask_host(record: RelayRecord, header: Mapping[str, Any]) -> Record:
+async def _ask_host(folder: Path, header: Mapping[str, Any]) -> Record:
     """Ask the host about a kernel of another account, waiting for a host that is being restarted."""
-    runtime = RuntimeDir(record.folder.parent.parent)
+    runtime = RuntimeDir(folder.parent.parent)
     await ensure_relay_host(runtime)
-    return await _ask(runtime.relay_socket, {**header, "kernel_id": record.folder.name}, "the relay host")
+    return await _ask(runtime.relay_socket, {**header, "kernel_id": folder.name}, "the relay host")
 
 
 async def set_facts(record: RelayRecord, facts: Mapping[str, Any]) -> RelayRecord:

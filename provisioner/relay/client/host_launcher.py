@@ -76,8 +76,8 @@ def _await_roots(runtime: RuntimeDir, deadline: float) -> bool:
     while not answers(runtime.relay_socket):
         if time.monotonic() > deadline:
             raise RelayUnavailableError(
-                f"the relay host of root does not answer at {runtime.relay_socket}. JupyterHub starts it as its "
-                "service aliquot-relay: see the Hub's log"
+                f"the relay host of root does not answer at {runtime.relay_socket}. An administrator sees why: "
+                "systemctl status aliquot-relay; or, where the Hub starts it, the Hub's log"
             )
         time.sleep(_POLL_SECONDS)
     return False

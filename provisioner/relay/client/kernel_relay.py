@@ -16,7 +16,13 @@ from typing import Any
 
 from jupyter_aliquot.gpu_hook.paths import KERNEL_ID, PathError, RuntimeDir, prepare_runtime_dir
 from jupyter_aliquot.provisioner.accounts import find_account
-from jupyter_aliquot.provisioner.errors import AccountError, LaunchError, RelayError, RelayUnavailableError
+from jupyter_aliquot.provisioner.errors import (
+    AccountError,
+    LaunchError,
+    RelayError,
+    RelayRefusedError,
+    RelayUnavailableError,
+)
 from jupyter_aliquot.provisioner.grants.codec import grant_record
 from jupyter_aliquot.provisioner.relay.wire.files import (
     UNREAD_BYTES,
@@ -112,6 +118,8 @@ class KernelRelay:
         try:
             record = await _start(runtime, _request(manager, kernel_id, wish))
         except RelayError as error:
+            if isinstance(error, RelayRefusedError) and error.code == "account":
+                raise AccountError(str(error)) from error
             raise LaunchError(
                 f"Requested a relay for kernel {kernel_id}, but it did not start: {error}. Correct that, "
                 f"or {WITHOUT_RELAY}"

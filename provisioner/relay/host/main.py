@@ -81,7 +81,7 @@ def _prepare(settings: HostSettings) -> Tenants | None:
     if not settings.account:
         prepare_runtime_dir(settings.runtime)
         return None
-    tenants = Tenants.of(settings.account)
+    tenants = Tenants.of(settings.account, settings.account_list)
     prepare_shared_runtime_dir(settings.runtime, tenants.gateway.gid)
     return tenants
 

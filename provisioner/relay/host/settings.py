@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
+from jupyter_aliquot.provisioner.kernel_accounts import ACCOUNT_LIST
 from jupyter_aliquot.provisioner.relay.store.spill_room import choose_spill_dir
 
 
@@ -20,6 +21,7 @@ class HostSettings:
     spill_dir: Path
     exit_when_idle_seconds: float | None = None
     account: str = ""
+    account_list: Path = ACCOUNT_LIST
     ends_with_parent: int | None = None
 
 
@@ -42,6 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="as root: serve the gateway of this account, and run each relay and kernel as the account that it names",
     )
     parser.add_argument(
+        "--kernel-accounts",
+        type=Path,
+        default=ACCOUNT_LIST,
+        metavar="FILE",
+        help="with --account: root's list of the accounts that may have kernels (%(default)s)",
+    )
+    parser.add_argument(
         "--end-with-parent",
         type=int,
         metavar="PID",
@@ -57,7 +66,12 @@ def read_arguments(arguments: Sequence[str] | None = None) -> HostSettings:
     folder: Path | None = options.runtime_dir
     runtime = find_runtime_dir() if folder is None else RuntimeDir(Path(os.path.abspath(folder)))
     return HostSettings(
-        runtime, choose_spill_dir(options.spill_dir), options.exit_when_idle, options.account, options.end_with_parent
+        runtime,
+        choose_spill_dir(options.spill_dir),
+        options.exit_when_idle,
+        options.account,
+        options.kernel_accounts,
+        options.end_with_parent,
     )
 
 

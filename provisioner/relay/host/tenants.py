@@ -7,7 +7,6 @@ kernel have the account that the request names, or the gateway's own.
 from __future__ import annotations
 
 import contextlib
-import grp
 import os
 import pwd
 import stat
@@ -15,8 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from jupyter_aliquot.provisioner.accounts import Account, account_umask, find_account
+from jupyter_aliquot.provisioner.accounts import Account, account_groups, account_umask, find_account
 from jupyter_aliquot.provisioner.errors import AccountError
+from jupyter_aliquot.provisioner.kernel_accounts import ACCOUNT_LIST, check_kernel_account
 from jupyter_aliquot.provisioner.relay.wire.peer import Refusal
 
 from .login_limits import apply_limits
@@ -30,12 +30,16 @@ class TenantError(Exception):
 
 @dataclass(frozen=True)
 class Tenants:
-    """The accounts that a host of root serves: those of kernels, and its ``gateway``'s."""
+    """The accounts that a host of root serves: those of kernels, and its ``gateway``'s.
+
+    ``account_list``: root's file of the accounts that may have kernels.
+    """
 
     gateway: Account
+    account_list: Path = ACCOUNT_LIST
 
     @classmethod
-    def of(cls, name: str) -> Tenants:
+    def of(cls, name: str, account_list: Path = ACCOUNT_LIST) -> Tenants:
         """Return the tenants of the gateway whose account has this name. Raises TenantError."""
         if os.geteuid() != 0:
             raise TenantError(f"--account={name} is for a relay host of root, but this one runs as {os.geteuid()}")
@@ -45,14 +49,16 @@ class Tenants:
             raise TenantError(f"--account={name}: this machine has no such account. Name the gateway's") from None
         if found.pw_uid == 0:
             raise TenantError("--account=root: give the gateway an account of its own, which is not root")
-        return cls(Account(found.pw_name, found.pw_uid, found.pw_gid, found.pw_dir, found.pw_shell))
+        return cls(Account(found.pw_name, found.pw_uid, found.pw_gid, found.pw_dir, found.pw_shell), account_list)
 
     def requested(self, name: str) -> Account:
         """Return the account of a request; without a name the gateway's. Raises Refusal."""
         if not name or name == self.gateway.name:
             return self.gateway
         try:
-            return find_account(name)
+            found = find_account(name)
+            check_kernel_account(found, self.account_list)
+            return found
         except AccountError as error:
             raise Refusal("account", str(error)) from error
 
@@ -106,7 +112,7 @@ class Tenants:
     def become(self, account: Account) -> None:
         """Become the account, in the forked child: limits and groups, then the ids. Raises OSError."""
         if account.uid != self.gateway.uid:
-            apply_limits(account.name, _groups(account))
+            apply_limits(account.name, account_groups(account))
             os.umask(account_umask())
         if account.name:
             os.initgroups(account.name, account.gid)
@@ -139,11 +145,3 @@ def acting_as(uid: int) -> Iterator[None]:
         os.seteuid(0)
         os.setegid(0)
         os.setgroups(groups)
-
-
-def _groups(account: Account) -> frozenset[str]:
-    names = set()
-    for gid in os.getgrouplist(account.name, account.gid) if account.name else ():
-        with contextlib.suppress(KeyError):
-            names.add(grp.getgrgid(gid).gr_name)
-    return frozenset(names)

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 from ports import free_port
 
-from jupyter_aliquot.gateway.doctor import deployment, hub_tokens, nvidia
+from jupyter_aliquot.gateway.doctor import deployment, hub_tokens, kernel_accounts, nvidia
 from jupyter_aliquot.gateway.doctor.deployment import Deployment
 from jupyter_aliquot.gateway.doctor.runner import FAIL, OK, WARN
 from jupyter_aliquot.gateway.installation.files import Installation, planned_files
@@ -99,6 +99,51 @@ def test_a_home_that_others_look_into_fails(root: Path, monkeypatch: pytest.Monk
         home.chmod(mode)
         (found,) = here(root).check_home()
         assert (found.state, f"mode {mode:04o}" in found.found) == (want, True)
+
+
+@pytest.mark.parametrize(
+    ("lines", "want"),
+    [
+        (None, [(OK, "no list at /etc/aliquot/kernel-accounts: kernels may be of each account")]),
+        ("@students", [(OK, "lists the accounts that may have kernels")]),
+        ("no-such", [(OK, ""), (WARN, "lists no-such, and this machine has no such account")]),
+        ("root", [(OK, ""), (WARN, "lists root, an account of the system (uid 0): its kernels are refused")]),
+        ("a b", [(FAIL, "line 1 of the list of accounts")]),
+    ],
+)
+def test_the_list_of_the_accounts_of_kernels_is_told(
+    lines: str | None, want: list[tuple[str, str]], root: Path
+) -> None:
+    path = root / "etc/aliquot/kernel-accounts"
+    path.parent.mkdir(parents=True)
+    if lines is not None:
+        path.write_text(lines)
+    found = here(root).check_kernel_accounts()
+    assert [one.state for one in found] == [state for state, _ in want]
+    assert all(words in one.found for one, (_, words) in zip(found, want, strict=True))
+    assert all(one.remedy for one in found if one.state != OK)
+
+
+def test_a_list_that_others_can_change_and_an_administrator_in_it_are_told(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = root / "etc/aliquot/kernel-accounts"
+    path.parent.mkdir(parents=True)
+    path.write_text("ada")
+    path.chmod(0o664)
+    (found,) = here(root).check_kernel_accounts()
+    assert found.state == FAIL
+    assert "counts only where root alone can change it" in found.found
+    assert "chmod go-w" in found.remedy
+    path.chmod(0o644)
+    ada = SimpleNamespace(pw_name="ada", pw_uid=60000, pw_gid=60000, pw_dir="/", pw_shell="/bin/sh")
+    monkeypatch.setattr(kernel_accounts.pwd, "getpwnam", lambda name: ada)
+    monkeypatch.setattr(kernel_accounts, "account_groups", lambda account: frozenset({"docker", "ada"}))
+    _, found = here(root).check_kernel_accounts()
+    assert (found.state, "of the group docker: a gateway that is taken over becomes root" in found.found) == (
+        WARN,
+        True,
+    )
 
 
 @pytest.mark.parametrize(("mode", "want"), [(0o711, OK), (0o700, OK), (0o755, FAIL), (0o733, FAIL)])

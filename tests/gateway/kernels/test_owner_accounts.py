@@ -10,7 +10,6 @@ import pytest
 
 from jupyter_aliquot.gateway.kernels.owner_accounts import OwnerAccounts, requested_folder
 from jupyter_aliquot.provisioner.errors import AccountError
-from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
 
 _NUMBERS = {"ada": 3001, "bob": 3002}
 
@@ -70,11 +69,8 @@ def test_of_a_request_the_folder_alone_is_kept() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another account")
-def test_a_record_that_names_another_owner_than_its_account_is_not_believed(tmp_path: Path) -> None:
+def test_a_folder_is_of_its_account_alone(tmp_path: Path) -> None:
     os.chown(tmp_path, 3001, 3001)
     accounts = OwnerAccounts({})
-
-    def record(owner: str) -> RelayRecord:
-        return RelayRecord("k", tmp_path, {}, 1, 1, "", 1, {"owner": owner})
-
-    assert [accounts.is_owners(record(name)) for name in ("ada", "bob", "carol")] == [True, False, False]
+    assert [accounts.has_folder(name, tmp_path) for name in ("ada", "bob", "carol")] == [True, False, False]
+    assert not accounts.has_folder("ada", tmp_path / "gone")

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_accounts import GATEWAY, UIDS, MadeAccounts
+from made_accounts import GATEWAY, GROUPS, UIDS, MadeAccounts
 from namespaced import can_enter
 from relay_house import Gateway, House, kill_and_wait, lives, until
 from second_account import as_another
@@ -56,7 +56,9 @@ class OwnersHouse(House):
         super().__init__(folder / "run")
         self.accounts = MadeAccounts(folder)
         host = [sys.executable, "-m", "jupyter_aliquot.provisioner.relay", f"--account={GATEWAY}"]
-        command = self.accounts.command([*host, f"--spill-dir={folder / 'spill'}"])
+        self.account_list = folder / "kernel-accounts"
+        files = [f"--spill-dir={folder / 'spill'}", f"--kernel-accounts={self.account_list}"]
+        command = self.accounts.command([*host, *files])
         self.settings = replace(self.settings, command=tuple(command))
 
     async def sleeper(self, account: str = "ada", cwd: str | None = None) -> RelayRecord:
@@ -95,7 +97,7 @@ def test_relay_and_kernel_are_the_accounts_in_its_home(a_house: OwnersHouse) -> 
         for pid in (record.pid, kernel_pid(record)):
             assert status_of(pid, "Uid").split() == [str(ADA)] * 4
             assert status_of(pid, "Gid").split() == [str(ADA)] * 4
-            assert status_of(pid, "Groups").split() == [str(ADA)]
+            assert status_of(pid, "Groups").split() == [str(ADA), str(GROUPS["students"][0])]
             assert int(status_of(pid, "CapPrm"), 16) == 0
         assert os.readlink(f"/proc/{kernel_pid(record)}/cwd") == str(a_house.accounts.homes / "ada")
         assert account_of(a_house.host_pid) == 0
@@ -130,6 +132,61 @@ def test_an_account_that_is_no_persons_is_refused(name: str, words: str, a_house
         with pytest.raises(RelayRefusedError, match=words) as caught:
             await a_house.relay(account=name)
         assert caught.value.code == "account"
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("lines", "name", "words"),
+    [
+        (None, "ada", ""),
+        (None, "dockhand", "in the group 'docker', whose members can become root"),
+        ("# all of them\n3000-3999", "ada", ""),
+        ("3000-3999", "dockhand", "in the group 'docker'"),
+        ("3000-3999\ndockhand  # an administrator", "dockhand", ""),
+        ("@students", "ada", ""),
+        ("@students\nbob", "bob", ""),
+        ("@students", "bob", "does not list this account"),
+        ("", "ada", "does not list this account"),
+        ("root\n0-9999", "root", "number 0"),
+        ("low", "low", "number 101"),
+        ("ada bob", "ada", "line 1 of the list .* cannot be read: 'ada bob'. Write one account a line"),
+    ],
+)
+def test_root_alone_says_which_accounts_have_kernels(
+    lines: str | None, name: str, words: str, a_house: OwnersHouse
+) -> None:
+    if lines is not None:
+        a_house.account_list.write_text(lines)
+
+    async def scene() -> None:
+        if not words:
+            assert account_of((await a_house.relay(account=name)).pid) == UIDS[name]
+            return
+        with pytest.raises(RelayRefusedError, match=words) as caught:
+            await a_house.relay(account=name)
+        assert caught.value.code == "account"
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("kind", ["of the gateway", "for its group", "a link", "in a folder of the gateway"])
+def test_a_list_that_another_account_can_change_allows_no_kernel(kind: str, a_house: OwnersHouse) -> None:
+    path = a_house.account_list
+    path.write_text("ada")
+    if kind == "of the gateway":
+        os.chown(path, UIDS[GATEWAY], 0)
+    elif kind == "for its group":
+        path.chmod(0o664)
+    elif kind == "a link":
+        path.rename(path.with_name("elsewhere"))
+        path.symlink_to("elsewhere")
+    else:
+        path.parent.chmod(0o777)
+
+    async def scene() -> None:
+        with pytest.raises(RelayRefusedError, match=r"the list of accounts .*\. Make it root's: sudo chown root"):
+            await a_house.relay(account="ada")
 
     asyncio.run(scene())
 
@@ -279,8 +336,8 @@ def test_a_record_that_its_account_forged_leads_root_nowhere(a_house: OwnersHous
         fields = json.loads((record.folder / "relay.json").read_text())
         os.kill(record.pid, signal.SIGSTOP)
         (record.folder / "relay.json").write_text(json.dumps({**fields, "kernel": its, **its}))
-        await client._ask_host(record, {"op": "signal", "number": int(signal.SIGKILL)})
-        await client._ask_host(record, {"op": "remove"})
+        await client._ask_host(record.folder, {"op": "signal", "number": int(signal.SIGKILL)})
+        await client._ask_host(record.folder, {"op": "remove"})
         assert roots.poll() is None
         kill_and_wait(record.pid)
         kill_and_wait(kernel_pid(record))
@@ -456,7 +513,7 @@ def test_a_host_that_acted_as_a_user_still_ends_with_its_parent(a_house: OwnersH
     async def scene() -> None:
         record = await a_house.sleeper()
         host = a_house.host_pid
-        await client._ask_host(record, {"op": "signal", "number": int(signal.SIGCONT)})  # with the user's rights
+        await client._ask_host(record.folder, {"op": "signal", "number": int(signal.SIGCONT)})  # with the user's rights
         kill_and_wait(int(status_of(host, "PPid")))
         await until(lambda: not os.path.exists(f"/proc/{host}"))
         assert lives(record)

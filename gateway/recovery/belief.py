@@ -1,0 +1,47 @@
+"""The part of a relay's record that a gateway believes.
+
+Relays of kernels that run as their owners are written by those owners. Of such a record the gateway
+takes the process alone, and only one of the owner's account. Owner, teams, grant and kernelspec come
+from the gateway's own record of the kernel.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from jupyter_aliquot.gateway.state.persistence import recorded_facts
+from jupyter_aliquot.gateway.state.records import KernelRecord
+from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS, RelayRecord
+from jupyter_aliquot.provisioner.relay.wire.proc import account_of
+
+# The parts of a connection file that name no place. Another key leads to no other kernel.
+_WORDS = ("key", "signature_scheme", "kernel_name", "curve_publickey", "curve_secretkey")
+
+
+class DoubtError(Exception):
+    """The gateway does not believe a relay's record; the message says why."""
+
+
+def believed(relay: RelayRecord, record: KernelRecord | None, has_folder: Callable[[str, Path], bool]) -> RelayRecord:
+    """Return the record of another account's relay, with the gateway's own facts. Raises DoubtError.
+
+    *has_folder* tells whether a folder is of a user's account.
+    """
+    facts = None if record is None else recorded_facts(record)
+    if record is None or facts is None:
+        raise DoubtError("this gateway has no record of it, and its owner can write what the relay says")
+    if not has_folder(record.owner, relay.folder):
+        raise DoubtError(f"its folder is not of the account of its owner {record.owner!r}")
+    if relay.kernel is not None and account_of(relay.kernel.pid) not in (None, os.stat(relay.folder).st_uid):
+        raise DoubtError(f"it names the process {relay.kernel.pid} of another account")
+    return replace(relay, facts=facts, front=_front(relay))
+
+
+def _front(relay: RelayRecord) -> Mapping[str, Any]:
+    """Return the connection info of the relay's own sockets, whatever place it names."""
+    words = {name: text for name in _WORDS if isinstance(text := relay.front.get(name), str)}
+    return {**words, **FRONT_PORTS, "transport": "ipc", "ip": os.fspath(relay.folder / "f")}

@@ -1,0 +1,119 @@
+"""The part of a record that a later gateway believes where the kernel's owner wrote it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_aliquot.gateway.recovery.belief import DoubtError, believed
+from jupyter_aliquot.gateway.recovery.discovery import ProcessFinder
+from jupyter_aliquot.gateway.state.persistence import read_saved_kernel
+from jupyter_aliquot.gateway.state.records import KernelRecord, KernelState
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS, ProcessId, RelayRecord, read_relay_record
+from jupyter_aliquot.provisioner.relay.wire.proc import read_boot_id
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another account")
+
+ADA = 3001
+GRANT = {"owner": "ada", "hundredths": 25}
+RECORD = KernelRecord(
+    "k", "ada", "python3.gpu-0.25", KernelState.RUNNING, 5.0, "b", "a.ipynb", {"cwd": "/a"},
+    teams=("vision",), grant=GRANT, spec={"argv": ["python"]},
+)  # fmt: skip
+FORGED: dict[str, Any] = {
+    "owner": "bob",
+    "teams": ["staff"],
+    "kernelspec": "python3.gpu-4",
+    "spec": {"argv": ["evil"]},
+    "label": "b.ipynb",
+    "queued_at": 0.0,
+    "arguments": {"cwd": "/b"},
+    "grant": {**GRANT, "hundredths": 400},
+    "runtime": "container",
+}
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., RelayRecord]:
+    """Write the record of ada's relay, as ada could."""
+
+    def make(**forged: Any) -> RelayRecord:
+        folder = RuntimeDir(tmp_path).relay("k")
+        folder.mkdir(parents=True, exist_ok=True)
+        fields = {"kernel_id": "k", "front": {}, "pid": 1, "start_time_ticks": 1, "version": 1, "gateway": "g"}
+        fields |= {"facts": FORGED, "boot_id": read_boot_id(), **forged}
+        (folder / "relay.json").write_text(json.dumps(fields))
+        os.chown(folder, ADA, ADA)
+        return read_relay_record(folder)
+
+    return make
+
+
+def is_adas(user: str, folder: Path) -> bool:
+    return user == "ada" and folder.stat().st_uid == ADA
+
+
+def test_owner_teams_grant_and_kernelspec_are_the_gateways_own(write: Callable[..., RelayRecord]) -> None:
+    relay = believed(write(), RECORD, is_adas)
+    saved = read_saved_kernel(RECORD, relay.facts)
+    assert (saved.owner, saved.teams, saved.grant, saved.spec) == ("ada", {"vision"}, GRANT, RECORD.spec)
+    assert (saved.kernelspec, saved.label, saved.queued_at) == (RECORD.kernelspec, RECORD.label, RECORD.queued_at)
+    assert relay.facts["runtime"] == "process"
+    assert "400" not in json.dumps(dict(relay.facts))
+
+
+def test_a_record_leads_to_no_socket_but_its_relays(write: Callable[..., RelayRecord]) -> None:
+    forged = {"transport": "tcp", "ip": "10.0.0.1", "shell_port": 22, "key": "its own", "curve_publickey": 3}
+    relay = believed(write(front=forged), RECORD, is_adas)
+    assert relay.front == {"key": "its own", **FRONT_PORTS, "transport": "ipc", "ip": str(relay.folder / "f")}
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (None, "no record of it"),
+        (replace(RECORD, spec=None), "no record of it"),
+        (replace(RECORD, owner="bob"), "not of the account of its owner 'bob'"),
+    ],
+    ids=["none", "of an earlier version", "another owner's folder"],
+)
+def test_a_relay_that_this_gateway_does_not_know_is_not_believed(
+    record: KernelRecord | None, words: str, write: Callable[..., RelayRecord]
+) -> None:
+    with pytest.raises(DoubtError, match=words):
+        believed(write(), record, is_adas)
+
+
+def test_a_process_of_another_account_is_no_kernel(write: Callable[..., RelayRecord]) -> None:
+    relay = replace(write(), kernel=ProcessId(os.getpid(), 1))
+    with pytest.raises(DoubtError, match=f"names the process {os.getpid()} of another account"):
+        believed(relay, RECORD, is_adas)
+
+
+@pytest.mark.parametrize(
+    ("records", "gateway", "want"),
+    [
+        ([RECORD], "g", {"k": ("vision",)}),
+        ([RECORD], "another", {"k": ("vision",)}),
+        ([], "g", {}),
+        ([], "another", {}),
+    ],
+)
+def test_the_gateways_records_decide_which_relays_of_other_accounts_are_its_own(
+    records: list[KernelRecord], gateway: str, want: dict[str, tuple[str, ...]],
+    write: Callable[..., RelayRecord], tmp_path: Path, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    write(gateway=gateway)
+    finder = ProcessFinder(RuntimeDir(tmp_path), "g", None, logging.getLogger(), is_adas)
+    found = asyncio.run(finder.find(records, has_images=False))
+    assert {kernel_id: tuple(one.relay.facts["teams"]) for kernel_id, one in found.items() if one.relay} == want
+    assert ("relay=not_believed" in caplog.text) == (gateway == "g" and not records)
