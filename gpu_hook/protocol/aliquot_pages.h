@@ -35,7 +35,11 @@ struct aliquot_agent_device {
     uint32_t idle_window_max;
     uint32_t idle_resume;
     uint32_t solo_window; /* odd while no opportunistic work is on the device; another number each time */
-    uint64_t reserved[3];
+    /* 1: under MEASURE, only samples of the work need to be measured exactly. No opportunistic process
+     * is on the device then */
+    uint32_t is_sampled;
+    uint32_t reserved_word;
+    uint64_t reserved[2];
 };
 
 /* One process of the kernel on one device, as far as the agent knows it. */

@@ -143,6 +143,7 @@ WANT_OFFSETS = {
     "aliquot_agent_device.idle_window_max": AgentPage.IDLE_WINDOW_MAX,
     "aliquot_agent_device.idle_resume": AgentPage.IDLE_RESUME,
     "aliquot_agent_device.solo_window": AgentPage.SOLO_WINDOW,
+    "aliquot_agent_device.is_sampled": AgentPage.IS_SAMPLED,
     "aliquot_agent_process.pid": 0,
     "aliquot_agent_process.own_pid": 4,
     "aliquot_agent_process.device": 8,

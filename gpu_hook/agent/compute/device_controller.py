@@ -20,6 +20,7 @@ from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
 )
 from jupyter_aliquot.gpu_hook.agent.pages.activity_page import ActivityWords
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import OPEN
+from jupyter_aliquot.gpu_hook.protocol.codec import Pace
 
 from .eviction import Production
 from .facts import Member, Owner, kernels_of
@@ -121,6 +122,7 @@ class DeviceController:
                 # It may work in pauses at once: its next message has the activity pages that show them.
                 member.order = PAUSES_ONLY if has_production and not member.who.is_production else first
         self._wait_for_production()
+        self._choose_samples()
         self.next_at = 0
 
     def _is_capped(self) -> bool:
@@ -134,6 +136,19 @@ class DeviceController:
         for member in self.members.values():
             if self.is_awaiting and not member.who.is_production:
                 member.order = WAITING
+
+    def _choose_samples(self) -> None:
+        """Have production measured by samples while no opportunistic kernel can use the device.
+
+        Timing events cost production time, and only opportunistic kernels need its intervals exactly.
+        """
+        owners = [*(member.process.owner for member in self.members.values()), *self.awaited.values()]
+        is_sampled = all(owner.reservation.is_production or owner.is_swapped_out for owner in owners)
+        for member in self.members.values():
+            order, wants = member.order, is_sampled and member.who.is_production
+            wants = wants and order.pace is Pace.MEASURE
+            if order.is_sampled != wants:
+                member.order = replace(order, is_sampled=wants)
 
     def step(self, now: int, time_slices: bool) -> None:
         """Sample the processes, and take the controller's orders."""
@@ -161,6 +176,7 @@ class DeviceController:
                 member.order = fallback(who.is_production)
             self.next_at = now + AFTER_A_FAILURE
         self._wait_for_production()
+        self._choose_samples()
 
     def end_solo_windows(self) -> None:
         """End the solo windows: the agent ends, or the device is lost."""

@@ -42,6 +42,11 @@ class Owner(Protocol):
     @property
     def reservation(self) -> Reservation: ...
 
+    @property
+    def is_swapped_out(self) -> bool:
+        """Return whether its calls wait for the lease."""
+        ...
+
 
 class Watch(Protocol):
     """The receiver of a kernel's news about its processes.

@@ -103,6 +103,10 @@ class Kernel:
         return self.reservation.kernel_id
 
     @property
+    def is_swapped_out(self) -> bool:
+        return self.residency.is_lease_ended
+
+    @property
     def is_held(self) -> bool:
         return bool(self.connections or self._bound or self._sessions or self._expected)
 

@@ -60,6 +60,7 @@ class Order:
     idle_window_max: int = 0
     idle_resume: int = 0
     solo_window: int = 0
+    is_sampled: bool = False
 
 
 OPEN = Order()
@@ -169,6 +170,7 @@ class AgentSide:
             (AgentPage.IDLE_WINDOW_MAX, order.idle_window_max),
             (AgentPage.IDLE_RESUME, order.idle_resume),
             (AgentPage.SOLO_WINDOW, order.solo_window),
+            (AgentPage.IS_SAMPLED, order.is_sampled),
         ):
             half_words[(start + offset) // 4] = value
         if order.pace != before.pace:

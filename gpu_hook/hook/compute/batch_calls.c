@@ -159,10 +159,30 @@ void batch_make_record(struct batches *batches, struct batch_record *record)
     show_end_of_calls(batches);
 }
 
+uint64_t batch_idle_before(struct stream_timer *timer, uint64_t now)
+{
+    const struct timing_event *newest = timing_events_newest(&timer->events);
+    uint64_t since = timer->through_at;
+    if (!timer->is_open && !newest)
+        since = timing_events_last_passed(&timer->events);
+    else if (!timer->is_open && newest->recorded_at > since)
+        since = newest->recorded_at;
+    return now > since + SHARED_NANOSECONDS ? now - since : 0;
+}
+
+void batch_note_idle(struct stream_timer *timer, uint64_t now)
+{
+    if (!timer->work.is_sampled)
+        return;
+    timer->work.idle += batch_idle_before(timer, now);
+    timer->through_at = timer->through_at > now ? timer->through_at : now;
+}
+
 void batch_close_timer(struct stream_timer *timer, uint64_t now, struct batch_record *record)
 {
     if (!timer->is_open || !batch_can_record(timer, record, 1))
         return;
+    batch_note_idle(timer, now);
     batch_reserve(timer, &timer->work, now, record);
     timer->is_open = false;
 }
@@ -173,6 +193,7 @@ void batch_close_last(struct stream_timer *timer, uint64_t now, struct batch_rec
     batch_close_timer(timer, now, record);
     if (!timer->is_open || record->timer || timer->recorder || !newest || !newest->work.launches)
         return;
+    batch_note_idle(timer, now);
     timing_events_move_newest(&timer->events, &timer->work, now, &record->event);
     timer->recorder = batch_self();
     record->timer = timer;

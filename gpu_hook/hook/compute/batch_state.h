@@ -8,6 +8,12 @@
 
 #include <pthread.h>
 
+/* a pause between launches that counts as work */
+#define SHARED_NANOSECONDS 20000ull
+/* of the host's time in which launches come one after the other, without a timing event, where the
+ * agent wants samples only */
+#define SAMPLED_NANOSECONDS 10000000ull
+
 struct batches {
     /* Guards all below but `is_abandoned`; never held over a driver call. A driver's call may wait
      * for room in a stream that waits for what this thread, or another one that wants the mutex, is
@@ -74,6 +80,19 @@ void batch_close_timer(struct stream_timer *timer, uint64_t now, struct batch_re
 /* Close the open work where no launch may follow soon: if the ring has no room, record its newest
  * timing event anew. */
 void batch_close_last(struct stream_timer *timer, uint64_t now, struct batch_record *record);
+
+/* Return the expected time, up to now, in which the stream has been idle since its last launch, or
+ * since its last timing event. */
+uint64_t batch_idle_before(struct stream_timer *timer, uint64_t now);
+
+/* Leave that time out of the open work, if it is sampled. */
+void batch_note_idle(struct stream_timer *timer, uint64_t now);
+
+/* Return whether sampled work is open for so long that a timing event is to end it. */
+static inline bool batch_is_sample_due(const struct stream_timer *timer, uint64_t now)
+{
+    return now - timer->opened_at > SAMPLED_NANOSECONDS;
+}
 
 /* Let this thread ask the driver about the timer. False: another thread does. */
 bool batch_begin_questions(struct stream_timer *timer);

@@ -49,7 +49,8 @@ void batches_close(struct batches *batches, struct stream_timer *timer)
     DEFER_CANCELLATION;
     if (driver()->cuCtxGetCurrent(&current) != CUDA_SUCCESS || !batches_lock(batches))
         return;
-    if (may_close(batches, timer, current))
+    bool stays_open = timer->work.is_sampled && !batch_is_sample_due(timer, now);
+    if (may_close(batches, timer, current) && !stays_open)
         batch_close_last(timer, now, &record);
     batch_make_record(batches, &record);
     batches_unlock(batches);
@@ -59,7 +60,8 @@ void batches_close(struct batches *batches, struct stream_timer *timer)
  * take alone, and at least until it was last seen running. */
 static void end_unseen(struct batches *batches, struct stream_timer *timer, uint64_t now)
 {
-    uint64_t start = timing_events_last_passed(&timer->events), end = start + timer->work.expected;
+    uint64_t start = timing_events_last_passed(&timer->events);
+    uint64_t end = start + timer->work.idle + timer->work.expected;
     end = end > timer->running_at ? end : timer->running_at;
     struct timing_event unseen = {.passed_at = end < now ? end : now, .work = timer->work};
     struct passed_timing_event passed = {
@@ -308,6 +310,8 @@ static void forget_context(struct batches *batches, CUcontext context)
     for (unsigned i = 0; i < batches->timers.count; i++) {
         struct stream_timer *timer = &batches->timers.all[i];
         if (is_in(timer, context)) {
+            if (timer->is_open && timer->work.is_sampled && !timer->events.count)
+                end_unseen(batches, timer, times_now_nanoseconds());
             batch_give_up(batches, timer, CUDA_SUCCESS);
             stream_timer_forget(timer);
         }

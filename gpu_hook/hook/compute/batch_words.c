@@ -46,6 +46,8 @@ bool batch_words_read(struct batch_words *words, struct batch_terms *terms)
     terms->batch_nanoseconds =
         1000ull * (batch < LONGEST_BATCH_MICROSECONDS ? batch : LONGEST_BATCH_MICROSECONDS);
     terms->window = read_word(&page->solo_window);
+    terms->is_sampled =
+        terms->order.pace == ALIQUOT_PACE_MEASURE && read_word(&page->is_sampled) != 0;
     return terms->order.pace != ALIQUOT_PACE_OFF;
 }
 
@@ -86,6 +88,16 @@ static void take_sample(struct batch_words *words, const struct passed_timing_ev
     samples_take(words->index, &sample, now);
 }
 
+/* Return how much of the device's time since the timing event before was work. Idle time is an
+ * estimate, so the work is at least what its launches are expected to take. */
+static uint64_t worked_nanoseconds(const struct passed_timing_event *passed)
+{
+    uint64_t all = passed->nanoseconds, idle = passed->event->work.idle,
+             expected = passed->event->work.expected;
+    uint64_t least = !idle || expected > all ? all : expected;
+    return all > idle && all - idle > least ? all - idle : least;
+}
+
 void batch_words_take(struct batch_words *words, const struct passed_timing_event *passed,
                       bool has_overlapped, uint64_t now)
 {
@@ -96,13 +108,11 @@ void batch_words_take(struct batch_words *words, const struct passed_timing_even
         batch_words_note_unmeasured(words, 0);
         return;
     }
-    uint64_t end = passed->event->passed_at, start = end - passed->nanoseconds;
-    if (work->at_most && passed->nanoseconds > work->at_most)
-        end = start + work->at_most;
+    uint64_t end = passed->event->passed_at, start = end - worked_nanoseconds(passed);
     unsigned count = meter_add(&words->meter, start, end, extents);
     for (unsigned i = 0; i < count; i++)
         activity_page_add_interval(words->index, extents[i].start, extents[i].end);
-    if (work->function && !work->at_most)
+    if (work->function)
         take_sample(words, passed, has_overlapped, now);
 }
 

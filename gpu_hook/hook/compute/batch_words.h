@@ -24,6 +24,7 @@ struct batch_terms {
     struct pace_order order;
     uint64_t batch_nanoseconds;
     uint32_t window;
+    bool is_sampled; /* few timing events are enough */
 };
 
 void batch_words_begin(struct batch_words *words, int device);

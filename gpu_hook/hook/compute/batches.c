@@ -10,12 +10,12 @@
 
 #include <stdlib.h>
 
-/* a pause between launches that counts as work; longer ones cost a timing event */
-#define SHARED_NANOSECONDS 20000ull
 /* of the host's time that passes without a timing event, while launches come */
 #define TIMING_EVENT_NANOSECONDS 50000ull
 /* the same where launches are only measured: no waiting launch depends on it */
 #define MEASURED_NANOSECONDS 250000ull
+/* a timing event that was recorded longer ago is no begin of sampled work */
+#define OLD_NANOSECONDS 500000000ull
 #define LAUNCHES_PER_CLOCK 4u
 #define UNKNOWN_NANOSECONDS 20000ull /* is expected of what was never measured */
 #define UNKNOWN_MOST 4u              /* of these under way where time is short */
@@ -39,13 +39,39 @@ static bool is_captured(CUstream stream)
                                  status != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
+/* Return whether no other thread may query the driver about the timer's stream: another thread has
+ * another default stream. */
+static bool is_launchers_alone(const struct stream_timer *timer)
+{
+    return timer->events.stream == CU_STREAM_PER_THREAD || captures_are_on();
+}
+
 /* Return whether a launch is closed at once, because only the launching thread may record in its
- * stream: another thread has another default stream, and a record in the legacy one is a barrier
- * between the streams that order themselves with it. */
+ * stream: a record in the legacy one is a barrier between the streams that order themselves with
+ * it. Sampled work needs no record there. */
 static bool closes_at_once(const struct batches *batches, const struct stream_timer *timer)
 {
-    return timer->events.stream == CU_STREAM_PER_THREAD ||
-           (stream_timer_is_legacy(timer) && batches->timers.has_blocking) || captures_are_on();
+    bool is_barrier = stream_timer_is_legacy(timer) && batches->timers.has_blocking;
+    return is_launchers_alone(timer) || (is_barrier && !timer->work.is_sampled);
+}
+
+static bool is_anybody_else_busy(const struct batches *batches, const struct stream_timer *own)
+{
+    for (unsigned i = 0; i < batches->timers.count; i++)
+        if (&batches->timers.all[i] != own && stream_timer_is_busy(&batches->timers.all[i]))
+            return true;
+    return false;
+}
+
+/* Return whether the stream's next work needs no timing event to begin with, although the stream
+ * may have been idle: it begins at the timing event before, and the expected idle time is left out.
+ * That moves work within some milliseconds, so it is not for several streams, whose intervals are
+ * united. */
+static bool may_be_sampled(const struct batches *batches, struct stream_timer *timer, uint64_t now)
+{
+    uint64_t recorded_at = timing_events_last_recorded(&timer->events);
+    return recorded_at && now - recorded_at < OLD_NANOSECONDS && !is_launchers_alone(timer) &&
+           !is_anybody_else_busy(batches, timer);
 }
 
 /* Releases the mutex. NULL: the stream cannot be measured. */
@@ -117,35 +143,33 @@ static uint64_t ask(struct batches *batches, const struct stream_timer *timer,
 /* False: it cannot be measured. A launch right behind another begins where that one ends. So
  * does a launch that finds no room for a timing event, since the stream has not passed the
  * newest one, and a launch that comes while another thread records there. */
-static bool open_timer(struct stream_timer *timer, struct batch_record *record, uint64_t now)
+static bool open_timer(struct stream_timer *timer, struct batch_record *record, bool is_sampled,
+                       uint64_t now)
 {
     const struct timed_work nothing = {0};
     struct timing_event *newest = timing_events_newest(&timer->events);
     bool may_record = batch_can_record(timer, record, 2); /* one to begin with, one to end with */
-    bool is_shared = newest && (!may_record || now - newest->recorded_at < SHARED_NANOSECONDS);
+    bool is_shared = is_sampled || (newest && (!may_record || now - newest->recorded_at <
+                                                                  SHARED_NANOSECONDS));
     if (!is_shared && !may_record)
         return false;
     if (!is_shared)
         batch_reserve(timer, &nothing, now, record);
-    else if (timer->recorder && timer != record->timer)
+    else if (newest && timer->recorder && timer != record->timer)
         newest->work.has_overlapped = true; /* this launch may be before it */
-    timer->work = nothing;
+    uint64_t idle = is_sampled ? batch_idle_before(timer, now) : 0;
+    timer->work = (struct timed_work){.idle = idle, .is_sampled = is_sampled};
+    timer->opened_at = now;
     timer->is_open = true;
     return true;
 }
 
-static bool is_anybody_else_busy(const struct batches *batches, const struct stream_timer *own)
-{
-    for (unsigned i = 0; i < batches->timers.count; i++)
-        if (&batches->timers.all[i] != own && stream_timer_is_busy(&batches->timers.all[i]))
-            return true;
-    return false;
-}
-
 static void add_work(struct batches *batches, struct stream_timer *timer,
-                     struct batch_launch *launch, const struct batch_terms *terms, bool is_alone)
+                     struct batch_launch *launch, const struct batch_terms *terms, bool is_alone,
+                     uint64_t now)
 {
     struct timed_work *work = &timer->work;
+    timer->through_at = (timer->through_at > now ? timer->through_at : now) + launch->expected;
     if (!work->launches++)
         work->window = terms->window;
     work->function = is_alone && work->launches == 1 ? launch->function : NULL;
@@ -160,25 +184,39 @@ static void add_work(struct batches *batches, struct stream_timer *timer,
     timer->has_batch = true;
 }
 
+/* Return whether the last timing event, or the last launch, was long enough ago for another timing
+ * event. */
+static bool is_event_due(struct stream_timer *timer, const struct batch_terms *terms, uint64_t now)
+{
+    const struct timing_event *newest = timing_events_newest(&timer->events);
+    uint64_t longest =
+        terms->order.pace == ALIQUOT_PACE_MEASURE ? MEASURED_NANOSECONDS : TIMING_EVENT_NANOSECONDS;
+    if (timer->work.is_sampled)
+        return batch_is_sample_due(timer, now);
+    return now - timer->launched_at > SHARED_NANOSECONDS ||
+           (newest && now - newest->recorded_at > longest);
+}
+
 /* The launch goes into the stream timer; false: unmeasured. */
 static bool plan(struct batches *batches, struct stream_timer *timer, struct batch_launch *launch,
                  const struct batch_terms *terms, bool is_alone, uint64_t now,
                  struct batch_record *record)
 {
-    uint64_t longest =
-        terms->order.pace == ALIQUOT_PACE_MEASURE ? MEASURED_NANOSECONDS : TIMING_EVENT_NANOSECONDS;
     if (is_alone)
         batch_close_timer(timer, now, record);
     if (!timer->has_batch)
         timer->batch_expected = 0;
-    if (!timer->is_open && !open_timer(timer, record, now))
+    bool is_sampled = terms->is_sampled && !timer->is_open && !is_alone &&
+                      may_be_sampled(batches, timer, now);
+    if (timer->is_open)
+        batch_note_idle(timer, now);
+    else if (!open_timer(timer, record, is_sampled, now))
         return false;
-    add_work(batches, timer, launch, terms, is_alone);
-    const struct timing_event *newest = timing_events_newest(&timer->events);
+    timer->work.is_sampled &= terms->is_sampled;
+    add_work(batches, timer, launch, terms, is_alone, now);
     launch->ends_batch = launch->is_long || timer->batch_expected >= terms->batch_nanoseconds;
     bool is_due = launch->ends_batch || is_alone || closes_at_once(batches, timer) ||
-                  now - timer->launched_at > SHARED_NANOSECONDS ||
-                  (newest && now - newest->recorded_at > longest);
+                  is_event_due(timer, terms, now);
     launch->closes = is_due && timing_events_have_room(&timer->events, 1);
     timer->launched_at = now;
     launch->timer_number = timer->number;

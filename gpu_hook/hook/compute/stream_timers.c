@@ -112,7 +112,7 @@ struct stream_timer *stream_timers_take(struct stream_timers *timers, CUstream s
     timer->thread = stream == CU_STREAM_PER_THREAD ? threads_own : NULL;
     timer->number++;
     timer->has_batch = timer->is_open = false;
-    timer->launched_at = 0;
+    timer->launched_at = timer->through_at = 0;
     timers->has_blocking |= timer->is_blocking;
     return timer;
 }

@@ -25,8 +25,10 @@ struct stream_timer {
     CUstream left; /* that it could not end, as a context was about to; NULL: none */
     bool has_batch;
     bool is_open;               /* launches since the last timing event */
+    uint64_t opened_at;
     uint64_t batch_expected;    /* of the batch's launches */
     uint64_t launched_at;       /* the last time, or a few launches before */
+    uint64_t through_at; /* when the device is expected to be through with all launches */
     /* after its last launch, where nothing could be recorded behind that */
     uint64_t running_at;
     bool is_dense;              /* the clock is read for some launches only */

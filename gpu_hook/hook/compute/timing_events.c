@@ -17,11 +17,23 @@ struct timing_event *timing_events_newest(struct timing_events *events)
     return events->count ? timing_event_at(events, events->first + events->count - 1) : NULL;
 }
 
+static const struct timing_event *last_passed(const struct timing_events *events)
+{
+    unsigned place = (events->first + TIMING_EVENTS_MAX - 1) % TIMING_EVENTS_MAX;
+    return events->has_last ? &events->ring[place] : NULL;
+}
+
 uint64_t timing_events_last_passed(const struct timing_events *events)
 {
-    return events->has_last
-               ? events->ring[(events->first + TIMING_EVENTS_MAX - 1) % TIMING_EVENTS_MAX].passed_at
-               : 0;
+    const struct timing_event *last = last_passed(events);
+    return last ? last->passed_at : 0;
+}
+
+uint64_t timing_events_last_recorded(struct timing_events *events)
+{
+    const struct timing_event *newest = timing_events_newest(events);
+    newest = newest ? newest : last_passed(events);
+    return newest ? newest->recorded_at : 0;
 }
 
 static struct timing_event *begin_record(struct timing_events *events, unsigned number,
@@ -57,6 +69,7 @@ void timing_events_move_newest(struct timing_events *events, const struct timed_
         begin_record(events, events->first + events->count - 1, now, record);
     event->work.function = NULL;
     event->work.expected += work->expected;
+    event->work.idle += work->idle;
     event->work.launches += work->launches;
     event->work.was_unknown += work->was_unknown;
 }

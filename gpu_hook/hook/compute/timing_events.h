@@ -21,9 +21,10 @@
  * something. */
 struct timed_work {
     uint64_t expected;    /* nanoseconds */
-    /* nanoseconds: the timing event came late, when the stream was through already; 0: it did
-     * not */
-    uint64_t at_most;
+    /* nanoseconds before and between its launches, in which the stream was idle as far as the hook
+     * expects; 0 where the timing events alone tell */
+    uint64_t idle;
+    bool is_sampled; /* few timing events: it may have idle time in it */
     const void *function; /* of the one launch, where it was alone; NULL: there were several */
     unsigned grid_class;
     uint32_t window;   /* the page's solo_window when it began */
@@ -93,6 +94,9 @@ struct timing_event *timing_events_newest(struct timing_events *events);
 
 /* Return when the stream passed the newest passed one; 0: none is. */
 uint64_t timing_events_last_passed(const struct timing_events *events);
+
+/* Return when the newest one of all was recorded; 0: there is none to measure from. */
+uint64_t timing_events_last_recorded(struct timing_events *events);
 
 /* Reserve a timing event behind all work that the stream was given. It counts as the newest from
  * now on. The caller knows that there is room, that no other is on its way, and that the stream

@@ -53,6 +53,7 @@ class AKernel:
     is_production: bool = True
     hundredths: int = 50
     devices: tuple[int, ...] = (0,)
+    is_swapped_out: bool = False
 
     @property
     def reservation(self) -> Reservation:

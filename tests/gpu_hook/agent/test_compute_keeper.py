@@ -212,3 +212,56 @@ def test_observers_are_nobodys_peers(a_world: Callable[..., AWorld]) -> None:
     world.run(40)
     assert (peers(guest), guest.gate) == (0, Gate.OPEN)
     world.keeper.left(observer)
+
+
+def is_sampled(process: AProcess) -> bool:
+    return process.half_word(AgentPage.IS_SAMPLED) == 1
+
+
+@in_a_loop
+def test_production_is_measured_by_samples_where_no_opportunistic_kernel_is(a_world: Callable[..., AWorld]) -> None:
+    world = a_world(hold_all)
+    production = [world.join(kernel) for kernel in (PRODUCTION, AKernel("q"))]
+    assert [is_sampled(process) for process in production] == [True, True]
+    world.run(40)
+    assert [is_sampled(process) for process in production] == [True, True]
+    guest = world.join(HARVEST)
+    assert [is_sampled(process) for process in (*production, guest)] == [False, False, False]
+    world.run(40)
+    assert [is_sampled(process) for process in production] == [False, False]
+    world.leave(guest)
+    assert [is_sampled(process) for process in production] == [True, True]
+
+
+@in_a_loop
+def test_a_swapped_kernel_needs_no_exact_times_until_it_is_restored(a_world: Callable[..., AWorld]) -> None:
+    world, kernel = a_world(hold_all), AKernel("h", is_production=False)
+    production, guest = world.join(PRODUCTION), world.join(kernel)
+    world.run(40)
+    assert not is_sampled(production)
+    kernel.is_swapped_out = True
+    world.run(40)
+    assert (is_sampled(production), is_sampled(guest)) == (True, False)
+    kernel.is_swapped_out = False
+    world.run(40)
+    assert not is_sampled(production)
+
+
+@in_a_loop
+def test_samples_are_not_enough_for_a_kernel_that_is_held_back_by_time(a_world: Callable[..., AWorld]) -> None:
+    orders = {1: Order(Gate.PACED, Pace.TIME), 2: MEASURED}
+    world = a_world(lambda look: Verdict(orders))
+    held, other = world.join(PRODUCTION), world.join(AKernel("q"))
+    world.run(40)
+    assert (is_sampled(held), is_sampled(other)) == (False, True)
+
+
+@in_a_loop
+def test_opportunistic_kernels_that_are_not_back_are_expected_to_work(a_world: Callable[..., AWorld]) -> None:
+    world = a_world(hold_all)
+    production = world.join(PRODUCTION)
+    world.join(AKernel("q"))
+    world.keeper.awaits(HARVEST, True)
+    assert not is_sampled(production)
+    world.keeper.awaits(HARVEST, False)
+    assert is_sampled(production)
