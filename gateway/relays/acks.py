@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 from jupyter_aliquot.gateway.replay.seen_ids import Numbers
 
+_MOST_RANGES = 1 << 16
+
 
 @dataclass
 class _Given:
@@ -101,7 +103,7 @@ class Deliveries:
             self._line_up(given, is_awaited=is_awaited)
         elif was_taken:
             if not keep:
-                self._taken.add(number)
+                self._note_taken(number)
             self._given.pop(number, None)
             given.is_over = True
             self._order.append(given)
@@ -154,6 +156,11 @@ class Deliveries:
         acks, self._acks = self._acks, []
         return acks
 
+    def _note_taken(self, number: int) -> None:
+        self._taken.add(number)
+        if len(self._taken) > _MOST_RANGES:  # a relay may leave out numbers without end
+            self._taken.join_lowest()
+
     def _line_up(self, given: _Given, *, is_awaited: bool) -> None:
         self._order.append(given)
         if not is_awaited:
@@ -164,7 +171,7 @@ class Deliveries:
         del self._given[given.number]
         given.is_over = True
         if given.was_taken and not given.keep:
-            self._taken.add(given.number)
+            self._note_taken(given.number)
         self._pass_finished()
 
     def _pass_finished(self) -> None:

@@ -46,6 +46,8 @@ from .activity import Activity, read_activity
 
 _FIRST_WAIT_SECONDS = 0.05
 _LONGEST_WAIT_SECONDS = 2.0
+# After a relay broke the protocol. It is not ours any more, and would cost the others' time.
+_FAULT_SECONDS = 30.0
 # The bytes that a relay may have yet to take before websockets wait: a live relay takes all at
 # once.
 _MOST_UNTAKEN_BYTES = 8 << 20
@@ -169,14 +171,21 @@ class KernelLink(LinkListener):
             try:
                 self._begin(await self._connect(self))
                 await self._is_lost.wait()
+                fault = "" if self._link is None else self._link.fault
             except (RelayError, OSError) as error:
                 # A relay that is away comes back, or its kernel has ended; one of another version
                 # does neither.
-                level = logging.WARNING if isinstance(error, RelayProtocolError) else logging.DEBUG
-                self._log.log(level, "relay_link=%s connect=failed reason=%s", self._name, error)
+                fault = str(error) if isinstance(error, RelayProtocolError) else ""
+                self._log.debug("relay_link=%s connect=failed reason=%s", self._name, error)
             except Exception:
+                fault = ""
                 self._log.exception("relay_link=%s connect=failed", self._name)
             self._drop_link()
+            if fault:
+                self._log.error(
+                    "relay_link=%s closed reason=%s; asked again in %g s", self._name, fault, _FAULT_SECONDS
+                )
+                await asyncio.sleep(_FAULT_SECONDS)
             if loop.time() - began > _LONGEST_WAIT_SECONDS:
                 waits.reset()
             await asyncio.sleep(waits.next_seconds())
@@ -430,7 +439,8 @@ class KernelLink(LinkListener):
 
     def lost(self, reason: str) -> None:
         """Called by the RelayLink when its connection ended."""
-        self._log.debug("relay_link=%s lost reason=%s", self._name, reason)
+        if self._link is None or not self._link.fault:
+            self._log.debug("relay_link=%s lost reason=%s", self._name, reason)
         self._is_lost.set()
 
     def _pass_on(self, message: LinkMessage) -> None:

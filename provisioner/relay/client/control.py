@@ -37,7 +37,7 @@ from jupyter_aliquot.provisioner.relay.wire.files import (
 )
 from jupyter_aliquot.provisioner.relay.wire.proc import is_process
 from jupyter_aliquot.provisioner.relay.wire.protocol import (
-    LONGEST_RECORD,
+    LONGEST_QUESTION,
     VERSIONS,
     ProtocolError,
     Record,
@@ -267,7 +267,7 @@ async def _converse(
     await connect(connection, path)
     if folder is not None:
         check_listener(connection, folder)
-    reader = RecordReader(LONGEST_RECORD)
+    reader = RecordReader(LONGEST_QUESTION)
     hello = {"op": "hello", "versions": list(VERSIONS), "role": "control", "pid": os.getpid()}
     await loop.sock_sendall(connection, encode_whole(hello))
     _checked(await _read(connection, reader))

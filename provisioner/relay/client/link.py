@@ -24,6 +24,7 @@ from jupyter_aliquot.provisioner.errors import RelayProtocolError, RelayUnavaila
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
 from jupyter_aliquot.provisioner.relay.wire.peer import peer_account
 from jupyter_aliquot.provisioner.relay.wire.protocol import (
+    LONGEST_OF_ANOTHER,
     LONGEST_RECORD,
     VERSIONS,
     Frame,
@@ -34,6 +35,8 @@ from jupyter_aliquot.provisioner.relay.wire.protocol import (
     encode,
     encode_whole,
 )
+
+from .unacknowledged import Unacknowledged
 
 _HELLO_SECONDS = 10.0
 _RETRY_SECONDS = 0.01
@@ -189,6 +192,7 @@ class RelayLink:
         self._sent: deque[SentRequest] = deque()
         self._number = 0
         self._is_closed = False
+        self._unacknowledged: Unacknowledged | None = None
         self.epoch = ""
         self.untaken_bytes = 0
         self.taken: Callable[[], object] = lambda: None  # called when the relay took some
@@ -204,7 +208,8 @@ class RelayLink:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
             await within(connect(connection, path), _HELLO_SECONDS)
-            check_listener(connection, record.folder)
+            if check_listener(connection, record.folder) != os.geteuid():
+                link._bound()
             await asyncio.get_running_loop().create_unix_connection(lambda: link._stream, sock=connection)
             hello = {"op": "hello", "versions": list(VERSIONS), "role": "link", "pid": os.getpid()}
             link._stream.write([encode_whole(hello)])
@@ -220,6 +225,16 @@ class RelayLink:
             raise
         link.epoch = str(greeting.header.get("epoch"))
         return link
+
+    def _bound(self) -> None:
+        """Bound what is taken of a relay that is another account's: its owner can replace it."""
+        self._stream.reader.longest = LONGEST_OF_ANOTHER
+        self._unacknowledged = Unacknowledged()
+
+    @property
+    def fault(self) -> str:
+        """Return how the relay broke the protocol, which ended the link; empty if it did not."""
+        return self._stream.fault
 
     @property
     def is_open(self) -> bool:
@@ -271,6 +286,8 @@ class RelayLink:
 
         The relay need not keep them any more; with ``keep``, it keeps outputs for the owner.
         """
+        if self._unacknowledged is not None:
+            self._unacknowledged.acknowledged(seq)
         self._write({"op": "ack", "seq": seq, **({"keep": True} if keep else {})})
 
     async def drain(self) -> None:
@@ -302,6 +319,8 @@ class RelayLink:
         elif record.op == "refused":
             raise ProtocolError(f"it refused: {record.header.get('message')}")
         elif (event := read_event(record)) is not None:
+            if isinstance(event, LinkMessage) and self._unacknowledged is not None:
+                self._unacknowledged.came(event.seq, charge(event.frames))
             self._listener.take(event)
 
     def _take_greeting(self, record: Record) -> None:
@@ -312,7 +331,8 @@ class RelayLink:
 
     def _end(self, reason: str) -> None:
         if not self._greeted.done():
-            self._greeted.set_exception(RelayUnavailableError(f"lost the relay: {reason}"))
+            kind = RelayProtocolError if self.fault else RelayUnavailableError
+            self._greeted.set_exception(kind(f"lost the relay: {reason}"))
         elif not self._is_closed:
             self._is_closed = True
             self._listener.lost(reason)
@@ -368,17 +388,18 @@ async def connect(connection: socket.socket, path: Path) -> None:
             await asyncio.sleep(_RETRY_SECONDS)
 
 
-def check_listener(connection: socket.socket, folder: Path) -> None:
+def check_listener(connection: socket.socket, folder: Path) -> int:
     """Refuse a connection that leads out of a relay's folder, to a process of another account.
 
-    The folder's account may put a link in the place of its relay's socket. Raises OSError without
-    the folder, and RelayUnavailableError.
+    Return the folder's account, which may put a link in the place of its relay's socket. Raises
+    OSError without the folder, and RelayUnavailableError.
     """
     owner, listener = os.stat(folder).st_uid, peer_account(connection)
     if listener != owner:
         raise RelayUnavailableError(
             f"the socket in {folder}, of account {owner}, leads to a process of account {listener}: remove the link"
         )
+    return owner
 
 
 def _nothing(_: Any) -> None:
@@ -394,7 +415,8 @@ class _Stream(asyncio.BufferedProtocol):
     def __init__(self, take: Any, end: Any) -> None:
         self._take = take
         self._end = end
-        self._reader = RecordReader(LONGEST_RECORD)
+        self.reader = RecordReader(LONGEST_RECORD)
+        self.fault = ""
         self._transport: asyncio.Transport | None = None
         self._writable = asyncio.Event()
         self._writable.set()
@@ -424,15 +446,15 @@ class _Stream(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._reader.buffer()
+        return self.reader.buffer()
 
     def buffer_updated(self, count: int) -> None:
         """Read what came. Called by the transport. Errors end the connection, with the reason."""
         try:
-            for record in self._reader.filled(count):
+            for record in self.reader.filled(count):
                 self._take(record)
         except ProtocolError as error:
-            self._reason = f"it cannot be understood: {error}"
+            self._reason = self.fault = f"it cannot be understood: {error}"
             with contextlib.suppress(Exception):
                 self._transport.abort()  # type: ignore[union-attr]  # set before the first byte
 

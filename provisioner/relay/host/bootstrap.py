@@ -33,9 +33,10 @@ from jupyter_aliquot.provisioner.relay.store.delivery import Delivery
 from jupyter_aliquot.provisioner.relay.store.output_store import Bounds, Store
 from jupyter_aliquot.provisioner.relay.store.segments import Spill
 from jupyter_aliquot.provisioner.relay.store.spill_room import RoomBounds, SpillRoom
-from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS, RelayRequest, socket_mode
+from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS, RelayRequest, is_for_gateway, socket_mode
 from jupyter_aliquot.provisioner.relay.wire.messages import Signer, new_id
 from jupyter_aliquot.provisioner.relay.wire.peer import listen
+from jupyter_aliquot.provisioner.relay.wire.protocol import LONGEST_MESSAGE
 from jupyter_aliquot.provisioner.relay.wire.spare_names import SpareNames
 
 _NAME = b"aliquot-relay"
@@ -113,6 +114,8 @@ def _made(runtime: RuntimeDir, own: OwnRecord, spill: Spill, admitted: Collectio
         loop, clients, sockets, store, delivery, signer, tracker, own.prefix.encode(), request.unread_bytes
     )
     forwarder.is_kept = request.gateway is not None
+    if is_for_gateway(folder):
+        forwarder.longest_message = LONGEST_MESSAGE
     if request.tells_agent:
         forwarder.notifier = AgentNotifier(loop, runtime.agent_socket, request.kernel_id, _told(tracker))
     place = RelayFolder(own, clients, sockets)

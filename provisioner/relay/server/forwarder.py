@@ -89,6 +89,7 @@ class Forwarder:
         self.before_iopub: Callable[[bytes, Sequence[Any]], None] | None = None  # gets each header and message
         self.links: LinkServer | None = None
         self.is_kept = False
+        self.longest_message = 0  # bytes of one for a link; 0: no bound
         self.has_news = False  # the activity changed
         self.started_at = 0.0  # the start of this run of the kernel: seconds since the epoch
         for channel in _REQUEST_CHANNELS:
@@ -342,8 +343,27 @@ class Forwarder:
         if not self.is_kept:
             return
         size = sum(len(frame) for frame in message)
+        if 0 < self.longest_message < size:
+            self._leave_out(channel, session, message, size)
+            return
         kept = [frame.bytes for frame in message] if size <= _SMALL else [frame.buffer for frame in message]
         self._store_message(channel, session, kept, size, is_output)
+
+    def _leave_out(self, channel: str, session: str | None, message: Sequence[Any], size: int) -> None:
+        """Tell a cell of a message that is too large for its gateway, and answer in the place of a reply."""
+        words = (
+            f"The kernel sent a message of {size / 1e6:.0f} MB, which is not passed on: at most "
+            f"{self.longest_message / 1e6:.0f} MB are. Write large data into a file"
+        )
+        log("message_left_out", channel=channel, bytes=size)
+        parent = bytes(message[PARENT]) if len(message) > PARENT else b"{}"
+        note = self._signer.message("stream", {"name": "stderr", "text": f"\n[Aliquot: {words}.]\n"}, parent)
+        self._store_message("iopub", None, note, sum(map(len, note)), is_output=True)
+        if channel != "iopub":
+            kind = read_object(message[HEADER]).get("msg_type", "")
+            content = {"status": "error", "ename": "MessageTooLarge", "evalue": words, "traceback": [words]}
+            reply = self._signer.message(str(kind), content, parent)
+            self._store_message(channel, session, reply, sum(map(len, reply)), is_output=False)
 
     def _store_message(
         self, channel: str, session: str | None, kept: Sequence[Any], size: int, is_output: bool

@@ -14,7 +14,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .protocol import LONGEST_GREETING, LONGEST_RECORD, ROLES, VERSIONS, ProtocolError, Record, RecordReader, encode
+from .protocol import (
+    LONGEST_GREETING,
+    LONGEST_QUESTION,
+    LONGEST_RECORD,
+    ROLES,
+    VERSIONS,
+    ProtocolError,
+    Record,
+    RecordReader,
+    encode,
+)
 
 _PEER = struct.Struct("iII")
 _MOST_PIECES = 512  # of one sendmsg; IOV_MAX is 1024
@@ -123,7 +133,7 @@ class Peer:
         if role not in ROLES:
             raise Refusal("bad_request", f"Role {role!r} is not known. Use {', '.join(ROLES)}.")
         self.role = str(role)
-        self._reader.longest = LONGEST_RECORD
+        self._reader.longest = LONGEST_RECORD if self.role == "link" else LONGEST_QUESTION
 
     def say(self, header: Mapping[str, Any], frames: Sequence[Any] = ()) -> None:
         """Queue a record; ``flush`` sends."""

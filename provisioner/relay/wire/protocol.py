@@ -21,8 +21,13 @@ DELIMITER = b"<IDS|MSG>"
 MAGIC = b"AqR1"
 MOST_FRAMES = 1 << 16
 LONGEST_RECORD = 4 << 30
+# The bytes of a message from a relay that runs as another account than its gateway: one that a user
+# can replace. The relay leaves a larger one out, and the gateway takes none.
+LONGEST_MESSAGE = 64 << 20
 LONGEST_GREETING = 1 << 16  # of a peer that has not yet said hello
 LONGEST_HEADER = 8 << 20  # a launch's environment is in the header
+LONGEST_OF_ANOTHER = LONGEST_MESSAGE + LONGEST_HEADER
+LONGEST_QUESTION = 2 * LONGEST_HEADER  # of a control connection, and of its answers: they have no frames
 
 _HEAD = struct.Struct(">4sIQ")
 _SCRATCH = 1 << 16

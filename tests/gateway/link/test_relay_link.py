@@ -27,6 +27,7 @@ class PlayedRelay:
         self.asked: list[tuple[Any, ...]] = []
         self.untaken: tuple[SentRequest, ...] = ()
         self.untaken_bytes = 0
+        self.fault = ""
         self.taken: Callable[[], object] = lambda: None
 
     def attach(self, session: str, *, is_collaborator: bool = False) -> None:
@@ -41,6 +42,7 @@ class PlayedRelay:
 
     def takes_all(self) -> None:
         self.untaken_bytes = 0
+        self.fault = ""
         self.taken()
 
     def ack(self, seq: int, *, keep: bool = False) -> None:

@@ -146,7 +146,9 @@ class Gateway:
         self.session = Session(key=str(record.front["key"]).encode())
         self.events: asyncio.Queue[Any] = asyncio.Queue()
         self.messages: list[dict[str, Any]] = []
+        self.raw: list[LinkMessage] = []
         self.acknowledges = True
+        self.reads = True  # False: messages are kept as they came
         self.lost_because: str | None = None
         self.link: RelayLink
 
@@ -157,7 +159,9 @@ class Gateway:
         return self
 
     def take(self, event: Any) -> None:
-        if isinstance(event, LinkMessage):
+        if isinstance(event, LinkMessage) and not self.reads:
+            self.raw.append(event)
+        elif isinstance(event, LinkMessage):
             frames = [bytes(frame) for frame in event.frames]
             message = self.session.deserialize(frames[1:], content=True)
             message |= {"channel": event.channel, "seq": event.seq, "to": event.session}

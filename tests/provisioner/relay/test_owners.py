@@ -12,15 +12,14 @@ import socket
 import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from made_accounts import GATEWAY, GROUPS, UIDS, MadeAccounts
-from namespaced import can_enter
-from relay_house import Gateway, House, kill_and_wait, lives, until
+from owners_house import ADA, BOB, ENV, SLEEP, OwnersHouse, an_owners_house, kernel_pid, status_of
+from relay_house import Gateway, kill_and_wait, lives, until
 from second_account import as_another
 
 from jupyter_aliquot.provisioner.accounts import Account
@@ -30,7 +29,6 @@ from jupyter_aliquot.provisioner.relay.host.login_limits import login_limits
 from jupyter_aliquot.provisioner.relay.host.tenants import Tenants
 from jupyter_aliquot.provisioner.relay.server.own_record import OwnRecord
 from jupyter_aliquot.provisioner.relay.wire.files import (
-    RelayRecord,
     UnreadableRecordError,
     is_anothers,
     read_ended_in,
@@ -39,56 +37,16 @@ from jupyter_aliquot.provisioner.relay.wire.files import (
 from jupyter_aliquot.provisioner.relay.wire.proc import account_of, start_time_ticks
 from jupyter_aliquot.provisioner.relay.wire.protocol import Record
 
-ADA, BOB = UIDS["ada"], UIDS["bob"]
-SLEEP = (sys.executable, "-c", "import time; time.sleep(1000)")
-ENV = {"PATH": "/usr/bin:/bin"}
 PARENT = """
 import os, subprocess, sys
 subprocess.run([*sys.argv[1:], f"--end-with-parent={os.getpid()}"])
 """
 
 
-class OwnersHouse(House):
-    """A house whose host runs as root where the accounts are."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.chmod(0o711)
-        super().__init__(folder / "run")
-        self.accounts = MadeAccounts(folder)
-        host = [sys.executable, "-m", "jupyter_aliquot.provisioner.relay", f"--account={GATEWAY}"]
-        self.account_list = folder / "kernel-accounts"
-        files = [f"--spill-dir={folder / 'spill'}", f"--kernel-accounts={self.account_list}"]
-        command = self.accounts.command([*host, *files])
-        self.settings = replace(self.settings, command=tuple(command))
-
-    async def sleeper(self, account: str = "ada", cwd: str | None = None) -> RelayRecord:
-        """Start a relay of the account, and a program below it."""
-        record = await self.relay(account=account)
-        await client.spawn(record, client.KernelLaunch(SLEEP, ENV, cwd))
-        return client.read_relay_record(record.folder)
-
-
 @pytest.fixture
 def a_house() -> Iterator[OwnersHouse]:
-    if not can_enter():
-        pytest.skip("only root can start programs as other accounts, in a mount namespace of their own")
-    folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
-    house = OwnersHouse(folder)
-    try:
+    with an_owners_house() as house:
         yield house
-    finally:
-        house.end()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def kernel_pid(record: RelayRecord) -> int:
-    assert record.kernel is not None
-    return record.kernel.pid
-
-
-def status_of(pid: int, name: str) -> str:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(line.partition(":")[2].strip() for line in lines if line.startswith(f"{name}:"))
 
 
 def test_relay_and_kernel_are_the_accounts_in_its_home(a_house: OwnersHouse) -> None:

@@ -1,0 +1,67 @@
+"""A relay host of root, with accounts of its own, and what a test looks up of its processes."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_accounts import GATEWAY, UIDS, MadeAccounts
+from namespaced import can_enter
+from relay_house import House
+
+from jupyter_aliquot.provisioner.relay.client import control as client
+from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
+
+ADA, BOB = UIDS["ada"], UIDS["bob"]
+SLEEP = (sys.executable, "-c", "import time; time.sleep(1000)")
+ENV = {"PATH": "/usr/bin:/bin"}
+
+
+class OwnersHouse(House):
+    """A house whose host runs as root where the accounts are."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.chmod(0o711)
+        super().__init__(folder / "run")
+        self.accounts = MadeAccounts(folder)
+        host = [sys.executable, "-m", "jupyter_aliquot.provisioner.relay", f"--account={GATEWAY}"]
+        self.account_list = folder / "kernel-accounts"
+        files = [f"--spill-dir={folder / 'spill'}", f"--kernel-accounts={self.account_list}"]
+        command = self.accounts.command([*host, *files])
+        self.settings = replace(self.settings, command=tuple(command))
+
+    async def sleeper(self, account: str = "ada", cwd: str | None = None) -> RelayRecord:
+        """Start a relay of the account, and a program below it."""
+        record = await self.relay(account=account)
+        await client.spawn(record, client.KernelLaunch(SLEEP, ENV, cwd))
+        return client.read_relay_record(record.folder)
+
+
+@contextmanager
+def an_owners_house() -> Iterator[OwnersHouse]:
+    """Yield a house, and end all that was started in it."""
+    if not can_enter():
+        pytest.skip("only root can start programs as other accounts, in a mount namespace of their own")
+    folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
+    house = OwnersHouse(folder)
+    try:
+        yield house
+    finally:
+        house.end()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def kernel_pid(record: RelayRecord) -> int:
+    assert record.kernel is not None
+    return record.kernel.pid
+
+
+def status_of(pid: int, name: str) -> str:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(line.partition(":")[2].strip() for line in lines if line.startswith(f"{name}:"))
