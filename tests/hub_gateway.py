@@ -29,15 +29,21 @@ def start_gateway(
     scheme: str = "http",
     api_url: str = "",
     environment: Mapping[str, str] | None = None,
+    name: str = "aliquot",
+    port: int = 0,
 ) -> subprocess.Popen[bytes]:
-    """Start the gateway, which asks the Hub about each request's token. The caller ends it."""
-    home = hub.home
+    """Start the gateway, which asks the Hub about each request's token. The caller ends it.
+
+    One with another name and port than the Hub's own gateway has a folder of its own, too.
+    """
+    home = hub.home if name == "aliquot" else hub.home / name
+    home.mkdir(exist_ok=True)
     told = {
         "JUPYTERHUB_API_TOKEN": TOKEN,
         "JUPYTERHUB_API_URL": api_url or f"http://127.0.0.1:{hub.hub_port}/hub/api",
-        "JUPYTERHUB_SERVICE_NAME": "aliquot",
-        "JUPYTERHUB_SERVICE_PREFIX": "/services/aliquot/",
-        "JUPYTERHUB_SERVICE_URL": f"{scheme}://127.0.0.1:{hub.gateway_port}",
+        "JUPYTERHUB_SERVICE_NAME": name,
+        "JUPYTERHUB_SERVICE_PREFIX": f"/services/{name}/",
+        "JUPYTERHUB_SERVICE_URL": f"{scheme}://127.0.0.1:{port or hub.gateway_port}",
     }
     folders = {
         "ALIQUOT_RUNTIME_DIR": f"{home}/run",
@@ -45,7 +51,7 @@ def start_gateway(
         "JUPYTER_DATA_DIR": f"{home}/gateway-data",
         "JUPYTER_RUNTIME_DIR": f"{home}/gateway-run",
     }
-    settings = HubSettings(api_token=TOKEN, user_limits=limits, gateway_options=[*OPTIONS, *options])
+    settings = HubSettings(name=name, api_token=TOKEN, user_limits=limits, gateway_options=[*OPTIONS, *options])
     with (home / "gateway.log").open("wb") as log:
         return subprocess.Popen(
             settings.command(),

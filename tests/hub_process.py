@@ -76,6 +76,9 @@ folders = {{
 }}
 arguments = {{"url": "http://127.0.0.1:{gateway_port}", **{arguments!r}}}
 managed = {{}} if "api_token" in arguments else {{"gateway_options": {options!r}, "gateway_environment": folders}}
+if others := {others!r}:
+    own = {{"name": "aliquot", "url": arguments.pop("url"), **managed}}
+    arguments["gateways"], managed = [own, *others], {{}}
 configure(c, **arguments, **managed)
 {more}
 """
@@ -95,7 +98,8 @@ class HubProcess(Started):
 
     ``with_lab``: users' servers have JupyterLab, which makes them start late. ``arguments`` goes
     into the call of `configure`, ``more`` follows it in the file; ``options`` are the gateway's own
-    (`--Aliquot.…`); by default its kernels end with it.
+    (`--Aliquot.…`); by default its kernels end with it. ``others`` are entries of further gateways,
+    which the test starts; GATEWAY_PORT in an address is the port of the Hub's own.
     """
 
     def __init__(
@@ -105,6 +109,7 @@ class HubProcess(Started):
         options: tuple[str, ...] = (),
         more: str = "",
         with_lab: bool = True,
+        others: tuple[dict[str, str], ...] = (),
     ) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
         self.port, self.hub_port, self.proxy_port, self.gateway_port = (free_port() for _ in range(4))
@@ -131,6 +136,7 @@ class HubProcess(Started):
             # A duplicate option is an error.
             options=[*(one for one in OPTIONS if one.partition("=")[0] not in str(options)), *options],
             arguments=dict(arguments or {}),
+            others=[{**one, "url": one["url"].replace("GATEWAY_PORT", str(self.gateway_port))} for one in others],
         )
         self._config = self.home / "jupyterhub_config.py"
         self._config.write_text(text)
@@ -146,9 +152,9 @@ class HubProcess(Started):
         """Call the Hub's REST API; without a token as the service "tests", which may do all."""
         return self._ask(f"{self.url}/hub/api/{path}", method, body, token or self.token)
 
-    def gateway(self, path: str, method: str = "GET", body: Any = None, *, token: str) -> Any:
-        """Call a path of the gateway, through the proxy: `api/kernels`, `aliquot/api/v1/status`."""
-        return self._ask(f"{self.gateway_url}/{path}", method, body, token)
+    def gateway(self, path: str, method: str = "GET", body: Any = None, *, token: str, name: str = SERVICE) -> Any:
+        """Call a path of a gateway, through the proxy: `api/kernels`, `aliquot/api/v1/status`."""
+        return self._ask(f"{self.url}/services/{name}/{path}", method, body, token)
 
     def server(self, user: str, path: str, method: str = "GET", body: Any = None, *, token: str) -> Any:
         """Call a path of the user's own server, through the proxy."""

@@ -57,6 +57,18 @@ class RunningProcesses:
         ]
 
 
+def server_environment(home: Path, user: str) -> dict[str, str]:
+    """Return the environment of the process of a user's server, of the Hub with this folder."""
+    for pid in _pids():
+        with contextlib.suppress(OSError):
+            text = Path(f"/proc/{pid}/environ").read_text(errors="replace")
+            environment = {name: value for name, _, value in (word.partition("=") for word in text.split("\0"))}
+            is_hubs = environment.get("HOME", "").startswith(str(home))
+            if is_hubs and environment.get("JUPYTERHUB_USER") == user and "JUPYTERHUB_API_TOKEN" in environment:
+                return environment
+    raise AssertionError(f"no process of {user}'s server")
+
+
 def _pids() -> list[int]:
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
 

@@ -12,8 +12,20 @@ from traitlets.config.loader import LazyConfigValue
 from jupyter_aliquot.gateway.base.jupyter_private import appended, updated
 
 from . import config_merge as sections, spawn
+from .availability import Availabilities
+from .gateways import Gateways
 from .profiles import profile_list
-from .scopes import ADMIN_ROLE, ADMIN_SCOPE, CUSTOM_SCOPES, SERVICE_ROLE, SERVICE_SCOPES, USER_SCOPES, access_scope
+from .scopes import (
+    ADMIN_ROLE,
+    ADMIN_SCOPE,
+    CUSTOM_SCOPES,
+    SERVICE_ROLE,
+    SERVICE_SCOPES,
+    USER_SCOPES,
+    access_scope,
+    availability_role,
+    availability_service,
+)
 from .service import (
     check_account,
     check_command,
@@ -38,75 +50,99 @@ def configure(c: Config, **settings: Any) -> HubSettings:
     if unknown := sorted(settings.keys() - set(known)):
         raise HubConfigError(f"configure({unknown[0]}=…): no such argument. Use one of {', '.join(known)}")
     wanted = HubSettings(**settings)
-    spawner = _spawner_name(c)
+    gateways, spawner = Gateways.of(wanted), _spawner_name(c)
+    for gateway in gateways.each:
+        _check(c, gateway.settings, spawner)
+        _add_service(c, gateway.settings, is_one_of_several=gateways.are_named)
+    _add_scopes(c, wanted, gateways)
+    if gateways.are_named:
+        _add_page(c, gateways)
+    _add_environment(c, gateways)
+    for section in sections.sections_of(c, "Spawner", "args"):
+        # A server without Aliquot ignores it.
+        sections.add_to_list(c, section, "args", [f"--Aliquot.keep_kernels={wanted.keep_kernels}"])
+    available = Availabilities(gateways)
+    sections.compose(c, "Spawner", "server_token_scopes", server_token_scopes(gateways.names))
+    sections.compose(c, "Spawner", "post_stop_hook", remove_token(gateways.names))
+    sections.compose(c, "Spawner", "apply_user_options", spawn.apply_user_options(gateways, available))
+    if wanted.has_choice or gateways.are_named:
+        _add_choice(c, gateways, available, spawner)
+    return wanted
+
+
+def _check(c: Config, wanted: HubSettings, spawner: str) -> None:
+    """Refuse a gateway that would not work with the rest of the file. Raises HubConfigError."""
     check_reach(wanted, spawner)
     check_command(wanted, spawner, any(sections.found_in(c, name, "cmd") for name in ("KubeSpawner", "Spawner")))
     check_owners(wanted, os.geteuid(), spawner)
     check_account(wanted, os.geteuid())
     check_internal_tls(wanted, bool(sections.found_in(c, "JupyterHub", "internal_ssl")))
-    _add_service(c, wanted)
-    _add_scopes(c, wanted)
+
+
+def _add_environment(c: Config, gateways: Gateways) -> None:
     for section in sections.sections_of(c, "Spawner", "environment"):
-        if wanted.has_choice and spawn.VARIABLE in sections.dict_in(c, section, "environment"):
+        if gateways.sizes() is not None and spawn.VARIABLE in sections.dict_in(c, section, "environment"):
             raise HubConfigError(
                 f"c.{section}.environment sets {spawn.VARIABLE}, which the spawn page chooses. Remove it, or call "
                 "configure(sizes=())"
             )
-        sections.add_to_dict(c, section, "environment", server_environment(wanted))
-    for section in sections.sections_of(c, "Spawner", "args"):
-        # A server without Aliquot ignores it.
-        sections.add_to_list(c, section, "args", [f"--Aliquot.keep_kernels={wanted.keep_kernels}"])
-    sections.compose(c, "Spawner", "server_token_scopes", server_token_scopes(wanted))
-    sections.compose(c, "Spawner", "post_stop_hook", remove_token(wanted.name))
-    sections.compose(c, "Spawner", "apply_user_options", spawn.apply_user_options(wanted))
-    if wanted.has_choice:
-        _add_choice(c, wanted, spawner)
-    return wanted
+        sections.add_to_dict(c, section, "environment", server_environment(gateways))
 
 
-def _add_service(c: Config, wanted: HubSettings) -> None:
+def _add_service(c: Config, wanted: HubSettings, *, is_one_of_several: bool) -> None:
+    has_relay_host = wanted.runs_as_owner and wanted.start_relay_host
+    # The relay host first: the gateway needs its folder.
+    relays = [relay_host_entry(wanted)] if has_relay_host else []
+    _add_services(c, [*relays, service_entry(wanted, is_one_of_several=is_one_of_several)])
+
+
+def _add_services(c: Config, entries: list[dict[str, Any]]) -> None:
     found = sections.found_in(c, "JupyterHub", "services")
     known = appended(found) if isinstance(found, LazyConfigValue) else found or ()
-    has_relay_host = wanted.runs_as_owner and wanted.start_relay_host
-    ours = (wanted.name, f"{wanted.name}-relay") if has_relay_host else (wanted.name,)
+    ours = [entry["name"] for entry in entries]
     if taken := [service["name"] for service in known if service.get("name") in ours]:
         raise HubConfigError(
             f"c.JupyterHub.services has a service {taken[0]!r} already. Remove it, or give the gateway another "
             "name: configure(name=…)"
         )
-    # The relay host first: the gateway needs its folder.
-    relays = [relay_host_entry(wanted)] if has_relay_host else []
-    sections.add_to_list(c, "JupyterHub", "services", [*relays, service_entry(wanted)])
+    sections.add_to_list(c, "JupyterHub", "services", entries)
 
 
-def _add_scopes(c: Config, wanted: HubSettings) -> None:
-    access = access_scope(wanted.name)
+def _add_page(c: Config, gateways: Gateways) -> None:
+    """Let the spawn page ask each gateway, as a service of the Hub that may do nothing else."""
+    for name in gateways.names:
+        page = availability_service(name)
+        _add_services(c, [{"name": page, "display": False}])
+        sections.add_role(c, availability_role(name), [access_scope(name)], services=[page])
+
+
+def _add_scopes(c: Config, wanted: HubSettings, gateways: Gateways) -> None:
+    access = [access_scope(name) for name in gateways.names]
     sections.add_to_dict(c, "JupyterHub", "custom_scopes", CUSTOM_SCOPES)
     roles = sections.found_in(c, "JupyterHub", "load_roles")
     extra = sections.found_in(c, "JupyterHub", "extra_user_scopes")
     has_user_role = isinstance(roles, list) and any(role.get("name") == "user" for role in roles)
     if extra is not None and not has_user_role:
         # A role "user" of ours would make the Hub ignore it.
-        sections.add_to_list(c, "JupyterHub", "extra_user_scopes", [access])
+        sections.add_to_list(c, "JupyterHub", "extra_user_scopes", access)
     else:
-        sections.add_role(c, "user", [access], before=USER_SCOPES)
+        sections.add_role(c, "user", access, before=USER_SCOPES)
     admins = set()
     for section in sections.sections_of(c, "Authenticator", "admin_users"):
         found = sections.found_in(c, section, "admin_users")
         admins |= set((updated(found) or ()) if isinstance(found, LazyConfigValue) else found or ())
     members = {"users": sorted(admins), "groups": list(wanted.admin_groups)}
     sections.add_role(c, ADMIN_ROLE, [ADMIN_SCOPE], **members)
-    if wanted.minutes_without_server:
-        sections.add_role(c, SERVICE_ROLE, SERVICE_SCOPES, services=[wanted.name])
+    if asking := [one.name for one in gateways.each if one.settings.minutes_without_server]:
+        sections.add_role(c, SERVICE_ROLE, SERVICE_SCOPES, services=asking)
 
 
-def _add_choice(c: Config, wanted: HubSettings, spawner: str) -> None:
-    choice = wanted.choice()
+def _add_choice(c: Config, gateways: Gateways, available: Availabilities, spawner: str) -> None:
     if "kube" in spawner.lower():
-        sections.compose(c, "KubeSpawner", "profile_list", lambda found: profile_list(choice, found))
+        sections.compose(c, "KubeSpawner", "profile_list", lambda found: profile_list(gateways, available, found))
         return
-    sections.compose(c, "Spawner", "options_form", spawn.options_form(choice))
-    sections.compose(c, "Spawner", "options_from_form", spawn.options_from_form())
+    sections.compose(c, "Spawner", "options_form", spawn.options_form(gateways, available))
+    sections.compose(c, "Spawner", "options_from_form", spawn.options_from_form(gateways))
 
 
 def _spawner_name(c: Config) -> str:

@@ -50,9 +50,9 @@ def read_form(form: Mapping[str, Sequence[str]]) -> str | None:
     return (written or "").strip() or marked
 
 
-def rest_of(form: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of other parts of the form."""
-    return {name: values for name, values in form.items() if name not in (FIELD, CUSTOM_FIELD)}
+def rest_of(form: Mapping[str, Any], ours: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the fields of other parts of the form than the size and *ours*."""
+    return {name: values for name, values in form.items() if name not in (FIELD, CUSTOM_FIELD, *ours)}
 
 
 def _only(form: Mapping[str, Sequence[str]], name: str) -> str | None:

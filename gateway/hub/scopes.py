@@ -24,9 +24,19 @@ def access_scope(service: str) -> str:
     return f"access:services!service={service}"
 
 
-def server_scopes(service: str) -> tuple[str, ...]:
+def server_scopes(*services: str) -> tuple[str, ...]:
     """Return the scopes of a server's token beyond the Hub's own.
 
     The Hub drops those that its user lacks.
     """
-    return (access_scope(service), ADMIN_SCOPE)
+    return (*(access_scope(service) for service in services), ADMIN_SCOPE)
+
+
+def availability_service(service: str) -> str:
+    """Return the name of the service of the Hub as which the spawn page asks a gateway."""
+    return f"{service}-availability"
+
+
+def availability_role(service: str) -> str:
+    """Return the role that lets the spawn page ask this gateway, and no other."""
+    return f"aliquot-{service}-availability"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pwd import struct_passwd
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,19 +16,25 @@ from jupyter_aliquot.gateway.base.listener import ACCOUNT_VARIABLE
 from jupyter_aliquot.provisioner.accounts import find_account
 from jupyter_aliquot.provisioner.errors import AccountError
 
+from .gateways import Gateways
 from .reserved_port import is_reserved, with_right_to_listen
 from .scopes import ADMIN_SCOPE, SERVER_SCOPES, server_scopes
 from .settings import HubConfigError, HubSettings
 from .tokens import gateway_token
 
 _START_SECONDS = 120
+_AWAY_SECONDS = 2
 _LOOPBACK = ("localhost", "127.", "::1")
 _FOLDERS_OF_RELAYS = ("ALIQUOT_RUNTIME_DIR", "ALIQUOT_SPILL_DIR")
 _OF_ACCOUNTS = frozenset({"default", "localprocess", "localprocessspawner", "sudospawner", "systemd", "systemdspawner"})
 
 
-def service_entry(settings: HubSettings) -> dict[str, Any]:
-    """An entry of `c.JupyterHub.services`."""
+def service_entry(settings: HubSettings, *, is_one_of_several: bool = False) -> dict[str, Any]:
+    """An entry of `c.JupyterHub.services`.
+
+    A Hub with several gateways does not wait at its start for those on other machines: the spawn page
+    tells which are down.
+    """
     entry: dict[str, Any] = {"name": settings.name, "url": settings.url, "display": False}
     # A browser's login with it makes an administrator; the Hub drops it for all other users.
     entry["oauth_client_allowed_scopes"] = [ADMIN_SCOPE]
@@ -36,13 +42,14 @@ def service_entry(settings: HubSettings) -> dict[str, Any]:
         # A Hub that is killed leaves its services, whose ports the next one needs.
         command = [*settings.command(), f"--end-with-parent={os.getpid()}"]
         entry |= {"command": command, "environment": dict(settings.gateway_environment), "cwd": settings.home()}
-        entry |= _patience()
+        entry |= _patience(_START_SECONDS)
         if settings.gateway_user and is_reserved(settings.url):
             entry["command"] = [*with_right_to_listen(settings.account()), *command]
         elif settings.gateway_user:
             entry["user"] = settings.gateway_user
     else:
         entry["api_token"] = settings.api_token
+        entry |= _patience(_AWAY_SECONDS) if is_one_of_several else {}
     return entry
 
 
@@ -98,46 +105,57 @@ def changes_accounts(spawner: str) -> bool:
     return not names or any(name in _OF_ACCOUNTS for name in names)
 
 
-def _patience() -> dict[str, int]:
-    """A Hub that cannot reach a service it started ends; one on a busy machine takes a while.
+def _patience(seconds: int) -> dict[str, int]:
+    """Return for how long a Hub that starts waits for a service: known since Hub 6.
 
-    Known since Hub 6.
+    A Hub that cannot reach a service it started ends, and one on a busy machine takes a while.
     """
     from jupyterhub.services.service import Service  # type: ignore[import-untyped]  # it carries no types
 
-    return {"timeout": _START_SECONDS} if Service.class_traits().get("timeout") else {}
+    return {"timeout": seconds} if Service.class_traits().get("timeout") else {}
 
 
-def server_environment(settings: HubSettings) -> dict[str, Any]:
+def server_environment(gateways: Gateways) -> dict[str, Any]:
     """Return the environment for Jupyter Server's gateway mode.
 
     The Hub calls the functions in it at each start. The token expires with the server, and the
     gateway asks the Hub for its user.
     """
-    origin = (settings.connect_url or settings.url).rstrip("/")
-    prefix = f"services/{settings.name}"
 
     def gateway_url(spawner: Any) -> str:
-        # Set later in the file, or on the command line: known only now.
-        base = spawner.hub.base_url.rstrip("/").removesuffix("hub")
-        return f"{origin}{base}{prefix}"
+        settings = gateways.settings_for(spawner)
+        return address_of(settings, settings.connect_url or settings.url, spawner)
+
+    def account(spawner: Any) -> str:
+        settings = gateways.settings_for(spawner)
+        return str(settings.account_id()) if settings.is_managed else ""
 
     told: dict[str, Any] = {
         "JUPYTER_GATEWAY_URL": gateway_url,
-        "JUPYTER_GATEWAY_AUTH_TOKEN": gateway_token(settings.name),
+        "JUPYTER_GATEWAY_AUTH_TOKEN": gateway_token(gateways.service_of),
         "JUPYTER_GATEWAY_AUTH_SCHEME": "token",
     }
-    if settings.is_managed:  # a server checks the addresses of its own machine alone
-        told[ACCOUNT_VARIABLE] = str(settings.account_id())
+    managed = [gateway.settings for gateway in gateways.each if gateway.settings.is_managed]
+    if managed:  # a server checks the addresses of its own machine alone
+        told[ACCOUNT_VARIABLE] = account if gateways.are_named else str(managed[0].account_id())
     return told
 
 
-def server_token_scopes(settings: HubSettings) -> Callable[[Any], Any]:
+def address_of(settings: HubSettings, origin: str, spawner: Any) -> str:
+    """Return the gateway's address below *origin*.
+
+    The Hub's base URL may be set later in the file, or on the command line: only its process knows it.
+    """
+    base = spawner.hub.base_url.rstrip("/").removesuffix("hub")
+    return f"{origin.rstrip('/')}{base}services/{settings.name}"
+
+
+def server_token_scopes(services: Iterable[str]) -> Callable[[Any], Any]:
     """Return the function that adds our scopes to those that are set.
 
     They are a list, a function of the spawner, or None.
     """
-    ours = server_scopes(settings.name)
+    ours = server_scopes(*services)
 
     def make(found: Any) -> Any:
         if not callable(found):

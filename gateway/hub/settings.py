@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
 
 from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
@@ -41,7 +42,8 @@ class HubSettings:
     signal has it (auto); ``minutes_without_server``: for how long, 0 for ever.
     ``run_kernels_as``: the account of kernels: the gateway's, or their owner's; ``account_of``: the
     accounts of users whose names differ; ``start_relay_host``: whether the Hub starts the relay host
-    of root, which a service of its own may be in its place.
+    of root, which a service of its own may be in its place. ``gateways``: several gateways, of which
+    each user chooses one, as tables of `label` and of these arguments; gateways.py reads them.
     """
 
     sizes: Sequence[str] = ("0.25", "0.5", "1", "0.25-low")
@@ -64,6 +66,7 @@ class HubSettings:
     start_relay_host: bool = True
     keep_kernels: str = "always"
     minutes_without_server: float = 0.0
+    gateways: Sequence[Mapping[str, Any]] | None = None
 
     def __post_init__(self) -> None:
         self._check_kinds()

@@ -8,6 +8,7 @@ starts.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -95,6 +96,45 @@ class SizeChoice:
             return ""
         whose = f"the team {use.team} may have {use.limit} together" if use.team else f"{name} may have {use.limit}"
         return f"Requested {asked} GPU, but {whose}. Choose a smaller size, or no GPU"
+
+
+@dataclass(frozen=True)
+class OfferedSizes:
+    """The sizes on a page for all gateways, whose limits may differ.
+
+    The page offers what one gateway allows; the chosen gateway's own SizeChoice has the last word.
+    """
+
+    choices: tuple[SizeChoice, ...]
+
+    @property
+    def has_custom(self) -> bool:
+        """Return whether the page has a field for another size."""
+        return self.choices[0].has_custom
+
+    def offered(self, name: str, teams: Iterable[str]) -> tuple[str, ...]:
+        """Return the listed sizes that this user's limits allow at one of the gateways."""
+        known = tuple(teams)
+        allowed = {size for choice in self.choices for size in choice.offered(name, known)}
+        return tuple(size for size in self.choices[0].sizes if size in allowed)
+
+    def default_for(self, name: str, teams: Iterable[str]) -> str:
+        """Return the default size, or no GPU where no gateway allows this user the default."""
+        default = self.choices[0].default
+        return default if default in self.offered(name, teams) else NO_GPU
+
+    def limit_of(self, name: str, teams: Iterable[str]) -> GpuShare:
+        """Return the largest share that this user may request for one kernel anywhere."""
+        known = tuple(teams)
+        return max(choice.limit_of(name, known) for choice in self.choices)
+
+    def last_or_default(self, asked: object, name: str, teams: Iterable[str]) -> str:
+        """Return the last choice where a gateway still allows it, else the default."""
+        known = tuple(teams)
+        for choice in self.choices:
+            with contextlib.suppress(SizeChoiceError):
+                return choice.check(asked, name, known)
+        return self.default_for(name, known)
 
 
 def normal_size(size: str, largest: GpuShare | None = None) -> str:

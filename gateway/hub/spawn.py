@@ -13,9 +13,11 @@ from tornado.web import HTTPError
 
 from jupyter_aliquot.gateway.base.jupyter_private import apply_options_table, validated_options_from_form
 
+from .availability import Availabilities
+from .gateway_choice import GatewayAwayError, GatewayChoiceError, choose, gateway_form, preselected, read_server
+from .gateways import SERVER_FIELD, Gateway, Gateways
 from .options_form import FIELD, read_form, rest_of, size_form
-from .settings import HubSettings
-from .size_choice import SizeChoice, SizeChoiceError
+from .size_choice import OfferedSizes, SizeChoice, SizeChoiceError
 
 # Of the user's server, whose gateway mode sends it with each kernel request.
 VARIABLE = "KERNEL_GPU"
@@ -33,8 +35,8 @@ def asked_size(options: Mapping[str, Any]) -> Any:
     return options.get(UNLISTED) or options.get(FIELD)
 
 
-def options_form(choice: SizeChoice) -> Callable[[Any], Any]:
-    """Return the function that extends the form that is set by our sizes.
+def options_form(gateways: Gateways, available: Availabilities) -> Callable[[Any], Any]:
+    """Return the function that extends the form that is set by our gateways and sizes.
 
     That form is a text or a function of the spawner; if none is set, it is the spawner class's own.
     """
@@ -46,14 +48,14 @@ def options_form(choice: SizeChoice) -> Callable[[Any], Any]:
                 theirs = theirs(spawner)
             if inspect.isawaitable(theirs):
                 theirs = await theirs
-            return f"{theirs or ''}{_size_form(choice, spawner)}"
+            return f"{theirs or ''}{await _gateway_form(gateways, available, spawner)}{_size_form(gateways, spawner)}"
 
         return form
 
     return make
 
 
-def options_from_form() -> Callable[[Any], Any]:
+def options_from_form(gateways: Gateways) -> Callable[[Any], Any]:
     """Return the function that extends the reader of forms that is set.
 
     The Hub passes the spawner with a form, and none with a query.
@@ -65,34 +67,36 @@ def options_from_form() -> Callable[[Any], Any]:
             if theirs in (None, "simple", "passthrough") and spawner is not None:
                 theirs = validated_options_from_form(spawner, _Proposal(theirs)) if theirs else None
                 theirs = theirs or spawner.trait_defaults("options_from_form")
-            rest: Any = rest_of(form)
+            rest: Any = rest_of(form, (SERVER_FIELD,) if gateways.are_named else ())
             if callable(theirs):
                 has_spawner = "spawner" in inspect.signature(theirs).parameters
                 rest = theirs(rest, spawner=spawner) if has_spawner else theirs(rest)
             try:
-                size = read_form(form)
-            except SizeChoiceError as error:
+                read = {FIELD: read_form(form), SERVER_FIELD: read_server(form) if gateways.are_named else None}
+            except (SizeChoiceError, GatewayChoiceError) as error:
                 raise _refusal(400, str(error)) from None
-            return _joined(rest, {} if size is None else {FIELD: size})
+            return _joined(rest, {name: value for name, value in read.items() if value is not None})
 
         return from_form
 
     return make
 
 
-def apply_user_options(settings: HubSettings) -> Callable[[Any], Any]:
+def apply_user_options(gateways: Gateways, available: Availabilities) -> Callable[[Any], Any]:
     """Return the function that extends the application of options that is set.
 
     That is a function, or the Hub's table of options and attributes.
     """
-    choice = settings.choice() if settings.has_choice else None
+    offered = gateways.sizes()
+    our_options = (FIELD, SERVER_FIELD) if gateways.are_named else (FIELD,)
 
     def make(found: Any) -> Any:
         async def apply(spawner: Any, options: dict[str, Any]) -> None:
             _check_environment(spawner)
-            if choice is not None:
-                _set_size(choice, spawner, options)
-            rest = {name: value for name, value in options.items() if name != FIELD}
+            gateway = await _chosen(gateways, available, spawner, options)
+            if gateway.sizes is not None and offered is not None:
+                _set_size(gateway.sizes, offered, spawner, options)
+            rest = {name: value for name, value in options.items() if name not in our_options}
             if callable(found):
                 done = found(spawner, rest)
                 if inspect.isawaitable(done):
@@ -117,13 +121,33 @@ class _Proposal:
         self.value = value
 
 
-def _size_form(choice: SizeChoice, spawner: Any) -> str:
-    name, teams = spawner.user.name, teams_of(spawner)
+async def _gateway_form(gateways: Gateways, available: Availabilities, spawner: Any) -> str:
+    if not gateways.are_named:
+        return ""
+    answers = await available.on_page(spawner)
+    return gateway_form(gateways, answers, preselected(gateways, answers, last_options(spawner).get(SERVER_FIELD)))
+
+
+async def _chosen(gateways: Gateways, available: Availabilities, spawner: Any, options: dict[str, Any]) -> Gateway:
+    """Return the gateway of this start, and keep a choice in the options that the Hub stores."""
+    if not gateways.are_named:
+        return gateways.each[0]
     try:
-        chosen = choice.check(asked_size(last_options(spawner)), name, teams)
-    except SizeChoiceError:
-        # Caps or sizes have changed since.
-        chosen = choice.default_for(name, teams)
+        gateway = await choose(gateways, available, spawner, options)
+    except GatewayChoiceError as error:
+        # Not 5xx: the Hub ends after a number of those (consecutive_failure_limit).
+        raise _refusal(409 if isinstance(error, GatewayAwayError) else 400, str(error)) from None
+    if (stored := getattr(spawner, "orm_spawner", None)) is not None:
+        stored.user_options = dict(options)
+    return gateway
+
+
+def _size_form(gateways: Gateways, spawner: Any) -> str:
+    if (choice := gateways.sizes()) is None:
+        return ""
+    name, teams = spawner.user.name, teams_of(spawner)
+    # Caps or sizes may have changed since the last choice.
+    chosen = choice.last_or_default(asked_size(last_options(spawner)), name, teams)
     return size_form(choice.offered(name, teams), chosen, str(choice.limit_of(name, teams)), choice.has_custom)
 
 
@@ -133,7 +157,7 @@ def last_options(spawner: Any) -> Mapping[str, Any]:
     return spawner.user_options or getattr(stored, "user_options", None) or {}
 
 
-def _set_size(choice: SizeChoice, spawner: Any, options: dict[str, Any]) -> None:
+def _set_size(choice: SizeChoice, offered: OfferedSizes, spawner: Any, options: dict[str, Any]) -> None:
     try:
         size = choice.check(asked_size(options), spawner.user.name, teams_of(spawner))
     except SizeChoiceError as error:
@@ -141,7 +165,7 @@ def _set_size(choice: SizeChoice, spawner: Any, options: dict[str, Any]) -> None
     # A new table: others may hold the one that is there.
     spawner.environment = {**spawner.environment, VARIABLE: size}
     if spawner.has_trait("profile_list"):
-        _choose_in_profile(options, size, choice.offered(spawner.user.name, teams_of(spawner)))
+        _choose_in_profile(options, size, offered.offered(spawner.user.name, teams_of(spawner)))
 
 
 def _choose_in_profile(options: dict[str, Any], size: str, offered: Sequence[str]) -> None:

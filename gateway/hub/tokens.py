@@ -6,47 +6,58 @@ gateway's address gets the token that is sent there, so it is another.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from .scopes import server_scopes
+from .scopes import access_scope, availability_service, server_scopes
 
-# On the spawner: the token of this start of the server, and the one for the gateway.
+# On the spawner: the token of this start of the server with its gateway, and the token for that.
 _MADE = "_aliquot_gateway_token"
 
 
-def gateway_token(service: str) -> Callable[[Any], str]:
-    """Return the function of a spawner that makes the token for the gateway.
+def gateway_token(service_of: Callable[[Any], str]) -> Callable[[Any], str]:
+    """Return the function of a spawner that makes the token for its gateway.
 
     The Hub calls it at each start of a server, and some spawners more than once.
     """
 
     def token_for(spawner: Any) -> str:
-        started, made = getattr(spawner, _MADE, ("", ""))
-        if not made or started != spawner.api_token:
-            made = _make_token(spawner, service)
-            setattr(spawner, _MADE, (spawner.api_token, made))
-        return made
+        start = (spawner.api_token, service_of(spawner))
+        made_for, made = getattr(spawner, _MADE, (None, ""))
+        if made_for != start:
+            made = _make_token(spawner, start[1])
+            setattr(spawner, _MADE, (start, made))
+        return str(made)
 
     return token_for
 
 
-def remove_token(service: str) -> Callable[[Any], Any]:
+def remove_token(services: Iterable[str]) -> Callable[[Any], Any]:
     """Return the function that extends the post-stop hook that is set.
 
-    It removes the token of a server that has stopped. A server that the spawner resumes keeps its
-    tokens, as it keeps its own.
+    It removes the tokens of a server that has stopped. A server that the spawner resumes keeps them,
+    as it keeps its own.
     """
+    names = tuple(services)
 
     def make(found: Any) -> Any:
         def removed(spawner: Any) -> Any:
-            if not spawner.will_resume:
+            for service in () if spawner.will_resume else names:
                 _remove(spawner, service)
             return found(spawner) if callable(found) else None
 
         return removed
 
     return make
+
+
+def availability_token(db: Any, service: str, seconds: int) -> str:
+    """Make a token of the spawn page's that opens this gateway alone, and expires after this time."""
+    from jupyterhub.orm import Service  # type: ignore[import-untyped]  # it carries no types
+
+    page = Service.find(db, availability_service(service))
+    note = "The spawn page, which asks the gateway for its free GPUs"
+    return str(page.new_api_token(scopes=[access_scope(service)], note=note, expires_in=seconds))
 
 
 def _make_token(spawner: Any, service: str) -> str:
@@ -56,7 +67,7 @@ def _make_token(spawner: Any, service: str) -> str:
     user holds them. It does not belong to the server's OAuth client: the Hub lets the tokens of a
     client use the client's server.
     """
-    from jupyterhub.orm import APIToken  # type: ignore[import-untyped]  # it carries no types
+    from jupyterhub.orm import APIToken
 
     _remove(spawner, service)
     servers = APIToken.find(spawner.db, spawner.api_token)

@@ -7,6 +7,7 @@ server, such as a service of the Hub or a user with only a token, has lost none.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -16,6 +17,7 @@ from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gateway.base.jupyter_private import hub_answer
 from jupyter_aliquot.gateway.base.tasks import Recurring
 from jupyter_aliquot.gateway.culling.policy import Policy
+from jupyter_aliquot.gateway.hub.gateways import SERVER_FIELD
 
 from .user_cache import is_service
 
@@ -31,7 +33,7 @@ class Questions(Protocol):
     """The questions to the Hub. They raise the errors of its client."""
 
     async def present(self) -> frozenset[str]:
-        """Return the names of users with a server that runs, starts or stops."""
+        """Return the names of users with a server that runs, starts or stops, and uses this gateway."""
 
     async def had_server(self, user: str) -> bool:
         """Return whether this user ever started a server."""
@@ -40,18 +42,20 @@ class Questions(Protocol):
 class HubQuestions:
     """The questions to the Hub, asked with the service's own token, not a user's.
 
-    Needs the scopes of hub/scopes.py.
+    Needs the scopes of hub/scopes.py. *service* is the name of this gateway: where a Hub has several,
+    a server's options name the one that its kernels run on.
     """
 
-    def __init__(self, hub: Any) -> None:
+    def __init__(self, hub: Any, service: str) -> None:
         self._hub = hub
+        self._service = service
 
     async def present(self) -> frozenset[str]:
         names: set[str] = set()
         offset: int | None = 0
         while offset is not None:
             answer = await self._ask(f"users?state=active&offset={offset}", **_LISTED)
-            names.update(user["name"] for user in answer["items"])
+            names.update(user["name"] for user in answer["items"] if self._has_ours(user))
             following = answer["_pagination"].get("next")
             offset = following["offset"] if following and following["offset"] > offset else None
         return frozenset(names)
@@ -60,6 +64,12 @@ class HubQuestions:
         answer = await self._ask(f"users/{quote(user, safe='')}?include_stopped_servers=1")
         # A visit of the spawn page creates a server that was never active.
         return any(server.get("last_activity") for server in answer["servers"].values())
+
+    def _has_ours(self, user: Mapping[str, Any]) -> bool:
+        """Return whether a user with a server has one that uses this gateway, or any that names none."""
+        servers = (user.get("servers") or {}).values()
+        chosen = [(server.get("user_options") or {}).get(SERVER_FIELD) for server in servers]
+        return not chosen or any(name in (None, "", self._service) for name in chosen)
 
     async def _ask(self, path: str, **headers: str) -> Any:
         return await hub_answer(self._hub, f"{self._hub.api_url}/{path}", headers)
@@ -151,4 +161,6 @@ def hub_servers(provider: Any, policy: Policy, clock: Clock, log: logging.Logger
             "service of a JupyterHub and knows no user's servers. Start it with --hub, or set "
             "c.Culling.idle_seconds"
         )
-    return HubServers(HubQuestions(hub), clock, log, min(REFRESH_SECONDS, max(1.0, policy.server_gone / 4)))
+    return HubServers(
+        HubQuestions(hub, provider.hub.name), clock, log, min(REFRESH_SECONDS, max(1.0, policy.server_gone / 4))
+    )

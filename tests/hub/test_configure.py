@@ -162,12 +162,14 @@ def test_a_limit_for_a_name_that_the_hub_writes_otherwise_is_told() -> None:
 
 @pytest.mark.parametrize("block", blocks_of(HUB_GUIDE), ids=lambda block: block.splitlines()[-1][:40])
 def test_each_block_of_the_guide_can_be_pasted(block: str, accounts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ALIQUOT_API_TOKEN", "a token of the administrator's")
+    for number, name in enumerate(("ALIQUOT_API_TOKEN", "GPU_1_TOKEN", "GPU_2_TOKEN")):
+        monkeypatch.setenv(name, f"token {number} of the administrator's")
     if "run_kernels_as" in block:
         monkeypatch.setattr(os, "geteuid", lambda: 0)
     c = Config()
     exec(block, {"c": c, "configure": configure})
-    assert service(c)
+    names = {one["name"] for one in c.JupyterHub.services}
+    assert names >= ({"gpu-1", "gpu-2"} if "gateways=" in block else {"aliquot"})
     assert "JUPYTER_GATEWAY_URL" in c.Spawner.environment
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shlex
 import urllib.error
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hub_kernels import run_cell, run_line
 from hub_process import PASSWORD, HubProcess, until
+from hub_remains import server_environment
 from hub_visitor import HubUser
 from quick_start import python_m
 
@@ -60,17 +59,6 @@ def test_a_size_that_the_user_may_not_have_is_refused_by_page_and_api(a_hub: Hub
             assert ("<script>alert" in page, "\0" in page) == (False, False)
 
 
-def environment_of_the_server(hub: HubProcess, user: str) -> dict[str, str]:
-    for found in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):
-            words = (word.partition("=") for word in found.read_text(errors="replace").split("\0"))
-            environment = {name: value for name, _, value in words}
-            is_hubs = environment.get("HOME", "").startswith(str(hub.home))
-            if is_hubs and environment.get("JUPYTERHUB_USER") == user and "JUPYTERHUB_API_TOKEN" in environment:
-                return environment
-    raise AssertionError(f"no process of {user}'s server")
-
-
 def status_of(ask: Callable[..., Any], *words: Any, token: str) -> int:
     try:
         ask(*words, token=token)
@@ -81,7 +69,7 @@ def status_of(ask: Callable[..., Any], *words: Any, token: str) -> int:
 
 def test_what_a_server_sends_the_gateway_opens_the_gateway_alone_and_ends_with_the_server(a_hub: HubProcess) -> None:
     a_hub.start_server("bob", gpu="none")
-    environment = environment_of_the_server(a_hub, "bob")
+    environment = server_environment(a_hub.home, "bob")
     token = environment["JUPYTER_GATEWAY_AUTH_TOKEN"]
     assert status_of(a_hub.server, "bob", "api/contents", token=environment["JUPYTERHUB_API_TOKEN"]) == 200
     for path, method in (("api/contents", "GET"), ("api/terminals", "POST"), ("api/kernels", "POST")):

@@ -16,7 +16,8 @@ from jupyterhub.utils import maybe_future
 from tornado.web import HTTPError
 from traitlets.config import Config
 
-from jupyter_aliquot.gateway.hub import HubConfigError, configure, tokens
+from jupyter_aliquot.gateway.hub import HubConfigError, availability, configure, tokens
+from jupyter_aliquot.gateway.hub.availability import DOWN, Availability
 
 REACHED = {"url": "http://0.0.0.0:8890", "connect_url": "http://hub:8890"}
 
@@ -209,6 +210,71 @@ def test_profiles_that_are_there_get_the_option_beside_their_own() -> None:
 def test_an_option_of_that_name_in_a_profile_clashes() -> None:
     with pytest.raises(HubConfigError, match="has an option 'gpu' already"):
         kube_config('c.KubeSpawner.profile_list = [{"display_name": "Mine", "profile_options": {"gpu": {}}}]')
+
+
+TWO_GATEWAYS = [
+    {"name": f"gpu-{number}", "url": f"http://gpu-{number}:8890", "api_token": f"a long random text {number}"}
+    for number in (1, 2)
+]
+
+
+def two_gateways(monkeypatch: pytest.MonkeyPatch, before: str = "", **settings: Any) -> Config:
+    """A configuration of two gateways, of which the second is down."""
+
+    class Machines:
+        async def ask(self, gateway: Any, spawner: Any, seconds: float) -> Availability:
+            return Availability(1.5, 4) if gateway.name == "gpu-1" else Availability(problem=DOWN)
+
+    monkeypatch.setattr(availability, "Questions", Machines)
+    c = Config()
+    c.JupyterHub.spawner_class = "kubespawner.KubeSpawner"
+    exec(before, {"c": c})
+    configure(c, gateways=TWO_GATEWAYS, **settings)
+    return c
+
+
+@pytest.mark.usefixtures("no_cluster")
+@pytest.mark.parametrize("sizes", [("0.25",), ()])
+def test_a_profile_of_kubespawner_has_the_gateways_beside_the_sizes(
+    monkeypatch: pytest.MonkeyPatch, sizes: tuple[str, ...]
+) -> None:
+    spawner = a_kube_spawner(two_gateways(monkeypatch, sizes=sizes), a_user())
+    page = asyncio.run(spawner.get_options_form())
+    select = re.search(r'<select name="profile-option-jupyterlab--gpu_server".*?</select>', page, re.DOTALL)
+    assert select is not None
+    texts = [" ".join(text.split()) for text in re.findall(r"<option[^>]*>([^<]*)</option>", select[0])]
+    assert texts == ["gpu-1 · 1.5 of 4 GPUs free", "gpu-2 · down"]
+    assert ('name="profile-option-jupyterlab--gpu"' in page) == bool(sizes)
+
+
+@pytest.mark.usefixtures("no_cluster")
+@pytest.mark.parametrize("named", [{"profile-option-jupyterlab--gpu_server": ["gpu-1"]}, {}])
+def test_the_pod_has_the_chosen_gateway_or_the_first_that_is_up(
+    monkeypatch: pytest.MonkeyPatch, named: dict[str, list[str]]
+) -> None:
+    spawner = a_kube_spawner(two_gateways(monkeypatch), a_user())
+    form = {"profile": ["jupyterlab"], "profile-option-jupyterlab--gpu": ["0.25"], **named}
+    environment = environment_of(pod_of(spawner, spawner.run_options_from_form(form)))
+    assert environment["JUPYTER_GATEWAY_URL"] == "http://gpu-1:8890/services/gpu-1"
+    assert environment["KERNEL_GPU"] == "0.25"
+    assert spawner.user_options["gpu_server"] == "gpu-1"
+
+
+@pytest.mark.usefixtures("no_cluster")
+@pytest.mark.parametrize(("name", "code"), [("gpu-2", 409), ("gpu-3", 400)])
+def test_a_pod_whose_gateway_is_down_or_unknown_is_not_made(
+    monkeypatch: pytest.MonkeyPatch, name: str, code: int
+) -> None:
+    with pytest.raises(HTTPError) as caught:
+        pod_of(a_kube_spawner(two_gateways(monkeypatch), a_user()), {"profile": "jupyterlab", "gpu_server": name})
+    assert caught.value.status_code == code
+
+
+def test_an_option_gpu_server_in_a_profile_clashes_with_several_gateways(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = 'c.KubeSpawner.profile_list = [{"display_name": "Mine", "profile_options": {"gpu_server": {}}}]'
+    with pytest.raises(HubConfigError, match="has an option 'gpu_server' already"):
+        two_gateways(monkeypatch, before)
+    kube_config(before)
 
 
 def test_dockerspawners_choice_of_images_stays_beside_the_sizes() -> None:

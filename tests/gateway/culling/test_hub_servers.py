@@ -33,13 +33,15 @@ class Clock:
 class Hub:
     """A Hub that answers these pages, one by one.
 
-    Without ``pages`` it is away, and raises. ``stopped`` are the servers that it remembers.
+    Without ``pages`` it is away, and raises. ``stopped`` are the servers that it remembers,
+    ``options`` those of a user's running servers.
     """
 
     def __init__(self, *pages: list[str]) -> None:
         self.pages: list[list[str]] | None = list(pages)
         self.api_url = "http://hub/api"
         self.stopped: dict[str, Any] = {}
+        self.options: dict[str, list[Any]] = {}
         self.asked: list[str] = []
 
     async def _api_request(self, method: str, url: str, headers: dict[str, str]) -> Any:
@@ -52,7 +54,11 @@ class Hub:
             return {"servers": self.stopped[unquote(path[1:])]}
         offset = int(query.rpartition("offset=")[2])
         following = {"offset": offset + 1} if offset + 1 < len(self.pages) else None
-        return {"items": [{"name": name} for name in self.pages[offset]], "_pagination": {"next": following}}
+        return {"items": [self._user(name) for name in self.pages[offset]], "_pagination": {"next": following}}
+
+    def _user(self, name: str) -> dict[str, Any]:
+        servers = {str(at): {"user_options": told} for at, told in enumerate(self.options.get(name, [{}]))}
+        return {"name": name, "servers": servers}
 
 
 USED = {"": {"last_activity": "2026-01-01T00:00:00Z"}}
@@ -60,7 +66,7 @@ ONLY_LOOKED_AT = {"": {"last_activity": None}}
 
 
 def servers_of(hub: Hub, clock: Clock) -> HubServers:
-    return HubServers(HubQuestions(hub), clock, LOG)
+    return HubServers(HubQuestions(hub, "gpu-1"), clock, LOG)
 
 
 def test_a_server_counts_as_gone_from_when_it_was_first_missed() -> None:
@@ -134,6 +140,26 @@ def test_a_service_of_the_hub_has_no_server_to_lose() -> None:
         asyncio.run(servers.refresh())
         assert servers.gone_since(service_name("nightly")) is None
     assert hub.asked == []
+
+
+@pytest.mark.parametrize(
+    ("options", "is_gone"),
+    [
+        ([{"gpu_server": "gpu-2"}], True),
+        ([{"gpu_server": "gpu-1"}], False),
+        ([{"gpu_server": "gpu-2"}, {"gpu_server": "gpu-1"}], False),
+        ([{"gpu": "0.25"}], False),
+        ([None], False),
+    ],
+)
+def test_a_server_that_uses_another_gateway_of_the_hub_keeps_no_kernel_here(options: list[Any], is_gone: bool) -> None:
+    hub = Hub(["alice"])
+    servers = servers_of(hub, Clock())
+    asyncio.run(servers.refresh())
+    assert servers.gone_since("alice") is None
+    hub.options["alice"] = options
+    asyncio.run(servers.refresh())
+    assert (servers.gone_since("alice") is not None) == is_gone
 
 
 def test_the_knob_needs_a_hub() -> None:

@@ -1,0 +1,135 @@
+"""A real Hub with two real gateways: a user chooses one on the spawn page, and kernels run there."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import urllib.error
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hub_gateway import TOKEN, start_gateway
+from hub_kernels import run_cell
+from hub_process import PASSWORD, HubProcess, hub_problem, until
+from hub_remains import server_environment
+from hub_visitor import HubUser
+from ports import free_port
+
+SECONDS = 120.0
+SECOND = "gpu-2"
+
+
+@pytest.fixture(scope="module")
+def second_port() -> int:
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def a_hub(second_port: int) -> Iterator[HubProcess]:
+    """A Hub with its own gateway `aliquot`, with `gpu-2`, `gpu-3` at the address of another, and `gpu-4` nowhere."""
+    if problem := hub_problem():
+        pytest.skip(problem)
+    second = {"name": SECOND, "url": f"http://127.0.0.1:{second_port}", "api_token": TOKEN, "label": "room 2"}
+    misnamed = {"name": "gpu-3", "url": "http://localhost:GATEWAY_PORT", "api_token": f"{TOKEN} 3"}
+    away = {"name": "gpu-4", "url": f"http://127.0.0.1:{free_port()}", "api_token": f"{TOKEN} 4"}
+    with HubProcess(with_lab=False, others=(second, misnamed, away)) as hub:
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def second_gateway(a_hub: HubProcess, second_port: int) -> Iterator[subprocess.Popen[bytes]]:
+    gateway = start_gateway(a_hub, limits={}, name=SECOND, port=second_port)
+    yield gateway
+    gateway.send_signal(signal.SIGTERM)
+    try:
+        gateway.wait(SECONDS)
+    finally:
+        gateway.kill()
+        gateway.wait()
+
+
+def rows(user: HubUser) -> dict[str, str]:
+    """Return the text of each gateway on the spawn page; that of the marked one ends in a star."""
+    status, page = user.get("hub/spawn")
+    assert status == 200, page
+    found = re.findall(r'name="gpu_server" [^>]*value="([^"]*)"( checked)?> <label [^>]*>([^<]*)</label>', page)
+    return {name: f"{text} *" if mark else text for name, mark, text in found}
+
+
+def wait_for_rows(user: HubUser, **want: str) -> dict[str, str]:
+    """Wait until the page of a user without a server shows these texts; return all."""
+
+    def shown() -> dict[str, str]:
+        found = rows(user)
+        return found if all(found[name.replace("_", "-")] == text for name, text in want.items()) else {}
+
+    found: dict[str, str] = until(shown, SECONDS)
+    return found
+
+
+def kernels_of(hub: HubProcess, name: str, token: str) -> list[str]:
+    """Return the ids of the kernels at a gateway, asked through the Hub's proxy."""
+    return [one["id"] for one in hub.gateway("api/kernels", token=token, name=name)]
+
+
+def options_of(hub: HubProcess, user: str) -> dict[str, Any]:
+    options: dict[str, Any] = hub.api(f"users/{user}")["servers"][""]["user_options"]
+    return options
+
+
+@pytest.mark.usefixtures("second_gateway")
+def test_a_users_kernels_run_on_the_gateway_that_the_user_chose(a_hub: HubProcess) -> None:
+    alice = HubUser(a_hub.url, "alice", PASSWORD)
+    wait_for_rows(alice, aliquot="aliquot · 1 of 1 GPU free *", gpu_2="gpu-2 · room 2 · 1 of 1 GPU free")
+    alice.post("hub/spawn", gpu_server=SECOND, gpu="0.25")
+    a_hub.wait_for_server("alice")
+    assert options_of(a_hub, "alice").items() >= {"gpu_server": SECOND, "gpu": "0.25"}.items()
+    token = a_hub.token_of("alice")
+    kernel = a_hub.server("alice", "api/kernels", "POST", {"name": "python3"}, token=token)
+    assert kernel["name"] == "python3.gpu-0.25"
+    assert (kernels_of(a_hub, SECOND, token), kernels_of(a_hub, "aliquot", token)) == ([kernel["id"]], [])
+    where = "import os; print(os.getcwd())"
+    printed = run_cell(f"{a_hub.url}/user/alice", token, kernel["id"], where)
+    assert printed.strip() == str(a_hub.home / SECOND), "the folder of the second gateway"
+    wait_for_rows(HubUser(a_hub.url, "carol", PASSWORD), gpu_2="gpu-2 · room 2 · 0.75 of 1 GPU free")
+
+
+@pytest.mark.usefixtures("second_gateway")
+def test_a_servers_token_for_its_gateway_does_not_open_another(a_hub: HubProcess) -> None:
+    a_hub.start_server("bob", gpu_server=SECOND, gpu="none")
+    token = server_environment(a_hub.home, "bob")["JUPYTER_GATEWAY_AUTH_TOKEN"]
+    kernels_of(a_hub, SECOND, token)
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        kernels_of(a_hub, "aliquot", token)
+    assert caught.value.code == 403
+
+
+@pytest.mark.usefixtures("second_gateway")
+def test_the_page_tells_gateways_that_are_down_or_have_another_name(a_hub: HubProcess) -> None:
+    found = wait_for_rows(HubUser(a_hub.url, "carol", PASSWORD), gpu_3="gpu-3 · refuses this Hub")
+    assert found["gpu-4"] == "gpu-4 · down"
+
+
+def test_a_choice_that_went_down_is_told_and_another_one_starts(
+    a_hub: HubProcess, second_gateway: subprocess.Popen[bytes]
+) -> None:
+    a_hub.start_server("ada", gpu_server=SECOND, gpu="none")
+    a_hub.stop_server("ada")
+    second_gateway.send_signal(signal.SIGTERM)
+    second_gateway.wait(SECONDS)
+    ada = HubUser(a_hub.url, "ada", PASSWORD)
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        a_hub.start_server("ada")
+    said = caught.value.read().decode()
+    assert (caught.value.code, "The GPU server gpu-2 does not answer. Choose another (aliquot)" in said) == (409, True)
+    wait_for_rows(ada, aliquot="aliquot · 1 of 1 GPU free *", gpu_2="gpu-2 · room 2 · down")
+    _, page = ada.post("hub/spawn", gpu_server=SECOND, gpu="none")
+    assert "The GPU server gpu-2 does not answer" in page
+    assert 'name="gpu_server"' in page, "the form is there again"
+    ada.post("hub/spawn", gpu_server="aliquot", gpu="none")
+    a_hub.wait_for_server("ada")
+    token = a_hub.token_of("ada")
+    kernel = a_hub.server("ada", "api/kernels", "POST", {"name": "python3"}, token=token)
+    assert kernels_of(a_hub, "aliquot", token) == [kernel["id"]]
