@@ -173,7 +173,7 @@ def show_out_of_memory(lab: LabPage, images: Path) -> None:
     lab.start_command("notebook:run-cell")
     shown = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-OutputArea-output")
     shown.get_by_text("MemoryError").last.wait_for()
-    page.locator(".Toastify__toast").get_by_text("train.ipynb ran out of its GPU memory").wait_for()
+    page.locator(".Toastify__toast").get_by_text(re.compile("train.ipynb ran out of (its )?GPU memory")).wait_for()
     take(lab, images / "out-of-memory")
 
 

@@ -6,6 +6,7 @@ Two users side by side, the administrator, Notebook 7.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ else:
     from pictures import around, take
     from server_processes import GatewayProcess, NotebookProcess, an_empty_notebook, why_no_notebook
 
+# Three kernels with 1 GiB each, and their contexts.
+_ALL_HOLD = re.compile(r"^3\.[0-9] of 16\.0 GiB used")
 _USERS = {"alice": ("train.ipynb", "0.25"), "bob": ("explore.ipynb", "0.5"), "ada": ("check.ipynb", "0.1")}
 
 
@@ -40,7 +43,7 @@ def play_two_users(new_page: Callable[[], Page], images: Path) -> None:
         for user, lab in seen.items():
             rows = lab.panel.get_by_role("list", name="GPU kernels").get_by_role("listitem")
             rows.filter(has_text=_USERS[user][0]).first.wait_for()
-            lab.panel.get_by_text("3.0 of 16.0 GiB used").first.wait_for()
+            lab.panel.get_by_text(_ALL_HOLD).first.wait_for()
             name = "administrator" if user == "ada" else f"user-{user}"
             take(lab, images / name, around(lab.panel, margin=0))
 
