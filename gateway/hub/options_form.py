@@ -30,8 +30,8 @@ def size_form(offered: Sequence[str], chosen: str, limit: str, has_custom: bool)
     listed = list(dict.fromkeys([*offered, chosen]))
     rows = [_radio(size, choice_label(size), size == chosen) for size in listed]
     help_text = (
-        "The size that new kernels get if their notebook asks for none; the server itself holds no GPU. "
-        f"You may ask for up to {limit} GPU in one kernel."
+        "New kernels get this size unless their notebook requests another. The server itself holds no GPU. "
+        f"A kernel can have up to {limit} GPU."
     )
     return (
         '<fieldset class="aliquot-gpu" aria-describedby="aliquot-gpu-help" style="border: 0; padding: 0">'
@@ -83,7 +83,7 @@ def _text() -> str:
         f'<input class="form-control" type="text" name="{CUSTOM_FIELD}" id="aliquot-gpu-custom-size" '
         f'aria-describedby="aliquot-gpu-grammar" pattern="{escape(CUSTOM_PATTERN)}" '
         f'placeholder="for example 0.5-8g" maxlength="{LONGEST_SIZE}" autocomplete="off">'
-        '<small id="aliquot-gpu-grammar" class="form-text">What is written here counts, whatever is marked above. '
-        "GPUs from 0.01 in steps of 0.01; -8g after it limits the memory to 8 GiB, -low takes what others leave: "
-        "0.25, 2.5, 0.5-8g, 0.25-low</small>"
+        '<small id="aliquot-gpu-grammar" class="form-text">A size entered here replaces the selection above. '
+        "Enter GPUs in steps of 0.01. Append -8g to limit the memory to 8 GiB, -low for low priority: "
+        "0.25, 2.5, 0.5-8g, 0.25-low.</small>"
     )

@@ -106,7 +106,7 @@ def test_the_field_for_another_size_begins_empty_and_says_that_it_counts() -> No
     page = size_form(["none", "0.25"], "0.3", "0.5", has_custom=True)
     (field,) = re.findall(r'<input [^>]*name="gpu-custom"[^>]*>', page)
     assert " value=" not in field
-    assert "What is written here counts, whatever is marked above" in page
+    assert "A size entered here replaces the selection above" in page
     assert "gpu-custom" not in size_form(["none", "0.25"], "0.25", "0.5", has_custom=False)
 
 

@@ -95,8 +95,8 @@ def test_a_refusal_is_said_beside_the_button(a_panel: ScriptedPanel, actions: Lo
 def test_a_change_that_waits_is_given_up(a_panel: ScriptedPanel, actions: Locator) -> None:
     waiting = {"state": "queued", "reason": "Needs 0.25 GPU more; none is free on gpu0", "position": 2, **_SIZE}
     a_panel.script.body["kernels"][0]["resize"] = waiting
-    actions.get_by_text("Waits to become 0.5 GPU: position 2.").wait_for()
-    actions.get_by_role("button", name="Give Up").click()
+    actions.get_by_text("Resize to 0.5 GPU queued: position 2.").wait_for()
+    actions.get_by_role("button", name="Cancel Resize").click()
     _eventually(a_panel, lambda: a_panel.script.asked == [("DELETE", "resize", None)], "the request is withdrawn")
 
 
@@ -120,7 +120,7 @@ def test_what_cannot_be_asked_says_why_to_eyes_and_ears(a_panel: ScriptedPanel, 
     out.press("Enter")
     kernel.update(state="queued", queue_position=1, devices=[])
     actions.get_by_role("button", name="Restart…", disabled=True).wait_for()
-    actions.get_by_text("No resize now: It is queued and has not started.").wait_for()
+    actions.get_by_text("This kernel cannot be resized now: It is queued and has not started.").wait_for()
     assert actions.get_by_role("spinbutton").count() == 0
     assert actions.get_by_role("button", name="Shut Down…").is_enabled(), "but gives it up"
     assert a_panel.script.asked == []

@@ -40,7 +40,7 @@ def test_a_kernel_that_works_is_in_the_history(an_aliquot_lab: LabProcess, a_pag
     chart = history.get_by_role("slider", name="GPU memory of kernels")
     chart.focus()
     chart.press("Home")
-    history.get_by_role("slider", name="Utilisation of GPU 0").wait_for()
+    history.get_by_role("slider", name="Utilization of GPU 0").wait_for()
     for theme in lab.in_both_themes():
         assert lab.violations('[aria-label="GPU history"]') == [], theme
     with a_page.expect_download() as download:

@@ -85,7 +85,7 @@ def test_a_notebook_of_a_plain_kernelspec_runs_on_the_size_that_was_chosen_and_n
     dialog.get_by_role("radio", name="No GPU").wait_for()
     dialog.get_by_role("button", name="Cancel").click()
     alice.lab.panel.get_by_text("My GPU limit: 0.25 of 0.5 GPU held, 0.25 left").wait_for()
-    bob.lab.panel.get_by_text("No kernel holds a part of a GPU.").wait_for()
+    bob.lab.panel.get_by_text("No kernel has a GPU.").wait_for()
     assert bob.kernel_ids() == []
     assert a_day.kernel_id not in bob.page.content()
 
@@ -113,7 +113,7 @@ def test_a_kernel_that_is_shared_is_told_used_and_lost_again(a_day: Day) -> None
     _outputs(alice).filter(has_text="still 42").wait_for()
 
     dialog = alice.open_sharing("train.ipynb")
-    dialog.get_by_role("button", name="Take back from bob").click()
+    dialog.get_by_role("button", name="Stop sharing with bob").click()
     dialog.get_by_text("Only you and administrators").wait_for()
     alice.close(dialog)
     section.wait_for(state="detached")
@@ -139,7 +139,7 @@ def test_a_server_that_was_stopped_finds_its_kernel_when_it_starts_again(a_day: 
 def test_a_page_whose_token_for_the_gateway_was_revoked_says_that_it_may_see_nothing_any_more(a_day: Day) -> None:
     """The last test: Bob's server has no other token for the gateway until it is started anew."""
     hub, bob = a_day.hub, a_day.bob
-    bob.lab.panel.get_by_text("No kernel holds a part of a GPU.").wait_for()
+    bob.lab.panel.get_by_text("No kernel has a GPU.").wait_for()
     tokens = hub.api("users/bob/tokens")["api_tokens"]
     [gateways] = [token["id"] for token in tokens if token["note"].startswith("The gateway")]
     hub.revoke_token("bob", gateways)

@@ -52,7 +52,7 @@ def test_a_kernel_is_picked_with_its_size(a_notebook_server: NotebookProcess, a_
     notebook = NotebookPage(a_page)
     notebook.open(a_notebook_server.notebook_url(path))
     dialog = a_page.get_by_role("dialog")
-    dialog.get_by_role("alert").get_by_text("asks for 4 GPUs").wait_for()
+    dialog.get_by_role("alert").get_by_text("requests 4 GPUs").wait_for()
     dialog.get_by_role("radio", name="Custom").check()
     dialog.get_by_role("spinbutton", name="GPU share").fill("0.2")
     dialog.get_by_role("status").get_by_text("Starts at once").wait_for()

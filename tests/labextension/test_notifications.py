@@ -65,7 +65,7 @@ def test_memory_that_was_not_enough_is_told_with_a_size_that_is(
     short = toast.filter(has_text="train.ipynb ran out of its GPU memory: it has 4.0 GiB, and needed at least 6.2 GiB.")
     short.get_by_text("With 0.5 GPU: queued behind 1").wait_for()
     short.get_by_role("button", name="Queue for 0.5 GPU").click()
-    toast.get_by_text("train.ipynb waits for 0.5 GPU: waits for 4 GiB").wait_for()
+    toast.get_by_text("train.ipynb is queued for 0.5 GPU: waits for 4 GiB").wait_for()
     assert asked == [("PATCH", {"gpus": 0.5, "memory": None, "priority": "normal"})]
 
     (a_plain_lab.notebooks / "big.ipynb").write_text(

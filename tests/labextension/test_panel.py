@@ -5,6 +5,7 @@ The status answers are scripted.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -42,7 +43,7 @@ def test_devices_and_kernels_are_told_in_words(a_panel: ScriptedPanel) -> None:
     for want in ["train.ipynb", "0.25 GPU", "1.0 of 4.0 GiB used", "on GPU, idle since"]:
         _kernels(a_panel).get_by_text(want).wait_for()
     assert a_panel.shown.get_by_text("null").count() == 0
-    assert a_panel.shown.get_by_text("waits for room").count() == 0, "what nobody waits for is not told"
+    assert a_panel.shown.get_by_text(re.compile("kernels? (is|are) queued")).count() == 0, "an empty queue is not told"
     assert a_panel.shown.get_by_text("My quota").count() == 0, "no limit is told where there is none"
 
 
@@ -72,7 +73,7 @@ def test_a_bar_divides_a_device_by_who_holds_what(a_panel: ScriptedPanel) -> Non
 
 
 def test_the_last_minutes_are_drawn_as_they_are_seen(a_panel: ScriptedPanel) -> None:
-    line = a_panel.shown.get_by_role("img", name="Utilisation of GPU 0, last 10 minutes")
+    line = a_panel.shown.get_by_role("img", name="Utilization of GPU 0, last 10 minutes")
     a_panel.script.body["devices"][0]["utilization_percent"] = 93
     a_panel.shown.get_by_text("93% busy").wait_for()
     assert "between" in (line.get_attribute("aria-label") or "")
@@ -113,7 +114,7 @@ def test_a_kernel_says_where_its_memory_is(a_panel: ScriptedPanel) -> None:
         "resize queued: position 2",
         "Needs 0.25 GPU more; none is free on gpu0",
     ]
-    for want in [*told, "coming back: 1.0 of 3.0 GiB"]:
+    for want in [*told, "restoring: 1.0 of 3.0 GiB"]:
         _kernels(a_panel).get_by_text(want).first.wait_for()
     a_panel.shown.get_by_text("Mine is at position 2.").wait_for()
 
@@ -139,11 +140,11 @@ def test_kernels_come_wait_and_go_and_the_quota_is_told(a_panel: ScriptedPanel) 
     script.body["user"]["gpu_limit"] = {"gpus": 3, "held_gpus": 2.75, "left_gpus": 0.25}
     for want in ["python3.gpu-0.25", "2.5 GPUs", "queued: position 2 of 2", "0.25 GPU is free now"]:
         a_panel.shown.get_by_text(want, exact=True).wait_for()
-    a_panel.shown.get_by_text("2 kernels wait for room. Mine is at position 2.").wait_for()
+    a_panel.shown.get_by_text("2 kernels are queued. Mine is at position 2.").wait_for()
     a_panel.shown.get_by_text("My GPU limit: 2.75 of 3 GPU held, 0.25 left").wait_for()
     assert a_panel.shown.get_by_role("meter", name="My GPU limit").get_attribute("aria-valuenow") == "2.75"
     script.body["kernels"] = []
-    a_panel.shown.get_by_text("No kernel holds a part of a GPU.").wait_for()
+    a_panel.shown.get_by_text("No kernel has a GPU.").wait_for()
 
 
 def test_absent_agent_says_what_to_do_and_the_panel_recovers(a_panel: ScriptedPanel) -> None:
@@ -235,7 +236,7 @@ def test_gpu_time_is_said_with_what_holds_it_back(a_panel: ScriptedPanel) -> Non
     assert meter.get_attribute("aria-valuetext") == "12% of GPU time, fair share 25%"
     a_panel.shown.get_by_text("Throttled: production is active").wait_for()
     a_panel.shown.get_by_text("hard limit of GPU time").wait_for()
-    a_panel.shown.get_by_text("kernels take turns (weighted)").wait_for()
+    a_panel.shown.get_by_text("kernels share the GPU in time slices (weighted)").wait_for()
     folded = a_panel.shown.get_by_role("button", name="Actions and details of train.ipynb")
     folded.click()
     for want in ("slowdown 1.03×", "throttled 3.3 s", "delays normal-priority work by 2.0 ms at most", "peak 2.5 GiB"):

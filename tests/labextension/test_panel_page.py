@@ -89,7 +89,7 @@ def test_ended_kernels_say_why_and_are_put_away_for_good(a_scripted_lab: LabPage
     ended.filter(has_text="big.ipynb").get_by_text(message).wait_for()
     ended.filter(has_text="old.ipynb").get_by_text("the kernel was ended after 60 min idle").wait_for()
     assert panel.get_by_role("list", name="GPU kernels").get_by_role("listitem").count() == 1
-    panel.get_by_role("button", name="Put old.ipynb away").click()
+    panel.get_by_role("button", name="Dismiss old.ipynb").click()
     ended.filter(has_text="old.ipynb").wait_for(state="detached")
     a_scripted_lab.reload()
     a_scripted_lab.finish_command("aliquot:show-gpu-kernels")  # it may be open again or not

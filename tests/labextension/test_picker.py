@@ -95,7 +95,7 @@ def test_a_size_too_large_is_refused_in_words_and_the_nearest_proposed(
     dialog = _dialog(a_real_lab)
     _open(a_real_lab, path)
     refusal = dialog.get_by_role("alert")
-    refusal.get_by_text("asks for 4 GPUs").wait_for()
+    refusal.get_by_text("requests 4 GPUs").wait_for()
     assert "this node has 1 GPU (16.0 GiB)" in refusal.inner_text()
     assert dialog.get_by_role("combobox").locator("option").all_inner_texts() == ["Python 3 (ipykernel)", "No Kernel"]
     dialog.get_by_role("radio", name="1 GPU, 16 GiB", checked=True).wait_for()
@@ -221,7 +221,7 @@ def test_the_largest_size_is_the_devices_also_where_the_rules_allow_less_than_wa
     dialog = _dialog(a_real_lab)
     path = an_empty_notebook(an_aliquot_lab.notebooks, f"nine-{uuid.uuid4().hex[:8]}.ipynb", "python3.gpu-9")
     _open(a_real_lab, path)
-    dialog.get_by_role("alert").get_by_text("asks for 9 GPUs").wait_for()
+    dialog.get_by_role("alert").get_by_text("requests 9 GPUs").wait_for()
     assert "this node has 1 GPU (16.0 GiB)" in dialog.get_by_role("alert").inner_text()
     a_real_lab.page.keyboard.press("Escape")
     dialog.wait_for(state="detached")

@@ -64,12 +64,12 @@ def test_a_kernel_is_shared_by_keyboard_and_taken_back(
     look = dialog.get_by_role("radio", name="a team").evaluate("radio => getComputedStyle(radio).appearance")
     assert look == "auto", "what is chosen is seen: Lab's dialogs draw every field as one for text"
     dialog.get_by_role("radio", name="a team").check()
-    dialog.get_by_role("radio", name="use it: run cells").check()
+    dialog.get_by_role("radio", name="use: also run cells").check()
     dialog.get_by_role("textbox", name="Name of the team").fill("vision")
     dialog.get_by_role("button", name="Share", exact=True).click()
     rows = dialog.get_by_role("list", name="Users and teams with access").get_by_role("listitem")
-    rows.filter(has_text="team vision").get_by_text("may use it").wait_for()
-    dialog.get_by_role("button", name="Take back from bob").click()
+    rows.filter(has_text="team vision").get_by_text("can run cells").wait_for()
+    dialog.get_by_role("button", name="Stop sharing with bob").click()
     rows.filter(has_text="bob").wait_for(state="detached")
     assert shares.asked == [
         ("PUT", "user bob", {"access": "read"}),
@@ -133,14 +133,14 @@ def test_kernels_of_others_have_a_list_of_their_own_with_what_access_allows(a_pa
     rows = section.get_by_role("listitem")
     rows.filter(has_text="seen.ipynb").get_by_text("of grace").wait_for()
     rows.filter(has_text="seen.ipynb").get_by_text("read-only", exact=True).wait_for()
-    rows.filter(has_text="used.ipynb").get_by_text("may use it", exact=True).wait_for()
+    rows.filter(has_text="used.ipynb").get_by_text("can run cells", exact=True).wait_for()
     mine = a_panel.shown.get_by_role("list", name="GPU kernels", exact=True).get_by_role("listitem")
     assert mine.count() == 1, "they are not among one's own"
     toasts = a_panel.lab.page.locator(".Toastify__toast")
     toasts.filter(has_text="grace shares seen.ipynb with you, read-only.").wait_for()
     told = toasts.filter(has_text="grace shares used.ipynb with you: you can run cells in it.")
     told.get_by_role("button", name="Open a notebook on it").wait_for()
-    offered = {"seen": ["New Notebook on It", "Follow in a Console"]}
+    offered = {"seen": ["New Notebook on This Kernel", "Follow in a Console"]}
     offered["used"] = [*offered["seen"], "Restart…"]
     for name, want in offered.items():
         folded = section.get_by_role("button", name=f"Actions and details of {name}.ipynb")

@@ -112,7 +112,7 @@ def test_each_sees_their_own_kernels_and_of_the_others_only_the_sum(
         assert [kernel["id"] for kernel in _status(lab.page)["kernels"]] == [ids[user]]
     for lab in seen.values():
         lab.finish_command("kernelmenu:shutdown")
-        lab.panel.get_by_text("No kernel holds a part of a GPU").wait_for()
+        lab.panel.get_by_text("No kernel has a GPU").wait_for()
 
 
 def test_a_cell_past_the_quota_is_told_and_one_that_waits_runs_when_another_kernel_ends(

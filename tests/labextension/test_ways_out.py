@@ -140,7 +140,7 @@ def test_an_idle_kernel_of_the_users_own_that_is_shut_down_makes_room(a_desk: De
     a_desk.run_all(holder)
     a_desk.output("holds").wait_for()
     waiting = _wait_for_gpu(a_desk, "0.5")
-    own = _ways(page).get_by_role("list", name="Your idle kernels that hold the room").get_by_role("listitem")
+    own = _ways(page).get_by_role("list", name="Your idle kernels that hold a GPU").get_by_role("listitem")
     own.first.get_by_text(f"{holder} · 0.75 GPU").wait_for()
     _press(page, own.first.get_by_role("button", name=f"Shut Down… {holder}"))
     page.get_by_role("dialog").get_by_role("button", name="Shut Down").click()

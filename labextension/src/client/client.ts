@@ -246,7 +246,7 @@ namespace Private {
   }
 
   export function unreadable(trans: ITranslation): StatusError {
-    return new StatusError('server', trans.__('The server gave an answer that cannot be read: reload the page.'));
+    return new StatusError('server', trans.__('The server sent an answer that cannot be read. Reload the page.'));
   }
 
   /** The error of a status code other than 2xx, with the server's message if it sent one. */

@@ -117,14 +117,14 @@ function waking(kernel: IKernel, trans: TranslationBundle): IWait {
   const moving = kernel.residency?.moving;
   if (moving && moving.total_bytes > 0) {
     const done = Math.min(moving.done_bytes, moving.total_bytes);
-    const text = trans.__('waits while its GPU memory comes back: %1 of %2', ...formatPart(done, moving.total_bytes));
+    const text = trans.__('waits while its GPU memory is restored: %1 of %2', ...formatPart(done, moving.total_bytes));
     return { kind: 'copy', text, why: null, ahead: null, progress: { done, total: moving.total_bytes } };
   }
   const { queued: waits, state } = kernel.residency ?? {};
   if (waits && state !== 'swapping_in') {
     return forMemory(waits, trans);
   }
-  const text = inTime(trans.__('waits while its GPU memory comes back'), waits?.expected_seconds ?? null, trans);
+  const text = inTime(trans.__('waits while its GPU memory is restored'), waits?.expected_seconds ?? null, trans);
   return { kind: 'copy', text, why: null, ahead: null, progress: null };
 }
 
@@ -153,7 +153,7 @@ function stopping(trans: TranslationBundle): IWait {
 
 /** The badge of a cell that has not used the GPU yet, in a kernel that is swapped out. */
 function asleep(trans: TranslationBundle): IWait {
-  const text = trans.__('GPU memory is swapped out; it comes back when the cell uses the GPU');
+  const text = trans.__('GPU memory is swapped out; it is restored when the cell uses the GPU');
   return { kind: 'asleep', text, why: null, ahead: null, progress: null };
 }
 

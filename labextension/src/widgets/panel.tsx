@@ -178,7 +178,7 @@ export class GpuKernelsPanel extends SidePanel {
       'refresh',
       new ToolbarButton({
         icon: refreshIcon,
-        tooltip: trans.__('Look at the GPUs now'),
+        tooltip: trans.__('Refresh'),
         onClick: () => void this._model.refresh()
       })
     );

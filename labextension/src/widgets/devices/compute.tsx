@@ -97,7 +97,7 @@ export function controlFacts(control: IComputeControl | null, trans: Translation
   if (!control?.contended) {
     return [];
   }
-  const how = control.sharing === 'time slices' ? trans.__('kernels take turns') : trans.__('kernels run side by side');
+  const how = control.sharing === 'time slices' ? trans.__('kernels share the GPU in time slices') : trans.__('kernels run at the same time');
   // Name the controller if an administrator chose one other than the default.
   return [control.controller === 'measured' ? how : `${how} (${control.controller})`];
 }

@@ -52,7 +52,7 @@ function LastMinutes({ device, history, trans }: ILastMinutesProps): JSX.Element
     <div className="aliquot-Sparklines">
       {busy !== null && (
         <Sparkline
-          label={lastMinutes(trans.__('Utilisation of GPU %1', String(device.index)), record.utilization.values, percent, trans)}
+          label={lastMinutes(trans.__('Utilization of GPU %1', String(device.index)), record.utilization.values, percent, trans)}
           now={trans.__('%1% busy', String(Math.round(busy)))}
           values={record.utilization.values}
           whole={100}

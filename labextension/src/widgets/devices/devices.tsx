@@ -99,7 +99,7 @@ const CompactDevice = React.memo(function CompactDevice({ view, history, trans }
           ) : (
             <DeviceBar {...{ device, parts, trans }} />
           )}
-          <span className="aliquot-Compact-figure" title={trans.__('Utilisation')}>
+          <span className="aliquot-Compact-figure" title={trans.__('Utilization')}>
             {busy !== null && trans.__('%1%', String(Math.round(busy)))}
           </span>
         </summary>

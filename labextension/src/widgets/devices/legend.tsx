@@ -20,21 +20,21 @@ export function Legend({ parts, trans }: ILegendProps): JSX.Element {
       has('mineBurstable') ? 'mine-burstable' : 'others-burstable',
       has('mineBurstable') || has('othersBurstable'),
       trans.__('burstable'),
-      trans.__('Beyond guarantees: taken back when it is needed')
+      trans.__('Beyond guaranteed memory: evicted when another kernel needs it')
     ],
     [
       has('mineHeld') ? 'mine-held' : 'others-held',
       has('mineHeld') || has('othersHeld'),
       trans.__('reserved'),
-      trans.__('Promised to kernels that do not use it now')
+      trans.__('Guaranteed to kernels that do not use it now')
     ],
     [
       has('mineSwapped') ? 'mine-swapped' : 'others-swapped',
       has('mineSwapped') || has('othersSwapped'),
       trans.__('swapped out'),
-      trans.__('In host memory: comes back with the next use')
+      trans.__('In host memory: the next use restores it')
     ],
-    ['free', true, trans.__('free'), trans.__('Guaranteed to no kernel')]
+    ['free', true, trans.__('free'), trans.__('Not guaranteed to any kernel')]
   ];
   return (
     <ul className="aliquot-Legend" aria-label={trans.__('Legend of the bars')}>

@@ -16,7 +16,7 @@ export function NodeFacts({ status, trans }: { status: IStatus; trans: Translati
   if (user.role === 'admin') {
     said.push(trans.__('node %1', node.name));
     if (node.overcommit > 1) {
-      said.push(trans.__('up to %1 times its memory promised', formatShare(node.overcommit)));
+      said.push(trans.__('overcommit: up to %1 times its memory', formatShare(node.overcommit)));
     }
     if (node.host_copies && node.host_copies.used_bytes > 0) {
       said.push(hostCopies(node.host_copies, trans));

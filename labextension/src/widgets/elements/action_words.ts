@@ -10,7 +10,7 @@ export function actionLabel(action: Action, trans: TranslationBundle): string {
     case 'open':
       return trans.__('Open Notebook');
     case 'newNotebook':
-      return trans.__('New Notebook on It');
+      return trans.__('New Notebook on This Kernel');
     case 'follow':
       return trans.__('Follow in a Console');
     case 'resize':
@@ -42,9 +42,9 @@ export function actionCaption(action: Action, trans: TranslationBundle): string 
     case 'resize':
       return trans.__('Change share, memory limit or priority without a restart');
     case 'swapOut':
-      return trans.__('Move its memory to the host and make room on the GPU; it comes back with the next use');
+      return trans.__('Move its memory to the host to free the GPU; the next use restores it');
     case 'restore':
-      return trans.__('Move its memory back to the GPU as soon as there is room');
+      return trans.__('Restore its memory as soon as the GPU has free memory');
     case 'postponeCulling':
       return trans.__('Do not end this kernel for now');
     case 'share':
@@ -52,7 +52,7 @@ export function actionCaption(action: Action, trans: TranslationBundle): string 
     case 'restart':
       return trans.__('Restart the kernel at its size; all variables are lost');
     case 'shutDown':
-      return trans.__('End the kernel and free its part of the GPU');
+      return trans.__('Shut down the kernel and free its GPU share');
   }
 }
 
@@ -65,7 +65,7 @@ export function obstacleText(why: Obstacle, kernel: IKernel, trans: TranslationB
     case 'already-swapped-out':
       return trans.__('Its memory is in the host already.');
     case 'already-restoring':
-      return trans.__('Its memory is coming back already.');
+      return trans.__('Its memory is being restored already.');
     case 'busy':
       return trans.__('It is busy: it can be swapped out when nothing runs in it.');
     case 'ended':
@@ -75,7 +75,7 @@ export function obstacleText(why: Obstacle, kernel: IKernel, trans: TranslationB
         ? trans.__('It is never swapped: %1', kernel.residency.refusal)
         : trans.__('It is never swapped.');
     case 'no-gpu':
-      return trans.__('It has no part of a GPU.');
+      return trans.__('It has no GPU.');
     case 'no-notebook':
       return trans.__('It belongs to no notebook.');
     case 'not-announced':
@@ -97,7 +97,7 @@ export function obstacleText(why: Obstacle, kernel: IKernel, trans: TranslationB
     case 'starting':
       return trans.__('It is starting.');
     case 'wanted':
-      return trans.__('It is about to be used: its memory is coming back.');
+      return trans.__('It is about to be used: its memory is being restored.');
   }
 }
 

@@ -67,6 +67,6 @@ function explain(problem: StatusError, trans: TranslationBundle): string {
     case 'unreachable':
       return trans.__('The server does not answer. The figures below are the last known ones; trying again.');
     case 'server':
-      return trans.__('The server could not say how its GPUs are: %1', problem.message);
+      return trans.__('The server could not report its GPUs: %1', problem.message);
   }
 }

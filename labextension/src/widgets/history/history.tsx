@@ -99,7 +99,7 @@ function Controls({ model, trans, download, figure, setFigure }: IControlsProps)
         <option value="copies">{trans.__('Host copies')}</option>
       </HTMLSelect>
       <span className="aliquot-History-space" />
-      <Button className="jp-mod-styled" onClick={save} title={trans.__('The same figures, for table programs')}>
+      <Button className="jp-mod-styled" onClick={save} title={trans.__('The same figures as a CSV file')}>
         {trans.__('Download CSV')}
       </Button>
       {failure && (

@@ -19,7 +19,7 @@ export function DeviceCharts({ history, trans }: IProps): JSX.Element {
   const lines = React.useMemo(() => deviceLines(history), [history]);
   return (
     <>
-      <h2>{trans.__('Utilisation of devices')}</h2>
+      <h2>{trans.__('Utilization of devices')}</h2>
       {lines.length === 0 && <p className="aliquot-History-note">{trans.__('No GPU was seen in this time.')}</p>}
       {lines.map((line, place) => (
         <DeviceChart key={line.uuid} history={history} line={line} isLast={place === lines.length - 1} trans={trans} />
@@ -43,7 +43,7 @@ function DeviceChart({ history, line, isLast, trans }: IProps & { line: IDeviceL
   const name = trans.__('GPU %1', String(line.index));
   const said = [
     ...(line.meanPercent === null ? [] : [trans.__('mean %1', percent(line.meanPercent))]),
-    trans.__('most memory %1', formatBytes(line.peakBytes)),
+    trans.__('peak memory %1', formatBytes(line.peakBytes)),
     ...(moment === null ? [] : [`${momentText(history, moment)}: ${at === null ? '–' : percent(at)}`])
   ];
   return (
@@ -61,7 +61,7 @@ function DeviceChart({ history, line, isLast, trans }: IProps & { line: IDeviceL
         unit={1}
         format={percent}
         times={isLast ? timesOf(history, known.length) : []}
-        label={trans.__('Utilisation of GPU %1', String(line.index))}
+        label={trans.__('Utilization of GPU %1', String(line.index))}
         describe={step => {
           const value = line.mean[step] ?? null;
           return `${momentText(history, step)}: ${value === null ? trans.__('not known') : percent(value)}`;

@@ -81,7 +81,7 @@ function Resize(props: IKernelActionsProps): JSX.Element | null {
   if (why === 'no-gpu' || why === 'ended') {
     return null;
   }
-  return <p className="aliquot-Resize-dry-run">{trans.__('No resize now: %1', obstacleText(why, kernel, trans))}</p>;
+  return <p className="aliquot-Resize-dry-run">{trans.__('This kernel cannot be resized now: %1', obstacleText(why, kernel, trans))}</p>;
 }
 
 /** The actions that a share allows; a text beside them tells why others are missing. */

@@ -32,8 +32,8 @@ export function EndedList({ kernels, status, trans, dismiss }: IEndedProps): JSX
             <button
               type="button"
               className="aliquot-Item-dismiss"
-              title={trans.__('Put away')}
-              aria-label={trans.__('Put %1 away', kernelTitle(kernel))}
+              title={trans.__('Dismiss')}
+              aria-label={trans.__('Dismiss %1', kernelTitle(kernel))}
               onClick={() => dismiss(kernel)}
             >
               <closeIcon.react tag="span" width="12px" />

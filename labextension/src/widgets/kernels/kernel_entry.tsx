@@ -189,7 +189,7 @@ function Move({ kernel, trans }: IFiguresProps): JSX.Element | null {
   }
   const amounts = formatPart(moving.done_bytes, moving.total_bytes);
   const isComing = kernel.state === 'restoring';
-  const text = isComing ? trans.__('coming back: %1 of %2', ...amounts) : trans.__('swapping out: %1 of %2', ...amounts);
+  const text = isComing ? trans.__('restoring: %1 of %2', ...amounts) : trans.__('swapping out: %1 of %2', ...amounts);
   return (
     <div className="aliquot-Move">
       <progress max={moving.total_bytes} value={moving.done_bytes} aria-label={text} />

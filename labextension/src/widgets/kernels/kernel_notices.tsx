@@ -42,7 +42,7 @@ function Ends({ kernel, isMine, trans, keep }: IKernelNoticesProps): JSX.Element
       )}
       {soon && (
         <Notice kind="warning">
-          {trans.__('Will be ended at %1: %2', formatTime(soon.at, new Date()), soon.message)}
+          {trans.__('Ends at %1: %2', formatTime(soon.at, new Date()), soon.message)}
           {soon.can_postpone && isMine && (
             <button type="button" className="aliquot-Notice-action" onClick={() => keep(kernel)}>
               {trans.__('Keep it')}

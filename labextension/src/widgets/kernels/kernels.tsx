@@ -58,7 +58,7 @@ export function KernelList({ kernels, status, tools }: IKernelsProps): JSX.Eleme
 function NoKernels({ trans }: { trans: TranslationBundle }): JSX.Element {
   return (
     <p className="aliquot-Empty">
-      {trans.__('No kernel holds a part of a GPU. Pick a kernel with a GPU size in the launcher to start one.')}
+      {trans.__('No kernel has a GPU. Choose a kernel with a GPU size in the launcher to start one.')}
     </p>
   );
 }

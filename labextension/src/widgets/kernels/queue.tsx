@@ -20,7 +20,7 @@ export function QueueLine({ status, kernels, trans }: IQueueProps): JSX.Element 
   if (length === 0 && places.length === 0) {
     return null;
   }
-  const all = trans._n('%1 kernel waits for room.', '%1 kernels wait for room.', Math.max(length, places.length));
+  const all = trans._n('%1 kernel is queued.', '%1 kernels are queued.', Math.max(length, places.length));
   return (
     <p className="aliquot-Queue" role="status">
       {all} {places.length > 0 && where(places, trans)}

@@ -65,7 +65,7 @@ export function WaysOut(props: IWaysOutProps): JSX.Element | null {
           <Way
             {...button}
             text={trans.__('Cancel')}
-            caption={trans.__('Give up the start: the kernel leaves the queue, and waiting cells are not run')}
+            caption={trans.__('Remove the kernel from the queue; waiting cells are not run')}
             act={async () => {
               await ensureQueued(props);
               await session.shutdown();
@@ -150,12 +150,12 @@ function Changes(props: IWaysOutProps & IOffers & IButton): JSX.Element | null {
   const plain = plainName(name, sizes);
   const base = plain.replace(/\.gpu-none$/, '');
   const caption = notebook
-    ? trans.__('Another kernel takes the place of this one; waiting cells run there, in their order')
-    : trans.__('Another kernel takes the place of this one; inputs that wait are not run');
+    ? trans.__('Replace this kernel; waiting cells run in the new one, in order')
+    : trans.__('Replace this kernel; waiting inputs are not run');
   const takeSmaller = async ({ asked, suffix }: ISmaller): Promise<void> => {
     const { outcome, message } = await client.dryRun(requestOf(asked), undefined, kernel.id);
     if (outcome !== 'starts') {
-      throw new Error(trans.__('%1 does not start now: %2. The kernel keeps its place.', label(asked), message));
+      throw new Error(trans.__('%1 does not start now: %2. The kernel keeps its place in the queue.', label(asked), message));
     }
     await change(`${base}.${suffix}`);
   };
@@ -183,7 +183,7 @@ function Helpers(props: IWaysOutProps & IButton & { found: readonly IHelper[] })
   return (
     <>
       <p className="aliquot-WaysOut-head" id={id}>
-        {trans.__('Your idle kernels that hold the room')}
+        {trans.__('Your idle kernels that hold a GPU')}
       </p>
       <ul className="aliquot-WaysOut-kernels" aria-labelledby={id}>
         {offered.map(({ kernel, way }) => (

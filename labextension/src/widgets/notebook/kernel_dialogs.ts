@@ -146,7 +146,7 @@ export class SizedDialogs extends SessionContextDialogs {
       }
       model = 'name' in selected ? { name: await selected.name } : { id: selected.id };
     } catch (error) {
-      return showErrorMessage(trans.__('This size cannot be had'), failureText(error, trans));
+      return showErrorMessage(trans.__('This size is not available'), failureText(error, trans));
     }
     await context.changeKernel(model);
   }

@@ -62,7 +62,7 @@ export class KernelItem extends ReactWidget {
     }
     const props = {
       text: kernel ? kernelLine(kernel, trans) : kernelSize(0, trans),
-      hint: kernel ? kernelHint(kernel, trans) : trans.__('This kernel has no GPU: pick one that has'),
+      hint: kernel ? kernelHint(kernel, trans) : trans.__('This kernel has no GPU: choose one that has'),
       state: kernel?.state ?? 'none',
       isOpen: this._isOpen,
       press: () => this._options.press(this)

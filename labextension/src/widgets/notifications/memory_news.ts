@@ -67,7 +67,7 @@ async function resize(kernel: IKernel, larger: ILarger, { client, model, trans }
     if (changed.resize === null) {
       Notification.success(trans.__('%1 has %2 now.', title, size), { autoClose: 5000 });
     } else {
-      Notification.info(trans.__('%1 waits for %2: %3', title, size, changed.resize.reason), { autoClose: 10000 });
+      Notification.info(trans.__('%1 is queued for %2: %3', title, size, changed.resize.reason), { autoClose: 10000 });
     }
   } catch (error) {
     tellFailure(error);

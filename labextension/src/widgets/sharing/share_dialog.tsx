@@ -73,7 +73,7 @@ function ShareBody(options: IShareDialogOptions): JSX.Element {
   };
   React.useEffect(() => void attempt(() => Promise.resolve(), ''), [kernel.id]);
   const takeBack = async (share: IShare): Promise<void> => {
-    if (await attempt(() => client.unshare(kernel.id, share), trans.__('%1 has it no more.', shareName(share, trans)))) {
+    if (await attempt(() => client.unshare(kernel.id, share), trans.__('No longer shared with %1.', shareName(share, trans)))) {
       list.current?.focus(); // the pressed button was removed
     }
   };
@@ -149,8 +149,8 @@ function ShareForm({ trans, isUnderWay, add }: IShareFormProps): JSX.Element {
       <Choice
         legend={trans.__('Access')}
         options={[
-          { value: 'read', text: trans.__('see it: its figures, and what its cells show') },
-          { value: 'write', text: trans.__('use it: run cells, interrupt and restart, too') }
+          { value: 'read', text: trans.__('view: its status and the outputs of its cells') },
+          { value: 'write', text: trans.__('use: also run cells, interrupt and restart') }
         ]}
         chosen={draft.access}
         choose={access => setDraft({ ...draft, access })}
@@ -216,11 +216,11 @@ function ShareList({ shares, trans, isUnderWay, isMine, takeBack }: IShareListPr
             type="button"
             small
             className="aliquot-Action"
-            aria-label={trans.__('Take back from %1', shareName(share, trans))}
+            aria-label={trans.__('Stop sharing with %1', shareName(share, trans))}
             aria-disabled={isUnderWay}
             onClick={() => isUnderWay || takeBack(share)}
           >
-            {trans.__('Take Back')}
+            {trans.__('Stop Sharing')}
           </Button>
         </li>
       ))}

@@ -87,7 +87,7 @@ export function ResizeForm(props: IResizeFormProps): JSX.Element {
             disabled={isUnderWay}
             onClick={() => void ask(() => client.withdrawResize(kernel.id))}
           >
-            {trans.__('Give Up')}
+            {trans.__('Cancel Resize')}
           </Button>
         </div>
       )}
@@ -101,7 +101,7 @@ export function ResizeForm(props: IResizeFormProps): JSX.Element {
 }
 
 function waits(gpus: number, position: number, trans: TranslationBundle): string {
-  return trans.__('Waits to become %1 GPU: position %2.', formatShare(gpus), String(position));
+  return trans.__('Resize to %1 GPU queued: position %2.', formatShare(gpus), String(position));
 }
 
 interface ISizeFieldsProps extends IResizeFormProps {

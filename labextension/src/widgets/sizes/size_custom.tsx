@@ -89,7 +89,7 @@ function Classes({ choice, trans }: ICustomSizeProps): JSX.Element {
       <legend>{trans.__('Priority')}</legend>
       {PRIORITIES.map(one => {
         const isRefused = one === 'normal' && !sizes.may_use_normal_priority;
-        const hint = isRefused ? trans.__('not given to you by your administrator') : priorityHint(one, trans);
+        const hint = isRefused ? trans.__('not available to you') : priorityHint(one, trans);
         return (
           <label key={one} className="aliquot-Resize-choice">
             <input

@@ -22,7 +22,7 @@ export function priorityText(priority: Priority, trans: TranslationBundle): stri
 export function priorityHint(priority: Priority, trans: TranslationBundle): string {
   return priority === 'normal'
     ? trans.__('protected from low-priority kernels')
-    : trans.__('uses what is spare, and waits when there is none');
+    : trans.__('uses spare GPU time and memory, and waits when there is none');
 }
 
 /**
@@ -81,7 +81,7 @@ interface INumberField {
 
 /** The reason why a document does not get its size, and the proposed one. */
 export function refusalText(refusal: Refusal, hasNearest: boolean, trans: TranslationBundle): string {
-  const proposal = hasNearest ? trans.__('The nearest that can be had is selected.') : trans.__('Pick another.');
+  const proposal = hasNearest ? trans.__('The nearest available size is selected.') : trans.__('Choose another.');
   return `${reasonText(refusal, trans)} ${proposal}`;
 }
 
@@ -89,18 +89,18 @@ function reasonText(refusal: Refusal, trans: TranslationBundle): string {
   const { kind } = refusal;
   const base = elided(refusal.base);
   if (kind === 'unreadable') {
-    return trans.__('This document asks for a size of %1 that cannot be read.', base);
+    return trans.__('This document requests a size of %1 that cannot be read.', base);
   }
   const size = refusal.asked === null ? trans.__('no GPU') : label(refusal.asked);
   switch (kind) {
     case 'no-base':
-      return trans.__('This document asks for %1 on %2, and no kernel of that name is installed here.', size, base);
+      return trans.__('This document requests %1 on %2, and no kernel of that name is installed here.', size, base);
     case 'too-large':
-      return trans.__('This document asks for %1; the largest is %2.', size, kernelSize(refusal.largest, trans));
+      return trans.__('This document requests %1; the largest available size is %2.', size, kernelSize(refusal.largest, trans));
     case 'priority':
       return trans.__('This document requests %1 with normal priority, which you may not have here.', size);
     case 'never':
-      return trans.__('This document asks for %1, which cannot be had here (%2).', size, refusal.message);
+      return trans.__('This document requests %1, which is not available here (%2).', size, refusal.message);
   }
 }
 
