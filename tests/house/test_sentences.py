@@ -27,7 +27,7 @@ LEFT: dict[str, tuple[int, int]] = {
     "tests/gateway": (0, 113),
     "tests/gpu_hook": (0, 11),
     "tests/hub": (0, 2),
-    "tests/labextension": (0, 4),
+    "tests/labextension": (0, 3),
     "tests/provisioner": (0, 2),
     "tests/system": (0, 5),
 }
