@@ -17,6 +17,7 @@ struct stripe { /* open addressing with linear probing; guarded by its mutex */
 static struct {
     pthread_once_t once;
     struct stripe stripes[STRIPES];
+    uint32_t sweep; /* the present sweep's number, or the last one's; written by its thread alone */
 } state = {.once = PTHREAD_ONCE_INIT};
 
 static void prepare(void)
@@ -115,6 +116,7 @@ bool allocations_add(const struct allocation *allocation, struct allocation *rep
         if (slot->kind == ALLOCATION_NONE)
             stripe->used++;
         *slot = *allocation;
+        slot->sweep = 0;
     }
     pthread_mutex_unlock(&stripe->mutex);
     return has_room;
@@ -137,21 +139,54 @@ bool allocations_take(uint64_t key, enum allocation_space space, struct allocati
     return is_known;
 }
 
-void allocations_take_all(bool (*takes)(const struct allocation *, const void *argument),
-                          const void *argument)
+/* Copy a record that this sweep has not offered yet. False: there is none. `*slot`: where to look
+ * first; a removal by another thread moves records to places before it, so the search goes round. */
+static bool find_unoffered(struct stripe *stripe, uint32_t *slot, struct allocation *found)
 {
+    bool has_found = false;
+    pthread_mutex_lock(&stripe->mutex);
+    for (uint32_t i = 0; i < stripe->slot_count && !has_found; i++) {
+        struct allocation *record = &stripe->slots[(*slot + i) & (stripe->slot_count - 1)];
+        has_found = record->kind != ALLOCATION_NONE && record->sweep != state.sweep;
+        if (has_found) {
+            record->sweep = state.sweep;
+            *found = *record;
+            *slot += i;
+        }
+    }
+    pthread_mutex_unlock(&stripe->mutex);
+    return has_found;
+}
+
+/* Remove a record that this sweep has offered. False: another thread has removed it meanwhile; the
+ * record that may have its key by now is another one. */
+static bool take_offered(struct stripe *stripe, const struct allocation *offered)
+{
+    enum allocation_space space = space_of(offered);
+    bool is_same = false;
+    pthread_mutex_lock(&stripe->mutex);
+    uint32_t slot = find_slot(stripe, hash(offered->key, space), offered->key, space);
+    is_same = stripe->slots[slot].kind != ALLOCATION_NONE &&
+              stripe->slots[slot].sweep == state.sweep;
+    if (is_same)
+        remove_slot(stripe, slot);
+    pthread_mutex_unlock(&stripe->mutex);
+    return is_same;
+}
+
+void allocations_sweep(bool (*is_gone)(const struct allocation *, const void *argument),
+                       void (*taken)(const struct allocation *), const void *argument)
+{
+    struct allocation found;
     pthread_once(&state.once, prepare);
+    if (++state.sweep == 0)
+        state.sweep = 1;
     for (unsigned i = 0; i < STRIPES; i++) {
         struct stripe *stripe = &state.stripes[i];
-        pthread_mutex_lock(&stripe->mutex);
-        for (uint32_t slot = 0; slot < stripe->slot_count;) {
-            const struct allocation *found = &stripe->slots[slot];
-            if (found->kind != ALLOCATION_NONE && takes(found, argument))
-                remove_slot(stripe, slot); /* may move another record here: look again */
-            else
-                slot++;
-        }
-        pthread_mutex_unlock(&stripe->mutex);
+        uint32_t slot = 0;
+        while (find_unoffered(stripe, &slot, &found))
+            if (is_gone(&found, argument) && take_offered(stripe, &found))
+                taken(&found);
     }
 }
 

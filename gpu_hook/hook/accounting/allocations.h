@@ -29,6 +29,7 @@ struct allocation {
     int32_t device; /* CUdevice, or QUOTA_HOST */
     enum allocation_kind kind;
     uint32_t pin_reasons; /* one bit of enum aliquot_pin_reason, or PIN_NONE */
+    uint32_t sweep; /* allocations.c's: the last one that offered this record; a caller's is 0 */
     void *pool;       /* of ALLOCATION_POOL */
 };
 
@@ -39,9 +40,11 @@ bool allocations_add(const struct allocation *allocation, struct allocation *rep
 /* Remove a record and return it. False: there is none. */
 bool allocations_take(uint64_t key, enum allocation_space space, struct allocation *taken);
 
-/* Offer every allocation to `takes`, and remove those for which it returns true. */
-void allocations_take_all(bool (*takes)(const struct allocation *, const void *argument),
-                          const void *argument);
+/* Offer every allocation to `is_gone`, and remove those for which it returns true and which no
+ * other thread has removed meanwhile: these come to `taken`. Both are called with no lock held,
+ * because a driver's answer may take long. One thread at a time. */
+void allocations_sweep(bool (*is_gone)(const struct allocation *, const void *argument),
+                       void (*taken)(const struct allocation *), const void *argument);
 
 /* Called in the child of a fork: forget everything. */
 void allocations_reset(void);

@@ -99,8 +99,9 @@ struct ended {
     int device;
 };
 
-static bool is_gone(const struct allocation *allocation, const struct ended *ended)
+static bool is_gone(const struct allocation *allocation, const void *argument)
 {
+    const struct ended *ended = argument;
     bool is_own = allocation->context == ended->context;
     bool may_be_gone =
         is_own || allocation->kind == ALLOCATION_POOL || allocation->device == ended->device;
@@ -124,17 +125,15 @@ static bool is_gone(const struct allocation *allocation, const struct ended *end
     return false;
 }
 
-static bool refund_if_gone(const struct allocation *allocation, const void *ended)
+static void refund_gone(const struct allocation *allocation)
 {
-    if (!is_gone(allocation, ended))
-        return false;
-    if (allocation->kind == ALLOCATION_SWAPPABLE)
+    if (allocation->kind == ALLOCATION_SWAPPABLE) {
         swappable_free_contextless(allocation);
-    else if (allocation->kind == ALLOCATION_PAGED)
+        return;
+    }
+    if (allocation->kind == ALLOCATION_PAGED)
         managed_mode_forget(allocation->key, allocation->context);
-    if (allocation->kind != ALLOCATION_SWAPPABLE)
-        charge_refund(allocation);
-    return true;
+    charge_refund(allocation);
 }
 
 static void refund_context(CUcontext context, int device)
@@ -144,7 +143,7 @@ static void refund_context(CUcontext context, int device)
     copy_contexts_forget_context(context);
     ring_forget_context(context);
     captures_forget_context(context);
-    allocations_take_all(refund_if_gone, &ended);
+    allocations_sweep(is_gone, refund_gone, &ended);
     if (context && swappable_has_pending_frees())
         swappable_forget_context(context);
     pools_refresh_all();

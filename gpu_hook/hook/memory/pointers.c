@@ -9,7 +9,6 @@
 #include "swappable/managed_mode.h"
 #include "accounting/pin_reasons.h"
 #include "gate/residency.h"
-#include "vmm/vmm.h"
 #include "accounting/swappability.h"
 
 struct subject {
@@ -62,36 +61,31 @@ static bool find_swappable(CUdeviceptr address, struct subject *subject)
     return true;
 }
 
-static unsigned int access_of_current(const struct mapping *mapping)
+static unsigned int access_of_current(const struct mapping_view *view)
 {
     int device = devices_current();
     uint64_t bit = device >= 0 && device < DEVICES_MAX ? 1ull << device : 0;
-    return mapping->writers & bit   ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-           : mapping->readers & bit ? CU_MEM_ACCESS_FLAGS_PROT_READ
-                                    : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    return view->writers & bit   ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+           : view->readers & bit ? CU_MEM_ACCESS_FLAGS_PROT_READ
+                                 : CU_MEM_ACCESS_FLAGS_PROT_NONE;
 }
 
 /* Called with the process held where it is. Handles without a name of ours never leave: the
  * driver answers for them. */
 static bool find_mapped(CUdeviceptr address, struct subject *subject)
 {
-    vmm_lock();
-    const struct mapping *mapping = handles_mapping_at(address);
-    const struct handle *handle = mapping ? mapping->handle : NULL;
-    bool is_named = handle && handle->is_named;
-    if (is_named)
-        *subject =
-            (struct subject){.is_out = handle->is_out,
-                             .start = mapping->span.start,
-                             .bytes = mapping->span.bytes,
-                             .device = handle->requested.location.id,
-                             .id = mapping->id,
-                             .memory_id = handle->id,
-                             .handle_types =
-                                 (unsigned long long)handle->requested.requestedHandleTypes,
-                             .access = access_of_current(mapping)};
-    vmm_unlock();
-    return is_named;
+    struct mapping_view view;
+    if (!handles_read_mapping(address, &view))
+        return false;
+    *subject = (struct subject){.is_out = view.is_out,
+                                .start = view.start,
+                                .bytes = view.bytes,
+                                .device = view.device,
+                                .id = view.id,
+                                .memory_id = view.memory_id,
+                                .handle_types = (unsigned long long)view.handle_types,
+                                .access = access_of_current(&view)};
+    return true;
 }
 
 #define PUT(type, value) (*(type *)data = (type)(value), true)

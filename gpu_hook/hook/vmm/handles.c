@@ -3,6 +3,7 @@
 #include "charging/charge.h"
 #include "accounting/pin_reasons.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 #define IDENTITIES (1ull << 59) /* apart from the driver's own BUFFER_IDs */
@@ -12,10 +13,14 @@ static struct { /* guarded by vmm_lock */
     struct spans mappings;
     uint64_t last_identity;
     uint32_t named; /* read without */
-} state;
+    /* taken inside vmm_lock by a thread that changes mappings, alone by one that reads them; never
+     * held over a driver's call */
+    pthread_mutex_t reading;
+} state = {.reading = PTHREAD_MUTEX_INITIALIZER};
 
 void handles_reset(void)
 {
+    pthread_mutex_init(&state.reading, NULL);
     state.handles = state.mappings = (struct spans){NULL, 0}; /* the parent's */
     state.named = 0;
 }
@@ -122,14 +127,18 @@ bool handles_map(struct handle *handle, CUdeviceptr address, size_t bytes)
     mapping->handle = handle;
     mapping->is_mapped = true;
     mapping->id = IDENTITIES | ++state.last_identity;
+    pthread_mutex_lock(&state.reading);
     spans_add(&state.mappings, &mapping->span);
+    pthread_mutex_unlock(&state.reading);
     handles_change(handle, 0, 1);
     return true;
 }
 
 void handles_unmap(struct mapping *mapping)
 {
+    pthread_mutex_lock(&state.reading);
     spans_remove(&state.mappings, &mapping->span);
+    pthread_mutex_unlock(&state.reading);
     handles_change(mapping->handle, 0, -1);
     free(mapping);
 }
@@ -137,6 +146,28 @@ void handles_unmap(struct mapping *mapping)
 struct mapping *handles_mapping_at(CUdeviceptr address)
 {
     return spans_at(&state.mappings, address);
+}
+
+bool handles_read_mapping(CUdeviceptr address, struct mapping_view *view)
+{
+    pthread_mutex_lock(&state.reading);
+    const struct mapping *found = spans_at(&state.mappings, address);
+    const struct handle *handle = found ? found->handle : NULL;
+    bool is_named = handle && handle->is_named;
+    if (is_named)
+        *view = (struct mapping_view){
+            .start = found->span.start,
+            .bytes = found->span.bytes,
+            .id = found->id,
+            .memory_id = handle->id,
+            .readers = found->readers,
+            .writers = found->writers,
+            .device = handle->requested.location.id,
+            .handle_types = handle->requested.requestedHandleTypes,
+            .is_out = handle->is_out,
+        };
+    pthread_mutex_unlock(&state.reading);
+    return is_named;
 }
 
 struct mapping *handles_mapping_from(CUdeviceptr address)
@@ -165,8 +196,10 @@ void handles_set_access(CUdeviceptr start, size_t bytes, const CUmemAccessDesc *
                         size_t count)
 {
     struct mapping *mapping = handles_mapping_from(start);
+    pthread_mutex_lock(&state.reading);
     for (; mapping && mapping->span.start < start + bytes;
          mapping = handles_mapping_from(span_end(&mapping->span)))
         for (size_t i = 0; i < count; i++)
             set_access(mapping, &accesses[i]);
+    pthread_mutex_unlock(&state.reading);
 }

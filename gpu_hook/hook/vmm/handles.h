@@ -7,7 +7,8 @@
  *
  * Guarded by vmm_lock. The hook holds it over the driver's calls that change the uses of
  * handles: the value of a handle or an address may be used again as soon as the driver let it
- * go. */
+ * go. A query about an address does not wait for such calls: handles_read_mapping takes a lock of
+ * its own, which is held for no driver call. */
 #ifndef ALIQUOT_HANDLES_H
 #define ALIQUOT_HANDLES_H
 
@@ -44,6 +45,17 @@ struct mapping { /* of a handle's memory from its start, at an address that the 
     CUmemAccessDesc host;      /* the host's access where flags are not 0 */
 };
 
+/* The answers to a query about an address of a named handle's memory. */
+struct mapping_view {
+    CUdeviceptr start;
+    size_t bytes;
+    uint64_t id, memory_id;
+    uint64_t readers, writers; /* as in struct mapping */
+    int device;
+    CUmemAllocationHandleType handle_types;
+    bool is_out;
+};
+
 /* Add a handle that the driver just made, with one reference. `is_named`: the hook names it. NULL:
  * no memory. */
 struct handle *handles_add(CUmemGenericAllocationHandle real, size_t bytes,
@@ -63,6 +75,9 @@ void handles_change(struct handle *handle, int references, int mappings);
 
 bool handles_map(struct handle *handle, CUdeviceptr address, size_t bytes); /* false: no memory */
 void handles_unmap(struct mapping *mapping);
+/* Read the mapping of a named handle at the address. Called without vmm_lock, while the process is
+ * held where it is. False: there is none. */
+bool handles_read_mapping(CUdeviceptr address, struct mapping_view *view);
 struct mapping *handles_mapping_at(CUdeviceptr address);
 /* Return the first mapping that ends after the address. */
 struct mapping *handles_mapping_from(CUdeviceptr address);

@@ -149,6 +149,7 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
         return -1;
     }
     settings->faults = getenv(PREFIX "FAULTS");
+    settings->hold = getenv(PREFIX "HOLD");
     settings->log = getenv(PREFIX "LOG");
     settings->cgroup = getenv(PREFIX "CGROUP");
     if (settings->cgroup && *settings->cgroup == '\0')

@@ -23,6 +23,7 @@ struct settings {
     uint32_t queue_items;
     uint32_t is_strict; /* ends the process where a real driver is free to crash */
     const char *faults;
+    const char *hold; /* a file: calls with the fault `hold` wait while it exists */
     const char *log;
     const char *cgroup; /* NULL: the process's own */
 };

@@ -2,6 +2,7 @@
 #include "driver/enter.h"
 
 #include <cuda.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 
 #define FAULTS_MAX 64
 #define THREAD_NAME 16 /* of the kernel's */
+#define HOLD INT_MIN   /* in place of a code: the call waits */
 
 struct fault {
     int point;
@@ -29,6 +31,7 @@ static struct {
     pthread_once_t once;
     struct fault faults[FAULTS_MAX]; /* written before WATCH_FAULTS is set */
     int fault_count;
+    const char *hold; /* a file: calls with the fault HOLD wait while it exists */
     CUresult (*after_teardown)(const char *function); /* written before WATCH_TORN_DOWN is set */
 } entry = {.once = PTHREAD_ONCE_INIT};
 
@@ -46,7 +49,7 @@ static int find_point(const char *name, size_t length)
     return -1;
 }
 
-/* function:nth=code, or function=code for every call; function@thread for calls by threads of
+/* function:nth=code, or function=code for every call; `hold` for a code: the call waits; function@thread for calls by threads of
  * that name only. */
 static int parse_fault(const char *text, const char **end, struct fault *fault)
 {
@@ -67,7 +70,9 @@ static int parse_fault(const char *text, const char **end, struct fault *fault)
     if (fault->point < 0 || *rest != '=')
         return -1;
     char *code = rest + 1;
-    fault->code = (int)strtol(code, &rest, 10);
+    int is_hold = strncmp(code, "hold", 4) == 0;
+    fault->code = is_hold ? HOLD : (int)strtol(code, &rest, 10);
+    rest = is_hold ? code + 4 : rest;
     *end = rest;
     return rest == code || (*rest && *rest != ',') ? -1 : 0;
 }
@@ -101,6 +106,7 @@ static void read_environment(void)
     log_open(settings.log);
     if (log_is_on())
         atomic_fetch_or(&enter_watch, WATCH_LOG);
+    entry.hold = settings.hold;
     if (enter_set_faults(settings.faults) != 0)
         log_failure("ALIQUOT_SOFTGPU_FAULTS=%s: expected function:nth=code, comma separated", settings.faults);
 }
@@ -181,6 +187,13 @@ static int injected(int index, int watch)
     return code;
 }
 
+static void wait_while_held(void)
+{
+    const struct timespec pause = {0, 1000000};
+    while (entry.hold && access(entry.hold, F_OK) == 0)
+        nanosleep(&pause, NULL);
+}
+
 CUresult enter_slow(int index)
 {
     enter_read_environment();
@@ -190,7 +203,9 @@ CUresult enter_slow(int index)
     if (watch & WATCH_TORN_DOWN)
         return entry.after_teardown(enter_points[index].name);
     int fault = injected(index, watch);
-    if (fault)
+    if (fault == HOLD)
+        wait_while_held();
+    else if (fault)
         return (CUresult)fault;
     if ((watch & (WATCH_BEFORE_INIT | WATCH_FORKED)) && !is_always_open(enter_points[index].name))
         return CUDA_ERROR_NOT_INITIALIZED;
