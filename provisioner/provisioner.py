@@ -30,7 +30,7 @@ from jupyter_aliquot.provisioner.relay.client.kernel_relay import (
     KernelRelay,
     NoRelayError,
     check_place,
-    relay_wish,
+    relay_options,
 )
 from jupyter_aliquot.provisioner.runtime.base import Launch, Runtime
 from jupyter_aliquot.provisioner.runtime.factory import choose_runtime
@@ -200,9 +200,9 @@ class AliquotProvisioner(LocalProvisioner):
         containers = self._containers()
         if containers is not None:
             await containers.ensure_relay_host(runtime)
-        wish = relay_wish(self.relay_facts, self.grant, self.container is not None, arguments)
-        wish = replace(wish, waiting_notice=self.waiting_notice, trim=self.trim, account=self.account)
-        self._relay = await KernelRelay.start(manager, runtime, self.kernel_id, wish, self.log)
+        options = relay_options(self.relay_facts, self.grant, self.container is not None, arguments)
+        options = replace(options, waiting_notice=self.waiting_notice, trim=self.trim, account=self.account)
+        self._relay = await KernelRelay.start(manager, runtime, self.kernel_id, options, self.log)
 
     def _start_without(self, reason: NoRelayError) -> None:
         """Start a kernel without a relay, unless it has a grant or a container.

@@ -44,7 +44,7 @@ WITHOUT_RELAY = "set c.AliquotProvisioner.relay = False to start kernels without
 
 
 @dataclass(frozen=True)
-class RelayWish:
+class RelayOptions:
     """Options of a kernel's relay.
 
     Without ``gateway`` it ends with this process, unless it ``is_independent``.
@@ -63,9 +63,9 @@ class RelayWish:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def relay_wish(
+def relay_options(
     given: Mapping[str, Any] | None, grant: Grant | None, in_container: bool, arguments: Mapping[str, Any]
-) -> RelayWish:
+) -> RelayOptions:
     """Return the options from Popen's arguments and from the gateway's; other arguments are kept."""
     given = dict(given or {})
     facts = {
@@ -74,7 +74,7 @@ def relay_wish(
         "cwd": os.fspath(arguments.get("cwd") or ""),
         **given,
     }
-    return RelayWish(
+    return RelayOptions(
         gateway=given.get("gateway", ""),
         orphan_seconds=given.get("orphan_seconds"),
         unread_bytes=int(given.get("unread_bytes", UNREAD_BYTES)),
@@ -112,11 +112,11 @@ class KernelRelay:
 
     @classmethod
     async def start(
-        cls, manager: Any, runtime: RuntimeDir, kernel_id: str, wish: RelayWish, log: logging.Logger
+        cls, manager: Any, runtime: RuntimeDir, kernel_id: str, options: RelayOptions, log: logging.Logger
     ) -> KernelRelay:
         """Start a relay, and the relay host if none runs. Raises LaunchError."""
         try:
-            record = await _start(runtime, _request(manager, kernel_id, wish))
+            record = await _start(runtime, _request(manager, kernel_id, options))
         except RelayError as error:
             if isinstance(error, RelayRefusedError) and error.code == "account":
                 raise AccountError(str(error)) from error
@@ -211,28 +211,28 @@ async def _start(runtime: RuntimeDir, request: RelayRequest) -> RelayRecord:
         return await start_relay(runtime, request)
 
 
-def _request(manager: Any, kernel_id: str, wish: RelayWish) -> RelayRequest:
+def _request(manager: Any, kernel_id: str, options: RelayOptions) -> RelayRequest:
     public, secret = curve_keys(manager)
-    owner = None if wish.gateway or wish.is_independent else os.getpid()
+    owner = None if options.gateway or options.is_independent else os.getpid()
     request = RelayRequest(
         kernel_id=kernel_id,
         key=manager.session.key.decode(),
         signature_scheme=manager.session.signature_scheme,
         kernel_name=manager.kernel_name,
-        gateway=wish.gateway or None,
+        gateway=options.gateway or None,
         owner_pid=owner,
         owner_start_time_ticks=None if owner is None else start_time_ticks(owner),
-        tells_agent=wish.tells_agent,
-        waiting_notice=wish.waiting_notice,
-        trim=wish.trim,
-        unread_bytes=wish.unread_bytes,
-        store_bytes=wish.unsent_bytes.kernel,
-        user=wish.user,
-        account=wish.account,
-        user_store_bytes=wish.unsent_bytes.user,
-        all_store_bytes=wish.unsent_bytes.all,
-        facts={"kernelspec": manager.kernel_name, "connection_file": manager.connection_file, **wish.facts},
+        tells_agent=options.tells_agent,
+        waiting_notice=options.waiting_notice,
+        trim=options.trim,
+        unread_bytes=options.unread_bytes,
+        store_bytes=options.unsent_bytes.kernel,
+        user=options.user,
+        account=options.account,
+        user_store_bytes=options.unsent_bytes.user,
+        all_store_bytes=options.unsent_bytes.all,
+        facts={"kernelspec": manager.kernel_name, "connection_file": manager.connection_file, **options.facts},
         curve_publickey=public,
         curve_secretkey=secret,
     )
-    return request if wish.orphan_seconds is None else replace(request, orphan_seconds=wish.orphan_seconds)
+    return request if options.orphan_seconds is None else replace(request, orphan_seconds=options.orphan_seconds)

@@ -120,12 +120,12 @@ class Spill:
             return self._new_segment(segment, length)
         least = segment.end + length - segment.claimed
         if least > 0:
-            with self._room.claim(least, self._wish(least, self._segment_bytes - segment.end)) as claimed:
+            with self._room.claim(least, self._wanted(least, self._segment_bytes - segment.end)) as claimed:
                 segment.claim(claimed)
         return segment
 
     def _new_segment(self, former: _Segment | None, length: int) -> _Segment:
-        with self._room.claim(length, self._wish(length, self._segment_bytes)) as claimed:
+        with self._room.claim(length, self._wanted(length, self._segment_bytes)) as claimed:
             if former is not None:
                 former.give_back()
             segment = _Segment(self._room.folder / f"{self._last + 1}")
@@ -138,7 +138,7 @@ class Spill:
         self._segments[self._last] = segment
         return segment
 
-    def _wish(self, least: int, most: int) -> int:
+    def _wanted(self, least: int, most: int) -> int:
         """Return the bytes to claim: claims stay few, and little of them unused."""
         return max(least, min(_CLAIM_BYTES, most))
 

@@ -81,10 +81,10 @@ class SpillRoom:
         self._lock_seconds = _LOCK_SECONDS
 
     @contextlib.contextmanager
-    def claim(self, least: int, wish: int) -> Iterator[int]:
+    def claim(self, least: int, wanted: int) -> Iterator[int]:
         """Hold the account while the caller makes its files larger by the yielded bytes.
 
-        These are wish, or least. Raises SpillFullError if a bound does not allow ``least``, and
+        These are wanted, or least. Raises SpillFullError if a bound does not allow ``least``, and
         OSError.
         """
         patience, self._lock_seconds = self._lock_seconds, 0.0  # waits once, and not for each message
@@ -96,7 +96,7 @@ class SpillRoom:
             if room < least:
                 can_help = used.get(self.folder, 0) + room >= least
                 raise SpillFullError(why, least - room if can_help else None)
-            yield max(least, min(wish, room))
+            yield max(least, min(wanted, room))
 
     def close(self) -> None:
         """Remove the folder. Idempotent."""
