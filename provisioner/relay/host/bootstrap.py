@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import json
 import os
 import signal
 import time
@@ -57,7 +58,7 @@ def prepare_folder(folder: Path) -> None:
 
 
 def run(runtime: RuntimeDir, spill_dir: Path, own: OwnRecord, ready: int, admitted: Collection[int] = ()) -> None:
-    """Run the relay until it ends. The pipe ``ready`` gets its record's line, or the error.
+    """Run the relay until it ends. The pipe ``ready`` gets its record, or the error.
 
     ``admitted``: the numbers of other accounts that may connect to it.
     """
@@ -65,7 +66,7 @@ def run(runtime: RuntimeDir, spill_dir: Path, own: OwnRecord, ready: int, admitt
     spill = Spill(_room(spill_dir, own.request))
     relay = _made(runtime, own, spill, admitted)
     own.write()
-    os.write(ready, b"ready")
+    _tell(ready, b"ready" + json.dumps(own.public()).encode())
     os.close(ready)
     signal.signal(signal.SIGTERM, lambda *_: setattr(relay, "is_terminated", True))
     try:
@@ -73,6 +74,11 @@ def run(runtime: RuntimeDir, spill_dir: Path, own: OwnRecord, ready: int, admitt
     finally:
         relay.close()
         spill.close()
+
+
+def _tell(ready: int, said: bytes) -> None:
+    while said:
+        said = said[os.write(ready, said) :]
 
 
 def _room(spill_dir: Path, request: RelayRequest) -> SpillRoom:

@@ -1,6 +1,6 @@
 """Signal and remove kernels for a gateway of another account, with the rights of the kernel's account.
 
-What a relay's files say is its account's word: a signal reaches that account's processes alone.
+It runs as that account. What a relay's files say is its word, and a signal reaches its processes alone.
 """
 
 from __future__ import annotations
@@ -17,17 +17,14 @@ from jupyter_aliquot.provisioner.relay.wire.files import (
     read_ended,
     read_relay_record,
 )
-from jupyter_aliquot.provisioner.relay.wire.peer import Refusal
-from jupyter_aliquot.provisioner.relay.wire.proc import account_of, is_process
+from jupyter_aliquot.provisioner.relay.wire.proc import is_process
 from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 
-from .tenants import acting_as
+from .left_kernels import all_kernels_of
 
 
-def signal_kernel(folder: Path, number: object) -> None:
-    """Signal the process group of a relay's kernel; do nothing once it ended. Raises Refusal."""
-    if not isinstance(number, int) or number not in set(signal.Signals):
-        raise Refusal("bad_request", f"{number!r:.20} is no signal")
+def signal_kernel(folder: Path, number: int) -> None:
+    """Signal the process group of a relay's kernel; do nothing once it ended."""
     with contextlib.suppress(OSError, UnreadableRecordError):
         _signal_group(read_relay_record(folder), number)
 
@@ -37,25 +34,26 @@ def remove_by_force(folder: Path) -> Ended | None:
 
     The folder goes before the relay: a scan finds nothing then to put another relay in front of.
     """
+    for pid in all_kernels_of(folder):
+        with contextlib.suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)
     try:
         record = read_relay_record(folder)
     except (OSError, UnreadableRecordError):
         remove_folder(folder)
         return None
-    owner = folder.stat().st_uid
     _signal_group(record, signal.SIGKILL)
     ended = None
     with contextlib.suppress(OSError, UnreadableRecordError):
         ended = read_ended(record)
     remove_folder(folder)
-    if is_process(record.pid, record.start_time_ticks) and account_of(record.pid) == owner:
-        with contextlib.suppress(OSError), acting_as(owner):
+    if is_process(record.pid, record.start_time_ticks):
+        with contextlib.suppress(OSError):
             os.kill(record.pid, signal.SIGKILL)
     return ended
 
 
 def _signal_group(record: RelayRecord, number: int) -> None:
-    owner = record.folder.stat().st_uid
-    if record.kernel is not None and record.has_living_kernel and account_of(record.kernel.pid) == owner:
-        with contextlib.suppress(OSError), acting_as(owner):
+    if record.kernel is not None and record.has_living_kernel:
+        with contextlib.suppress(OSError):
             os.killpg(record.kernel.pid, number)

@@ -8,45 +8,55 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
+import secrets
 import selectors
 import signal
 import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from jupyter_aliquot.gpu_hook.paths import KERNEL_ID, RuntimeDir
-from jupyter_aliquot.provisioner.relay.server.own_record import PRIVATE_FIELDS, OwnRecord, read_request
+from jupyter_aliquot.provisioner.accounts import Account
+from jupyter_aliquot.provisioner.relay.server.own_record import OwnRecord, read_request
 from jupyter_aliquot.provisioner.relay.store.spill_room import sweep
-from jupyter_aliquot.provisioner.relay.wire.files import (
-    Ended,
-    RelayRecord,
-    UnreadableRecordError,
-    read_relay_fields,
-    read_relay_record,
-    read_relay_records,
-    write_ended,
-)
+from jupyter_aliquot.provisioner.relay.wire.files import RelayRequest
 from jupyter_aliquot.provisioner.relay.wire.log import log
 from jupyter_aliquot.provisioner.relay.wire.messages import Signer
 from jupyter_aliquot.provisioner.relay.wire.peer import Peer, Record, Refusal, accept
-from jupyter_aliquot.provisioner.relay.wire.proc import is_process
 from jupyter_aliquot.provisioner.relay.wire.protocol import VERSIONS, ProtocolError
 from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
-from jupyter_aliquot.provisioner.relay.wire.spare_names import is_listened_at
 
 from .bootstrap import prepare_folder, run
 from .by_force import remove_by_force, signal_kernel
-from .left_kernels import folders_without_relay, kernels_of
-from .tenants import Tenants, acting_as
+from .looks import (
+    ALIVE,
+    EMPTY,
+    ORPHANED,
+    REMOVED,
+    as_json,
+    lives,
+    look_at,
+    look_at_killed,
+    note_ends,
+    relays_that_live,
+)
+from .owner_work import InlineWork, OwnerWork, begin_child
+from .tenants import Tenants
 
 _SCAN_SECONDS = 5.0
-_KEEP_SECONDS = 7 * 24 * 3600.0  # a folder whose relay ended, for readers of how the kernel ended
+_SWEEP_SECONDS = 60.0  # of other accounts' output
+_MOST_CODES = 1000  # of inherited processes of an account, between two looks
+_LONGEST_READY = 16 << 20
+_READY = b"ready"
+_SET_ASIDE = ".left-"  # begins the name of a folder that is no kernel's any more
 _MOST_FORKS = 3  # for one kernel, within
 _FORKS_SECONDS = 60.0
 
@@ -63,6 +73,11 @@ class Child:
     asker: Peer | None
     is_new: bool
     said: bytes = b""
+
+    @property
+    def has_begun(self) -> bool:
+        """Tell whether the relay is ready."""
+        return self.said.startswith(_READY)
 
 
 class Host:
@@ -91,20 +106,28 @@ class Host:
         self._selector = selectors.DefaultSelector()
         self._peers: set[Peer] = set()
         self._children: dict[int, Child] = {}
+        self._beginning: set[str] = set()  # kernels whose folders are looked at before their relay begins
+        self._looked_at: set[int] = set()  # accounts whose relays are being looked at
+        self._alive: dict[int, list[str]] = {}  # by account: relays that other hosts forked, at the last look
+        self._codes: dict[int, dict[int, int]] = {}  # by account: how inherited processes ended
+        self._next_sweep = 0.0
         self._forks: dict[str, list[float]] = {}
         self._idle_since = time.monotonic()
         self._inode = os.stat(runtime.relay_socket).st_ino
         self._is_ending = False
-        self._wake, wake = socket.socketpair()
-        for end in (self._wake, wake):
+        self._wake, self._wake_writer = socket.socketpair()
+        self._take_signals()
+        self._work = InlineWork() if tenants is None else OwnerWork(self._selector)
+        self._selector.register(listening, selectors.EVENT_READ, self._accept)
+        self._selector.register(self._wake, selectors.EVENT_READ, self._woken)
+
+    def _take_signals(self) -> None:
+        for end in (self._wake, self._wake_writer):
             end.setblocking(False)
-        self._wake_writer = wake
-        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._wake_writer.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._end)
-        self._selector.register(listening, selectors.EVENT_READ, self._accept)
-        self._selector.register(self._wake, selectors.EVENT_READ, self._woken)
 
     def serve(self) -> None:
         """Serve until a signal, or until the idle time is over."""
@@ -115,6 +138,7 @@ class Host:
                 next_scan = now + _SCAN_SECONDS
                 self._guarded(self._scan)
                 self._is_ending = self._is_ending or self.is_cut_off() or self._has_lost_parent()
+            self._guarded(self._work.kill_late, now)
             self._is_ending = self._is_ending or self._is_idle_too_long(now)
             patience = min(next_scan - now, self._idle_seconds or _SCAN_SECONDS)
             for key, _ in self._selector.select(max(0.05, patience) if not self._is_ending else 0):
@@ -125,6 +149,7 @@ class Host:
         signal.set_wakeup_fd(-1)
         for peer in tuple(self._peers):
             self._drop(peer)
+        self._work.close()
         self._selector.close()
         for end in (self._wake, self._wake_writer, self._listening):
             end.close()
@@ -154,7 +179,7 @@ class Host:
     def _is_idle_too_long(self, now: float) -> bool:
         if self._idle_seconds is None:
             return False
-        if self._children or self._peers or any(record.is_alive for record in read_relay_records(self._runtime)):
+        if self._children or self._peers or self._living():
             self._idle_since = now
         return now - self._idle_since >= self._idle_seconds
 
@@ -207,17 +232,12 @@ class Host:
         if record.op == "start":
             self._start(peer, record.header.get("request"))
         elif record.op == "status":
-            alive = [found.kernel_id for found in read_relay_records(self._runtime) if found.is_alive]
-            peer.say({"op": "status", "pid": os.getpid(), "relays": alive})
+            peer.say({"op": "status", "pid": os.getpid(), "relays": self._living()})
             peer.end_after_sending()
         elif record.op == "signal":
-            signal_kernel(self._folder_of(record), record.header.get("number"))
-            peer.say({"op": "signalled"})
-            peer.end_after_sending()
+            self._signal(peer, self._folder_of(record), record.header.get("number"))
         elif record.op == "remove":
-            ended = remove_by_force(self._folder_of(record))
-            peer.say({"op": "removed", "ended": None if ended is None else vars(ended)})
-            peer.end_after_sending()
+            self._remove(peer, self._folder_of(record))
         else:
             raise Refusal("bad_request", f"Op {record.op[:40]!r} is not known. Use start, status, signal or remove.")
 
@@ -226,6 +246,72 @@ class Host:
         if not isinstance(kernel_id, str) or not KERNEL_ID.fullmatch(kernel_id):
             raise Refusal("bad_request", f"{kernel_id!r:.60} is no id of a kernel")
         return self._runtime.relay(kernel_id)
+
+    def _living(self) -> list[str]:
+        """Return the kernels whose relays run, those of other hosts as they were at the last look."""
+        if self._tenants is None:
+            return relays_that_live(self._runtime, self._names())
+        ours = [child.kernel_id for child in self._children.values() if child.has_begun]
+        return sorted({*ours, *(name for names in self._alive.values() for name in names)})
+
+    def _names(self) -> list[str]:
+        """Return the names of all folders of relays."""
+        with contextlib.suppress(FileNotFoundError):
+            return sorted(os.listdir(self._runtime.relays))
+        return []
+
+    def _folders(self) -> dict[int, list[Path]]:
+        """Return the folders of relays by the accounts that look into them."""
+        found: dict[int, list[Path]] = {}
+        for name in self._names():
+            with contextlib.suppress(OSError):
+                folder = self._runtime.relay(name)
+                found.setdefault(self._account_of(folder), []).append(folder)
+        return found
+
+    def _account_of(self, folder: Path) -> int:
+        """Return the account that looks into a folder. Raises OSError."""
+        return os.geteuid() if self._tenants is None else folder.lstat().st_uid
+
+    def _do_in(self, folder: Path, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        """Work in a folder as its account; *then* gets None at once if there is no such folder."""
+        try:
+            uid = self._account_of(folder)
+        except OSError:
+            then(None)
+            return
+        self._work.do(uid, lambda: work, then)
+
+    def _say_last(self, peer: Peer, header: Mapping[str, Any]) -> None:
+        """Answer a peer that may have gone meanwhile."""
+        if peer in self._peers:
+            peer.say(header)
+            peer.end_after_sending()
+            self._flush(peer)
+
+    def _signal(self, peer: Peer, folder: Path, number: object) -> None:
+        if not isinstance(number, int) or number not in set(signal.Signals):
+            raise Refusal("bad_request", f"{number!r:.20} is no signal")
+        self._do_in(folder, lambda: signal_kernel(folder, number), lambda _: self._say_last(peer, {"op": "signalled"}))
+
+    def _remove(self, peer: Peer, folder: Path) -> None:
+        def removed(ended: Any) -> None:
+            self._set_aside(folder)
+            for pid, child in self._children.items():
+                if child.kernel_id == folder.name:  # whatever its record says
+                    os.kill(pid, signal.SIGKILL)
+            self._say_last(peer, {"op": "removed", "ended": ended if isinstance(ended, dict) else None})
+
+        self._do_in(folder, lambda: as_json(remove_by_force(folder)), removed)
+
+    def _set_aside(self, folder: Path) -> None:
+        """Have what is left of a folder removed some time: it is no kernel's from now on."""
+        if self._tenants is None:
+            remove_folder(folder)
+            return
+        self._remove_emptied(folder)
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(folder, folder.with_name(f"{_SET_ASIDE}{secrets.token_hex(8)}"))
 
     # ---- relays begin
 
@@ -240,16 +326,41 @@ class Host:
         account = None if self._tenants is None else self._tenants.requested(request.account)
         if account is None and request.account:
             raise Refusal("account", f"this host runs as {os.geteuid()} and starts no relay as {request.account!r}")
-        folder = self._runtime.relay(request.kernel_id)
-        if self._is_starting(request.kernel_id) or self._lives(folder):
-            raise Refusal("exists", f"kernel {request.kernel_id} has a relay already; stop that one first")
+        folder, kernel_id = self._runtime.relay(request.kernel_id), request.kernel_id
+        if self._is_starting(kernel_id) or kernel_id in self._beginning:
+            raise Refusal("exists", _exists(kernel_id))
         self._runtime.relays.mkdir(mode=0o700, exist_ok=True)
-        remove_folder(folder)
+        if not os.path.lexists(folder):
+            self._begin(request, account, peer)
+            return
+        self._beginning.add(kernel_id)
+
+        def looked(is_alive: Any) -> None:
+            self._beginning.discard(kernel_id)
+            if is_alive is not False:  # or it could not be looked at
+                raise Refusal("exists", _exists(kernel_id))
+            self._set_aside(folder)
+            if peer in self._peers:
+                self._begin(request, account, peer)
+
+        self._do_in(folder, lambda: lives(folder), lambda found: self._answered(peer, looked, found))
+
+    def _answered(self, peer: Peer, then: Callable[[Any], None], found: Any) -> None:
+        """Go on with a question of a peer, and refuse it as `_ready` does."""
+        try:
+            then(found)
+        except Refusal as refusal:
+            if peer in self._peers:
+                peer.refuse(refusal.code, str(refusal))
+                self._flush(peer)
+
+    def _begin(self, request: RelayRequest, account: Account | None, peer: Peer) -> None:
+        folder = self._runtime.relay(request.kernel_id)
         if self._tenants is None or account is None:
             prepare_folder(folder)
         else:
             self._tenants.prepare_folder(folder, account)
-        self._fork(OwnRecord(folder, request), peer, is_new=True)
+        self._fork(folder, request, peer)
 
     def _is_starting(self, kernel_id: str) -> bool:
         """Tell whether a relay is about to begin.
@@ -258,40 +369,32 @@ class Host:
         """
         return any(child.kernel_id == kernel_id and child.ready is not None for child in self._children.values())
 
-    def _lives(self, folder: Any) -> bool:
-        try:
-            record = read_relay_record(folder)
-        except (OSError, UnreadableRecordError):
-            return False
-        return record.is_alive or record.has_living_kernel
-
-    def _fork(self, own: OwnRecord, asker: Peer | None, *, is_new: bool) -> None:
+    def _fork(self, folder: Path, request: RelayRequest | None, asker: Peer | None = None) -> None:
+        """Fork a relay: a kernel's first one, or without a *request* one that follows a killed one."""
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:
-            self._become_relay(own, writer)
+            self._become_relay(folder, request, writer)
         os.close(writer)
         os.set_blocking(reader, False)
-        self._children[pid] = Child(own.kernel_id, reader, asker, is_new)
+        self._children[pid] = Child(folder.name, reader, asker, is_new=request is not None)
         self._selector.register(reader, selectors.EVENT_READ, lambda _: self._heard(pid))
-        log("forked", kernel=own.kernel_id, pid=pid, new=is_new)
+        log("forked", kernel=folder.name, pid=pid, new=request is not None)
 
-    def _become_relay(self, own: OwnRecord, ready: int) -> None:
+    def _become_relay(self, folder: Path, request: RelayRequest | None, ready: int) -> None:
         """Become a relay, in the child. Never returns."""
         code = 1
         try:
-            signal.set_wakeup_fd(-1)
-            for number in (signal.SIGCHLD, signal.SIGTERM):
-                signal.signal(number, signal.SIG_DFL)
+            begin_child({ready})
             os.setsid()
-            for descriptor in _descriptors() - {0, 1, 2, ready}:
-                with contextlib.suppress(OSError):
-                    os.close(descriptor)
             spill_dir = self._spill_dir
             if self._tenants is not None:
-                account = self._tenants.owner_of(own.folder)
+                account = self._tenants.owner_of(folder)
                 spill_dir = self._tenants.spill_dir(spill_dir, account)
                 self._tenants.become(account)
+            if request is None:
+                remove_folder(folder / "spill")  # earlier versions of relays had it there
+            own = OwnRecord.found(folder) if request is None else OwnRecord(folder, request)
             run(self._runtime, spill_dir, own, ready, self._admitted)
             code = 0
         except BaseException as error:
@@ -302,30 +405,30 @@ class Host:
             sys.stderr.flush()
             os._exit(code)
 
-    def _heard(self, pid: int) -> None:
+    def _heard(self, pid: int, *, has_ended: bool = False) -> None:
+        """Hear of a relay: "ready" and its record, or why it did not start."""
         child = self._children[pid]
         assert child.ready is not None
         try:
-            said = os.read(child.ready, 4096)
+            said = os.read(child.ready, 1 << 16)
         except BlockingIOError:
-            return
+            if not has_ended:
+                return
+            said = b""
         child.said += said
-        if said and child.said != b"ready":
+        if said and len(child.said) <= _LONGEST_READY:
             return
         self._forget_pipe(child)
         asker, child.asker = child.asker, None
+        said, child.said = child.said, child.said[: len(_READY)]
         if asker is None:
             return
-        if child.said == b"ready":
-            asker.say({"op": "started", "record": self._public(child.kernel_id)})
+        if child.has_begun:
+            asker.say({"op": "started", "record": json.loads(said[len(_READY) :])})
             asker.end_after_sending()
         else:
-            asker.refuse("internal", f"the relay did not start: {child.said.decode(errors='replace') or 'it ended'}")
+            asker.refuse("internal", f"the relay did not start: {said.decode(errors='replace') or 'it ended'}")
         self._flush(asker)
-
-    def _public(self, kernel_id: str) -> Mapping[str, Any]:
-        fields = read_relay_fields(self._runtime.relay(kernel_id))
-        return {name: value for name, value in fields.items() if name not in PRIVATE_FIELDS}
 
     def _forget_pipe(self, child: Child) -> None:
         if child.ready is not None:
@@ -338,28 +441,37 @@ class Host:
     def _reap(self) -> None:
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
-            if pid == 0:
+            if found is None:
                 return
-            code = os.waitstatus_to_exitcode(status)
-            child = self._children.get(pid)
-            if child is None:
-                self._inherited(pid, code)
-                continue
-            if child.ready is not None:
-                self._heard(pid)
-                self._forget_pipe(child)
-            del self._children[pid]
-            log("ended", kernel=child.kernel_id, pid=pid, code=code)
-            folder = self._runtime.relay(child.kernel_id)
-            if child.said != b"ready" and child.is_new:
-                remove_folder(folder)
-            elif code != 0:
-                self._take_over(child.kernel_id)
-            elif self._tenants is not None:
-                self._remove_emptied(folder)
+            _, status = os.waitpid(found.si_pid, 0)
+            self._ended(found.si_pid, os.waitstatus_to_exitcode(status), found.si_uid)
+
+    def _ended(self, pid: int, code: int, uid: int) -> None:
+        child = self._children.get(pid)
+        if child is None:
+            if not self._work.has_reaped(pid):
+                self._inherited(pid, code, uid)
+            return
+        while child.ready is not None:
+            self._heard(pid, has_ended=True)
+        del self._children[pid]
+        log("ended", kernel=child.kernel_id, pid=pid, code=code)
+        folder = self._runtime.relay(child.kernel_id)
+        if not child.has_begun and child.is_new:
+            self._set_aside(folder)
+        elif code != 0:
+            self._do_in(
+                folder, self._look_at_killed(folder), lambda found: self._decide({child.kernel_id: found}, [folder])
+            )
+        elif self._tenants is not None:
+            self._remove_emptied(folder)
+
+    def _look_at_killed(self, folder: Path) -> Callable[[], str]:
+        host, spared = os.getpid(), frozenset(self._children)
+        return lambda: look_at_killed(folder, host, spared)
 
     @staticmethod
     def _remove_emptied(folder: Path) -> None:
@@ -369,39 +481,75 @@ class Host:
         with contextlib.suppress(OSError):
             folder.rmdir()
 
-    def _inherited(self, pid: int, code: int) -> None:
-        """Handle the end of an inherited process: a killed relay's kernel, or what a kernel left."""
-        for record in read_relay_records(self._runtime):
-            if record.kernel is not None and record.kernel.pid == pid:
-                failed = code if code >= 0 else None
-                signalled = -code if code < 0 else None
-                ticks = record.kernel.start_time_ticks
-                ended = Ended(pid, ticks, failed, signalled, time.time(), reason=record.reason)
-                with contextlib.suppress(OSError), acting_as(record.folder.stat().st_uid):
-                    write_ended(record.folder, ended)
-                log("kernel_ended", kernel=record.kernel_id, pid=pid, code=code)
+    def _inherited(self, pid: int, code: int, uid: int) -> None:
+        """Handle the end of an inherited process: a killed relay's kernel, or what a kernel left.
+
+        All that end while an account's folders are looked at are handled by one look.
+        """
+        if uid in self._codes:
+            codes = self._codes[uid]
+            codes[pid] = code
+            if len(codes) > _MOST_CODES:
+                del codes[next(iter(codes))]
+            return
+        self._codes[uid] = {pid: code}
+
+        def make() -> Callable[[], None]:
+            codes, folders = self._codes.pop(uid), self._folders()
+            theirs = [folder for each in folders.values() for folder in each] if self._tenants is None else []
+            theirs += folders.get(uid, []) if self._tenants is not None else []
+            return lambda: note_ends(theirs, codes, time.time())
+
+        self._work.do(uid, make, lambda _: None)
 
     def _scan(self) -> None:
         """Look for killed relays of other hosts, and remove old folders."""
         self._sweep()
+        found = self._folders()
+        self._alive = {uid: names for uid, names in self._alive.items() if uid in found}
+        for uid, folders in found.items():
+            if uid not in self._looked_at and not (self._tenants is not None and uid == 0):
+                self._looked_at.add(uid)
+                self._work.do(uid, self._look(folders), partial(self._looked, uid, folders))
+
+    def _look(self, folders: Sequence[Path]) -> Callable[[], Callable[[], Any]]:
+        """Return the maker of a look at the relays that are not this host's children."""
+
+        def make() -> Callable[[], Any]:
+            ours = {child.kernel_id for child in self._children.values()}
+            others = [folder for folder in folders if folder.name not in ours and folder.name not in self._beginning]
+            left = [folder for folder in others if folder.name.startswith(_SET_ASIDE)]
+            host, spared = os.getpid(), frozenset(self._children)
+
+            def look() -> dict[str, str]:
+                for folder in left:
+                    remove_folder(folder)
+                return {
+                    **look_at([folder for folder in others if folder not in left], host, spared),
+                    **{folder.name: REMOVED for folder in left},
+                }
+
+            return look
+
+        return make
+
+    def _looked(self, uid: int, folders: Sequence[Path], found: Any) -> None:
+        self._looked_at.discard(uid)
+        found = found if isinstance(found, dict) else {}
+        self._alive[uid] = [name for name, state in found.items() if state == ALIVE]
+        self._decide(found, folders)
+
+    def _decide(self, found: Mapping[str, Any], folders: Sequence[Path]) -> None:
+        """Act on what was found in folders."""
         ours = {child.kernel_id for child in self._children.values()}
-        for record in read_relay_records(self._runtime):
-            if not record.is_alive and record.kernel_id not in ours:
-                self._guarded(self._look_at_dead, record)
-        for folder in folders_without_relay(self._runtime):
-            self._guarded(self._look_at_empty, folder)
-
-    def _look_at_dead(self, record: RelayRecord) -> None:
-        if record.has_living_kernel or _has_answering_kernel(record):
-            self._take_over(record.kernel_id)
-        elif _is_long_over(record) or _has_lost_owner(record):
-            log("removed", kernel=record.kernel_id, folder=record.folder)
-            remove_folder(record.folder)
-
-    def _look_at_empty(self, folder: Path) -> None:
-        self._end_unreachable(folder)
-        if self._tenants is not None and not self._is_starting(folder.name):
-            self._remove_emptied(folder)
+        for folder in folders:
+            state = found.get(folder.name)
+            if folder.name in ours or folder.name in self._beginning:
+                continue  # another relay began meanwhile
+            if state == ORPHANED:
+                self._guarded(self._take_over, folder)
+            elif state in (EMPTY, REMOVED) and self._tenants is not None:
+                self._remove_emptied(folder)
 
     @staticmethod
     def _guarded(look: Callable[..., object], *arguments: Any) -> None:
@@ -412,73 +560,36 @@ class Host:
             traceback.print_exc()
 
     def _sweep(self) -> None:
+        """Remove output that killed relays left."""
         if self._tenants is None:
             sweep(self._spill_dir)
             return
+        now = time.monotonic()
+        if now < self._next_sweep:
+            return
+        self._next_sweep = now + _SWEEP_SECONDS
         with contextlib.suppress(OSError):
             for part in self._spill_dir.iterdir():
-                with acting_as(part.lstat().st_uid):
-                    sweep(part)
+                if uid := part.lstat().st_uid:
+                    self._work.do(uid, partial(partial, sweep, part), lambda _: None)
 
-    def _take_over(self, kernel_id: str) -> None:
-        """Start another relay at the sockets of one that was killed, if its kernel may live."""
-        folder = self._runtime.relay(kernel_id)
-        try:
-            if self._is_starting(kernel_id) or read_relay_record(folder).is_alive:
-                return
-            own = OwnRecord.found(folder)
-        except (OSError, UnreadableRecordError, Refusal) as error:
-            log("not_taken_over", kernel=kernel_id, reason=error)
-            self._end_unreachable(folder)
-            return
-        if own.kernel is not None and not is_process(own.kernel.pid, own.kernel.start_time_ticks):
-            log("not_taken_over", kernel=kernel_id, reason="its kernel ended")
-            return
+    def _take_over(self, folder: Path) -> None:
+        """Start another relay at the sockets of one that was killed."""
         now = time.monotonic()
-        recent = [at for at in self._forks.get(kernel_id, []) if now - at < _FORKS_SECONDS]
+        recent = [at for at in self._forks.get(folder.name, []) if now - at < _FORKS_SECONDS]
         if len(recent) >= _MOST_FORKS:
-            log("not_taken_over", kernel=kernel_id, reason=f"{len(recent)} relays ended within {_FORKS_SECONDS:g} s")
+            reason = f"{len(recent)} relays ended within {_FORKS_SECONDS:g} s"
+            log("not_taken_over", kernel=folder.name, reason=reason)
             return
-        self._forks[kernel_id] = [*recent, now]
-        remove_folder(folder / "spill")  # earlier versions of relays had it there
-        self._fork(own, None, is_new=False)
+        self._forks[folder.name] = [*recent, now]
+        self._fork(folder, None)
 
-    def _end_unreachable(self, folder: Path) -> None:
-        """End the kernel of a relay that left no record: no gateway could find it, or end it."""
-        if self._is_starting(folder.name):
-            return
-        for pid in kernels_of(folder) - set(self._children):
-            log("unreachable", kernel=folder.name, pid=pid, reason="its relay was killed and left no record")
-            with contextlib.suppress(OSError), acting_as(folder.stat().st_uid):
-                os.killpg(pid, signal.SIGKILL)
+
+def _exists(kernel_id: str) -> str:
+    return f"kernel {kernel_id} has a relay already; stop that one first"
 
 
 def _why_not(error: BaseException, runtime: RuntimeDir) -> str:
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return f"the runtime folder {runtime.path} is full; make room in it, or give it a larger file system"
     return f"{type(error).__name__}: {error}"
-
-
-def _has_answering_kernel(record: RelayRecord) -> bool:
-    """Tell whether a kernel answers. One in a container is no child of the host: its socket tells."""
-    if record.kernel is not None:
-        return False
-    return any(map(is_listened_at, (record.kernel_folder / "s-1", record.folder / "b-1")))
-
-
-def _is_long_over(record: RelayRecord) -> bool:
-    with contextlib.suppress(OSError):
-        return time.time() - (record.folder / "relay.json").stat().st_mtime > _KEEP_SECONDS
-    return False
-
-
-def _has_lost_owner(record: RelayRecord) -> bool:
-    """Tell whether the process that owned the kernel has ended: no gateway asks for this kernel."""
-    with contextlib.suppress(OSError, UnreadableRecordError, Refusal):
-        request = read_request(read_relay_fields(record.folder).get("request"))
-        return request.owner_pid is not None and not is_process(request.owner_pid, request.owner_start_time_ticks or 0)
-    return False
-
-
-def _descriptors() -> set[int]:
-    return {int(name) for name in os.listdir("/proc/self/fd")}

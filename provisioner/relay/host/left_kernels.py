@@ -10,31 +10,22 @@ import os
 import re
 from pathlib import Path
 
-from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.launch_spec import KERNEL_ID_VARIABLE
 from jupyter_aliquot.provisioner.relay.wire.proc import account_of, command_line, stat_fields
-from jupyter_aliquot.provisioner.relay.wire.spare_names import is_listened_at
 
 _PROC = Path("/proc")
 
 
-def folders_without_relay(runtime: RuntimeDir) -> tuple[Path, ...]:
-    """Return the relay folders in which no relay left a record, nor listens for gateways."""
-    try:
-        folders = sorted(runtime.relays.iterdir())
-    except FileNotFoundError:
-        return ()
-    return tuple(
-        folder
-        for folder in folders
-        if os.path.isdir(folder)
-        and not os.path.lexists(folder / "relay.json")
-        and not is_listened_at(folder / "link.sock")
-    )
-
-
-def kernels_of(folder: Path) -> set[int]:
+def kernels_of(folder: Path, host: int | None = None) -> set[int]:
     """Return the pids of this folder's kernels whose relay is gone.
+
+    ``host``: the pid of the relay host, where that is not this process.
+    """
+    return {pid for pid in all_kernels_of(folder) if _has_no_relay(pid, os.getpid() if host is None else host)}
+
+
+def all_kernels_of(folder: Path) -> set[int]:
+    """Return the pids of this folder's kernels, whether or not their relay lives.
 
     They run as the folder's account. A kernel leads a group of its own, its command names its connection
     file, and its environment has its id. A program that reads the file (an editor, a client) shares
@@ -51,7 +42,7 @@ def kernels_of(folder: Path) -> set[int]:
         if _names(_words(pid, "cmdline"), file)
         and kernel_id in _words(pid, "environ")
         and account_of(pid) == owner
-        and _has_no_relay(pid)
+        and _leads_a_group(pid)
     }
 
 
@@ -74,15 +65,20 @@ def _words(pid: int, name: str) -> list[str]:
         return []
 
 
-def _has_no_relay(pid: int) -> bool:
+def _leads_a_group(pid: int) -> bool:
+    fields = stat_fields(pid)
+    return bool(fields) and int(fields[2]) == pid
+
+
+def _has_no_relay(pid: int, host: int) -> bool:
     """Tell whether no relay is the process's parent.
 
     A living relay is its kernel's parent. The kernel of a killed one is a child of the host or of
     an ancestor of it.
     """
     fields = stat_fields(pid)
-    if not fields or int(fields[2]) != pid:
+    if not fields:
         return False
     parent = int(fields[1])
     line = command_line(parent)
-    return parent == os.getpid() or not ("aliquot" in line and "relay" in line)
+    return parent == host or not ("aliquot" in line and "relay" in line)

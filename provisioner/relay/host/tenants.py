@@ -10,7 +10,6 @@ import contextlib
 import os
 import pwd
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,8 +19,7 @@ from jupyter_aliquot.provisioner.kernel_accounts import ACCOUNT_LIST, check_kern
 from jupyter_aliquot.provisioner.relay.wire.peer import Refusal
 
 from .login_limits import apply_limits
-
-_NO_GROUP = 65534
+from .owner_work import NO_GROUP
 
 
 class TenantError(Exception):
@@ -75,7 +73,7 @@ class Tenants:
         try:
             found = pwd.getpwuid(uid)
         except KeyError:
-            return Account("", uid, _NO_GROUP, "/", "/bin/sh")
+            return Account("", uid, NO_GROUP, "/", "/bin/sh")
         return Account(found.pw_name, uid, found.pw_gid, found.pw_dir, found.pw_shell)
 
     def prepare_folder(self, folder: Path, account: Account) -> None:
@@ -122,26 +120,3 @@ class Tenants:
         os.setuid(account.uid)
         if 0 in (os.getuid(), os.geteuid()):
             raise PermissionError(None, "a relay must not run as root")
-
-
-@contextlib.contextmanager
-def acting_as(uid: int) -> Iterator[None]:
-    """Act with the rights of an account, where the process may: a link in its folder leads nowhere else.
-
-    The host has one thread. Its real account stays root, so that no other account can signal it: a
-    caller that signals looks first whose process it is. Files in the folder inherit its group. The
-    system forgets that it was to end this process with its parent: the host looks itself.
-    """
-    if os.geteuid() != 0 or uid == 0:
-        yield
-        return
-    groups = os.getgroups()
-    try:
-        os.setgroups([])
-        os.setegid(_NO_GROUP)
-        os.seteuid(uid)
-        yield
-    finally:
-        os.seteuid(0)
-        os.setegid(0)
-        os.setgroups(groups)

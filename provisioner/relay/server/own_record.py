@@ -45,8 +45,6 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "curve_secretkey": (str,),
     "account": (str,),
 }
-# Fields of relay.json that clients do not get.
-PRIVATE_FIELDS = frozenset({"request", "identity", "prefix", "has_joined", "reason"})
 
 
 def read_request(found: Any) -> RelayRequest:

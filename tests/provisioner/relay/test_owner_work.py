@@ -1,0 +1,143 @@
+"""A host of root works in users' folders as those users, in children, and none holds up another."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import selectors
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from owners_house import ADA, BOB, ENV, SLEEP, OwnersHouse, an_owners_house, kernel_pid
+from relay_house import SECONDS, until
+
+from jupyter_aliquot.provisioner.launch_spec import KERNEL_ID_VARIABLE
+from jupyter_aliquot.provisioner.relay.client import control as client
+from jupyter_aliquot.provisioner.relay.host.owner_work import NO_GROUP, OwnerWork
+from jupyter_aliquot.provisioner.relay.wire.proc import account_of
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can work as another account")
+
+
+@pytest.fixture
+def a_house() -> Iterator[OwnersHouse]:
+    with an_owners_house() as house:
+        yield house
+
+
+class Worker:
+    """The children of a host, with a loop for their answers."""
+
+    def __init__(self) -> None:
+        self.selector = selectors.DefaultSelector()
+        self.work = OwnerWork(self.selector)
+        self.found: dict[str, Any] = {}
+
+    def do(self, name: str, uid: int, work: Callable[[], Any]) -> None:
+        self.work.do(uid, lambda: work, lambda found: self.found.__setitem__(name, found))
+
+    def until(self, *names: str) -> None:
+        deadline = time.monotonic() + SECONDS
+        while not set(names) <= set(self.found):
+            assert time.monotonic() < deadline, f"{names} did not end: {self.found}"
+            for key, _ in self.selector.select(1.0):
+                key.data(key.fileobj)
+
+
+@pytest.fixture
+def a_worker() -> Iterator[Worker]:
+    worker = Worker()
+    yield worker
+    worker.work.close()
+    worker.selector.close()
+
+
+def test_a_work_has_its_accounts_rights_alone_and_cannot_become_root(a_worker: Worker) -> None:
+    def tell() -> list[Any]:
+        try:
+            os.setuid(0)
+            became = "root"
+        except PermissionError:
+            became = "refused"
+        return [os.getresuid(), os.getresgid(), os.getgroups(), became]
+
+    a_worker.do("told", ADA, tell)
+    a_worker.until("told")
+    assert a_worker.found["told"] == [[ADA] * 3, [NO_GROUP] * 3, [], "refused"]
+
+
+def test_a_work_that_never_ends_holds_up_its_own_account_alone_and_not_for_ever(a_worker: Worker) -> None:
+    a_worker.do("stuck", ADA, signal.pause)
+    a_worker.do("waits", ADA, lambda: "after it")
+    a_worker.do("other", BOB, lambda: "at once")
+    a_worker.until("other")
+    assert a_worker.found["other"] == "at once"
+    a_worker.work.kill_late(time.monotonic() + 1000)
+    a_worker.until("stuck", "waits")
+    assert (a_worker.found["stuck"], a_worker.found["waits"]) == (None, "after it")
+
+
+@pytest.mark.parametrize(
+    "work", [lambda: 1 / 0, lambda: object(), lambda: os._exit(3)], ids=["error", "no json", "exit"]
+)
+def test_a_work_that_fails_is_answered_as_none_and_the_next_is_done(work: Callable[[], Any], a_worker: Worker) -> None:
+    a_worker.do("failed", ADA, work)
+    a_worker.do("next", ADA, lambda: "done")
+    a_worker.until("failed", "next")
+    assert a_worker.found == {"failed": None, "next": "done"}
+
+
+def fill(folder: Path, uid: int) -> None:
+    """Fill a folder as its account can: with folders in each other, and one of another account's."""
+    deep = folder / "k"
+    for number in range(50):
+        deep = deep / f"d{number}"
+        deep.mkdir()
+        for name in ("a", "b"):
+            (deep / name).touch()
+        os.chown(deep, uid, uid)
+    others = folder / "others"
+    others.mkdir()
+    (others / "file").touch()
+    for path in (others, others / "file"):
+        os.chown(path, BOB, BOB)
+
+
+def test_what_a_killed_relay_left_is_set_aside_and_its_kernel_starts_anew(a_house: OwnersHouse) -> None:
+    async def scene() -> None:
+        record = await a_house.sleeper()
+        fill(record.folder, ADA)
+        kernel_id, kernel = record.kernel_id, kernel_pid(record)
+        os.kill(record.pid, signal.SIGSTOP)
+        await client._ask_host(record.folder, {"op": "remove"})
+        assert not record.folder.exists()
+        await until(lambda: account_of(kernel) is None and account_of(record.pid) is None)
+        again = await a_house.relay(account="ada", kernel_id=kernel_id)
+        assert account_of(again.pid) == ADA
+        assert os.listdir(again.kernel_folder) == ["connection.json"]
+        (left,) = (name for name in os.listdir(a_house.runtime.relays) if name.startswith(".left-"))
+        assert os.listdir(a_house.runtime.relays / left) == ["others"], "bob's file is not ada's to remove"
+        await client.stop_relay(again)
+
+    asyncio.run(scene())
+
+
+def test_a_removed_record_hides_no_kernel_from_its_gateways_removal(a_house: OwnersHouse) -> None:
+    async def scene() -> None:
+        record = await a_house.relay(account="ada")
+        argv = (*SLEEP, str(record.kernel_connection_file))
+        await client.spawn(record, client.KernelLaunch(argv, {**ENV, KERNEL_ID_VARIABLE: record.kernel_id}))
+        record = client.read_relay_record(record.folder)
+        os.kill(record.pid, signal.SIGSTOP)
+        (record.folder / "relay.json").unlink()
+        (record.folder / "relay.json").mkdir()
+        kernel = kernel_pid(record)
+        await client.remove_relay(record.folder)
+        await until(lambda: account_of(kernel) is None and account_of(record.pid) is None)
+        assert not record.folder.exists()
+
+    asyncio.run(scene())
