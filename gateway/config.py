@@ -146,8 +146,9 @@ class Aliquot(Configurable):
     ).tag(config=True)
     account_of = AccountsOrRule(
         key_trait=Unicode(),
-        help="With run_kernels_as: the accounts of users whose names differ from their accounts', "
-        "{'alice@example.org': 'alice'}. Or a function of the user's name, which returns the account's.",
+        help="With run_kernels_as, and for images with user 'owner': the accounts of users whose names differ from "
+        "their accounts', {'alice@example.org': 'alice'}. Or a function of the user's name, which returns the "
+        "account's.",
     ).tag(config=True)
 
     kept_output_bytes = Int(

@@ -25,6 +25,7 @@ from jupyter_aliquot.gateway.culling.interception import GuardRules, Interceptio
 from jupyter_aliquot.gateway.culling.policy import Culling, read_policy
 from jupyter_aliquot.gateway.hub_service.user_servers import hub_servers
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
+from jupyter_aliquot.gateway.kernels.owner_accounts import OwnerAccounts
 from jupyter_aliquot.gateway.kernels.services import KernelServices
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
 from jupyter_aliquot.gateway.limits.guard import UNREAD
@@ -215,7 +216,9 @@ def _container_planner(services: Services) -> ContainerPlanner:
         status = services.watch.view().status
         return node_totals(0 if status is None else len(status.devices))
 
-    return ContainerPlanner(catalogue, HostLimits(parent=server).rules(), totals, services.folders, named)
+    accounts = OwnerAccounts(services.settings.account_of)
+    rules = HostLimits(parent=server).rules()
+    return ContainerPlanner(catalogue, rules, totals, services.folders, named, accounts.of)
 
 
 def _kernel_memory(services: Services, policy: StopPolicy) -> KernelMemory:

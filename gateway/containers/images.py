@@ -34,6 +34,8 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 # not have.
 _PYTHON = ("/usr/bin/env", "python3", "-m", "ipykernel_launcher", "-f", "{connection_file}")
 _NO_LOGOS = "/nonexistent"
+# In the place of uid:gid: kernels run as their owner's account, in its home.
+OWNER = "owner"
 _INTERRUPT_MODES = ("signal", "message")
 
 
@@ -54,6 +56,8 @@ class CatalogueImage:
     ``container`` is the plan of its kernels before folders, limits and owner are known.
 
     ``limits`` are those that the entry sets for every size. None leaves a limit to the share.
+
+    ``runs_as_owner``: the user of the container is the account of the kernel's owner.
     """
 
     name: str
@@ -67,6 +71,7 @@ class CatalogueImage:
     container: ContainerPlan
     # How the memory of its kernels may leave a GPU; empty for the server's setting.
     residency: str = ""
+    runs_as_owner: bool = False
 
     def is_for(self, user: User) -> bool:
         """Return whether the user may pick it.
@@ -153,6 +158,7 @@ def read_image(table: object, number: int = 0) -> CatalogueImage:
         limits=_read_limits(entry.table("limits")),
         container=_read_container(entry, base),
         residency=_read_residency(entry),
+        runs_as_owner=entry.text("user", "") == OWNER,
     )
     entry.finish()
     return image
@@ -195,12 +201,18 @@ def _read_container(entry: Entry, base: BaseSpec) -> ContainerPlan:
 
     So an error ends the server at its start.
     """
+    user, userns = entry.text("user", ""), entry.text("userns", "")
+    if user == OWNER:
+        if userns not in ("", "host"):
+            raise entry.refused("userns", userns, "'host', or leave it out: user 'owner' is a number of this machine")
+        # An engine that maps all users would make the account another one.
+        user, userns = "", "host"
     try:
         return ContainerPlan(
             image=entry.text("image"),
             pull=Pull(entry.text("pull", Pull.MISSING.value)),
-            user=entry.text("user", ""),
-            userns=entry.text("userns", ""),
+            user=user,
+            userns=userns,
             network=entry.text("network", "none"),
             env=base.env,
             read_only_root=entry.flag("read_only_root", True),

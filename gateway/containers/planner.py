@@ -16,6 +16,7 @@ from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.folders.registry import Folders, working_folder
 from jupyter_aliquot.gateway.folders.rules import seen_inside
 from jupyter_aliquot.gateway.sizes.grammar import parse_plain_name, parse_size_name
+from jupyter_aliquot.provisioner.accounts import Account
 from jupyter_aliquot.provisioner.containers.limits import LimitRules, NodeTotals, limits_for
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan, Mount
 from jupyter_aliquot.provisioner.errors import LaunchError, SizeNameError
@@ -46,10 +47,22 @@ class ContainerStart:
     env: tuple[tuple[str, str], ...] = ()
 
 
+@dataclass(frozen=True)
+class _Identity:
+    """The account of a kernel inside its container, as far as it is not the image's own."""
+
+    user: str
+    groups: tuple[int, ...]
+    mounts: tuple[Mount, ...]
+    home: str
+    env: Mapping[str, str]
+
+
 class ContainerPlanner:
     """The maker of the plans of one server.
 
-    It calls *node* at each start, because devices come and go.
+    It calls *node* at each start, because devices come and go, and *account_named* for images whose
+    kernels run as their owner's account.
     """
 
     def __init__(
@@ -59,12 +72,14 @@ class ContainerPlanner:
         node: Callable[[], NodeTotals],
         folders: Folders,
         user_named: Callable[[str], User],
+        account_named: Callable[[str], Account],
     ) -> None:
         self._catalogue = catalogue
         self._rules = rules
         self._node = node
         self._folders = folders
         self._user_named = user_named
+        self._account_named = account_named
 
     @property
     def has_images(self) -> bool:
@@ -88,19 +103,39 @@ class ContainerPlanner:
         if image is None:
             return None
         # In a thread: a home may lie on a network disk.
-        mounts = await asyncio.to_thread(self._folders.mounts_of, self._user_named(start.owner), image.container.user)
-        env = {**dict(image.container.env), **self.allowed_env(dict(start.env))}
+        identity = await asyncio.to_thread(self._identity, image, start.owner)
+        mounts, home = identity.mounts, identity.home
+        env = {**dict(image.container.env), **self.allowed_env(dict(start.env)), **identity.env}
         if start.session:
             env[SESSION_VARIABLE] = session_inside(start.session, mounts)
-        home = self._folders.settings.home_target if self._folders.settings.home else ""
         return replace(
             image.container,
             mounts=mounts,
+            user=identity.user,
+            groups=identity.groups,
             env=tuple(sorted(env.items())),
             limits=self._limits(image, start.share),
             home=home,
             workdir=await asyncio.to_thread(working_folder, _notebooks_folder(start), mounts, home),
         )
+
+    def check_owner(self, kernel_name: str, owner: str) -> None:
+        """Refuse a kernel as its owner's account for an owner without one. Raises AccountError."""
+        image = self._catalogue.find(base_of(kernel_name))
+        if image is not None and image.runs_as_owner:
+            self._account_named(owner)
+
+    def _identity(self, image: CatalogueImage, owner: str) -> _Identity:
+        """Return user, home and folders of a kernel. Blocks. Raises AliquotError."""
+        user, settings = self._user_named(owner), self._folders.settings
+        if not image.runs_as_owner:
+            mounts = self._folders.mounts_of(user, image.container.user)
+            return _Identity(image.container.user, (), mounts, settings.home_target if settings.home else "", {})
+        account = self._account_named(owner)
+        groups = tuple(sorted({*os.getgrouplist(account.name, account.gid)} - {account.gid}))
+        mounts = self._folders.mounts_of_account(user, account, groups)
+        names = {"USER": account.name, "LOGNAME": account.name}
+        return _Identity(f"{account.uid}:{account.gid}", groups, mounts, mounts[0].target, names)
 
     def limits_of(self, kernel_name: str, share: GpuShare) -> ContainerLimits | None:
         """Return the limits of a running kernel with another share; None if it has no container.

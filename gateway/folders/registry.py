@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.provisioner.accounts import Account
 from jupyter_aliquot.provisioner.containers.plan import Mount
 from jupyter_aliquot.provisioner.errors import RequestError, TakenError
 
+from .account_home import home_mount
 from .folder_file import read_folders, write_folders
 from .rules import check_source, check_target, check_targets, home_of, seen_inside
 from .safe_open import identify_folder, is_folder, make_home
@@ -110,9 +112,23 @@ class Folders:
                 make_home(source, *self._home_owner(owner)) if self._settings.make_homes else identify_folder(source)
             )
             mounts.append(Mount(source, self._settings.home_target, read_only=False, identity=found))
-        for folder in self.of(user):
-            mounts.append(Mount(folder.source, folder.target, folder.read_only, identify_folder(folder.source)))
-        return tuple(mounts)
+        return (*mounts, *self._shared_mounts(user))
+
+    def mounts_of_account(self, user: User, account: Account, groups: Iterable[int]) -> tuple[Mount, ...]:
+        """Return the mounts of a kernel that runs as the user's account, checked on the disk now.
+
+        The account's own home is at its own path, in the place of `home`. Blocks. Raises RequestError
+        and FolderError.
+        """
+        home = home_mount(account, groups, self._settings.roots, self._private)
+        check_targets([(HOME, home.target), *((folder.name, folder.target) for folder in self.of(user))])
+        return (home, *self._shared_mounts(user))
+
+    def _shared_mounts(self, user: User) -> tuple[Mount, ...]:
+        return tuple(
+            Mount(folder.source, folder.target, folder.read_only, identify_folder(folder.source))
+            for folder in self.of(user)
+        )
 
     def _home_owner(self, owner: str) -> tuple[int, int]:
         uid, _, gid = (self._settings.home_owner or owner or f"{os.getuid()}:{os.getgid()}").partition(":")

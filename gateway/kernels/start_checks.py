@@ -109,6 +109,7 @@ class StartChecks:
         """
         containers = self._services.containers
         if containers is not None and containers.wants(name):
+            containers.check_owner(name, user.name)
             return
         if self._services.accounts is not None:
             self._services.accounts.of(user.name)

@@ -116,7 +116,8 @@ class ContainerLimits:
 class ContainerPlan:
     """One kernel's container.
 
-    ``user`` is ``uid:gid``, empty for the image's own; ``userns`` is empty for the engine's.
+    ``user`` is ``uid:gid``, empty for the image's own; ``groups`` are further groups of that user.
+    ``userns`` is empty for the engine's.
     ``env`` also holds what the kernelspec sets: a container gets nothing of the gateway's own
     environment.
     """
@@ -133,6 +134,7 @@ class ContainerPlan:
     home: str = ""
     workdir: str = ""
     labels: tuple[tuple[str, str], ...] = ()
+    groups: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pull", _pull(self.pull))

@@ -291,6 +291,7 @@ def _hardening(plan: ContainerPlan) -> dict[str, Any]:
         "ReadonlyRootfs": plan.read_only_root,
         "NetworkMode": plan.network,
         "UsernsMode": plan.userns,
+        "GroupAdd": [str(group) for group in plan.groups],
         "IpcMode": "private",
         # The init process passes signals to the kernel, and reaps the kernel's grandchildren.
         "Init": True,

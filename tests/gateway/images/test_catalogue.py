@@ -104,6 +104,8 @@ def test_an_entry_is_read_into_the_plan_of_its_container() -> None:
         ({"image": "a b"}, "is not the name of an image"),
         ({"pull": "sometimes"}, "missing, always, never"),
         ({"user": "alice"}, "uid:gid"),
+        ({"user": "Owner"}, "uid:gid"),
+        ({"user": "owner", "userns": "auto"}, "'host', or leave it out"),
         ({"userns": "mine"}, "The user namespace"),
         ({"network": "host"}, "it is shared"),
         ({"default_size": "0.333"}, "more than two decimals"),

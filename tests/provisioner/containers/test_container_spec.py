@@ -61,6 +61,11 @@ def env_of(made: ContainerSpec) -> dict[str, str]:
     return dict(word.split("=", 1) for word in made.body["Env"])
 
 
+def test_the_groups_of_a_plan_are_those_of_the_container() -> None:
+    assert spec(plan=ContainerPlan("i", groups=(3901, 3902))).body["HostConfig"]["GroupAdd"] == ["3901", "3902"]
+    assert spec().body["HostConfig"]["GroupAdd"] == []
+
+
 @pytest.mark.parametrize(
     ("glibc", "want"),
     [("", False), ("2.28", False), ("2.34", False), ("2.35", True), ("2.41.9000", True), ("musl", False)],
