@@ -126,7 +126,7 @@ def test_events_between_launches_are_timed(ask: Callable[..., Findings]) -> None
 
 
 def test_a_step_of_short_launches_is_timed(ask: Callable[..., Findings]) -> None:
-    (found,) = ask("steps", LAUNCH_NS="1000")
+    (found,) = ask("steps", "50", LAUNCH_NS="1000")
     assert 200 <= found["step_us"] <= found["p95_us"], "200 launches of a microsecond each"
 
 

@@ -21,6 +21,10 @@ from .context import Context
 from .steps import KERNEL_BYTES, PROBE
 
 ROUNDS = 3
+STEPS = 200
+# A rehearsal has each order of bare and hooked once, and few of the steps that wait for their pace:
+# its figures do not count.
+SOFTGPU_ROUNDS, SOFTGPU_PACED_STEPS = 2, 40
 MOST_PERCENT = 1.0  # of a step, for measuring alone
 BARE, ALONE, BESIDE = "bare", "hooked, alone", "hooked, beside an idle kernel"
 PACED = "opportunistic, beside production that pauses"  # its steps include waiting for its pace
@@ -81,11 +85,12 @@ def _compare(
     libraries = (bare_program, hooked_program)
     times: tuple[list[float], list[float]] = ([], [])
     paces: set[str] = set()
-    for number in range(ROUNDS):
+    steps = SOFTGPU_PACED_STEPS if context.is_soft and way == PACED else STEPS
+    for number in range(SOFTGPU_ROUNDS if context.is_soft else ROUNDS):
         for which in (0, 1) if number % 2 == 0 else (1, 0):
             library, env = libraries[which]
             with _watched(runtime, kernel_id, paces if which else set()):
-                done = context.run([str(PROBE), str(library), "steps"], 20, env)
+                done = context.run([str(PROBE), str(library), "steps", str(steps)], 20, env)
             lines = [json.loads(line) for line in done.out.splitlines() if line.startswith("{")]
             if done.code != 0 or not lines:
                 raise RuntimeError(f"a step {way if which else BARE}: {lines[0] if lines else done.why}")

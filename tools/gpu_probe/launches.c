@@ -1,6 +1,7 @@
 /* Measures the cost of timing events between short kernels, also between kernels that the device
  * may overlap; and the length of a step of short kernels, to compare a driver with a hook before
  * it. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "probe.h"
@@ -8,7 +9,7 @@
 #define LAUNCHES 600 /* below what a queue holds */
 #define ROUNDS 9
 #define EVENTS 2
-#define STEPS 200
+#define MOST_STEPS 1000
 #define STEP_LAUNCHES 200
 
 static struct {
@@ -56,12 +57,12 @@ static void prepare(void)
 }
 
 /* Steps of a small network's training: launches one after the other, and a wait at the end. */
-void probe_steps(const char *unused)
+void probe_steps(const char *asked)
 {
-    double times[STEPS];
-    (void)unused;
+    double times[MOST_STEPS];
+    int steps = atoi(asked) > 0 && atoi(asked) <= MOST_STEPS ? atoi(asked) : MOST_STEPS;
     prepare();
-    for (int step = -STEPS / 4; step < STEPS; step++) { /* those below 0 warm up */
+    for (int step = -steps / 4; step < steps; step++) { /* those below 0 warm up */
         double since = probe_microseconds();
         for (int i = 0; i < STEP_LAUNCHES; i++)
             MUST((CUresult)launch(0));
@@ -69,9 +70,9 @@ void probe_steps(const char *unused)
         if (step >= 0)
             times[step] = probe_microseconds() - since;
     }
-    double median = probe_median(times, STEPS);
-    probe_say("steps", "\"launches\": %d, \"steps\": %d, \"step_us\": %.2f, \"p95_us\": %.2f", STEP_LAUNCHES, STEPS, median,
-              times[STEPS * 95 / 100]);
+    double median = probe_median(times, steps);
+    probe_say("steps", "\"launches\": %d, \"steps\": %d, \"step_us\": %.2f, \"p95_us\": %.2f", STEP_LAUNCHES, steps, median,
+              times[steps * 95 / 100]);
 }
 
 void probe_events(const char *unused)

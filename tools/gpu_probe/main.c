@@ -25,7 +25,7 @@ static const struct {
     {"nvml", probe_nvml, "the path of libnvidia-ml.so.1"},
     {"pointers", probe_pointers, NULL},
     {"events", probe_events, NULL},
-    {"steps", probe_steps, NULL},
+    {"steps", probe_steps, "a number of steps"},
 };
 
 void probe_say(const char *name, const char *fields, ...)

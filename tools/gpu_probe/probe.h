@@ -44,6 +44,6 @@ void probe_graph(const char *unused);
 void probe_nvml(const char *library);
 void probe_pointers(const char *unused);
 void probe_events(const char *unused);
-void probe_steps(const char *unused);
+void probe_steps(const char *asked);
 
 #endif
