@@ -5,6 +5,7 @@ Only ``find_runtime_dir`` reads the environment. This module creates nothing but
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
@@ -20,6 +21,7 @@ KERNEL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,35}")
 
 _SERVICE_DIR = Path("/run/aliquot")
 _PASSED = 0o711  # other users can pass through the folder, but not list it
+_SHARED_RELAYS = 0o751
 _SHARED = 0o1771  # the gateway's group writes, and removes nothing of root's
 _DRIVER_DIRS = (
     "/usr/local/nvidia/lib64",
@@ -221,16 +223,30 @@ def prepare_shared_runtime_dir(runtime: RuntimeDir, gid: int) -> None:
     try:
         runtime.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_runtime_dir(runtime)
-        os.chown(runtime.path, 0, gid)
-        runtime.path.chmod(_SHARED)
-        runtime.relays.mkdir(mode=0o700, exist_ok=True)
-        found = runtime.relays.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != 0:
-            raise PathError(f"{runtime.relays} is not a folder of root; remove it")
-        os.chown(runtime.relays, 0, gid)
-        runtime.relays.chmod(0o751)
+        _share(runtime.path, gid, _SHARED)
+        with contextlib.suppress(FileExistsError):
+            runtime.relays.mkdir(mode=0o700)
+        _share(runtime.relays, gid, _SHARED_RELAYS)
     except OSError as error:
         raise PathError(f"cannot prepare the runtime folder {runtime.path}: {error.strerror or error}") from error
+
+
+def _share(folder: Path, gid: int, mode: int) -> None:
+    """Give a folder of root a group and a mode. Raises OSError and PathError.
+
+    By its descriptor: the gateway's account, which writes beside it, may put a link in its place.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except NotADirectoryError:
+        raise PathError(f"{folder} is not a folder of root; remove it") from None
+    try:
+        if os.fstat(descriptor).st_uid != 0:
+            raise PathError(f"{folder} is not a folder of root; remove it")
+        os.fchown(descriptor, 0, gid)
+        os.fchmod(descriptor, mode)
+    finally:
+        os.close(descriptor)
 
 
 def private_opener(path: str, flags: int) -> int:

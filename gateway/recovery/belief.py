@@ -15,8 +15,8 @@ from typing import Any
 
 from jupyter_aliquot.gateway.state.persistence import recorded_facts
 from jupyter_aliquot.gateway.state.records import KernelRecord
+from jupyter_aliquot.gpu_hook.base.process_account import account_of
 from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS, RelayRecord
-from jupyter_aliquot.provisioner.relay.wire.proc import account_of
 
 # The parts of a connection file that name no place. Another key leads to no other kernel.
 _WORDS = ("key", "signature_scheme", "kernel_name", "curve_publickey", "curve_secretkey")

@@ -11,6 +11,7 @@ import os
 import signal
 from pathlib import Path
 
+from jupyter_aliquot.gpu_hook.base.process_account import account_of
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits
 from jupyter_aliquot.provisioner.errors import LaunchError, RelayError, RelayRefusedError
@@ -24,7 +25,6 @@ from jupyter_aliquot.provisioner.relay.wire.files import (
     read_ended,
     read_relay_records,
 )
-from jupyter_aliquot.provisioner.relay.wire.proc import account_of
 from jupyter_aliquot.provisioner.resources import KernelProcess
 from jupyter_aliquot.provisioner.terminations import UNREACHABLE, ProcessEnd
 

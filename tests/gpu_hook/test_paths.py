@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from jupyter_aliquot.gpu_hook.paths import (
     RuntimeDir,
     find_runtime_dir,
     prepare_runtime_dir,
+    prepare_shared_runtime_dir,
     private_opener,
     softgpu_state_path,
 )
@@ -179,3 +181,24 @@ class TestDriver:
     def test_an_unknown_driver_is_refused(self) -> None:
         with pytest.raises(PathError, match="Choose auto, nvidia or softgpu"):
             paths.choose_driver("amd")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root prepares a folder for another account")
+def test_root_gives_a_shared_folder_away_by_its_descriptor(a_service: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def by_path(*_: object, **__: object) -> None:
+        raise AssertionError("another account may put a link in the place of a path")
+
+    runtime = RuntimeDir(a_service / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "chown", by_path)
+        patch.setattr(Path, "chmod", by_path)
+        prepare_shared_runtime_dir(runtime, 2999)
+    found = [(stat.S_IMODE(one.stat().st_mode), one.stat().st_gid) for one in (runtime.path, runtime.relays)]
+    assert found == [(0o1771, 2999), (0o751, 2999)]
+    elsewhere = a_service / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    runtime.relays.rmdir()
+    runtime.relays.symlink_to(elsewhere)
+    with pytest.raises(PathError, match="is not a folder of root; remove it"):
+        prepare_shared_runtime_dir(runtime, 2999)
+    assert (stat.S_IMODE(elsewhere.stat().st_mode), elsewhere.stat().st_gid) == (0o700, 0)

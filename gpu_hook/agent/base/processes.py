@@ -45,15 +45,6 @@ def start_time_ticks(pid: int) -> int | None:
     return None if facts is None else facts.start_time_ticks
 
 
-def account_of(pid: int) -> int | None:
-    """Return the number of a process's account; None once it is gone."""
-    try:
-        text = Path(f"/proc/{pid}/status").read_text(errors="replace")
-    except OSError:
-        return None
-    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("Uid:")), None)
-
-
 class ProcessWatch:
     """A watch that calls ``ended`` once, on the loop, when the process ends.
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jupyter_aliquot.gpu_hook.agent.base.processes import account_of
 from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Refused, Reservations
+from jupyter_aliquot.gpu_hook.base.process_account import account_of
 
 from .request_fields import read_int, read_kernel_id
 

@@ -10,8 +10,9 @@ import os
 import re
 from pathlib import Path
 
+from jupyter_aliquot.gpu_hook.base.process_account import account_of
 from jupyter_aliquot.provisioner.launch_spec import KERNEL_ID_VARIABLE
-from jupyter_aliquot.provisioner.relay.wire.proc import account_of, command_line, stat_fields
+from jupyter_aliquot.provisioner.relay.wire.proc import command_line, stat_fields
 
 _PROC = Path("/proc")
 

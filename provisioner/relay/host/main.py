@@ -25,6 +25,7 @@ from .tenants import TenantError, Tenants
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _LOCK_SECONDS = 3.0  # a host that is ending holds its lock a little longer than its socket
 _RETRY_SECONDS = 0.05
+_OF_HUB = "JUPYTERHUB_"
 
 
 class StartError(Exception):
@@ -36,6 +37,8 @@ def run_host(settings: HostSettings) -> int:
 
     A failure to start is one line on stderr.
     """
+    if settings.account:
+        _forget_hub()
     runtime = settings.runtime
     try:
         if settings.ends_with_parent is not None:
@@ -69,6 +72,16 @@ def run_host(settings: HostSettings) -> int:
     return 0
 
 
+def _forget_hub() -> None:
+    """Replace this program by itself without the Hub's variables, such as the token of its service.
+
+    The relays, which are forks of this process, would have them in their memory.
+    """
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(_OF_HUB)}
+    if len(kept) < len(os.environ):
+        os.execve(sys.executable, sys.orig_argv, kept)
+
+
 def _end_with(parent: int) -> None:
     """Have the system send this process SIGTERM when its parent ends, also where that is killed."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
@@ -91,7 +104,7 @@ def _listen(path: Path, tenants: Tenants | None) -> socket.socket:
         if tenants is None:
             return listen(path)
         listening = listen(path)
-        os.chown(path, 0, tenants.gateway.gid)
+        os.chown(path, 0, tenants.gateway.gid, follow_symlinks=False)
         path.chmod(0o660)
         return listening
     except OSError as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 from jupyter_aliquot.provisioner.kernel_accounts import ACCOUNT_LIST
-from jupyter_aliquot.provisioner.relay.store.spill_room import choose_spill_dir
+from jupyter_aliquot.provisioner.relay.store.spill_room import ROOTS_SPILL_DIR, choose_spill_dir
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the relay host, for its own command line and for ``aliquot relay``."""
     parser.add_argument("--runtime-dir", type=Path, help="folder of the relays' sockets (ALIQUOT_RUNTIME_DIR)")
     parser.add_argument(
-        "--spill-dir", type=Path, help="folder for output that waits for a client (ALIQUOT_SPILL_DIR; one in /var/tmp)"
+        "--spill-dir",
+        type=Path,
+        help="folder for output that waits for a client (ALIQUOT_SPILL_DIR; one in /var/tmp, or with --account "
+        f"{ROOTS_SPILL_DIR})",
     )
     parser.add_argument(
         "--exit-when-idle",
@@ -67,7 +70,7 @@ def read_arguments(arguments: Sequence[str] | None = None) -> HostSettings:
     runtime = find_runtime_dir() if folder is None else RuntimeDir(Path(os.path.abspath(folder)))
     return HostSettings(
         runtime,
-        choose_spill_dir(options.spill_dir),
+        choose_spill_dir(options.spill_dir, is_for_accounts=bool(options.account)),
         options.exit_when_idle,
         options.account,
         options.kernel_accounts,

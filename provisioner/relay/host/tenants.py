@@ -7,7 +7,9 @@ kernel have the account that the request names, or the gateway's own.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import platform
 import pwd
 import stat
 from dataclasses import dataclass
@@ -20,6 +22,9 @@ from jupyter_aliquot.provisioner.relay.wire.peer import Refusal
 
 from .login_limits import apply_limits
 from .owner_work import NO_GROUP
+
+_KEYCTL = {"x86_64": 250, "aarch64": 219}
+_JOIN_SESSION_KEYRING = 1
 
 
 class TenantError(Exception):
@@ -118,5 +123,16 @@ class Tenants:
             os.setgroups([])
         os.setgid(account.gid)
         os.setuid(account.uid)
+        _leave_keyring()
         if 0 in (os.getuid(), os.geteuid()):
             raise PermissionError(None, "a relay must not run as root")
+
+
+def _leave_keyring() -> None:
+    """Join a new session keyring: that of the host is of root's login, with the keys in it.
+
+    A system without keyrings, or one that forbids them, has none to leave.
+    """
+    number = _KEYCTL.get(platform.machine())
+    if number is not None:
+        ctypes.CDLL(None, use_errno=True).syscall(number, _JOIN_SESSION_KEYRING, None)

@@ -21,6 +21,7 @@ from jupyter_aliquot.gpu_hook.base.files import LockHeldError, locked, try_lock
 from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 
 SPILL_VARIABLE = "ALIQUOT_SPILL_DIR"
+ROOTS_SPILL_DIR = Path("/var/spool/aliquot")
 _LOCK = "lock"
 # Other programs need some of the disk: a tenth, and at most this.
 _MOST_SPARED_BYTES = 1 << 30
@@ -57,14 +58,19 @@ class RoomBounds:
     all_bytes: int = 0
 
 
-def choose_spill_dir(chosen: Path | None = None, environ: Mapping[str, str] | None = None) -> Path:
+def choose_spill_dir(
+    chosen: Path | None = None, environ: Mapping[str, str] | None = None, *, is_for_accounts: bool = False
+) -> Path:
     """Return the folder for waiting output.
 
-    It is the chosen one, or ALIQUOT_SPILL_DIR, or one in /var/tmp.
+    It is the chosen one, or ALIQUOT_SPILL_DIR, or one in /var/tmp. That of a host of root, *for*
+    other *accounts*, is where root alone makes folders: in /var/tmp a user could take its name.
     """
     env = os.environ if environ is None else environ
     if chosen is not None or env.get(SPILL_VARIABLE):
         return Path(os.path.abspath(chosen or env[SPILL_VARIABLE]))
+    if is_for_accounts:
+        return ROOTS_SPILL_DIR
     place = "/var/tmp" if os.access("/var/tmp", os.W_OK | os.X_OK) else "/tmp"
     return Path(place) / f"aliquot-{os.geteuid()}-output"
 

@@ -28,18 +28,6 @@ def command_line(pid: int) -> str:
         return ""
 
 
-def account_of(pid: int) -> int | None:
-    """Return the number of a process's account; None once it is gone.
-
-    The owner of its folder in /proc may be root, whatever its account is.
-    """
-    try:
-        text = (_PROC / str(pid) / "status").read_text(errors="replace")
-    except OSError:
-        return None
-    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("Uid:")), None)
-
-
 def read_boot_id() -> str:
     """Return the id of this boot."""
     try:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import inspect
 import os
+import platform
 import selectors
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,10 +19,10 @@ import pytest
 from owners_house import ADA, BOB, ENV, SLEEP, OwnersHouse, an_owners_house, kernel_pid
 from relay_house import SECONDS, until
 
+from jupyter_aliquot.gpu_hook.base.process_account import account_of
 from jupyter_aliquot.provisioner.launch_spec import KERNEL_ID_VARIABLE
 from jupyter_aliquot.provisioner.relay.client import control as client
 from jupyter_aliquot.provisioner.relay.host.owner_work import NO_GROUP, OwnerWork
-from jupyter_aliquot.provisioner.relay.wire.proc import account_of
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can work as another account")
 
@@ -139,5 +143,42 @@ def test_a_removed_record_hides_no_kernel_from_its_gateways_removal(a_house: Own
         await client.remove_relay(record.folder)
         await until(lambda: account_of(kernel) is None and account_of(record.pid) is None)
         assert not record.folder.exists()
+
+    asyncio.run(scene())
+
+
+def keyring() -> str:
+    """Return the number of this process's session keyring; empty where the system forbids to ask."""
+    number = ctypes.CDLL(None, use_errno=True).syscall({"x86_64": 250, "aarch64": 219}[platform.machine()], 0, -3, 0)
+    return "" if number < 0 else str(number)
+
+
+def test_a_kernel_has_a_session_keyring_of_its_own(a_house: OwnersHouse) -> None:
+    if not (before := keyring()):
+        pytest.skip("this system has no keyrings, or forbids them")
+    code = f"import ctypes, platform\n{inspect.getsource(keyring)}\nimport sys; open(sys.argv[1], 'w').write(keyring())"
+    told = a_house.accounts.homes / "ada" / "keyring"
+
+    async def scene() -> None:
+        record = await a_house.relay(account="ada")
+        await client.spawn(record, client.KernelLaunch((sys.executable, "-c", code, str(told)), ENV))
+        found = await until(lambda: told.exists() and told.read_text())
+        assert found not in ("", before)
+
+    asyncio.run(scene())
+
+
+def environ_of(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/environ").read_bytes()
+
+
+def test_the_host_keeps_nothing_of_the_hubs_environment(a_house: OwnersHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "a-token-of-the-service")
+
+    async def scene() -> None:
+        record = await a_house.sleeper()
+        for pid in (a_house.host_pid, record.pid, kernel_pid(record)):
+            assert b"JUPYTERHUB_" not in environ_of(pid)
+        assert b"PATH=" in environ_of(a_house.host_pid)
 
     asyncio.run(scene())

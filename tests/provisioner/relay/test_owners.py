@@ -22,6 +22,7 @@ from owners_house import ADA, BOB, ENV, SLEEP, OwnersHouse, an_owners_house, ker
 from relay_house import Gateway, kill_and_wait, lives, until
 from second_account import as_another
 
+from jupyter_aliquot.gpu_hook.base.process_account import account_of
 from jupyter_aliquot.provisioner.accounts import Account
 from jupyter_aliquot.provisioner.errors import LaunchError, RelayProtocolError, RelayRefusedError, RelayUnavailableError
 from jupyter_aliquot.provisioner.relay.client import control as client, kernel_relay
@@ -34,7 +35,7 @@ from jupyter_aliquot.provisioner.relay.wire.files import (
     read_ended_in,
     read_relay_records,
 )
-from jupyter_aliquot.provisioner.relay.wire.proc import account_of, start_time_ticks
+from jupyter_aliquot.provisioner.relay.wire.proc import start_time_ticks
 from jupyter_aliquot.provisioner.relay.wire.protocol import Record
 
 PARENT = """

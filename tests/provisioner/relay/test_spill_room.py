@@ -6,6 +6,7 @@ import errno
 import multiprocessing
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from relay_house import kill_and_wait
 from jupyter_aliquot.provisioner.relay.store import spill_room
 from jupyter_aliquot.provisioner.relay.store.segments import Spill
 from jupyter_aliquot.provisioner.relay.store.spill_room import (
+    ROOTS_SPILL_DIR,
     RoomBounds,
     SpillFullError,
     SpillRoom,
@@ -163,3 +165,10 @@ def test_the_folder_is_the_chosen_one_then_the_environments_then_outside_the_run
     assert choose_spill_dir(Path("/a"), {"ALIQUOT_SPILL_DIR": "/b"}) == Path("/a")
     assert choose_spill_dir(None, {"ALIQUOT_SPILL_DIR": "/b"}) == Path("/b")
     assert choose_spill_dir(None, {}) == want_default
+
+
+def test_the_output_of_other_accounts_waits_where_root_alone_makes_folders() -> None:
+    found = choose_spill_dir(None, {}, is_for_accounts=True)
+    assert found == ROOTS_SPILL_DIR
+    assert not any(stat.S_IMODE(above.stat().st_mode) & 0o022 for above in found.parents if above.exists())
+    assert choose_spill_dir(None, {"ALIQUOT_SPILL_DIR": "/b"}, is_for_accounts=True) == Path("/b")
