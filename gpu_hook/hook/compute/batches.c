@@ -232,8 +232,9 @@ static void describe(const struct batches *batches, struct batch_launch *launch,
     launch->expected = samples_expect(batches->words.index, launch->function, launch->grid_class);
     launch->is_unknown = !launch->expected;
     launch->expected = launch->is_unknown ? UNKNOWN_NANOSECONDS : launch->expected;
+    bool is_any_graph = launch->is_graph && !terms->is_sampled; /* its nodes may be changed */
     launch->is_long =
-        launch->is_graph || launch->is_unknown || launch->expected >= terms->batch_nanoseconds;
+        is_any_graph || launch->is_unknown || launch->expected >= terms->batch_nanoseconds;
 }
 
 /* Read the clock. Where launches follow each other so closely that several take less than a pause,

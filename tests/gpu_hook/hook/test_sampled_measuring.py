@@ -18,6 +18,7 @@ LATE = 200 * MS  # half of the time without work between the launches: the softw
 
 SPARSE = {
     "waits after each launch": "[spins('kernel', 1, {us}, {stream}) or wait() for _ in range({count})]",
+    "waits after each graph": "[spins('graph', 1, {us}, {stream}) or wait() for _ in range({count})]",
     "waits elsewhere": "[spins('kernel', 1, {us}, {stream}) or clock.sleep(0.002) for _ in range({count})]",
 }
 STREAMS = {"stream": "make_stream()", "legacy": "0", "legacy beside streams": "make_stream(0) and 0"}
