@@ -26,7 +26,7 @@ from .tokens import availability_token
 # A page comes within two seconds, whatever the gateways do. A start may wait longer, but not as long
 # as the Hub waits before it shows its page of progress.
 PAGE_SECONDS = 1.5
-START_SECONDS = 5.0
+START_SECONDS = 8.0
 _FRESH_SECONDS = 5.0
 _TOKEN_SECONDS = 3600
 _MOST_BYTES = 4 * 1024 * 1024

@@ -81,13 +81,12 @@ def gateway_option(gateways: Gateways, answers: Mapping[str, Availability], last
     }
 
 
-async def choose(gateways: Gateways, available: Availabilities, spawner: Any, options: dict[str, Any]) -> Gateway:
-    """Return the gateway that the options name, or the first that answers, and write it into the options.
+async def choose(gateways: Gateways, available: Availabilities, spawner: Any, asked: object) -> Gateway:
+    """Return the gateway of the name that was asked for, or the first that answers where none was.
 
     Raises GatewayChoiceError for an unknown one, GatewayAwayError for one that is down while another
     is up. Where all are down the server starts all the same: the user's files stay within reach.
     """
-    asked = options.get(SERVER_FIELD)
     if asked is None or asked == "":
         answers = await available.on_page(spawner)
         gateway = gateways.find(preselected(gateways, answers, None))
@@ -106,7 +105,6 @@ async def choose(gateways: Gateways, available: Availabilities, spawner: Any, op
                 f"The GPU server {gateway.name} {found.sentence()}. Choose another ({', '.join(up)}), or tell an "
                 "administrator"
             )
-    options[SERVER_FIELD] = gateway.name
     return gateway
 
 

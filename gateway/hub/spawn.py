@@ -133,12 +133,15 @@ async def _chosen(gateways: Gateways, available: Availabilities, spawner: Any, o
     if not gateways.are_named:
         return gateways.each[0]
     try:
-        gateway = await choose(gateways, available, spawner, options)
+        gateway = await choose(gateways, available, spawner, options.get(SERVER_FIELD))
     except GatewayChoiceError as error:
         # Not 5xx: the Hub ends after a number of those (consecutive_failure_limit).
         raise _refusal(409 if isinstance(error, GatewayAwayError) else 400, str(error)) from None
     if (stored := getattr(spawner, "orm_spawner", None)) is not None:
-        stored.user_options = dict(options)
+        # Written before the table changes: the database's session compares with that very table.
+        stored.user_options = {**options, SERVER_FIELD: gateway.name}
+        spawner.db.commit()
+    options[SERVER_FIELD] = gateway.name
     return gateway
 
 

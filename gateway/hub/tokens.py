@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .scopes import access_scope, availability_service, server_scopes
+from .settings import HubConfigError
 
 # On the spawner: the token of this start of the server with its gateway, and the token for that.
 _MADE = "_aliquot_gateway_token"
@@ -52,10 +53,18 @@ def remove_token(services: Iterable[str]) -> Callable[[Any], Any]:
 
 
 def availability_token(db: Any, service: str, seconds: int) -> str:
-    """Make a token of the spawn page's that opens this gateway alone, and expires after this time."""
+    """Make a token of the spawn page's that opens this gateway alone, and expires after this time.
+
+    Raises HubConfigError.
+    """
     from jupyterhub.orm import Service  # type: ignore[import-untyped]  # it carries no types
 
     page = Service.find(db, availability_service(service))
+    if page is None:
+        raise HubConfigError(
+            f"this Hub has no service {availability_service(service)!r}: c.JupyterHub.services was set after "
+            "configure(). Call configure() last"
+        )
     note = "The spawn page, which asks the gateway for its free GPUs"
     return str(page.new_api_token(scopes=[access_scope(service)], note=note, expires_in=seconds))
 

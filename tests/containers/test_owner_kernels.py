@@ -146,6 +146,20 @@ def test_a_kernel_whose_owner_or_home_cannot_be_is_refused_with_a_sentence(a_nod
     assert (a_node_of_accounts.boxes(), a_node_of_accounts.held()) == ([], {})
 
 
+def test_an_account_that_is_removed_while_its_kernel_runs_is_told_at_the_restart(
+    a_node_of_accounts: OwnersNode, open_tab: Callable[..., Any]
+) -> None:
+    gateway = a_node_of_accounts.gateway()
+    kernel_id = start(gateway, "bob")
+    tab = tab_of(open_tab, gateway, "bob", kernel_id)
+    a_node_of_accounts.accounts.write("ada")
+    assert tab.run("import os; print(os.getuid())") == str(UIDS["bob"]), "a kernel that runs goes on"
+    with pytest.raises(parts.Refusal) as caught:
+        gateway.call("POST", f"/api/kernels/{kernel_id}/restart")
+    assert "this machine has no such account" in str(caught.value)
+    parts.wait_until(lambda: a_node_of_accounts.boxes() == [])
+
+
 def test_an_image_of_a_team_is_its_members_alone(a_node_of_accounts: OwnersNode) -> None:
     gateway = a_node_of_accounts.gateway()
     code, _ = refusal(gateway, "bob", "students")

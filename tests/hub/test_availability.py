@@ -18,7 +18,7 @@ from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 from tornado.web import Application, RequestHandler
 
-from jupyter_aliquot.gateway.hub import HubSettings, availability
+from jupyter_aliquot.gateway.hub import HubConfigError, HubSettings, availability
 from jupyter_aliquot.gateway.hub.availability import DOWN, OTHER, REFUSES, Availabilities, Availability, Questions
 from jupyter_aliquot.gateway.hub.gateways import Gateways
 from jupyter_aliquot.gateway.hub.tokens import availability_token
@@ -183,4 +183,6 @@ def test_the_pages_token_opens_one_gateway_and_expires() -> None:
     stored = orm.APIToken.find(db, availability_token(db, "gpu-2", 3600))
     assert (stored.service.name, stored.scopes) == ("gpu-2-availability", ["access:services!service=gpu-2"])
     assert stored.expires_at is not None
+    with pytest.raises(HubConfigError, match=r"no service 'gpu-3-availability'.*Call configure\(\) last"):
+        availability_token(db, "gpu-3", 3600)
     db.close()

@@ -64,7 +64,7 @@ def a_spawner(c: Config, last: dict[str, Any] | None = None) -> Any:
     spawner.user = SimpleNamespace(name="alice", groups=[], url="/user/alice/", id=7)
     spawner.hub = SimpleNamespace(base_url="/hub/")
     spawner.api_token, spawner.log = "a-token-of-the-server", logging.getLogger("test")
-    spawner.user_options = last or {}
+    spawner.user_options, spawner.db = last or {}, SimpleNamespace(commit=lambda: None)
     spawner.orm_spawner = SimpleNamespace(user_options=last or {}, server=None, name="")
     return spawner
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 import signal
+import sqlite3
 import subprocess
 import urllib.error
 from collections.abc import Iterator
@@ -104,6 +107,21 @@ def test_a_servers_token_for_its_gateway_does_not_open_another(a_hub: HubProcess
     with pytest.raises(urllib.error.HTTPError) as caught:
         kernels_of(a_hub, "aliquot", token)
     assert caught.value.code == 403
+
+
+@pytest.mark.usefixtures("second_gateway")
+def test_a_start_that_names_no_gateway_keeps_the_one_that_it_got(a_hub: HubProcess) -> None:
+    a_hub.start_server("dora", gpu="0.1")
+    chosen = options_of(a_hub, "dora")["gpu_server"]
+    with contextlib.closing(sqlite3.connect(a_hub.home / "hub.sqlite")) as database:
+        ours = "SELECT user_options FROM spawners JOIN users ON users.id = user_id WHERE users.name = 'dora'"
+        ((stored,),) = database.execute(ours).fetchall()
+    # A Hub that restarts knows no more than its database.
+    assert json.loads(stored) == {"gpu": "0.1", "gpu_server": chosen}
+    token = a_hub.token_of("dora")
+    kernel = a_hub.server("dora", "api/kernels", "POST", {"name": "python3"}, token=token)
+    assert kernels_of(a_hub, chosen, token) == [kernel["id"]]
+    a_hub.server("dora", f"api/kernels/{kernel['id']}", "DELETE", token=token)
 
 
 @pytest.mark.usefixtures("second_gateway")
