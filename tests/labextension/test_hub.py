@@ -94,7 +94,7 @@ def test_a_kernel_that_is_shared_is_told_used_and_lost_again(a_day: Day) -> None
     alice, bob = a_day.alice, a_day.bob
     alice.run(_CELL)
     _outputs(alice).filter(has_text="it is 42").wait_for()
-    alice.share("train.ipynb", "bob", "use it")
+    alice.share("train.ipynb", "bob", "use:")
     told = bob.page.locator(".Toastify__toast", has_text="you can run cells in it.")
     told.get_by_role("button", name="Open a notebook on it").click()
     bob.wait_for_kernel(a_day.kernel_id)
@@ -104,7 +104,7 @@ def test_a_kernel_that_is_shared_is_told_used_and_lost_again(a_day: Day) -> None
     section = bob.lab.panel.get_by_role("region", name="Shared with me")
     section.get_by_text("of alice").wait_for()
 
-    alice.share("train.ipynb", "bob", "see it")
+    alice.share("train.ipynb", "bob", "view:")
     section.get_by_text("read-only", exact=True).wait_for()
     bob.page.locator("#jp-main-statusbar").get_by_text("shared, read-only").wait_for()
     bob.run("answer = 'of bob'")

@@ -185,7 +185,7 @@ def test_a_kernel_of_the_gateways_own_pages_is_shared_used_and_then_only_seen(
     ada.run("answer = 40 + 2\nprint('it is', answer)")
     outputs = ".jp-MainAreaWidget:not(.lm-mod-hidden) .jp-OutputArea-output"
     ada.page.locator(outputs, has_text="it is 42").wait_for()
-    ada.share("shown.ipynb", "bob", "use it")
+    ada.share("shown.ipynb", "bob", "use:")
     told = bob.page.locator(".Toastify__toast", has_text="you can run cells in it.")
     told.get_by_role("button", name="Open a notebook on it").click()
     bob.wait_for_kernel(ada.page.evaluate("jupyterapp.shell.currentWidget.sessionContext.session.kernel.id"))
@@ -193,7 +193,7 @@ def test_a_kernel_of_the_gateways_own_pages_is_shared_used_and_then_only_seen(
     bob.page.locator(outputs, has_text="bob sees 42").wait_for()
     section = bob.lab.panel.get_by_role("region", name="Shared with me")
     section.get_by_text("of ada").wait_for()
-    ada.share("shown.ipynb", "bob", "see it")
+    ada.share("shown.ipynb", "bob", "view:")
     section.get_by_text("read-only", exact=True).wait_for()
     bob.run("answer = 'of bob'")
     bob.page.locator(outputs, has_text="read-only").wait_for()
