@@ -108,6 +108,20 @@ class RuntimeDir:
     def kernel(self, kernel_id: str) -> Path:
         return self.kernels / kernel_id
 
+    @property
+    def closed_kernels(self) -> Path:
+        """The folder of kernels in containers, where kernels are of several accounts.
+
+        Their processes have accounts of the containers' own, so their sockets are for all, and the
+        folder keeps the machine's other accounts out. A container has its kernel's part of it.
+        """
+        return self.path / "closed"
+
+    def kernel_folders(self) -> list[Path]:
+        """Return the folders of all kernels. Raises OSError."""
+        closed = sorted(self.closed_kernels.iterdir()) if self.closed_kernels.exists() else []
+        return [*sorted(self.kernels.iterdir()), *closed]
+
 
 @dataclass(frozen=True)
 class Driver:
@@ -201,7 +215,10 @@ def prepare_runtime_dir(runtime: RuntimeDir, is_service: bool = False) -> None:
             runtime.path.chmod(0o700)
         runtime.kernels.mkdir(mode=0o700, exist_ok=True)
         passed = (runtime.kernels, runtime.path) if is_service and os.geteuid() == 0 else ()
-        for folder in (runtime.kernels,) if shares and runtime.kernels.stat().st_uid == os.geteuid() else passed:
+        is_ours = runtime.kernels.stat().st_uid == os.geteuid()
+        if shares and is_ours:
+            runtime.closed_kernels.mkdir(mode=0o700, exist_ok=True)
+        for folder in (runtime.kernels,) if shares and is_ours else passed:
             folder.chmod(_PASSED)
         problem = None if os.access(runtime.path, os.W_OK | os.X_OK) else "it is not writable"
     except OSError as error:

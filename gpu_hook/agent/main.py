@@ -448,7 +448,7 @@ def _run_locked(settings: AgentSettings, driver: Driver, libraries: Libraries, m
     except (ActuatorError, DeviceClaimedError, DriverError, EnforcerError, StartError) as error:
         return _fail(str(error))
     finally:
-        if driver.kind == "softgpu" and not any(settings.runtime.kernels.iterdir()):
+        if driver.kind == "softgpu" and not settings.runtime.kernel_folders():
             remove(state)
     return 0
 

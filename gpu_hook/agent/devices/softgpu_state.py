@@ -141,7 +141,7 @@ def _is_abandoned(outer: Path) -> bool:
     """
     runtime = RuntimeDir(Path(os.readlink(outer / _RUNTIME)))
     try:
-        return not any(runtime.kernels.iterdir())
+        return not runtime.kernel_folders()
     except FileNotFoundError:
         return True
 

@@ -32,7 +32,7 @@ from jupyter_aliquot.gpu_hook.agent.ledger.journal import (
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger, LedgerError
 from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
 from jupyter_aliquot.gpu_hook.agent.swap.residency import SwapTools
-from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir, is_shared
 from jupyter_aliquot.gpu_hook.placement.placement import NEVER_FITS, Part, Refusal, over_limit, place, resize
 
 from .kernel import Kernel
@@ -253,9 +253,9 @@ class Reservations:
 
         Remove records that are not whole, or do not fit.
         """
-        entries: list[Entry] = []
+        entries: list[tuple[Entry, Path]] = []
         boot_id = read_boot_id()
-        for folder in sorted(self._settings.runtime.kernels.iterdir()):
+        for folder in self._settings.runtime.kernel_folders():
             if not folder.is_dir():
                 continue
             try:
@@ -264,15 +264,15 @@ class Reservations:
                 self._drop_folder(folder, error)
                 continue
             if entry.boot_id == boot_id:
-                entries.append(entry)
+                entries.append((entry, folder))
             else:
                 self._lose(folder, entry.reservation)
-        self.ledger.add_lost(part for entry in entries for part in entry.reservation.parts)
-        for entry in entries:
+        self.ledger.add_lost(part for entry, _ in entries for part in entry.reservation.parts)
+        for entry, folder in entries:
             try:
-                kernel = self._add(entry, is_restored=True)
+                kernel = self._add(entry, restored_from=folder)
             except Refused as error:
-                self._drop_folder(self._settings.runtime.kernel(entry.reservation.kernel_id), error)
+                self._drop_folder(folder, error)
                 continue
             log.info("event=restored kernel=%s parts=%s", kernel.kernel_id, _show(kernel.reservation))
             loop = asyncio.get_running_loop()
@@ -353,7 +353,14 @@ class Reservations:
             kernel.close(keep=kernel.is_held and not kernel.is_ending)
         self._kernels.clear()
 
-    def _add(self, entry: Entry, is_restored: bool = False) -> Kernel:
+    def _folder_of(self, reservation: Reservation) -> Path:
+        """Return the place of a new kernel: a closed one for a container's, whose socket is for all accounts."""
+        runtime = self._settings.runtime
+        if reservation.uid is None and is_shared(runtime):
+            return runtime.closed_kernels / reservation.kernel_id
+        return runtime.kernel(reservation.kernel_id)
+
+    def _add(self, entry: Entry, restored_from: Path | None = None) -> Kernel:
         """Enter a reservation and open its kernel, or do neither. Raises Refused."""
         reservation = entry.reservation
         host_quota = self._host_quota(reservation.hundredths)
@@ -363,11 +370,11 @@ class Reservations:
                 reservation.parts,
                 host_quota,
                 is_production=reservation.is_production,
-                is_restored=is_restored,
+                is_restored=restored_from is not None,
             )
         except LedgerError as error:
             raise Refused("no_room", str(error)) from error
-        folder = self._settings.runtime.kernel(reservation.kernel_id)
+        folder = restored_from or self._folder_of(reservation)
         try:
             recall_seconds = self._settings.recall_seconds
             kernel = Kernel(
@@ -381,7 +388,7 @@ class Reservations:
         self._lost.pop(reservation.kernel_id, None)
         self._enter_lease(kernel)
         kernel.compute = self._compute
-        if is_restored:
+        if restored_from is not None:
             kernel.restore(entry)
         else:
             kernel.write_journal()

@@ -14,11 +14,13 @@ import logging
 import os
 import socket
 import struct
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from jupyter_aliquot.gpu_hook.agent.base.slices import Slices, encode_line
+from jupyter_aliquot.gpu_hook.base.pacing import Throttle
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, is_shared
 from jupyter_aliquot.gpu_hook.waiting import within
 
@@ -27,6 +29,7 @@ log = logging.getLogger(__name__)
 LONGEST_REQUEST = 1 << 20
 _MOST_UNREAD = 8 << 20
 _UNREAD_SECONDS = 5.0
+_TOLD_AGAIN_SECONDS = 60.0  # of an account that is turned away: it must not fill the log
 _FILE_SECONDS = 1.0  # between two checks of the socket file
 _CHANGED = b'{"event":"changed"}\n'
 _PEER = struct.Struct("iII")
@@ -44,6 +47,7 @@ class ControlServer:
         self._answer = answer
         self._closed = closed
         self._admit = admit
+        self._turned_away = Throttle(_TOLD_AGAIN_SECONDS)  # by account
         self._numbers = itertools.count(1)
         self._server: asyncio.Server | None = None
         self._file: tuple[int, int] | None = None  # device and inode of the socket file
@@ -129,7 +133,8 @@ class ControlServer:
         pid, uid, _ = _PEER.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
         connection = next(self._numbers)
         if uid not in (0, os.geteuid()) and not self._admit(connection, uid):
-            log.warning("event=turned_away pid=%d uid=%d", pid, uid)
+            if self._turned_away.passes(uid, time.monotonic()):
+                log.warning("event=turned_away pid=%d uid=%d; told once in %g s", pid, uid, _TOLD_AGAIN_SECONDS)
             writer.transport.abort()
             return
         self._writers[connection] = writer

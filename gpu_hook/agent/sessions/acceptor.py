@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from jupyter_aliquot.gpu_hook.agent.base.descriptors import OF_A_SESSION, OF_AN_UNREGISTERED, Descriptors
-from jupyter_aliquot.gpu_hook.base.pacing import TokenBucket
+from jupyter_aliquot.gpu_hook.base.pacing import Throttle, TokenBucket
 from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 from jupyter_aliquot.gpu_hook.protocol.codec import RefusalReason
 
@@ -33,6 +33,7 @@ MAX_UNREGISTERED = 64  # of one kernel: a hook sends HELLO at once, and silent c
 
 # On the host the folder above keeps other users out. In a container this folder is mounted, and any
 # user may run there.
+_TOLD_AGAIN_SECONDS = 60.0  # of an account that is refused: it must not fill the log
 _FOLDER_MODE = 0o711
 
 _PEER = struct.Struct("iII")
@@ -63,6 +64,7 @@ class Acceptor:
         self._descriptors = descriptors
         self._bucket = TokenBucket(MESSAGES_A_SECOND, MESSAGES_AT_ONCE, time.monotonic())
         self._kernel_id = kernel_id
+        self._refused = Throttle(_TOLD_AGAIN_SECONDS)  # by account
         self._owner = owner
         self._unregistered: set[HookSession] = set()  # connected, without a HELLO
         self._listener = HookListener(folder / protocol.SOCKET_NAME, self._accept)
@@ -103,7 +105,8 @@ class Acceptor:
         self._bucket.charge(_ENTRY_TOKENS, time.monotonic())
         peer = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[1]
         if self._uid is not None and peer not in (self._uid, 0, os.geteuid()):
-            log.warning("event=hook_refused kernel=%s uid=%d reason=PEER", self._kernel_id, peer)
+            if self._refused.passes(peer, time.monotonic()):
+                log.warning("event=hook_refused kernel=%s uid=%d reason=PEER", self._kernel_id, peer)
             text = f"the kernel is of the account {self._uid}, this process of {peer}"
             return send_away(connection, protocol.pack(protocol.Refuse(RefusalReason.PEER, text)))
         try:
