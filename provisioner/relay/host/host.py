@@ -40,7 +40,9 @@ from .looks import (
     ALIVE,
     EMPTY,
     ORPHANED,
+    OVERFULL,
     REMOVED,
+    SET_ASIDE,
     as_json,
     lives,
     look_at,
@@ -49,6 +51,7 @@ from .looks import (
     relays_that_live,
 )
 from .owner_work import InlineWork, OwnerWork, begin_child
+from .room import is_tight
 from .tenants import Tenants
 
 _SCAN_SECONDS = 5.0
@@ -56,7 +59,6 @@ _SWEEP_SECONDS = 60.0  # of other accounts' output
 _MOST_CODES = 1000  # of inherited processes of an account, between two looks
 _LONGEST_READY = 16 << 20
 _READY = b"ready"
-_SET_ASIDE = ".left-"  # begins the name of a folder that is no kernel's any more
 _MOST_FORKS = 3  # for one kernel, within
 _FORKS_SECONDS = 60.0
 
@@ -251,8 +253,9 @@ class Host:
         """Return the kernels whose relays run, those of other hosts as they were at the last look."""
         if self._tenants is None:
             return relays_that_live(self._runtime, self._names())
-        ours = [child.kernel_id for child in self._children.values() if child.has_begun]
-        return sorted({*ours, *(name for names in self._alive.values() for name in names)})
+        ours = {child.kernel_id for child in self._children.values() if child.has_begun}
+        others = {name for names in self._alive.values() for name in names}
+        return sorted(ours | (others & set(self._names())))
 
     def _names(self) -> list[str]:
         """Return the names of all folders of relays."""
@@ -297,12 +300,15 @@ class Host:
     def _remove(self, peer: Peer, folder: Path) -> None:
         def removed(ended: Any) -> None:
             self._set_aside(folder)
-            for pid, child in self._children.items():
-                if child.kernel_id == folder.name:  # whatever its record says
-                    os.kill(pid, signal.SIGKILL)
+            self._end_relay(folder.name)  # whatever its record says
             self._say_last(peer, {"op": "removed", "ended": ended if isinstance(ended, dict) else None})
 
         self._do_in(folder, lambda: as_json(remove_by_force(folder)), removed)
+
+    def _end_relay(self, kernel_id: str) -> None:
+        for pid, child in self._children.items():
+            if child.kernel_id == kernel_id:
+                os.kill(pid, signal.SIGKILL)
 
     def _set_aside(self, folder: Path) -> None:
         """Have what is left of a folder removed some time: it is no kernel's from now on."""
@@ -311,7 +317,7 @@ class Host:
             return
         self._remove_emptied(folder)
         with contextlib.suppress(FileNotFoundError):
-            os.rename(folder, folder.with_name(f"{_SET_ASIDE}{secrets.token_hex(8)}"))
+            os.rename(folder, folder.with_name(f"{SET_ASIDE}{secrets.token_hex(8)}"))
 
     # ---- relays begin
 
@@ -507,31 +513,22 @@ class Host:
         self._sweep()
         found = self._folders()
         self._alive = {uid: names for uid, names in self._alive.items() if uid in found}
+        tight = self._tenants is not None and is_tight(self._runtime.path)
         for uid, folders in found.items():
-            if uid not in self._looked_at and not (self._tenants is not None and uid == 0):
+            is_roots = self._tenants is not None and uid == 0
+            if uid not in self._looked_at and not is_roots and (tight or self._others(folders)):
                 self._looked_at.add(uid)
-                self._work.do(uid, self._look(folders), partial(self._looked, uid, folders))
+                self._work.do(uid, partial(self._look, folders, tight), partial(self._looked, uid, folders))
 
-    def _look(self, folders: Sequence[Path]) -> Callable[[], Callable[[], Any]]:
-        """Return the maker of a look at the relays that are not this host's children."""
+    def _others(self, folders: Sequence[Path]) -> list[Path]:
+        """Return the folders whose relays are not this host's children."""
+        ours = {child.kernel_id for child in self._children.values()} | self._beginning
+        return [folder for folder in folders if folder.name not in ours]
 
-        def make() -> Callable[[], Any]:
-            ours = {child.kernel_id for child in self._children.values()}
-            others = [folder for folder in folders if folder.name not in ours and folder.name not in self._beginning]
-            left = [folder for folder in others if folder.name.startswith(_SET_ASIDE)]
-            host, spared = os.getpid(), frozenset(self._children)
-
-            def look() -> dict[str, str]:
-                for folder in left:
-                    remove_folder(folder)
-                return {
-                    **look_at([folder for folder in others if folder not in left], host, spared),
-                    **{folder.name: REMOVED for folder in left},
-                }
-
-            return look
-
-        return make
+    def _look(self, folders: Sequence[Path], tight: bool) -> Callable[[], Any]:
+        """Return a look at the relays of an account as they are now."""
+        ours = {folder.name for folder in folders} - {folder.name for folder in self._others(folders)}
+        return partial(look_at, folders, ours, os.getpid(), frozenset(self._children), is_tight=tight)
 
     def _looked(self, uid: int, folders: Sequence[Path], found: Any) -> None:
         self._looked_at.discard(uid)
@@ -541,10 +538,12 @@ class Host:
 
     def _decide(self, found: Mapping[str, Any], folders: Sequence[Path]) -> None:
         """Act on what was found in folders."""
-        ours = {child.kernel_id for child in self._children.values()}
+        others = self._others(folders)
         for folder in folders:
             state = found.get(folder.name)
-            if folder.name in ours or folder.name in self._beginning:
+            if state == OVERFULL:
+                self._end_relay(folder.name)  # whatever its record says
+            if folder not in others:
                 continue  # another relay began meanwhile
             if state == ORPHANED:
                 self._guarded(self._take_over, folder)

@@ -30,11 +30,15 @@ from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 from jupyter_aliquot.provisioner.relay.wire.spare_names import is_listened_at
 
 from .left_kernels import kernels_of
+from .room import end_overfull
 
 _KEEP_SECONDS = 7 * 24 * 3600.0  # a folder whose relay ended, for readers of how the kernel ended
 # What was found of a relay's folder. EMPTY: without record and relay, and its kernels were ended.
 # ORPHANED: another relay can take its kernel over. REMOVED: nothing is in it any more.
+# OVERFULL: it had more than its bound, and its kernel was ended.
 ALIVE, EMPTY, ORPHANED, OVER, REMOVED, UNREADABLE = "alive", "empty", "orphaned", "over", "removed", "unreadable"
+OVERFULL = "overfull"
+SET_ASIDE = ".left-"  # begins the name of a folder that is no kernel's any more
 
 
 def lives(folder: Path) -> bool:
@@ -46,9 +50,23 @@ def lives(folder: Path) -> bool:
     return record.is_alive or record.has_living_kernel
 
 
-def look_at(folders: Sequence[Path], host: int, spared: Collection[int]) -> dict[str, str]:
-    """Look at relays that are not the host's own; return what was found, by the folders' names."""
-    return {folder.name: _look_at(folder, host, spared) for folder in folders}
+def look_at(
+    folders: Sequence[Path], ours: Collection[str], host: int, spared: Collection[int], *, is_tight: bool
+) -> dict[str, str]:
+    """Look at relays; return what was found, by the folders' names.
+
+    Those of the host's *ours* are well, unless their folders have too much where room *is tight*.
+    """
+    found = {}
+    for folder in folders:
+        if folder.name.startswith(SET_ASIDE):
+            remove_folder(folder)
+            found[folder.name] = REMOVED
+        elif is_tight and end_overfull(folder):
+            found[folder.name] = OVERFULL
+        elif folder.name not in ours:
+            found[folder.name] = _look_at(folder, host, spared)
+    return found
 
 
 def _look_at(folder: Path, host: int, spared: Collection[int]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -44,16 +45,25 @@ class OwnersHouse(House):
 
 
 @contextmanager
-def an_owners_house() -> Iterator[OwnersHouse]:
-    """Yield a house, and end all that was started in it."""
+def an_owners_house(megabytes: int = 0) -> Iterator[OwnersHouse]:
+    """Yield a house, and end all that was started in it.
+
+    *megabytes*: the size of its runtime folder's file system, which is memory as /run is; 0: that of
+    /tmp.
+    """
     if not can_enter():
         pytest.skip("only root can start programs as other accounts, in a mount namespace of their own")
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
+    if megabytes:
+        (folder / "run").mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "none", folder / "run"], check=True)
     house = OwnersHouse(folder)
     try:
         yield house
     finally:
         house.end()
+        if megabytes:
+            subprocess.run(["umount", "--lazy", folder / "run"], check=True)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -13,16 +13,20 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from owners_house import ADA, BOB, ENV, SLEEP, OwnersHouse, an_owners_house, kernel_pid
 from relay_house import SECONDS, until
+from second_account import as_another
 
 from jupyter_aliquot.gpu_hook.base.process_account import account_of
 from jupyter_aliquot.provisioner.launch_spec import KERNEL_ID_VARIABLE
 from jupyter_aliquot.provisioner.relay.client import control as client
 from jupyter_aliquot.provisioner.relay.host.owner_work import NO_GROUP, OwnerWork
+from jupyter_aliquot.provisioner.relay.host.room import MOST_BYTES, MOST_ENTRIES, end_overfull, is_tight
+from jupyter_aliquot.provisioner.relay.wire.files import read_ended_in
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can work as another account")
 
@@ -182,3 +186,55 @@ def test_the_host_keeps_nothing_of_the_hubs_environment(a_house: OwnersHouse, mo
         assert b"PATH=" in environ_of(a_house.host_pid)
 
     asyncio.run(scene())
+
+
+def write_zeros(path: Path, size: int) -> None:
+    path.write_bytes(bytes(size))
+    os.chown(path, ADA, ADA)
+
+
+def test_a_kernel_that_fills_the_machines_memory_ends_and_is_told_why_and_others_run_on() -> None:
+    async def scene(house: OwnersHouse) -> None:
+        adas, bobs = await house.sleeper("ada"), await house.sleeper("bob")
+        write_zeros(adas.folder / "k" / "large", MOST_BYTES + (1 << 20))
+        await until(lambda: not adas.has_living_kernel and account_of(adas.pid) is None)
+        ended = await until(lambda: read_ended_in(adas.folder))
+        assert (ended.pid, ended.signal) == (kernel_pid(adas), signal.SIGKILL)
+        assert "in the machine's memory; at most 34 MB and 2000 files are kept" in ended.last_words
+        await until(lambda: not (adas.folder / "k").exists())
+        assert bobs.has_living_kernel
+        await client.remove_relay(adas.folder)
+        await client.stop_relay(bobs)
+
+    with an_owners_house(megabytes=48) as house:
+        asyncio.run(scene(house))
+
+
+def test_a_folder_is_left_alone_within_its_bound_and_emptied_beyond_it(a_house: OwnersHouse) -> None:
+    async def scene() -> None:
+        record = await a_house.sleeper()
+        write_zeros(record.folder / "k" / "some", 1 << 20)
+        assert as_another(lambda: repr(end_overfull(record.folder)), ADA) == "False"
+        assert record.has_living_kernel
+        for number in range(MOST_ENTRIES):
+            (record.folder / "k" / f"f{number}").touch()
+        assert as_another(lambda: repr(end_overfull(record.folder)), ADA) == "True"
+        assert not record.has_living_kernel
+        assert set(os.listdir(record.folder)) <= {"ended.json", "ended.json.new"}
+        ended = read_ended_in(record.folder)
+        assert ended is not None
+        assert (ended.pid, "2001 files or more" in ended.last_words) == (kernel_pid(record), True)
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("blocks", "left", "files", "unused", "want"),
+    [(100, 51, 100, 51, False), (100, 49, 100, 99, True), (100, 99, 100, 49, True), (0, 0, 0, 0, False)],
+)
+def test_room_is_tight_from_half_of_the_file_system_on(
+    blocks: int, left: int, files: int, unused: int, want: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = SimpleNamespace(f_blocks=blocks, f_bavail=left, f_files=files, f_favail=unused)
+    monkeypatch.setattr(os, "statvfs", lambda place: found)
+    assert is_tight(Path("/run")) is want
