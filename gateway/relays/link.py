@@ -53,6 +53,10 @@ _FAULT_SECONDS = 30.0
 _MOST_UNTAKEN_BYTES = 8 << 20
 # The bytes that a collaborator's socket may have yet to take: beyond that, it misses outputs.
 _MOST_SHOWN_BYTES = 8 << 20
+# The bytes that all sockets may have yet to take before a lost relay is connected again. A relay waits
+# for acknowledgements, so it never comes near; a user's own program in its place could begin anew
+# again and again.
+_MOST_HELD_BYTES = 64 << 20
 
 
 class Subscriber(Protocol):
@@ -110,9 +114,9 @@ class KernelLink(LinkListener):
         self._attached: set[str] = set()
         # Attachments to be confirmed, in order: the session, and whether the relay begins anew with it.
         self._attaching: deque[tuple[str, bool]] = deque()
-        # The bytes that each collaborator's socket has yet to take, and the sessions that the relay has
-        # back until their sockets took enough.
-        self._shown_bytes: dict[Subscriber, int] = {}
+        # The bytes that each socket has yet to take, and the sessions that the relay has back until
+        # their sockets took enough.
+        self._held_bytes: dict[Subscriber, int] = {}
         self._paused: set[str] = set()
         self._is_attached = asyncio.Event()
         self._deliveries = Deliveries()
@@ -146,7 +150,7 @@ class KernelLink(LinkListener):
         self._acknowledge()
         self._drop_link()
         self._subscribers.clear()
-        self._shown_bytes.clear()
+        self._held_bytes.clear()
         self._has_moved.set()
 
     async def wait_until_up(self, seconds: float) -> bool:
@@ -166,6 +170,7 @@ class KernelLink(LinkListener):
         loop = asyncio.get_running_loop()
         waits = Backoff(_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS)
         while True:
+            await self._until_sockets_took_enough()
             self._is_lost.clear()
             began = loop.time()
             try:
@@ -189,6 +194,12 @@ class KernelLink(LinkListener):
             if loop.time() - began > _LONGEST_WAIT_SECONDS:
                 waits.reset()
             await asyncio.sleep(waits.next_seconds())
+
+    async def _until_sockets_took_enough(self) -> None:
+        """Wait before the next relay, which may send all of its window before any socket takes a byte."""
+        while sum(self._held_bytes.values()) >= _MOST_HELD_BYTES:
+            self._has_moved.clear()
+            await self._has_moved.wait()
 
     def _begin(self, link: RelayLink) -> None:
         self._link = link
@@ -345,7 +356,7 @@ class KernelLink(LinkListener):
             return
         self._attached.discard(session)
         self._paused.discard(session)
-        self._shown_bytes.pop(subscriber, None)
+        self._held_bytes.pop(subscriber, None)
         if subscriber.is_collaborator:
             self.drop_requests(subscriber, lambda _: False)
         self._is_attached.set()
@@ -494,7 +505,7 @@ class KernelLink(LinkListener):
 
     def _is_behind(self, collaborator: Subscriber) -> bool:
         """Return whether a collaborator's socket has so much to take that it misses outputs."""
-        return self._shown_bytes.get(collaborator, 0) >= _MOST_SHOWN_BYTES
+        return self._held_bytes.get(collaborator, 0) >= _MOST_SHOWN_BYTES
 
     def _give(self, message: LinkMessage, subscribers: Iterable[Subscriber]) -> tuple[list[Subscriber], bool]:
         """Give a message to these; return those that have yet to take it, and whether others did."""
@@ -513,18 +524,17 @@ class KernelLink(LinkListener):
         return waiting, was_taken
 
     def _await(self, message: LinkMessage, subscriber: Subscriber, written: asyncio.Future[None]) -> None:
-        seq, size, deliveries = message.seq, 0, self._deliveries
-        if subscriber.is_collaborator:
-            size = charge(message.frames)
-            self._shown_bytes[subscriber] = self._shown_bytes.get(subscriber, 0) + size
+        seq, size, deliveries = message.seq, charge(message.frames), self._deliveries
+        self._held_bytes[subscriber] = self._held_bytes.get(subscriber, 0) + size
         written.add_done_callback(lambda done: self._written(deliveries, seq, size, subscriber, done))
 
     def _written(
         self, deliveries: Deliveries, seq: int, size: int, subscriber: Subscriber, done: asyncio.Future[None]
     ) -> None:
         """Note that a socket took a message. ``deliveries``: those of its relay, which numbered it."""
-        if size and subscriber in self._shown_bytes:
-            self._shown_bytes[subscriber] -= size
+        if subscriber in self._held_bytes:
+            self._held_bytes[subscriber] -= size
+            self._has_moved.set()
             self._resume(subscriber)
         if not done.cancelled() and done.exception() is None:
             deliveries.take(seq, subscriber)

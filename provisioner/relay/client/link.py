@@ -24,6 +24,7 @@ from jupyter_aliquot.provisioner.errors import RelayProtocolError, RelayUnavaila
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
 from jupyter_aliquot.provisioner.relay.wire.peer import peer_account
 from jupyter_aliquot.provisioner.relay.wire.protocol import (
+    LONGEST_HEADER_OF_ANOTHER,
     LONGEST_OF_ANOTHER,
     LONGEST_RECORD,
     VERSIONS,
@@ -40,6 +41,7 @@ from .unacknowledged import Unacknowledged
 
 _HELLO_SECONDS = 10.0
 _RETRY_SECONDS = 0.01
+_MOST_FIELDS = 32
 
 
 @dataclass(frozen=True)
@@ -229,6 +231,7 @@ class RelayLink:
     def _bound(self) -> None:
         """Bound what is taken of a relay that is another account's: its owner can replace it."""
         self._stream.reader.longest = LONGEST_OF_ANOTHER
+        self._stream.reader.longest_header = LONGEST_HEADER_OF_ANOTHER
         self._unacknowledged = Unacknowledged()
 
     @property
@@ -350,9 +353,16 @@ def read_event(record: Record) -> LinkEvent | None:
             return LinkMessage(int(header["seq"]), str(header["channel"]), session, record.frames)
         if record.op == "activity":
             since, last = header["since"], float(header["last"])
-            return Activity(int(header["open"]), int(header["work"]), since, last, header.get("input"))
+            asked = header.get("input")
+            return Activity(
+                int(header["open"]),
+                int(header["work"]),
+                None if since is None else float(since),
+                last,
+                None if asked is None else float(asked),
+            )
         if record.op == "kernel":
-            return KernelState(str(header["state"]), int(header["incarnation"]), header.get("ended") or {})
+            return KernelState(str(header["state"]), int(header["incarnation"]), _scalars(header.get("ended") or {}))
         if record.op == "attached":
             return Attached(str(header["session"]))
         if record.op == "cells":
@@ -364,7 +374,7 @@ def read_event(record: Record) -> LinkEvent | None:
             return Seen(int(header["n"]), ids, header["saw_all"] is True)
         if record.op == "dropped":
             return Dropped(int(header["messages"]), int(header["bytes"]))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ProtocolError(f"its {record.op} record lacks a field: {error!r}") from error
     return None
 
@@ -372,7 +382,15 @@ def read_event(record: Record) -> LinkEvent | None:
 def _read_cell(told: Mapping[str, Any]) -> KnownCell:
     cell_id = told["cell_id"]
     name = None if cell_id is None else str(cell_id)
-    return KnownCell(str(told["msg_id"]), name, float(told["began"]), bool(told["is_open"]), told.get("input"))
+    question = None if told.get("input") is None else _scalars(told["input"])
+    return KnownCell(str(told["msg_id"]), name, float(told["began"]), bool(told["is_open"]), question)
+
+
+def _scalars(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that are texts, numbers or None. A replaced relay can send any others, to be kept here."""
+    if len(told) > _MOST_FIELDS:
+        raise ValueError(f"{len(told)} fields; at most {_MOST_FIELDS} are known")
+    return {str(name): value for name, value in told.items() if value is None or isinstance(value, (str, int, float))}
 
 
 async def connect(connection: socket.socket, path: Path) -> None:

@@ -26,6 +26,7 @@ LONGEST_RECORD = 4 << 30
 LONGEST_MESSAGE = 64 << 20
 LONGEST_GREETING = 1 << 16  # of a peer that has not yet said hello
 LONGEST_HEADER = 8 << 20  # a launch's environment is in the header
+LONGEST_HEADER_OF_ANOTHER = 2 << 20  # 15,000 open cells
 LONGEST_OF_ANOTHER = LONGEST_MESSAGE + LONGEST_HEADER
 LONGEST_QUESTION = 2 * LONGEST_HEADER  # of a control connection, and of its answers: they have no frames
 
@@ -89,6 +90,7 @@ class RecordReader:
 
     def __init__(self, longest: int = LONGEST_GREETING) -> None:
         self.longest = longest
+        self.longest_header = LONGEST_HEADER
         self._scratch = bytearray(_SCRATCH)
         self._view = memoryview(self._scratch)
         self._start = 0
@@ -158,7 +160,7 @@ class RecordReader:
         if there < _HEAD.size + 8 * count:
             return False
         lengths = struct.unpack_from(f">{count}Q", self._scratch, self._start + _HEAD.size)
-        if sum(lengths) != total or lengths[0] > LONGEST_HEADER:
+        if sum(lengths) != total or lengths[0] > self.longest_header:
             raise ProtocolError(f"a record of {total} bytes has frames of {sum(lengths)}, a header of {lengths[0]}")
         self._start += _HEAD.size + 8 * count
         self._lengths = lengths

@@ -490,3 +490,26 @@ async def test_activity_is_told_and_kept_over_a_loss() -> None:
         await stage.next_relay()
         assert stage.link.activity is not None
         assert stage.link.activity.busy_since == 5.0
+
+
+async def test_a_relay_that_begins_anew_sends_nothing_more_before_the_sockets_took_what_it_had_sent() -> None:
+    """A user's own program in the place of a relay hangs up before the bound of one connection."""
+    large = bytes(1 << 20)
+    messages = [LinkMessage(number, "iopub", None, [bytes([number]), large]) for number in range(1, 66)]
+    async with a_stage() as stage:
+        slow = PlayedSocket("slow", is_slow=True)
+        await stage.open(slow)
+        await stage.relay.says(*messages)
+        stage.epoch = "e2"
+        stage.relay.listener.lost("it hung up")
+        assert not await stage.link.wait_until_up(0.3), "the first wait for a relay is 0.05 s"
+        assert len(stage.relays) == 1
+        slow.takes(2)
+        assert await stage.link.wait_until_up(10)
+        await stage.relay.says(Attached("slow"), *messages)
+        stage.epoch = "e3"
+        stage.relay.listener.lost("it hung up")
+        await turn()
+        stage.link.shut(slow)
+        assert await stage.link.wait_until_up(10), "a closed socket holds nothing"
+        assert len(stage.relays) == 3

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from owners_house import ENV, OwnersHouse, an_owners_house, kernel_pid
@@ -13,10 +14,10 @@ from relay_house import Gateway, ipykernel, kill_and_wait, until
 
 from jupyter_aliquot.gateway.relays.link import KernelLink
 from jupyter_aliquot.provisioner.relay.client import control as client
-from jupyter_aliquot.provisioner.relay.client.link import RelayLink
+from jupyter_aliquot.provisioner.relay.client.link import KernelState, KnownCells, RelayLink, read_event
 from jupyter_aliquot.provisioner.relay.client.unacknowledged import MOST_BYTES
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
-from jupyter_aliquot.provisioner.relay.wire.protocol import LONGEST_MESSAGE, LONGEST_OF_ANOTHER
+from jupyter_aliquot.provisioner.relay.wire.protocol import LONGEST_MESSAGE, LONGEST_OF_ANOTHER, ProtocolError, Record
 
 # A kernel that stops its relay, and listens in its place.
 FORGER = """
@@ -45,6 +46,8 @@ while True:
             peer.recv(1 << 16)
         if kind == "huge":
             peer.sendall(struct.pack(">4sIQ", b"AqR1", 2, 1 << 31) + struct.pack(">2Q", 2, (1 << 31) - 2) + b"{}")
+        if kind == "header":
+            peer.sendall(record({"op": "kernel", "state": "x" * (2 << 20)}))
         frames, number = [b"<IDS|MSG>", b"", b"{}", b"{}", b"{}", bytes(1 << 20)], 0
         while True:
             number += 1
@@ -54,6 +57,7 @@ while True:
 """
 FAULTS = {
     "huge": f"a record has {1 << 31} bytes; at most {LONGEST_OF_ANOTHER} are accepted",
+    "header": "a header of",
     "many": "without waiting for an acknowledgement",
 }
 
@@ -134,3 +138,29 @@ print("goes on")
         await client.stop_relay(client.read_relay_record(record.folder))
 
     asyncio.run(scene())
+
+
+def test_of_a_records_fields_texts_and_numbers_are_kept() -> None:
+    deep = {"a": [{}] * 1000}
+    told = {"state": "ended", "incarnation": 1, "ended": {"signal": 9, "last_words": "killed", "at": deep}}
+    assert read_event(Record({"op": "kernel", **told}, [])) == KernelState(
+        "ended", 1, {"signal": 9, "last_words": "killed"}
+    )
+    cell = {"msg_id": "m", "cell_id": None, "began": 1.0, "is_open": True, "input": {"prompt": "?", "id": deep}}
+    event = read_event(Record({"op": "cells", "cells": [cell]}, []))
+    assert isinstance(event, KnownCells)
+    assert event.cells[0].input == {"prompt": "?"}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"op": "activity", "open": 1, "work": 1, "since": 1.0, "last": 1.0, "input": {"a": []}},
+        {"op": "kernel", "state": "ended", "incarnation": 1, "ended": [1]},
+        {"op": "kernel", "state": "ended", "incarnation": 1, "ended": {str(number): 0 for number in range(33)}},
+        {"op": "unread", "messages": 1e400, "bytes": 0, "refused": 0},
+    ],
+)
+def test_a_record_with_fields_of_another_kind_is_a_breach_of_the_protocol(header: dict[str, Any]) -> None:
+    with pytest.raises(ProtocolError, match=f"its {header['op']} record lacks a field"):
+        read_event(Record(header, []))
