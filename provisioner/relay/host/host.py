@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import secrets
 import selectors
@@ -18,7 +17,6 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +34,7 @@ from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 
 from .bootstrap import prepare_folder, run
 from .by_force import remove_by_force, signal_kernel
+from .child import READY, Child
 from .looks import (
     ALIVE,
     EMPTY,
@@ -57,29 +56,8 @@ from .tenants import Tenants
 _SCAN_SECONDS = 5.0
 _SWEEP_SECONDS = 60.0  # of other accounts' output
 _MOST_CODES = 1000  # of inherited processes of an account, between two looks
-_LONGEST_READY = 16 << 20
-_READY = b"ready"
 _MOST_FORKS = 3  # for one kernel, within
 _FORKS_SECONDS = 60.0
-
-
-@dataclass
-class Child:
-    """A relay that this host forked.
-
-    ``asker``, the peer that requested it, waits until it is ready.
-    """
-
-    kernel_id: str
-    ready: int | None
-    asker: Peer | None
-    is_new: bool
-    said: bytes = b""
-
-    @property
-    def has_begun(self) -> bool:
-        """Tell whether the relay is ready."""
-        return self.said.startswith(_READY)
 
 
 class Host:
@@ -228,7 +206,7 @@ class Host:
             if child.asker is peer:
                 child.asker = None
                 if child.is_new and child.ready is not None:
-                    os.kill(pid, signal.SIGKILL)  # no peer waits for it: its folder goes when it is reaped
+                    _kill(pid)  # no peer waits for it: its folder goes when it is reaped
 
     def _answer(self, peer: Peer, record: Record) -> None:
         if record.op == "start":
@@ -308,7 +286,7 @@ class Host:
     def _end_relay(self, kernel_id: str) -> None:
         for pid, child in self._children.items():
             if child.kernel_id == kernel_id:
-                os.kill(pid, signal.SIGKILL)
+                _kill(pid)
 
     def _set_aside(self, folder: Path) -> None:
         """Have what is left of a folder removed some time: it is no kernel's from now on."""
@@ -383,8 +361,8 @@ class Host:
             self._become_relay(folder, request, writer)
         os.close(writer)
         os.set_blocking(reader, False)
-        self._children[pid] = Child(folder.name, reader, asker, is_new=request is not None)
-        self._selector.register(reader, selectors.EVENT_READ, lambda _: self._heard(pid))
+        self._children[pid] = child = Child(folder.name, reader, asker, is_new=request is not None)
+        self._selector.register(reader, selectors.EVENT_READ, lambda _: self._heard(child))
         log("forked", kernel=folder.name, pid=pid, new=request is not None)
 
     def _become_relay(self, folder: Path, request: RelayRequest | None, ready: int) -> None:
@@ -411,30 +389,18 @@ class Host:
             sys.stderr.flush()
             os._exit(code)
 
-    def _heard(self, pid: int, *, has_ended: bool = False) -> None:
-        """Hear of a relay: "ready" and its record, or why it did not start."""
-        child = self._children[pid]
-        assert child.ready is not None
-        try:
-            said = os.read(child.ready, 1 << 16)
-        except BlockingIOError:
-            if not has_ended:
-                return
-            said = b""
-        child.said += said
-        if said and len(child.said) <= _LONGEST_READY:
+    def _heard(self, child: Child, *, has_ended: bool = False) -> None:
+        """Hear of a relay, and answer the peer that requested it after its last word."""
+        if child.ready is None or not child.hear(has_ended=has_ended):
             return
         self._forget_pipe(child)
         asker, child.asker = child.asker, None
-        said, child.said = child.said, child.said[: len(_READY)]
-        if asker is None:
-            return
-        if child.has_begun:
-            asker.say({"op": "started", "record": json.loads(said[len(_READY) :])})
-            asker.end_after_sending()
-        else:
-            asker.refuse("internal", f"the relay did not start: {said.decode(errors='replace') or 'it ended'}")
-        self._flush(asker)
+        if asker is not None:
+            child.answer(asker)
+            self._flush(asker)
+            if not child.has_begun:
+                self._end_relay(child.kernel_id)  # its requester was told that it did not start
+        child.said = child.said[: len(READY)]
 
     def _forget_pipe(self, child: Child) -> None:
         if child.ready is not None:
@@ -453,17 +419,16 @@ class Host:
             if found is None:
                 return
             _, status = os.waitpid(found.si_pid, 0)
-            self._ended(found.si_pid, os.waitstatus_to_exitcode(status), found.si_uid)
+            self._guarded(self._ended, found.si_pid, os.waitstatus_to_exitcode(status), found.si_uid)
 
     def _ended(self, pid: int, code: int, uid: int) -> None:
-        child = self._children.get(pid)
+        child = self._children.pop(pid, None)  # first of all: the number can be another process's from now on
         if child is None:
             if not self._work.has_reaped(pid):
                 self._inherited(pid, code, uid)
             return
         while child.ready is not None:
-            self._heard(pid, has_ended=True)
-        del self._children[pid]
+            self._heard(child, has_ended=True)
         log("ended", kernel=child.kernel_id, pid=pid, code=code)
         folder = self._runtime.relay(child.kernel_id)
         if not child.has_begun and child.is_new:
@@ -582,6 +547,11 @@ class Host:
             return
         self._forks[folder.name] = [*recent, now]
         self._fork(folder, None)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def _exists(kernel_id: str) -> str:
