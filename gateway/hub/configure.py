@@ -109,7 +109,7 @@ def _add_services(c: Config, entries: list[dict[str, Any]]) -> None:
 
 
 def _add_page(c: Config, gateways: Gateways) -> None:
-    """Let the spawn page ask each gateway, as a service of the Hub that may do nothing else."""
+    """Let the spawn page ask each gateway, as a service of the Hub, which the gateway lets do nothing else."""
     for name in gateways.names:
         page = availability_service(name)
         _add_services(c, [{"name": page, "display": False}])

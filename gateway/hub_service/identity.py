@@ -32,7 +32,7 @@ from jupyter_aliquot.gateway.base.clock import SystemClock
 from jupyter_aliquot.gateway.base.http_errors import http_error
 from jupyter_aliquot.gateway.base.jupyter_private import forget_user
 from jupyter_aliquot.gateway.base.startup_gate import until_recovered
-from jupyter_aliquot.gateway.hub.scopes import ADMIN_SCOPE
+from jupyter_aliquot.gateway.hub.scopes import ADMIN_SCOPE, availability_service
 from jupyter_aliquot.gateway.limits.http import refuse_for
 from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.errors import HubAwayError, HubError, TooManyTokensError
@@ -48,6 +48,10 @@ UNKNOWN_TOKEN = (
     "from the Hub's control panel"
 )
 NO_ACCESS = "%s may not use the service %r: this token has no scope %s. Ask the Hub's administrator"
+STATUS_PATH = "/aliquot/api/v1/status"
+PAGE_ONLY = (
+    f"This token is of the Hub's spawn page, which may GET {STATUS_PATH} and nothing else. Use a token of your own"
+)
 OWN_TOKEN_UNKNOWN = (
     "JupyterHub does not know the token of this gateway (JUPYTERHUB_API_TOKEN): no user can log in by a browser, "
     "and kernels outlive minutes_without_server. Give it the api_token of the service %r in jupyterhub_config.py"
@@ -230,6 +234,8 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
             raise http_error(error) from error
         user = None if found is None else self._met(found.hub_user)
         refuse_unreachable(user, handler)
+        if user is not None and self._is_page(user.username):
+            _refuse_beyond_status(handler)
         if user is None:
             self._tell_refused(handler)
         elif isinstance(handler, WebSocketHandler):
@@ -237,6 +243,10 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
             token = str(self.hub_auth.get_token(handler, in_cookie=not is_explicit))
             self.sockets.watch(handler, token, self.user_of_model(found.hub_user))
         return user
+
+    def _is_page(self, name: str) -> bool:
+        """Return whether this is the Hub's spawn page, which asks for the free GPUs."""
+        return name == service_name(availability_service(self.hub.name))
 
     def _tell_refused(self, handler: JupyterHandler) -> None:
         """Answer an unknown token with the reason, where Jupyter answers a bare 403.
@@ -333,6 +343,18 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
         if not least <= value < math.inf:
             raise TraitError(f"c.HubIdentityProvider.{name}: {value!r} is not valid. Use a number, {least} or more")
         return value  # type: ignore[no-any-return]  # int or float, as the trait is
+
+
+def _refuse_beyond_status(handler: JupyterHandler) -> None:
+    """Refuse the spawn page's token for all but the one request that the page makes.
+
+    Any program that holds the gateway's address while the gateway is down gets that token.
+    """
+    asked = (handler.request.method, handler.request.path)
+    if asked != ("GET", f"{handler.base_url.rstrip('/')}{STATUS_PATH}"):
+        forget_user(handler)
+        _answer_in_words(handler)
+        raise HTTPError(403, PAGE_ONLY)
 
 
 def _answer_in_words(handler: JupyterHandler) -> None:

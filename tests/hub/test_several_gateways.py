@@ -8,8 +8,11 @@ import re
 import signal
 import sqlite3
 import subprocess
+import threading
 import urllib.error
+import urllib.request
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -42,7 +45,30 @@ def a_hub(second_port: int) -> Iterator[HubProcess]:
 
 
 @pytest.fixture(scope="module")
-def second_gateway(a_hub: HubProcess, second_port: int) -> Iterator[subprocess.Popen[bytes]]:
+def pages_token(a_hub: HubProcess, second_port: int) -> str:
+    """The header that the spawn page sends to the program that holds `gpu-2`'s port before the gateway does."""
+    came: list[str] = []
+
+    class Program(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            came.append(self.headers["Authorization"] or "")
+            self.send_error(503)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", second_port), Program) as program:
+        threading.Thread(target=program.serve_forever, daemon=True).start()
+        user = HubUser(a_hub.url, "carol", PASSWORD)
+        # The Hub itself asks each service without a token when it starts.
+        found = until(lambda: rows(user) and [one for one in came if one], SECONDS)
+        program.shutdown()
+    return str(found[0])
+
+
+@pytest.fixture(scope="module")
+def second_gateway(a_hub: HubProcess, second_port: int, pages_token: str) -> Iterator[subprocess.Popen[bytes]]:
+    assert pages_token
     gateway = start_gateway(a_hub, limits={}, name=SECOND, port=second_port)
     yield gateway
     gateway.send_signal(signal.SIGTERM)
@@ -107,6 +133,41 @@ def test_a_servers_token_for_its_gateway_does_not_open_another(a_hub: HubProcess
     with pytest.raises(urllib.error.HTTPError) as caught:
         kernels_of(a_hub, "aliquot", token)
     assert caught.value.code == 403
+
+
+@pytest.mark.usefixtures("second_gateway")
+@pytest.mark.parametrize(
+    ("method", "path", "body", "want"),
+    [
+        ("GET", "aliquot/api/v1/status", None, 200),
+        ("GET", "api/kernels", None, 403),
+        ("POST", "api/kernels", {"name": "python3"}, 403),
+        ("GET", "api/me", None, 403),
+        ("GET", "aliquot/api/v1/kernels", None, 403),
+        ("GET", "aliquot/api/v1/status/", None, 403),
+        ("POST", "aliquot/api/v1/status", {}, 403),
+        ("DELETE", "api/sessions/none", None, 403),
+    ],
+)
+def test_the_pages_token_reads_the_status_and_does_nothing_else(
+    second_port: int, pages_token: str, method: str, path: str, body: Any, want: int
+) -> None:
+    """Another program may have got it: one that held the port while the gateway was down."""
+    url = f"http://127.0.0.1:{second_port}/services/{SECOND}/{path}"
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data=data, method=method, headers={"Authorization": pages_token})
+
+    def answer() -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(request, timeout=SECONDS) as found:
+                return found.status, found.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""  # the gateway starts
+
+    code, said = until(lambda: found if (found := answer())[0] else None, SECONDS)
+    assert (code, want == 200 or "and nothing else" in said) == (want, True), said
 
 
 @pytest.mark.usefixtures("second_gateway")
