@@ -16,7 +16,8 @@ SERVER_SCOPES = ("users:activity!user", "access:servers!server")
 USER_SCOPES = ("self",)
 # Only for a gateway that ends kernels some time after their user's server has gone.
 SERVICE_ROLE = "aliquot-gateway"
-SERVICE_SCOPES = ("list:users", "read:servers")
+# The names of services tell which of the servers' options name another gateway.
+SERVICE_SCOPES = ("list:users", "read:servers", "list:services")
 
 
 def access_scope(service: str) -> str:

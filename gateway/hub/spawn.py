@@ -132,8 +132,11 @@ async def _chosen(gateways: Gateways, available: Availabilities, spawner: Any, o
     """Return the gateway of this start, and keep a choice in the options that the Hub stores."""
     if not gateways.are_named:
         return gateways.each[0]
+    asked = options.get(SERVER_FIELD)
+    if gateways.find(asked) is None and _takes_stored_options(spawner):
+        asked = None
     try:
-        gateway = await choose(gateways, available, spawner, options.get(SERVER_FIELD))
+        gateway = await choose(gateways, available, spawner, asked)
     except GatewayChoiceError as error:
         # Not 5xx: the Hub ends after a number of those (consecutive_failure_limit).
         raise _refusal(409 if isinstance(error, GatewayAwayError) else 400, str(error)) from None
@@ -143,6 +146,15 @@ async def _chosen(gateways: Gateways, available: Availabilities, spawner: Any, o
         spawner.db.commit()
     options[SERVER_FIELD] = gateway.name
     return gateway
+
+
+def _takes_stored_options(spawner: Any) -> bool:
+    """Return whether the request of this start names no gateway: the Hub takes the options of the last one.
+
+    Those may name a gateway that was renamed or removed since.
+    """
+    request = getattr(getattr(spawner, "handler", None), "request", None)
+    return request is not None and SERVER_FIELD not in request.query and SERVER_FIELD.encode() not in request.body
 
 
 def _size_form(gateways: Gateways, spawner: Any) -> str:

@@ -7,7 +7,7 @@ server, such as a service of the Hub or a user with only a token, has lost none.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -51,28 +51,38 @@ class HubQuestions:
         self._service = service
 
     async def present(self) -> frozenset[str]:
-        names: set[str] = set()
+        chosen: dict[str, list[str]] = {}
         offset: int | None = 0
         while offset is not None:
             answer = await self._ask(f"users?state=active&offset={offset}", **_LISTED)
-            names.update(user["name"] for user in answer["items"] if self._has_ours(user))
+            chosen.update((user["name"], _chosen(user)) for user in answer["items"])
             following = answer["_pagination"].get("next")
             offset = following["offset"] if following and following["offset"] > offset else None
-        return frozenset(names)
+        others = await self._others(chosen.values())
+        return frozenset(user for user, names in chosen.items() if not names or not others.issuperset(names))
 
     async def had_server(self, user: str) -> bool:
         answer = await self._ask(f"users/{quote(user, safe='')}?include_stopped_servers=1")
         # A visit of the spawn page creates a server that was never active.
         return any(server.get("last_activity") for server in answer["servers"].values())
 
-    def _has_ours(self, user: Mapping[str, Any]) -> bool:
-        """Return whether a user with a server has one that uses this gateway, or any that names none."""
-        servers = (user.get("servers") or {}).values()
-        chosen = [(server.get("user_options") or {}).get(SERVER_FIELD) for server in servers]
-        return not chosen or any(name in (None, "", self._service) for name in chosen)
+    async def _others(self, chosen: Iterable[list[str]]) -> frozenset[str]:
+        """Return the other gateways of the Hub among the names that servers' options have.
+
+        The Hub keeps the options of the last start, so a server of a Hub with one gateway may still
+        name one that is gone. A name that is none of the Hub's services counts as none.
+        """
+        names = {name for one in chosen for name in one} - {"", self._service}
+        return frozenset(names & (await self._ask("services")).keys()) if names else frozenset()
 
     async def _ask(self, path: str, **headers: str) -> Any:
         return await hub_answer(self._hub, f"{self._hub.api_url}/{path}", headers)
+
+
+def _chosen(user: Mapping[str, Any]) -> list[str]:
+    """Return what the options of each of a user's servers name as the gateway; empty for nothing."""
+    told = [(server.get("user_options") or {}).get(SERVER_FIELD) for server in (user.get("servers") or {}).values()]
+    return [name if isinstance(name, str) else "" for name in told]
 
 
 class HubServers:

@@ -293,7 +293,11 @@ def test_kernels_without_a_server_are_ended_by_a_gateway_that_may_ask_who_has_on
     c = Config()
     configure(c, minutes_without_server=90)
     assert "--Culling.server_gone_seconds=5400" in service(c)["command"]
-    want = {"name": "aliquot-gateway", "scopes": ["list:users", "read:servers"], "services": ["aliquot"]}
+    want = {
+        "name": "aliquot-gateway",
+        "scopes": ["list:users", "read:servers", "list:services"],
+        "services": ["aliquot"],
+    }
     assert role(c, "aliquot-gateway") == want
     without = Config()
     configure(without)

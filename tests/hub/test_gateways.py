@@ -278,3 +278,17 @@ def test_a_choice_that_a_hook_took_away_starts_no_server_on_another_gateway(mach
     spawner.user_options = {}
     with pytest.raises(KeyError, match="gpu_server=None, no gateway"):
         spawner.environment["JUPYTER_GATEWAY_URL"](spawner)
+
+
+@pytest.mark.parametrize("body", [b"", b"null", b"{}", b'{"display_name": "mine"}'])
+def test_a_stored_choice_of_a_gateway_that_is_gone_counts_as_none(machines: Machines, body: bytes) -> None:
+    machines.answers["gpu-1"] = Availability(problem=DOWN)
+    spawner = a_spawner(configured(), {"gpu_server": "renamed"})
+    spawner.handler = SimpleNamespace(request=SimpleNamespace(query="", body=body))
+    assert start(spawner, gpu_server="renamed", gpu="0.25")["JUPYTER_GATEWAY_URL"].endswith("/gpu-2")
+    assert spawner.orm_spawner.user_options == {"gpu_server": "gpu-2", "gpu": "0.25"}
+    spawner.handler.request = SimpleNamespace(query="gpu_server=renamed", body=b"")
+    assert refusal(spawner, gpu_server="renamed")[0] == 400
+    spawner.handler.request = SimpleNamespace(query="", body=b'{"gpu_server": "renamed"}')
+    code, said = refusal(spawner, gpu_server="renamed")
+    assert (code, "Use one of gpu-1, gpu-2" in said) == (400, True), "a request that names it is told"

@@ -42,11 +42,14 @@ class Hub:
         self.api_url = "http://hub/api"
         self.stopped: dict[str, Any] = {}
         self.options: dict[str, list[Any]] = {}
+        self.services = ["aliquot", "gpu-1", "gpu-2"]
         self.asked: list[str] = []
 
     async def _api_request(self, method: str, url: str, headers: dict[str, str]) -> Any:
         if self.pages is None:
             raise OSError("no Hub")
+        if url == "http://hub/api/services":
+            return {name: {"name": name} for name in self.services}
         path, _, query = url.removeprefix("http://hub/api/users").partition("?")
         if path:
             assert query == "include_stopped_servers=1"
@@ -166,3 +169,13 @@ def test_the_knob_needs_a_hub() -> None:
     with pytest.raises(TraitError, match="--hub"):
         hub_servers(object(), Policy(server_gone=60.0), Clock(), LOG)
     assert hub_servers(object(), Policy(), Clock(), LOG) is None
+
+
+@pytest.mark.parametrize("name", ["gpu-2", ["gpu-2"], {"gpu-2": 1}, 7])
+def test_a_server_whose_options_name_no_gateway_of_this_hub_counts(name: Any) -> None:
+    """A Hub that has one gateway again keeps the options of the last start, and its users' kernels stay."""
+    hub = Hub(["ada"])
+    hub.services, hub.options = ["gpu-1"], {"ada": [{"gpu_server": name}]}
+    assert asyncio.run(HubQuestions(hub, "gpu-1").present()) == {"ada"}
+    hub.services = ["gpu-1", "gpu-2"]
+    assert asyncio.run(HubQuestions(hub, "gpu-1").present()) == (set() if name == "gpu-2" else {"ada"})
