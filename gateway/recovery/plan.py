@@ -6,7 +6,7 @@ record; the record supplies what is missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -74,15 +74,26 @@ class Decision:
 
 
 def plan_recovery(
-    records: Iterable[KernelRecord], found: Mapping[str, FoundProcesses], boot_id: str, now: float
+    records: Iterable[KernelRecord],
+    found: Mapping[str, FoundProcesses],
+    boot_id: str,
+    now: float,
+    undecided: Callable[[str, Exception], None],
 ) -> tuple[Decision, ...]:
     """Return a decision for each kernel.
 
-    Kernels with a record come first, the oldest first, then those without one.
+    Kernels with a record come first, the oldest first, then those without one. A kernel about which
+    the decision fails keeps none of the others: *undecided* gets it with the error.
     """
     noted = {record.kernel_id: record for record in records}
     ids = [*noted, *(kernel_id for kernel_id in found if kernel_id not in noted)]
-    return tuple(_decide(one, noted.get(one), found.get(one, FoundProcesses()), boot_id, now) for one in ids)
+    decisions = []
+    for one in ids:
+        try:
+            decisions.append(_decide(one, noted.get(one), found.get(one, FoundProcesses()), boot_id, now))
+        except Exception as error:  # *undecided* logs it
+            undecided(one, error)
+    return tuple(decisions)
 
 
 def _decide(kernel_id: str, record: KernelRecord | None, found: FoundProcesses, boot_id: str, now: float) -> Decision:

@@ -69,7 +69,7 @@ class Recovery:
         started = self._clock.now()
         records = await asyncio.to_thread(self._records.read)
         found = await self._finder.find(records, has_images=self._manager.has_images)
-        decisions = plan_recovery(records, found, boot_id, self._clock.wall())
+        decisions = plan_recovery(records, found, boot_id, self._clock.wall(), self._undecided)
         for decision in decisions:
             try:
                 await self._act(decision)
@@ -93,6 +93,9 @@ class Recovery:
             await end_task(task)
 
     # ---- one kernel
+
+    def _undecided(self, kernel_id: str, error: Exception) -> None:
+        self._log.error("kernel=%s recovery=undecided; it is left as it is", kernel_id, exc_info=error)
 
     async def _act(self, decision: Decision) -> None:
         kernel_id, processes = decision.kernel_id, decision.found

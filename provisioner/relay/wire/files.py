@@ -32,6 +32,9 @@ _RECORD = "relay.json"
 _ENDED = "ended.json"
 _SPARE_BYTES = 8192
 _LONGEST_FILE = 16 << 20  # a kernel's account may write to its folder
+_LONGEST_WORDS = 1 << 16  # of how a kernel ended
+_LATEST_END = 1e11  # seconds since the epoch; dates end with the year 9999
+_LARGEST_NUMBER = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -255,19 +258,35 @@ def read_ended_in(folder: Path) -> Ended | None:
 
 
 def parse_ended(fields: Mapping[str, Any]) -> Ended:
-    """Return an end from its JSON. Raises UnreadableRecordError."""
+    """Return an end from its JSON, which a kernel's owner can write. Raises UnreadableRecordError."""
     try:
         return Ended(
-            pid=fields["pid"],
-            start_time_ticks=fields["start_time_ticks"],
-            exit_code=fields["exit_code"],
-            signal=fields["signal"],
-            at=float(fields["at"]),
-            last_words=str(fields.get("last_words", "")),
-            reason=str(fields.get("reason", "")),
+            pid=_number(fields["pid"]),
+            start_time_ticks=_number(fields["start_time_ticks"]),
+            exit_code=_number(fields["exit_code"]),
+            signal=_number(fields["signal"]),
+            at=_moment(fields["at"]),
+            last_words=str(fields.get("last_words", ""))[-_LONGEST_WORDS:],
+            reason=str(fields.get("reason", ""))[:_LONGEST_WORDS],
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise UnreadableRecordError(f"what was said of a kernel's end cannot be read: {error!r}") from error
+
+
+def _number(value: object) -> int | None:
+    """Return a whole number, or None. Raises ValueError."""
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= _LARGEST_NUMBER:
+        raise ValueError(f"{value!r:.60} is no whole number of 64 bits")
+    return value
+
+
+def _moment(value: object) -> float:
+    """Return seconds since the epoch that can be a date. Raises ValueError."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < _LATEST_END:
+        raise ValueError(f"{value!r:.60} is no time")
+    return float(value)
 
 
 def write_ended(folder: Path, ended: Ended) -> None:

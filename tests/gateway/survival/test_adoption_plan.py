@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,10 @@ from jupyter_aliquot.provisioner.terminations import EndingCode, ProcessEnd
 BOOT, NOW = "this boot", 1e9
 PROCESS = KernelProcess("k", 10, 5, 10)
 CRASHED = ProcessEnd(signal=11, at=NOW - 60)
+
+
+def _fail(kernel_id: str, error: Exception) -> None:
+    raise error
 
 
 def relay(*, alive: bool = True, spawned: bool = True, boot: str = BOOT) -> RelayRecord:
@@ -80,7 +85,7 @@ def test_every_way_in_which_a_kernel_was_left(
 ) -> None:
     records = [] if state is None else [record(state)]
     found = {} if remains == FoundProcesses() else {"k": remains}
-    (decision,) = plan_recovery(records, found, BOOT, NOW)
+    (decision,) = plan_recovery(records, found, BOOT, NOW, _fail)
     assert (decision.action, decision.ending and decision.ending.code) == (want, want_code)
 
 
@@ -100,24 +105,34 @@ def test_after_a_reboot_what_ran_is_lost_and_what_waited_waits(
     if state is PENDING and remains is REBOOTED:
         want, want_code = RecoveryAction.ENDED, EndingCode.NODE_LOST  # it had a process
     found = {} if remains == FoundProcesses() else {"k": remains}
-    (decision,) = plan_recovery([record(state, boot="before")], found, BOOT, NOW)
+    (decision,) = plan_recovery([record(state, boot="before")], found, BOOT, NOW, _fail)
     assert (decision.action, decision.ending and decision.ending.code) == (want, want_code)
 
 
 def test_the_reason_is_what_its_user_was_told() -> None:
     asked = {"code": "culled", "message": "the kernel was ended after 60 min idle", "by": ""}
-    (decision,) = plan_recovery([record(ENDING, ended_for=asked)], {}, BOOT, NOW)
+    (decision,) = plan_recovery([record(ENDING, ended_for=asked)], {}, BOOT, NOW, _fail)
     assert decision.ending is not None
     assert (decision.ending.code, decision.ending.message) == (EndingCode.CULLED, asked["message"])
 
 
 def test_a_crash_is_told_with_its_time_and_signal() -> None:
-    (decision,) = plan_recovery([record(RUNNING)], {"k": DIED}, BOOT, NOW)
+    (decision,) = plan_recovery([record(RUNNING)], {"k": DIED}, BOOT, NOW, _fail)
     assert decision.ending is not None
     assert (decision.ending.at, decision.ending.signal) == (NOW - 60, 11)
 
 
 def test_those_noted_come_first_in_their_order() -> None:
     first, second = (KernelRecord(name, "ada", "s", PENDING, at, BOOT) for name, at in (("b", 1.0), ("a", 2.0)))
-    decisions = plan_recovery([first, second], {"k": RUNS}, BOOT, NOW)
+    decisions = plan_recovery([first, second], {"k": RUNS}, BOOT, NOW, _fail)
     assert [decision.kernel_id for decision in decisions] == ["b", "a", "k"]
+
+
+def test_a_kernel_about_which_the_decision_fails_keeps_none_of_the_others() -> None:
+    undecided = []
+    other = KernelRecord("other", "bob", "s", PENDING, NOW, BOOT)
+    strange = replace(DIED, end=ProcessEnd(signal=[9]))  # type: ignore[arg-type]
+    decisions = plan_recovery(
+        [record(RUNNING), other], {"k": strange}, BOOT, NOW, lambda kernel_id, error: undecided.append(kernel_id)
+    )
+    assert ([decision.kernel_id for decision in decisions], undecided) == (["other"], ["k"])
