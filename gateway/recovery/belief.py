@@ -7,6 +7,7 @@ from the gateway's own record of the kernel.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -19,7 +20,9 @@ from jupyter_aliquot.gpu_hook.base.process_account import account_of
 from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS, RelayRecord
 
 # The parts of a connection file that name no place. Another key leads to no other kernel.
+# The gateway must be able to use them: it could not take the kernel over, to limit it and to cull it.
 _WORDS = ("key", "signature_scheme", "kernel_name", "curve_publickey", "curve_secretkey")
+SCHEMES = frozenset(f"hmac-{name}" for name in hashlib.algorithms_guaranteed if not name.startswith("shake"))
 
 
 class DoubtError(Exception):
@@ -42,6 +45,11 @@ def believed(relay: RelayRecord, record: KernelRecord | None, has_folder: Callab
 
 
 def _front(relay: RelayRecord) -> Mapping[str, Any]:
-    """Return the connection info of the relay's own sockets, whatever place it names."""
+    """Return the connection info of the relay's own sockets, whatever place it names. Raises DoubtError."""
     words = {name: text for name in _WORDS if isinstance(text := relay.front.get(name), str)}
+    strange = [name for name, text in words.items() if not text.isascii()]
+    if strange:
+        raise DoubtError(f"its {strange[0]} has other characters than ASCII")
+    if words.get("signature_scheme", "hmac-sha256") not in SCHEMES:
+        raise DoubtError(f"it names the signature scheme {words['signature_scheme']!r:.60}, which no gateway uses")
     return {**words, **FRONT_PORTS, "transport": "ipc", "ip": os.fspath(relay.folder / "f")}

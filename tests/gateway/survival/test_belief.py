@@ -9,11 +9,12 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from jupyter_client.manager import KernelManager
 
-from jupyter_aliquot.gateway.recovery.belief import DoubtError, believed
+from jupyter_aliquot.gateway.recovery.belief import SCHEMES, DoubtError, believed
 from jupyter_aliquot.gateway.recovery.discovery import ProcessFinder
 from jupyter_aliquot.gateway.state.persistence import read_saved_kernel
 from jupyter_aliquot.gateway.state.records import KernelRecord, KernelState
@@ -91,6 +92,32 @@ def test_a_relay_that_this_gateway_does_not_know_is_not_believed(
 ) -> None:
     with pytest.raises(DoubtError, match=words):
         believed(write(), record, is_adas)
+
+
+@pytest.mark.parametrize(
+    ("front", "words"),
+    [
+        ({"signature_scheme": "x"}, "names the signature scheme 'x'"),
+        ({"signature_scheme": "hmac-shake_128"}, "names the signature scheme"),
+        ({"signature_scheme": ""}, "names the signature scheme"),
+        ({"key": "\ud800"}, "its key has other characters"),
+        ({"key": "k", "curve_secretkey": "\udcff"}, "its curve_secretkey has other characters"),
+    ],
+)
+def test_a_record_that_no_gateway_could_use_is_not_believed(
+    front: dict[str, str], words: str, write: Callable[..., RelayRecord]
+) -> None:
+    with pytest.raises(DoubtError, match=words):
+        believed(write(front=front), RECORD, is_adas)
+
+
+@pytest.mark.parametrize("scheme", sorted(SCHEMES))
+def test_a_gateway_takes_over_a_kernel_of_each_believed_scheme(scheme: str, write: Callable[..., RelayRecord]) -> None:
+    relay = believed(write(front={"key": "k", "signature_scheme": scheme}), RECORD, is_adas)
+    manager = KernelManager()
+    manager.load_connection_info(cast(Any, dict(relay.front)))
+    assert (manager.session.signature_scheme, manager.session.key) == (scheme, b"k")
+    assert manager.session.sign([b"a message"])
 
 
 def test_a_process_of_another_account_is_no_kernel(write: Callable[..., RelayRecord]) -> None:

@@ -1,4 +1,4 @@
-"""What an owner wrote of the end of a kernel keeps no other kernel from being recovered."""
+"""A forged record of how a kernel ended keeps no other kernel from being recovered."""
 
 from __future__ import annotations
 
