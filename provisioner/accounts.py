@@ -40,7 +40,7 @@ def find_account(name: str) -> Account:
     """Return the account of this name, if kernels may run as it. Raises AccountError."""
     try:
         found = pwd.getpwnam(name)
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, OSError):
         raise AccountError(
             f"Requested to run a kernel as {name!r}, but this machine has no such account. Ask an administrator to "
             "make it, or to name another in c.Aliquot.account_of"
@@ -62,7 +62,13 @@ def find_account(name: str) -> Account:
 
 def _check_number(found: pwd.struct_passwd) -> None:
     """Refuse a name that shares its number with another: the system tells the two not apart."""
-    first = pwd.getpwuid(found.pw_uid).pw_name
+    try:
+        first = pwd.getpwuid(found.pw_uid).pw_name
+    except (KeyError, OSError):
+        raise AccountError(
+            f"Requested to run a kernel as {found.pw_name!r}, but this machine finds no account by its number "
+            f"{found.pw_uid}. Ask an administrator to look at the machine's list of accounts"
+        ) from None
     if first != found.pw_name:
         raise AccountError(
             f"Requested to run a kernel as {found.pw_name!r}, but the account {first!r} has the same number "

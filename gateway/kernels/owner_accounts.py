@@ -53,11 +53,15 @@ class OwnerAccounts:
             return None
 
     def has_folder(self, user: str, folder: Path) -> bool:
-        """Return whether a relay's folder is of this user's account. Root gave it to the account."""
+        """Return whether a relay's folder is of this user's account. Root gave it to the account.
+
+        Raises AccountError where the account cannot be looked up.
+        """
         try:
-            return os.stat(folder).st_uid == self.uid_of(user)
+            uid = os.stat(folder).st_uid
         except OSError:
             return False
+        return uid == self.of(user).uid
 
     def start_arguments(
         self, user: str, program: str, env: Mapping[str, str], requested: Mapping[str, str]

@@ -17,6 +17,7 @@ from typing import Any
 from jupyter_aliquot.gateway.state.persistence import recorded_facts
 from jupyter_aliquot.gateway.state.records import KernelRecord
 from jupyter_aliquot.gpu_hook.base.process_account import account_of
+from jupyter_aliquot.provisioner.errors import AccountError
 from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS, RelayRecord
 
 # The parts of a connection file that name no place. Another key leads to no other kernel.
@@ -29,19 +30,40 @@ class DoubtError(Exception):
     """The gateway does not believe a relay's record; the message says why."""
 
 
-def believed(relay: RelayRecord, record: KernelRecord | None, has_folder: Callable[[str, Path], bool]) -> RelayRecord:
-    """Return the record of another account's relay, with the gateway's own facts. Raises DoubtError.
+class UnsureError(Exception):
+    """The gateway cannot tell whether to believe the record of a relay that runs; the message says why."""
 
-    *has_folder* tells whether a folder is of a user's account.
+
+def believed(relay: RelayRecord, record: KernelRecord | None, has_folder: Callable[[str, Path], bool]) -> RelayRecord:
+    """Return the record of another account's relay, with the gateway's own facts.
+
+    *has_folder* tells whether a folder is of a user's account, or raises AccountError. Raises
+    DoubtError and UnsureError.
     """
-    facts = None if record is None else recorded_facts(record)
-    if record is None or facts is None:
+    if record is None:
         raise DoubtError("this gateway has no record of it, and its owner can write what the relay says")
-    if not has_folder(record.owner, relay.folder):
+    if not _is_of_owner(relay, record, has_folder):
         raise DoubtError(f"its folder is not of the account of its owner {record.owner!r}")
     if relay.kernel is not None and account_of(relay.kernel.pid) not in (None, os.stat(relay.folder).st_uid):
         raise DoubtError(f"it names the process {relay.kernel.pid} of another account")
+    facts = recorded_facts(record)
+    if facts is None:
+        raise _unsure(relay, "this gateway's record of it is of an earlier version, which had less in it")
     return replace(relay, facts=facts, front=_front(relay))
+
+
+def _is_of_owner(relay: RelayRecord, record: KernelRecord, has_folder: Callable[[str, Path], bool]) -> bool:
+    if record.uid is not None:
+        return os.stat(relay.folder).st_uid == record.uid
+    try:
+        return has_folder(record.owner, relay.folder)
+    except AccountError as error:  # it says nothing against the owner: a list of accounts may be away
+        raise _unsure(relay, f"the account of its owner cannot be looked up: {error}") from error
+
+
+def _unsure(relay: RelayRecord, why: str) -> UnsureError | DoubtError:
+    """Return the error for a record that may be right. It matters only while something runs."""
+    return UnsureError(why) if relay.is_alive or relay.has_living_kernel else DoubtError(why)
 
 
 def _front(relay: RelayRecord) -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord, is_another
 from jupyter_aliquot.provisioner.resources import KernelProcess
 from jupyter_aliquot.provisioner.terminations import ProcessEnd, relay_end
 
-from .belief import DoubtError, believed
+from .belief import DoubtError, UnsureError, believed
 from .plan import FoundProcesses
 
 # A relay host looks for killed relays when it starts, and then every five seconds.
@@ -47,7 +47,7 @@ class ProcessFinder:
         log: logging.Logger,
         has_folder: Callable[[str, Path], bool] = lambda user, folder: True,
     ) -> None:
-        """*has_folder* tells whether a relay's folder is of a user's account."""
+        """*has_folder* tells whether a relay's folder is of a user's account, or raises AccountError."""
         self._runtime = runtime
         self._identity = identity
         self._containers = containers
@@ -58,11 +58,12 @@ class ProcessFinder:
         """Return what is found, by kernel id.
 
         A kernel in a container is left out while its engine does not answer. A relay of another
-        account counts where *records* have its kernel.
+        account counts where *records* have its kernel; ``is_unknown`` where the gateway cannot tell.
         """
-        ours = await self._find_relays({record.kernel_id: record for record in records})
+        ours, unsure = await self._find_relays({record.kernel_id: record for record in records})
         inside = {kernel_id for kernel_id, relay in ours.items() if relay.facts.get("runtime") == "container"}
         found = {kernel_id: _of_process(relay) for kernel_id, relay in ours.items() if kernel_id not in inside}
+        found |= {kernel_id: FoundProcesses(is_unknown=True) for kernel_id in unsure}
         if self._containers is None or not (inside or has_images):
             return found
         try:
@@ -91,8 +92,10 @@ class ProcessFinder:
         except RelayError as error:
             self._log.error("kernel=%s relay=stuck reason=%s", kernel_id, error)
 
-    async def _find_relays(self, noted: Mapping[str, KernelRecord]) -> dict[str, RelayRecord]:
-        """Find the relays, by their kernels, and start a relay host if there are any.
+    async def _find_relays(self, noted: Mapping[str, KernelRecord]) -> tuple[dict[str, RelayRecord], set[str]]:
+        """Find the relays, by their kernels, and the kernels of those about which the gateway is not sure.
+
+        Start a relay host if there are any.
 
         The host takes over the kernels of relays that were killed.
         """
@@ -101,24 +104,26 @@ class ProcessFinder:
         while True:
             relays = await asyncio.to_thread(read_relay_records, self._runtime)
             ours, doubts = self._ours(relays, noted)
+            unsure = {kernel_id for kernel_id, doubt in doubts.items() if isinstance(doubt, UnsureError)}
             is_whole = not any(relay.has_living_kernel and not relay.is_alive for relay in ours.values())
             if is_whole or loop.time() >= give_up:
                 for kernel_id, doubt in doubts.items():
-                    self._log.error("kernel=%s relay=not_believed reason=%s", kernel_id, doubt)
-                return ours
+                    found = "left_running" if kernel_id in unsure else "not_believed"
+                    self._log.error("kernel=%s relay=%s reason=%s", kernel_id, found, doubt)
+                return ours, unsure
             try:
                 await ensure_relay_host(self._runtime)
             except RelayError as error:
                 self._log.error("relay_host=unavailable reason=%s", error)
-                return ours
+                return ours, unsure
             await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
     def _ours(
         self, relays: Iterable[RelayRecord], noted: Mapping[str, KernelRecord]
-    ) -> tuple[dict[str, RelayRecord], dict[str, DoubtError]]:
+    ) -> tuple[dict[str, RelayRecord], dict[str, DoubtError | UnsureError]]:
         """Return the relays of this gateway's kernels, and why others that may be are left out."""
         ours: dict[str, RelayRecord] = {}
-        doubts: dict[str, DoubtError] = {}
+        doubts: dict[str, DoubtError | UnsureError] = {}
         for relay in relays:
             kernel_id, is_named = relay.kernel_id, relay.gateway == self._identity
             try:
@@ -127,7 +132,7 @@ class ProcessFinder:
                         ours[kernel_id] = relay
                 elif is_named or kernel_id in noted:
                     ours[kernel_id] = believed(relay, noted.get(kernel_id), self._has_folder)
-            except DoubtError as doubt:
+            except (DoubtError, UnsureError) as doubt:
                 doubts[kernel_id] = doubt
             except FileNotFoundError:  # its folder is gone meanwhile
                 continue

@@ -37,6 +37,8 @@ class RecoveryAction(str, Enum):
     REQUEUE = "requeue"
     # It has ended: what is left of it is removed.
     ENDED = "ended"
+    # The gateway cannot tell what it is: it runs on, and its record stays for the next gateway.
+    LEAVE = "leave"
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class FoundProcesses:
 
     ``process`` runs. ``end`` tells how the last process ended, if that is known, and
     ``had_process`` whether there ever was one. ``container`` is removed with the kernel.
+    ``is_unknown``: something runs, and the gateway cannot tell whether it is the kernel.
     """
 
     relay: RelayRecord | None = None
@@ -52,6 +55,7 @@ class FoundProcesses:
     end: ProcessEnd | None = None
     had_process: bool = False
     container: KernelProcess | None = None
+    is_unknown: bool = False
 
     @property
     def has_relay(self) -> bool:
@@ -97,6 +101,8 @@ def plan_recovery(
 
 
 def _decide(kernel_id: str, record: KernelRecord | None, found: FoundProcesses, boot_id: str, now: float) -> Decision:
+    if found.is_unknown:
+        return Decision(kernel_id, RecoveryAction.LEAVE, record, found)
     state = None if record is None else record.state
     asked = None if record is None or state is not KernelState.ENDING else _asked(record)
     if found.has_relay and found.process is not None:

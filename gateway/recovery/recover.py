@@ -76,7 +76,7 @@ class Recovery:
             except Exception:
                 self._log.exception("kernel=%s recovery=failed; it is left as it is", decision.kernel_id)
         for decision in decisions:
-            if decision.action not in (RecoveryAction.END, RecoveryAction.ENDED):
+            if decision.action not in (RecoveryAction.END, RecoveryAction.ENDED, RecoveryAction.LEAVE):
                 kernel_id = decision.kernel_id
                 self._do(self._manager.replacements.finish(kernel_id, self._used), f"replace-{kernel_id}")
         if decisions:
@@ -98,6 +98,8 @@ class Recovery:
         self._log.error("kernel=%s recovery=undecided; it is left as it is", kernel_id, exc_info=error)
 
     async def _act(self, decision: Decision) -> None:
+        if decision.action is RecoveryAction.LEAVE:
+            return  # the finder logged why
         kernel_id, processes = decision.kernel_id, decision.found
         kernel: ManagedKernel | None = None
         saved = read_saved_kernel(decision.record, None if processes.relay is None else processes.relay.facts)

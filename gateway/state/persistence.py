@@ -6,6 +6,7 @@ recover a running kernel. Only a record knows a kernel that still waits.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -135,9 +136,21 @@ class KernelMemory:
             last_crash=kernel.last_crash,
             grant=None if kernel.grant is None else grant_record(kernel.grant),
             spec=kernel.stanza(),
+            uid=self._account(kernel.kernel_id),
             ended_for={} if asked is None else {"code": asked.code.value, "message": asked.message, "by": asked.by},
         )
         self._records.write(record)
+
+    def _account(self, kernel_id: str) -> int | None:
+        """Return the account of the folder of a kernel's relay; None for our own, and before there is one.
+
+        A later gateway needs no list of accounts to know it: that may not answer when the gateway
+        starts.
+        """
+        with contextlib.suppress(OSError):
+            uid = os.stat(self._runtime.relay(kernel_id)).st_uid
+            return uid if uid not in (0, os.geteuid()) else None  # root's until root gave it away
+        return None
 
     async def noted(self, kernel_id: str) -> None:
         """Wait until the notes of a kernel are on disk.

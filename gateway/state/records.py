@@ -68,6 +68,8 @@ class KernelRecord:
     # version. The relay's metadata has both, too, but a kernel that runs as its owner can change those.
     grant: Mapping[str, Any] | None = None
     spec: Mapping[str, Any] | None = None
+    # The number of the account that root gave its relay's folder to; None for this gateway's own.
+    uid: int | None = None
 
 
 class RecordError(Exception):
@@ -169,6 +171,7 @@ def _read(path: Path) -> KernelRecord:
             last_crash=None if data.get("last_crash") is None else read_ending_record(data["last_crash"]),
             grant=None if data.get("grant") is None else dict(data["grant"]),
             spec=None if data.get("spec") is None else dict(data["spec"]),
+            uid=None if data.get("uid") is None else int(data["uid"]),
         )
     except (
         OSError,

@@ -57,6 +57,18 @@ def test_a_start_has_the_accounts_environment_and_the_notebooks_folder() -> None
     }
 
 
+@pytest.mark.parametrize("error", [KeyError("3001"), PermissionError("the list is away")], ids=repr)
+def test_an_account_whose_number_cannot_be_looked_up_is_refused(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(uid: int) -> pwd.struct_passwd:
+        raise error
+
+    monkeypatch.setattr(pwd, "getpwuid", fail)
+    with pytest.raises(AccountError, match="finds no account by its number 3001"):
+        OwnerAccounts({}).of("ada")
+
+
 @pytest.mark.parametrize("folder", ["", "project", "/home/\0"])
 def test_a_folder_that_is_no_path_is_the_home(folder: str) -> None:
     arguments = OwnerAccounts({}).start_arguments("ada", "python", {}, {"KERNEL_WORKING_DIR": folder})
@@ -72,5 +84,7 @@ def test_of_a_request_the_folder_alone_is_kept() -> None:
 def test_a_folder_is_of_its_account_alone(tmp_path: Path) -> None:
     os.chown(tmp_path, 3001, 3001)
     accounts = OwnerAccounts({})
-    assert [accounts.has_folder(name, tmp_path) for name in ("ada", "bob", "carol")] == [True, False, False]
+    assert [accounts.has_folder(name, tmp_path) for name in ("ada", "bob")] == [True, False]
+    with pytest.raises(AccountError, match="no such account"):
+        accounts.has_folder("carol", tmp_path)
     assert not accounts.has_folder("ada", tmp_path / "gone")

@@ -6,9 +6,11 @@ import asyncio
 import json
 import logging
 import os
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -16,11 +18,15 @@ from jupyter_client.manager import KernelManager
 
 from jupyter_aliquot.gateway.recovery.belief import SCHEMES, DoubtError, believed
 from jupyter_aliquot.gateway.recovery.discovery import ProcessFinder
-from jupyter_aliquot.gateway.state.persistence import read_saved_kernel
-from jupyter_aliquot.gateway.state.records import KernelRecord, KernelState
+from jupyter_aliquot.gateway.recovery.plan import RecoveryAction, plan_recovery
+from jupyter_aliquot.gateway.sharing.shares import UNSHARED
+from jupyter_aliquot.gateway.state.persistence import KernelMemory, read_saved_kernel
+from jupyter_aliquot.gateway.state.record_queue import RecordQueue
+from jupyter_aliquot.gateway.state.records import KernelRecord, KernelRecords, KernelState
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.errors import AccountError
 from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS, ProcessId, RelayRecord, read_relay_record
-from jupyter_aliquot.provisioner.relay.wire.proc import read_boot_id
+from jupyter_aliquot.provisioner.relay.wire.proc import read_boot_id, start_time_ticks
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another account")
 
@@ -82,10 +88,10 @@ def test_a_record_leads_to_no_socket_but_its_relays(write: Callable[..., RelayRe
     ("record", "words"),
     [
         (None, "no record of it"),
-        (replace(RECORD, spec=None), "no record of it"),
+        (replace(RECORD, uid=3002), "not of the account of its owner 'ada'"),
         (replace(RECORD, owner="bob"), "not of the account of its owner 'bob'"),
     ],
-    ids=["none", "of an earlier version", "another owner's folder"],
+    ids=["none", "another account in the record", "another owner's folder"],
 )
 def test_a_relay_that_this_gateway_does_not_know_is_not_believed(
     record: KernelRecord | None, words: str, write: Callable[..., RelayRecord]
@@ -118,6 +124,73 @@ def test_a_gateway_takes_over_a_kernel_of_each_believed_scheme(scheme: str, writ
     manager.load_connection_info(cast(Any, dict(relay.front)))
     assert (manager.session.signature_scheme, manager.session.key) == (scheme, b"k")
     assert manager.session.sign([b"a message"])
+
+
+def test_a_record_has_the_account_of_the_relay_once_there_is_one(
+    write: Callable[..., RelayRecord], tmp_path: Path
+) -> None:
+    records = KernelRecords(tmp_path / "records", logging.getLogger())
+    (tmp_path / "records").mkdir()
+    kernel: Any = SimpleNamespace(
+        kernel_id="k", owner="ada", teams=(), kernel_name="s", queued_at=1.0, label="", start_arguments={},
+        pending_resize=None, shares=UNSHARED, last_crash=None, grant=None, stanza=dict,
+    )  # fmt: skip
+    accounts = []
+
+    async def scene() -> None:
+        queue = RecordQueue(records, logging.getLogger())
+        memory = KernelMemory(queue, RuntimeDir(tmp_path), "g", "b", 60.0)
+        for make in (lambda: None, write):
+            make()
+            memory.note(kernel, KernelState.RUNNING)
+            await memory.noted("k")
+            accounts.extend(record.uid for record in records.read())
+        await memory.close()
+
+    asyncio.run(scene())
+    assert accounts == [None, ADA]
+
+
+def fail(kernel_id: str, error: Exception) -> None:
+    raise error
+
+
+def away(user: str, folder: Path) -> bool:
+    raise AccountError(f"the list of accounts does not answer for {user}")
+
+
+@pytest.mark.parametrize(
+    ("record", "has_folder", "want"),
+    [
+        (replace(RECORD, uid=ADA), away, RecoveryAction.RECOVER),
+        (RECORD, is_adas, RecoveryAction.RECOVER),
+        (RECORD, away, RecoveryAction.LEAVE),
+        (replace(RECORD, spec=None), is_adas, RecoveryAction.LEAVE),
+        (replace(RECORD, uid=ADA + 1), away, RecoveryAction.ENDED),
+    ],
+    ids=["account in the record", "found", "away", "of an earlier version", "another account"],
+)
+def test_a_kernel_runs_on_where_its_account_cannot_be_looked_up(
+    record: KernelRecord, has_folder: Callable[[str, Path], bool], want: RecoveryAction,
+    write: Callable[..., RelayRecord], tmp_path: Path, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    with subprocess.Popen(["sleep", "1000"], user=ADA) as kernel:
+        ticks = start_time_ticks(kernel.pid)
+        process = {"pid": kernel.pid, "start_time_ticks": ticks}
+        write(**process, kernel=process)
+        finder = ProcessFinder(RuntimeDir(tmp_path), "g", None, logging.getLogger(), has_folder)
+        found = asyncio.run(finder.find([record], has_images=False))
+        (decision,) = plan_recovery([replace(record, boot_id=read_boot_id())], found, read_boot_id(), 1.0, fail)
+        kernel.kill()
+    assert decision.action is want
+    assert ("relay=left_running" in caplog.text) == (want is RecoveryAction.LEAVE)
+
+
+def test_a_relay_that_ended_is_cleared_away_though_its_account_cannot_be_looked_up(
+    write: Callable[..., RelayRecord],
+) -> None:
+    with pytest.raises(DoubtError, match="cannot be looked up"):
+        believed(replace(write(), is_alive=False), RECORD, away)
 
 
 def test_a_process_of_another_account_is_no_kernel(write: Callable[..., RelayRecord]) -> None:

@@ -26,6 +26,7 @@ RECORD = KernelRecord(
     label="a.ipynb",
     arguments={"cwd": "/tmp", "env": {"JPY_SESSION_NAME": "a.ipynb"}},
     teams=("speech", "vision"),
+    uid=3001,
     last_crash=Ending(EndingCode.CRASH, "The kernel crashed with SIGSEGV", 12.0, signal=11),
 )
 
