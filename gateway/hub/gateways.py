@@ -5,9 +5,12 @@ Values only; availability.py asks the gateways.
 
 from __future__ import annotations
 
+import os.path
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
+from urllib.parse import urlsplit
 
 from .settings import HubConfigError, HubSettings
 from .size_choice import OfferedSizes, SizeChoice
@@ -156,9 +159,36 @@ def _read(settings: HubSettings, entry: Any) -> Gateway:
     shared = {field.name: getattr(settings, field.name) for field in fields(HubSettings) if field.name not in _OF_ONE}
     own = {knob: value for knob, value in entry.items() if knob != "label"}
     try:
-        return _gateway(label, HubSettings(**{**shared, **own, "gateways": None}))
+        found = _gateway(label, HubSettings(**{**shared, **own, "gateways": None}))
     except HubConfigError as error:
         raise HubConfigError(f"configure(gateways=…), the gateway {shown!r}: {error}") from None
+    if found.settings.is_managed and not _is_of_this_machine(urlsplit(found.settings.url).hostname or ""):
+        raise HubConfigError(
+            f"configure(gateways=…): the gateway {shown!r} has no api_token, so the Hub would start it, but "
+            f"{found.settings.url} is no address of this machine. Give it the api_token with which it was started, or "
+            "an address of this machine"
+        )
+    return found
+
+
+def _is_of_this_machine(host: str) -> bool:
+    """Return whether a program on this machine can listen at the host's address. May ask a name server."""
+    if host.lower() in ("localhost", socket.gethostname().lower()):
+        return True
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return False
+    return any(_can_bind(family, address) for family, _, _, _, address in found)
+
+
+def _can_bind(family: int, address: Any) -> bool:
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as tried:
+            tried.bind((address[0], 0, *address[2:]))
+    except OSError:
+        return False
+    return True
 
 
 def _check_distinct(one: HubSettings, other: HubSettings) -> None:
@@ -166,13 +196,33 @@ def _check_distinct(one: HubSettings, other: HubSettings) -> None:
         raise HubConfigError(
             f"configure(gateways=…): two gateways have the name {one.name!r}. Give each a name of its own"
         )
-    if one.url.rstrip("/") == other.url.rstrip("/"):
+    for mine, theirs in ((one.url, other.url), (one.url, other.connect_url), (one.connect_url, other.url)):
+        if mine and theirs and _place(mine) == _place(theirs):
+            raise HubConfigError(
+                f"configure(gateways=…): the gateways {one.name!r} and {other.name!r} have one address, {mine}. Give "
+                "each its own"
+            )
+    folder = _shared_folder(one)
+    if folder and folder == _shared_folder(other) and one.gateway_user != other.gateway_user:
         raise HubConfigError(
-            f"configure(gateways=…): the gateways {one.name!r} and {other.name!r} have one address, {one.url}. Give "
-            "each its own"
+            f"configure(gateways=…): the gateways {one.name!r} and {other.name!r} have one runtime folder, {folder}, "
+            f"and run as {one.gateway_user or 'the Hub'} and {other.gateway_user or 'the Hub'}. Give one a folder of "
+            "its own (gateway_environment={'ALIQUOT_RUNTIME_DIR': '/run/aliquot-2'}), or both one account"
         )
     if one.api_token and one.api_token == other.api_token:
         raise HubConfigError(
             f"configure(gateways=…): the gateways {one.name!r} and {other.name!r} have one api_token, by which the Hub "
             "knows a gateway. Give each its own"
         )
+
+
+def _place(url: str) -> tuple[str, int]:
+    """Return host and port, which one program alone has, whatever it speaks."""
+    parts = urlsplit(url)
+    return (parts.hostname or "").rstrip("."), parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def _shared_folder(settings: HubSettings) -> str:
+    """Return the runtime folder that the gateway does not choose by its account; empty for one that does."""
+    is_told = settings.runs_as_owner or "ALIQUOT_RUNTIME_DIR" in settings.gateway_environment
+    return os.path.normpath(settings.runtime_dir()) if settings.is_managed and is_told else ""

@@ -93,6 +93,12 @@ class HubSettings:
                 f"configure(api_token=…): JupyterHub takes no token of fewer than {_LEAST_TOKEN} characters. Use a "
                 "long random text"
             )
+        if self.api_token != self.api_token.strip() or not self.api_token.isprintable():
+            # Of a file that ends with a line break, for one.
+            raise HubConfigError(
+                "configure(api_token=…): the token begins or ends with a blank or a line break, or has one that no "
+                "header takes. Remove it: open('/etc/aliquot/token').read().strip()"
+            )
         _check_url("url", self.url)
         if self.connect_url:
             _check_url("connect_url", self.connect_url)
@@ -259,6 +265,11 @@ def _check_url(knob: str, url: str) -> None:
     # A path after the port would get lost: the Hub's proxy and the gateway add the service's prefix.
     if not is_url or (knob == "url" and parts.path not in ("", "/")):
         raise HubConfigError(f"configure({knob}=…): {url!r} is not valid. Use an address such as http://127.0.0.1:8890")
+    if parts.username is not None or any(letter in url for letter in "?#") or not url.isprintable():
+        # The message leaves the value out: it may have a password.
+        raise HubConfigError(
+            f"configure({knob}=…): the address has more than host, port and path. Use one such as http://127.0.0.1:8890"
+        )
     if knob == "url" and port is None:
         raise HubConfigError(
             f"configure(url=…): {url!r} has no port. Use an address with its port, such as http://127.0.0.1:8890"

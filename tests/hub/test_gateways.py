@@ -29,6 +29,8 @@ TWO: dict[str, Any] = {
     "label": "A100s <room 2>",
 }
 HERE: dict[str, Any] = {"name": "here", "url": "http://127.0.0.1:8890"}
+OWNERS: dict[str, Any] = {"url": "http://127.0.0.1:8890", "gateway_user": "daemon", "run_kernels_as": "owner"}
+OTHER_ACCOUNT = {"url": "http://127.0.0.1:8891", "gateway_user": "bin"}
 
 
 class Machines:
@@ -135,6 +137,17 @@ def test_limits_are_each_gateways_own_and_an_entry_may_have_others() -> None:
         ([{"name": "gpu-1"}], {}, "'gpu-1' has no 'url'"),
         ([{**ONE, "url": "gpu-1"}], {}, "the gateway 'gpu-1': .*Use an address such as"),
         ([{**ONE, "api_token": "short"}], {}, "the gateway 'gpu-1': .*fewer than 8"),
+        ([ONE, {**TWO, "url": "https://GPU-1:8890"}], {}, "'gpu-1' and 'gpu-2' have one address"),
+        ([ONE, {**TWO, "url": "http://gpu-1:8890"}], {}, "'gpu-1' and 'gpu-2' have one address"),
+        ([ONE, {**TWO, "connect_url": "https://gpu-1:8890/"}], {}, "'gpu-1' and 'gpu-2' have one address"),
+        ([{**ONE, "connect_url": "https://gpu-2:8890"}, TWO], {}, "'gpu-1' and 'gpu-2' have one address"),
+        ([ONE, {"name": "gpu-2", "url": "https://192.0.2.7:8890"}], {}, "has no api_token, .* no address of this mach"),
+        ([ONE, {**TWO, "url": "https://192.0.2.7:8890", "api_token": ""}], {}, "'gpu-2' has no api_token"),
+        ([{**ONE, "api_token": "a-long-random-text\n"}], {}, "the gateway 'gpu-1': .*a line break"),
+        ([{**ONE, "api_token": " a-long-random-text"}], {}, "the gateway 'gpu-1': .*a blank"),
+        ([{**ONE, "url": "https://gpu-1:8890?x=1"}], {}, "the gateway 'gpu-1': .*more than host, port and path"),
+        ([{**ONE, "url": "https://u:p@gpu-1:8890"}], {}, "the gateway 'gpu-1': .*more than host, port and path"),
+        ([{**OWNERS, "name": "a"}, {**OWNERS, "name": "b", **OTHER_ACCOUNT}], {}, "one runtime folder, /run/aliquot"),
         ([{**ONE, "sizes": ["1"]}], {}, "has 'sizes', which is not of one gateway"),
         ([{**ONE, "label": "two\nlines"}], {}, "the label of the gateway 'gpu-1'"),
         ([{**ONE, "label": "x" * 81}], {}, "at most 80"),
@@ -292,3 +305,10 @@ def test_a_stored_choice_of_a_gateway_that_is_gone_counts_as_none(machines: Mach
     spawner.handler.request = SimpleNamespace(query="", body=b'{"gpu_server": "renamed"}')
     code, said = refusal(spawner, gpu_server="renamed")
     assert (code, "Use one of gpu-1, gpu-2" in said) == (400, True), "a request that names it is told"
+
+
+def test_gateways_behind_one_proxy_and_those_with_folders_of_their_own_are_taken() -> None:
+    proxy = {"connect_url": "https://hub.example.org"}  # it finds each by the path of its service
+    second = {**OWNERS, **OTHER_ACCOUNT, "name": "b", "gateway_environment": {"ALIQUOT_RUNTIME_DIR": "/run/b"}}
+    for entries in ([{**ONE, **proxy}, {**TWO, **proxy}], [{**OWNERS, "name": "a"}, second]):
+        assert Gateways.of(HubSettings(gateways=entries)).names == tuple(one["name"] for one in entries)
