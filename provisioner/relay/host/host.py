@@ -49,7 +49,7 @@ from .looks import (
     note_ends,
     relays_that_live,
 )
-from .owner_work import InlineWork, OwnerWork, begin_child
+from .owner_work import InlineWork, OwnerWork, begin_child, fork_with_pipe
 from .room import is_tight
 from .tenants import Tenants
 
@@ -355,14 +355,15 @@ class Host:
 
     def _fork(self, folder: Path, request: RelayRequest | None, asker: Peer | None = None) -> None:
         """Fork a relay: a kernel's first one, or without a *request* one that follows a killed one."""
-        reader, writer = os.pipe()
-        pid = os.fork()
+        try:
+            pid, end = fork_with_pipe()
+        except OSError as error:
+            reason = f"the machine starts no further process for the relay host: {error.strerror}. Try again later"
+            raise Refusal("internal", reason) from error
         if pid == 0:
-            self._become_relay(folder, request, writer)
-        os.close(writer)
-        os.set_blocking(reader, False)
-        self._children[pid] = child = Child(folder.name, reader, asker, is_new=request is not None)
-        self._selector.register(reader, selectors.EVENT_READ, lambda _: self._heard(child))
+            self._become_relay(folder, request, end)
+        self._children[pid] = child = Child(folder.name, end, asker, is_new=request is not None)
+        self._selector.register(end, selectors.EVENT_READ, lambda _: self._heard(child))
         log("forked", kernel=folder.name, pid=pid, new=request is not None)
 
     def _become_relay(self, folder: Path, request: RelayRequest | None, ready: int) -> None:

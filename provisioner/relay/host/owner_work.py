@@ -112,12 +112,15 @@ class OwnerWork:
 
     def _begin(self, uid: int, job: _Job) -> None:
         work = job.make()
-        reader, writer = os.pipe()
-        pid = os.fork()
+        try:
+            pid, end = fork_with_pipe()
+        except OSError as error:
+            log("not_done", account=uid, reason=error)
+            job.then(None)
+            return
         if pid == 0:
-            _work_as(uid, work, writer, self._seconds)
-        os.close(writer)
-        os.set_blocking(reader, False)
+            _work_as(uid, work, end, self._seconds)
+        reader = end
         self._pids.add(pid)
         running = _Running(uid, pid, reader, time.monotonic() + self._seconds, job.then)
         self._running[uid] = running
@@ -142,11 +145,17 @@ class OwnerWork:
         try:
             running.then(found)
         finally:
-            waiting = self._waiting.get(running.uid)
-            if waiting and running.uid not in self._running:
-                self._begin(running.uid, waiting.popleft())
-            if not self._waiting.get(running.uid):
-                self._waiting.pop(running.uid, None)
+            self._go_on(running.uid)
+
+    def _go_on(self, uid: int) -> None:
+        """Begin the work of an account that waits, until one could be forked."""
+        while uid not in self._running and (waiting := self._waiting.get(uid)):
+            try:
+                self._begin(uid, waiting.popleft())
+            except Exception:  # what follows one work must not hold up the others
+                traceback.print_exc()
+        if not self._waiting.get(uid):
+            self._waiting.pop(uid, None)
 
 
 def _group_of(uid: int) -> int:
@@ -155,6 +164,25 @@ def _group_of(uid: int) -> int:
         return pwd.getpwuid(uid).pw_gid
     except KeyError:
         return NO_GROUP
+
+
+def fork_with_pipe() -> tuple[int, int]:
+    """Fork. Return 0 and the writing end of a pipe in the child, its number and the reading end here.
+
+    The reading end does not block. Raises OSError where no process or descriptor is left.
+    """
+    reader, writer = os.pipe()
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(reader)
+        os.close(writer)
+        raise
+    if pid == 0:
+        return 0, writer
+    os.close(writer)
+    os.set_blocking(reader, False)
+    return pid, reader
 
 
 def begin_child(kept: Collection[int]) -> None:

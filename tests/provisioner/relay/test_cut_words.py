@@ -11,6 +11,7 @@ from relay_house import House, soon, until
 
 from jupyter_aliquot.gpu_hook.base.process_account import account_of
 from jupyter_aliquot.provisioner.errors import RelayError
+from jupyter_aliquot.provisioner.relay.client import control as client
 
 # A host whose relays say WORD in place of their record, and then do what THEN says.
 FORGING_HOST = """
@@ -22,6 +23,17 @@ def run(runtime, spill_dir, own, ready, admitted=()):
     os.close(ready)
     THEN
 host.run = run
+sys.exit(main.main())
+"""
+
+FULL_HOST = """
+import errno, os, sys
+from jupyter_aliquot.provisioner.relay.host import main
+fork = os.fork
+def fail():
+    os.fork = fork
+    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+os.fork = fail
 sys.exit(main.main())
 """
 
@@ -45,5 +57,17 @@ def test_a_word_that_is_no_record_is_refused_and_its_relay_ended_and_forgotten(
         await until(lambda: f"pid={forger} code=-9" in a_house.runtime.relay_log.read_text())
         assert account_of(forger) is None
         await until(lambda: not list(a_house.runtime.relays.iterdir()))
+
+    asyncio.run(scene())
+
+
+def test_a_relay_that_cannot_be_forked_is_refused_and_the_next_one_starts(a_house: House) -> None:
+    a_house.settings = replace(a_house.settings, command=(sys.executable, "-c", FULL_HOST))
+
+    async def scene() -> None:
+        with pytest.raises(RelayError, match="starts no further process for the relay host"):
+            await soon(a_house.relay(kernel_id="k"))
+        record = await soon(a_house.relay(kernel_id="k"))
+        await client.stop_relay(record)
 
     asyncio.run(scene())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import errno
 import inspect
 import os
 import platform
@@ -97,6 +98,38 @@ def test_a_work_that_fails_is_answered_as_none_and_the_next_is_done(work: Callab
     a_worker.do("next", ADA, lambda: "done")
     a_worker.until("failed", "next")
     assert a_worker.found == {"failed": None, "next": "done"}
+
+
+def test_a_work_that_cannot_be_forked_is_answered_as_none_and_leaks_nothing(
+    a_worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipes: list[int] = []
+    pipe = os.pipe
+
+    def noted() -> tuple[int, int]:
+        ends = pipe()
+        pipes.extend(ends)
+        return ends
+
+    def fail() -> int:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    a_worker.do("stuck", ADA, signal.pause)
+    a_worker.do("waits", ADA, lambda: "done")
+    a_worker.do("waits, too", ADA, lambda: "done")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fork", fail)
+        patch.setattr(os, "pipe", noted)
+        a_worker.do("at once", BOB, lambda: "done")
+        a_worker.work.kill_late(time.monotonic() + 1000)
+    assert a_worker.found == dict.fromkeys(("stuck", "waits", "waits, too", "at once"))
+    assert len(pipes) == 6
+    for end in pipes:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(end)
+    a_worker.do("next", ADA, lambda: "done")
+    a_worker.until("next")
+    assert a_worker.found["next"] == "done"
 
 
 def fill(folder: Path, uid: int) -> None:
