@@ -7,7 +7,9 @@ asks this module, which reads root's file and nothing of the gateway's. It chang
 from __future__ import annotations
 
 import os
+import re
 import stat
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,8 +20,26 @@ ACCOUNT_LIST = Path("/etc/aliquot/kernel-accounts")
 # A member becomes root without being asked for more than the account has: by sudo's rules, by a
 # container that has the host's files, or by the disk itself.
 ROOTLIKE_GROUPS = frozenset(
-    {"root", "sudo", "wheel", "admin", "docker", "lxd", "incus-admin", "libvirt", "disk", "shadow", "kmem"}
+    [
+        "root",
+        "sudo",
+        "google-sudoers",
+        "wheel",
+        "admin",
+        "docker",
+        "microk8s",
+        "lxd",
+        "incus-admin",
+        "libvirt",
+        "disk",
+        "shadow",
+        "kmem",
+    ]
 )
+_NUMBERS = re.compile(r"(\d+)-(\d+)", re.ASCII)
+# Names of a directory (ada@example.org, EXAMPLE\ada) are names, too; digits alone would be a number.
+_NAME = re.compile(r"(?![\d.-]+$)\w[\w.@\\-]*\$?")
+_GROUP = re.compile(r"@(\w[\w .@\\-]*)")
 _LONGEST_FILE = 1 << 20
 
 
@@ -50,11 +70,12 @@ class AccountList:
 def check_kernel_account(account: Account, path: Path = ACCOUNT_LIST) -> None:
     """Refuse an account that root's list leaves out, or through which a kernel becomes root.
 
-    Without a list, accounts of all persons may have kernels. Raises AccountError.
+    Without a list, accounts of all persons may have kernels; a list elsewhere than at ACCOUNT_LIST
+    was named by root, and has to be there. Raises AccountError.
     """
     asked = f"Requested to run a kernel as {account.name!r}, but"
     try:
-        listed = read_account_list(path)
+        listed = read_account_list(path, must_exist=path != ACCOUNT_LIST)
     except AccountListError as error:
         raise AccountError(f"{asked} {error}") from error
     groups = account_groups(account)
@@ -71,31 +92,41 @@ def check_kernel_account(account: Account, path: Path = ACCOUNT_LIST) -> None:
         )
 
 
-def read_account_list(path: Path = ACCOUNT_LIST) -> AccountList | None:
-    """Return the list; None where there is none. Raises AccountListError."""
+def read_account_list(path: Path = ACCOUNT_LIST, *, must_exist: bool = False) -> AccountList | None:
+    """Return the list; None where there is none, and no other account can have removed it.
+
+    Raises AccountListError.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
+        if must_exist:
+            raise AccountListError(
+                f"there is no list of accounts at {path}", "Make it, or name the right one: --kernel-accounts=FILE"
+            ) from None
+        folder = next(one for one in path.parents if one.exists())
+        _check_owner(path, (folder,))
         return None
     except OSError as error:
         raise AccountListError(f"the list of accounts {path} cannot be read: {error.strerror}", _mode(path)) from error
     with os.fdopen(descriptor, "rb") as file:
-        _check_owner(path, os.fstat(descriptor))
+        _check_owner(path, (path.parent,), found := os.fstat(descriptor))
+        if not stat.S_ISREG(found.st_mode):
+            raise AccountListError(f"the list of accounts {path} is no plain file", f"Replace it: sudoedit {path}")
         text = file.read(_LONGEST_FILE).decode(errors="replace")
     return _parse(path, text)
 
 
-def _check_owner(path: Path, found: os.stat_result) -> None:
-    """Refuse a file that another account than root can change."""
-    for place, told in ((path, found), (path.parent, path.parent.stat())):
+def _check_owner(path: Path, folders: Iterable[Path], found: os.stat_result | None = None) -> None:
+    """Refuse a file that another account than root can change, make or remove."""
+    files = [] if found is None else [(path, found)]
+    for place, told in (*files, *((folder, folder.stat()) for folder in folders)):
         if told.st_uid != 0 or told.st_mode & 0o022:
             raise AccountListError(
                 f"the list of accounts {path} counts only where root alone can change it, and {place} is of account "
                 f"{told.st_uid} with mode {stat.S_IMODE(told.st_mode):04o}",
                 _mode(path),
             )
-    if not stat.S_ISREG(found.st_mode):
-        raise AccountListError(f"the list of accounts {path} is no plain file", f"Replace it: sudoedit {path}")
 
 
 def _mode(path: Path) -> str:
@@ -106,12 +137,11 @@ def _parse(path: Path, text: str) -> AccountList:
     names, groups, ranges = set(), set(), []
     for number, line in enumerate(text.splitlines(), 1):
         word = line.partition("#")[0].strip()
-        first, is_range, end = word.partition("-")
-        if word.startswith("@") and word[1:]:
-            groups.add(word[1:])
-        elif is_range and first.isdecimal() and end.isdecimal() and int(first) <= int(end):
-            ranges.append(range(int(first), int(end) + 1))
-        elif word and not any(letter.isspace() for letter in word) and not word.isdecimal() and word[0] not in "@-":
+        if group := _GROUP.fullmatch(word):
+            groups.add(group[1])
+        elif (numbers := _NUMBERS.fullmatch(word)) and int(numbers[1]) <= int(numbers[2]):
+            ranges.append(range(int(numbers[1]), int(numbers[2]) + 1))
+        elif _NAME.fullmatch(word):
             names.add(word)
         elif word:
             raise AccountListError(

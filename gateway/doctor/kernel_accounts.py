@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import pwd
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,9 +25,20 @@ def look_at_list(path: Path, root: Path) -> Sequence[Finding]:
         told = f"no list at {path}: kernels may be of each account from {least_uid()} on that cannot become root"
         return [Finding(_ABOUT, OK, told)]
     findings = [Finding(_ABOUT, OK, f"{path} lists the accounts that may have kernels")]
+    for group in sorted(listed.groups):
+        findings += _look_at_group(path, group)
     for name in sorted(listed.names):
         findings += _look_at_account(path, name)
     return findings
+
+
+def _look_at_group(path: Path, name: str) -> Sequence[Finding]:
+    try:
+        grp.getgrnam(name)
+    except KeyError:
+        told = f"{path} lists @{name}, and this machine has no such group"
+        return [Finding(_ABOUT, WARN, told, f"correct the name in {path}, or make the group")]
+    return []
 
 
 def _look_at_account(path: Path, name: str) -> Sequence[Finding]:

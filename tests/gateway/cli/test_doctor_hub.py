@@ -105,7 +105,8 @@ def test_a_home_that_others_look_into_fails(root: Path, monkeypatch: pytest.Monk
     ("lines", "want"),
     [
         (None, [(OK, "no list at /etc/aliquot/kernel-accounts: kernels may be of each account")]),
-        ("@students", [(OK, "lists the accounts that may have kernels")]),
+        ("@daemon", [(OK, "lists the accounts that may have kernels")]),
+        ("@no-such", [(OK, ""), (WARN, "lists @no-such, and this machine has no such group")]),
         ("no-such", [(OK, ""), (WARN, "lists no-such, and this machine has no such account")]),
         ("root", [(OK, ""), (WARN, "lists root, an account of the system (uid 0): its kernels are refused")]),
         ("a b", [(FAIL, "line 1 of the list of accounts")]),

@@ -33,9 +33,18 @@ class OwnersHouse(House):
         self.accounts = MadeAccounts(folder)
         host = [sys.executable, "-m", "jupyter_aliquot.provisioner.relay", f"--account={GATEWAY}"]
         self.account_list = folder / "kernel-accounts"
-        files = [f"--spill-dir={folder / 'spill'}", f"--kernel-accounts={self.account_list}"]
-        command = self.accounts.command([*host, *files])
+        self._host = [*host, f"--spill-dir={folder / 'spill'}"]
+        self._start_with()
+
+    def _start_with(self, *options: str) -> None:
+        command = self.accounts.command([*self._host, *options])
         self.settings = replace(self.settings, command=tuple(command))
+
+    def name_list(self, lines: str | None) -> None:
+        """Name root's list of accounts to the host, and write it; without lines there is no file."""
+        if lines is not None:
+            self.account_list.write_text(lines)
+        self._start_with(f"--kernel-accounts={self.account_list}")
 
     async def sleeper(self, account: str = "ada", cwd: str | None = None) -> RelayRecord:
         """Start a relay of the account, and a program below it."""

@@ -25,6 +25,7 @@ from second_account import as_another
 from jupyter_aliquot.gpu_hook.base.process_account import account_of
 from jupyter_aliquot.provisioner.accounts import Account
 from jupyter_aliquot.provisioner.errors import LaunchError, RelayProtocolError, RelayRefusedError, RelayUnavailableError
+from jupyter_aliquot.provisioner.kernel_accounts import AccountListError, read_account_list
 from jupyter_aliquot.provisioner.relay.client import control as client, kernel_relay
 from jupyter_aliquot.provisioner.relay.host.login_limits import login_limits
 from jupyter_aliquot.provisioner.relay.host.tenants import Tenants
@@ -109,6 +110,7 @@ def test_an_account_that_is_no_persons_is_refused(name: str, words: str, a_house
         ("", "ada", "does not list this account"),
         ("root\n0-9999", "root", "number 0"),
         ("low", "low", "number 101"),
+        ("bob\n@students,@staff", "bob", "line 2 of the list .* cannot be read"),
         ("ada bob", "ada", "line 1 of the list .* cannot be read: 'ada bob'. Write one account a line"),
     ],
 )
@@ -116,7 +118,7 @@ def test_root_alone_says_which_accounts_have_kernels(
     lines: str | None, name: str, words: str, a_house: OwnersHouse
 ) -> None:
     if lines is not None:
-        a_house.account_list.write_text(lines)
+        a_house.name_list(lines)
 
     async def scene() -> None:
         if not words:
@@ -132,7 +134,7 @@ def test_root_alone_says_which_accounts_have_kernels(
 @pytest.mark.parametrize("kind", ["of the gateway", "for its group", "a link", "in a folder of the gateway"])
 def test_a_list_that_another_account_can_change_allows_no_kernel(kind: str, a_house: OwnersHouse) -> None:
     path = a_house.account_list
-    path.write_text("ada")
+    a_house.name_list("ada")
     if kind == "of the gateway":
         os.chown(path, UIDS[GATEWAY], 0)
     elif kind == "for its group":
@@ -148,6 +150,68 @@ def test_a_list_that_another_account_can_change_allows_no_kernel(kind: str, a_ho
             await a_house.relay(account="ada")
 
     asyncio.run(scene())
+
+
+def test_a_list_that_the_host_was_told_of_and_that_is_not_there_allows_no_kernel(a_house: OwnersHouse) -> None:
+    a_house.name_list(None)
+
+    async def scene() -> None:
+        with pytest.raises(RelayRefusedError, match=r"there is no list of accounts at .*\. Make it, or name the right"):
+            await a_house.relay(account="ada")
+
+    asyncio.run(scene())
+
+
+@pytest.mark.usefixtures("a_house")
+@pytest.mark.parametrize("mode", [0o755, 0o775])
+def test_no_list_in_a_folder_that_another_account_can_change_is_not_no_list(mode: int, tmp_path: Path) -> None:
+    """Refuse kernels where another account may have removed the list."""
+    folder = tmp_path / "aliquot"
+    folder.mkdir()
+    assert read_account_list(folder / "kernel-accounts") is None
+    if mode == 0o755:
+        os.chown(folder, UIDS[GATEWAY], UIDS[GATEWAY])
+    folder.chmod(mode)
+    for path in (folder / "kernel-accounts", folder / "none" / "kernel-accounts"):
+        with pytest.raises(AccountListError, match="counts only where root alone can change it"):
+            read_account_list(path)
+
+
+@pytest.mark.usefixtures("a_house")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2999-2000",
+        "@ students",
+        "ada,bob",
+        "ada:bob",
+        "@students,@staff",
+        "!eve",
+        "2000-",
+        "2000..2999",
+        "*",
+        "3001",
+        "uid:3001",
+        "-ada",
+        "@",
+        "\ufeffada",
+    ],
+)
+def test_a_line_that_is_no_account_group_or_range_is_told_with_its_number(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "kernel-accounts"
+    path.write_text(f"bob  # a person\n\n{line}\n", encoding="utf-8")
+    with pytest.raises(AccountListError, match="line 3 of the list"):
+        read_account_list(path)
+
+
+@pytest.mark.usefixtures("a_house")
+def test_names_of_persons_of_directories_and_of_groups_are_taken(tmp_path: Path) -> None:
+    path = tmp_path / "kernel-accounts"
+    path.write_text("ada.l\n2019ab\neve@example.org\nEXAMPLE\\bob\n@domain users\n2000-2999\n_x-y\n")
+    found = read_account_list(path)
+    assert found is not None
+    assert found.names == {"ada.l", "2019ab", "eve@example.org", "EXAMPLE\\bob", "_x-y"}
+    assert (found.groups, found.ranges) == ({"domain users"}, (range(2000, 3000),))
 
 
 def test_a_relay_without_an_account_is_the_gateways(a_house: OwnersHouse) -> None:
