@@ -286,8 +286,10 @@ def _take_lock(runtime: RuntimeDir) -> int | None:
     The lock ends with this process.
     """
     descriptor = open_lock(runtime.gateway_lock)
-    if not try_lock(descriptor):
-        os.close(descriptor)
-        return None
-    write_holder(descriptor)
+    with contextlib.ExitStack() as undo:
+        undo.callback(os.close, descriptor)
+        if not try_lock(descriptor):
+            return None
+        write_holder(descriptor)
+        undo.pop_all()
     return descriptor

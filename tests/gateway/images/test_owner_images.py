@@ -80,6 +80,27 @@ def test_an_image_with_numbers_of_its_own_has_the_common_home(plan: Callable[...
     assert "USER" not in dict(made.env)
 
 
+@pytest.mark.parametrize("is_asked_first", [True, False])
+def test_an_account_that_roots_list_leaves_out_is_refused_at_the_request_and_at_each_start(
+    is_asked_first: bool, plan: Callable[..., ContainerPlan | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planner.os, "geteuid", lambda: UID + 1)
+    listed = {"bob"}
+
+    def check(account: Account) -> None:
+        if account.name not in listed:
+            raise AccountError(f"the list has no {account.name}")
+
+    monkeypatch.setattr(planner, "check_kernel_account", check)
+    if not is_asked_first:
+        monkeypatch.setattr(ContainerPlanner, "check_owner", lambda *_: None)
+    with pytest.raises(AccountError, match="the list has no ada"):
+        plan("own")
+    plan("common")
+    listed.add("ada")
+    assert plan("own") is not None
+
+
 @pytest.mark.parametrize("owner", ["no-such-account", "root", "service/nightly", ""])
 def test_an_owner_without_an_account_is_refused_before_the_queue(
     plan: Callable[..., ContainerPlan | None], owner: str
