@@ -20,6 +20,7 @@ from jupyter_aliquot.provisioner.accounts import Account
 from jupyter_aliquot.provisioner.containers.limits import LimitRules, NodeTotals, limits_for
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan, Mount
 from jupyter_aliquot.provisioner.errors import LaunchError, SizeNameError
+from jupyter_aliquot.provisioner.kernel_accounts import check_kernel_account
 from jupyter_aliquot.provisioner.resources import GpuShare
 
 from .environment import allowed_env
@@ -123,7 +124,7 @@ class ContainerPlanner:
         """Refuse a kernel as its owner's account for an owner without one. Raises AccountError."""
         image = self._catalogue.find(base_of(kernel_name))
         if image is not None and image.runs_as_owner:
-            self._account_named(owner)
+            self._account_of(owner)
 
     def _identity(self, image: CatalogueImage, owner: str) -> _Identity:
         """Return user, home and folders of a kernel. Blocks. Raises AliquotError."""
@@ -131,11 +132,18 @@ class ContainerPlanner:
         if not image.runs_as_owner:
             mounts = self._folders.mounts_of(user, image.container.user)
             return _Identity(image.container.user, (), mounts, settings.home_target if settings.home else "", {})
-        account = self._account_named(owner)
+        account = self._account_of(owner)
         groups = tuple(sorted({*os.getgrouplist(account.name, account.gid)} - {account.gid}))
         mounts = self._folders.mounts_of_account(user, account, groups)
         names = {"USER": account.name, "LOGNAME": account.name}
         return _Identity(f"{account.uid}:{account.gid}", groups, mounts, mounts[0].target, names)
+
+    def _account_of(self, owner: str) -> Account:
+        """Return the account of a kernel's owner, if root's list of accounts allows it. Raises AccountError."""
+        account = self._account_named(owner)
+        if account.uid != os.geteuid():  # a gateway of one person starts that person's kernels
+            check_kernel_account(account)
+        return account
 
     def limits_of(self, kernel_name: str, share: GpuShare) -> ContainerLimits | None:
         """Return the limits of a running kernel with another share; None if it has no container.

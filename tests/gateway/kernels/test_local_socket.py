@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import json
 import logging
 import os
@@ -39,6 +41,14 @@ async def ask(gateway: Any, kernel_id: str, request: Request = HALF, wait: float
         raise
 
 
+def open_files() -> list[str]:
+    files = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # the listing's own
+            files.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return files
+
+
 async def test_a_gateway_that_cannot_listen_leaves_the_queue_to_another(a_gateway: Any) -> None:
     runtime, log = RuntimeDir(Path(tempfile.mkdtemp(prefix="aq-"))), logging.getLogger(__name__)
     first, second = (LocalSocket(runtime, a_gateway.admission, log, lambda owner: frozenset()) for _ in range(2))
@@ -49,6 +59,21 @@ async def test_a_gateway_that_cannot_listen_leaves_the_queue_to_another(a_gatewa
     assert await second.start(), "the first holds no lock"
     await second.stop()
     shutil.rmtree(runtime.path)
+
+
+async def test_a_file_system_without_locks_leaves_no_descriptor(
+    a_gateway: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    folder = tempfile.mkdtemp(prefix="aq-")
+    local = LocalSocket(RuntimeDir(Path(folder)), a_gateway.admission, logging.getLogger(), lambda owner: frozenset())
+    monkeypatch.setattr("jupyter_aliquot.gpu_hook.base.files.fcntl.flock", refuse)
+    with pytest.raises(OSError, match="locks"):
+        await local.start()
+    assert not [one for one in open_files() if one.startswith(folder)]
+    shutil.rmtree(folder)
 
 
 async def test_a_kernel_of_another_program_is_in_the_gateways_ledger(a_gateway: Any, until: Any) -> None:
