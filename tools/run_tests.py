@@ -36,8 +36,8 @@ def failures(report: Path) -> list[str]:
 
 
 def run(arguments: Sequence[str], report: Path) -> int:
-    """Run pytest; return its exit code."""
-    command = [sys.executable, "-m", "pytest", f"--junitxml={report}", *arguments]
+    """Run pytest, which writes its report here alone; return its exit code."""
+    command = [sys.executable, "-m", "pytest", *arguments, f"--junitxml={report}"]
     return subprocess.run(command, check=False).returncode
 
 

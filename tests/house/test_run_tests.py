@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -27,8 +28,10 @@ FAILS_TWICE = "\ndef test_that_fails_twice():\n    raise AssertionError('wrong')
 def run_tests(folder: Path, source: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_of_this.py").write_text(source)
     (folder / "pytest.ini").write_text("[pytest]\n")
-    command = [sys.executable, RUN_TESTS, "-n", "2", "--dist", "loadgroup", str(folder)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200, check=False)
+    command = [sys.executable, RUN_TESTS, "-n", "1", "--dist", "loadgroup", str(folder)]
+    # Without the options of the run that this test is a part of.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=200, check=False)
 
 
 def test_a_test_that_passes_alone_is_named_and_does_not_fail_the_run(tmp_path: Path) -> None:

@@ -30,13 +30,13 @@ def test_threads_whose_launches_wait_are_clean(
     node = make_machine(build, 12 * MIB)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     env = {**node.hooked_env, "ALIQUOT_SOFTGPU_QUEUE": str(queue)}
+    node.agent.gate, node.agent.pace = Gate.PACED, Pace.TIME  # from its first launch, which waits for what is allowed
     with subprocess.Popen([str(program), str(ROUNDS)], env=env, text=True, **pipes) as process:
         kernel = node.agent.process(process.pid)
         node.agent.write(kernel, 0, AgentPage.ALLOWED, 1 << 62)
         node.agent.write(kernel, 0, AgentPage.ALLOWED_WITH_BUSY_PEERS, 1 << 62)
-        for offset, value in ((AgentPage.IN_FLIGHT_CAP, 3), (AgentPage.BATCH, 50), (AgentPage.PACE, Pace.TIME)):
+        for offset, value in ((AgentPage.IN_FLIGHT_CAP, 3), (AgentPage.BATCH, 50)):
             node.agent.write_half(0, offset, value)
-        node.agent.set_gate(Gate.PACED)
         _, complaints = process.communicate(timeout=250)
     assert process.returncode == 0, complaints
     assert complaints == ""
