@@ -40,7 +40,7 @@ test('an answer that begins and never ends is given up, so that the next request
 
 test('a page of somebody else in the place of an answer is a failure, and no answer', async () => {
   const client = aClient(() => new Response('<html>Log in</html>', { status: 200 }));
-  const message = '«The server gave an answer that cannot be read: reload the page.»';
+  const message = '«The server sent an answer that cannot be read. Reload the page.»';
   await assert.rejects(client.sizes(), { kind: 'server', message });
   await assert.rejects(client.dryRun({ gpus: 1 }), { kind: 'server' });
   await assert.rejects(aClient(() => new Response('{}')).sizes(), { kind: 'server' });

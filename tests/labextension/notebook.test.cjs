@@ -112,7 +112,7 @@ test('a copy under way is shown as far as it is, and not where nobody tells', ()
   assert.match(told.text, /3\.1 of 6\.0 GiB/);
   assert.equal(waitOf(aKernel({ state: 'restoring' }), trans).progress, null);
   const coming = waitOf(aKernel({ state: 'restoring', residency: { ...waits(), state: 'swapping_in' } }), trans);
-  assert.deepEqual([coming.kind, coming.text], ['copy', 'waits while its GPU memory comes back, about 3 s']);
+  assert.deepEqual([coming.kind, coming.text], ['copy', 'waits while its GPU memory is restored, about 3 s']);
 });
 
 test('a cell that was interrupted while it waits is stopping, until it has ended', () => {
