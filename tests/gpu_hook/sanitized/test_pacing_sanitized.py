@@ -13,7 +13,7 @@ from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, Gate, HookPage, P
 
 HERE = Path(__file__).parent
 MIB = 1 << 20
-ROUNDS = 40
+ROUNDS = 200  # the page has the launches whose timing events were read before the end
 
 
 @pytest.mark.parametrize(("sanitizer", "queue"), [("address,undefined", 0), ("thread", 0), ("thread", 3)])
