@@ -188,7 +188,7 @@ class KernelLink(LinkListener):
             self._drop_link()
             if fault:
                 self._log.error(
-                    "relay_link=%s closed reason=%s; asked again in %g s", self._name, fault, _FAULT_SECONDS
+                    "relay_link=%s closed reason=%s; the gateway asks again in %g s", self._name, fault, _FAULT_SECONDS
                 )
                 await asyncio.sleep(_FAULT_SECONDS)
             if loop.time() - began > _LONGEST_WAIT_SECONDS:

@@ -109,7 +109,7 @@ def test_the_log_says_why_such_a_relay_is_left_alone(
         link.start()
         await until(lambda: "relay_link=adas-kernel closed reason=" in caplog.text)
         assert FAULTS[kind] in caplog.text
-        assert "asked again in 30 s" in caplog.text
+        assert "the gateway asks again in 30 s" in caplog.text
         await link.close()
         kill_and_wait(record.pid)
         kill_and_wait(kernel_pid(record))
