@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_start
 from jupyter_client.kernelspec import KernelSpecManager
 
 from jupyter_aliquot.gpu_hook.client.client import AgentUnreachable, query
@@ -32,12 +33,12 @@ class Node:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | warm_start.WarmProcess | None = None
 
     def start(self) -> None:
         with open(self.folder / "stderr", "ab") as log:
-            command = [sys.executable, str(AGENT), "--runtime-dir", str(self.folder)]
-            self._process = subprocess.Popen(command, stderr=log)
+            words = [str(AGENT), "--runtime-dir", str(self.folder)]
+            self._process = warm_start.start(warm_start.AGENT, words, stderr=log)
         wait_until(self.answers)
 
     def stop(self, how: int = signal.SIGTERM) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_start
 from traitlets import default
 from traitlets.config import Config
 
@@ -38,12 +39,12 @@ class Node:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | warm_start.WarmProcess | None = None
 
     def start(self) -> None:
-        command = [sys.executable, str(AGENT), "--runtime-dir", str(self.folder)]
+        words = [str(AGENT), "--runtime-dir", str(self.folder)]
         with open(self.folder / "stderr", "ab") as log:
-            self._process = subprocess.Popen(command, stderr=log)
+            self._process = warm_start.start(warm_start.AGENT, words, stderr=log)
         deadline = time.monotonic() + 60
         while not self.answers():
             is_starting = self._process.poll() is None and time.monotonic() < deadline

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+import warm_start
 
 from jupyter_aliquot.gpu_hook.agent.base.processes import start_time_ticks
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, AgentUnreachable, query
@@ -145,7 +146,7 @@ class ANode:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | warm_start.WarmProcess | None = None
         self.hooks: list[FakeHook] = []
         self.helpers: list[subprocess.Popen[Any]] = []
         self.set_devices(count=1)
@@ -160,7 +161,7 @@ class ANode:
 
     def start(self, *arguments: str) -> None:
         log = self.folder / "agent.log"
-        self.process = subprocess.Popen(self.command("--log-file", str(log), *arguments))
+        self.process = warm_start.start(warm_start.AGENT, self.command("--log-file", str(log), *arguments)[1:])
         until(self.answers)
 
     def answers(self) -> bool:

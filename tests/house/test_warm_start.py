@@ -1,0 +1,101 @@
+"""A forked program is what an executed one is, as far as tests of agents and servers can tell."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import warm_start
+
+LIGHT = ("json",)
+SLEEP = ("-c", "import time; time.sleep(1000)")
+PROGRAM = """import atexit, json, os, sys
+atexit.register(print, "left")
+print(json.dumps([sys.argv[1:], os.environ.get("A_WORD"), os.environ.get("HOME"), os.getcwd(), sys.stdin.read()]))
+print(__name__, file=sys.stderr)
+sys.exit(7)
+"""
+STARTER = f"""import sys
+sys.path.insert(0, {str(Path(warm_start.__file__).parent)!r})
+import warm_start
+program = warm_start.start({LIGHT!r}, {SLEEP!r}).pid
+print(program, open(f"/proc/{{program}}/stat").read().rsplit(")", 1)[1].split()[1], flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.fixture(params=["forked", "executed"])
+def a_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways to start a program: variables of the loader and of Python need the second."""
+    if request.param == "executed":
+        monkeypatch.setattr(warm_start, "_of_exec", lambda variables: {"": str(id(variables))})
+    return str(request.param)
+
+
+@pytest.mark.parametrize("kind", ["file", "module", "code"])
+def test_a_program_has_its_own_words_variables_folder_and_files(a_way: str, kind: str, tmp_path: Path) -> None:
+    (tmp_path / "a_program.py").write_text(PROGRAM)
+    (tmp_path / "in").write_text("given")
+    words = {"file": [str(tmp_path / "a_program.py")], "module": ["-m", "a_program"], "code": ["-c", PROGRAM]}[kind]
+    env = {**os.environ, "A_WORD": "mine"}
+    env.pop("HOME", None)
+    with (tmp_path / "in").open() as told, (tmp_path / "out").open("w") as out, (tmp_path / "err").open("w") as error:
+        files = {"stdin": told, "stdout": out, "stderr": error}
+        process = warm_start.start(LIGHT, [*words, "one", "-two"], env=env, cwd=tmp_path, **files)
+    assert isinstance(process, warm_start.WarmProcess) == (a_way == "forked")
+    assert process.wait(60) == 7
+    want = f'[["one", "-two"], "mine", null, "{tmp_path}", "given"]'
+    assert (tmp_path / "out").read_text().splitlines() == [want, "left"]
+    assert (tmp_path / "err").read_text() == "__main__\n"
+
+
+def test_a_process_keeps_its_number_until_its_end_is_asked_for(a_way: str) -> None:
+    process = warm_start.start(LIGHT, SLEEP)
+    assert process.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.01)
+    end = os.pidfd_open(process.pid)
+    os.kill(process.pid, signal.SIGKILL)
+    assert select.select([end], [], [], 60)[0]
+    os.close(end)
+    assert Path(f"/proc/{process.pid}").exists()
+    assert process.wait(60) == process.poll() == process.returncode == -signal.SIGKILL
+    assert not Path(f"/proc/{process.pid}").exists()
+    process.terminate()
+
+
+def test_a_program_holds_no_file_of_the_process_that_forks(tmp_path: Path) -> None:
+    first = warm_start.start(LIGHT, SLEEP)
+    code = "import os; print(sorted(int(one) for one in os.listdir('/proc/self/fd')))"
+    with (tmp_path / "out").open("w") as out:
+        assert warm_start.start(LIGHT, ["-c", code], stdout=out, stdin=subprocess.DEVNULL).wait(60) == 0
+    first.kill()
+    first.wait(60)
+    assert (tmp_path / "out").read_text() == "[0, 1, 2, 3]\n", "3 is the folder that it reads"
+
+
+def test_variables_that_count_at_an_execution_have_one(tmp_path: Path) -> None:
+    (tmp_path / "a_module_of_this.py").touch()
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    process = warm_start.start(LIGHT, ["-c", "import a_module_of_this"], env=env)
+    assert isinstance(process, subprocess.Popen)
+    assert process.wait(60) == 0
+
+
+def test_the_forking_process_ends_with_its_worker_and_programs_go_on() -> None:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", STARTER], stdin=pipe, stdout=pipe, text=True) as starter:
+        assert starter.stdin is not None
+        assert starter.stdout is not None
+        program, forking = (os.pidfd_open(int(pid)) for pid in starter.stdout.readline().split())
+        starter.stdin.close()
+    assert select.select([forking], [], [], 60)[0]
+    assert not select.select([program], [], [], 0)[0]
+    signal.pidfd_send_signal(program, signal.SIGKILL)
+    os.close(program)
+    os.close(forking)
