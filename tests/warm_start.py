@@ -32,8 +32,12 @@ SERVER = (
     "jupyter_server.serverapp",
     "jupyter_aliquot.gateway.extension",
 )
-# The loader and the interpreter read these when a program is executed.
-_READ_AT_EXEC = ("LD_", "PYTHON", "MALLOC_", "GLIBC_")
+# The loader and the interpreter read these when a program is executed, and the modules above the others
+# when they are imported; a program whose values differ is executed.
+READ_EARLY = ("LD_", "PYTHON", "MALLOC_", "GLIBC_", "PYZMQ_", "TORNADO_", "TRAITLETS_", "PROMETHEUS_", "prometheus_")
+READ_EARLY += ("JUPYTER_GATEWAY_", "JUPYTER_PLATFORM_DIRS", "JUPYTER_ALLOW_INSECURE_WRITES", "KERNEL_LAUNCH_TIMEOUT")
+READ_EARLY += ("LANG", "LC_", "USER")
+_IS_READ_AGAIN = ("send2trash.plat_other",)  # where the trash is, by HOME
 _LENGTH_BYTES = 8
 
 
@@ -96,7 +100,7 @@ def start(
     """Start `python *words*` as `subprocess.Popen` does, without pipes.
 
     Args:
-        imports: The modules that the forking process has imported.
+        imports: The modules that the forking process has imported; without any, the program is executed.
         words: The words after `python`: a file, -m and a module, or -c and code, and the program's own.
         env: The program's variables; by default those of this process.
         cwd: The program's folder; by default this process's.
@@ -105,10 +109,10 @@ def start(
         stderr: As above, and `subprocess.STDOUT`.
     """
     variables = dict(os.environ if env is None else env)
-    if _of_exec(variables) != _of_exec(os.environ):
+    if not imports or _early(variables) != _early(os.environ):
         command = [sys.executable, *words]
         return subprocess.Popen(command, env=variables, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr)
-    parent = _parent(imports, os.getpid(), *sorted(_of_exec(os.environ).items()))
+    parent = _parent(imports, os.getpid(), *sorted(_early(os.environ).items()))
     nowhere = os.open(os.devnull, os.O_RDWR)
     try:
         files = [_number(file, number, nowhere) for number, file in enumerate((stdin, stdout))]
@@ -119,8 +123,8 @@ def start(
         os.close(nowhere)
 
 
-def _of_exec(variables: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in variables.items() if name.startswith(_READ_AT_EXEC)}
+def _early(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if name.startswith(READ_EARLY)}
 
 
 def _number(file: int | IO[Any] | None, inherited: int, nowhere: int) -> int:
@@ -157,7 +161,7 @@ class _Parent:
 
 
 @functools.cache
-def _parent(imports: tuple[str, ...], _pid: int, *_of_exec: tuple[str, str]) -> _Parent:
+def _parent(imports: tuple[str, ...], _pid: int, *_early: tuple[str, str]) -> _Parent:
     return _Parent(imports)
 
 
@@ -207,6 +211,9 @@ def _run(request: dict[str, Any], files: list[int]) -> None:
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(request["cwd"])
+    for name in _IS_READ_AGAIN:
+        if name in sys.modules:
+            importlib.reload(sys.modules[name])
     _execute(request["words"])
 
 

@@ -27,13 +27,30 @@ program = warm_start.start({LIGHT!r}, {SLEEP!r}).pid
 print(program, open(f"/proc/{{program}}/stat").read().rsplit(")", 1)[1].split()[1], flush=True)
 sys.stdin.readline()
 """
+READS = f"""import importlib, os, sys
+read, find = set(), type(os.environ).__getitem__
+def seen(variables, name):
+    frame = sys._getframe(1)
+    while frame.f_globals["__name__"] in ("os", "collections.abc", "posixpath"):
+        frame = frame.f_back
+    read.add((os.fsdecode(name), frame.f_globals["__name__"]))
+    return find(variables, name)
+type(os.environ).__getitem__ = seen
+for name in {(*warm_start.AGENT, *warm_start.SERVER, "httpx")!r}:
+    importlib.import_module(name)
+print(*("=".join(one) for one in sorted(read)))
+"""
+# These decide nothing in tests: the build's own, the user's site-packages, CGI, other systems' folders, and what is
+# read again after the fork.
+READ_IN_VAIN = ("_editable_skbc_jupyter_aliquot", "sysconfig", "wsgiref.handlers", "send2trash.plat_other")
+NAMES_IN_VAIN = ("ANDROID_DATA", "JUPYTER_USE_PROGRAMDATA")
 
 
 @pytest.fixture(params=["forked", "executed"])
 def a_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways to start a program: variables of the loader and of Python need the second."""
     if request.param == "executed":
-        monkeypatch.setattr(warm_start, "_of_exec", lambda variables: {"": str(id(variables))})
+        monkeypatch.setattr(warm_start, "_early", lambda variables: {"": str(id(variables))})
     return str(request.param)
 
 
@@ -99,3 +116,11 @@ def test_the_forking_process_ends_with_its_worker_and_programs_go_on() -> None:
     signal.pidfd_send_signal(program, signal.SIGKILL)
     os.close(program)
     os.close(forking)
+
+
+def test_the_modules_read_no_variable_early_but_those_that_have_a_program_executed() -> None:
+    said = subprocess.run([sys.executable, "-c", READS], capture_output=True, text=True, check=True).stdout.split()
+    read = [one.split("=") for one in said]
+    assert {"KERNEL_LAUNCH_TIMEOUT", "HOME"} <= {name for name, _ in read}, "variables are seen"
+    counts = {name for name, module in read if module not in READ_IN_VAIN and name not in NAMES_IN_VAIN}
+    assert {name for name in counts if not name.startswith(warm_start.READ_EARLY)} == set()

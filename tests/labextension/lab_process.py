@@ -21,10 +21,13 @@ from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "tests"))  # for take_screenshot.py, a program
+import warm_start  # noqa: E402
 from ports import free_port  # noqa: E402
 from quick_start import python_m  # noqa: E402
 from started import Started  # noqa: E402
 
+# JupyterLab's own modules read variables at their import.
+LAB = (*warm_start.SERVER, "httpx")
 BUNDLE = REPOSITORY / "labextension" / "dist"
 CHROMIUM = Path("/usr/bin/chromium")
 # The same browser without the windows around a page, which take two fifths of a page's start.
@@ -73,7 +76,7 @@ class LabProcess(Started):
         self._write_folders(settings or {})
         server_config = json.loads(_WITH_ALIQUOT.read_text()) if with_aliquot else _WITHOUT_ALIQUOT
         (self._home / "config" / "jupyter_server_config.json").write_text(json.dumps(server_config | _NO_LANGUAGES))
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | warm_start.WarmProcess | None = None
         self.url = ""
         self.token = ""
 
@@ -160,8 +163,9 @@ class LabProcess(Started):
         command += [f"--ServerApp.root_dir={self.notebooks}"]
         command += self._options or ["--Aliquot.keep_kernels=never"]
         with (self._home / "log").open("wb") as log:
-            self._process = subprocess.Popen(
-                command,
+            self._process = warm_start.start(
+                LAB,
+                command[1:],
                 cwd=self.notebooks,
                 env=self._environment(),
                 stdin=subprocess.DEVNULL,
@@ -170,7 +174,7 @@ class LabProcess(Started):
             )
         self._wait_for_address(self._process)
 
-    def _wait_for_address(self, process: subprocess.Popen[bytes]) -> None:
+    def _wait_for_address(self, process: subprocess.Popen[bytes] | warm_start.WarmProcess) -> None:
         """Wait until the server listens; it writes its address a moment before."""
         path = self._home / "jupyter" / f"jpserver-{process.pid}.json"
         deadline = time.monotonic() + _START_SECONDS

@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import warm_start
 from gpu_load import GpuLoad, Load, compile_load
 
 from jupyter_aliquot.gpu_hook.agent.base.processes import start_time_ticks
@@ -42,7 +42,7 @@ class ComputeNode:
         self.run_dir = folder / "run"
         self.program = compile_load(folder, softgpu_driver().cuda)
         self.loads: list[GpuLoad] = []
-        self.agent: subprocess.Popen[bytes] | None = None
+        self.agent: subprocess.Popen[bytes] | warm_start.WarmProcess | None = None
         self.options: tuple[str, ...] = ()
         self.program_of_agent = AGENT
 
@@ -53,9 +53,11 @@ class ComputeNode:
         """
         self.options = options or self.options
         self.program_of_agent = program or self.program_of_agent
-        command = [sys.executable, *self.program_of_agent, "--driver", "softgpu", "--softgpu-memory", "4GiB"]
-        command += ["--runtime-dir", str(self.run_dir), "--log-file", str(self.folder / "agent.log"), *self.options]
-        self.agent = subprocess.Popen(command)
+        words = [*self.program_of_agent, "--driver", "softgpu", "--softgpu-memory", "4GiB"]
+        words += ["--runtime-dir", str(self.run_dir), "--log-file", str(self.folder / "agent.log"), *self.options]
+        # Another program may change modules before others import them.
+        imports = warm_start.AGENT if self.program_of_agent == AGENT else ()
+        self.agent = warm_start.start(imports, words)
         until(self._answers)
 
     def kill_agent(self) -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_start
 import websocket
 from ports import free_port
 from quick_start import WITHOUT_PAGES, python_m
@@ -33,6 +34,7 @@ from jupyter_aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
 
 sys.path.insert(0, str(Path(__file__).parent))  # for fixtures that several files of this folder share
 TOKEN = "system-test-token"
+AnyProcess = subprocess.Popen[bytes] | warm_start.WarmProcess
 DEADLINE_SECONDS = 90.0
 
 
@@ -58,7 +60,7 @@ class Server:
     """A Jupyter server process with Aliquot."""
 
     url: str
-    process: subprocess.Popen[bytes]
+    process: AnyProcess
     log: Path
     token: str = TOKEN
     refusal = HttpRefusal
@@ -193,7 +195,7 @@ def an_environment(a_folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def an_agent(a_folder: Path, an_environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def an_agent(a_folder: Path, an_environment: dict[str, str]) -> Iterator[AnyProcess]:
     """A node agent with one software GPU of 4 GiB."""
     command = [
         sys.executable,
@@ -205,7 +207,8 @@ def an_agent(a_folder: Path, an_environment: dict[str, str]) -> Iterator[subproc
         "4GiB",
     ]
     with (a_folder / "agent.log").open("w") as log:
-        process = subprocess.Popen(command, env=an_environment, stdout=log, stderr=log)
+        files = {"env": an_environment, "stdout": log, "stderr": log}
+        process = warm_start.start(warm_start.AGENT, command[1:], **files)
     wait_until(lambda: answers(a_folder / "run") or process.poll() is not None)
     assert process.poll() is None, (a_folder / "agent.log").read_text()
     yield process
@@ -288,9 +291,8 @@ def start_server(folder: Path, environment: dict[str, str], name: str, *options:
     runtime = folder / f"jupyter-{name}"
     log = folder / f"{name}.log"
     with log.open("w") as stream:
-        process = subprocess.Popen(
-            command, env={**environment, "JUPYTER_RUNTIME_DIR": str(runtime)}, stdout=stream, stderr=stream
-        )
+        files = {"env": {**environment, "JUPYTER_RUNTIME_DIR": str(runtime)}, "stdout": stream, "stderr": stream}
+        process = warm_start.start(warm_start.SERVER, command[1:], **files)
 
     def info() -> Any:
         assert process.poll() is None, log.read_text()[-3000:]

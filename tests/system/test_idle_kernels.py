@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_start
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
@@ -45,7 +46,7 @@ class Node:
 
     def __init__(self, folder: Path, environment: dict[str, str], specs: KernelSpecManager) -> None:
         self.run_dir, self._folder, self._environment, self._specs = folder / "run", folder, environment, specs
-        self._agent: subprocess.Popen[bytes] | None = None
+        self._agent: subprocess.Popen[bytes] | warm_start.WarmProcess | None = None
         self._managers: list[KernelManager] = []
         self._clients: list[BlockingKernelClient] = []
 
@@ -60,7 +61,8 @@ class Node:
             "1GiB",
         ]
         with (self._folder / "agent.log").open("w") as log:
-            self._agent = subprocess.Popen([*command, *options], env=self._environment, stdout=log, stderr=log)
+            files = {"env": self._environment, "stdout": log, "stderr": log}
+            self._agent = warm_start.start(warm_start.AGENT, [*command[1:], *options], **files)
         self.until(self._answers)
 
     def _answers(self) -> bool:

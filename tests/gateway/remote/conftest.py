@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+import warm_start
 import websocket
 from ports import free_port
 from quick_start import python_m
@@ -43,7 +44,7 @@ class Server:
     token: str
     port: int = field(default_factory=free_port)
     variables: dict[str, str] = field(default_factory=dict)
-    process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[bytes] | warm_start.WarmProcess | None = None
 
     @property
     def url(self) -> str:
@@ -65,8 +66,9 @@ class Server:
             f"--ServerApp.root_dir={self.folder}/work",
         ]
         with open(self.folder / "log", "ab") as log:
-            self.process = subprocess.Popen(
-                command,
+            self.process = warm_start.start(
+                warm_start.SERVER,
+                command[1:],
                 env=cleared | {"HOME": str(self.folder)} | self.variables,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

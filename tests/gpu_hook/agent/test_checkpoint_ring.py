@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import warm_start
 
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver, softgpu_state_path
@@ -73,7 +74,7 @@ class ARing:
         ]
         log = self.node.folder / "agent.log"
         command += ["--runtime-dir", str(self.node.folder), "--log-file", str(log), "--checkpoint-after", "0.1"]
-        self.node.process = subprocess.Popen(command)
+        self.node.process = warm_start.start(warm_start.AGENT, command[1:])
         self.node.until(self.node.answers)
         self.holder = self._open_holder()
         self.grant = self.holder.reserve(hundredths=50)["grant"]

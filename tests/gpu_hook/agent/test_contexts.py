@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import warm_start
 
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
 from jupyter_aliquot.gpu_hook.agent.ledger.contexts import ContextCosts
@@ -55,7 +56,7 @@ class ANodeWithContexts:
             memory,
         ]
         command += ["--runtime-dir", str(self.node.folder), "--log-file", str(self.node.folder / "agent.log")]
-        self.node.process = subprocess.Popen(command, env=self._environ)
+        self.node.process = warm_start.start(warm_start.AGENT, command[1:], env=self._environ)
         self.node.until(self.node.answers)
         self.holder = self._open_holder()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_start
 
 from jupyter_aliquot.gpu_hook.agent.base.processes import start_time_ticks
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
@@ -50,7 +51,7 @@ def a_node_with_slack(an_idle_node: Any) -> Iterator[Any]:
     ]
     log = an_idle_node.folder / "agent.log"
     command += ["--runtime-dir", str(an_idle_node.folder), "--log-file", str(log), "--context-slack", "32MiB"]
-    an_idle_node.process = subprocess.Popen(command)
+    an_idle_node.process = warm_start.start(warm_start.AGENT, command[1:])
     an_idle_node.until(an_idle_node.answers)
     yield an_idle_node
     remove_state(softgpu_state_path(RuntimeDir(an_idle_node.folder)))

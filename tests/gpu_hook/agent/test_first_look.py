@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import warm_start
 from test_client import FAKE_AGENT
 
 from jupyter_aliquot.gpu_hook.client import agent_process
@@ -21,7 +21,8 @@ LONG = 600.0  # seconds: a test that waits for this deadline fails
 
 def start_unseen(node: Any) -> None:
     """Start the agent, and wait until it listens, not until it knows its devices."""
-    node.process = subprocess.Popen(node.command("--log-file", str(node.folder / "agent.log")))
+    words = node.command("--log-file", str(node.folder / "agent.log"))[1:]
+    node.process = warm_start.start(warm_start.AGENT, words)
     node.until(lambda: is_greeted(node))
 
 

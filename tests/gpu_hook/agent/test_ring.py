@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import warm_start
 
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, shim_dir, softgpu_driver, softgpu_state_path
@@ -82,7 +83,7 @@ def a_ring(an_idle_node: Any) -> Iterator[Any]:
         ]
         log = an_idle_node.folder / "agent.log"
         command += ["--runtime-dir", str(an_idle_node.folder), "--log-file", str(log)]
-        an_idle_node.process = subprocess.Popen(command)
+        an_idle_node.process = warm_start.start(warm_start.AGENT, command[1:])
         an_idle_node.until(an_idle_node.answers)
 
     start_agent()

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
+import warm_start
 
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
 from jupyter_aliquot.gpu_hook.client.client import AgentClient
@@ -146,7 +147,7 @@ def a_card(an_idle_node: Any) -> Iterator[Callable[..., Any]]:
         command += ["--runtime-dir", str(an_idle_node.folder), "--log-file", str(an_idle_node.folder / "agent.log")]
         command += ["--oversubscribe", "4", "--swap-memory", "2GiB", "--swap-segment", "64MiB", "--swap-ring", "16MiB"]
         command += ["--lease-hold", "0.2", "--lease-quantum", "1", *more]
-        an_idle_node.process = subprocess.Popen(command)
+        an_idle_node.process = warm_start.start(warm_start.AGENT, command[1:])
         an_idle_node.until(an_idle_node.answers)
         return an_idle_node
 

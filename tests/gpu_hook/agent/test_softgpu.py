@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_start
 
 from jupyter_aliquot.gpu_hook.agent.base.processes import start_time_ticks
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import is_in_use, prepare, remove as remove_state
@@ -61,18 +62,18 @@ def a_state(a_folder: Path) -> Iterator[Path]:
     remove_state(state)
 
 
-Start = Callable[..., "subprocess.Popen[bytes]"]
+Start = Callable[..., "subprocess.Popen[bytes] | warm_start.WarmProcess"]
 
 
 @pytest.fixture
 def start(an_idle_node: Any, a_state: Path) -> Start:
-    def start_one(*arguments: str) -> subprocess.Popen[bytes]:
+    def start_one(*arguments: str) -> subprocess.Popen[bytes] | warm_start.WarmProcess:
         command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu"]
         log = an_idle_node.folder / "agent.log"
         command += ["--runtime-dir", str(an_idle_node.folder), "--log-file", str(log), *arguments]
-        an_idle_node.process = subprocess.Popen(command)
+        an_idle_node.process = warm_start.start(warm_start.AGENT, command[1:])
         an_idle_node.until(an_idle_node.answers)
-        process: subprocess.Popen[bytes] = an_idle_node.process
+        process: subprocess.Popen[bytes] | warm_start.WarmProcess = an_idle_node.process
         return process
 
     return start_one
@@ -157,7 +158,7 @@ def an_abandoned_folder(an_idle_node: Any) -> Iterator[Path]:
         "--runtime-dir",
         str(node.folder),
     ]
-    node.process = subprocess.Popen([*command, "--log-file", str(node.folder / "agent.log")])
+    node.process = warm_start.start(warm_start.AGENT, [*command[1:], "--log-file", str(node.folder / "agent.log")])
     node.until(node.answers)
     node.end(9)
     yield node.folder

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_start
 
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, shim_dir, softgpu_driver, softgpu_state_path
@@ -37,7 +38,7 @@ def a_ring(an_idle_node: Any) -> Iterator[Any]:
     def start_agent() -> None:
         command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", *OPTIONS]
         command += ["--runtime-dir", str(an_idle_node.folder), "--log-file", str(an_idle_node.folder / "agent.log")]
-        an_idle_node.process = subprocess.Popen(command)
+        an_idle_node.process = warm_start.start(warm_start.AGENT, command[1:])
         an_idle_node.until(an_idle_node.answers, 60)
 
     start_agent()

@@ -19,6 +19,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import warm_start
+
 from jupyter_aliquot.gpu_hook.agent.base.processes import start_time_ticks
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
@@ -44,7 +46,7 @@ class AgentNode:
     def __init__(self, *options: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
         self._options = options
-        self._agent: subprocess.Popen[bytes] | None = None
+        self._agent: subprocess.Popen[bytes] | warm_start.WarmProcess | None = None
         self._holders: dict[str, socket.socket] = {}
         self._closers: list[Callable[[], None]] = []
 
@@ -59,7 +61,7 @@ class AgentNode:
             "4GiB",
         ]
         command += ["--runtime-dir", str(self.folder), "--log-file", str(self.folder / "agent.log"), *self._options]
-        self._agent = subprocess.Popen(command)
+        self._agent = warm_start.start(warm_start.AGENT, command[1:])
         until(self._answers)
 
     def end(self, number: int = signal.SIGKILL) -> None:

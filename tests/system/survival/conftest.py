@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_start
 import websocket
 from ports import free_port
 
@@ -60,9 +61,10 @@ class Gateway:
         self.node, self.port, self.token = node, port, token
         self.log = node.folder / f"gateway-{len(node.gateways)}.log"
         with self.log.open("w") as stream:
-            self.process = subprocess.Popen(
-                command, env=node.environment, cwd=node.folder, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream
-            )
+            places = {"env": node.environment, "cwd": node.folder, "stdin": subprocess.DEVNULL}
+            # A program of a test may change modules before others import them.
+            imports = () if command[1] == "-c" else warm_start.SERVER
+            self.process = warm_start.start(imports, command[1:], **places, stdout=stream, stderr=stream)
         node.gateways.append(self)
 
     @property
@@ -217,7 +219,7 @@ class Node:
         self.environment |= {"ALIQUOT_SOFTGPU_CONTEXT": "0"}
         self.environment |= {"ALIQUOT_RUNTIME_DIR": str(folder / "run"), "IPYTHONDIR": str(folder / "ipython")}
         self.gateways: list[Gateway] = []
-        self._agent: subprocess.Popen[bytes] | None = None
+        self._agent: subprocess.Popen[bytes] | warm_start.WarmProcess | None = None
         self.root = folder / "notebooks"
         self.root.mkdir()
 
@@ -235,7 +237,8 @@ class Node:
         ]
         command += options
         with (self.folder / "agent.log").open("a") as log:
-            self._agent = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+            files = {"env": self.environment, "stdout": log, "stderr": log}
+            self._agent = warm_start.start(warm_start.AGENT, command[1:], **files)
         wait_until(self._agent_answers)
 
     def kill_agent(self, how: int = signal.SIGKILL) -> None:
