@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jupyter_aliquot.gpu_hook.agent.scheduling.leases import decide
+from jupyter_aliquot.gpu_hook.agent.scheduling.turns import Turns
 from jupyter_aliquot.gpu_hook.agent.scheduling.views import NEVER, DeviceView, Holding, KernelView, Policy, State, Want
 from jupyter_aliquot.gpu_hook.placement.host_memory import host_room
 from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription, Reserved, device_state
@@ -81,6 +82,10 @@ class _Node:
         self._reserved = [0] * GPUS_OF_A_NODE
         self._looks = 0
         self._is_deciding = False
+        self._devices = [
+            DeviceView(str(i), hardware.memory_bytes, "", hardware.link_rate, hardware.link_rate)
+            for i in range(GPUS_OF_A_NODE)
+        ]
 
     @property
     def load(self) -> float:
@@ -132,15 +137,11 @@ class _Node:
         if self._is_deciding:
             return clock.at(clock.now, self.look)
         self._is_deciding = True
-        devices = [
-            DeviceView(str(i), hardware.memory_bytes, "", hardware.link_rate, hardware.link_rate)
-            for i in range(GPUS_OF_A_NODE)
-        ]
         kernels = [notebook.view() for notebook in self._kernels.values()]
         away = sum(h.away_bytes for k in kernels for h in k.holdings)
         leaving = sum(h.swappable_bytes for k in kernels if k.state is State.SWAPPING_OUT for h in k.holdings)
         room = hardware.host_bytes - away - leaving
-        decision = decide(devices, kernels, clock.now, hardware.policy, room)
+        decision = decide(self._devices, kernels, clock.now, hardware.policy, room)
         for out in decision.outs:
             self._kernels[out.kernel_id].swap_out()
         for kernel_id in decision.ins:
@@ -148,6 +149,8 @@ class _Node:
         for kernel_id in decision.grown:
             self._kernels[kernel_id].grow()
         self._is_deciding = False
+        if decision.grown:  # as the keeper does: a kernel that leaves its room to them waits for their turn now
+            clock.at(clock.now, self.look)
         if decision.look_at != NEVER:
             self._looks += 1
             look = self._looks
@@ -172,7 +175,8 @@ class _Notebook:
         self._target: Mapping[str, int] = {}
         self._state = State.RESIDENT
         self._want = Want.NONE
-        self._wants_since = self._held_since = self._turn_since = self._moving_since = 0.0
+        self._wants_since = self._held_since = self._moving_since = 0.0
+        self._turns = Turns(0.0)
         self._idle_since: float | None = 0.0
         self._left = 0.0  # seconds of the running cell
         self._runs_since: float | None = None
@@ -226,9 +230,16 @@ class _Notebook:
             wants_since=self._wants_since,
             idle_since=self._idle_since,
             held_since=self._held_since,
-            turn_since=self._turn_since,
+            turn_since=self._turns.since,
+            ran_seconds=self._ran_seconds(),
+            last_turn_seconds=self._turns.last_seconds,
             moving_since=self._moving_since,
         )
+
+    def _ran_seconds(self) -> float:
+        if self._idle_since is not None:
+            return 0.0
+        return self._turns.ran_seconds(self._wants_since if self._want else self._clock.now)
 
     def _wanted(self, uuid: str) -> int:
         return max(0, self._target.get(uuid, 0) - self._held[uuid] - self._away[uuid])
@@ -245,7 +256,7 @@ class _Notebook:
             return self._clock.after(cell.seconds, self._end_without_gpu)
         share = _fraction(cell, self._cluster.hardware.memory_bytes)
         bytes_ = int(share * self._cluster.hardware.memory_bytes)
-        self._target = {part.uuid: bytes_ for part in self.parts[: cell.gpus]}
+        self._target = {part.uuid: min(bytes_, part.quota_bytes) for part in self.parts[: cell.gpus]}
         self._submitted, self._left = self._clock.now, cell.seconds
         self._has_begun = False
         self._ask()
@@ -253,6 +264,7 @@ class _Notebook:
     def _ask(self) -> None:
         """Request the cell's memory; its call waits, unless all of it is there."""
         self._idle_since = None
+        self._turns.begin_cell(self._clock.now)
         if self._state is State.RESIDENT and not any(self._wanted(uuid) for uuid in self._held):
             return self._begin()
         self._want, self._wants_since = Want.CALL, self._clock.now
@@ -265,6 +277,7 @@ class _Notebook:
 
     def swap_out(self) -> None:
         self._cluster.swaps += 1
+        self._turns.leave(self._clock.now, is_busy=self._idle_since is None)
         if self._runs_since is not None:
             self._left -= self._clock.now - self._runs_since
             self._runs_since = None
@@ -287,6 +300,7 @@ class _Notebook:
         self._held = {uuid: self._away[uuid] + wanted[uuid] for uuid in self._held}
         self._away = dict.fromkeys(self._held, 0)
         self._state, self._held_since = State.RESIDENT, self._clock.now
+        self._turns.enter(self._clock.now)
         self._begin()
         self._node.look()
 
@@ -299,7 +313,7 @@ class _Notebook:
         if not self._has_begun:
             self._has_begun, self._started = True, now
             self._cluster.resumes.append(now - self._submitted)
-        self._runs_since = self._turn_since = now
+        self._runs_since = now
         self._runs += 1
         run = self._runs
         self._clock.after(self._left, lambda: self._end_cell(run))

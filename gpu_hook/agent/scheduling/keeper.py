@@ -308,7 +308,7 @@ class LeaseKeeper:
         task.add_done_callback(self._moves.discard)
 
     async def _take_out(self, out: Out, left_for: LeftFor) -> None:
-        record = self._records[out.kernel_id]
+        record, begun = self._records[out.kernel_id], self._clock().monotonic
         why = f"kernel {out.wanted_by} needs its room" if out.wanted_by else "the user requested it"
         try:
             move = await record.residency.swap_out(why)
@@ -316,7 +316,7 @@ class LeaseKeeper:
             record.is_beginning = None
         record.is_asked_out = False
         if move.is_done:
-            record.left_for = left_for
+            record.left(left_for, begun)
         self._book(record, move, is_out=True)
 
     async def _bring_in(self, kernel_id: str) -> None:

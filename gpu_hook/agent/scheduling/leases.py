@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from .links import Links
-from .victims import Plan, Victims, is_guaranteed
+from .victims import Plan, Victims, is_guaranteed, is_young
 from .views import (
     NEVER as NEVER,
     Decision as Decision,
@@ -120,17 +120,18 @@ class _Round:
         self._free = free
         self._future = {uuid: amount + leaving.get(uuid, 0) for uuid, amount in free.items()}
 
-    def _order(self, kernel: KernelView) -> tuple[bool, bool, bool, float, str]:
+    def _order(self, kernel: KernelView) -> tuple[bool, bool, bool, bool, float, str]:
         """Return the sort key of a waiting kernel.
 
-        Hints are last and production is first; within a class, guaranteed memory is first, then the
-        longest wait.
+        Hints are last and production is first; within a class, guaranteed memory is first, then
+        cells that have not run for a quantum, then the longest wait.
         """
         has_patience = self._now - kernel.wants_since < self._policy.patience_seconds
         return (
             kernel.want is Want.HINT,
             not kernel.is_production,
             has_patience and not is_guaranteed(kernel),
+            has_patience and not is_young(kernel, self._policy),
             kernel.wants_since,
             kernel.kernel_id,
         )

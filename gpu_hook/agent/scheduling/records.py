@@ -15,6 +15,7 @@ from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
 from jupyter_aliquot.gpu_hook.agent.swap.facts import Move, ResidencyFacts
 from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
 
+from .turns import Turns
 from .views import NEVER, Holding, KernelView, Out, Policy, State, Want
 
 HINT_SECONDS = 30.0
@@ -115,7 +116,7 @@ class LeaseRecord:
         self.residency = residency
         self.facts = residency.facts()
         self.held_since = now
-        self.turn_since = now
+        self.turns = Turns(now, is_here=self.facts.state not in _STATES)
         self.wants_since: float | None = None
         self.idle_since: float | None = None
         self.idle_reason = ""
@@ -154,7 +155,7 @@ class LeaseRecord:
         self.idle_since, self.idle_reason = idleness.since, idleness.reason
         self.idle_at = _same_moment(self.idle_at, idleness.since, now)
         if self._was_idle and idleness.since is None:
-            self.turn_since = now.monotonic
+            self.turns.begin_cell(now.monotonic)
         self._was_idle = idleness.since is not None
         self.is_asked_out = self.is_asked_out and self._was_idle
         wanted = self.kernel.credit_queues.wanted_bytes
@@ -174,11 +175,20 @@ class LeaseRecord:
             wants_since=now.monotonic if self.wants_since is None else self.wants_since,
             idle_since=idleness.since,
             held_since=self.held_since,
-            turn_since=max(self.turn_since, self.held_since),
+            turn_since=max(self.turns.since, self.held_since),
+            ran_seconds=self._ran_seconds(want, now.monotonic),
+            last_turn_seconds=self.turns.last_seconds,
             moving_since=facts.since,
             movable_at=self._movable_at(now.monotonic),
             is_asked_out=self.is_asked_out or self.stays_out,
         )
+
+    def _ran_seconds(self, want: Want, now: float) -> float:
+        """Return how long the running cell has had its devices. While it waits, it stands still."""
+        if self._was_idle:
+            return 0.0
+        is_standing = want is Want.CALL and self.wants_since is not None
+        return self.turns.ran_seconds(min(now, self.wants_since or now) if is_standing else now)
 
     def _note_given_up(self, facts: ResidencyFacts) -> None:
         """Note the end of a wait by an interrupt.
@@ -190,8 +200,14 @@ class LeaseRecord:
 
     def came_in(self, now: float) -> None:
         """Start its hold and its turn."""
-        self.held_since = self.turn_since = now
+        self.held_since = now
+        self.turns.enter(now)
         self.is_asked_in, self.hinted_until, self.is_prepared = False, 0.0, False
+
+    def left(self, left_for: LeftFor, at: float) -> None:
+        """End its turn, which ended when the move began."""
+        self.left_for = left_for
+        self.turns.leave(at, is_busy=self.idle_since is None)
 
     @property
     def stays_out(self) -> bool:

@@ -150,6 +150,10 @@ class Victims:
         if victim.kernel_id in self._positions or (is_promised and not is_guaranteed(victim)):
             return held_until  # it waits, too, and comes after the waiter, or has more than its guarantee
         turn = max(policy.quantum_seconds, policy.quantum_moves * 2 * self._cost(victim))
+        if not is_promised and is_guaranteed(victim):  # before that, the victim would take the room back at once
+            return max(held_until, turn_since + turn, wanter.wants_since + policy.patience_seconds)
+        if is_young(wanter, policy) and not is_young(victim, policy) and victim.last_turn_seconds >= turn:
+            return held_until  # the next turn of this victim is a whole one
         return max(held_until, turn_since + turn)
 
     def could_ever(self, wanter: KernelView, need: Need, capacity: Mapping[str, int]) -> bool:
@@ -181,6 +185,14 @@ class Victims:
 def is_guaranteed(kernel: KernelView) -> bool:
     """Return whether the memory that it has and wants is within its guarantee, on every device."""
     return all(h.held_bytes + h.away_bytes + h.wanted_bytes <= h.guarantee_bytes for h in kernel.holdings)
+
+
+def is_young(kernel: KernelView, policy: Policy) -> bool:
+    """Return whether the running cell has had the devices for less than a quantum.
+
+    Most cells end soon; the longer one has run, the longer it is expected to go on.
+    """
+    return kernel.ran_seconds < policy.quantum_seconds
 
 
 def _leaving(kernel: KernelView) -> int:

@@ -92,6 +92,9 @@ class KernelView:
     idle_since: float | None = None  # None: busy
     held_since: float = 0.0  # resident since
     turn_since: float = 0.0  # when it became busy, as far as it was resident
+    ran_seconds: float = 0.0  # for so long the running cell has had the devices, in all its turns
+    # the length of the turn that the running cell lost last; NEVER: it lost none
+    last_turn_seconds: float = NEVER
     moving_since: float = 0.0  # while it is swapping
     movable_at: float = 0.0  # the earliest time for a swap-out; NEVER: it cannot be swapped
     is_asked_out: bool = False  # a user asked to swap it out

@@ -20,6 +20,7 @@ from jupyter_aliquot.gpu_hook.agent.scheduling.leases import (
     Want,
     decide,
 )
+from jupyter_aliquot.gpu_hook.agent.scheduling.turns import Turns
 
 GIB = 1 << 30
 TICK = 0.5
@@ -41,7 +42,7 @@ class AKernel:
     wants: dict[str, int] = field(default_factory=dict)  # bytes by which the next cell grows
     state: State = State.SWAPPED
     held_since: float = 0.0
-    turn_since: float = 0.0
+    turns: Turns = field(default_factory=lambda: Turns(0.0, is_here=False))
     moving_since: float = 0.0
     moved_at: float = NEVER
     idle_since: float | None = 0.0
@@ -75,7 +76,9 @@ class AKernel:
             now if self.wants_since is None else self.wants_since,
             None if is_open else self.idle_since,
             self.held_since,
-            self.turn_since,
+            self.turns.since,
+            self.turns.ran_seconds(now if self.wants_since is None else self.wants_since) if is_open else 0.0,
+            self.turns.last_seconds,
             self.moving_since,
             0.0 if self.is_swappable else NEVER,
         )
@@ -111,12 +114,14 @@ class AWorld:
         if kernel.moved_at <= self.now:
             kernel.moved_at = NEVER
             if kernel.state is State.SWAPPING_IN:
-                kernel.state, kernel.held_since, kernel.turn_since = State.RESIDENT, self.now, self.now
+                kernel.state, kernel.held_since = State.RESIDENT, self.now
+                kernel.turns.enter(self.now)
             else:
                 kernel.state = State.SWAPPED
         if kernel.left_seconds <= 0 and kernel.cells and kernel.cells[0][0] <= self.now:
             kernel.left_seconds = kernel.cells.pop(0)[1]
-            kernel.idle_since, kernel.turn_since = None, self.now
+            kernel.idle_since = None
+            kernel.turns.begin_cell(self.now)
         elif kernel.left_seconds > 0 and kernel.state is State.RESIDENT and not kernel.wants:
             if kernel.wants_since is not None:
                 kernel.waits.append(self.now - kernel.wants_since)
@@ -132,6 +137,8 @@ class AWorld:
         ]:
             kernel = self.kernels[name]
             seconds = max(amount / rates[uuid] for uuid, amount in kernel.bytes.items())
+            if state is State.SWAPPING_OUT:
+                kernel.turns.leave(self.now, is_busy=kernel.left_seconds > 0)
             kernel.state, kernel.moving_since, kernel.moved_at = state, self.now, self.now + seconds
         for name in decision.grown:
             kernel = self.kernels[name]

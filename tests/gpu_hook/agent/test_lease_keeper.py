@@ -47,6 +47,26 @@ def test_a_call_makes_an_idle_kernel_leave_and_then_comes_in(play: Any) -> None:
     play(scenario)
 
 
+def test_a_record_counts_the_turns_of_its_cell_and_not_its_waits(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        first, second = node.kernel("first", 600), node.kernel("second", 600, KernelState.SWAPPED)
+        first.activity = Activity(1, 1, node.now)
+        await node.turn()
+        call(second, node)
+        await node.turn(later=40)  # the turn of the first is over
+        assert first.residency.state is KernelState.SWAPPING_OUT
+        await node.finish(first)
+        call(first, node)
+        await node.turn(later=20)
+        await node.finish(second)
+        view = node.keeper.record("first").view(node.moment())
+        assert view.ran_seconds == view.last_turn_seconds == 40
+        second_view = node.keeper.record("second").view(node.moment())
+        assert second_view.ran_seconds == 0
+
+    play(scenario)
+
+
 def test_room_that_was_promised_is_nobody_elses(play: Any) -> None:
     async def scenario(node: ANode) -> None:
         waker, other = node.kernel("waker", 600, KernelState.SWAPPED), node.kernel("other", 100)

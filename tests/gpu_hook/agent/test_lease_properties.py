@@ -108,6 +108,32 @@ def test_many_short_cells_do_not_thrash_a_long_one() -> None:
     assert world.outs <= 30  # each turn of ten seconds ends in one
 
 
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(0, 20), st.integers(1, 10)), min_size=5, max_size=40), min_size=1, max_size=3
+    )
+)
+@settings(max_examples=25, deadline=None)
+def test_no_stream_of_young_cells_starves_a_long_one(streams: list[list[tuple[int, int]]]) -> None:
+    long = AKernel("long", {"gpu0": 60 * GIB}, [(0.0, 100.0)])
+    others = []
+    for number, stream in enumerate(streams):
+        at, cells = 5.0, []
+        for pause, seconds in stream:
+            at += pause
+            cells.append((at, float(seconds)))
+        others.append(AKernel(f"young{number}", {"gpu0": 60 * GIB}, cells))
+    world = AWorld(cards(1), [long, *others])
+    move = 60 * GIB / RATE
+    turn = max(world.policy.quantum_seconds, 8 * move)
+    pause = world.policy.patience_seconds + len(others) * (turn + 2 * move) + 2 * move
+    # A turn may be cut down to the hold; the next one is whole.
+    bound = (100 / (turn + world.policy.hold_seconds) + 1) * 2 * (turn + pause)
+    while long.cells or long.left_seconds > 0:
+        assert world.now <= bound
+        world.step()
+
+
 def test_a_decision_under_pressure_stays_cheap() -> None:
     devices = cards(8)
     kernels = []

@@ -92,6 +92,44 @@ def test_busy_equals_take_turns(turn: float, want: list[str]) -> None:
     assert outs(resident("busy", 60, idle=None, turn_since=NOW - turn), swapped("waker", 40)) == want
 
 
+@pytest.mark.parametrize(
+    ("ran", "victim", "want"),
+    [
+        (0, {"ran_seconds": 100}, ["busy"]),
+        (29, {"ran_seconds": 31}, ["busy"]),
+        (30, {"ran_seconds": 100}, []),  # both have had their first turn
+        (0, {"ran_seconds": 29}, []),  # neither has
+        (0, {"ran_seconds": 100, "last_turn_seconds": 8}, []),  # its last turn was cut: this one is whole
+        (0, {"ran_seconds": 100, "last_turn_seconds": 30}, ["busy"]),
+        (0, {"ran_seconds": 100, "held_since": NOW - 4}, []),  # it has just come in
+    ],
+)
+def test_a_young_cell_cuts_the_turn_of_an_old_one(ran: float, victim: dict[str, float], want: list[str]) -> None:
+    busy = resident("busy", 60, idle=None, turn_since=NOW - 10, **victim)
+    assert outs(busy, swapped("waker", 40, ran_seconds=ran)) == want
+
+
+def test_a_young_cell_comes_before_an_old_one_until_that_has_waited_too_long() -> None:
+    room = replace(CARD, capacity_bytes=40 * GIB)
+    young = swapped("young", 40, since=1)
+    for waited, want in [(59, "young"), (61, "old")]:
+        old = swapped("old", 40, since=waited, ran_seconds=1000)
+        assert decide([room], [old, young], NOW, POLICY).ins == (want,)
+
+
+def test_no_kernel_leaves_that_would_take_the_room_back_at_once() -> None:
+    def beyond(since: float) -> KernelView:
+        return replace(
+            swapped("beyond", 40, since=since),
+            holdings=(Holding("a", 0, away_bytes=40 * GIB, guarantee_bytes=20 * GIB),),
+        )
+
+    busy = resident("busy", 60, idle=None, ran_seconds=100)
+    assert outs(busy, beyond(10)) == []
+    assert decide([CARD], [busy, beyond(10)], NOW, POLICY).look_at == NOW + 50
+    assert outs(busy, beyond(61)) == ["busy"]
+
+
 def test_a_cell_that_has_not_called_yet_ends_no_turn() -> None:
     assert outs(resident("busy", 60, idle=None), swapped("waker", 40, want=Want.CELL)) == []
     assert outs(resident("idle", 60), swapped("waker", 40, want=Want.CELL)) == ["idle"]
