@@ -149,14 +149,7 @@ class LeaseRecord:
             self.silent_since = None
         elif self.silent_since is None:
             self.silent_since = now.monotonic
-        activity, known, patience = self.kernel.activity, self._known_since, self._patience
-        telemetry = (*facts.telemetry, Telemetry(worked=self.kernel.worked_at))
-        idleness = judge(activity, telemetry, now, known_since=known, patience=patience)
-        self.idle_since, self.idle_reason = idleness.since, idleness.reason
-        self.idle_at = _same_moment(self.idle_at, idleness.since, now)
-        if self._was_idle and idleness.since is None:
-            self.turns.begin_cell(now.monotonic)
-        self._was_idle = idleness.since is not None
+        self._note_idleness(facts, now)
         self.is_asked_out = self.is_asked_out and self._was_idle
         wanted = self.kernel.credit_queues.wanted_bytes
         want = self._want(state, bool(wanted), now.monotonic)
@@ -173,7 +166,7 @@ class LeaseRecord:
             is_production=self.kernel.reservation.is_production,
             want=Want.NONE if self.is_postponed or self.stays_out else want,
             wants_since=now.monotonic if self.wants_since is None else self.wants_since,
-            idle_since=idleness.since,
+            idle_since=self.idle_since,
             held_since=self.held_since,
             turn_since=max(self.turns.since, self.held_since),
             ran_seconds=self._ran_seconds(want, now.monotonic),
@@ -182,6 +175,17 @@ class LeaseRecord:
             movable_at=self._movable_at(now.monotonic),
             is_asked_out=self.is_asked_out or self.stays_out,
         )
+
+    def _note_idleness(self, facts: ResidencyFacts, now: Moment) -> None:
+        """Judge whether it is idle; a cell begins where it was, and is no more."""
+        telemetry = (*facts.telemetry, Telemetry(worked=self.kernel.worked_at))
+        known, patience = self._known_since, self._patience
+        idleness = judge(self.kernel.activity, telemetry, now, known_since=known, patience=patience)
+        self.idle_since, self.idle_reason = idleness.since, idleness.reason
+        self.idle_at = _same_moment(self.idle_at, idleness.since, now)
+        if self._was_idle and idleness.since is None:
+            self.turns.begin_cell(now.monotonic)
+        self._was_idle = idleness.since is not None
 
     def _ran_seconds(self, want: Want, now: float) -> float:
         """Return how long the running cell has had its devices. While it waits, it stands still."""
