@@ -50,6 +50,7 @@ CALLS = {
     "cuMemGetInfo": ("mem_info", 10_000, FEW, 50.0),
     "cuMemAlloc + cuMemFree, 10 live": ("alloc_free", 5_000, FEW, 1000.0),
     "cuMemAlloc + cuMemFree, 10,000 live": ("alloc_free", 600, MANY, 1000.0),
+    "cuMemAllocAsync + cuMemFreeAsync": ("alloc_free_async", 5_000, FEW, 1000.0),
     "cuMemAlloc + cuMemFree of 256 MiB": ("credit", 150, FEW, None),
 }
 START_PARTS = ("start to main", "finding the functions", "cuInit to first launch", "process start to first launch")

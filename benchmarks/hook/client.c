@@ -24,6 +24,8 @@
     F(cuMemAlloc_v2)                                                                                       \
     F(cuMemFree_v2)                                                                                        \
     F(cuMemGetInfo_v2)                                                                                     \
+    F(cuMemAllocAsync)                                                                                     \
+    F(cuMemFreeAsync)                                                                                      \
     F(cuMemcpyHtoDAsync_v2)                                                                                \
     F(cuMemsetD8Async)                                                                                     \
     F(cuStreamQuery)                                                                                       \
@@ -94,6 +96,15 @@ __attribute__((noinline)) void run_alloc_free(unsigned long count)
     }
 }
 
+__attribute__((noinline)) void run_alloc_free_async(unsigned long count)
+{
+    for (unsigned long i = 0; i < count; i++) {
+        CUdeviceptr pointer;
+        MUST(cuda.cuMemAllocAsync(&pointer, SMALL_BYTES, NULL));
+        MUST(cuda.cuMemFreeAsync(pointer, NULL));
+    }
+}
+
 __attribute__((noinline)) void run_credit(unsigned long count)
 {
     for (unsigned long i = 0; i < count; i++) {
@@ -140,6 +151,7 @@ static const struct measure measures[] = {
     {"stream_query", run_stream_query, NULL, NULL},
     {"mem_info", run_mem_info, NULL, NULL},
     {"alloc_free", run_alloc_free, NULL, NULL},
+    {"alloc_free_async", run_alloc_free_async, NULL, NULL},
     {"credit", run_credit, NULL, NULL},
     {"launch_threads", NULL, NULL, nanoseconds_with_threads},
     {NULL, NULL, NULL, NULL},

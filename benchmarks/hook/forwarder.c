@@ -83,6 +83,8 @@ static void calibrate(void)
     F(cuCtxSetCurrent, (CUcontext context), (context), )                                                           \
     F(cuMemAlloc_v2, (CUdeviceptr * pointer, size_t bytes), (pointer, bytes), )                                    \
     F(cuMemFree_v2, (CUdeviceptr pointer), (pointer), )                                                            \
+    F(cuMemAllocAsync, (CUdeviceptr * pointer, size_t bytes, CUstream stream), (pointer, bytes, stream), )         \
+    F(cuMemFreeAsync, (CUdeviceptr pointer, CUstream stream), (pointer, stream), )                                 \
     F(cuMemGetInfo_v2, (size_t * free_bytes, size_t * total_bytes), (free_bytes, total_bytes), )                   \
     F(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream),                     \
       (to, from, bytes, stream), )                                                                                 \

@@ -146,6 +146,47 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
     return CUDA_SUCCESS;
 }
 
+CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+    return cuMemAlloc_v2(pointer, bytes);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
+{
+    return CUDA_SUCCESS;
+}
+
+/* A pool that keeps all that it has. */
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
+{
+    *pool = (CUmemoryPool)the_context;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
+{
+    return cuDeviceGetDefaultMemPool(pool, device);
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+        *(cuuint64_t *)value = UINT64_MAX;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetId(CUstream stream, unsigned long long *id)
+{
+    *id = 7;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressReserve(CUdeviceptr *pointer, size_t bytes, size_t alignment, CUdeviceptr wanted,
+                             unsigned long long flags)
+{
+    return cuMemAlloc_v2(pointer, bytes);
+}
+
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
     *free_bytes = *total_bytes = DEVICE_BYTES;

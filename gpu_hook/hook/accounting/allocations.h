@@ -13,6 +13,7 @@ enum allocation_kind {
     ALLOCATION_PAGED,   /* linear, of residency mode `managed` */
     /* stream-ordered: charged by its pool; the driver decides whether it outlives a context */
     ALLOCATION_POOL,
+    ALLOCATION_ORDERED, /* the same, from a pool of ours, which is charged as a whole */
     ALLOCATION_ARRAY,  /* an array or a mipmapped one; ends with its context */
     /* page-locked: allocated or registered; the driver decides whether it outlives its context */
     ALLOCATION_HOST,
@@ -30,7 +31,7 @@ struct allocation {
     enum allocation_kind kind;
     uint32_t pin_reasons; /* one bit of enum aliquot_pin_reason, or PIN_NONE */
     uint32_t sweep; /* allocations.c's: the last one that offered this record; a caller's is 0 */
-    void *pool;       /* of ALLOCATION_POOL */
+    void *pool;       /* of ALLOCATION_POOL; the block of ALLOCATION_ORDERED */
 };
 
 /* Add a record. False: there is no memory for it. A stale record of the same key, whose memory

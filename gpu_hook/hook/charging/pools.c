@@ -42,6 +42,7 @@ static struct {
     /* taken before the mutex by the thread that charges a pool's growth, so that it is charged
      * once */
     pthread_mutex_t growth;
+    bool (*helper)(int device); /* written once */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .growth = PTHREAD_MUTEX_INITIALIZER};
 
 void pools_reset(void)
@@ -206,7 +207,13 @@ bool pools_charge(int device, uint64_t bytes)
 {
     uint64_t unused;
     return quota_charge(device, bytes) || (trim(device, &unused) && quota_charge(device, bytes)) ||
-           (unused && can_wait(device) && trim(device, &unused) && quota_charge(device, bytes));
+           (unused && can_wait(device) && trim(device, &unused) && quota_charge(device, bytes)) ||
+           (state.helper && state.helper(device) && quota_charge(device, bytes));
+}
+
+void pools_set_helper(bool (*helper)(int device))
+{
+    state.helper = helper;
 }
 
 bool pools_reserve(struct pool_use *use, CUmemoryPool handle, CUstream stream, uint64_t bytes)

@@ -20,6 +20,7 @@
 #include "gate/residency.h"
 #include "copy_engine/ring.h"
 #include "memory/sparse.h"
+#include "ordered/ordered_pools.h"
 #include "vmm/vmm.h"
 
 #include <stdlib.h>
@@ -103,6 +104,8 @@ static bool is_gone(const struct allocation *allocation, const void *argument)
 {
     const struct ended *ended = argument;
     bool is_own = allocation->context == ended->context;
+    if (allocation->kind == ALLOCATION_ORDERED)
+        return allocation->device == ended->device;
     bool may_be_gone =
         is_own || allocation->kind == ALLOCATION_POOL || allocation->device == ended->device;
     if (!may_be_gone || allocation->kind == ALLOCATION_HANDLE)
@@ -131,6 +134,8 @@ static void refund_gone(const struct allocation *allocation)
         swappable_free_contextless(allocation);
         return;
     }
+    if (allocation->kind == ALLOCATION_ORDERED)
+        ordered_forget(allocation);
     if (allocation->kind == ALLOCATION_PAGED)
         managed_mode_forget(allocation->key, allocation->context);
     charge_refund(allocation);
@@ -144,6 +149,8 @@ static void refund_context(CUcontext context, int device)
     ring_forget_context(context);
     captures_forget_context(context);
     allocations_sweep(is_gone, refund_gone, &ended);
+    if (context)
+        ordered_context_ended(context, device);
     if (context && swappable_has_pending_frees())
         swappable_forget_context(context);
     pools_refresh_all();

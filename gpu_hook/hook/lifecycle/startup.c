@@ -27,6 +27,7 @@
 #include "swap/extents.h"
 #include "charging/pools.h"
 #include "accounting/quota.h"
+#include "ordered/ordered_pools.h"
 #include "gate/residency.h"
 #include "copy_engine/ring.h"
 #include "compute/samples.h"
@@ -87,6 +88,7 @@ static void forget_parent(void)
     vmm_reset();
     sparse_reset();
     pools_reset();
+    ordered_reset();
     arrays_reset();
     captures_reset();
     green_owners_reset();
@@ -192,6 +194,7 @@ static void start(void)
             forget_parent();
         is_ready = activity_page_prepare();
         gate_prepare();
+        ordered_prepare();
         if (!state.has_fork_handler)
             state.has_fork_handler = pthread_atfork(NULL, NULL, leave_in_child) == 0;
         if (!state.has_exit_handler)

@@ -6,6 +6,7 @@
 #include "contexts/green_owners.h"
 #include "base/log.h"
 #include "swappable/managed_mode.h"
+#include "ordered/ordered_pools.h"
 #include "charging/retry.h"
 #include "accounting/swappability.h"
 
@@ -260,8 +261,10 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
     release_begin(&release, pointer, SPACE_POINTER);
     if (release.is_known && release.allocation.kind == ALLOCATION_SWAPPABLE)
         return free_swappable(&release);
-    bool is_paged = release.is_known && release.allocation.kind == ALLOCATION_PAGED;
-    CUresult result = is_paged ? managed_mode_free(pointer) : driver()->cuMemFree_v2(pointer);
+    enum allocation_kind kind = release.is_known ? release.allocation.kind : ALLOCATION_NONE;
+    CUresult result = kind == ALLOCATION_PAGED     ? managed_mode_free(pointer)
+                      : kind == ALLOCATION_ORDERED ? ordered_free_now(&release.allocation)
+                                                   : driver()->cuMemFree_v2(pointer);
     release_end(&release, result);
     return result;
 }

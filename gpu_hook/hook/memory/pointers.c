@@ -4,6 +4,7 @@
 #include "base/guard.h"
 #include "accounting/devices.h"
 #include "swappable/swappable.h"
+#include "ordered/ordered_pools.h"
 #include "vmm/handles.h"
 #include "base/log.h"
 #include "swappable/managed_mode.h"
@@ -24,6 +25,7 @@ struct subject {
     unsigned long long handle_types;
     unsigned int access;
     bool syncs;
+    CUmemoryPool pool;
 };
 
 static bool find_paged(CUdeviceptr address, struct subject *subject)
@@ -43,9 +45,28 @@ static bool find_paged(CUdeviceptr address, struct subject *subject)
     return true;
 }
 
+static bool find_ordered(CUdeviceptr address, struct subject *subject)
+{
+    struct ordered_view view;
+    if (!ordered_is_used() || !ordered_find(address, &view))
+        return false;
+    *subject = (struct subject){.is_swappable = true,
+                                .is_beyond = view.is_beyond,
+                                .start = view.start,
+                                .bytes = view.bytes,
+                                .device = view.device,
+                                .id = view.id,
+                                .memory_id = view.id,
+                                .access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+                                .pool = view.pool};
+    return true;
+}
+
 static bool find_swappable(CUdeviceptr address, struct subject *subject)
 {
     struct swappable_view view;
+    if (find_ordered(address, subject))
+        return true;
     if (!swappable_is_used() || !swappable_find(address, &view))
         return find_paged(address, subject);
     *subject = (struct subject){.is_swappable = true,
@@ -126,7 +147,7 @@ static bool answer(void *data, CUpointer_attribute attribute, CUdeviceptr addres
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         return is_ours && PUT(unsigned int, subject->syncs);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        return is_ours && PUT(void *, NULL);
+        return is_ours && PUT(CUmemoryPool, subject->pool);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:

@@ -7,6 +7,7 @@
 #include "swappable/managed_mode.h"
 #include "compute/pacing.h"
 #include "charging/pools.h"
+#include "ordered/ordered_pools.h"
 #include "gate/residency.h"
 #include "charging/retry.h"
 
@@ -70,12 +71,17 @@ static CUresult allocate_inside(CUdeviceptr *pointer, size_t bytes, CUmemoryPool
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult allocate_async(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
-                               CUstream stream, capture_query query, allocation_call allocate)
+/* The pools of our own serve first. */
+static CUresult allocate_async(const struct ordered_request *request, capture_query query,
+                               allocation_call allocate)
 {
-    if (!pointer || !bytes || takes_nothing_now(stream, query) || !guard_enter())
-        return allocate(pointer, bytes, pool, stream);
-    CUresult result = allocate_inside(pointer, bytes, pool, stream, allocate);
+    CUresult result;
+    if (!request->pointer || !request->bytes || takes_nothing_now(request->stream, query) ||
+        !guard_enter())
+        return allocate(request->pointer, request->bytes, request->pool, request->stream);
+    if (!ordered_allocate(request, &result))
+        result = allocate_inside(request->pointer, request->bytes, request->pool, request->stream,
+                                 allocate);
     guard_leave();
     return result;
 }
@@ -96,14 +102,14 @@ static CUresult allocate_default_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemo
 
 CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 {
-    return allocate_async(pointer, bytes, NULL, stream, driver()->cuStreamIsCapturing,
-                          allocate_default);
+    struct ordered_request request = {pointer, bytes, NULL, stream, false};
+    return allocate_async(&request, driver()->cuStreamIsCapturing, allocate_default);
 }
 
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 {
-    return allocate_async(pointer, bytes, NULL, stream, driver()->cuStreamIsCapturing_ptsz,
-                          allocate_default_ptsz);
+    struct ordered_request request = {pointer, bytes, NULL, stream, true};
+    return allocate_async(&request, driver()->cuStreamIsCapturing_ptsz, allocate_default_ptsz);
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
@@ -111,7 +117,8 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPoo
 {
     if (!pool)
         return driver()->cuMemAllocFromPoolAsync(pointer, bytes, pool, stream);
-    return allocate_async(pointer, bytes, pool, stream, driver()->cuStreamIsCapturing,
+    struct ordered_request request = {pointer, bytes, pool, stream, false};
+    return allocate_async(&request, driver()->cuStreamIsCapturing,
                           driver()->cuMemAllocFromPoolAsync);
 }
 
@@ -120,7 +127,8 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemo
 {
     if (!pool)
         return driver()->cuMemAllocFromPoolAsync_ptsz(pointer, bytes, pool, stream);
-    return allocate_async(pointer, bytes, pool, stream, driver()->cuStreamIsCapturing_ptsz,
+    struct ordered_request request = {pointer, bytes, pool, stream, true};
+    return allocate_async(&request, driver()->cuStreamIsCapturing_ptsz,
                           driver()->cuMemAllocFromPoolAsync_ptsz);
 }
 
@@ -139,21 +147,40 @@ static CUresult free_paged(CUdeviceptr pointer, CUstream stream,
     return result == CUDA_SUCCESS ? managed_mode_free(pointer) : result;
 }
 
-/* Within a capture the call makes a node, and the memory lives on. */
-static CUresult free_async(CUdeviceptr pointer, CUstream stream, capture_query query,
-                           CUresult (*real)(CUdeviceptr, CUstream),
-                           CUresult (*record)(CUevent, CUstream))
+/* The functions of one kind of default stream. */
+struct stream_calls {
+    capture_query query;
+    CUresult (*free)(CUdeviceptr, CUstream);
+    CUresult (*record)(CUevent, CUstream);
+    bool is_per_thread;
+};
+
+static CUresult free_known(const struct release *release, CUdeviceptr pointer, CUstream stream,
+                           const struct stream_calls *calls)
 {
-    if (takes_nothing_now(stream, query))
-        return real(pointer, stream);
+    switch (release->is_known ? release->allocation.kind : ALLOCATION_NONE) {
+    case ALLOCATION_SWAPPABLE:
+        return swappable_free_async(&release->allocation, stream, calls->record);
+    case ALLOCATION_ORDERED:
+        ordered_free_async(&release->allocation, stream, calls->is_per_thread);
+        return CUDA_SUCCESS;
+    case ALLOCATION_PAGED:
+        return free_paged(pointer, stream, calls->record);
+    default:
+        return calls->free(pointer, stream);
+    }
+}
+
+/* Within a capture the call makes a node, and the memory lives on. */
+static CUresult free_async(CUdeviceptr pointer, CUstream stream, const struct stream_calls *calls)
+{
+    if (takes_nothing_now(stream, calls->query))
+        return calls->free(pointer, stream);
     struct release release;
     release_begin(&release, pointer, SPACE_POINTER);
-    enum allocation_kind kind = release.is_known ? release.allocation.kind : ALLOCATION_NONE;
-    CUresult result = kind == ALLOCATION_SWAPPABLE
-                          ? swappable_free_async(&release.allocation, stream, record)
-                      : kind == ALLOCATION_PAGED ? free_paged(pointer, stream, record)
-                                                 : real(pointer, stream);
-    if (kind == ALLOCATION_SWAPPABLE && result == CUDA_SUCCESS)
+    CUresult result = free_known(&release, pointer, stream, calls);
+    if (release.is_known && release.allocation.kind == ALLOCATION_SWAPPABLE &&
+        result == CUDA_SUCCESS)
         release.is_known = false; /* refunded when it is gone */
     release_end(&release, result);
     return result;
@@ -161,14 +188,16 @@ static CUresult free_async(CUdeviceptr pointer, CUstream stream, capture_query q
 
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 {
-    return free_async(pointer, stream, driver()->cuStreamIsCapturing, driver()->cuMemFreeAsync,
-                      driver()->cuEventRecord);
+    struct stream_calls calls = {driver()->cuStreamIsCapturing, driver()->cuMemFreeAsync,
+                                 driver()->cuEventRecord, false};
+    return free_async(pointer, stream, &calls);
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
 {
-    return free_async(pointer, stream, driver()->cuStreamIsCapturing_ptsz,
-                      driver()->cuMemFreeAsync_ptsz, driver()->cuEventRecord_ptsz);
+    struct stream_calls calls = {driver()->cuStreamIsCapturing_ptsz, driver()->cuMemFreeAsync_ptsz,
+                                 driver()->cuEventRecord_ptsz, true};
+    return free_async(pointer, stream, &calls);
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
@@ -177,6 +206,8 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
         return driver()->cuMemPoolCreate(pool, properties);
     bool has_entered = residency_enter();
     CUresult result = has_entered ? pools_create(pool, properties) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS)
+        ordered_created(*pool, properties);
     if (has_entered)
         residency_leave();
     guard_leave();
@@ -204,6 +235,8 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
         return driver()->cuMemPoolDestroy(pool);
     residency_hold();
     CUresult result = pools_destroy(pool);
+    if (result == CUDA_SUCCESS)
+        ordered_destroyed(pool);
     residency_release();
     guard_leave();
     return result;
@@ -216,9 +249,21 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
     bool has_entered = residency_enter();
     CUresult result =
         has_entered ? pools_set_attribute(pool, attribute, value) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS)
+        ordered_attribute_set(pool, attribute, value);
     if (has_entered)
         residency_leave();
     guard_leave();
+    return result;
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    CUresult result = driver()->cuMemPoolGetAttribute(pool, attribute, value);
+    if (result == CUDA_SUCCESS && ordered_is_used() && guard_enter()) {
+        ordered_add_attribute(pool, attribute, value);
+        guard_leave();
+    }
     return result;
 }
 
@@ -227,6 +272,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes_to_keep)
     CUresult result = driver()->cuMemPoolTrimTo(pool, bytes_to_keep);
     if (result == CUDA_SUCCESS && guard_enter()) {
         pools_refresh_all();
+        ordered_trimmed(pool, bytes_to_keep);
         guard_leave();
     }
     return result;
@@ -237,9 +283,16 @@ static CUresult refresh(CUresult result)
     if (guard_enter()) {
         pools_synchronized();
         swappable_sweep();
+        if (ordered_are_loose())
+            ordered_synchronized();
         guard_leave();
     }
     return result;
+}
+
+static bool is_release_due(void)
+{
+    return pools_are_loose() || swappable_has_pending_frees() || ordered_are_loose();
 }
 
 /* Close the work that was launched before the wait; it is polled after it. */
@@ -268,7 +321,7 @@ static void look_at_work(void)
         CUresult result = driver()->name arguments;                   \
         if (is_paced)                                                 \
             look_at_work();                                           \
-        return pools_are_loose() || swappable_has_pending_frees() ? refresh(result) : result; \
+        return is_release_due() ? refresh(result) : result;           \
     }
 
 DEFINE_SYNCHRONIZATION(cuStreamSynchronize, (CUstream stream), (stream))

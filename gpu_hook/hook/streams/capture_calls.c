@@ -2,6 +2,7 @@
 #include "base/guard.h"
 #include "contexts/captures.h"
 #include "interpose/driver.h"
+#include "ordered/ordered_pools.h"
 #include "swappable/swappable.h"
 #include "compute/pacing.h"
 #include "gate/residency.h"
@@ -33,6 +34,7 @@ static void begun(CUresult result, struct capture *capture)
         struct capture *capture = captures_describe(stream, mode); \
         pacing_close(); /* nothing is recorded once it counts */   \
         captures_count();                                          \
+        ordered_stream_closes(stream, false);                      \
         pacing_begin_capture(stream);                              \
         CUresult result = driver()->name arguments;                \
         begun(result, capture);                                    \
@@ -96,8 +98,9 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
  * the same handle. */
 static CUresult destroy(CUstream stream, CUresult (*real)(CUstream))
 {
-    if ((!captures_are_on() && !pacing_is_used()) || !guard_enter())
+    if ((!captures_are_on() && !pacing_is_used() && !ordered_is_used()) || !guard_enter())
         return real(stream);
+    ordered_stream_closes(stream, true);
     bool is_left = pacing_end_stream(stream, real);
     struct capture *ended = captures_take(stream, UINT32_MAX);
     CUresult result = is_left ? CUDA_SUCCESS : real(stream);

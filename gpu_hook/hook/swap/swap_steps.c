@@ -9,6 +9,7 @@
 #include "agent_link/page.h"
 #include "swap/extents.h"
 #include "charging/pools.h"
+#include "ordered/ordered_pools.h"
 #include "gate/residency.h"
 #include "copy_engine/segments.h"
 #include "base/times.h"
@@ -77,6 +78,7 @@ static void trim(void)
     for (int device = 0; device < devices_count(); device++) {
         if (!contexts_find(device))
             continue;
+        ordered_trim(device);
         pools_trim(device);
         if (driver()->cuDeviceGraphMemTrim(device) == CUDA_SUCCESS)
             graph_memory_trimmed(device);

@@ -161,7 +161,8 @@ static void allocate(struct worker *worker, struct block *block)
 {
     block->bytes = choose(worker, 3) ? 1024 * KIB + 4 * choose(worker, LARGEST / 4 - 256 * KIB)
                                      : 4 * (1 + choose(worker, 128 * KIB));
-    CUresult result = cuMemAlloc(&block->address, block->bytes);
+    CUresult result = choose(worker, 2) ? cuMemAlloc(&block->address, block->bytes)
+                                        : cuMemAllocAsync(&block->address, block->bytes, worker->stream);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         block->address = 0;
         worker->refused++;
@@ -198,7 +199,10 @@ static void operate(struct worker *worker)
     } else if (!block->address) {
         allocate(worker, block);
     } else if (what == 0) {
-        MUST(cuMemFree(block->address));
+        if (choose(worker, 2))
+            MUST(cuMemFree(block->address));
+        else
+            MUST(cuMemFreeAsync(block->address, worker->stream));
         block->address = 0;
     } else if (what == 1) {
         upload(worker, block);

@@ -112,9 +112,9 @@ def default_pool(device: int) -> int:
     return pool.value
 
 
-def new_pool(device: int) -> int:
-    """Make a pool of pinned memory of the device."""
-    pool, wanted = U64(), PoolProperties((ctypes.c_int32 * 4)(1, 0, 1, device))
+def new_pool(device: int, is_shareable: bool = False) -> int:
+    """Make a pool of pinned memory of the device, which other processes may open or not."""
+    pool, wanted = U64(), PoolProperties((ctypes.c_int32 * 4)(1, int(is_shareable), 1, device))
     call("cuMemPoolCreate", ctypes.byref(pool), ctypes.byref(wanted))
     return pool.value
 
@@ -142,6 +142,10 @@ def alloc_from_pool(amount: int, pool: int, suffix: str = "") -> list[int]:
     pointer = U64()
     code = call("cuMemAllocFromPoolAsync" + suffix, ctypes.byref(pointer), SIZE(amount), U64(pool), None)
     return [code, pointer.value]
+
+
+def alloc_from_shareable_pool(amount: int) -> list[int]:
+    return alloc_from_pool(amount, new_pool(0, is_shareable=True))
 
 
 def free_later(pointer: int, suffix: str = "") -> int:

@@ -74,8 +74,8 @@ BUGS: dict[str, list[Plant]] = {
               "cuMemPoolGetAttribute(pool->handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT,")
     ],
     "a synchronization refunds nothing": [
-        Plant("pool_calls.c", "return pools_are_loose() || swappable_has_pending_frees() ? refresh(result) : result;",
-              "return refresh == NULL ? result : result;")
+        Plant("pool_calls.c", "return is_release_due() ? refresh(result) : result;",
+              "return is_release_due() && refresh == NULL ? result : result;")
     ],
     "an array is charged without the size of its elements": [
         Plant("arrays.c", "uint64_t bytes = shape->NumChannels * format_bytes(shape->Format);",

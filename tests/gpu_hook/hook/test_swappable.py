@@ -93,7 +93,7 @@ STAYERS = {
     PinReason.SMALL: "alloc(4096)",
     PinReason.ARRAY: "new_flat_array(512, 512)",
     PinReason.MANAGED: "alloc_managed(2 << 20)",
-    PinReason.POOL: "alloc_async(2 << 20)",
+    PinReason.POOL: "alloc_from_shareable_pool(2 << 20)",
 }
 
 
