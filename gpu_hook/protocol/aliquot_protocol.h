@@ -158,6 +158,7 @@ enum aliquot_pin_reason {
     ALIQUOT_PIN_NO_AGENT = 1u << 8, /* allocated while no agent was connected */
     /* the kernel's mode is off, or the device lacks virtual memory management */
     ALIQUOT_PIN_MODE = 1u << 9,
+    ALIQUOT_PIN_NCCL = 1u << 10,    /* made by NCCL, for a communicator */
 };
 
 /* The checks that ALIQUOT_SELF_CHECK reports. All bits of ALIQUOT_CHECK_ALL set means that

@@ -101,7 +101,7 @@ _CREDIT_TYPES = (
 )
 _SWAP_TYPES = (MessageType.SWAP_OUT, MessageType.SWAP_IN)
 _RESIDENCY_TYPES = (MessageType.WAKE, MessageType.MOVED, MessageType.SEGMENT, *_SWAP_TYPES)
-_KNOWN_PIN_REASONS = (PinReason.MODE << 1) - 1
+_KNOWN_PIN_REASONS = (PinReason.NCCL << 1) - 1
 _KNOWN_CHECKS = SelfCheck.ALL | SelfCheck.ABSOLUTE_PATH
 _SIZES = {
     MessageType.HELLO: HELLO_BYTES,

@@ -136,6 +136,7 @@ class PinReason(IntFlag):
     MANAGED = 1 << 7
     NO_AGENT = 1 << 8
     MODE = 1 << 9
+    NCCL = 1 << 10
 
 
 class SelfCheck(IntFlag):

@@ -10,6 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from jupyter_aliquot.gpu_hook.agent.activity.idleness import Activity
@@ -28,6 +29,7 @@ from jupyter_aliquot.gpu_hook.agent.sessions.acceptor import Acceptor
 from jupyter_aliquot.gpu_hook.agent.sessions.session import FromHook, HookSession
 from jupyter_aliquot.gpu_hook.agent.swap.facts import swapped_by_device
 from jupyter_aliquot.gpu_hook.agent.swap.residency import KernelResidency, SwapTools
+from jupyter_aliquot.gpu_hook.placement.placement import Part
 from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 from jupyter_aliquot.gpu_hook.protocol.codec import (
     Hello,
@@ -257,7 +259,14 @@ class Kernel:
     def sample(self) -> bool:
         """Read the hooks' pages and write ours; return whether something changed."""
         self._ledger.count_contexts(self.kernel_id, processes_in(self._sessions.values()))
+        self._ledger.count_guarantees(self.kernel_id, self._guaranteed_parts())
         return self.usage.sample(self._sessions.values(), self._all_accounts)
+
+    def _guaranteed_parts(self) -> tuple[Part, ...]:
+        """Return its parts; all of its limit is guaranteed where its memory turned out to stay."""
+        parts = self.reservation.parts
+        stays = self.residency.is_pinned
+        return tuple(replace(part, guarantee_bytes=None) for part in parts) if stays else parts
 
     def add_look(self, uuid: str, busy_seconds: float, covered_seconds: float, seen: Mapping[int, int | None]) -> None:
         """Take the readings of one device.

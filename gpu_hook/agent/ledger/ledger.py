@@ -270,6 +270,19 @@ class Ledger:
             account.measured_bytes = self.contexts.measured(account.part.uuid)
             account.context_bytes = self.contexts.counted(kernel_id, account.part.uuid, processes)
 
+    def count_guarantees(self, kernel_id: str, parts: Sequence[Part]) -> None:
+        """Reserve what these parts guarantee, in place of what was reserved, whether it fits or not.
+
+        A kernel whose memory cannot leave its devices takes its limit from others as a fact.
+        """
+        for account, part in zip(self._kernels.get(kernel_id, ()), parts, strict=False):
+            if account.part == part or account.part.uuid != part.uuid:
+                continue
+            own = _reservation(account.part, account.is_production, -1)
+            new = _reservation(part, account.is_production)
+            self._reserved[part.uuid] = _sum(_sum(self.reserved(part.uuid), own), new)
+            account.part = part
+
     def kernels(self) -> Iterator[str]:
         return iter(self._kernels)
 

@@ -15,7 +15,7 @@ from jupyter_aliquot.gpu_hook.protocol.codec import HookPage
 from .shared_page import SharedPage
 
 _FUNCTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_KNOWN_PIN_REASONS = (protocol.PinReason.MODE << 1) - 1
+_KNOWN_PIN_REASONS = (protocol.PinReason.NCCL << 1) - 1
 
 
 @dataclass(frozen=True)

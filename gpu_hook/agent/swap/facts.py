@@ -29,6 +29,7 @@ _PIN_REASON_WORDS = {
     PinReason.MANAGED: "managed",
     PinReason.NO_AGENT: "before",
     PinReason.MODE: "mode",
+    PinReason.NCCL: "nccl",
 }
 
 

@@ -7,7 +7,9 @@ A move covers all the kernel's processes. This module carries orders out, by the
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
+import operator
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -30,6 +32,9 @@ from .table import ACTIONS, LEASE_HELD, Action, Event, KernelState
 log = logging.getLogger(__name__)
 
 SAVED = frozenset({KernelState.CHECKPOINTED, KernelState.RESTORING})
+
+# What others reach while the kernel's gate is closed: the whole kernel stays.
+_HOLDERS = {PinReason.NCCL: "NCCL", PinReason.IPC: "CUDA IPC"}
 
 
 @dataclass(frozen=True)
@@ -237,9 +242,7 @@ class KernelResidency:
         self.look()
         processes = tuple(self._processes.values())
         pages = [process.session.hook_side for process in processes]
-        pin_reasons = PinReason(0)
-        for page in pages:
-            pin_reasons |= page.read_residency().pin_reasons if page is not None else PinReason(0)
+        pin_reasons = self._pin_reasons()
         accounts = self._accounts()
         devices = tuple(bytes_of(i, account, processes) for i, account in enumerate(accounts))
         why = self._why_never()
@@ -290,7 +293,18 @@ class KernelResidency:
         unknown = next((name for page in pages if page is not None and (name := page.unknown_function())), "")
         if unknown:
             return f"unknown driver function {unknown}"
-        return ""
+        holder = next((word for reason, word in _HOLDERS.items() if reason in self._pin_reasons()), "")
+        return f"stays on GPU: {holder}" if holder else ""
+
+    @property
+    def is_pinned(self) -> bool:
+        """Return whether it turned out, while it ran, that its memory cannot leave its devices."""
+        return self._why_never() not in ("", MODE_IS_OFF)
+
+    def _pin_reasons(self) -> PinReason:
+        pages = (process.session.hook_side for process in self._processes.values())
+        reasons = (page.read_residency().pin_reasons for page in pages if page is not None)
+        return functools.reduce(operator.or_, reasons, PinReason(0))
 
     def _why_not(self) -> Move | None:
         why = self._why_never()

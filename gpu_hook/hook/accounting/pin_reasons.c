@@ -4,10 +4,10 @@
 
 #include <string.h>
 
-#define REASONS 11 /* PIN_NONE, and each bit of enum aliquot_pin_reason */
+#define REASONS 12 /* PIN_NONE, and each bit of enum aliquot_pin_reason */
 #define OUT REASONS
 
-_Static_assert(ALIQUOT_PIN_MODE == 1u << (REASONS - 2), "the last reason");
+_Static_assert(ALIQUOT_PIN_NCCL == 1u << (REASONS - 2), "the last reason");
 
 static struct {
     int64_t bytes[DEVICES_MAX][REASONS + 1]; /* atomic, each by itself */

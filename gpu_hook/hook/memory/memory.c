@@ -8,6 +8,7 @@
 #include "swappable/managed_mode.h"
 #include "ordered/ordered_pools.h"
 #include "charging/retry.h"
+#include "accounting/nccl.h"
 #include "accounting/swappability.h"
 
 /* A pitch is a multiple of this on every device so far; the true one is known after the call. */
@@ -104,7 +105,11 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
     CUresult result = charge_begin(&charge, CHARGE_CURRENT, quota_rounded(bytes), !pointer);
     if (result != CUDA_SUCCESS)
         return result;
-    if (allocate_swappable(&charge, pointer, bytes, &result))
+    /* shared by legacy IPC, which swappable memory is not */
+    if (charge.acts && swappability_wants(charge.device, bytes) &&
+        nccl_calls(__builtin_return_address(0)))
+        charge.pin_reasons = ALIQUOT_PIN_NCCL;
+    else if (allocate_swappable(&charge, pointer, bytes, &result))
         return end_swappable(&charge, pointer, result);
     if (allocate_paged(&charge, pointer, bytes, &result))
         return end_paged(&charge, pointer, result);

@@ -4,6 +4,7 @@
 
 #include "base/guard.h"
 #include "charging/charge.h"
+#include "accounting/nccl.h"
 #include "swappable/swappable.h"
 #include "gate/gate.h"
 #include "vmm/handles.h"
@@ -94,7 +95,7 @@ static bool is_bad_request(const CUmemGenericAllocationHandle *handle, size_t by
 
 /* With the lock. NULL: no memory for the record. */
 static struct handle *record(const struct charge *charge, CUmemGenericAllocationHandle real,
-                             size_t bytes, const CUmemAllocationProp *properties)
+                             size_t bytes, const CUmemAllocationProp *properties, bool is_nccls)
 {
     uint32_t mode = __atomic_load_n(&page_agent()->residency_mode, __ATOMIC_RELAXED);
     bool is_named = charge->acts && mode == ALIQUOT_RESIDENCY_VMM;
@@ -103,6 +104,8 @@ static struct handle *record(const struct charge *charge, CUmemGenericAllocation
                     is_named && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE);
     if (!handle)
         LOG("event=no_memory_for_record key=%llx", (unsigned long long)real);
+    else if (is_nccls && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+        handle->pin_reasons = ALIQUOT_PIN_NCCL; /* nothing is counted yet */
     return handle;
 }
 
@@ -134,9 +137,10 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
     while (retry_is_due(&retry, &charge, result, bytes));
     if (!charge.acts)
         return result;
+    bool is_nccls = nccl_calls(__builtin_return_address(0));
     vmm_lock();
     struct handle *made =
-        result == CUDA_SUCCESS ? record(&charge, *handle, bytes, properties) : NULL;
+        result == CUDA_SUCCESS ? record(&charge, *handle, bytes, properties, is_nccls) : NULL;
     CUmemGenericAllocationHandle real = made ? made->real : result == CUDA_SUCCESS ? *handle : 0;
     if (made) {
         *handle = made->name.start;

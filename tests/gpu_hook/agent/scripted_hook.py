@@ -126,6 +126,10 @@ class ScriptedHook:
         self.hook_page[start : start + len(name)] = name
         store_half(self.hook_page, HookPage.UNKNOWN_FUNCTION_LENGTH, len(name) if length is None else length)
 
+    def pin(self, reasons: PinReason) -> None:
+        """Tell why memory stays on its device."""
+        store_half(self.hook_page, HookPage.PIN_REASONS, reasons)
+
     def set_word(self, offset: int, value: int) -> None:
         store(self.hook_page, offset, value)
 
