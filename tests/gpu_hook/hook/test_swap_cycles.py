@@ -78,14 +78,16 @@ class Worker:
 
 @pytest.fixture
 def at_work(make_node: Callable[..., Any], cycles_program: Path, make_orders: Callable[..., Any]) -> Callable[..., Any]:
-    """Start a working process of a kernel in mode ``vmm``; yield orders to it."""
+    """Start a working process of a kernel; yield orders to it."""
 
     @contextmanager
-    def start(seed: int, segments: list[int] = SEGMENTS, **softgpu: object) -> Iterator[tuple[Worker, Any]]:
+    def start(
+        seed: int, segments: list[int] = SEGMENTS, mode: ResidencyMode = ResidencyMode.VMM, **softgpu: object
+    ) -> Iterator[tuple[Worker, Any]]:
         node = make_node(devices=2, memory="256MiB", **softgpu)
         probe = node.outsider()
         assert probe("begin()") == 0
-        node.agent.residency_mode = ResidencyMode.VMM
+        node.agent.residency_mode = mode
         node.agent.chunk, node.agent.ring, node.agent.host_quota = 4 * MIB, 16 * MIB, 1 << 40
         agent = node.grant(*((probe(f"uuid({device})"), 96 * MIB) for device in range(2)))
         worker = Worker(cycles_program, node.hooked_env, seed)
@@ -135,6 +137,22 @@ def test_contents_have_the_same_hash_before_and_after_a_cycle(at_work: Callable[
             assert worker.hash() == before
             assert worker.ask("work") == "at work"
         worker.end()
+
+
+def test_contents_in_unified_memory_have_the_same_hash_through_random_cycles(at_work: Callable[..., Any]) -> None:
+    with at_work(seed=6, mode=ResidencyMode.MANAGED) as (worker, orders):
+        moved_bytes = run_cycles(orders, 20, seed=6)
+        for _ in range(3):
+            moved_bytes += run_cycles(orders, 3, seed=6)
+            assert worker.ask("pause") == "paused"
+            before = worker.hash()
+            run_cycles(orders, 2, seed=6, is_at_work=False)
+            assert worker.hash() == before
+            assert worker.ask("work") == "at work"
+        operations, _, compared = worker.end()
+    assert moved_bytes > 20 * MIB
+    assert operations > 20
+    assert compared > MIB
 
 
 # Calls that a move makes on threads of its own, and how often a swap out and a swap in fail for them.
