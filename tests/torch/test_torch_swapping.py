@@ -52,7 +52,7 @@ def open_notebooks(make_kernel: Callable[..., Any], count: int, size: int, alloc
     return opened
 
 
-@pytest.mark.parametrize("allocator", ["", "expandable_segments:True"])
+@pytest.mark.parametrize("allocator", ["", "expandable_segments:True", "backend:cudaMallocAsync"])
 def test_notebooks_that_own_four_times_the_devices_keep_every_byte(
     make_kernel: Callable[..., Any], allocator: str
 ) -> None:
@@ -67,16 +67,14 @@ def test_notebooks_that_own_four_times_the_devices_keep_every_byte(
     assert all(count >= 1 for count in swaps), swaps
 
 
-def test_the_asynchronous_allocator_keeps_its_pool_and_every_byte(make_kernel: Callable[..., Any]) -> None:
-    """A pool's memory in use stays on the device, and its status says so.
-
-    The agent swaps and restores its kernel all the same.
-    """
+def test_the_asynchronous_allocators_pool_leaves_with_every_byte(make_kernel: Callable[..., Any]) -> None:
+    """Its pool is one of the hook's: nothing of it stays on the device, and the status names no pool."""
     ((kernel, notebook),) = open_notebooks(make_kernel, 1, 40, "backend:cudaMallocAsync")
     for _ in range(3):
         while not kernel.ask("swap_out")["ok"]:
             pass  # until its last call is old enough
         while kernel.status()["residency"]["state"] != "swapped":
             pass
-        assert "pool" in kernel.status()["residency"]["unswappable"][0]["reason"]
+        assert kernel.status()["residency"]["swapped_bytes"] >= 160 << 20
+        assert all("pool" not in one["reason"] for one in kernel.status()["residency"]["unswappable"])
         assert say(notebook, "cell") == "whole"
