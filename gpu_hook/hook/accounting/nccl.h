@@ -1,4 +1,4 @@
-/* Whether a call comes from NCCL. Its buffers are used by proxies of other processes, by other
+/* Tells calls that come from NCCL. Its buffers are used by proxies of other processes, by other
  * devices and by network cards, which no gate of ours stops: a process with a communicator stays on
  * its devices. */
 #ifndef ALIQUOT_NCCL_H

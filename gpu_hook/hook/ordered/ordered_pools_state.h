@@ -1,4 +1,4 @@
-/* What the files of our pools share. */
+/* The state of our pools, which their files share. */
 #ifndef ALIQUOT_ORDERED_POOLS_STATE_H
 #define ALIQUOT_ORDERED_POOLS_STATE_H
 
