@@ -4,7 +4,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 # Where the environment forbids it to keep what it compiled, Python compiles all of us again in each process of a run.
 export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help demo lab hub test check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house check-releases soak test-torch bench-gateway bench-runtime bench-density bench-compute bench-hook bench-swap bench-lab bench-load bench-gpu test-gpu screenshot labextension clean
+.PHONY: help demo lab hub test check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house check-releases soak test-torch bench-gateway bench-runtime bench-density bench-compute bench-hook bench-swap bench-lab bench-load bench-door bench-gpu test-gpu screenshot labextension clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -104,6 +104,10 @@ bench-lab: ## The lab extension in Chromium: bundle, first paint, state change t
 bench-load: ## One gateway with 1,000 kernels of 200 users: status, memory, churn, restart; ARGS="--churn 3600" is an hour
 	@$(PYTHON) tools/setup.py test
 	@$(BIN)/python benchmarks/load.py $(ARGS)
+
+bench-door: ## A grant at the gateway's socket for programs of 200 accounts
+	@$(PYTHON) tools/setup.py test
+	@$(BIN)/python benchmarks/door.py $(ARGS)
 
 bench-gpu: ## On a GPU machine: what the hook adds to a call there, swapping, compute controllers; needs no network
 	@$(PYTHON) tools/gpu_tests.py --bench --gpu $(or $(GPU),nvidia) $(ARGS)

@@ -32,6 +32,7 @@ from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
 from jupyter_aliquot.gateway.sizes.grammar import parse_size
 from jupyter_aliquot.provisioner.errors import SizeNameError
 from jupyter_aliquot.provisioner.grants.codec import RESIDENCY_MODES
+from jupyter_aliquot.provisioner.kernel_accounts import ACCOUNT_LIST
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request
 
 DRIVERS = ("auto", "nvidia", "softgpu")
@@ -150,6 +151,16 @@ class Aliquot(Configurable):
         "their accounts', {'alice@example.org': 'alice'}. Or a function of the user's name, which returns the "
         "account's.",
     ).tag(config=True)
+    client_accounts = Unicode(
+        str(ACCOUNT_LIST),
+        help="With run_kernels_as='owner': root's list of the accounts whose own programs, such as papermill in a "
+        "terminal, may ask this gateway for GPUs. Empty: none may.",
+    ).tag(config=True)
+    user_of = AccountsOrRule(
+        key_trait=Unicode(),
+        help="The users of accounts whose programs ask, by the accounts' names, where account_of does not tell: it "
+        "is a function, or names one account for several users. Or a function of the account's name.",
+    ).tag(config=True)
 
     kept_output_bytes = Int(
         4 << 20,
@@ -253,7 +264,7 @@ class Aliquot(Configurable):
                 raise TraitError(f"c.Aliquot.size_residency: {error}") from None
         return modes
 
-    @validate("account_of")
+    @validate("account_of", "user_of")
     def _accounts_are_names(self, proposal: dict[str, Any]) -> Any:
         rule = proposal["value"]
         if not callable(rule) and not all(isinstance(name, str) and name for name in rule.values()):

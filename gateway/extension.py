@@ -34,6 +34,7 @@ from jupyter_aliquot.gateway.folders.registry import Folders
 from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders, private_folders
 from jupyter_aliquot.gateway.history.config import History
 from jupyter_aliquot.gateway.history.recorder import UsageHistory
+from jupyter_aliquot.gateway.kernels.account_users import AccountUsers
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.kernels.operations import KernelChanges
 from jupyter_aliquot.gateway.kernels.owner_accounts import OwnerAccounts
@@ -44,6 +45,7 @@ from jupyter_aliquot.gateway.limits.config import Limits
 from jupyter_aliquot.gateway.limits.guard import LimitGuard
 from jupyter_aliquot.gateway.limits.http import install
 from jupyter_aliquot.gateway.node.agent_options import differences
+from jupyter_aliquot.gateway.node.callers import Callers
 from jupyter_aliquot.gateway.node.connection import AgentLink
 from jupyter_aliquot.gateway.node.grant_server import LocalSocket
 from jupyter_aliquot.gateway.node.launcher import agent_arguments, agent_starter
@@ -69,6 +71,7 @@ from jupyter_aliquot.gateway.state.gateway_memory import GatewayMemory, claim_me
 from jupyter_aliquot.gateway.status.prometheus import ServerMetrics
 from jupyter_aliquot.gateway.terminations.store import Endings
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_dir
+from jupyter_aliquot.provisioner.errors import LimitError
 from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
 from jupyter_aliquot.provisioner.resources import GpuShare
 
@@ -168,8 +171,14 @@ class AliquotExtension(ExtensionApp):
         if self._memory.folder is not None and isinstance(server.identity_provider, AliquotIdentityProvider):
             server.identity_provider.remember_in(self._memory.folder.path)
         self._socket = LocalSocket(
-            services.runtime, services.admission, self.log, lambda owner: services.find_user(owner).teams
+            services.runtime,
+            services.admission,
+            self.log,
+            partial(_teams_of, services),
+            Callers(_users_of_accounts(services)),
+            lambda kernel_id: kernel_id in server.kernel_manager,
         )
+        services.watch.listen(self._socket.watch)
         services.admission.observe(services.watch.refresh)
         if isinstance(server.kernel_manager, AliquotKernelManager):
             self._own = OwnKernels(server.kernel_manager, self._local_parts, services)
@@ -281,6 +290,7 @@ class AliquotExtension(ExtensionApp):
             await self._services.link.start()
             if self._own is not None:
                 self._snapshots.remark(await self._own.recover())
+            await self._socket.recover()
             await self._services.admission.start()
         finally:
             self._recovered.set()
@@ -334,6 +344,29 @@ def _uid_of(server: ServerApp, accounts: OwnerAccounts | None, requester: Kernel
     if accounts is None or catalogue.find(base_of(requester.kernelspec)) is not None:
         return None
     return accounts.uid_of(requester.owner)
+
+
+def _users_of_accounts(services: Services) -> Callable[[int], str] | None:
+    """Return a function that tells an account's user; None where no other account may ask."""
+    settings = services.settings
+    if services.accounts is None or not settings.client_accounts:
+        return None
+    return AccountUsers(settings.account_of, settings.user_of, Path(settings.client_accounts)).of
+
+
+def _teams_of(services: Services, owner: str) -> frozenset[str]:
+    """Return the teams in which another program's kernel counts. Raises LimitError.
+
+    The Hub tells them when the user logs in. Until then a team's limit cannot be counted.
+    """
+    provider = services.server.identity_provider
+    has_limits = services.accounts is not None and bool(services.settings.gpu_caps().teams)
+    if has_limits and isinstance(provider, AliquotIdentityProvider) and not provider.knows(owner):
+        raise LimitError(
+            f"Requested a GPU for {owner!r}, but teams have GPU limits here, and the Hub has not told the gateway the "
+            "teams of this user. Start your server on the Hub once, and try again"
+        )
+    return services.find_user(owner).teams
 
 
 def admission_settings(find_user: Callable[[str], User], settings: Aliquot, limits: LimitGuard) -> AdmissionSettings:

@@ -143,6 +143,12 @@ def find_runtime_dir(environ: Mapping[str, str] | None = None) -> RuntimeDir:
     service = RuntimeDir(_SERVICE_DIR)
     if _has_our_agent(service) or (os.geteuid() == 0 and os.access("/run", os.W_OK)):
         return service
+    return private_runtime_dir(env)
+
+
+def private_runtime_dir(environ: Mapping[str, str] | None = None) -> RuntimeDir:
+    """Return the runtime folder of this account alone; it may not exist yet."""
+    env = os.environ if environ is None else environ
     if (session := env.get("XDG_RUNTIME_DIR")) and os.path.isdir(session) and os.access(session, os.W_OK | os.X_OK):
         return RuntimeDir(Path(session).absolute() / "aliquot")
     return RuntimeDir(Path(f"/tmp/aliquot-{os.geteuid()}"))
@@ -159,6 +165,26 @@ def _has_our_agent(service: RuntimeDir) -> bool:
         return (found.st_uid == os.geteuid() or _is_for_us(found)) and service.agent_socket.exists()
     except OSError:
         return False
+
+
+def find_door(environ: Mapping[str, str] | None = None) -> RuntimeDir | None:
+    """Return the folder of a gateway that may give this account grants, though the folder is not ours.
+
+    That is the folder of a gateway whose kernels have their owners' accounts. An account that chose
+    another folder asks there alone.
+    """
+    env = os.environ if environ is None else environ
+    found = RuntimeDir(Path(env.get("ALIQUOT_RUNTIME_DIR") or _SERVICE_DIR).absolute())
+    return found if is_anothers(found) else None
+
+
+def is_anothers(runtime: RuntimeDir) -> bool:
+    """Tell whether root made the folder for a gateway's account, and we are neither of the two."""
+    try:
+        found = runtime.path.lstat()
+    except OSError:
+        return False
+    return _is_roots_for_a_group(found) and os.geteuid() != 0 and not _is_for_us(found)
 
 
 def is_shared(runtime: RuntimeDir) -> bool:

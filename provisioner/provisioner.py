@@ -18,7 +18,13 @@ from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets import Bool, CUnicode, Float, Unicode
 
-from jupyter_aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir, native_dir
+from jupyter_aliquot.gpu_hook.paths import (
+    RuntimeDir,
+    find_runtime_dir,
+    is_anothers,
+    native_dir,
+    private_runtime_dir,
+)
 from jupyter_aliquot.gpu_hook.waiting import within
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan
 from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
@@ -218,9 +224,10 @@ class AliquotProvisioner(LocalProvisioner):
         self.log.warning("kernel=%s relay=none reason=%s; it ends with this process", self.kernel_id, reason)
 
     def _runtime_dir(self) -> RuntimeDir:
-        """Return the runtime folder that the grant came from, or else the usual one."""
+        """Return the runtime folder that the grant came from if it is ours, or else the usual one."""
         if self.grant is not None:
-            return RuntimeDir(Path(self.grant.kernel_dir).parent.parent)
+            found = RuntimeDir(Path(self.grant.kernel_dir).parent.parent)
+            return private_runtime_dir() if is_anothers(found) else found
         return RuntimeDir(Path(self.runtime_dir)) if self.runtime_dir else find_runtime_dir()
 
     # ---- the launch

@@ -45,7 +45,7 @@ configure(
     run_kernels_as="owner",
     user_limit_gpus=0.5,
     account_of={{"ada.lovelace": "ada"}},
-    gateway_options=["--Aliquot.driver=softgpu"],
+    gateway_options=["--Aliquot.driver=softgpu", *{options!r}],
     gateway_environment={{"ALIQUOT_RUNTIME_DIR": "{home}/run", "ALIQUOT_SPILL_DIR": "{home}/spill"}},
 )
 """
@@ -54,7 +54,8 @@ configure(
 class HubOfAccounts(HubProcess):
     """The Hub, with its ``accounts``."""
 
-    def __init__(self) -> None:
+    def __init__(self, *options: str) -> None:
+        """*options* are further ones of the gateway; HOME in them is the folder of all."""
         super().__init__(with_lab=False)
         self._known.clear()
         self.home.chmod(0o711)
@@ -71,6 +72,7 @@ class HubOfAccounts(HubProcess):
             token=self.token,
             seconds=int(START_SECONDS),
             server=python_m("jupyterhub.singleuser"),
+            options=[one.replace("HOME", str(self.home)) for one in options],
         )
         self._config.write_text(text)
 

@@ -220,6 +220,10 @@ class AliquotIdentityProvider(PasswordIdentityProvider):
     async def stop(self) -> None:
         """Called by the extension."""
 
+    def knows(self, name: str) -> bool:
+        """Return whether the teams of this user are known: those of the configuration are."""
+        return True
+
     def user_named(self, name: str) -> User:
         """Return a configured user by name; without role and teams if there is none of that name."""
         entry = self.users.get(name, {})

@@ -311,6 +311,10 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
         """Called by the extension with the folder where this gateway keeps its state."""
         self.people.keep_in(folder / "hub_users.json")
 
+    def knows(self, name: str) -> bool:
+        """Return whether the Hub has told of this user."""
+        return self.people.knows(name)
+
     def user_named(self, name: str) -> User:
         """Return a user without a request, as the Hub reported the user last."""
         return self.people.named(name)

@@ -67,6 +67,10 @@ class HubPeople:
         """Return a user; one without an answer has no teams."""
         return self._users.get(name, User(name, "user"))
 
+    def knows(self, name: str) -> bool:
+        """Return whether the Hub has answered about this user."""
+        return name in self._users
+
     async def save(self) -> None:
         """Write the changes since the last call: names and teams. The role is asked anew."""
         if self._file is None or not self._is_unsaved:

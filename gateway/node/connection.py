@@ -91,6 +91,7 @@ class AgentLink:
 
     async def reserve(self, requester: KernelRef, request: Request, placement: Mapping[str, int]) -> Grant:
         """Reserve for a kernel without a grant. Raises AliquotError."""
+        names = self._names(requester)
         reserved = self._connected().reserve(
             requester.kernel_id,
             owner=requester.owner,
@@ -99,16 +100,21 @@ class AgentLink:
             workload_class=request.workload_class.value,
             label=requester.label,
             placement=placement,
-            attributes={"kernelspec": requester.kernelspec},
+            attributes=names.attributes(),
             residency=request.residency or None,
-            uid=self._uid_of(requester),
+            uid=names.uid,
         )
         return agent_grant(await self._answered(reserved))
 
     async def renew(self, requester: KernelRef, grant: Grant) -> Grant:
         """Hold a kernel's reservation again, in its present size. Raises AliquotError."""
-        names = Names(requester.label, requester.kernelspec, self._uid_of(requester))
-        return await self._answered(reserve_again(self._connected(), grant, names))
+        return await self._answered(reserve_again(self._connected(), grant, self._names(requester)))
+
+    def _names(self, requester: KernelRef) -> Names:
+        """Return a kernel's names; one of another program has the account that asked for it."""
+        client = requester.account
+        uid = self._uid_of(requester) if client is None else client
+        return Names(requester.label, requester.kernelspec, uid, client)
 
     async def resize(self, kernel_id: str, request: Request) -> Grant:
         """Change a kernel's reservation on its devices.

@@ -24,7 +24,8 @@ class KernelRef:
     """The kernel that a request or a grant is for: its id, its owner, and its name for users.
 
     ``teams`` are the owner's when the kernel was requested, for its whole life. ``replaces`` are
-    the ids of kernels of the same owner that it replaces.
+    the ids of kernels of the same owner that it replaces. ``account`` is the one that asked at the
+    local socket for a kernel of its own; None: a kernel that the gateway starts.
     """
 
     kernel_id: str
@@ -33,6 +34,7 @@ class KernelRef:
     kernelspec: str = ""
     teams: frozenset[str] = frozenset()
     replaces: frozenset[str] = frozenset()
+    account: int | None = None
 
 
 @dataclass(frozen=True)

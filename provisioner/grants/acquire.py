@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jupyter_aliquot.gpu_hook.client.client import AgentClient, AgentClientError, NodeStatus
-from jupyter_aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir, find_door, find_runtime_dir
 from jupyter_aliquot.gpu_hook.placement.placement import format_bytes, format_gpus
 from jupyter_aliquot.gpu_hook.waiting import end_task, within
 from jupyter_aliquot.provisioner.errors import (
@@ -61,12 +61,16 @@ class Question:
 
 async def ask(question: Question, log: logging.Logger) -> GrantHold:
     """Return a grant, held by an open connection until it is released. Raises AliquotError."""
-    runtime = find_runtime_dir()
+    runtime, door = find_runtime_dir(), find_door()
     started = asyncio.get_running_loop().time()
-    try:
-        return await _ask_gateway(question, runtime, log)
-    except NoGatewayError as error:
-        log.debug("kernel=%s gateway=none reason=%s", question.kernel_id, error)
+    # A gateway of this account, then the one that has the machine's GPUs for all accounts.
+    for folder in dict.fromkeys(one for one in (runtime, door) if one is not None):
+        try:
+            return await _ask_gateway(question, folder, log)
+        except NoGatewayError as error:
+            log.debug("kernel=%s gateway=none reason=%s", question.kernel_id, error)
+    if door is not None and door.gateway_socket.exists():
+        raise AgentUnavailableError(_not_answered(question, door))
     waited = asyncio.get_running_loop().time() - started
     return await _ask_agent(question, runtime, max(0.0, question.wait_seconds - waited), log)
 
@@ -123,11 +127,19 @@ async def _ask_gateway(question: Question, runtime: RuntimeDir, log: logging.Log
             question.names.label,
             question.names.kernelspec,
             question.wait_seconds,
+            lambda told: log.warning("Kernel %s waits for its GPU. %s", question.kernel_id, told),
         )
     except BaseException:
         await connection.close()
         raise
     return _hold(question, grant, GatewayHolder(connection, runtime.path), runtime.path, log)
+
+
+def _not_answered(question: Question, door: RuntimeDir) -> str:
+    return (
+        f"Requested {question.asked}, but the gateway of this machine does not answer at {door.gateway_socket}. It may "
+        "be restarting: try again in a minute. If it stays away, tell an administrator"
+    )
 
 
 async def _ask_agent(question: Question, runtime: RuntimeDir, wait_seconds: float, log: logging.Logger) -> GrantHold:

@@ -1,11 +1,13 @@
 """Ask the gateway's local socket for a grant: one request a connection, JSON lines both ways.
 
     requester    {"op": "ask", "version": 1, "kernel_id", "label", "kernelspec", "wait_seconds", request fields}
-    gateway  {"event": "waiting", "reason"} …, then {"ok": true, "grant"} or {"ok": false, "code", "message"}
+    gateway  {"event": "waiting", "reason", "position", "length"} …, then {"ok": true, "grant"} or
+             {"ok": false, "code", "message"}
     requester    {"op": "bound", "pid", "start_time_ticks"}, {"op": "release"}; each answered {"ok": true}
 
-The open connection holds the grant. The owner is the peer's user, by its socket: no peer can name
-another user.
+The open connection holds the grant. A requester whose connection was lost takes its grant up again
+with {"op": "hold", "version": 1, "kernel_id"} in place of "ask". The owner is the peer's user, by its
+socket: no peer can name another user.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +27,12 @@ from .codec import read_grant, request_record
 
 VERSION = 1
 LONGEST_LINE = 1 << 20
+LONGEST_QUESTION = 1 << 14  # all that a requester says in one line
 # The gateway gets this much longer than the requester waits, to give its reason.
 _ANSWER_SECONDS = 5.0
 
 _CODES: dict[str, type[errors.AliquotError]] = {
+    "account": errors.AccountError,
     "bad_request": errors.RequestError,
     "never_fits": errors.NeverFitsError,
     "conflict": errors.GrantError,
@@ -76,10 +80,18 @@ class GatewayConnection:
         except OSError as error:
             raise NoGatewayError(f"no gateway answers at {path}: {error}") from error
 
-    async def ask(self, kernel_id: str, request: Request, label: str, kernelspec: str, wait_seconds: float) -> Grant:
-        """Queue a request at the gateway, and wait.
+    async def ask(
+        self,
+        kernel_id: str,
+        request: Request,
+        label: str,
+        kernelspec: str,
+        wait_seconds: float,
+        on_wait: Callable[[str], None] = lambda told: None,
+    ) -> Grant:
+        """Queue a request at the gateway, and wait. *on_wait* is told the place in the queue, and why.
 
-        Raises GrantError, RequestError, NoGatewayError.
+        Raises GrantError, RequestError, AccountError, NoGatewayError.
         """
         question = {
             "op": "ask",
@@ -91,12 +103,22 @@ class GatewayConnection:
             **request_record(request),
         }
         try:
-            return await within(self._ask(question), wait_seconds + _ANSWER_SECONDS)
+            return await within(self._ask(question, on_wait), wait_seconds + _ANSWER_SECONDS)
         except asyncio.TimeoutError:
             raise errors.QueueTimeoutError(
                 f"Requested {request.gpus} GPU, but the gateway did not answer within {wait_seconds:g} s. "
                 "See its log, or 'aliquot doctor'"
             ) from None
+
+    async def hold(self, kernel_id: str) -> Grant:
+        """Take a grant up again whose connection was lost. Raises AliquotError, NoGatewayError."""
+        try:
+            return await within(
+                self._ask({"op": "hold", "version": VERSION, "kernel_id": kernel_id}, lambda told: None),
+                _ANSWER_SECONDS,
+            )
+        except asyncio.TimeoutError:
+            raise NoGatewayError(f"the gateway did not answer within {_ANSWER_SECONDS:g} s") from None
 
     async def bound(self, pid: int, start_time_ticks: int) -> None:
         """Report the kernel's process: its end ends the grant if this connection closes before."""
@@ -120,10 +142,12 @@ class GatewayConnection:
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
 
-    async def _ask(self, question: Mapping[str, Any]) -> Grant:
+    async def _ask(self, question: Mapping[str, Any], on_wait: Callable[[str], None]) -> Grant:
         await self._send(question)
         while True:
             answer = await self._receive()
+            if answer.get("event") == "waiting":
+                on_wait(_place(answer))
             if answer.get("ok") is True and "grant" in answer:
                 return read_grant(answer["grant"])
             if answer.get("ok") is False:
@@ -145,3 +169,11 @@ class GatewayConnection:
         if not isinstance(message, dict):
             raise NoGatewayError("the gateway closed the connection")
         return message
+
+
+def _place(event: Mapping[str, Any]) -> str:
+    """Return the place in the queue, and why the request waits, as a sentence."""
+    reason = str(event.get("reason", ""))
+    if "position" not in event:  # a gateway of before
+        return reason
+    return f"Number {event['position']} of {event.get('length')} in the queue. {reason}"

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from jupyter_aliquot.gpu_hook.base.pacing import Backoff
 from jupyter_aliquot.gpu_hook.client.client import AgentClient, AgentClientError
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir, is_anothers
 from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError, GrantError, GrantLostError
 from jupyter_aliquot.provisioner.resources import Grant, KernelProcess, Request
@@ -25,6 +26,7 @@ from .agent_calls import answered, connect
 from .codec import agent_grant, read_request
 from .gateway_client import GatewayConnection, NoGatewayError
 
+CLIENT_ATTRIBUTE = "client"
 _FIRST_RETRY_SECONDS = 0.2
 _LAST_RETRY_SECONDS = 5.0
 _RELEASE_SECONDS = 5.0
@@ -41,9 +43,12 @@ class Names:
     label: str
     kernelspec: str
     uid: int | None = None  # the account of its processes; None: any
+    client: int | None = None  # the account that asked at the gateway's socket; None: a kernel of the gateway's own
 
     def attributes(self) -> dict[str, str]:
-        return {"kernelspec": self.kernelspec}
+        """Return what the agent keeps for the next gateway, and for readers of its status."""
+        told = {} if self.client is None else {CLIENT_ATTRIBUTE: str(self.client)}
+        return {"kernelspec": self.kernelspec, **told}
 
 
 class Connection(Protocol):
@@ -175,6 +180,9 @@ class GrantHold:
 
         The connection is lost, or belongs to an event loop which has ended.
         """
+        if is_anothers(RuntimeDir(self._runtime_dir)):
+            await (await self._hold_again()).close(ending=self.grant)
+            return
         async with await connect(self._runtime_dir) as client:
             await answered(client.release(self.grant.kernel_id), _RELEASE_SECONDS)
 
@@ -228,6 +236,8 @@ class GrantHold:
 
         Raises AliquotError.
         """
+        if is_anothers(RuntimeDir(self._runtime_dir)):
+            return await self._hold_again()
         client = await connect(self._runtime_dir)
         try:
             self.grant = await reserve_again(client, self.grant, self._names)
@@ -238,6 +248,25 @@ class GrantHold:
             await client.close()
             raise
         self._log.info("kernel=%s hold=renewed generation=%d", self.grant.kernel_id, self.grant.generation)
+        return holder
+
+    async def _hold_again(self) -> Connection:
+        """Become a holder again at a gateway of another account: its ledger has to know. Raises AliquotError."""
+        try:
+            connection = await GatewayConnection.connect(RuntimeDir(self._runtime_dir).gateway_socket)
+        except NoGatewayError as error:
+            raise AgentUnavailableError(str(error)) from error
+        try:
+            self.grant = await connection.hold(self.grant.kernel_id)
+            holder = GatewayHolder(connection, self._runtime_dir)
+            if self._process is not None:
+                await holder.bind(self.grant, self._process)
+        except BaseException as error:
+            await connection.close()
+            if isinstance(error, NoGatewayError):
+                raise AgentUnavailableError(str(error)) from error
+            raise
+        self._log.info("kernel=%s hold=renewed by=gateway", self.grant.kernel_id)
         return holder
 
 

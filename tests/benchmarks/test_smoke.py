@@ -22,6 +22,7 @@ HERE = Path(__file__).parent
         ("compute", "measured: both"),
         ("compute_gpu", "measured: production-input-bound beside opportunistic-long: slow-down, p50"),
         ("density", "reservation needs, times ours"),
+        ("door", "a grant, p95"),
         ("hook", "cuLaunchKernel, added"),
         ("hook_gpu", "cuLaunchKernel, issued, bare"),
         ("swap", "wake to first launch, p95"),

@@ -15,6 +15,7 @@ from jupyter_aliquot.gpu_hook import paths
 from jupyter_aliquot.gpu_hook.paths import (
     PathError,
     RuntimeDir,
+    find_door,
     find_runtime_dir,
     prepare_runtime_dir,
     prepare_shared_runtime_dir,
@@ -202,3 +203,21 @@ def test_root_gives_a_shared_folder_away_by_its_descriptor(a_service: Path, monk
     with pytest.raises(PathError, match="is not a folder of root; remove it"):
         prepare_shared_runtime_dir(runtime, 2999)
     assert (stat.S_IMODE(elsewhere.stat().st_mode), elsewhere.stat().st_gid) == (0o700, 0)
+
+
+class TestDoor:
+    def test_the_door_is_a_folder_of_root_for_a_gateway_and_for_no_member_of_its_group(self, a_service: Path) -> None:
+        door = lambda: str(find_door({}))  # noqa: E731 (asked in another process)
+        assert as_another(door) == "None"
+        prepare_shared_runtime_dir(RuntimeDir(a_service), ANOTHER + 1)
+        assert as_another(door) == str(RuntimeDir(a_service))
+        prepare_shared_runtime_dir(RuntimeDir(a_service), ANOTHER)
+        assert as_another(door) == "None"
+        assert find_door({}) is None
+
+    def test_an_account_that_chose_another_folder_asks_there_alone(self, a_service: Path) -> None:
+        assert as_another(lambda: str(find_door({}))) == "None"
+        prepare_shared_runtime_dir(RuntimeDir(a_service), ANOTHER + 1)
+        assert as_another(lambda: str(find_door({"ALIQUOT_RUNTIME_DIR": "/tmp/mine"}))) == "None"
+        chosen = {"ALIQUOT_RUNTIME_DIR": str(a_service)}
+        assert as_another(lambda: str(find_door(chosen))) == str(RuntimeDir(a_service))

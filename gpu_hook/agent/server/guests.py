@@ -47,5 +47,8 @@ class Guests:
         kernel = self._reservations.find(kernel_id)
         if kernel is None or kernel.reservation.uid != uid:
             raise Refused("not_found", f"no kernel {kernel_id} is reserved here for the account {uid}")
+        if request["op"] == "reserve" and kernel.is_ending:
+            # The gateway released it, and counts it no more.
+            raise Refused("not_found", f"kernel {kernel_id} was released; ask the gateway for a new grant")
         if request["op"] == "bind" and account_of(read_int(request, "pid", 1)) != uid:
             raise Refused("bad_request", f"the process {request['pid']} is none of the account {uid}")

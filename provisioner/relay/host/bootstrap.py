@@ -123,7 +123,7 @@ def _made(runtime: RuntimeDir, own: OwnRecord, spill: Spill, admitted: Collectio
     if is_for_gateway(folder):
         forwarder.longest_message = LONGEST_MESSAGE
     if request.tells_agent:
-        forwarder.notifier = AgentNotifier(loop, runtime.agent_socket, request.kernel_id, _told(tracker))
+        forwarder.notifier = AgentNotifier(loop, _agent_socket(runtime, request), request.kernel_id, _told(tracker))
     place = RelayFolder(own, clients, sockets)
     relay = Relay(
         loop, own, place, sockets, forwarder, lambda: _describe(store, spill, forwarder.unread), _give_memory_back
@@ -133,6 +133,14 @@ def _made(runtime: RuntimeDir, own: OwnRecord, spill: Spill, admitted: Collectio
     relay.links = forwarder.links = LinkServer(loop, listening, store, delivery, relay, admitted)
     relay.prepare()
     return relay
+
+
+def _agent_socket(runtime: RuntimeDir, request: RelayRequest) -> Path:
+    """Return the socket of the agent that gave the grant: a relay of a client has a folder of its own."""
+    try:
+        return RuntimeDir(Path(request.facts["grant"]["kernel_dir"]).parent.parent).agent_socket
+    except (KeyError, TypeError):  # the starter was another version, with other facts
+        return runtime.agent_socket
 
 
 def _chores(forwarder: Forwarder, signer: Signer, own: OwnRecord) -> Sequence[Chore]:

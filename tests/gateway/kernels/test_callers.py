@@ -1,0 +1,102 @@
+"""Accounts that ask at the gateway's socket: whose kernels theirs are, and how often they may ask."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_aliquot.gateway.kernels.account_users import AccountUsers
+from jupyter_aliquot.gateway.node.callers import CallerLimits, Callers
+from jupyter_aliquot.provisioner.errors import AccountError, LimitError, RequestError
+
+ADA, BOB = 3001, 3002
+
+
+@pytest.fixture
+def accounts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine's accounts are ada and bob, and all persons may have kernels."""
+    entries = {
+        name: pwd.struct_passwd((name, "x", uid, uid, "", "/", "/bin/sh")) for name, uid in (("ada", ADA), ("bob", BOB))
+    }
+    by_uid = {entry.pw_uid: entry for entry in entries.values()}
+    monkeypatch.setattr(pwd, "getpwnam", entries.__getitem__)
+    monkeypatch.setattr(pwd, "getpwuid", by_uid.__getitem__)
+    monkeypatch.setattr("jupyter_aliquot.gateway.kernels.account_users.check_kernel_account", lambda *_: None)
+
+
+def users(account_of: Any = None, user_of: Any = None) -> AccountUsers:
+    return AccountUsers(account_of or {}, user_of or {}, Path("/none"))
+
+
+@pytest.mark.parametrize(
+    ("account_of", "user_of", "want"),
+    [
+        ({}, {}, "ada"),
+        ({"ada.l": "ada"}, {}, "ada.l"),
+        ({"ada.l": "ada", "a": "ada"}, {"ada": "a"}, "a"),
+        (lambda user: user.partition("@")[0], lambda name: f"{name}@example.org", "ada@example.org"),
+    ],
+)
+def test_an_accounts_user_is_the_one_whose_account_it_is(
+    account_of: Any, user_of: Any, want: str, accounts: None
+) -> None:
+    assert users(account_of, user_of).of(ADA) == want
+
+
+def fails(name: str) -> str:
+    raise ValueError(name)
+
+
+@pytest.mark.parametrize(
+    ("account_of", "user_of", "words"),
+    [
+        ({"ada": "bob"}, {}, "its user 'ada' has another account"),
+        ({"x": "ada", "y": "ada"}, {}, r"several users \(x, y\)"),
+        (lambda user: user, {}, "account_of is a function"),
+        ({}, {"ada": "bob"}, "its user 'bob' has another account"),
+        ({}, fails, "user_of failed"),
+        ({}, lambda name: None, "user_of returned None"),
+    ],
+)
+def test_an_account_whose_user_is_not_clear_gets_nothing(
+    account_of: Any, user_of: Any, words: str, accounts: None
+) -> None:
+    with pytest.raises(AccountError, match=words):
+        users(account_of, user_of).of(ADA)
+
+
+def test_connections_are_counted_for_each_account_and_for_all() -> None:
+    callers = Callers(str, CallerLimits(connections=2, all_connections=3))
+    with ExitStack() as stack:
+        for uid in (ADA, ADA):
+            stack.enter_context(callers.admit(uid, 0.0))
+        with pytest.raises(LimitError, match=f"account {ADA} has 2 of them"), callers.admit(ADA, 0.0):
+            pass
+        stack.enter_context(callers.admit(BOB, 0.0))
+        with pytest.raises(LimitError, match="other programs have 3 of them"), callers.admit(3003, 0.0):
+            pass
+        with callers.admit(os.geteuid(), 0.0):
+            pass  # the gateway's own account has no bound
+    with callers.admit(ADA, 0.0):
+        pass
+
+
+def test_questions_are_counted_for_each_account() -> None:
+    callers = Callers(str, CallerLimits(questions=2))
+    for _ in range(2):
+        with callers.admit(ADA, 0.0):
+            pass
+    with pytest.raises(LimitError, match=r"asked 2 times.*in 0.5 s"), callers.admit(ADA, 0.0):
+        pass
+    with callers.admit(BOB, 0.0), callers.admit(ADA, 0.5):
+        pass
+
+
+def test_a_gateway_of_one_account_serves_that_alone() -> None:
+    with pytest.raises(RequestError, match="Start one of your own"), Callers().admit(ADA, 0.0):
+        pass
