@@ -75,8 +75,9 @@ class Connection:
 
 
 @contextmanager
-def a_gateway(folder: Path, accounts: int) -> Iterator[Path]:
-    """Run a node agent and a gateway; yield the gateway's socket."""
+def a_gateway(folder: Path, accounts: int) -> Iterator[tuple[Path, dict[str, int]]]:
+    """Run a node agent and a gateway; yield the gateway's socket, and the processes by name."""
+    pids = {}
     runtime = RuntimeDir(folder / "run")
     folder.chmod(0o711)
     if os.geteuid() == 0:
@@ -104,8 +105,9 @@ def a_gateway(folder: Path, accounts: int) -> Iterator[Path]:
                 )
             )
             stack.callback(process.terminate)
+            pids["node agent" if command is agent else "gateway"] = process.pid
             _wait_for(process, runtime.agent_socket if command is agent else runtime.gateway_socket, folder / "log")
-        yield runtime.gateway_socket
+        yield runtime.gateway_socket, pids
 
 
 def _wait_for(process: subprocess.Popen[bytes], path: Path, log: Path) -> None:
@@ -118,7 +120,13 @@ def _wait_for(process: subprocess.Popen[bytes], path: Path, log: Path) -> None:
     raise SystemExit(f"nothing answers at {path}:\n{log.read_text()[-3000:]}")
 
 
-def measure(path: Path, accounts: int, grants: int) -> list[Row]:
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(path: Path, pids: dict[str, int], accounts: int, grants: int) -> list[Row]:
     """Have each account hold a grant, then measure further ones: one at a time, and all at once."""
     uids = [FIRST_UID + number for number in range(accounts)]
     began = time.perf_counter()
@@ -128,7 +136,7 @@ def measure(path: Path, accounts: int, grants: int) -> list[Row]:
     for holder in holders:
         holder.granted()
     all_at_once = time.perf_counter() - began
-    took = []
+    took, before = [], {name: cpu_seconds(pid) for name, pid in pids.items()}
     for number in range(grants):
         uid = random.choice(uids)
         began = time.perf_counter()
@@ -137,6 +145,7 @@ def measure(path: Path, accounts: int, grants: int) -> list[Row]:
         one.granted()
         took.append((time.perf_counter() - began) * 1e3)
         one.release()
+    used = {name: (cpu_seconds(pid) - before[name]) * 1e3 / grants for name, pid in pids.items()}
     for holder in holders:
         holder.release()
     return [
@@ -145,6 +154,7 @@ def measure(path: Path, accounts: int, grants: int) -> list[Row]:
         Row("a grant, median", statistics.median(took), "ms"),
         at_most("a grant, p95", statistics.quantiles(took, n=20)[-1], "ms", 10),
         Row("a grant, the slowest", max(took), "ms"),
+        *(Row(f"CPU time of the {name}, a grant and its release", spent, "ms") for name, spent in used.items()),
     ]
 
 
@@ -156,8 +166,8 @@ def main() -> None:
     random.seed(1)
     folder = Path(tempfile.mkdtemp(prefix="aqb-", dir="/tmp"))
     try:
-        with a_gateway(folder, asked.accounts) as path:
-            rows = measure(path, asked.accounts, asked.grants)
+        with a_gateway(folder, asked.accounts) as (path, pids):
+            rows = measure(path, pids, asked.accounts, asked.grants)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     raise SystemExit(0 if publish(asked, "door", "software GPU", rows) else 1)
