@@ -13,7 +13,7 @@ from hub_process import HubProcess
 
 from jupyter_aliquot.gateway.hub import HubSettings
 
-TOKEN = "a long random text of a test"
+TOKEN = "a-long-random-text-of-a-test"
 OPTIONS = (
     "--Aliquot.keep_kernels=never",
     "--Aliquot.driver=softgpu",

@@ -22,6 +22,7 @@ from jupyter_aliquot.gateway.installation.refusals import SYSTEM_PATH, closed_to
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, nvidia_driver
 from jupyter_aliquot.provisioner.kernel_accounts import ACCOUNT_LIST
 
+from .gateways import check_chosen_gateway, look_at_gateways
 from .hub_tokens import check_hub_version, check_token_scopes
 from .kernel_accounts import look_at_list
 from .nvidia import nvidia_devices
@@ -30,6 +31,7 @@ from .sockets import peer
 from .units import Settings, last, unit_settings, variables
 
 GATEWAY_URL = "http://127.0.0.1:890"
+_HUB_CONFIG = "/etc/jupyterhub/jupyterhub_config.py"
 _FIRST_PERSON = 1000
 _INSTALL = f"sudo {Path(sys.executable).parent}/aliquot install-service --hub"
 _TMPFILES = "sudo systemd-tmpfiles --create /etc/tmpfiles.d/aliquot.conf"
@@ -54,7 +56,8 @@ def check_deployment(
     checks: list[Check] = [here.check_environment, here.check_account, here.check_home, here.check_units]
     checks += [here.check_kernel_accounts, here.check_runtime_folder, here.check_sockets, here.check_driver]
     if with_hub:
-        checks += [here.check_port, here.check_proxy, check_hub_version, check_token_scopes]
+        checks += [here.check_port, here.check_proxy, check_hub_version, check_token_scopes, check_chosen_gateway]
+        checks += [here.check_gateways]
     return examine(checks)
 
 
@@ -216,6 +219,14 @@ class Deployment:
             else:
                 findings.append(Finding("proxy", FAIL, f"{name} is not on the Hub's PATH, {path}", remedy))
         return findings
+
+    def check_gateways(self) -> Sequence[Finding]:
+        """Check the gateways on other machines that the Hub's configuration names."""
+        settings: Settings = unit_settings(HUB_UNIT, self.root) or {}
+        words = last(settings, "ExecStart").split()
+        named = [word.partition("=")[2] for word in words if word.startswith("--config=")]
+        config = Path(named[-1] if named else _HUB_CONFIG)
+        return look_at_gateways(self.root / config.relative_to("/"), variables(settings))
 
     def _runtime(self) -> RuntimeDir:
         settings = unit_settings(NODE_UNITS[0], self.root) or {}

@@ -73,6 +73,8 @@ def remaining_steps(wanted: Installation) -> list[str]:
     return [
         "look at /etc/jupyterhub/jupyterhub_config.py: who may log in, who administers it, and the limits in "
         "configure(…). A Hub with a configuration of its own needs that call at the file's end",
+        "this sets up the gateway of this machine alone. For more GPU servers run install-service on each, and name "
+        "them all in configure(gateways=[…]): docs/how-to/jupyterhub.md#several-gpu-servers",
         f"start the Hub: systemctl restart {HUB_UNIT.removesuffix('.service')}",
         f"look at it again: {wanted.programs}/aliquot doctor --hub",
     ]

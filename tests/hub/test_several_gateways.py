@@ -23,6 +23,9 @@ from hub_remains import server_environment
 from hub_visitor import HubUser
 from ports import free_port
 
+from jupyter_aliquot.gateway.doctor.gateways import look_at_gateways
+from jupyter_aliquot.gateway.doctor.runner import FAIL, OK
+
 SECONDS = 120.0
 SECOND = "gpu-2"
 
@@ -38,8 +41,8 @@ def a_hub(second_port: int) -> Iterator[HubProcess]:
     if problem := hub_problem():
         pytest.skip(problem)
     second = {"name": SECOND, "url": f"http://127.0.0.1:{second_port}", "api_token": TOKEN, "label": "room 2"}
-    misnamed = {"name": "gpu-3", "url": "http://localhost:GATEWAY_PORT", "api_token": f"{TOKEN} 3"}
-    away = {"name": "gpu-4", "url": f"http://127.0.0.1:{free_port()}", "api_token": f"{TOKEN} 4"}
+    misnamed = {"name": "gpu-3", "url": "http://localhost:GATEWAY_PORT", "api_token": f"{TOKEN}-3"}
+    away = {"name": "gpu-4", "url": f"http://127.0.0.1:{free_port()}", "api_token": f"{TOKEN}-4"}
     with HubProcess(with_lab=False, others=(second, misnamed, away)) as hub:
         yield hub
 
@@ -189,6 +192,22 @@ def test_a_start_that_names_no_gateway_keeps_the_one_that_it_got(a_hub: HubProce
 def test_the_page_tells_gateways_that_are_down_or_have_another_name(a_hub: HubProcess) -> None:
     found = wait_for_rows(HubUser(a_hub.url, "carol", PASSWORD), gpu_3="gpu-3 · refuses this Hub")
     assert found["gpu-4"] == "gpu-4 · down"
+
+
+@pytest.mark.usefixtures("second_gateway")
+def test_the_doctor_looks_at_each_gateway(a_hub: HubProcess) -> None:
+    a_hub._config.chmod(0o600)
+    user = HubUser(a_hub.url, "carol", PASSWORD)
+    until(lambda: "free" in rows(user)[SECOND], SECONDS)
+    found = {one.found: one for one in look_at_gateways(a_hub._config, {})}
+    assert next(iter(found)).endswith(
+        "names 4: aliquot, gpu-2, gpu-3, gpu-4. All other checks are of this machine alone"
+    )
+    told = {text.split()[0]: one.state for text, one in found.items() if " at http" in text}
+    assert told == {"aliquot": OK, "gpu-2": OK, "gpu-3": FAIL, "gpu-4": FAIL}
+    assert {f"the Hub knows the api_token of {name}" for name in ("gpu-2", "gpu-3", "gpu-4")} <= set(found)
+    assert all(one.remedy for one in found.values() if one.state == FAIL)
+    assert not [text for one in found.values() for text in (one.found, one.remedy) if TOKEN in text]
 
 
 def test_a_choice_that_went_down_is_told_and_another_one_starts(

@@ -25,7 +25,8 @@ class DoctorCommand(Command):
     and gateway, their owners, kernelspecs and extensions; each finding has a remedy.
 
     With --hub it checks a deployment as a service below a JupyterHub instead: account, home, units, runtime folder,
-    sockets, the gateway's port, the Hub's proxy and version, a token's scopes, and the driver.
+    sockets, the gateway's port, the Hub's proxy and version, a token's scopes, and the driver; and each gateway that
+    the Hub's configuration names (gateways=[…]): whether it answers, and whether the Hub knows its token.
 
     The exit code is 0 when no check failed, else 1. It changes nothing."""
     examples = """

@@ -33,7 +33,8 @@ class InstallServiceCommand(Command):
     name = "aliquot install-service"
     description = """Install Aliquot as a service of this machine, as root: the system account, systemd units of the
     node agent and the relay host, and of a gateway or, with --hub, what a JupyterHub needs. It says each step, checks
-    the result as aliquot doctor --hub does, and says what remains to do.
+    the result as aliquot doctor --hub does, and says what remains to do. It sets up the gateway of this machine alone:
+    of several GPU servers behind one Hub, each has an installation of its own.
 
     Run it again after an upgrade: it replaces its own files and restarts agent and relay host, which ends no kernel.
     With --uninstall all of that goes, and kernels end."""

@@ -270,3 +270,42 @@ def test_the_scopes_of_a_servers_token_are_told(scopes: list[str] | None, want: 
 def test_without_a_token_the_place_of_one_is_named() -> None:
     (found,) = hub_tokens.check_token_scopes({})
     assert (found.state, "the terminal of such a server has one" in found.found) == (OK, True)
+
+
+CONFIG = "etc/jupyterhub/jupyterhub_config.py"
+TWO = """
+import os
+from jupyter_aliquot.gateway.hub import configure
+c = get_config()
+c.JupyterHub.bind_url = "http://127.0.0.1:8000/hub-of-the-lab/"
+token = os.environ["GPU_2_TOKEN"]
+configure(c, gateways=[{"name": "gpu-1", "url": "http://127.0.0.1:1", "gateway_user": "aliquot"},
+    {"name": "gpu-2", "url": "http://127.0.0.1:2", "api_token": token}])
+"""
+
+
+def test_gateways_of_the_hubs_configuration_are_named_and_looked_at(root: Path) -> None:
+    assert here(root).check_gateways() == [], "the installed configuration has one gateway"
+    (root / CONFIG).write_text(TWO)
+    (root / CONFIG).chmod(0o600)
+    (found,) = here(root).check_gateways()
+    assert (found.state, "KeyError: 'GPU_2_TOKEN'" in found.found) == (WARN, True), found
+    unit = root / "etc/systemd/system/jupyterhub.service"
+    unit.write_text(f"{unit.read_text()}\n[Service]\nEnvironment=GPU_2_TOKEN=a-long-secret\n")
+    first, *others = here(root).check_gateways()
+    assert "names 2: gpu-1, gpu-2. All other checks are of this machine alone" in first.found
+    assert [(one.state, one.found.split(" does not")[0]) for one in others[:2]] == [
+        (FAIL, "gpu-1 at http://127.0.0.1:1/hub-of-the-lab/services/gpu-1"),
+        (FAIL, "gpu-2 at http://127.0.0.1:2/hub-of-the-lab/services/gpu-2"),
+    ]
+    (token,) = others[2:]
+    assert (token.state, "could not be asked about the api_token of gpu-2" in token.found) == (WARN, True)
+    assert not [one for one in (first, *others) if "a-long-secret" in f"{one.found}{one.remedy}"]
+
+
+def test_a_configuration_that_others_can_change_is_not_run(root: Path) -> None:
+    (root / CONFIG).write_text(TWO)
+    (root / CONFIG).chmod(0o666)
+    (found,) = here(root).check_gateways()
+    assert (found.state, "other accounts than root can change it" in found.found) == (WARN, True)
+    assert "chmod go-w" in found.remedy
