@@ -26,6 +26,7 @@ ROOTLIKE_GROUPS = frozenset(
         "google-sudoers",
         "wheel",
         "admin",
+        "jupyterhub-admins",
         "docker",
         "microk8s",
         "lxd",

@@ -5,7 +5,7 @@ This package runs in the Hub's process, so it imports no Jupyter server. It star
 
 from __future__ import annotations
 
-from .configure import configure
+from .configure import configure, configure_part
 from .settings import HubConfigError, HubSettings
 
-__all__ = ["HubConfigError", "HubSettings", "configure"]
+__all__ = ["HubConfigError", "HubSettings", "configure", "configure_part"]

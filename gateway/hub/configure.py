@@ -70,6 +70,25 @@ def configure(c: Config, **settings: Any) -> HubSettings:
     return wanted
 
 
+def configure_part(c: Config, **settings: Any) -> HubSettings:
+    """Add the gateway in a file that another configuration loads with load_subconfig.
+
+    Such a file has a new *c*, whose lists and tables would replace those of the configuration that
+    loads it: here they are added to them. Raises HubConfigError.
+    """
+    own = Config()
+    wanted = configure(own, **settings)
+    for section, knobs in own.items():
+        for knob, value in knobs.items():
+            if isinstance(value, list):
+                c[section][knob].extend(value)
+            elif isinstance(value, dict):
+                c[section][knob].update(value)
+            else:
+                c[section][knob] = value
+    return wanted
+
+
 def _check(c: Config, wanted: HubSettings, spawner: str) -> None:
     """Refuse a gateway that would not work with the rest of the file. Raises HubConfigError."""
     check_reach(wanted, spawner)

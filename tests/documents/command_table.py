@@ -156,6 +156,7 @@ _INDEX = "installs packages of the index into an environment; make's set-up does
 _ENGINE = "shows or changes the machine's own container engine, which no test touches"
 _NODE = "fetches Node packages or rewrites the committed bundle; tools/check-labextension builds and compares it"
 _SYSTEMD = "needs systemd as process 1, or the account that the page makes"
+_TLJH = "needs an installation of The Littlest JupyterHub, which needs systemd as process 1"
 _SUITE = "runs tests or checks, among which is this one"
 _MACHINE = "needs an NVIDIA GPU or its MPS daemon"
 
@@ -204,6 +205,11 @@ LISTED = {
     "sudo /opt/aliquot/bin/pip install --upgrade dist/jupyter_aliquot-*.whl": _SYSTEMD,
     "systemctl restart aliquot-gateway": _SYSTEMD,
     "systemctl edit aliquot-agent": _SYSTEMD,
+    "sudo /opt/tljh/hub/bin/pip install '.[hub,lab]'": _TLJH,
+    "sudo /opt/tljh/user/bin/pip install '.[lab]'": _TLJH,
+    "sudo /opt/tljh/user/bin/python -m ipykernel install --prefix=/opt/tljh/aliquot": _TLJH,
+    "sudo /opt/tljh/hub/bin/aliquot install-service --hub": _TLJH,
+    "sudo /opt/tljh/hub/bin/aliquot doctor --hub": _TLJH,
     "sudo -u aliquot ALIQUOT_RUNTIME_DIR=/run/aliquot aliquot status": _SYSTEMD,
     "sudo -u aliquot ALIQUOT_RUNTIME_DIR=/run/aliquot aliquot doctor": _SYSTEMD,
 }
