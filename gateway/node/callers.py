@@ -17,6 +17,7 @@ from jupyter_aliquot.gpu_hook.base.pacing import TokenBuckets
 from jupyter_aliquot.provisioner.errors import LimitError, RequestError
 
 _QUESTIONS_PER_SECOND = 2.0
+_MOST_LOOKUPS = 2
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ class Callers:
         self._user_of = user_of
         self._limits = limits or CallerLimits()
         self._connections: Counter[int] = Counter()
+        # The system's list of accounts may hang, and other parts of the gateway need threads, too.
+        self._lookups = asyncio.Semaphore(_MOST_LOOKUPS)
         self._questions = TokenBuckets(_QUESTIONS_PER_SECOND, self._limits.questions)
 
     @property
@@ -106,4 +109,5 @@ class Callers:
                 return Caller(uid, pwd.getpwuid(uid).pw_name)
             except KeyError:
                 return Caller(uid, str(uid))
-        return Caller(uid, await asyncio.to_thread(self._user_of, uid), is_other=True)
+        async with self._lookups:
+            return Caller(uid, await asyncio.to_thread(self._user_of, uid), is_other=True)

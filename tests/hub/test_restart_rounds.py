@@ -12,16 +12,16 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
 import websocket
 from hub_accounts import HubOfAccounts, accounts_problem
 from hub_process import until
-from made_accounts import GATEWAY, UIDS
+
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 
 SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
 ROUNDS = 5 * SOAK
@@ -142,41 +142,30 @@ def _request(code: str, message_id: str, session: str) -> str:
 
 
 class Machine:
-    """The Hub's processes, by what they are."""
+    """The Hub's processes, each by the lock that it holds."""
 
     def __init__(self, hub: HubOfAccounts) -> None:
         self.hub = hub
-        self._run = hub.home / "run"
-
-    def pids(self, what: str) -> set[int]:
-        """Return the living processes of this kind."""
-        words: dict[str, Callable[[str, int], bool]] = {
-            "agent": lambda said, uid: " agent " in said and uid == UIDS[GATEWAY],
-            "relay host": lambda said, uid: "jupyter_aliquot.provisioner.relay" in said and uid == 0,
-            "gateway": lambda said, uid: " serve " in said and uid == UIDS[GATEWAY],
+        runtime = RuntimeDir(hub.home / "run")
+        self._locks = {
+            "agent": runtime.agent_lock,
+            "relay host": runtime.relay_lock,
+            "gateway": runtime.gateway_lock,
         }
-        return {pid for pid, said, uid in self._processes() if words[what](said, uid)}
 
-    def _processes(self) -> Iterator[tuple[int, str, int]]:
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                with suppress(OSError):
-                    said = (entry / "cmdline").read_text(errors="replace").replace("\0", " ")
-                    status = (entry / "status").read_text()
-                    environment = (entry / "environ").read_bytes()
-                    if status and os.fsencode(self._run) in environment + os.fsencode(said):
-                        yield int(entry.name), f"{said} ", int(status.partition("\nUid:")[2].split()[0])
+    def pid(self, what: str) -> int:
+        """Return the process that holds the lock, or held it last."""
+        words = self._locks[what].read_text().split()
+        return int(words[0]) if words else 0
 
     def end(self, what: str, number: int) -> None:
         """End it, and return when another one is there and the gateway answers."""
         if what == "hub":
             self.hub.restart(number)
             return
-        before = until(lambda: self.pids(what), SECONDS)
-        for pid in before:
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
-        until(lambda: self.pids(what) - before, SECONDS)
+        before = until(lambda: self.pid(what), SECONDS)
+        os.kill(before, number)
+        until(lambda: self.pid(what) not in (0, before), SECONDS)
         self.hub.wait_for_gateway()
 
 
