@@ -32,6 +32,8 @@ else:
     from server_processes import GatewayProcess, NotebookProcess, labs_side_by_side, why_no_notebook
     from status_script import StatusScript
 
+# A test's page lives for seconds. To optimize its scripts costs more than they then save: a sixth of a page's load.
+_WITHOUT_OPTIMIZING = "--js-flags=--no-opt --no-maglev"
 # The page polls every quarter of a second: tests wait for the state that they test, and never long.
 _FAST: dict[str, dict[str, Any]] = {"@jupyter-aliquot/labextension:plugin": {"refreshInterval": 0.5}}
 
@@ -100,7 +102,8 @@ def a_browser() -> Iterator[Browser]:
         )
     api = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
     with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(BROWSER), headless=True, args=CHROMIUM_ARGS)
+        args = [*CHROMIUM_ARGS, _WITHOUT_OPTIMIZING]
+        browser = playwright.chromium.launch(executable_path=str(BROWSER), headless=True, args=args)
         yield browser
         browser.close()
 
