@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 from hub_process import PASSWORD, PROXY, START_SECONDS, HubProcess, hub_problem
 from made_accounts import GATEWAY, UIDS, MadeAccounts
@@ -42,11 +43,11 @@ configure(
     c,
     url="http://127.0.0.1:{gateway_port}",
     gateway_user="aliquot",
-    run_kernels_as="owner",
     user_limit_gpus=0.5,
     account_of={{"ada.lovelace": "ada"}},
     gateway_options=["--Aliquot.driver=softgpu", *{options!r}],
     gateway_environment={{"ALIQUOT_RUNTIME_DIR": "{home}/run", "ALIQUOT_SPILL_DIR": "{home}/spill"}},
+    **{arguments!r},
 )
 """
 
@@ -54,8 +55,11 @@ configure(
 class HubOfAccounts(HubProcess):
     """The Hub, with its ``accounts``."""
 
-    def __init__(self, *options: str) -> None:
-        """*options* are further ones of the gateway; HOME in them is the folder of all."""
+    def __init__(self, *options: str, **arguments: Any) -> None:
+        """*options* are further ones of the gateway; HOME in them is the folder of all.
+
+        *arguments* go into the call of `configure`, too.
+        """
         super().__init__(with_lab=False)
         self._known.clear()
         self.home.chmod(0o711)
@@ -73,6 +77,7 @@ class HubOfAccounts(HubProcess):
             seconds=int(START_SECONDS),
             server=python_m("jupyterhub.singleuser"),
             options=[one.replace("HOME", str(self.home)) for one in options],
+            arguments=arguments,
         )
         self._config.write_text(text)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from jupyter_aliquot.gateway.base.listener import ListenerError, account_name, listening_accounts
+from jupyter_aliquot.gateway.base.sockets import peer
 from jupyter_aliquot.gateway.installation.files import GATEWAY_UNIT, HUB_UNIT, NODE_UNITS
 from jupyter_aliquot.gateway.installation.refusals import SYSTEM_PATH, closed_to_others
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, nvidia_driver
@@ -27,7 +28,6 @@ from .hub_tokens import check_hub_version, check_token_scopes
 from .kernel_accounts import look_at_list
 from .nvidia import nvidia_devices
 from .runner import FAIL, OK, WARN, Check, Finding, examine
-from .sockets import peer
 from .units import Settings, last, unit_settings, variables
 
 GATEWAY_URL = "http://127.0.0.1:890"

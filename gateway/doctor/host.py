@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jupyter_aliquot.gateway.base.listener import account_name
+from jupyter_aliquot.gateway.base.sockets import peer_words
 from jupyter_aliquot.gateway.base.version import installed_version
 from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, NoGatewayHere, OwnGateway
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
@@ -30,7 +31,6 @@ from jupyter_aliquot.gpu_hook.sandbox import GVISOR, is_gvisor
 from jupyter_aliquot.provisioner.resources import Bytes
 
 from .runner import FAIL, OK, WARN, Finding
-from .sockets import peer_words
 
 _NEEDED = ("jupyter-server", "jupyter-client", "ipykernel", "nvidia-ml-py", "traitlets", "tornado")
 _EXTRAS = ("jupyterlab", "nbclient", "cuda-bindings", "cuda-core")

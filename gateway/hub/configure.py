@@ -8,10 +8,12 @@ from typing import Any
 
 from traitlets.config import Config
 from traitlets.config.loader import LazyConfigValue
+from traitlets.log import get_logger
 
 from jupyter_aliquot.gateway.base.jupyter_private import appended, updated
 
 from . import config_merge as sections, spawn
+from .accounts import check_account, check_owners, say_accounts, with_kernel_accounts
 from .availability import Availabilities
 from .gateways import Gateways
 from .profiles import profile_list
@@ -27,10 +29,8 @@ from .scopes import (
     availability_service,
 )
 from .service import (
-    check_account,
     check_command,
     check_internal_tls,
-    check_owners,
     check_reach,
     relay_host_entry,
     server_environment,
@@ -49,10 +49,13 @@ def configure(c: Config, **settings: Any) -> HubSettings:
     known = [field.name for field in fields(HubSettings)]
     if unknown := sorted(settings.keys() - set(known)):
         raise HubConfigError(f"configure({unknown[0]}=…): no such argument. Use one of {', '.join(known)}")
-    wanted = HubSettings(**settings)
-    gateways, spawner = Gateways.of(wanted), _spawner_name(c)
-    for gateway in gateways.each:
+    wanted, spawner, user_id = HubSettings(**settings), _spawner_name(c), os.geteuid()
+    asked = Gateways.of(wanted)
+    gateways = asked.with_settings(lambda one: with_kernel_accounts(one, user_id, spawner))
+    for before, gateway in zip(asked.each, gateways.each, strict=True):
         _check(c, gateway.settings, spawner)
+        is_default = not before.settings.run_kernels_as
+        say_accounts(gateway.settings, user_id, spawner, is_default=is_default, log=get_logger())
         _add_service(c, gateway.settings, is_one_of_several=gateways.are_named)
     _add_scopes(c, wanted, gateways)
     if gateways.are_named:
@@ -67,17 +70,18 @@ def configure(c: Config, **settings: Any) -> HubSettings:
     sections.compose(c, "Spawner", "apply_user_options", spawn.apply_user_options(gateways, available))
     if wanted.has_choice or gateways.are_named:
         _add_choice(c, gateways, available, spawner)
-    return wanted
+    return wanted if gateways.are_named else gateways.each[0].settings
 
 
 def configure_part(c: Config, **settings: Any) -> HubSettings:
     """Add the gateway in a file that another configuration loads with load_subconfig.
 
     Such a file has a new *c*, whose lists and tables would replace those of the configuration that
-    loads it: here they are added to them. Raises HubConfigError.
+    loads it: here they are added to them. The spawner is set elsewhere, so kernels run as the
+    gateway's account unless `run_kernels_as` says otherwise. Raises HubConfigError.
     """
     own = Config()
-    wanted = configure(own, **settings)
+    wanted = configure(own, **{"run_kernels_as": "gateway", **settings})
     for section, knobs in own.items():
         for knob, value in knobs.items():
             if isinstance(value, list):

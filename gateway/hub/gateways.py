@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os.path
 import socket
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -64,6 +64,14 @@ class Gateways:
         if settings.gateways is None:
             return cls((_gateway("", settings),), are_named=False)
         return cls(tuple(_named(settings)), are_named=True)
+
+    def with_settings(self, change: Callable[[HubSettings], HubSettings]) -> Gateways:
+        """Return the same gateways with changed settings. Raises HubConfigError where two clash."""
+        each = tuple(replace(gateway, settings=change(gateway.settings)) for gateway in self.each)
+        for number, gateway in enumerate(each):
+            for other in each[:number]:
+                _check_distinct(other.settings, gateway.settings)
+        return replace(self, each=each)
 
     @property
     def names(self) -> tuple[str, ...]:

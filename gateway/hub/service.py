@@ -6,18 +6,14 @@ Values only.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterable
-from pwd import struct_passwd
 from typing import Any
 from urllib.parse import urlsplit
 
 from jupyter_aliquot.gateway.base.listener import ACCOUNT_VARIABLE
-from jupyter_aliquot.provisioner.accounts import find_account
-from jupyter_aliquot.provisioner.errors import AccountError
 
+from .accounts import is_reserved, with_right_to_listen
 from .gateways import Gateways
-from .reserved_port import is_reserved, with_right_to_listen
 from .scopes import ADMIN_SCOPE, SERVER_SCOPES, server_scopes
 from .settings import HubConfigError, HubSettings
 from .tokens import gateway_token
@@ -26,7 +22,6 @@ _START_SECONDS = 120
 _AWAY_SECONDS = 2
 _LOOPBACK = ("localhost", "127.", "::1")
 _FOLDERS_OF_RELAYS = ("ALIQUOT_RUNTIME_DIR", "ALIQUOT_SPILL_DIR")
-_OF_ACCOUNTS = frozenset({"default", "localprocess", "localprocessspawner", "sudospawner", "systemd", "systemdspawner"})
 
 
 def service_entry(settings: HubSettings, *, is_one_of_several: bool = False) -> dict[str, Any]:
@@ -61,48 +56,6 @@ def relay_host_entry(settings: HubSettings) -> dict[str, Any]:
     command = [*settings.relay_host_command(), f"--end-with-parent={os.getpid()}"]
     folders = {name: text for name, text in settings.gateway_environment.items() if name in _FOLDERS_OF_RELAYS}
     return {"name": f"{settings.name}-relay", "command": command, "environment": folders, "cwd": "/", "display": False}
-
-
-def check_owners(settings: HubSettings, user_id: int, spawner: str) -> None:
-    """Refuse kernels as their owners where root or the accounts are missing. Raises HubConfigError."""
-    if not settings.runs_as_owner:
-        return
-    if user_id != 0:
-        raise HubConfigError(
-            "configure(run_kernels_as='owner'): only root can start kernels as their owners, and this Hub runs as "
-            f"{user_id}. Run the Hub as root, or remove run_kernels_as"
-        )
-    if not settings.is_managed:
-        raise HubConfigError(
-            "configure(run_kernels_as='owner') is for a gateway that the Hub starts, and api_token=… for one that you "
-            "start. Start that one with --Aliquot.run_kernels_as=owner, and aliquot relay --account=… as root"
-        )
-    if not settings.gateway_user:
-        raise HubConfigError(
-            "configure(run_kernels_as='owner'): the gateway needs an account of its own. Name it: "
-            "configure(gateway_user='aliquot')"
-        )
-    if not changes_accounts(spawner):
-        raise HubConfigError(
-            f"configure(run_kernels_as='owner'): the spawner {spawner!r} starts users' servers without changing the "
-            "account. Use the system's accounts (c.JupyterHub.spawner_class = 'jupyterhub.spawner.LocalProcessSpawner')"
-        )
-    for user, account in settings.account_of.items():
-        try:
-            find_account(account)
-        except AccountError as error:
-            raise HubConfigError(f"configure(account_of={{{user!r}: {account!r}}}): {error}") from None
-
-
-def changes_accounts(spawner: str) -> bool:
-    """Return whether the spawner starts each user's server as the user's own account.
-
-    *spawner* has the names of its class and those it is made of; empty: JupyterHub's default.
-    """
-    names = [name.rpartition(".")[2].lower() for name in spawner.split()]
-    if any(name in ("simple", "simplelocalprocessspawner") for name in names):
-        return False
-    return not names or any(name in _OF_ACCOUNTS for name in names)
 
 
 def _patience(seconds: int) -> dict[str, int]:
@@ -170,38 +123,6 @@ def server_token_scopes(services: Iterable[str]) -> Callable[[Any], Any]:
         return scopes
 
     return make
-
-
-def check_account(settings: HubSettings, user_id: int) -> None:
-    """Refuse a gateway that would run as root, with every kernel, and would not start.
-
-    Refuse an account that does not exist, or has no home of its own. Raises HubConfigError.
-    """
-    if not settings.is_managed:
-        return
-    if settings.gateway_user:
-        _check_home(settings.account())
-        user_id = settings.account_id()
-    if user_id == 0 and "--allow-root" not in settings.gateway_options:
-        raise HubConfigError(
-            "This Hub would start the gateway and all kernels as root. Name an account for them "
-            "(configure(gateway_user='aliquot')), start the gateway yourself (api_token=…), or, to try it, use "
-            "gateway_options=['--allow-root', '--Aliquot.allow_root_kernels=True']"
-        )
-
-
-def _check_home(account: struct_passwd) -> None:
-    """Refuse a home that the account does not own: the gateway keeps its kernels' records there."""
-    try:
-        is_own = stat.S_ISDIR((found := os.stat(account.pw_dir)).st_mode) and found.st_uid == account.pw_uid
-    except OSError:
-        is_own = False
-    if not is_own:
-        name, home = account.pw_name, account.pw_dir
-        raise HubConfigError(
-            f"configure(gateway_user={name!r}): its home {home} is not a folder of this account. Make it "
-            f"(install -d -o {name} -m 700 {home}), or name another account"
-        )
 
 
 def check_command(settings: HubSettings, spawner: str, has_command: bool) -> None:

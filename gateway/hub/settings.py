@@ -40,10 +40,11 @@ class HubSettings:
     as ``gateway_user``. Limits are in GPUs; a ``user_limit_gpus`` of 0 is none. ``keep_kernels``:
     whether they outlive their user's server (always), end with it (never), or as the server's own
     signal has it (auto); ``minutes_without_server``: for how long, 0 for ever.
-    ``run_kernels_as``: the account of kernels: the gateway's, or their owner's; ``account_of``: the
-    accounts of users whose names differ; ``start_relay_host``: whether the Hub starts the relay host
-    of root, which a service of its own may be in its place. ``gateways``: several gateways, of which
-    each user chooses one, as tables of `label` and of these arguments; gateways.py reads them.
+    ``run_kernels_as``: the account of kernels: the gateway's, or their owner's; empty: accounts.py
+    decides. ``account_of``: the accounts of users whose names differ; ``start_relay_host``: whether
+    the Hub starts the relay host of root, which a service of its own may be in its place.
+    ``gateways``: several gateways, of which each user chooses one, as tables of `label` and of these
+    arguments; gateways.py reads them.
     """
 
     sizes: Sequence[str] = ("0.25", "0.5", "1", "0.25-low")
@@ -61,7 +62,7 @@ class HubSettings:
     gateway_user: str = ""
     gateway_options: Sequence[str] = ()
     gateway_environment: Mapping[str, str] = field(default_factory=dict)
-    run_kernels_as: str = "gateway"
+    run_kernels_as: str = ""
     account_of: Mapping[str, str] = field(default_factory=dict)
     start_relay_host: bool = True
     keep_kernels: str = "always"
@@ -107,7 +108,7 @@ class HubSettings:
             self.choice()
 
     def _check_owners(self) -> None:
-        if self.run_kernels_as not in RUN_KERNELS_AS:
+        if self.run_kernels_as not in (*RUN_KERNELS_AS, ""):
             wanted = " or ".join(map(repr, RUN_KERNELS_AS))
             raise HubConfigError(f"configure(run_kernels_as=…): {self.run_kernels_as!r} is not valid. Use {wanted}")
         if callable(self.account_of):
@@ -119,7 +120,7 @@ class HubSettings:
             isinstance(one, str) for pair in self.account_of.items() for one in pair
         )
         _check_kind("account_of", self.account_of, are_texts, "a table of accounts by users' names")
-        if self.account_of and self.run_kernels_as != "owner":
+        if self.account_of and self.run_kernels_as == "gateway":
             raise HubConfigError("configure(account_of=…) is for run_kernels_as='owner'. Set that, or remove it")
 
     @property

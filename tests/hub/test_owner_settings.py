@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from traitlets.config import Config
 
 pytest.importorskip("jupyterhub", reason="jupyterhub is not installed")
 
-from jupyter_aliquot.gateway.hub import HubConfigError, configure
+from jupyter_aliquot.gateway.hub import HubConfigError, HubSettings, accounts as kernel_owners, configure
 
 OWNER = {"gateway_user": "aliquot", "run_kernels_as": "owner"}
 
@@ -63,9 +64,9 @@ def test_gateway_and_relay_host_have_the_folders_that_the_environment_names() ->
 
 
 @pytest.mark.usefixtures("root")
-def test_without_it_no_service_runs_as_root() -> None:
+def test_the_gateways_account_can_be_chosen_and_then_no_service_runs_as_root() -> None:
     c = Config()
-    configure(c, gateway_user="aliquot")
+    configure(c, gateway_user="aliquot", run_kernels_as="gateway")
     assert [service["user"] for service in c.JupyterHub.services] == ["aliquot"]
 
 
@@ -116,7 +117,7 @@ def test_a_class_is_judged_by_what_it_is_made_of() -> None:
         ({**OWNER, "account_of": {"ada@example.org": "aliquot"}}, "number"),
         ({**OWNER, "account_of": {"ada": 7}}, "a table of accounts"),
         ({**OWNER, "account_of": lambda user: user}, "a function has to run in the gateway"),
-        ({"gateway_user": "aliquot", "account_of": {"a": "ada"}}, "is for run_kernels_as='owner'"),
+        ({**OWNER, "run_kernels_as": "gateway", "account_of": {"a": "ada"}}, "is for run_kernels_as='owner'"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence(settings: dict[str, Any], words: str) -> None:
@@ -127,3 +128,109 @@ def test_what_cannot_be_is_refused_in_one_sentence(settings: dict[str, Any], wor
 def test_a_hub_that_is_not_root_is_refused(accounts: Path) -> None:
     with pytest.raises(HubConfigError, match="only root can start kernels as their owners, and this Hub runs as 1000"):
         configure(Config(), **OWNER)
+
+
+def own_spawner_module(folder: Path, base: str) -> str:
+    """Return the text of a spawner class of the administrator's, in a module of its own."""
+    (folder / f"spawner_of_{base.lower()}.py").write_text(
+        f"from jupyterhub.spawner import {base}\n\nclass Ours({base}):\n    pass\n"
+    )
+    return f"spawner_of_{base.lower()}.Ours"
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("spawner", ["", "localprocess", "systemdspawner.SystemdSpawner", "sudospawner.SudoSpawner"])
+def test_kernels_are_their_owners_by_default_where_root_changes_accounts(spawner: str) -> None:
+    c = Config()
+    if spawner:
+        c.JupyterHub.spawner_class = spawner
+    wanted = configure(c, gateway_user="aliquot", account_of={"ada@example.org": "ada"})
+    assert wanted.run_kernels_as == "owner"
+    assert [service["name"] for service in c.JupyterHub.services] == ["aliquot-relay", "aliquot"]
+    assert "--Aliquot.run_kernels_as=owner" in c.JupyterHub.services[1]["command"]
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("spawner", ["simple", "docker", "wrapspawner.ProfilesSpawner", "no.such.Spawner"])
+def test_a_spawner_that_changes_no_account_leaves_kernels_the_gateways(spawner: str) -> None:
+    c = Config()
+    c.JupyterHub.spawner_class = spawner
+    wanted = configure(c, gateway_user="aliquot", url="http://10.0.0.7:8890")
+    assert wanted.run_kernels_as == "gateway"
+    assert [service["name"] for service in c.JupyterHub.services] == ["aliquot"]
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize(("base", "want"), [("LocalProcessSpawner", "owner"), ("SimpleLocalProcessSpawner", "gateway")])
+def test_a_spawner_that_a_text_names_is_judged_by_its_class(
+    base: str, want: str, accounts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(accounts)
+    c = Config()
+    c.JupyterHub.spawner_class = own_spawner_module(accounts, base)
+    assert configure(c, gateway_user="aliquot").run_kernels_as == want
+
+
+@pytest.mark.parametrize(
+    ("user_id", "settings"),
+    [
+        (1000, {"gateway_user": "aliquot"}),
+        (0, {"api_token": "the administrator starts it"}),
+        (0, {"gateway_options": ["--allow-root"]}),
+        (0, {"gateway_user": "aliquot", "gateway_options": ["--Aliquot.run_kernels_as=gateway"]}),
+    ],
+)
+def test_without_root_or_an_account_of_the_gateways_nothing_changes(
+    user_id: int, settings: dict[str, Any], accounts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: user_id)
+    c = Config()
+    assert configure(c, **settings).run_kernels_as == "gateway"
+    assert [service["name"] for service in c.JupyterHub.services] == ["aliquot"]
+
+
+@pytest.mark.usefixtures("root")
+def test_the_accounts_of_a_table_are_refused_beside_kernels_of_the_gateway() -> None:
+    c = Config()
+    c.JupyterHub.spawner_class = "simple"
+    with pytest.raises(HubConfigError, match="is for run_kernels_as='owner'"):
+        configure(c, gateway_user="aliquot", account_of={"a": "ada"})
+
+
+@pytest.mark.usefixtures("root")
+def test_the_log_says_what_is_missing_with_the_command_for_it(
+    accounts: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    listed = accounts / "kernel-accounts"
+    listed.write_text("ada\n")
+    listed.chmod(0o666)
+    monkeypatch.setattr(kernel_owners, "ACCOUNT_LIST", listed)
+    monkeypatch.setattr(kernel_owners, "_PATIENCE_SECONDS", 0.0)
+    with caplog.at_level(logging.INFO):
+        say(accounts, is_default=True, start_relay_host=False)
+    told = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert told[0][0] == "INFO"
+    assert "as their owners' accounts, as LocalProcessSpawner starts the servers" in told[0][1]
+    assert [level for level, _ in told[1:]] == ["WARNING", "WARNING"]
+    assert "counts only where root alone can change it" in told[1][1]
+    assert f"sudo chown root: {accounts} {listed}" in told[1][1]
+    assert f"no relay host listens at {accounts}/relay.sock" in told[2][1]
+    assert "sudo systemctl restart aliquot-relay" in told[2][1]
+
+
+@pytest.mark.usefixtures("root")
+def test_the_log_says_how_to_narrow_the_accounts_where_there_is_no_list(
+    accounts: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(kernel_owners, "ACCOUNT_LIST", Path("/etc/no-such-folder/kernel-accounts"))
+    with caplog.at_level(logging.INFO):
+        say(accounts, is_default=False)
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert "echo @students | sudo install -D -m 644 /dev/stdin /etc/no-such-folder/kernel-accounts" in told
+
+
+def say(folder: Path, *, is_default: bool, start_relay_host: bool = True) -> None:
+    settings = HubSettings(
+        **OWNER, start_relay_host=start_relay_host, gateway_environment={"ALIQUOT_RUNTIME_DIR": str(folder)}
+    )
+    kernel_owners.say_accounts(settings, 0, "", is_default=is_default, log=logging.getLogger("hub"))

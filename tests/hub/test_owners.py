@@ -67,6 +67,11 @@ def users() -> Iterator[Users]:
         yield Users(hub)
 
 
+def test_the_hub_says_that_kernels_are_their_owners_by_default(users: Users) -> None:
+    assert "run_kernels_as" not in (users.hub.home / "jupyterhub_config.py").read_text()
+    assert "kernels run as their owners' accounts, as LocalProcessSpawner starts the servers" in users.hub.log
+
+
 def test_a_kernel_is_its_owners_in_the_notebooks_folder(users: Users) -> None:
     code = """
 import os, getpass, json, helpers

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from jupyter_aliquot.gateway.hub import HubSettings
-from jupyter_aliquot.gateway.hub.reserved_port import with_right_to_listen
+from jupyter_aliquot.gateway.hub.accounts import with_right_to_listen
 from jupyter_aliquot.gateway.hub.service import service_entry
 
 ACCOUNT = SimpleNamespace(pw_name="aliquot", pw_uid=65534, pw_gid=65534, pw_dir="/nowhere", pw_shell="/bin/false")
