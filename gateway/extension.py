@@ -41,6 +41,7 @@ from jupyter_aliquot.gateway.kernels.owner_accounts import OwnerAccounts
 from jupyter_aliquot.gateway.kernels.services import KernelServices
 from jupyter_aliquot.gateway.kernels.sessions import SessionLabels
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
+from jupyter_aliquot.gateway.kernelspecs.own_specs import OwnSpecs
 from jupyter_aliquot.gateway.limits.config import Limits
 from jupyter_aliquot.gateway.limits.guard import LimitGuard
 from jupyter_aliquot.gateway.limits.http import install
@@ -243,6 +244,8 @@ class AliquotExtension(ExtensionApp):
         specs = services.server.kernel_spec_manager
         if isinstance(specs, SizedKernelSpecManager):
             specs.count_devices = services.watch.count_devices
+            if services.accounts is not None:
+                specs.own = OwnSpecs(services.accounts.kernelspecs_from(services.runtime), self.log)
         told = Sources(snapshot, ServerMetrics(snapshot), settings.largest(), self._largest_here, services.folders)
         if self._own is not None:
             told = replace(told, keep=self._own.culler.keep)

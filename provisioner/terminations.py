@@ -6,6 +6,7 @@ Pure: callers bring what the runtime found (`ProcessEnd`) and the request to end
 from __future__ import annotations
 
 import re
+import shlex
 import signal as signals
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ _LAST_CHARACTERS = 300
 UNREACHABLE = "unreachable"
 UNREACHABLE_TEXT = "the kernel was ended because the files of its sockets had been removed: no cell could reach it"
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+# The words of a Python that cannot begin to be a kernel.
+_WITHOUT_IPYKERNEL = re.compile(r"^(?P<python>/[^\n:]{1,200}): No module named '?ipykernel(_launcher)?\b", re.MULTILINE)
 # A shell or an init process reports the signal that ended its child as an exit code above this.
 _SIGNAL_AS_EXIT_CODE = 128
 
@@ -198,7 +201,11 @@ def _by_itself(end: ProcessEnd) -> tuple[EndingCode, str]:
     if end.exit_code == 0:
         return EndingCode.EXITED, "the kernel exited by itself with code 0 (exit() in a cell?)"
     if end.exit_code is not None:
-        return EndingCode.EXITED, f"the kernel exited by itself with code {end.exit_code}"
+        said = f"the kernel exited by itself with code {end.exit_code}"
+        if lacking := _WITHOUT_IPYKERNEL.search(end.last_words):
+            python = shlex.quote(lacking["python"])
+            said = f"{said}: its environment has no ipykernel. Install it: {python} -m pip install ipykernel"
+        return EndingCode.EXITED, said
     return EndingCode.CRASH, "the kernel's process is gone, and no process recorded how it ended"
 
 

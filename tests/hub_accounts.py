@@ -11,14 +11,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from hub_kernels import run_cell
 from hub_process import PASSWORD, PROXY, START_SECONDS, HubProcess, hub_problem
 from made_accounts import GATEWAY, UIDS, MadeAccounts
 from namespaced import can_enter
 from quick_start import python_m
 
 _CONFIG = """
-from jupyter_aliquot.gateway.hub import configure
-
 c.JupyterHub.bind_url = "http://127.0.0.1:{port}"
 c.JupyterHub.hub_bind_url = "http://127.0.0.1:{hub_port}"
 c.JupyterHub.db_url = "sqlite:///{home}/hub/hub.sqlite"
@@ -39,13 +38,17 @@ c.ConfigurableHTTPProxy.pid_file = "{home}/hub/proxy.pid"
 c.JupyterHub.services = [{{"name": "tests", "api_token": "{token}"}}]
 c.JupyterHub.load_roles = [{{"name": "tests", "services": ["tests"], "scopes": ["admin:users", "admin:groups",
     "admin:servers", "tokens", "access:servers", "access:services", "list:services", "read:hub", "inherit"]}}]
+"""
+_CONFIGURE = """
+from jupyter_aliquot.gateway.hub import configure
+
 configure(
     c,
     url="http://127.0.0.1:{gateway_port}",
     gateway_user="aliquot",
     user_limit_gpus=0.5,
     account_of={{"ada.lovelace": "ada"}},
-    gateway_options=["--Aliquot.driver=softgpu", *{options!r}],
+    gateway_options=["--Aliquot.driver=softgpu", "--HostLimits.floor_memory=256MiB", *{options!r}],
     gateway_environment={{"ALIQUOT_RUNTIME_DIR": "{home}/run", "ALIQUOT_SPILL_DIR": "{home}/spill"}},
     **{arguments!r},
 )
@@ -53,7 +56,9 @@ configure(
 
 
 class HubOfAccounts(HubProcess):
-    """The Hub, with its ``accounts``."""
+    """The Hub, with its ``accounts``. ``CONFIGURE`` ends its configuration, as a template."""
+
+    CONFIGURE = _CONFIGURE
 
     def __init__(self, *options: str, **arguments: Any) -> None:
         """*options* are further ones of the gateway; HOME in them is the folder of all.
@@ -65,7 +70,7 @@ class HubOfAccounts(HubProcess):
         self.home.chmod(0o711)
         (self.home / "hub").mkdir()
         self.accounts = MadeAccounts(self.home)
-        text = _CONFIG.format(
+        text = (_CONFIG + self.CONFIGURE).format(
             port=self.port,
             hub_port=self.hub_port,
             proxy_port=self.proxy_port,
@@ -94,6 +99,36 @@ class HubOfAccounts(HubProcess):
         super()._stop()
         for left in Path("/dev/shm").glob(f"aliquot-{UIDS[GATEWAY]}-*"):
             shutil.rmtree(left, ignore_errors=True)
+
+
+class AccountUsers:
+    """Users of such a Hub with their servers; ``kernels`` has one of each that a test started for its cells."""
+
+    def __init__(self, hub: HubOfAccounts, *names: str) -> None:
+        self.hub = hub
+        self.tokens: dict[str, str] = {}
+        self.kernels: dict[str, str] = {}
+        for user in names:
+            hub.start_server(user)
+            self.tokens[user] = hub.token_of(user)
+
+    def start(self, user: str, **body: Any) -> str:
+        return str(self.ask(user, "api/kernels", "POST", body)["id"])
+
+    def ask(self, user: str, path: str, method: str = "GET", body: Any = None) -> Any:
+        return self.hub.server(user, path, method, body, token=self.tokens[user])
+
+    def cell(self, user: str, code: str, kernel_id: str = "") -> str:
+        url = f"{self.hub.url}/user/{user}"
+        return run_cell(url, self.tokens[user], kernel_id or self.kernels[user], code).strip()
+
+    def crash_of(self, user: str, kernel_id: str) -> Any:
+        """Return why a kernel was last restarted without a request; None while it was not."""
+        listed = self.hub.gateway("aliquot/api/v1/status", token=self.tokens[user])["kernels"]
+        return next((one["last_crash"] for one in listed if one["id"] == kernel_id), None)
+
+    def pid(self, user: str) -> int:
+        return int(self.cell(user, "import os; print(os.getpid())"))
 
 
 def accounts_problem() -> str:

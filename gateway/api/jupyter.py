@@ -30,6 +30,7 @@ from jupyter_aliquot.gateway.channels.browser_socket import (
 )
 from jupyter_aliquot.gateway.channels.connection import KernelWebsocketConnection
 from jupyter_aliquot.gateway.kernels.request_context import replace
+from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
 from jupyter_aliquot.gateway.limits.websocket import MessagePace, SocketEnding, explain_large_messages, message_pace
 from jupyter_aliquot.provisioner.errors import AliquotError
 
@@ -100,6 +101,12 @@ def read_body(read: Callable[[], Any]) -> dict[str, Any] | None:
     return {name: value for name, value in body.items() if name in parts or name not in _PARTS}
 
 
+async def refresh_kernelspecs(handler: Any, name: str | None = None) -> None:
+    """Look at the kernelspecs in the user's home, before they are listed or one of them starts."""
+    if isinstance(specs := handler.kernel_spec_manager, SizedKernelSpecManager):
+        await specs.refresh(name)
+
+
 class KernelsHandler(ErrorsAsWritten, kernels.MainKernelHandler):
     """GET and POST /api/kernels."""
 
@@ -125,6 +132,7 @@ class KernelsHandler(ErrorsAsWritten, kernels.MainKernelHandler):
 
     @authenticated
     async def post(self) -> None:
+        await refresh_kernelspecs(self, (self.get_json_body() or {}).get("name") or "")
         await with_cause(super().post)
 
 
@@ -149,11 +157,22 @@ class KernelActionHandler(ErrorsAsWritten, kernels.KernelActionHandler):
         await with_cause(super().post, kernel_id, action)
 
 
+class KernelSpecsHandler(ErrorsAsWritten, kernelspecs.MainKernelSpecHandler):
+    """GET /api/kernelspecs."""
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        await refresh_kernelspecs(self)
+        await with_cause(super().get)
+
+
 class KernelSpecHandler(ErrorsAsWritten, kernelspecs.KernelSpecHandler):
     """GET /api/kernelspecs/{name}."""
 
     @authenticated
     async def get(self, kernel_name: str) -> None:
+        await refresh_kernelspecs(self, kernel_name)
         await with_cause(super().get, kernel_name)
 
 
@@ -166,6 +185,8 @@ class SessionsHandler(ErrorsAsWritten, sessions.SessionRootHandler):
 
     @authenticated
     async def post(self) -> None:
+        kernel = (self.get_json_body() or {}).get("kernel") or {}
+        await refresh_kernelspecs(self, kernel.get("name") or "")
         await with_cause(super().post)
 
 
@@ -195,6 +216,7 @@ class SessionHandler(ErrorsAsWritten, sessions.SessionHandler):
         body, table = self.get_json_body() or {}, cast(Any, self.session_manager)
         kernel = body.get("kernel") or {}
         if kernel.get("id") is None and kernel.get("name") is not None:
+            await refresh_kernelspecs(self, kernel["name"])
             # The other changes come first: a request that is refused starts and ends no kernel.
             await table.update_session(session_id, **{what: body[what] for what in _SESSION_PARTS if what in body})
             before = await table.get_session(session_id=session_id)
@@ -322,6 +344,7 @@ def replacements() -> list[tuple[str, type[RequestHandler]]]:
         KernelHandler,
         KernelActionHandler,
         ChannelsHandler,
+        KernelSpecsHandler,
         KernelSpecHandler,
         SessionsHandler,
         SessionHandler,

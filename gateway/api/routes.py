@@ -54,6 +54,7 @@ class SizesHandler(AliquotHandler):
         manager = self.kernel_spec_manager
         offered, may_use_normal, largest = [], True, self.sources.largest_here()
         if isinstance(manager, SizedKernelSpecManager):
+            await manager.refresh()
             offered = manager.offered_sizes()
             may_use_normal = manager.settings.class_policy().may_have_normal_priority(self.requester)
         report: Sizes = {

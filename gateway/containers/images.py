@@ -286,8 +286,15 @@ def _read_logos(entry: Entry, language: str) -> str:
     folder = entry.text("logos", "")
     if folder and not Path(folder).is_dir():
         raise entry.refused("logos", folder, "a folder of this machine with logo-64x64.png in it, or leave it out")
+    return folder or logos_of(language)
+
+
+def logos_of(language: str) -> str:
+    """Return a folder of the picker's pictures: ipykernel's for Python, else none.
+
+    Never empty: Jupyter would serve its own working folder as pictures.
+    """
     ipykernel = importlib.util.find_spec("ipykernel") if language == "python" else None
-    if not folder and ipykernel is not None and ipykernel.origin:
+    if ipykernel is not None and ipykernel.origin:
         return str(Path(ipykernel.origin).parent / "resources")
-    # Never empty: Jupyter would serve its own working folder as pictures.
-    return folder or _NO_LOGOS
+    return _NO_LOGOS

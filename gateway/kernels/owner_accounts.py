@@ -7,13 +7,15 @@ root relies on.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from jupyter_aliquot.gateway.containers.planner import WORKING_VARIABLE
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.accounts import Account, account_environment, find_account
 from jupyter_aliquot.provisioner.errors import AccountError
+from jupyter_aliquot.provisioner.relay.client.control import list_kernelspecs
 
 Rule = Mapping[str, str] | Callable[[str], str]
 
@@ -62,6 +64,14 @@ class OwnerAccounts:
         except OSError:
             return False
         return uid == self.of(user).uid
+
+    def kernelspecs_from(self, runtime: RuntimeDir) -> Callable[[str, str], Awaitable[Mapping[str, Any]]]:
+        """Return the function that asks the relay host for the kernelspecs in a user's home."""
+
+        async def ask(user: str, known: str) -> Mapping[str, Any]:
+            return await list_kernelspecs(runtime, self.of(user).name, known)
+
+        return ask
 
     def start_arguments(
         self, user: str, program: str, env: Mapping[str, str], requested: Mapping[str, str]

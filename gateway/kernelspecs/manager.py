@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ from jupyter_aliquot.gateway.sizes.grammar import (
 from jupyter_aliquot.provisioner.errors import SizeNameError
 from jupyter_aliquot.provisioner.grants.codec import PROVISIONER_NAME
 from jupyter_aliquot.provisioner.resources import GpuShare, Request
+
+from .own_specs import OwnSpecs
 
 __all__ = [
     "GRAMMAR",
@@ -126,6 +128,9 @@ class SizedKernelSpecManager(KernelSpecManager):
         # The GPUs of the node; 0 if not known. The extension sets it, or a command that found an
         # agent.
         self.count_devices: Callable[[], int] = lambda: 0
+        # The kernelspecs in users' homes; None where kernels do not run as their owners. The
+        # extension sets it.
+        self.own: OwnSpecs | None = None
         for image in self.catalogue.entries:
             self._check_image(image)
 
@@ -152,6 +157,10 @@ class SizedKernelSpecManager(KernelSpecManager):
         for image in self.catalogue.entries:
             if image.is_for(current_user()):
                 found |= dict.fromkeys(filter(self._is_allowed, self._names_of(image)), image.logos)
+        for name, spec in self._own_specs().items():
+            if name not in found:  # what is registered for all wins
+                names = [name, *(size_name(name, request) for request in presets)]
+                found |= dict.fromkeys(filter(self._is_allowed, names), spec.resource_dir)
         for name, folder in self._allowed_by_name():
             found.setdefault(name, folder)
         return found
@@ -167,6 +176,8 @@ class SizedKernelSpecManager(KernelSpecManager):
         folder = self._find_spec_directory(kernel_name.lower())
         if folder is not None and not self._is_ours(kernel_name, folder):
             return self._read(kernel_name, folder)
+        if (own := self._own_spec(kernel_name)) is not None:
+            return own
         if (plain := parse_plain_name(kernel_name)) is not None:
             return plain_kernel_spec(self._base(kernel_name, plain), plain)
         try:
@@ -174,6 +185,7 @@ class SizedKernelSpecManager(KernelSpecManager):
         except SizeNameError as error:
             raise NoSuchSize(kernel_name, self._with_range(kernel_name, error)) from None
         if sized is None:
+            self._refuse_own(kernel_name, kernel_name)
             return super().get_kernel_spec(kernel_name)
         base = self._base(kernel_name, sized.base)
         return sized_kernel_spec(base, sized, self.settings.residency_of(sized.request))
@@ -204,7 +216,21 @@ class SizedKernelSpecManager(KernelSpecManager):
         if self._own_image(name) is not None:
             return True
         folder = self._find_spec_directory(name.lower())
-        return folder is not None and is_plain(name, folder)
+        return is_plain(name, folder) if folder is not None else self._own_spec(name) is not None
+
+    async def refresh(self, name: str | None = None) -> None:
+        """Look at the kernelspecs in the user's home anew, before a list, or a start of *name*.
+
+        An empty name is that of the default, which is installed for all.
+        """
+        if self.own is None or name == "" or (name is not None and self._is_for_all(name)):
+            return
+        await self.own.refresh(current_user().name)
+
+    def _is_for_all(self, name: str) -> bool:
+        """Return whether no look into a home can change what the name is."""
+        base = name if (sized := self._read_valid(name)) is None else sized.base
+        return self._find_spec_directory(base.lower()) is not None or self.catalogue.find(base) is not None
 
     def offered_sizes(self) -> list[OfferedSize]:
         """Return the listed sizes, in the order of the presets on each base."""
@@ -231,6 +257,9 @@ class SizedKernelSpecManager(KernelSpecManager):
             return image_kernel_spec(image)
         folder = self._find_spec_directory(base_name.lower())
         if folder is None:
+            if (own := self._own_spec(base_name)) is not None:
+                return own
+            self._refuse_own(name, base_name)
             raise NoSuchBase(
                 name,
                 f"Requested {name!r}, but no kernelspec named {base_name!r} is installed. 'jupyter "
@@ -250,6 +279,19 @@ class SizedKernelSpecManager(KernelSpecManager):
         """Return the image of this name; None if the user may not use it, or there is none."""
         image = self.catalogue.find(name)
         return image if image is not None and image.is_for(current_user()) else None
+
+    def _own_specs(self) -> Mapping[str, KernelSpec]:
+        """Return the kernelspecs in the user's home, which exist for that user alone."""
+        return {} if self.own is None else self.own.of(current_user().name)
+
+    def _own_spec(self, name: str) -> KernelSpec | None:
+        found = self._own_specs().get(name.lower())
+        return None if found is None else copy.deepcopy(found)
+
+    def _refuse_own(self, name: str, base_name: str) -> None:
+        """Say why a kernelspec in the user's home cannot be used. Raises NoSuchBase."""
+        if self.own is not None and (reason := self.own.why_not(current_user().name, base_name)):
+            raise NoSuchBase(name, f"Requested {name!r}, but {reason}")
 
     def _names_of(self, image: CatalogueImage) -> list[str]:
         """Return the listed kernelspecs of an image: its proposed size, itself, and the presets."""

@@ -1,7 +1,8 @@
 """Kernelspecs of a server in gateway mode: the gateway's, and its own ones as ``local.NAME``.
 
 Its own ones need no GPU. They always have the prefix, so that a name tells where its kernel runs
-whether or not the gateway answers.
+whether or not the gateway answers. One in the user's home that the gateway offers with sizes is not
+listed a second time, but its name works.
 """
 
 # mypy: disable-error-code="no-untyped-call, override"
@@ -63,6 +64,12 @@ class MixedKernelSpecManager(GatewayKernelSpecManager):
         base, mark, _ = kernel_name.partition(SIZE_MARK)
         own = self.own.find_kernel_specs()
         if mark and base in own and kernel_name not in own:
+            if self._is_twin(base):
+                raise HTTPError(
+                    _NOT_FOUND,
+                    f"Requested {kernel_name}, but {base} runs on this server, without a GPU. Choose "
+                    f"{kernel_name.removeprefix(PREFIX)}, the same kernelspec with a size",
+                )
             raise HTTPError(
                 _NOT_FOUND,
                 f"Requested {kernel_name}, but {base} runs on this server, and GPU sizes are the gateway's. Choose "
@@ -76,7 +83,14 @@ class MixedKernelSpecManager(GatewayKernelSpecManager):
         except (HTTPError, OSError, ValueError, KeyError, asyncio.TimeoutError) as error:
             self.log.warning("gateway=unavailable kernelspecs=as_heard_last reason=%s", error)
         own: dict[str, Any] = self.own.get_all_specs()
-        return {**own, **self._heard}
+        return {**{name: spec for name, spec in own.items() if not self._is_twin(name)}, **self._heard}
+
+    def _is_twin(self, own_name: str) -> bool:
+        """Return whether the gateway offers the same kernelspec, from the user's home, with sizes."""
+        found: Any = self._heard.get(own_name.removeprefix(PREFIX))
+        for part in ("spec", "metadata", "aliquot"):
+            found = found.get(part) if isinstance(found, dict) else None
+        return isinstance(found, dict) and found.get("is_own") is True
 
     async def get_kernel_spec(self, kernel_name: str, **kwargs: Any) -> Any:
         """Called by GET /api/kernelspecs/{name}.

@@ -9,10 +9,9 @@ import urllib.error
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hub_accounts import HubOfAccounts, accounts_problem
+from hub_accounts import AccountUsers, HubOfAccounts, accounts_problem
 from hub_kernels import run_cell
 from hub_process import until
 from made_accounts import GATEWAY, UIDS, MadeAccounts
@@ -28,35 +27,17 @@ print(total.value >> 20)
 """
 
 
-class Users:
+class Users(AccountUsers):
     """The users of the Hub, with a kernel of a quarter of a GPU each."""
 
     def __init__(self, hub: HubOfAccounts) -> None:
-        self.hub = hub
-        self.tokens: dict[str, str] = {}
-        self.kernels: dict[str, str] = {}
         project = MadeAccounts.make_folder(UIDS["ada"], hub.folder_of("ada", "project"))
         for name, text in (("data.csv", "ada's data"), ("helpers.py", "answer = 42")):
             (project / name).write_text(text)
             os.chown(project / name, UIDS["ada"], UIDS["ada"])
-        for user in ("ada", "bob"):
-            hub.start_server(user)
-            self.tokens[user] = hub.token_of(user)
+        super().__init__(hub, "ada", "bob")
         for user, path in (("ada", "project/a.ipynb"), ("bob", "b.ipynb")):
             self.kernels[user] = self.start(user, name="python3.gpu-0.25", path=path)
-
-    def start(self, user: str, **body: Any) -> str:
-        return str(self.ask(user, "api/kernels", "POST", body)["id"])
-
-    def ask(self, user: str, path: str, method: str = "GET", body: Any = None) -> Any:
-        return self.hub.server(user, path, method, body, token=self.tokens[user])
-
-    def cell(self, user: str, code: str, kernel_id: str = "") -> str:
-        url = f"{self.hub.url}/user/{user}"
-        return run_cell(url, self.tokens[user], kernel_id or self.kernels[user], code).strip()
-
-    def pid(self, user: str) -> int:
-        return int(self.cell(user, "import os; print(os.getpid())"))
 
 
 @pytest.fixture(scope="module")

@@ -44,6 +44,12 @@ def told(found: ProcessEnd | None, asked: Asked | None = None) -> tuple[str, str
     [
         (ProcessEnd(exit_code=0), "exited", "exited by itself with code 0 (exit() in a cell?)"),
         (ProcessEnd(exit_code=3), "exited", "exited by itself with code 3"),
+        (
+            ProcessEnd(exit_code=1, last_words="/home/a b/env/bin/python: No module named ipykernel_launcher"),
+            "exited",
+            "no ipykernel. Install it: '/home/a b/env/bin/python' -m pip install ipykernel",
+        ),
+        (ProcessEnd(exit_code=1, last_words="No module named ipykernel"), "exited", "exited by itself with code 1;"),
         (ProcessEnd(signal=signal.SIGSEGV), "crash", "signal 11 (segmentation fault) in native code"),
         (ProcessEnd(signal=signal.SIGKILL), "crash", "killed by signal 9 from outside"),
         (ProcessEnd(signal=signal.SIGTERM), "crash", "signal 15 (SIGTERM) from outside"),

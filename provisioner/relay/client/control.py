@@ -77,6 +77,7 @@ __all__ = [
     "RelaySettings",
     "SentRequest",
     "ensure_relay_host",
+    "list_kernelspecs",
     "read_ended",
     "read_relay_record",
     "read_relay_records",
@@ -152,6 +153,16 @@ async def remove_relay(folder: Path) -> None:
 async def signal_kernel(record: RelayRecord, number: int) -> None:
     """Signal the process group of a kernel of another account: the relay host may."""
     await _ask_host(record.folder, {"op": "signal", "number": number})
+
+
+async def list_kernelspecs(runtime: RuntimeDir, account: str, known: str = "") -> Mapping[str, Any]:
+    """Return the kernelspecs in the home of an account, as the account tells them.
+
+    ``mark`` alone where nothing has changed since the mark *known*; else ``specs``, ``problems`` and
+    ``left_out``, of any type.
+    """
+    header = {"op": "kernelspecs", "account": account, "known": known}
+    return (await _ask(runtime.relay_socket, header, "the relay host")).header
 
 
 async def _ask_host(folder: Path, header: Mapping[str, Any]) -> Record:

@@ -49,6 +49,7 @@ from .looks import (
     note_ends,
     relays_that_live,
 )
+from .own_kernelspecs import list_kernelspecs
 from .owner_work import InlineWork, OwnerWork, begin_child, fork_with_pipe
 from .room import is_tight
 from .tenants import Tenants
@@ -218,8 +219,28 @@ class Host:
             self._signal(peer, self._folder_of(record), record.header.get("number"))
         elif record.op == "remove":
             self._remove(peer, self._folder_of(record))
+        elif record.op == "kernelspecs":
+            self._list_kernelspecs(peer, record)
         else:
-            raise Refusal("bad_request", f"Op {record.op[:40]!r} is not known. Use start, status, signal or remove.")
+            ops = "start, status, signal, remove or kernelspecs"
+            raise Refusal("bad_request", f"Op {record.op[:40]!r} is not known. Use {ops}.")
+
+    def _list_kernelspecs(self, peer: Peer, record: Record) -> None:
+        """Tell the gateway which kernelspecs are in an account's home, as the account tells it."""
+        name, known = str(record.header.get("account", "")), str(record.header.get("known", ""))
+        if self._tenants is None or not name:
+            raise Refusal("account", "Kernelspecs are listed by a host of root alone, for an account with a name")
+        account = self._tenants.requested(name)
+        home = Path(account.home)
+
+        def listed(found: Any) -> None:
+            if isinstance(found, dict):
+                self._say_last(peer, {**found, "op": "kernelspecs"})
+            elif peer in self._peers:
+                peer.refuse("internal", f"the kernelspecs in {home} could not be listed as {account.name!r}")
+                self._flush(peer)
+
+        self._work.do(account.uid, lambda: partial(list_kernelspecs, home, known), listed)
 
     def _folder_of(self, record: Record) -> Path:
         kernel_id = record.header.get("kernel_id")
