@@ -44,6 +44,7 @@ from jupyter_aliquot.gateway.status.collector import KernelMemo, local_kernels
 from jupyter_aliquot.gateway.status.report import LocalKernel
 from jupyter_aliquot.gateway.terminations.recorder import KernelEndings
 from jupyter_aliquot.provisioner.containers.limits import NodeTotals
+from jupyter_aliquot.provisioner.control_groups import WITHOUT_GROUPS, ControlGroups
 from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
 from jupyter_aliquot.provisioner.relay.wire.files import UnsentBytes
 
@@ -91,6 +92,7 @@ def make_parts(services: Services) -> LocalParts:
         tell_interrupt=services.link.interrupt,
         hides_servers_env=lambda: tells_people_apart(server.identity_provider),
         accounts=services.accounts,
+        limits_processes=HostLimits(parent=server).processes,
         refuses_processes=lambda: _are_roots(server) and not settings.allow_root_kernels,
     )
     return LocalParts(policy, kernels, runtime, links)
@@ -110,6 +112,7 @@ class OwnKernels:
         self._services = services
         self._recovery: Recovery | None = None
         self._memo = KernelMemo()
+        self._groups = ControlGroups()
         # Kernels without a grant, and thus without its folder, have their relays in the same
         # runtime folder.
         manager.update_config(Config({"AliquotProvisioner": {"runtime_dir": str(services.runtime.path)}}))
@@ -133,11 +136,13 @@ class OwnKernels:
         return local_kernels(self.manager, ids, admission, self._services.labels(), self.culler.announced(), self._memo)
 
     def problems(self) -> tuple[str, ...]:
-        """Return what keeps kernels from outliving this server."""
-        memory = self._parts.kernels.memory
-        if memory is None or not memory.problem:
-            return ()
-        return (f"A restart of this server may lose kernels: {memory.problem}.",)
+        """Return what keeps kernels from outliving this server, and from having limits on the machine."""
+        kernels, problems = self._parts.kernels, []
+        if kernels.memory is not None and kernels.memory.problem:
+            problems.append(f"A restart of this server may lose kernels: {kernels.memory.problem}.")
+        if kernels.accounts is not None and kernels.limits_processes and not self._groups.are_prepared():
+            problems.append(WITHOUT_GROUPS)
+        return tuple(problems)
 
     async def recover(self) -> tuple[str, ...]:
         """Recover the kernels of this gateway's last run, before the first request.

@@ -43,9 +43,10 @@ from jupyter_aliquot.provisioner.runtime.factory import choose_runtime
 from jupyter_aliquot.provisioner.runtime.process import ProcessRuntime
 from jupyter_aliquot.provisioner.runtime.stdio import PipeEnds
 
+from .control_groups import NO_LIMITS, GroupLimits
 from .errors import AgentUnavailableError, EngineError, LaunchError, RequestError
 from .launch_spec import LaunchSettings, LaunchSpec, launch_spec
-from .resources import GpuShare, Grant, KernelProcess, Request
+from .resources import Bytes, GpuShare, Grant, KernelProcess, Request
 from .terminations import ProcessEnd
 
 _END_SECONDS = 5.0
@@ -101,6 +102,7 @@ class AliquotProvisioner(LocalProvisioner):
         self.container: ContainerPlan | None = None
         self.relay_facts: Mapping[str, Any] | None = None
         self.account = ""  # the system account as which the kernel runs; empty: our own
+        self.group = NO_LIMITS  # of such a kernel's control group
         self._runtime: Runtime = ProcessRuntime()
         self._kernel: KernelProcess | None = None
         self._end: ProcessEnd | None = None
@@ -115,13 +117,14 @@ class AliquotProvisioner(LocalProvisioner):
         """Get a grant and a relay. Called by KernelManager.pre_start_kernel.
 
         At a restart, the provisioner keeps the grant that it holds. The gateway passes ``grant``,
-        ``container``, ``relay_facts`` and ``account`` by value. Without a grant this asks for its own; without a
-        container the kernel is a process; the relay keeps the facts. Raises AliquotError.
+        ``container``, ``relay_facts``, ``account`` and ``group`` by value. Without a grant this asks for its
+        own; without a container the kernel is a process; the relay keeps the facts. Raises AliquotError.
         """
         given: Grant | None = kwargs.pop("grant", None)
         self.container = kwargs.pop("container", self.container)
         self.relay_facts = kwargs.pop("relay_facts", self.relay_facts)
         self.account = kwargs.pop("account", self.account)
+        self.group = kwargs.pop("group", self.group)
         if self.grant is None:
             await self._get_grant(given, self._names(kwargs.get("env")))
         try:
@@ -207,7 +210,8 @@ class AliquotProvisioner(LocalProvisioner):
         if containers is not None:
             await containers.ensure_relay_host(runtime)
         options = relay_options(self.relay_facts, self.grant, self.container is not None, arguments)
-        options = replace(options, waiting_notice=self.waiting_notice, trim=self.trim, account=self.account)
+        options = replace(options, waiting_notice=self.waiting_notice, trim=self.trim)
+        options = replace(options, account=self.account, group=self.group)
         self._relay = await KernelRelay.start(manager, runtime, self.kernel_id, options, self.log)
 
     def _start_without(self, reason: NoRelayError) -> None:
@@ -293,6 +297,9 @@ class AliquotProvisioner(LocalProvisioner):
             self._hold.grant = grant
         if self._relay is not None:
             await self._relay.note_grant(grant)
+        if self.container is None and limits is not None and self._relay is not None:
+            self.group = GroupLimits(limits.memory or Bytes(0), limits.cpus or 0.0)
+            return await self._relay.limit(self.group)
         if self.container is None or limits is None:
             return ""
         self.container = replace(self.container, limits=limits)

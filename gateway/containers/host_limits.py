@@ -1,4 +1,4 @@
-"""The settings of a container's part of its host: memory and CPUs in proportion to the GPU share.
+"""The settings of a kernel's part of its host: memory and CPUs in proportion to the GPU share.
 
 ``provisioner.containers.limits`` computes a kernel's limits from them.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from traitlets import Float, Int, TraitError, Unicode, validate
+from traitlets import Bool, Float, Int, TraitError, Unicode, validate
 from traitlets.config import Configurable
 
 from jupyter_aliquot.provisioner.containers.limits import LimitRules, NodeTotals
@@ -17,7 +17,10 @@ from jupyter_aliquot.provisioner.resources import Bytes
 
 
 class HostLimits(Configurable):
-    """The limits of kernels in containers on their host, unless their image's entry sets others."""
+    """The limits on their host of kernels in containers and of owners' kernels.
+
+    An image's entry may set others.
+    """
 
     memory_fraction = Float(
         0.8, help="Part of the host's memory that kernels have together when all GPUs are handed out; each its share."
@@ -33,6 +36,12 @@ class HostLimits(Configurable):
     fixed_cpus = Float(0.0, help="CPUs of every kernel, whatever its share; 0 for the proportion.").tag(config=True)
     pids = Int(1024, help="How many processes and threads a kernel may have.").tag(config=True)
     shm = Unicode("64MiB", help="Size of /dev/shm of a kernel.").tag(config=True)
+
+    processes = Bool(
+        True,
+        help="Whether kernels that run as their owners have a control group, too: their memory is bounded so, and CPUs "
+        "are shared in this proportion while kernels compete for them.",
+    ).tag(config=True)
 
     def rules(self) -> LimitRules:
         """Return the settings as one value."""

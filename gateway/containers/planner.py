@@ -145,6 +145,10 @@ class ContainerPlanner:
             check_kernel_account(account)
         return account
 
+    def group_limits(self, share: GpuShare | None) -> ContainerLimits:
+        """Return the limits of a kernel that is its owner's process. Raises RequestError."""
+        return limits_for(share, self._node(), self._rules)
+
     def limits_of(self, kernel_name: str, share: GpuShare) -> ContainerLimits | None:
         """Return the limits of a running kernel with another share; None if it has no container.
 

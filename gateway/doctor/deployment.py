@@ -21,6 +21,7 @@ from jupyter_aliquot.gateway.base.sockets import peer
 from jupyter_aliquot.gateway.installation.files import GATEWAY_UNIT, HUB_UNIT, NODE_UNITS
 from jupyter_aliquot.gateway.installation.refusals import SYSTEM_PATH, closed_to_others
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, nvidia_driver
+from jupyter_aliquot.provisioner.control_groups import MOUNTED, WITHOUT_GROUPS, ControlGroups
 from jupyter_aliquot.provisioner.kernel_accounts import ACCOUNT_LIST
 
 from .gateways import check_chosen_gateway, look_at_gateways
@@ -54,7 +55,13 @@ def check_deployment(
     """
     here = Deployment(user, url, with_hub, root, patience_seconds)
     checks: list[Check] = [here.check_environment, here.check_account, here.check_home, here.check_units]
-    checks += [here.check_kernel_accounts, here.check_runtime_folder, here.check_sockets, here.check_driver]
+    checks += [
+        here.check_kernel_accounts,
+        here.check_runtime_folder,
+        here.check_sockets,
+        here.check_groups,
+        here.check_driver,
+    ]
     if with_hub:
         checks += [here.check_port, here.check_proxy, check_hub_version, check_token_scopes, check_chosen_gateway]
         checks += [here.check_gateways]
@@ -153,6 +160,13 @@ class Deployment:
         runtime = self._runtime()
         parts = ((runtime.agent_socket, NODE_UNITS[0]), (runtime.relay_socket, NODE_UNITS[1]))
         return [self._check_socket(path, unit) for path, unit in parts]
+
+    def check_groups(self) -> Sequence[Finding]:
+        """Check that kernels have control groups of their own."""
+        if ControlGroups(self.root / MOUNTED.relative_to("/")).are_prepared():
+            return [Finding("control groups", OK, "kernels have limits of memory, and share the CPUs")]
+        remedy = f"look why: journalctl -u {NODE_UNITS[1]}; in a container, give it its own control groups"
+        return [Finding("control groups", WARN, WITHOUT_GROUPS, remedy)]
 
     def _check_socket(self, path: Path, unit: str) -> Finding:
         while (found := peer(path)) is None and time.monotonic() < self._deadline:

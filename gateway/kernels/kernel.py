@@ -35,11 +35,12 @@ from jupyter_aliquot.gateway.state.persistence import PendingResize
 from jupyter_aliquot.gateway.state.records import KernelState
 from jupyter_aliquot.gpu_hook.waiting import outlasting
 from jupyter_aliquot.provisioner.containers.plan import ContainerPlan
+from jupyter_aliquot.provisioner.control_groups import GroupLimits
 from jupyter_aliquot.provisioner.errors import AliquotError, LaunchError, WithdrawnError
 from jupyter_aliquot.provisioner.grants.codec import grant_record, stanza_request
 from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
-from jupyter_aliquot.provisioner.resources import Grant, KernelProcess, Request
+from jupyter_aliquot.provisioner.resources import Bytes, Grant, KernelProcess, Request
 from jupyter_aliquot.provisioner.terminations import Asked, Ending, ProcessEnd
 
 from .owner_accounts import OwnerAccounts
@@ -83,6 +84,7 @@ class ManagedKernel(ServerKernelManager):
         self._hides_servers_env = services.hides_servers_env
         self._refuses_processes = services.refuses_processes
         self._accounts = services.accounts
+        self._limits_processes = services.limits_processes and services.accounts is not None
         self._listener = listener
         self.owner = ""
         # The owner's teams when the kernel was requested. Their quotas count it, also after a
@@ -190,6 +192,8 @@ class ManagedKernel(ServerKernelManager):
         if not isinstance(provisioner, AliquotProvisioner) or provisioner.grant is None:
             return ""
         limits = None if containers is None else containers.limits_of(self.kernel_name, grant.request.gpus)
+        if limits is None and containers is not None and self._limits_processes:
+            limits = containers.group_limits(grant.request.gpus)
         return await provisioner.resize(grant, limits)
 
     async def adopt(self, relay: RelayRecord, process: KernelProcess | None, grant: Grant | None) -> None:
@@ -394,7 +398,12 @@ class ManagedKernel(ServerKernelManager):
         spec = self.kernel_spec
         program = spec.argv[0] if spec is not None and spec.argv else ""
         requested = self.start_arguments.get(REQUEST_ENV) or {}
-        return accounts.start_arguments(self.owner, program, kwargs.get("env") or os.environ, requested)
+        arguments = accounts.start_arguments(self.owner, program, kwargs.get("env") or os.environ, requested)
+        if self.containers is not None and self._limits_processes:
+            request = self.request()
+            limits = self.containers.group_limits(None if request is None else request.gpus)
+            arguments["group"] = GroupLimits(limits.memory or Bytes(0), limits.cpus or 0.0)
+        return arguments
 
     async def until_restarted(self) -> None:
         """Wait for a restart that is under way.

@@ -52,6 +52,8 @@ class KernelServices:
     hides_servers_env: Callable[[], bool] = _never
     # The accounts that kernels run as; None: all run as the gateway's.
     accounts: OwnerAccounts | None = None
+    # Whether such a kernel has a part of the host in proportion to its share.
+    limits_processes: bool = False
     # True where a kernel that is a process would be root's, for a user who is not.
     refuses_processes: Callable[[], bool] = _never
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 from jupyter_aliquot.gpu_hook.base.process_account import account_of
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits
+from jupyter_aliquot.provisioner.control_groups import ControlGroups, MemoryUse
 from jupyter_aliquot.provisioner.errors import LaunchError, RelayError, RelayRefusedError
 from jupyter_aliquot.provisioner.launch_spec import LaunchSpec
 from jupyter_aliquot.provisioner.relay.client.control import signal_kernel, spawn
@@ -44,8 +46,11 @@ _PARENT_VARIABLE = "JPY_PARENT_PID"
 class RelayedRuntime:
     """The processes of one kernel, one after another, below its relay."""
 
-    def __init__(self, relay: RelayRecord) -> None:
+    def __init__(self, relay: RelayRecord, groups: ControlGroups | None = None) -> None:
         self._relay = relay
+        self._groups = groups or ControlGroups()
+        # What was ended for memory before the process began, or before we took it over.
+        self._kills = (self._memory_use() or MemoryUse()).kills
         self._streams: dict[KernelProcess, Streams] = {}
         self._ended: dict[KernelProcess, ProcessEnd] = {}
 
@@ -75,6 +80,7 @@ class RelayedRuntime:
                 "another account. Shut the kernel down, and start it again"
             )
         self._streams[process] = streams
+        self._kills = (self._memory_use() or MemoryUse()).kills
         return process
 
     async def signal(self, process: KernelProcess, signal_number: int) -> None:
@@ -132,10 +138,31 @@ class RelayedRuntime:
         while True:
             ended = read_ended(self._relay)
             if ended is not None and (ended.pid, ended.start_time_ticks) == (process.pid, process.start_time_ticks):
-                return process_end(ended)
+                return self._judged(process_end(ended))
             if loop.time() > give_up:
                 return ProcessEnd()
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+
+    def _memory_use(self) -> MemoryUse | None:
+        """Return what the kernel's control group used; None for a kernel of our own account, which has none."""
+        if not is_anothers(self._relay.folder):
+            return None
+        try:
+            uid = self._relay.folder.stat().st_uid
+        except OSError:
+            return None
+        return self._groups.memory_use(uid, self._relay.kernel_id)
+
+    def _judged(self, end: ProcessEnd) -> ProcessEnd:
+        """Return the end with the system's word on memory, which its owner's relay does not decide.
+
+        A program that the kernel ran may have been ended for memory before the kernel was killed by
+        hand: the system tells the two not apart.
+        """
+        used = self._memory_use() if end.signal == signal.SIGKILL else None
+        if used is None or used.kills <= self._kills:
+            return end
+        return replace(end, is_out_of_memory=True, memory_used=used.peak, memory_limit=used.limit)
 
 
 def process_end(ended: Ended) -> ProcessEnd:

@@ -8,13 +8,17 @@ import signal
 import urllib.error
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from hub_accounts import AccountUsers, HubOfAccounts, accounts_problem
 from hub_kernels import run_cell
 from hub_process import until
 from made_accounts import GATEWAY, UIDS, MadeAccounts
+
+from jupyter_aliquot.provisioner.control_groups import ControlGroups
 
 SECONDS = 120.0
 _MEMORY = """
@@ -79,6 +83,37 @@ def test_a_kernel_has_its_share_of_the_gpu_and_the_quota_holds(users: Users) -> 
     with pytest.raises(urllib.error.HTTPError) as caught:
         users.start("ada", name="python3.gpu-0.75")
     assert "may have 0.5" in caught.value.read().decode()
+
+
+def test_a_kernel_has_a_control_group_outside_of_the_hubs_with_the_memory_of_its_share(users: Users) -> None:
+    if not ControlGroups().are_prepared():
+        pytest.skip("this system gives root no control groups to make")
+    kernel_id, uid = users.kernels["ada"], UIDS["ada"]
+    groups = users.cell("ada", "print(open('/proc/self/cgroup').read())").splitlines()
+    named = [line for line in groups if line.endswith(f":/aliquot.slice/user-{uid}/kernel-{kernel_id}")]
+    assert [line for line in named if ":memory:" in line or line.startswith("0::")]
+    for host in processes_of(0, "jupyter_aliquot.provisioner.relay", str(users.hub.home / "run")):
+        assert "aliquot.slice" not in Path(f"/proc/{host}/cgroup").read_text(), "a service of the Hub stays in its unit"
+    use = ControlGroups().memory_use(uid, kernel_id)
+    assert use is not None
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert use.limit == pytest.approx(whole * 0.8 * 0.25, rel=0.01)
+
+
+def test_a_kernel_that_takes_more_memory_than_it_has_is_ended_with_words(users: Users) -> None:
+    if not ControlGroups().are_prepared():
+        pytest.skip("this system gives root no control groups to make")
+    kernel_id = users.start("bob", name="python3")
+
+    def take_too_much() -> None:
+        with suppress(Exception):  # no answer comes, and the websocket goes with the kernel
+            users.cell("bob", "block = b'x' * (400 << 20)", kernel_id)
+
+    Thread(target=take_too_much, daemon=True).start()
+    found = until(lambda: users.crash_of("bob", kernel_id), SECONDS)
+    users.ask("bob", f"api/kernels/{kernel_id}", "DELETE")
+    assert found["code"] == "oom"
+    assert "of 256 MiB host memory, and was ended for it" in found["message"]
 
 
 def test_bob_reads_ends_and_reaches_nothing_of_adas(users: Users) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.gpu_hook.waiting import within
+from jupyter_aliquot.provisioner.control_groups import GroupLimits
 from jupyter_aliquot.provisioner.errors import RelayError, RelayProtocolError, RelayRefusedError, RelayUnavailableError
 from jupyter_aliquot.provisioner.relay.wire.files import (
     Ended,
@@ -77,6 +78,7 @@ __all__ = [
     "RelaySettings",
     "SentRequest",
     "ensure_relay_host",
+    "limit_kernel",
     "list_kernelspecs",
     "read_ended",
     "read_relay_record",
@@ -153,6 +155,11 @@ async def remove_relay(folder: Path) -> None:
 async def signal_kernel(record: RelayRecord, number: int) -> None:
     """Signal the process group of a kernel of another account: the relay host may."""
     await _ask_host(record.folder, {"op": "signal", "number": number})
+
+
+async def limit_kernel(record: RelayRecord, limits: GroupLimits) -> None:
+    """Change the limits of the control group of another account's kernel: the relay host may."""
+    await _ask_host(record.folder, {"op": "limit", "memory": int(limits.memory), "cpus": limits.cpus})
 
 
 async def list_kernelspecs(runtime: RuntimeDir, account: str, known: str = "") -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from jupyter_aliquot.gpu_hook.paths import KERNEL_ID, PathError, RuntimeDir, prepare_runtime_dir
 from jupyter_aliquot.provisioner.accounts import find_account
+from jupyter_aliquot.provisioner.control_groups import NO_LIMITS, GroupLimits
 from jupyter_aliquot.provisioner.errors import (
     AccountError,
     LaunchError,
@@ -38,7 +39,7 @@ from jupyter_aliquot.provisioner.relay.wire.proc import start_time_ticks
 from jupyter_aliquot.provisioner.resources import Grant
 
 from .connection_info import curve_keys, lead_clients, reason_against
-from .control import RelaySettings, ensure_relay_host, set_facts, start_relay, stop_relay
+from .control import RelaySettings, ensure_relay_host, limit_kernel, set_facts, start_relay, stop_relay
 
 WITHOUT_RELAY = "set c.AliquotProvisioner.relay = False to start kernels without relays, which end with their client"
 
@@ -56,6 +57,7 @@ class RelayOptions:
     unsent_bytes: UnsentBytes = UNSENT
     user: str = ""
     account: str = ""  # the system account as which relay and kernel run; empty: our own
+    group: GroupLimits = NO_LIMITS  # of the account's kernel
     is_independent: bool = False
     tells_agent: bool = False
     waiting_notice: bool = True
@@ -192,6 +194,15 @@ class KernelRelay:
         except RelayError as error:
             self._log.warning("kernel=%s relay=not_told reason=%s", self.record.kernel_id, error)
 
+    async def limit(self, limits: GroupLimits) -> str:
+        """Change the limits of the kernel's control group; return in words what could not be changed."""
+        try:
+            await limit_kernel(self.record, limits)
+        except RelayError as error:
+            self._log.warning("kernel=%s limits=kept reason=%s", self.record.kernel_id, error)
+            return f"Its limits on this machine stay as they are until its next start: {error}"
+        return ""
+
     async def stop(self) -> None:
         """End the relay and its kernel, and remove its folder."""
         try:
@@ -229,6 +240,8 @@ def _request(manager: Any, kernel_id: str, options: RelayOptions) -> RelayReques
         store_bytes=options.unsent_bytes.kernel,
         user=options.user,
         account=options.account,
+        group_memory=int(options.group.memory),
+        group_cpus=float(options.group.cpus),
         user_store_bytes=options.unsent_bytes.user,
         all_store_bytes=options.unsent_bytes.all,
         facts={"kernelspec": manager.kernel_name, "connection_file": manager.connection_file, **options.facts},

@@ -6,9 +6,11 @@ anything in its place.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from jupyter_aliquot.provisioner.relay.wire.peer import Peer
@@ -66,3 +68,10 @@ def _record(said: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"a record is an object, not {type(found).__name__}")
     return found
+
+
+def why_not(error: BaseException, runtime: Path) -> str:
+    """Return why a relay did not start, for the host."""
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return f"the runtime folder {runtime} is full; make room in it, or give it a larger file system"
+    return f"{type(error).__name__}: {error}"

@@ -7,7 +7,6 @@ host finds them by folder.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import secrets
 import selectors
@@ -34,7 +33,8 @@ from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 
 from .bootstrap import prepare_folder, run
 from .by_force import remove_by_force, signal_kernel
-from .child import READY, Child
+from .child import READY, Child, why_not
+from .kernel_groups import KernelGroups
 from .looks import (
     ALIVE,
     EMPTY,
@@ -90,6 +90,7 @@ class Host:
         self._beginning: set[str] = set()  # kernels whose folders are looked at before their relay begins
         self._looked_at: set[int] = set()  # accounts whose relays are being looked at
         self._alive: dict[int, list[str]] = {}  # by account: relays that other hosts forked, at the last look
+        self._groups = None if tenants is None else KernelGroups()
         self._codes: dict[int, dict[int, int]] = {}  # by account: how inherited processes ended
         self._next_sweep = 0.0
         self._forks: dict[str, list[float]] = {}
@@ -221,8 +222,11 @@ class Host:
             self._remove(peer, self._folder_of(record))
         elif record.op == "kernelspecs":
             self._list_kernelspecs(peer, record)
+        elif record.op == "limit" and self._groups is not None:
+            self._groups.change(self._folder_of(record), record.header)
+            self._say_last(peer, {"op": "limited"})
         else:
-            ops = "start, status, signal, remove or kernelspecs"
+            ops = "start, status, signal, remove, kernelspecs or limit"
             raise Refusal("bad_request", f"Op {record.op[:40]!r} is not known. Use {ops}.")
 
     def _list_kernelspecs(self, peer: Peer, record: Record) -> None:
@@ -396,6 +400,8 @@ class Host:
             spill_dir = self._spill_dir
             if self._tenants is not None:
                 account = self._tenants.owner_of(folder)
+                if self._groups is not None:
+                    self._groups.enter(account.uid, folder.name, request)
                 spill_dir = self._tenants.spill_dir(spill_dir, account)
                 self._tenants.become(account)
             if request is None:
@@ -406,7 +412,7 @@ class Host:
         except BaseException as error:
             traceback.print_exc()
             with contextlib.suppress(OSError):
-                os.write(ready, _why_not(error, self._runtime).encode()[:1000])
+                os.write(ready, why_not(error, self._runtime.path).encode()[:1000])
         finally:
             sys.stderr.flush()
             os._exit(code)
@@ -499,6 +505,8 @@ class Host:
         """Look for killed relays of other hosts, and remove old folders."""
         self._sweep()
         found = self._folders()
+        if self._groups is not None:
+            self._groups.remove_others({folder.name for folders in found.values() for folder in folders})
         self._alive = {uid: names for uid, names in self._alive.items() if uid in found}
         tight = self._tenants is not None and is_tight(self._runtime.path)
         for uid, folders in found.items():
@@ -578,9 +586,3 @@ def _kill(pid: int) -> None:
 
 def _exists(kernel_id: str) -> str:
     return f"kernel {kernel_id} has a relay already; stop that one first"
-
-
-def _why_not(error: BaseException, runtime: RuntimeDir) -> str:
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return f"the runtime folder {runtime.path} is full; make room in it, or give it a larger file system"
-    return f"{type(error).__name__}: {error}"

@@ -23,6 +23,7 @@ _WORDS_LINES = 20
 _HOST_WRITES_SECONDS = 1.0
 HOST_LOOK_SECONDS = 0.01
 # No parent: 1 makes ipykernel watch none, and expect no reader of its terminal.
+_ENDS_FIRST = "300"  # of 1000: a kernel counts for so much of the memory more than its relay
 _PARENT = {"JPY_PARENT_PID": "1"}
 
 
@@ -36,6 +37,8 @@ class Launch:
     rlimits: list[tuple[int, int, int]]
     umask: int  # -1: the relay's own
     program: str = ""
+    # Whether the system, where memory runs out, is to end it before its relay, which tells of it.
+    ends_first: bool = False
 
 
 def read_launch(fields: Any) -> Launch:
@@ -145,7 +148,7 @@ def for_account(launch: Launch, account: str) -> Launch:
         ) from None
     for folder in (launch.cwd, home):
         if folder and os.path.isdir(folder) and os.access(folder, os.X_OK):
-            return replace(launch, cwd=folder)
+            return replace(launch, cwd=folder, ends_first=True)
     reason = "Permission denied" if os.path.lexists(home) else "there is no such folder"
     raise Refusal(
         "launch",
@@ -189,7 +192,7 @@ def start(launch: Launch, log: Path, given: Mapping[int, int]) -> RunningKernel:
             umask=launch.umask,
             # ZMQ's threads are C without locks of ours, and this calls nothing that another thread
             # may hold.
-            preexec_fn=lambda: _become_kernel(launch.rlimits),
+            preexec_fn=lambda: _become_kernel(launch),
         )
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise Refusal("launch", _failure(launch, error)) from error
@@ -217,14 +220,17 @@ def _standard_descriptors(log: Path, given: Mapping[int, int], opened: list[int]
     return found
 
 
-def _become_kernel(rlimits: Sequence[tuple[int, int, int]]) -> None:
+def _become_kernel(launch: Launch) -> None:
     """Give the child the signal handlers and limits of its starter. Called before exec."""
+    if launch.ends_first:
+        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+            file.write(_ENDS_FIRST)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for number in range(1, signal.NSIG):
         if number not in (signal.SIGKILL, signal.SIGSTOP):
             with contextlib.suppress(OSError, ValueError):
                 signal.signal(number, signal.SIG_DFL)
-    for kind, soft, hard in rlimits:
+    for kind, soft, hard in launch.rlimits:
         with contextlib.suppress(OSError, ValueError):  # above our own hard limit: ours stays
             resource.setrlimit(kind, (soft, hard))
 

@@ -44,6 +44,8 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "curve_publickey": (str,),
     "curve_secretkey": (str,),
     "account": (str,),
+    "group_memory": (int,),
+    "group_cpus": (int, float),
 }
 
 
