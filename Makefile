@@ -4,7 +4,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 # Where the environment forbids it to keep what it compiled, Python compiles all of us again in each process of a run.
 export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help demo lab hub test check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house check-releases soak test-torch bench-gateway bench-runtime bench-density bench-compute bench-hook bench-swap bench-lab bench-load bench-door bench-gpu test-gpu screenshot labextension clean
+.PHONY: help demo lab hub test check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house check-releases soak test-torch bench-gateway bench-runtime bench-density bench-compute bench-hook bench-swap bench-lab bench-load bench-door bench-owner bench-gpu test-gpu screenshot labextension clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -76,6 +76,10 @@ test-gpu: ## On a GPU machine: the C suite, and PyTorch, CuPy, JAX and Numba thr
 bench-gateway: ## Kernel start and execute round trip against plain Jupyter Server, interleaved
 	@$(PYTHON) tools/setup.py test
 	@$(BIN)/python benchmarks/gateway.py $(ARGS)
+
+bench-owner: ## As root: start of a kernel as its owner against stock JupyterHub under the same spawner, interleaved
+	@$(PYTHON) tools/setup.py test
+	@$(BIN)/python benchmarks/owner.py $(ARGS)
 
 bench-runtime: ## Containers against the plain engine, relays against none, adoption of 200 kernels
 	@$(PYTHON) tools/setup.py test

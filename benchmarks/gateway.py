@@ -50,13 +50,14 @@ class Server:
 
     url: str
     kernel_name: str
+    token: str = TOKEN
 
     def call(self, method: str, path: str, body: object = None) -> object:
         request = urllib.request.Request(
             f"{self.url}{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"token {TOKEN}", "Content-Type": "application/json"},
+            headers={"Authorization": f"token {self.token}", "Content-Type": "application/json"},
         )
         with urllib.request.urlopen(request, timeout=DEADLINE_SECONDS) as response:
             text = response.read()
@@ -76,7 +77,7 @@ class Kernel:
         url = f"ws{server.url[4:]}/api/kernels/{kernel_id}/channels?session_id={uuid.uuid4().hex}"
         self.socket = websocket.create_connection(
             url,
-            header=[f"Authorization: token {TOKEN}"],
+            header=[f"Authorization: token {server.token}"],
             timeout=DEADLINE_SECONDS,
             sockopt=((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),),
         )

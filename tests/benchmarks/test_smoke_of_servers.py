@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from hub_accounts import accounts_problem
 from smoke import smoke_rows
 
 WITHOUT_ENGINES = ("--parts", "relay", "memory", "websocket", "adoption")
@@ -27,6 +28,12 @@ def test_a_benchmark_of_servers_has_a_smoke_run(
     program: str, arguments: tuple[str, ...], want_row: str, tmp_path: Path
 ) -> None:
     assert want_row in smoke_rows(program, tmp_path, *arguments)
+
+
+def test_the_benchmark_of_owners_kernels_has_a_smoke_run(tmp_path: Path) -> None:
+    if problem := accounts_problem():
+        pytest.skip(problem)
+    assert "kernel start of an owner, ratio of medians" in smoke_rows("owner", tmp_path)
 
 
 @pytest.mark.browser
