@@ -16,6 +16,7 @@
 #include "driver/resources.h"
 #include "driver/strict.h"
 #include "implemented.h"
+#include "managed/managed.h"
 #include "memory/physical.h"
 #include "memory/shares.h"
 #include "memory/window_state.h"
@@ -90,6 +91,7 @@ static CUresult attach(void)
     contexts_set_footprint(settings.context_bytes);
     resources_set_bytes(settings.resource_bytes);
     streams_set_queue(settings.queue_items);
+    managed_set_fault(settings.fault_nanoseconds);
     if (settings.is_strict)
         strict_begin();
     return CUDA_SUCCESS;

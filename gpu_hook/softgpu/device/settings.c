@@ -105,6 +105,7 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
     static const struct number chunk = {PREFIX "POOL_CHUNK", "bytes (2MiB, 32MiB)", MACHINE_LARGE_UNIT, 1, 1ull << 40, 1};
     static const struct number strict = {PREFIX "STRICT", "a number", 0, 0, 1, 0};
     static const struct number resource = {PREFIX "RESOURCE", "bytes (64KiB)", 0, 0, 1ull << 30, 1};
+    static const struct number fault = {PREFIX "FAULT_US", "microseconds", 20, 0, 1000000, 0};
     static const struct number queue = {PREFIX "QUEUE", "a number of work items", 0, 0, 1u << 20, 0};
     uint64_t value;
 
@@ -134,6 +135,9 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
         read_number(&queue, &value, problem, problem_bytes))
         return -1;
     settings->queue_items = (uint32_t)value;
+    if (read_number(&fault, &value, problem, problem_bytes))
+        return -1;
+    settings->fault_nanoseconds = value * 1000;
     if (read_number(&strict, &value, problem, problem_bytes))
         return -1;
     settings->is_strict = (uint32_t)value;

@@ -17,6 +17,7 @@ struct settings {
     uint64_t switch_nanoseconds; /* from one process to another */
     uint64_t teardown_nanoseconds; /* of the memory of a process that died */
     uint64_t pool_chunk_bytes; /* pools reserve in multiples of this */
+    uint64_t fault_nanoseconds; /* of a device, at a block of managed memory that is not there */
     uint64_t context_bytes; /* that each context takes of its device */
     uint64_t resource_bytes; /* that each stream, event and registration takes of its device */
     /* that one stream may have outstanding before calls into it wait; 0: any number */

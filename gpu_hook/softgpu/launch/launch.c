@@ -33,9 +33,7 @@ static CUresult run_launch(struct work_item *work, uint64_t *clock)
 {
     const struct launch *launch = (const struct launch *)work->payload;
     unsigned device = work->stream->context->physical;
-    uint64_t moved = managed_use_arguments(launch->arguments, launch->argument_bytes, device);
-    if (moved)
-        *clock = engine_copy(&driver.attachment, device, COPY_TO_DEVICE, *clock, moved);
+    *clock = managed_use_arguments(launch->arguments, launch->argument_bytes, device, *clock);
     accesses_begin();
     int failed = launch->builtin && launch->builtin->run(launch->arguments, device) != 0;
     accesses_end();

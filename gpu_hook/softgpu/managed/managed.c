@@ -9,6 +9,7 @@
 #include <sys/sysinfo.h>
 
 #include "driver/driver.h"
+#include "device/engine.h"
 #include "device/ranges.h"
 #include "device/slots.h"
 
@@ -36,6 +37,7 @@ static struct {
     } resident[MACHINE_DEVICES];
     uint64_t next_id;
     _Atomic uint64_t count; /* allocations: without any, nothing is looked up */
+    uint64_t fault_nanoseconds; /* written once */
 } managed = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static int is_any(void)
@@ -87,7 +89,7 @@ static void move_to_host(struct block *block)
 
 /* Under the mutex: 1 when the block is on the device afterwards. Makes room by what was not used
  * since `first`, so that a range larger than the device does not drive its own beginning out. */
-static int bring(struct block *block, unsigned device, const struct block *first)
+static int bring(struct block *block, unsigned device, const struct block *first, struct managed_cost *cost)
 {
     if (block->device == (int)device) {
         unlink_block(block);
@@ -98,12 +100,52 @@ static int bring(struct block *block, unsigned device, const struct block *first
         struct block *oldest = managed.resident[device].oldest;
         if (oldest == NULL || oldest == first)
             return 0;
+        cost->left += charge_of(oldest);
         move_to_host(oldest);
     }
     if (block->device != MANAGED_HOST)
         move_to_host(block);
     link_newest(block, (int)device);
+    cost->arrived += charge_of(block);
     return 1;
+}
+
+/* Under the mutex: 1 when the block fits on the device without driving others out, and is there. */
+static int bring_into_room(struct block *block, unsigned device, struct managed_cost *cost)
+{
+    if (slots_charge(&driver.attachment, device, charge_of(block)) != 0)
+        return 0;
+    if (block->device != MANAGED_HOST)
+        move_to_host(block);
+    link_newest(block, (int)device);
+    cost->arrived += charge_of(block);
+    return 1;
+}
+
+/* Under the mutex: the visible number's bit of a device of the machine. */
+static uint32_t access_bit(unsigned device)
+{
+    for (int i = 0; i < driver.device_count; i++)
+        if (driver.physical[i] == device)
+            return 1u << i;
+    return 0;
+}
+
+/* Under the mutex: a device uses the block. Advice maps it beforehand, so that no fault is taken;
+ * then it comes only where there is room. */
+static void use(struct block *block, unsigned device, const struct block **first, struct managed_cost *cost)
+{
+    int is_here = block->device == (int)device;
+    int is_mapped = (block->advice.accessed_by & access_bit(device)) != 0;
+    int stays_home = block->advice.preferred.type >= CU_MEM_LOCATION_TYPE_HOST;
+    cost->faults += !is_here && !is_mapped;
+    int has_come = stays_home                ? is_here
+                   : is_mapped && !is_here   ? bring_into_room(block, device, cost)
+                                             : bring(block, device, *first, cost);
+    if (has_come && *first == NULL)
+        *first = block;
+    if (!has_come)
+        cost->remote += charge_of(block);
 }
 
 /* Under the mutex: the blocks of a range within one allocation. */
@@ -114,51 +156,76 @@ static struct block *blocks_of(struct managed *own, uint64_t address, uint64_t b
     return &own->blocks[offset / MANAGED_BLOCK];
 }
 
-static uint64_t move(uint64_t address, uint64_t bytes, int device, int is_use)
+/* Under the mutex: the blocks of a range, when it lies within one allocation. */
+static struct block *find_blocks(uint64_t address, uint64_t bytes, struct block **end)
 {
-    uint64_t moved = 0;
-    if (!is_any() || bytes == 0)
-        return 0;
-    pthread_mutex_lock(&managed.mutex);
     struct managed *own = look_up(address);
-    struct block *end = NULL, *first = NULL, *block = NULL;
-    if (own && bytes <= own->range.bytes - (address - own->range.start))
-        block = blocks_of(own, address, bytes, &end);
-    for (; block != end; block++) {
-        int before = block->device;
-        if (device == MANAGED_HOST && before != MANAGED_HOST)
-            move_to_host(block);
-        else if (device != MANAGED_HOST && !(is_use && block->advice.preferred.type >= CU_MEM_LOCATION_TYPE_HOST) &&
-                 bring(block, (unsigned)device, first) && first == NULL)
-            first = block;
-        moved += block->device != before ? charge_of(block) : 0;
-    }
-    pthread_mutex_unlock(&managed.mutex);
-    return moved;
+    *end = NULL;
+    if (own == NULL || bytes > own->range.bytes - (address - own->range.start))
+        return NULL;
+    return blocks_of(own, address, bytes, end);
 }
 
 uint64_t managed_move(uint64_t address, uint64_t bytes, int device)
 {
-    return move(address, bytes, device, 0);
-}
-
-uint64_t managed_use(uint64_t address, uint64_t bytes, unsigned device)
-{
-    return move(address, bytes, (int)device, 1);
-}
-
-uint64_t managed_use_arguments(const void *arguments, uint64_t bytes, unsigned device)
-{
-    uint64_t moved = 0, word;
-    struct managed_range found;
-    if (!is_any())
+    struct managed_cost cost = {0};
+    uint64_t sent = 0;
+    if (!is_any() || bytes == 0)
         return 0;
+    pthread_mutex_lock(&managed.mutex);
+    struct block *end, *first = NULL, *block = find_blocks(address, bytes, &end);
+    for (; block != end; block++) {
+        if (device == MANAGED_HOST && block->device != MANAGED_HOST) {
+            sent += charge_of(block);
+            move_to_host(block);
+        } else if (device != MANAGED_HOST && bring(block, (unsigned)device, first, &cost) && first == NULL) {
+            first = block;
+        }
+    }
+    pthread_mutex_unlock(&managed.mutex);
+    return sent + cost.arrived;
+}
+
+void managed_use(uint64_t address, uint64_t bytes, unsigned device, struct managed_cost *cost)
+{
+    if (!is_any() || bytes == 0)
+        return;
+    pthread_mutex_lock(&managed.mutex);
+    const struct block *first = NULL;
+    struct block *end, *block = find_blocks(address, bytes, &end);
+    for (; block != end; block++)
+        use(block, device, &first, cost);
+    pthread_mutex_unlock(&managed.mutex);
+}
+
+void managed_set_fault(uint64_t nanoseconds)
+{
+    managed.fault_nanoseconds = nanoseconds;
+}
+
+/* Each direction of the link takes its own time; memory that is used from afar comes each time. */
+static uint64_t pay(const struct managed_cost *cost, unsigned device, uint64_t clock)
+{
+    uint64_t to_device = cost->arrived + cost->remote;
+    clock += cost->faults * managed.fault_nanoseconds;
+    if (cost->left)
+        clock = engine_copy(&driver.attachment, device, COPY_TO_HOST, clock, cost->left);
+    return to_device ? engine_copy(&driver.attachment, device, COPY_TO_DEVICE, clock, to_device) : clock;
+}
+
+uint64_t managed_use_arguments(const void *arguments, uint64_t bytes, unsigned device, uint64_t clock)
+{
+    struct managed_cost cost = {0};
+    struct managed_range found;
+    uint64_t word;
+    if (!is_any())
+        return clock;
     for (uint64_t at = 0; at + sizeof word <= bytes; at += sizeof word) {
         memcpy(&word, (const char *)arguments + at, sizeof word);
         if (managed_find(word, &found) == 0)
-            moved += move(word, found.bytes - (word - found.start), (int)device, 1);
+            managed_use(word, found.bytes - (word - found.start), device, &cost);
     }
-    return moved;
+    return pay(&cost, device, clock);
 }
 
 int managed_charge(unsigned device, uint64_t bytes)

@@ -31,16 +31,24 @@ void managed_free_context(struct context *context);
 int managed_find(uint64_t address, struct managed_range *found); /* 0, or -1 */
 int managed_holds(uint64_t address, uint64_t bytes);
 void managed_attach(uint64_t address, unsigned flags);
+/* The cost of a device's use of managed memory, before it can begin. */
+struct managed_cost {
+    uint64_t faults;          /* blocks that were not mapped on the device */
+    uint64_t arrived, left;   /* bytes that came to the device, and that went home for them */
+    uint64_t remote;          /* bytes that are used where they are, over the link */
+};
+
 /* Makes a range resident on a device (by its index in the machine), as far as there is room;
  * MANAGED_HOST moves it to the host. Returns the bytes that moved. Memory that is not managed does
  * not move. */
 uint64_t managed_move(uint64_t address, uint64_t bytes, int device);
-/* The same for a device that uses the range: a block whose preferred location is the host is used
- * from there. */
-uint64_t managed_use(uint64_t address, uint64_t bytes, unsigned device);
+/* The same for a device that uses the range; adds to *cost. A block whose preferred location is the
+ * host is used from there, and so is one that the device accesses by advice while it is full. */
+void managed_use(uint64_t address, uint64_t bytes, unsigned device, struct managed_cost *cost);
 /* The same for every managed allocation that a word of these arguments points into, from that
- * address to its end. */
-uint64_t managed_use_arguments(const void *arguments, uint64_t bytes, unsigned device);
+ * address to its end. Returns when the use may begin: after the faults, and the copies. */
+uint64_t managed_use_arguments(const void *arguments, uint64_t bytes, unsigned device, uint64_t clock);
+void managed_set_fault(uint64_t nanoseconds); /* that a fault takes */
 /* Charges as slots_charge does. Where that does not fit, moves blocks of this process to the host,
  * the longest unused first. */
 int managed_charge(unsigned device, uint64_t bytes);

@@ -1,5 +1,5 @@
 /* Managed memory: advice, and attributes of ranges. Advice is kept for blocks of 2 MiB and can be
- * read back; only the preferred location acts: it decides where a device uses a block. */
+ * read back. The preferred location and the devices that access a block decide where it is used. */
 #include <stdint.h>
 
 #include "driver/driver.h"

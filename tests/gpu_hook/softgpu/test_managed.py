@@ -114,3 +114,49 @@ def test_destroyed_context_takes_its_managed_memory_along(a_machine):
     """
     )
     assert said.split("\n") == ["62", "64 1"]
+
+
+def test_a_launch_waits_for_the_faults_of_its_memory(make_machine):
+    machine = make_machine(MEMORY="64MiB", FAULT_US="100000")
+    said = machine.run(
+        _MANAGED
+        + """
+    start(); p = managed(10 * MIB); first, last = event(), event()
+    check(cuda.cuEventRecord(first, None))
+    check(launch("aliquot_fill", u64(p), ctypes.c_uint32(1), u64(4))); check(cuda.cuEventRecord(last, None))
+    check(cuda.cuCtxSynchronize()); say(elapsed(first, last) >= 500, ctypes.string_at(p, 4).hex())
+    """
+    )
+    assert said == "True 01000000"
+
+
+def test_what_is_used_from_home_takes_the_links_time_at_each_launch(make_machine):
+    machine = make_machine(MEMORY="1GiB", LINK_GBPS="1")
+    said = machine.run(
+        _MANAGED
+        + """
+    start(); p = managed(100 * MIB); advise(p, 100 * MIB, PREFERRED, CPU); before = free()
+    for _ in range(2):
+        first, last = event(), event(); check(cuda.cuEventRecord(first, None))
+        check(launch("aliquot_fill", u64(p), ctypes.c_uint32(1), u64(4))); check(cuda.cuEventRecord(last, None))
+        check(cuda.cuCtxSynchronize()); say(elapsed(first, last) >= 100, free() == before)
+    """
+    )
+    assert said.split("\n") == ["True True"] * 2
+
+
+def test_memory_that_is_accessed_by_advice_drives_no_other_out(a_machine):
+    said = a_machine.run(
+        _MANAGED
+        + """
+    start(); ACCESSED = 5; first, second = managed(60 * MIB), managed(30 * MIB); prefetch(first, 60 * MIB)
+    advise(second, 30 * MIB, ACCESSED)
+    check(launch("aliquot_fill", u64(second), ctypes.c_uint32(7), u64(30 * MIB // 4))); check(cuda.cuCtxSynchronize())
+    say(free(), ctypes.string_at(second + 29 * MIB, 4).hex())
+    prefetch(second, 30 * MIB, CPU); say(free())
+    check(launch("aliquot_fill", u64(second), ctypes.c_uint32(7), u64(4))); check(cuda.cuCtxSynchronize())
+    prefetch(first, 60 * MIB, CPU); say(free())
+    """
+    )
+    # Two of its blocks found room beside the first allocation, which stayed whole both times.
+    assert said.split("\n") == ["0 07000000", "4", "60"]
