@@ -123,9 +123,6 @@ COVERED = {
     "make hub": "tests/hub/test_example.py::test_the_example_holds_what_it_promises",
     "make lab": _LAB,
     "make bench-gateway": _SERVERS_SMOKE,
-    "make bench-owner": (
-        "tests/benchmarks/test_smoke_of_servers.py::test_the_benchmark_of_owners_kernels_has_a_smoke_run"
-    ),
     "make bench-hook": _SMOKE,
     "make bench-swap": _SMOKE,
     "make bench-swap ARGS=--smoke": _SMOKE,

@@ -31,4 +31,4 @@ def test_no_kernel_is_the_gateways_in_its_place(hub: HubOfAccounts) -> None:
     token = hub.token_of("ada")
     with pytest.raises(urllib.error.HTTPError) as caught:
         hub.gateway("api/kernels", "POST", {"name": "python3"}, token=token)
-    assert "starts no relay as 'ada'" in caught.value.read().decode()
+    assert "but it did not start: the relay host" in caught.value.read().decode()

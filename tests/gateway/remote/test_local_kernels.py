@@ -143,7 +143,7 @@ def test_a_size_of_a_kernelspec_of_this_server_is_refused_in_words_and_nothing_w
 
 def test_a_kernelspec_of_this_server_may_be_called_like_a_size() -> None:
     own = SimpleNamespace(find_kernel_specs=lambda: {"local.torch": "", "local.torch.gpu-env": ""})
-    specs: Any = SimpleNamespace(own=own)
+    specs: Any = SimpleNamespace(own=own, _is_twin=lambda _: False)
     MixedKernelSpecManager.refuse_size(specs, "local.torch.gpu-env")
     with pytest.raises(HTTPError, match="GPU sizes are the gateway's"):
         MixedKernelSpecManager.refuse_size(specs, "local.torch.gpu-0.25")
