@@ -104,7 +104,7 @@ def check_claims(
         _victim_gave_back(kernels, reclaim),
         _neighbours_unchanged(kernels),
         *([] if pauses is None or pauses.reason else [_yielded(pauses), _filled_pauses(pauses)]),
-        *([] if turns is None or turns.reason else [_took_turns(turns)]),
+        *([] if turns is None or turns.reason else [_both_began(turns), _took_turns(turns)]),
         Claim("nothing is left in the ledger", not left, left),
     ]
 
@@ -178,6 +178,15 @@ def _filled_pauses(pauses: Pauses) -> Claim:
     found = f"it had {pauses.filled:.2f} s of {pauses.paused:.2f} s"
     is_filled = pauses.paused > 0 and pauses.filled >= LEAST_FILLED * pauses.paused
     return Claim("which had production's pauses", not pauses.error and is_filled, pauses.error or found)
+
+
+def _both_began(turns: Turns) -> Claim:
+    begun = turns.begun_together
+    return Claim(
+        "two notebooks with the whole GPU each began at once, without an option: neither waited for the other",
+        begun == len(turns.owners) > 1,
+        f"{begun} had a GPU before the first cell ran",
+    )
 
 
 def _took_turns(turns: Turns) -> Claim:

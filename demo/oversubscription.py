@@ -14,14 +14,15 @@ from pathlib import Path
 from jupyter_aliquot.gateway.serverapp.ephemeral_stack import EphemeralStack
 from jupyter_aliquot.gpu_hook.client.client import AgentClient
 from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
+from jupyter_aliquot.gpu_hook.placement.placement import WHOLE
 from jupyter_aliquot.provisioner.resources import Bytes
 
 from .notebook import NotebookRun, Part, on_stage
 
 NOTEBOOK = "turns.ipynb"
 PARTS = tuple(Part(name, "python3.gpu-1", "1") for name in ("owner 1", "owner 2"))
-# The options of an agent that lets them take turns, with short turns.
-AGENT_OPTIONS = ("--oversubscribe", "2", "--lease-hold", "0.5")
+# Short turns; that they both start is the agent's default.
+AGENT_OPTIONS = ("--lease-hold", "0.5")
 
 _LARGEST_DEVICE = 16 << 30
 _PATIENCE_SECONDS = 120.0
@@ -42,11 +43,16 @@ class Owner:
 
 @dataclass(frozen=True)
 class Turns:
-    """The observations of the act. ``reason``: why it was left out; empty where it was not."""
+    """The observations of the act.
+
+    ``begun_together``: how many of them had a whole GPU, before a cell of any ran. ``reason``: why
+    the act was left out; empty where it was not.
+    """
 
     owners: tuple[Owner, ...] = ()
     memory_bytes: int = 0
     reason: str = ""
+    begun_together: int = 0
 
 
 def reason_against(node: NodeStatus) -> str:
@@ -75,6 +81,7 @@ async def take_turns(stack: EphemeralStack, agent: AgentClient, notebook: Path, 
     late = f"a notebook did not get its turn within {_PATIENCE_SECONDS:.0f} s"
     async with on_stage(runs, late) as tasks:
         say(f"two more notebooks, each with the whole GPU: {', '.join(run.part.name for run in runs)}")
+        begun = sum(kernel.hundredths == WHOLE for kernel in (await agent.status()).kernels)
         for run in runs:
             tasks.append(asyncio.create_task(run.run()))
             await asyncio.wait_for(run.is_waiting.wait(), _PATIENCE_SECONDS)
@@ -85,7 +92,7 @@ async def take_turns(stack: EphemeralStack, agent: AgentClient, notebook: Path, 
             say(f"{run.part.name} found it {run.outputs.get('verify', run.error).strip()}")
         node = await agent.status()
     owners = tuple(_seen(run, node) for run in runs)
-    return Turns(owners, sum(device.memory_bytes for device in node.devices))
+    return Turns(owners, sum(device.memory_bytes for device in node.devices), begun_together=begun)
 
 
 def _seen(run: NotebookRun, node: NodeStatus) -> Owner:

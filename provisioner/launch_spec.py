@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from .framework_defaults import with_framework_defaults
 from .resources import Grant
 
 KERNEL_ID_VARIABLE = "ALIQUOT_KERNEL_ID"
@@ -19,10 +20,12 @@ _PREPEND = "_PREPEND"
 class LaunchSettings:
     """Settings of the node for every kernel.
 
-    ``start_program`` None: no self-check program was built.
+    ``start_program`` None: no self-check program was built. ``has_image``: an image's environment
+    comes before defaults of ours, so they are added with it.
     """
 
     start_program: str | None = None
+    has_image: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,8 @@ def launch_spec(
     if grant is None:
         return LaunchSpec(kernel_id, tuple(cmd), _sorted({**env, KERNEL_ID_VARIABLE: kernel_id}), cwd, program)
     prefix = () if settings.start_program is None else (settings.start_program,)
-    granted = {**add_grant(env, grant), KERNEL_ID_VARIABLE: kernel_id}
+    own = env if settings.has_image else with_framework_defaults(env)
+    granted = {**add_grant(own, grant), KERNEL_ID_VARIABLE: kernel_id}
     return LaunchSpec(kernel_id, (*prefix, *cmd), _sorted(granted), cwd, program)
 
 

@@ -266,7 +266,8 @@ class AliquotProvisioner(LocalProvisioner):
 
     def _launch_spec(self, cmd: list[str], env: dict[str, str], cwd: str | os.PathLike[str] | None) -> LaunchSpec:
         program = native_dir() / "bin" / "aliquot-kernel-start"
-        settings = LaunchSettings(start_program=str(program) if os.access(program, os.X_OK) else None)
+        start_program = str(program) if os.access(program, os.X_OK) else None
+        settings = LaunchSettings(start_program, has_image=self.container is not None)
         folder = None if cwd is None else os.fspath(cwd)
         return launch_spec(self.kernel_id, cmd, env, self.grant, settings, folder)
 

@@ -17,6 +17,7 @@ TOKEN = "a-long-random-text-of-a-test"
 OPTIONS = (
     "--Aliquot.keep_kernels=never",
     "--Aliquot.driver=softgpu",
+    "--Aliquot.agent_options=['--overcommit', '1']",
     "--allow-root",
     "--Aliquot.allow_root_kernels=True",
 )

@@ -36,6 +36,7 @@ START_SECONDS = 120.0
 OPTIONS = (
     "--Aliquot.keep_kernels=never",
     "--Aliquot.driver=softgpu",
+    "--Aliquot.agent_options=['--overcommit', '1']",
     "--allow-root",
     "--Aliquot.allow_root_kernels=True",
 )

@@ -179,7 +179,7 @@ class Scene:
         }
         options = ["--driver", "softgpu", "--softgpu-devices", str(DEVICES), "--softgpu-memory", DEVICE_MEMORY]
         # The host's memory backs the overcommitted part of the devices.
-        options += ["--oversubscribe", str(OVERSUBSCRIPTION)]
+        options += ["--overcommit", str(OVERSUBSCRIPTION)]
         lines = [
             f"c.AliquotIdentityProvider.users = {users!r}",
             f"c.Aliquot.agent_options = {options!r}",

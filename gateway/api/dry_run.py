@@ -159,6 +159,8 @@ def dry_run_report(dry_run: DryRun) -> DryRunReport:
         "outcome": dry_run.outcome.value,
         "position": dry_run.position,
         "message": dry_run.message,
+        "memory_sharing": None if dry_run.sharing is None else dry_run.sharing.report(),
+        "keeps_memory": request.residency == "off",
     }
 
 

@@ -38,7 +38,7 @@ async def _look() -> list[Finding]:
         async with stack, await AgentClient.connect(stack.runtime.path) as agent:
             status = await agent.status()
             users = await _status_of_users_agent() or status
-            of_users = [*_actuators(users), *obstacles(users)]
+            of_users = [*_actuators(users), *overcommit(users), *obstacles(users)]
             return [*_devices(status), *_enforcers(status), *of_users, await _self_check(agent)]
     except (StackError, AgentClientError) as error:
         return [Finding("devices", FAIL, f"no node agent could be started: {error}", "the lines above name the cause")]
@@ -88,6 +88,29 @@ def _actuators(status: NodeStatus) -> list[Finding]:
             findings.append(Finding("actuator", WARN, f"{label}: in force: {actuator.warning}", remedy))
         else:
             findings.append(Finding("actuator", OK, f"{label}: {'in force' if actuator.in_force else actuator.reason}"))
+    return findings
+
+
+def overcommit(status: NodeStatus) -> list[Finding]:
+    """Tell how far each device is overcommitted, and warn where it is not, or host memory lacks."""
+    findings = []
+    for device in status.devices:
+        ratio = status.oversubscription if device.overcommit is None else device.overcommit
+        limit = f"; no more, for {device.overcommit_reason}" if device.overcommit_reason else ""
+        if ratio > 1:
+            told = f"gpu{device.index}: kernels may reserve up to {ratio:g} times its memory, and take turns{limit}"
+            findings.append(Finding("overcommit", OK, told))
+        elif not limit:
+            findings.append(Finding("overcommit", OK, f"gpu{device.index}: off, as asked for (--overcommit 1)"))
+        else:
+            remedy = (
+                "more host memory for copies (--swap-memory), or a smaller software GPU; --overcommit 1 asks for this"
+            )
+            told = f"gpu{device.index}: not overcommitted: {device.overcommit_reason}"
+            findings.append(Finding("overcommit", WARN, told, remedy))
+    if status.host_memory_problem:
+        remedy = "end other programs, or lower --swap-memory"
+        findings.append(Finding("overcommit", WARN, status.host_memory_problem, remedy))
     return findings
 
 

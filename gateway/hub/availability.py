@@ -164,9 +164,9 @@ def _read(answer: HTTPResponse) -> Availability:
         return Availability(problem=OTHER, reason=f"HTTP {answer.code}")
     try:
         status = json.loads(answer.body)
-        overcommit = float(status["node"]["overcommit"])
+        most = float(status["node"]["overcommit"])
         devices = [one for one in status["devices"] if not one["lost"]]
-        free = sum(max(0.0, overcommit - float(one["reserved_gpus"])) for one in devices)
+        free = sum(max(0.0, float(one.get("overcommit", most)) - float(one["reserved_gpus"])) for one in devices)
     except (ValueError, KeyError, TypeError) as error:
         return Availability(problem=OTHER, reason=f"no status of a gateway: {type(error).__name__}: {error}")
     return Availability(round(free, 2), len(devices))

@@ -259,4 +259,5 @@ def _device(device: DeviceStatus) -> Device:
         reserved_memory=Bytes(device.reserved_bytes),
         is_lost=device.lost,
         by_production=None if own is None else (GpuShare(own.hundredths), Bytes(own.bytes)),
+        kept_memory=Bytes(device.reserved_kept_bytes),
     )

@@ -113,7 +113,9 @@ class NodeWatch:
                 self._client = await greet(self._runtime_dir, _CLIENT_NAME)
                 self._hearing = asyncio.create_task(self._hear(self._client), name="aliquot-node-news")
             before = self._view.status
-            self._view = NodeView(status=await answered(self._client.status()))
+            status = await answered(self._client.status())
+            problem = status.host_memory_problem
+            self._view = NodeView(status, (f"{problem}.",) if problem else ())
             self._note_lacks(before)
         except AliquotError as error:
             self._view = NodeView(problems=(f"The node agent does not answer: {error}.",))

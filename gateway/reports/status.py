@@ -84,6 +84,8 @@ class Device(TypedDict):
     temperature_celsius: float | None
     power_watts: float | None
     lost: bool
+    overcommit: float
+    overcommit_reason: str | None
     compute_control: ComputeControl | None
 
 
@@ -131,6 +133,14 @@ class Sizes(TypedDict):
     default_size: str | None
 
 
+class MemorySharing(TypedDict):
+    """The kernels with which a kernel would share memory, and how long its own takes to come back."""
+
+    idle_kernels: int
+    busy_kernels: int
+    restore_seconds: float | None
+
+
 class DryRun(TypedDict):
     """The outcome of a request for one size if it were sent now."""
 
@@ -142,6 +152,8 @@ class DryRun(TypedDict):
     outcome: str
     position: int | None
     message: str
+    memory_sharing: MemorySharing | None
+    keeps_memory: bool
 
 
 class Folder(TypedDict):

@@ -113,12 +113,5 @@ class Capacity:
         reserved = dict(self.reserved)
         is_production = workload_class is WorkloadClass.PRODUCTION
         for part in parts:
-            before = reserved.get(part.uuid, Reserved())
-            share, amount = sign * part.hundredths, sign * part.reserved_bytes
-            reserved[part.uuid] = Reserved(
-                before.hundredths + share,
-                before.bytes + amount,
-                before.production_hundredths + (share if is_production else 0),
-                before.production_bytes + (amount if is_production else 0),
-            )
+            reserved[part.uuid] = reserved.get(part.uuid, Reserved()).plus(part, is_production, sign)
         return replace(self, reserved=reserved)

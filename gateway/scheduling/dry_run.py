@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 from jupyter_aliquot.provisioner.errors import AliquotError, DeviceLostError, GrantError, LimitError, NeverFitsError
 from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request
@@ -18,6 +19,7 @@ from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request
 from .capacity import Held
 from .checks import check_request
 from .ledger import KernelRef, LedgerSnapshot
+from .memory_sharing import MemorySharing, memory_sharing
 from .planner import Pending, Plan, carried_out, plan
 from .quotas import GpuCaps
 from .resize import held_of
@@ -50,7 +52,7 @@ class Outcome(str, Enum):
 class QueueState:
     """The state that a dry run depends on.
 
-    ``problem``: why the node agent does not answer; empty while it does.
+    ``problem``: why the node agent does not answer; empty while it does. ``status``: its last one.
     """
 
     ledger: LedgerSnapshot
@@ -58,6 +60,7 @@ class QueueState:
     caps: GpuCaps = field(default_factory=GpuCaps)
     largest: GpuShare = LARGEST
     problem: str = ""
+    status: NodeStatus | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class DryRun:
-    """The result of a dry run.
+    """The result of a dry run. ``sharing``: the kernels with which a new one would take turns.
 
     ``position``: its place in the queue. ``quota_bytes``: the memory limit that it would have; None
     if no device is known, or none can hold it.
@@ -96,6 +99,7 @@ class DryRun:
     message: str
     position: int | None = None
     quota_bytes: int | None = None
+    sharing: MemorySharing | None = None
 
 
 def dry_run(state: QueueState, candidate: Candidate, now: float) -> DryRun:
@@ -142,8 +146,11 @@ def _planned(
     planned = _plan_until_settled(state.ledger, [*others, _pending(candidate, now)], now)
     for admit in planned.admissions:
         if admit.kernel_id == _CANDIDATE:
-            message = "starts at once" if candidate.before is None else "changes at once"
-            return DryRun(request, Outcome.STARTS, message, quota_bytes=_quota(admit.parts))
+            if candidate.before is not None:
+                return DryRun(request, Outcome.STARTS, "changes at once", quota_bytes=_quota(admit.parts))
+            sharing = memory_sharing(admit.parts, state.status, candidate.replaces)
+            quota = _quota(admit.parts)
+            return DryRun(request, Outcome.STARTS, "starts at once", quota_bytes=quota, sharing=sharing)
     for wait in planned.waiting:
         if wait.kernel_id == _CANDIDATE:
             return _queued(candidate, wait.position, wait.reason, quota)

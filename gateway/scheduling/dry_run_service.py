@@ -104,7 +104,8 @@ class DryRunService:
             problem = str(error)
         known = self._admission()
         ledger = known.ledger if node is None else replace(known.ledger, node=node)
-        return QueueState(ledger, known.pending, self._rules.caps, self._rules.largest, problem)
+        rules = self._rules
+        return QueueState(ledger, known.pending, rules.caps, rules.largest, problem, self._last_status())
 
     def _class_refusal(self, requester: User, request: Request, before: WorkloadClass | None) -> AliquotError | None:
         try:

@@ -50,11 +50,14 @@ class Device:
     is_lost: bool = False
     # The reserved part of normal-priority kernels; None: all of it.
     by_production: tuple[GpuShare, Bytes] | None = None
+    # The reserved memory that never leaves the device.
+    kept_memory: Bytes = field(default=Bytes(0))
 
     def all_reserved(self) -> Reserved:
         """Return it as the functions of overcommit take it."""
         share, memory = self.by_production or (self.reserved, self.reserved_memory)
-        return Reserved(self.reserved.hundredths, int(self.reserved_memory), share.hundredths, int(memory))
+        kept = int(self.kept_memory)
+        return Reserved(self.reserved.hundredths, int(self.reserved_memory), share.hundredths, int(memory), kept)
 
     def with_reserved(self, reserved: Reserved) -> Device:
         """Return the same device with other reservations."""
@@ -62,7 +65,8 @@ class Device:
         if self.by_production is not None:
             told = GpuShare(reserved.production_hundredths), Bytes(reserved.production_bytes)
         share, memory = GpuShare(reserved.hundredths), Bytes(reserved.bytes)
-        return replace(self, reserved=share, reserved_memory=memory, by_production=told)
+        kept = Bytes(reserved.kept_bytes)
+        return replace(self, reserved=share, reserved_memory=memory, by_production=told, kept_memory=kept)
 
 
 @dataclass(frozen=True)

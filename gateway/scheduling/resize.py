@@ -24,6 +24,7 @@ def held_of(grant: Grant) -> Held:
                 hundredths=quota.share.hundredths,
                 quota_bytes=int(quota.memory),
                 guarantee_bytes=None if quota.guarantee is None else int(quota.guarantee),
+                is_kept=grant.request.residency == "off",
             )
             for quota in grant.quotas
         ),

@@ -195,7 +195,12 @@ def _without_memory(capacity: Capacity, held: Held | None) -> Capacity:
     """The room with the same shares reserved, and of memory no more than what is held."""
     own = {} if held is None else {part.uuid: part.reserved_bytes for part in held.parts}
     reserved = {
-        uuid: replace(one, bytes=own.get(uuid, 0), production_bytes=min(own.get(uuid, 0), one.production_bytes))
+        uuid: replace(
+            one,
+            bytes=own.get(uuid, 0),
+            production_bytes=min(own.get(uuid, 0), one.production_bytes),
+            kept_bytes=0,
+        )
         for uuid, one in capacity.reserved.items()
     }
     return replace(capacity, reserved=reserved, rule=replace(capacity.rule, host_bytes=None))

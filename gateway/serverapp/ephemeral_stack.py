@@ -44,7 +44,7 @@ class StackSettings:
     """The driver of the agent, and its other options."""
 
     driver: str = "auto"
-    softgpu_memory: str = "4GiB"
+    softgpu_memory: str = ""  # of a software GPU; empty for the agent's own default
     agent_options: tuple[str, ...] = ()
 
 
@@ -124,7 +124,8 @@ class EphemeralStack:
 
     async def _start_agent(self) -> None:
         options = ["--driver", self._settings.driver, "--softgpu-devices", "1"]
-        options += ["--softgpu-memory", self._settings.softgpu_memory]
+        if self._settings.softgpu_memory:
+            options += ["--softgpu-memory", self._settings.softgpu_memory]
         self._spawn("agent", ["agent", *options, *self._settings.agent_options])
         await self._until("agent", self._agent_answers)
 

@@ -49,9 +49,9 @@ class DeviceSums:
 
     def reports(self, name: str) -> list[Device]:
         """Return all devices of the node. ``name``: the user whose kernels count as "mine"."""
-        nothing = _Sums()
+        nothing, of_node = _Sums(), self._status.oversubscription
         return [
-            _device(device, self._all[device.uuid], self._owners.get((name, device.uuid), nothing))
+            _device(device, of_node, self._all[device.uuid], self._owners.get((name, device.uuid), nothing))
             for device in self._status.devices
         ]
 
@@ -61,7 +61,7 @@ def device_reports(status: NodeStatus, name: str) -> list[Device]:
     return DeviceSums(status).reports(name)
 
 
-def _device(device: DeviceStatus, of_kernels: _Sums, mine: _Sums) -> Device:
+def _device(device: DeviceStatus, of_node: float, of_kernels: _Sums, mine: _Sums) -> Device:
     return {
         "index": device.index,
         "uuid": device.uuid,
@@ -79,5 +79,7 @@ def _device(device: DeviceStatus, of_kernels: _Sums, mine: _Sums) -> Device:
         "temperature_celsius": device.temperature_celsius,
         "power_watts": device.power_watts,
         "lost": device.lost,
+        "overcommit": of_node if device.overcommit is None else device.overcommit,
+        "overcommit_reason": device.overcommit_reason or None,
         "compute_control": control_report(device.compute_control),
     }

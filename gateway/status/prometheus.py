@@ -46,6 +46,11 @@ _DEVICE_GAUGES: tuple[tuple[str, Callable[[Device], float | None], str], ...] = 
     ),
     ("aliquot_device_temperature_celsius", lambda one: one["temperature_celsius"], "Temperature of the device."),
     ("aliquot_device_power_watts", lambda one: one["power_watts"], "Power draw of the device."),
+    (
+        "aliquot_device_overcommit_ratio",
+        lambda one: one["overcommit"],
+        "How many times its memory may be promised.",
+    ),
     ("aliquot_device_lost", lambda one: one["lost"], "1 for a device that vanished."),
 )
 _KERNEL_GAUGES: tuple[tuple[str, Callable[[KernelDevice], float], str], ...] = (
@@ -152,6 +157,14 @@ def _device_metrics(report: Status) -> Iterator[Metric]:
             if (figure := figure_of(device)) is not None:
                 family.add_metric([str(device["index"]), device["uuid"], device["name"]], float(figure))
         yield family
+    limited = GaugeMetricFamily(
+        "aliquot_device_overcommit_limited", "1: the device is not overcommitted further.", labels=[*_DEVICE, "reason"]
+    )
+    for device in report["devices"]:
+        if device["overcommit_reason"]:
+            of = [str(device["index"]), device["uuid"], device["name"]]
+            limited.add_metric([*of, device["overcommit_reason"]], 1.0)
+    yield limited
 
 
 def _kernel_metrics(report: Status) -> Iterator[Metric]:

@@ -92,7 +92,18 @@ def warnings(status: NodeStatus) -> list[str]:
         if kernel.enforcement not in ("holds", "pending"):
             lines.append(f"kernel {name}: limits by {status.enforcer} {printable(kernel.enforcement)}")
     lines += [f"no kernel's: {printable(process_text(process))}" for process in status.foreign_processes]
+    lines += [
+        f"gpu{device.index}: {why_no_overcommit(device)}" for device in status.devices if why_no_overcommit(device)
+    ]
+    lines += [status.host_memory_problem] if status.host_memory_problem else []
     return lines
+
+
+def why_no_overcommit(device: DeviceStatus) -> str:
+    """Return why a device is not overcommitted at all; empty where it is, or need not be."""
+    if device.overcommit is None or device.overcommit > 1 or not device.overcommit_reason:
+        return ""
+    return f"not overcommitted: {device.overcommit_reason}"
 
 
 def _throttle_reasons(kernel: KernelStatus) -> list[str]:

@@ -46,6 +46,7 @@ from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Reservations
 from jupyter_aliquot.gpu_hook.agent.ledger.contexts import ContextCosts
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
 from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
+from jupyter_aliquot.gpu_hook.agent.scheduling.overcommit import OvercommitKeeper
 from jupyter_aliquot.gpu_hook.agent.scheduling.records import read_moment
 from jupyter_aliquot.gpu_hook.agent.server.control import ControlServer
 from jupyter_aliquot.gpu_hook.agent.server.guests import Guests
@@ -115,16 +116,17 @@ class Agent:
         self._end = asyncio.Event()
         machine_bytes = machine_memory_bytes()
         contexts = ContextCosts(settings.context_slack_bytes)
-        self._ledger = Ledger(machine_bytes, settings.leases.oversubscription(machine_bytes), contexts)
+        self._ledger = Ledger(machine_bytes, contexts=contexts)
         self._notices = StatusNotices(self._send)
         machine = str(softgpu_state_path(settings.runtime)) if node.driver.kind == "softgpu" else ""
         self._claims = DeviceClaims(machine)
         self._monitor = DeviceMonitor(source, self._saw_devices, settings.driver_deadline_seconds)
-        self._probe = ContextProbe(node.driver.cuda, self._monitor, contexts)
         self._devices_known = asyncio.Event()
-        self._arena = Arena(
-            HostBudget(settings.leases.host.bytes(machine_bytes)), settings.swap.segment_bytes, settings.swap.spill_dir
-        )
+        budget, swapping = HostBudget(settings.leases.host.bytes(machine_bytes)), settings.swap
+        self._arena = Arena(budget, swapping.segment_bytes, swapping.spill_dir)
+        self._overcommit = OvercommitKeeper(self._ledger, settings.leases, self._arena)
+        checked = self._overcommit.note_checks
+        self._probe = ContextProbe(node.driver.cuda, self._monitor, contexts, checked=checked)
         self._checkpoints = CheckpointHelper(node.driver.cuda, node.driver_env)
         self._leases = self._keep_leases()
         swap = SwapTools(self._arena, settings.swap, self._checkpoint_tools(), self._leases.room.departures)
@@ -171,6 +173,7 @@ class Agent:
             self._leases,
             self._trims,
             self._arena,
+            self._overcommit,
         )
         return StatusMaker(self._node, subjects, lambda: self._control.connections)
 
@@ -315,6 +318,7 @@ class Agent:
         readings = self._monitor.readings
         before = self._ledger.device_states()
         self._ledger.set_devices((r.facts for r in readings), (r.facts.uuid for r in readings if r.is_lost))
+        is_other = self._overcommit.look(self._promised_bytes(readings))
         if not self._devices_known.is_set():
             return  # no kernel is restored yet: its bytes would count as another process's
         self._claim_late(readings)
@@ -325,9 +329,17 @@ class Agent:
         self._follow_departures(readings)
         self._leases.room.look(readings, self._reservations.on_devices())
         self._probe.saw_devices()
+        if is_other:
+            self._tell_change()
         if self._ledger.device_states() != before:
             log.warning("event=devices_changed lost=%s", [s.index for s in self._ledger.device_states() if s.lost])
             self._tell_change()
+
+    def _promised_bytes(self, readings: Sequence[DeviceReading]) -> int:
+        """Return the host memory that software GPUs have not taken yet."""
+        if self._node.driver.kind != "softgpu":
+            return 0
+        return sum(max(0, reading.facts.memory_bytes - reading.used_bytes) for reading in readings)
 
     def _claim_late(self, readings: Sequence[DeviceReading]) -> None:
         """Claim devices that came later. The agent ends where one is another account's agent's."""
@@ -433,7 +445,7 @@ def _run_locked(settings: AgentSettings, driver: Driver, libraries: Libraries, m
     if driver.kind == "softgpu":
         prepare(state, settings.runtime)  # stays open until this process ends
         remove_abandoned(state)
-        driver_env = softgpu_environment(state, settings.softgpu)
+        driver_env = softgpu_environment(state, settings.softgpu.within(machine_memory_bytes()))
         os.environ.update(driver_env)  # the library in this process reads it
     driver = libraries.driver(driver)
     may_be_shut_down = settings.exit_when_idle_seconds is not None

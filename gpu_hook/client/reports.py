@@ -97,6 +97,13 @@ class DeviceStatus:
     reserved_by_production: ReservedShare | None = None
     compute_control: ComputeControl | None = None
     context_bytes: int = 0  # of its kernel's memory, for each process's context
+    reserved_kept_bytes: int = 0  # of kernels whose memory never leaves the device
+    # How many times it may be reserved (None from an earlier agent: as the node), and why no more.
+    overcommit: float | None = None
+    overcommit_reason: str = ""
+    # Bytes per second between it and the host, measured by swaps; 0 from an earlier agent.
+    copy_out_rate: float = 0.0
+    copy_in_rate: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -253,6 +260,7 @@ class NodeStatus:
     oversubscription_rule: OversubscriptionStatus = field(default_factory=OversubscriptionStatus)
     host_copies: HostCopies | None = None
     actuators: tuple[ActuatorStatus, ...] = ()
+    host_memory_problem: str = ""  # why less host memory is for copies than was set aside
     driver_problem: str = ""  # why the agent's last look at its devices failed; they count as lost then
 
 

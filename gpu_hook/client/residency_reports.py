@@ -7,7 +7,7 @@ I/O. It also reads the status of an agent from before residency, which has no su
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription
@@ -117,10 +117,11 @@ class OversubscriptionStatus:
     opportunistic: float = 1.0
     host_bytes: int | None = None
     largest_kernel_bytes: int = 0
+    ceilings: Mapping[str, float] = field(default_factory=dict)  # by device
 
     def rule(self) -> Oversubscription:
         """Return the rule, as placement takes it."""
-        return Oversubscription(self.production, self.opportunistic, self.host_bytes)
+        return Oversubscription(self.production, self.opportunistic, self.host_bytes, self.ceilings)
 
 
 def read_oversubscription(report: Mapping[str, Any] | None) -> OversubscriptionStatus:
@@ -137,6 +138,7 @@ def read_oversubscription(report: Mapping[str, Any] | None) -> OversubscriptionS
         host_bytes=None if budget is None else int(budget),
         # an earlier agent does not report it
         largest_kernel_bytes=int(report.get("largest_kernel_bytes", 0)),
+        ceilings={str(uuid): float(ratio) for uuid, ratio in report.get("ceilings", {}).items()},
     )
 
 

@@ -1,14 +1,16 @@
-"""The administrator's overcommit: how much more may be reserved than there is.
+"""Overcommit: how much more of a device may be reserved than it has.
 
 This module computes what it leaves of a device. Pure, and shared: the agent reserves by it, and the
-gateway plans by the agent's status, so that both get the same answer.
+gateway plans by the agent's status, so that both get the same answer. automatic.py finds the
+ceilings.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from .placement import WHOLE, DeviceState
+from .placement import WHOLE, DeviceState, Part
 
 MOST_RATIO = 16.0
 
@@ -18,16 +20,23 @@ class Oversubscription:
     """The limits of overcommit.
 
     Reservations of production may come to ``production`` times each device; those of both classes
-    together to the larger of the factors. ``host_bytes`` is the budget of host copies; None: no
-    limit. Reservations beyond a device have to fit there.
+    together to the larger of the factors. ``ceilings`` are the most for single devices, by uuid.
+    ``host_bytes`` is the budget of host copies; None: no limit. Reservations beyond a device have
+    to fit there.
     """
 
     production: float = 1.0
     opportunistic: float = 1.0
     host_bytes: int | None = None
+    ceilings: Mapping[str, float] = field(default_factory=dict)
 
-    def ratio(self, workload_class: str) -> float:
-        return self.production if workload_class == "production" else self.opportunistic
+    def ratio(self, workload_class: str, uuid: str = "") -> float:
+        ratio = self.production if workload_class == "production" else self.opportunistic
+        return min(ratio, self.ceilings.get(uuid, ratio))
+
+    def most_of(self, uuid: str) -> float:
+        """Return the largest ratio of a device, whatever the class."""
+        return min(self.most, self.ceilings.get(uuid, self.most))
 
     @property
     def most(self) -> float:
@@ -36,12 +45,27 @@ class Oversubscription:
 
 @dataclass(frozen=True)
 class Reserved:
-    """The reserved part of one device: in total, and by production."""
+    """The reserved part of one device: in total, and by production.
+
+    ``kept_bytes`` are those of kernels whose memory never leaves the device.
+    """
 
     hundredths: int = 0
     bytes: int = 0
     production_hundredths: int = 0
     production_bytes: int = 0
+    kept_bytes: int = 0
+
+    def plus(self, part: Part, is_production: bool, sign: int = 1) -> Reserved:
+        """Return it with one more part; ``sign`` -1: without that part."""
+        hundredths, amount = sign * part.hundredths, sign * part.reserved_bytes
+        return Reserved(
+            self.hundredths + hundredths,
+            self.bytes + amount,
+            self.production_hundredths + hundredths * is_production,
+            self.production_bytes + amount * is_production,
+            self.kept_bytes + amount * part.is_kept,
+        )
 
 
 def device_state(
@@ -54,27 +78,33 @@ def device_state(
     *,
     lost: bool = False,
 ) -> DeviceState:
-    """Return one device, with what a request of this class may reserve of it."""
-    ratio = rule.ratio(workload_class)
+    """Return one device, with what a request of this class may reserve of it.
+
+    Memory that never leaves is not overcommitted: the ratio is of the rest, and one kernel has to
+    fit into the rest.
+    """
+    ratio, most = rule.ratio(workload_class, uuid), rule.most_of(uuid)
+    rest_bytes, moving_bytes = memory_bytes - reserved.kept_bytes, reserved.bytes - reserved.kept_bytes
     free_hundredths = int(WHOLE * ratio) - reserved.hundredths
-    free_bytes = int(memory_bytes * ratio) - reserved.bytes
+    free_bytes = int(rest_bytes * ratio) - moving_bytes
     # memory that opportunistic kernels hold beyond it is no reason to refuse production
     if workload_class == "production":
         free_hundredths = min(
-            int(WHOLE * ratio) - reserved.production_hundredths, int(WHOLE * rule.most) - reserved.hundredths
+            int(WHOLE * ratio) - reserved.production_hundredths, int(WHOLE * most) - reserved.hundredths
         )
-        free_bytes = min(
-            int(memory_bytes * ratio) - reserved.production_bytes, int(memory_bytes * rule.most) - reserved.bytes
-        )
+        free_bytes = min(int(memory_bytes * ratio) - reserved.production_bytes, int(rest_bytes * most) - moving_bytes)
+    free_bytes = max(0, min(free_bytes, rest_bytes))
+    backed_bytes = max(0, memory_bytes - reserved.bytes)
     return DeviceState(
         uuid=uuid,
         index=index,
         memory_bytes=memory_bytes,
         free_hundredths=max(0, free_hundredths),
-        free_bytes=max(0, free_bytes),
+        free_bytes=free_bytes,
         lost=lost,
         reservable_hundredths=int(WHOLE * ratio),
         reservable_bytes=int(memory_bytes * ratio),
         backed_hundredths=max(0, WHOLE - reserved.hundredths),
-        backed_bytes=max(0, memory_bytes - reserved.bytes),
+        backed_bytes=backed_bytes,
+        firm_bytes=min(free_bytes, backed_bytes) if ratio > 1 else free_bytes,
     )

@@ -28,7 +28,7 @@ class DeviceState:
     It has the device's size, and the capacity that may still be reserved (``free``). Where more is
     reserved than there is, ``reservable`` is the limit of all reservations, and ``backed`` is the
     part of the free capacity that the device itself has: kernels beyond that take turns.
-    overcommit.py makes these.
+    ``firm_bytes`` is the most for a kernel whose memory never leaves. overcommit.py makes these.
     """
 
     uuid: str
@@ -41,6 +41,7 @@ class DeviceState:
     reservable_bytes: int | None = None  # None: the device's memory
     backed_hundredths: int | None = None  # None: all that is free
     backed_bytes: int | None = None
+    firm_bytes: int | None = None  # None: all that is free
 
     def emptied(self) -> DeviceState:
         """Return the device with nothing reserved."""
@@ -51,6 +52,7 @@ class DeviceState:
             free_bytes=most,
             backed_hundredths=min(WHOLE, self.reservable_hundredths),
             backed_bytes=min(self.memory_bytes, most),
+            firm_bytes=None,
         )
 
     def without(self, part: Part) -> DeviceState:
@@ -62,6 +64,7 @@ class DeviceState:
             free_bytes=self.free_bytes - part.reserved_bytes,
             backed_hundredths=max(0, hundredths - part.hundredths),
             backed_bytes=max(0, amount - part.reserved_bytes),
+            firm_bytes=None if self.firm_bytes is None else max(0, self.firm_bytes - part.reserved_bytes),
         )
 
     def for_owner(self, part: Part) -> DeviceState:
@@ -73,6 +76,7 @@ class DeviceState:
             self,
             free_hundredths=max(self.free_hundredths, part.hundredths),
             free_bytes=max(self.free_bytes, part.reserved_bytes),
+            firm_bytes=None if self.firm_bytes is None else max(self.firm_bytes, part.reserved_bytes * part.is_kept),
         )
 
     @property
@@ -91,6 +95,7 @@ class Part:
 
     ``guarantee_bytes`` are reserved; the kernel may take up to ``quota_bytes``. Memory between the
     two is burstable: used while it is free, given back when another kernel's guarantee needs it.
+    ``is_kept``: the memory never leaves the device.
     """
 
     uuid: str
@@ -98,6 +103,7 @@ class Part:
     hundredths: int
     quota_bytes: int
     guarantee_bytes: int | None = None  # None: all of the quota
+    is_kept: bool = False
 
     @property
     def reserved_bytes(self) -> int:
@@ -116,12 +122,14 @@ class _Asked:
         quota = quota_bytes(device.memory_bytes, hundredths, self.hundredths, self.memory_limit)
         share = quota_bytes(device.memory_bytes, hundredths, self.hundredths, None)
         guarantee = share if self.is_burstable and share < quota else None
-        return Part(device.uuid, device.index, hundredths, quota, guarantee)
+        return Part(device.uuid, device.index, hundredths, quota, guarantee, not self.is_burstable)
 
     def fits(self, device: DeviceState, hundredths: int) -> bool:
         part = self.part(device, hundredths)
+        is_firm = self.is_burstable or device.firm_bytes is None or device.firm_bytes >= part.reserved_bytes
         return (
-            device.free_hundredths >= hundredths
+            is_firm
+            and device.free_hundredths >= hundredths
             and device.free_bytes >= part.reserved_bytes >= GRAIN_BYTES
             and device.memory_bytes >= part.quota_bytes
         )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jupyter_aliquot.provisioner.errors import LaunchError
+from jupyter_aliquot.provisioner.framework_defaults import with_framework_defaults
 from jupyter_aliquot.provisioner.launch_spec import KERNEL_ID_VARIABLE, add_grant
 from jupyter_aliquot.provisioner.resources import Grant
 
@@ -190,14 +191,14 @@ def _env(
 ) -> dict[str, str]:
     """Return the environment; later sources win.
 
-    Their order is: the image, the kernel, the plan, the devices, the grant.
+    Their order is: defaults for frameworks, the image, the kernel, the plan, the devices, the grant.
     """
     own = {name: value for name, value in launch.env if launch.inherited.get(name) != value}
     for name, _ in () if grant is None else grant.env:
         own.pop(name.removesuffix("_PREPEND"), None)  # the gateway's machine set it
     env = {**dict(image.env), "HOME": home, **own, **dict(plan.env), **dict(devices.edits.env)}
     if grant is not None:
-        env = add_grant(env, grant if image.may_audit else _without_audit(grant))
+        env = add_grant(with_framework_defaults(env), grant if image.may_audit else _without_audit(grant))
     return {**env, KERNEL_ID_VARIABLE: launch.kernel_id}
 
 

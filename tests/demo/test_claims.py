@@ -133,11 +133,20 @@ def owner(number: int, **changes: Any) -> Owner:
     ],
 )
 def test_turns_are_claimed_of_what_was_out_and_came_back(changes: dict[str, Any], want: bool) -> None:
-    turns = Turns((owner(1), owner(2, **changes)), GIB)
+    turns = Turns((owner(1), owner(2, **changes)), GIB, begun_together=2)
     [claim] = [
-        claim for claim in check_claims(the_kernels(), 3, GONE, "", turns=turns) if "two notebooks" in claim.text
+        claim for claim in check_claims(the_kernels(), 3, GONE, "", turns=turns) if "two notebooks held" in claim.text
     ]
     assert claim.holds == want
+
+
+@pytest.mark.parametrize(("begun", "want"), [(2, True), (1, False), (0, False)])
+def test_a_notebook_that_waited_to_begin_fails_its_claim(begun: int, want: bool) -> None:
+    turns = Turns((owner(1), owner(2)), GIB, begun_together=begun)
+    [claim] = [
+        claim for claim in check_claims(the_kernels(), 3, GONE, "", turns=turns) if "began at once" in claim.text
+    ]
+    assert (claim.holds, f"{begun} had a GPU" in claim.found) == (want, True)
 
 
 def test_an_act_that_was_left_out_is_not_claimed() -> None:

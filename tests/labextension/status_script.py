@@ -180,6 +180,8 @@ _EXAMPLE: dict[str, Any] = {
             "temperature_celsius": 41,
             "power_watts": None,
             "lost": False,
+            "overcommit": 1.0,
+            "overcommit_reason": None,
             "compute_control": None,
         }
     ],

@@ -53,7 +53,7 @@ class ComputeNode:
         """
         self.options = options or self.options
         self.program_of_agent = program or self.program_of_agent
-        words = [*self.program_of_agent, "--driver", "softgpu", "--softgpu-memory", "4GiB"]
+        words = [*self.program_of_agent, "--driver", "softgpu", "--softgpu-memory", "4GiB", "--overcommit", "1"]
         words += ["--runtime-dir", str(self.run_dir), "--log-file", str(self.folder / "agent.log"), *self.options]
         # Another program may change modules before others import them.
         imports = warm_start.AGENT if self.program_of_agent == AGENT else ()

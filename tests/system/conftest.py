@@ -196,7 +196,7 @@ def an_environment(a_folder: Path) -> dict[str, str]:
 
 @pytest.fixture
 def an_agent(a_folder: Path, an_environment: dict[str, str]) -> Iterator[AnyProcess]:
-    """A node agent with one software GPU of 4 GiB."""
+    """A node agent with one software GPU of 4 GiB, on which kernels queue."""
     command = [
         sys.executable,
         "-m",
@@ -205,6 +205,8 @@ def an_agent(a_folder: Path, an_environment: dict[str, str]) -> Iterator[AnyProc
         "softgpu",
         "--softgpu-memory",
         "4GiB",
+        "--overcommit",
+        "1",
     ]
     with (a_folder / "agent.log").open("w") as log:
         files = {"env": an_environment, "stdout": log, "stderr": log}

@@ -106,7 +106,7 @@ def test_every_claim_of_the_demo_holds(eventually: Callable[..., Any]) -> None:
     demo.wait_for("cell compute")
     assert demo.end() == 0, demo.said
     assert "✗" not in demo.said
-    assert demo.said.count("✓") == 12
+    assert demo.said.count("✓") == 13
     rows = re.findall(r"^kernel \d .*$", demo.said, re.MULTILINE)
     want_rows = [
         ("0.5 GPU", "512.0 MiB", "finished"),

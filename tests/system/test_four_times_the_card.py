@@ -87,7 +87,7 @@ def an_agent(a_folder: Path, an_environment: dict[str, str]) -> Iterator[subproc
         "--softgpu-memory",
         "128MiB",
     ]
-    command += ["--oversubscribe", "4", "--swap-memory", "2GiB", "--lease-hold", "0.2", "--lease-quantum", "0.5"]
+    command += ["--overcommit", "4", "--swap-memory", "2GiB", "--lease-hold", "0.2", "--lease-quantum", "0.5"]
     with (a_folder / "agent.log").open("w") as log:
         process = subprocess.Popen(command, env=an_environment, stdout=log, stderr=log)
     yield process

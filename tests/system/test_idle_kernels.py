@@ -383,7 +383,7 @@ def test_an_idle_kernel_returns_what_its_framework_keeps_where_another_shares_th
 
 def test_a_cell_that_waits_for_another_kernels_turn_says_so(node: Node, a_folder: Path) -> None:
     """Two kernels each hold more than half of the device: the second works on, the first waits."""
-    node.start("--oversubscribe", "2", "--lease-hold", "0", "--lease-quantum", "3600")
+    node.start("--overcommit", "2", "--lease-hold", "0", "--lease-quantum", "3600")
     most = GPU.replace("96 << 20", "600 << 20")
     first, second, over = node.kernel("whole"), node.kernel("whole"), a_folder / "over"
     first.run(most)

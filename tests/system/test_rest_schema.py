@@ -76,7 +76,16 @@ class Gateway:
         settings = {"AliquotIdentityProvider": {"users": users}, "Aliquot": aliquot, "SharedFolders": folders}
         config.write_text(json.dumps(settings))
         (self.folder / "shared" / "data").mkdir(parents=True)
-        self._run(stack, "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "4GiB")
+        self._run(
+            stack,
+            "jupyter_aliquot.gpu_hook.agent",
+            "--driver",
+            "softgpu",
+            "--softgpu-memory",
+            "4GiB",
+            "--overcommit",
+            "1",
+        )
         stack.callback(remove_state, softgpu_state_path(RuntimeDir(self.folder / "run")))
         until(self._has_agent)
         port = free_port()

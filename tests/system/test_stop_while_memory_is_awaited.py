@@ -55,7 +55,7 @@ def an_agent(a_folder: Path, an_environment: dict[str, str], eventually: Callabl
 
     A kernel loses it only when it is idle.
     """
-    options = ["--oversubscribe", "2", "--lease-hold", "0", "--lease-quantum", "3600"]
+    options = ["--overcommit", "2", "--lease-hold", "0", "--lease-quantum", "3600"]
     command = [
         sys.executable,
         "-m",

@@ -147,7 +147,7 @@ def make_kernel(torch_python: str, stand_in: Path) -> Iterator[Callable[..., Ker
     softgpu_driver()
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
     command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver=softgpu", "--softgpu-memory=1GiB"]
-    command += ["--softgpu-devices=2", "--oversubscribe=4", "--lease-hold=0.5"]
+    command += ["--softgpu-devices=2", "--overcommit=4", "--lease-hold=0.5"]
     command += [f"--runtime-dir={folder}", f"--log-file={folder / 'agent.log'}"]
     agent = subprocess.Popen(command)
     deadline = time.monotonic() + 20

@@ -1,6 +1,7 @@
-"""Measure the memory that a context takes of each device.
+"""Measure the memory that a context takes of each device, and check whether memory can be swapped.
 
-A process makes a context on each device while the agent reads the driver's figures.
+A process makes a context on each device while the agent reads the driver's figures; then it swaps a
+little memory out and in.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from jupyter_aliquot.gpu_hook.agent.ledger.contexts import ContextCosts
@@ -22,6 +24,7 @@ from .devices import DeviceMonitor, DeviceReading
 log = logging.getLogger(__name__)
 
 SECONDS = 10.0  # a node with many devices and without a persistence daemon is slow
+CHECK_SECONDS = 20.0  # for the self-check of swapping, once contexts are there
 _END_SECONDS = 2.0  # a process that hangs in its driver does not end when it is killed
 _MOST_PROBES = 5  # of one agent: a device that comes and goes is not measured each time
 _NOT_INHERITED = ("CUDA_VISIBLE_DEVICES", "LD_PRELOAD", "LD_AUDIT")
@@ -31,11 +34,30 @@ class ProbeError(Exception):
     """No context could be measured."""
 
 
-class ContextProbe:
-    """Measures contexts at the agent's start, and when a device comes that was not measured."""
+@dataclass(frozen=True)
+class Probed:
+    """The bytes of a context by device, and why memory there cannot be swapped (empty: it can)."""
 
-    def __init__(self, cuda: Path, monitor: DeviceMonitor, costs: ContextCosts, seconds: float = SECONDS) -> None:
+    contexts: Mapping[str, int] = field(default_factory=dict)
+    moves: Mapping[str, str] = field(default_factory=dict)
+
+
+class ContextProbe:
+    """Measures contexts at the agent's start, and when a device comes that was not measured.
+
+    It gives the outcomes of the self-check to *checked*.
+    """
+
+    def __init__(
+        self,
+        cuda: Path,
+        monitor: DeviceMonitor,
+        costs: ContextCosts,
+        seconds: float = SECONDS,
+        checked: Callable[[Mapping[str, str]], None] = lambda found: None,
+    ) -> None:
         self._cuda, self._monitor, self._costs, self._seconds = cuda, monitor, costs, seconds
+        self._checked = checked
         self._present: frozenset[str] = frozenset()
         self._probes = 0
         self._task: asyncio.Task[None] | None = None
@@ -48,7 +70,9 @@ class ContextProbe:
         self._present = _present(self._monitor)
         if self._present and not self._monitor.is_silent:
             self._probes += 1
-            self._costs.note_measured(await measure_contexts(self._cuda, self._monitor, self._seconds))
+            found = await probe_devices(self._cuda, self._monitor, self._seconds)
+            self._costs.note_measured(found.contexts)
+            self._checked(found.moves)
 
     def saw_devices(self) -> None:
         """Measure new devices. Called after each look, once the agent serves."""
@@ -66,8 +90,8 @@ def _present(monitor: DeviceMonitor) -> frozenset[str]:
     return frozenset(reading.facts.uuid for reading in monitor.readings if not reading.is_lost)
 
 
-async def measure_contexts(cuda: Path, monitor: DeviceMonitor, seconds: float = SECONDS) -> Mapping[str, int]:
-    """Return the bytes of a context by device; empty where it cannot be measured. Never raises."""
+async def probe_devices(cuda: Path, monitor: DeviceMonitor, seconds: float = SECONDS) -> Probed:
+    """Return what could be found out; empty where nothing could. Never raises."""
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     command = (sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent.devices.context_process", os.fspath(cuda))
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
@@ -77,16 +101,34 @@ async def measure_contexts(cuda: Path, monitor: DeviceMonitor, seconds: float = 
         )
     except OSError as error:
         log.warning("event=contexts_not_measured reason=%r", str(error))
-        return {}
+        return Probed()
+    found: Mapping[str, int] = {}
+    event = "contexts_not_measured"
     try:
         found = await within(_look(process, monitor), seconds)
         log.info("event=contexts_measured bytes=%s", dict(found))
-        return found
+        event = "swapping_not_checked"
+        moves = await within(_check_moves(process), CHECK_SECONDS)
+        log.info("event=swapping_checked failed=%s", {uuid: why for uuid, why in moves.items() if why})
+        return Probed(found, moves)
     except (ProbeError, asyncio.TimeoutError) as error:
-        log.warning("event=contexts_not_measured reason=%r", str(error) or f"no answer within {seconds:g} s")
-        return {}
+        log.warning("event=%s reason=%r", event, str(error) or "no answer in time")
+        return Probed(found)
     finally:
         await _end(process)
+
+
+async def _check_moves(process: asyncio.subprocess.Process) -> Mapping[str, str]:
+    """Have the process swap a little memory of each device out and in. Raises ProbeError."""
+    assert process.stdin is not None  # the pipes were requested at its start
+    assert process.stdout is not None
+    try:
+        process.stdin.write(b"move\n")
+        await process.stdin.drain()
+        answer = json.loads(await process.stdout.readline() or b"{}")
+        return {str(uuid): str(why) for uuid, why in answer["moves"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ProbeError(f"the process that swaps memory ended: {error!r}") from error
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

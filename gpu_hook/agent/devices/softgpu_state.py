@@ -13,7 +13,7 @@ import fcntl
 import logging
 import os
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jupyter_aliquot.gpu_hook.base.files import try_lock
@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 _F_OFD_GETLK = 36
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
 _RUNTIME = "runtime"  # in the outer folder: a link to the machine's runtime folder
+_MACHINE_PARTS = 4
+_LEAST_MEMORY, _MOST_MEMORY = 256 << 20, 16 << 30  # of a device whose memory no user set
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -35,6 +37,17 @@ class SoftGpuSettings:
     memory_bytes: int | None = None
     sm_count: int | None = None
     link_gbps: float | None = None
+
+    def within(self, machine_bytes: int) -> SoftGpuSettings:
+        """Return the same with memory that the machine can give, where none was asked for.
+
+        Software GPUs and two copies of each device's memory fit into the machine.
+        """
+        if self.memory_bytes is not None or os.environ.get("ALIQUOT_SOFTGPU_MEMORY"):
+            return self
+        share = machine_bytes // (_MACHINE_PARTS * (self.devices or 1))
+        memory = 1 << max(_LEAST_MEMORY.bit_length(), share.bit_length()) - 1
+        return replace(self, memory_bytes=min(memory, _MOST_MEMORY))
 
 
 def is_in_use(state: Path) -> bool:

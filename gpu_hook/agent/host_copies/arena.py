@@ -124,7 +124,7 @@ class Arena:
         return ArenaUse(
             used_bytes=self._used(),
             budget_bytes=self._budget.memory_bytes,
-            warm_bytes=sum(_memory(stack) for stack in stacks if not stack.holds),
+            warm_bytes=self.warm_bytes,
             adopted_bytes=sum(self._adopted.values()),
             kept_bytes=self._kept.memory_bytes,
             spilled_bytes=sum(stack.bytes - _memory(stack) for stack in stacks) + self._kept.spilled_bytes,
@@ -136,6 +136,25 @@ class Arena:
         others = (*self._adopted.items(), *self._in_making.items())
         own += sum(amount for owner, amount in others if owner[0] == kernel_id)
         return own + self._kept.kernel_bytes(kernel_id)
+
+    @property
+    def held_bytes(self) -> int:
+        """Return the memory with copies: all that is used, without warm segments."""
+        return self._used() - self.warm_bytes
+
+    @property
+    def warm_bytes(self) -> int:
+        return sum(_memory(stack) for stack in self._stacks.values() if not stack.holds)
+
+    def limit_budget(self, memory_bytes: int) -> None:
+        """Set another budget, and drop warm segments over it.
+
+        Called on the loop. Segments that hold copies stay.
+        """
+        self._budget = HostBudget(memory_bytes)
+        for _, stack in list(self._warm(None)):
+            while stack.segments and self._used() - self._leaving > memory_bytes:
+                self._drop(stack, stack.segments[-1:])
 
     async def configure(self, budget: HostBudget) -> None:
         """Set another budget.

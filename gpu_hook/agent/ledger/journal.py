@@ -209,6 +209,7 @@ def _read_part(data: Mapping[str, Any]) -> Part:
         int(data["hundredths"]),
         int(data["quota_bytes"]),
         None if guarantee is None else int(guarantee),
+        bool(data.get("is_kept", False)),  # an earlier agent does not write it
     )
 
 

@@ -3,7 +3,7 @@
 It also has the loans of host memory. It is pure data: no clock, no socket, no page. Only the
 agent's event loop writes it. Invariants, after every call:
 
-    for each device:  sum of the reserved bytes and hundredths <= what it has, times the ratio of oversubscription
+    for each device:  sum of the reserved bytes and hundredths <= what it has, times the ratio of overcommit
     for each kernel and device:  sum of the lent bytes <= its quota, save what was adopted
 
 The ledger lends room beyond what is reserved, up to a kernel's quota; room.py says whether the
@@ -156,13 +156,12 @@ class Ledger:
         ``without`` leaves one kernel out.
         """
         own = {a.part.uuid: a for a in self._kernels.get(without, ())}
-        left_out = {uuid: _reservation(a.part, a.is_production, -1) for uuid, a in own.items()}
         states = (
             device_state(
                 device.uuid,
                 device.index,
                 device.memory_bytes,
-                _sum(self.reserved(device.uuid), left_out.get(device.uuid, Reserved())),
+                self._without(device.uuid, own.get(device.uuid)),
                 self.oversubscription,
                 workload_class,
                 lost=device.uuid in self._lost,
@@ -175,6 +174,11 @@ class Ledger:
     def reserved(self, uuid: str) -> Reserved:
         """Return the reserved part of a device."""
         return self._reserved.get(uuid, Reserved())
+
+    def _without(self, uuid: str, account: DeviceAccount | None) -> Reserved:
+        """Return the reserved part of a device without one kernel's."""
+        reserved = self.reserved(uuid)
+        return reserved if account is None else reserved.plus(account.part, account.is_production, -1)
 
     def host_room(self, without: str = "") -> HostRoom | None:
         """Return the host memory that reservations beyond the devices count on; None: no limit.
@@ -213,7 +217,7 @@ class Ledger:
         )
         self._host[kernel_id] = Account(self.host_memory_bytes if host_quota_bytes is None else host_quota_bytes)
         for part in parts:
-            self._reserved[part.uuid] = _sum(self.reserved(part.uuid), _reservation(part, is_production))
+            self._reserved[part.uuid] = self.reserved(part.uuid).plus(part, is_production)
 
     def resize(
         self, kernel_id: str, parts: Sequence[Part], host_quota_bytes: int | None, *, is_production: bool
@@ -227,8 +231,7 @@ class Ledger:
             raise LedgerError(f"kernel {kernel_id} is on other devices")
         self._check_fit(kernel_id, parts, is_production, is_restored=False, without=kernel_id)
         for account, part in zip(accounts, parts, strict=True):
-            own = _reservation(account.part, account.is_production, -1)
-            self._reserved[part.uuid] = _sum(_sum(self.reserved(part.uuid), own), _reservation(part, is_production))
+            self._reserved[part.uuid] = self._without(part.uuid, account).plus(part, is_production)
             account.part, account.quota_bytes, account.is_production = part, part.quota_bytes, is_production
             account.kept_bytes = max(account.kept_bytes, account.lent)
         host = self._host[kernel_id]
@@ -240,8 +243,7 @@ class Ledger:
         accounts = self._kernels.pop(kernel_id, None)
         self._host.pop(kernel_id, None)
         for account in accounts or ():
-            own = _reservation(account.part, account.is_production, -1)
-            self._reserved[account.part.uuid] = _sum(self.reserved(account.part.uuid), own)
+            self._reserved[account.part.uuid] = self._without(account.part.uuid, account)
         return accounts is not None
 
     def accounts(self, kernel_id: str) -> tuple[DeviceAccount, ...]:
@@ -278,9 +280,7 @@ class Ledger:
         for account, part in zip(self._kernels.get(kernel_id, ()), parts, strict=False):
             if account.part == part or account.part.uuid != part.uuid:
                 continue
-            own = _reservation(account.part, account.is_production, -1)
-            new = _reservation(part, account.is_production)
-            self._reserved[part.uuid] = _sum(_sum(self.reserved(part.uuid), own), new)
+            self._reserved[part.uuid] = self._without(part.uuid, account).plus(part, account.is_production)
             account.part = part
 
     def kernels(self) -> Iterator[str]:
@@ -380,7 +380,7 @@ class Ledger:
             accounts = [a for accounts in self._kernels.values() for a in accounts if a.part.uuid == uuid]
             total = Reserved()
             for account in accounts:
-                total = _sum(total, _reservation(account.part, account.is_production))
+                total = total.plus(account.part, account.is_production)
             if total != self.reserved(uuid):
                 raise LedgerError(f"device {uuid}: the sums of its reservations are off")
             most = self.oversubscription.most
@@ -414,17 +414,3 @@ class Ledger:
         loan.most = max(loan.most, loan.bytes)
         loan.recent_most = max(loan.recent_most, loan.bytes)
         account.lent += amount
-
-
-def _reservation(part: Part, is_production: bool, sign: int = 1) -> Reserved:
-    hundredths, amount = sign * part.hundredths, sign * part.reserved_bytes
-    return Reserved(hundredths, amount, hundredths * is_production, amount * is_production)
-
-
-def _sum(one: Reserved, other: Reserved) -> Reserved:
-    return Reserved(
-        one.hundredths + other.hundredths,
-        one.bytes + other.bytes,
-        one.production_hundredths + other.production_hundredths,
-        one.production_bytes + other.production_bytes,
-    )

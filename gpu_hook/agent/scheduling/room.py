@@ -90,6 +90,10 @@ class Room:
             before = self._rates.get((uuid, is_out))
             self._rates[uuid, is_out] = rate if before is None else before + _WEIGHT * (rate - before)
 
+    def rates(self, uuid: str) -> tuple[float, float]:
+        """Return the bytes per second out of a device and into it: measured, or the first guess."""
+        return self._rates.get((uuid, True), _FIRST_RATE), self._rates.get((uuid, False), _FIRST_RATE)
+
     def _account(self, uuid: str, on_device: Mapping[str, int]) -> int:
         return on_device.get(uuid, 0) + self.departures.leaving_bytes(uuid) + self.departures.staying_bytes(uuid)
 
@@ -99,8 +103,8 @@ class Room:
                 uuid,
                 self.capacity_bytes(uuid),
                 leaving_bytes=self.departures.leaving_bytes(uuid),
-                out_rate=self._rates.get((uuid, True), _FIRST_RATE),
-                in_rate=self._rates.get((uuid, False), _FIRST_RATE),
+                out_rate=self.rates(uuid)[0],
+                in_rate=self.rates(uuid)[1],
             )
             for uuid in self._memory
         )

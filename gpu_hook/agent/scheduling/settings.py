@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import RESIDENCY_MODES
-from jupyter_aliquot.gpu_hook.placement.overcommit import MOST_RATIO, Oversubscription
+from jupyter_aliquot.gpu_hook.placement.automatic import AUTO_MOST, Asked
+from jupyter_aliquot.gpu_hook.placement.overcommit import MOST_RATIO
 
 from .views import Policy
+
+AUTO = "auto"
+Ratio = float | str  # a number, or AUTO
+# Options of one release ago, and their names now.
+_RENAMED = {"--oversubscribe": "--overcommit", "--oversubscribe-opportunistic": "--overcommit-low"}
 
 
 @dataclass(frozen=True)
@@ -30,20 +38,20 @@ class HostBudget:
 class LeaseSettings:
     """The lease options.
 
-    ``residency`` is for a kernel that requests no mode. ``opportunistic_ratio`` None: as for
-    production.
+    ``ratio`` and ``low_ratio`` are the overcommit, by priority; ``low_ratio`` None: as for normal
+    priority. ``residency`` is for a kernel that requests no mode.
     """
 
-    ratio: float = 1.0
-    opportunistic_ratio: float | None = None
+    ratio: Ratio = AUTO
+    low_ratio: float | None = None
     host: HostBudget = field(default_factory=HostBudget)
     residency: str = "vmm"
     checkpoint_after_seconds: float | None = None
     policy: Policy = field(default_factory=Policy)
 
-    def oversubscription(self, machine_bytes: int) -> Oversubscription:
-        low = self.ratio if self.opportunistic_ratio is None else self.opportunistic_ratio
-        return Oversubscription(self.ratio, low, self.host.bytes(machine_bytes))
+    @property
+    def overcommit(self) -> Asked:
+        return Asked(None if self.ratio == AUTO else float(self.ratio), self.low_ratio)
 
 
 def add_lease_arguments(parser: argparse.ArgumentParser, parse_bytes: Callable[[str], int]) -> None:
@@ -55,18 +63,20 @@ def add_lease_arguments(parser: argparse.ArgumentParser, parse_bytes: Callable[[
         return HostBudget(fraction=_number(text[:-1], 0, 100, text) / 100)
 
     parser.add_argument(
-        "--oversubscribe",
+        "--overcommit",
         type=_ratio,
         default=LeaseSettings.ratio,
-        metavar="RATIO",
-        help="how many times what a device has may be reserved of it; kernels then take turns (default 1: not more)",
+        metavar="auto|RATIO",
+        help="how many times what a device has may be reserved of it; kernels then take turns. 1: not more; auto, the "
+        f"default: as far as host memory can hold the copies, {AUTO_MOST:g} at most",
     )
     parser.add_argument(
-        "--oversubscribe-opportunistic",
-        type=_ratio,
+        "--overcommit-low",
+        type=_number_ratio,
         metavar="RATIO",
-        help="the same for opportunistic kernels, together with production (default: as for production)",
+        help="the same for low-priority kernels, together with the others (default: as --overcommit)",
     )
+    _add_renamed(parser)
     parser.add_argument(
         "--swap-memory",
         type=budget,
@@ -83,10 +93,22 @@ def add_lease_arguments(parser: argparse.ArgumentParser, parse_bytes: Callable[[
     _add_policy(parser)
 
 
+def _add_renamed(parser: argparse.ArgumentParser) -> None:
+    for before, now in _RENAMED.items():
+        parser.add_argument(
+            before,
+            type=_number_ratio,
+            dest=now.removeprefix("--").replace("-", "_"),
+            default=argparse.SUPPRESS,
+            action=_Renamed,
+            help=argparse.SUPPRESS,
+        )
+
+
 def read_lease_settings(options: argparse.Namespace) -> LeaseSettings:
     return LeaseSettings(
-        ratio=options.oversubscribe,
-        opportunistic_ratio=options.oversubscribe_opportunistic,
+        ratio=options.overcommit,
+        low_ratio=options.overcommit_low,
         host=options.swap_memory,
         residency=options.residency,
         checkpoint_after_seconds=options.checkpoint_after,
@@ -130,7 +152,27 @@ def _add_policy(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def _ratio(text: str) -> float:
+class _Renamed(argparse.Action):
+    """An option under its name of one release ago."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        before = str(option_string)
+        told = f"{before} is now {_RENAMED[before]}; the next release does not know the old name"
+        warnings.warn(told, FutureWarning, stacklevel=2)
+        setattr(namespace, self.dest, values)
+
+
+def _ratio(text: str) -> Ratio:
+    return AUTO if text == AUTO else _number(text, 1, MOST_RATIO, text, f"{AUTO}, or ")
+
+
+def _number_ratio(text: str) -> float:
     return _number(text, 1, MOST_RATIO, text)
 
 
@@ -138,11 +180,11 @@ def _seconds(text: str) -> float:
     return _number(text, 0, 86_400, text)
 
 
-def _number(text: str, least: float, most: float, said: str) -> float:
+def _number(text: str, least: float, most: float, said: str, more: str = "") -> float:
     try:
         value = float(text)
     except ValueError:
         value = -1.0
     if not least <= value <= most:
-        raise argparse.ArgumentTypeError(f"{said!r} is not valid. Use a number from {least:g} to {most:g}")
+        raise argparse.ArgumentTypeError(f"{said!r} is not valid. Use {more}a number from {least:g} to {most:g}")
     return value

@@ -17,6 +17,7 @@ from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
 from jupyter_aliquot.gpu_hook.agent.swap.facts import swapped_by_device
 from jupyter_aliquot.gpu_hook.paths import Driver
+from jupyter_aliquot.gpu_hook.placement.overcommit import Reserved
 
 
 def describe_devices(
@@ -25,15 +26,16 @@ def describe_devices(
     charged: Mapping[str, int],
     used: Callable[[DeviceReading], int],
     compute: ComputeKeeper,
+    overcommit_reasons: Mapping[str, str],
 ) -> list[dict[str, Any]]:
     """Return one object a device.
 
-    A device that NVML did not see this time is lost.
+    A device that NVML did not see this time is lost. ``overcommit_reasons`` say why a device is not
+    overcommitted further, by uuid.
     """
     seen = {reading.facts.uuid: reading for reading in readings}
     result = []
     for facts in ledger.devices:
-        reserved = ledger.reserved(facts.uuid)
         reading = seen.get(facts.uuid, DeviceReading(facts, is_lost=True))
         result.append(
             {
@@ -41,12 +43,9 @@ def describe_devices(
                 "uuid": facts.uuid,
                 "name": facts.name,
                 "memory_bytes": facts.memory_bytes,
-                "reserved_bytes": reserved.bytes,
-                "reserved_hundredths": reserved.hundredths,
-                "reserved_by_production": {
-                    "bytes": reserved.production_bytes,
-                    "hundredths": reserved.production_hundredths,
-                },
+                **_describe_reserved(ledger.reserved(facts.uuid)),
+                "overcommit": ledger.oversubscription.most_of(facts.uuid),
+                "overcommit_reason": overcommit_reasons.get(facts.uuid, ""),
                 "used_bytes": used(reading),
                 "charged_bytes": charged.get(facts.uuid, 0),
                 "context_bytes": ledger.contexts.measured(facts.uuid),
@@ -58,6 +57,18 @@ def describe_devices(
             }
         )
     return result
+
+
+def _describe_reserved(reserved: Reserved) -> dict[str, Any]:
+    return {
+        "reserved_bytes": reserved.bytes,
+        "reserved_hundredths": reserved.hundredths,
+        "reserved_by_production": {
+            "bytes": reserved.production_bytes,
+            "hundredths": reserved.production_hundredths,
+        },
+        "reserved_kept_bytes": reserved.kept_bytes,
+    }
 
 
 def describe_finding(finding: Finding) -> dict[str, Any]:
@@ -187,4 +198,10 @@ def describe_oversubscription(ledger: Ledger) -> dict[str, Any]:
         "host_bytes": rule.host_bytes,
         "host_bytes_left": None if host is None else host.left_bytes,
         "largest_kernel_bytes": ledger.largest_kernel_bytes,
+        "ceilings": dict(rule.ceilings),
     }
+
+
+def most_overcommitted(ledger: Ledger) -> float:
+    """Return the largest ratio of a device; 1 where there is none."""
+    return max((ledger.oversubscription.most_of(facts.uuid) for facts in ledger.devices), default=1.0)

@@ -21,6 +21,7 @@ from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Reservations
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
 from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
+from jupyter_aliquot.gpu_hook.agent.scheduling.overcommit import OvercommitKeeper
 from jupyter_aliquot.gpu_hook.agent.trimming.trimmer import Trims
 
 from .lease_operations import describe_lease
@@ -31,6 +32,7 @@ from .status import (
     describe_kernel,
     describe_lost,
     describe_oversubscription,
+    most_overcommitted,
 )
 
 Description = Mapping[str, Any]
@@ -84,6 +86,7 @@ class Subjects:
     leases: LeaseKeeper
     trims: Trims
     arena: Arena
+    overcommit: OvercommitKeeper
 
 
 @dataclass(frozen=True)
@@ -161,8 +164,11 @@ class StatusMaker:
         for one in seen:
             charged.update(one.charged)
             resident.update(one.resident)
-        used = partial(of.leases.room.used_bytes, on_device=resident)
+        used, reasons = partial(of.leases.room.used_bytes, on_device=resident), of.overcommit.reasons
         kernels = [one.description for one in seen] if with_kernels else []
+        devices = describe_devices(of.ledger, of.monitor.readings, charged, used, of.compute, reasons)
+        for device in devices:
+            device["copy_out_rate"], device["copy_in_rate"] = of.leases.room.rates(device["uuid"])
         changes = self._changes.since(since, kernels) if with_kernels and since is not None else {"kernels": kernels}
         return {
             "node": self._node.name,
@@ -170,12 +176,13 @@ class StatusMaker:
             "enforcer": of.enforcement.name,
             "enforcers": [asdict(report) for report in of.enforcement.reports],
             "actuators": [asdict(report) for report in of.actuation.reports],
-            "devices": describe_devices(of.ledger, of.monitor.readings, charged, used, of.compute),
+            "devices": devices,
             "driver_problem": of.monitor.problem,
             "host_memory_bytes": of.ledger.host_memory_bytes,
             "host_copies": asdict(of.arena.use),
-            "oversubscription": of.ledger.oversubscription.most,
+            "oversubscription": most_overcommitted(of.ledger),
             "oversubscription_rule": describe_oversubscription(of.ledger),
+            "host_memory_problem": of.overcommit.problem,
             **changes,
             "lost_kernels": [describe_lost(reservation) for reservation in of.reservations.lost],
             "foreign_processes": [describe_finding(finding) for finding in of.auditor.findings.foreign],

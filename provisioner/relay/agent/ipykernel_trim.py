@@ -7,6 +7,7 @@ has only the standard library of Python 3.8.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import sys
@@ -17,6 +18,8 @@ REQUEST, REPLY = "aliquot_trim_request", "aliquot_trim_reply"
 # A full collection takes about 10 ms for so many objects; with more of them the cache stays a
 # little larger.
 _MOST_OBJECTS = 200_000
+_MOST_RESOURCES = 16  # of RMM, one on another
+_RESERVED = 5  # CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
 
 
 def install() -> bool:
@@ -43,7 +46,12 @@ def trim(content: dict[str, Any]) -> dict[str, Any]:
     """Run on the kernel's main thread. The file ``while`` exists as long as no request waits."""
     returned = {}
     gave_way = False
-    steps: dict[str, Callable[[Any], int]] = {"torch": _trim_torch, "cupy": _trim_cupy}
+    steps: dict[str, Callable[[Any], int]] = {
+        "torch": _trim_torch,
+        "cupy": _trim_cupy,
+        "rmm": _trim_rmm,
+        "tensorflow": _trim_tensorflow,
+    }
     for name, step in steps.items():
         module = sys.modules.get(name)
         if module is None:
@@ -95,3 +103,54 @@ def _trim_cupy(cupy: Any) -> int:
     pool.free_all_blocks()
     cupy.get_default_pinned_memory_pool().free_all_blocks()
     return int(before - pool.total_bytes())
+
+
+def _trim_rmm(rmm: Any) -> int:
+    """Trim the stream-ordered pools of RMM's resources. Its own pools return nothing before their end."""
+    returned, seen = 0, 0
+    resource = rmm.mr.get_current_device_resource()
+    while resource is not None and seen < _MOST_RESOURCES:
+        handle = getattr(resource, "pool_handle", None)
+        if handle is not None:
+            _collect()
+            returned += _trim_pool(_cuda(), ctypes.c_void_p(int(handle())))
+        resource, seen = getattr(resource, "upstream_mr", None), seen + 1
+    return returned
+
+
+def _trim_tensorflow(tensorflow: Any) -> int:
+    """Trim the pools that TensorFlow has with TF_GPU_ALLOCATOR=cuda_malloc_async.
+
+    Its usual allocator returns nothing before the process ends: that memory is swapped. A device
+    without a context gets none.
+    """
+    if "cuda_malloc_async" not in os.environ.get("TF_GPU_ALLOCATOR", ""):
+        return 0
+    cuda, count, returned = _cuda(), ctypes.c_int(), 0
+    if cuda.cuDeviceGetCount(ctypes.byref(count)):
+        return 0
+    _collect()
+    for number in range(count.value):
+        flags, active, pool = ctypes.c_uint(), ctypes.c_int(), ctypes.c_void_p()
+        is_known = cuda.cuDevicePrimaryCtxGetState(number, ctypes.byref(flags), ctypes.byref(active)) == 0
+        if is_known and active.value and cuda.cuDeviceGetDefaultMemPool(ctypes.byref(pool), number) == 0:
+            returned += _trim_pool(cuda, pool)
+    return returned
+
+
+def _cuda() -> Any:
+    """Return the driver that the process has loaded; this loads none. Raises OSError."""
+    return ctypes.CDLL("libcuda.so.1", os.RTLD_NOLOAD | os.RTLD_NOW)
+
+
+def _trim_pool(cuda: Any, pool: ctypes.c_void_p) -> int:
+    """Return what a pool keeps without use; the bytes by which it shrank."""
+
+    def reserved() -> int:
+        found = ctypes.c_uint64()
+        return 0 if cuda.cuMemPoolGetAttribute(pool, _RESERVED, ctypes.byref(found)) else found.value
+
+    before = reserved()
+    if before:
+        cuda.cuMemPoolTrimTo(pool, ctypes.c_size_t(0))
+    return before - reserved()

@@ -66,6 +66,8 @@ def an_agent(an_environment: dict[str, str], a_runtime_folder: Path) -> Iterator
         "softgpu",
         "--softgpu-memory",
         "1GiB",
+        "--overcommit",
+        "1",
     ]
     with (a_runtime_folder / "agent.out").open("wb") as log:
         agent = subprocess.Popen(command, env=an_environment, stdout=log, stderr=log)

@@ -14,12 +14,12 @@ from jupyter_aliquot.gateway.node.connection import AgentLink
 from jupyter_aliquot.gateway.serverapp.ephemeral_stack import EphemeralStack, StackSettings
 from jupyter_aliquot.gpu_hook.agent.settings import read_arguments
 
-IN_FORCE = read_arguments(["--oversubscribe", "1", "--driver", "softgpu"]).options
+IN_FORCE = read_arguments(["--overcommit", "1", "--driver", "softgpu"]).options
 
 
 def test_an_option_that_differs_is_told_with_what_is_asked_what_is_in_force_and_what_to_do() -> None:
-    [told] = differences(["--oversubscribe", "3"], IN_FORCE)
-    for want in ("has --oversubscribe 1,", "asks for --oversubscribe 3.", "stop the agent", "c.Aliquot.agent_options"):
+    [told] = differences(["--overcommit", "3"], IN_FORCE)
+    for want in ("has --overcommit 1,", "asks for --overcommit 3.", "stop the agent", "c.Aliquot.agent_options"):
         assert want in told
 
 
@@ -36,25 +36,25 @@ def test_values_are_told_as_they_are_written(option: str, value: str, want: str)
     assert want in told
 
 
-@pytest.mark.parametrize("arguments", [[], ["--oversubscribe", "1.0"], ["--driver", "auto"], ["--driver=softgpu"]])
+@pytest.mark.parametrize("arguments", [[], ["--overcommit", "1.0"], ["--driver", "auto"], ["--driver=softgpu"]])
 def test_what_is_in_force_or_left_open_is_not_told(arguments: list[str]) -> None:
     assert differences(arguments, IN_FORCE) == ()
 
 
 def test_an_agent_that_tells_no_options_differs_in_none() -> None:
-    assert differences(["--oversubscribe", "3"], {}) == ()
+    assert differences(["--overcommit", "3"], {}) == ()
 
 
 def test_options_that_no_agent_has_are_told() -> None:
-    [told] = differences(["--oversubscribed", "3"], IN_FORCE)
-    assert "cannot be read: unrecognized arguments: --oversubscribed 3" in told
+    [told] = differences(["--overcommitted", "3"], IN_FORCE)
+    assert "cannot be read: unrecognized arguments: --overcommitted 3" in told
 
 
 def test_a_real_agent_tells_what_it_has_in_force(caplog: pytest.LogCaptureFixture) -> None:
-    asked = ["--oversubscribe", "3", "--driver", "auto", "--lease-hold", "5"]
+    asked = ["--overcommit", "3", "--driver", "auto", "--lease-hold", "5"]
 
     async def scene() -> AgentLink:
-        async with EphemeralStack(StackSettings(agent_options=("--oversubscribe", "2")), has_gateway=False) as stack:
+        async with EphemeralStack(StackSettings(agent_options=("--overcommit", "2")), has_gateway=False) as stack:
             log = logging.getLogger("aliquot.test")
             link = AgentLink(stack.runtime.path, SystemClock(), None, log, partial(differences, asked))
             connected = asyncio.Event()
@@ -70,5 +70,5 @@ def test_a_real_agent_tells_what_it_has_in_force(caplog: pytest.LogCaptureFixtur
 
     link = asyncio.run(scene())
     [told] = link.differences
-    assert "has --oversubscribe 2, and this server asks for --oversubscribe 3" in told
+    assert "has --overcommit 2, and this server asks for --overcommit 3" in told
     assert [record.levelname for record in caplog.records if told in record.getMessage()] == ["WARNING"]

@@ -129,7 +129,7 @@ def test_what_a_gateway_says_of_itself_is_a_warning(
 ) -> None:
     class Gateway(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            text = json.dumps({"node": {"message": "The node agent that runs has --oversubscribe 1"}}).encode()
+            text = json.dumps({"node": {"message": "The node agent that runs has --overcommit 1"}}).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
@@ -151,7 +151,7 @@ def test_what_a_gateway_says_of_itself_is_a_warning(
         finally:
             server.shutdown()
     assert (running.state, told.state) == (OK, WARN)
-    assert "has --oversubscribe 1" in told.found
+    assert "has --overcommit 1" in told.found
 
 
 def test_missing_hook_libraries_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

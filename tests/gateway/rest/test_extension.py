@@ -97,16 +97,16 @@ class TestWithAnotherDefaultProvisioner:
 class TestWithAnAgentThatRunsAlready:
     @pytest.fixture
     def jp_server_config(self, jp_server_config: Config) -> Config:
-        jp_server_config.Aliquot.agent_options = ["--oversubscribe", "3"]
+        jp_server_config.Aliquot.agent_options = ["--overcommit", "3"]
         jp_server_config.Aliquot.start_agent = True
         return jp_server_config
 
     async def test_options_that_differ_are_told_in_status_and_log(
         self, capfd: pytest.CaptureFixture[str], an_agent: FakeAgent, a_server: ServerApp, as_me: Any
     ) -> None:
-        an_agent.options = {"--oversubscribe": "1"}
+        an_agent.options = {"--overcommit": "1"}
         await an_agent.start()
-        want = "has --oversubscribe 1, and this server asks for --oversubscribe 3"
+        want = "has --overcommit 1, and this server asks for --overcommit 3"
 
         async def message() -> str:
             return str((await as_me("GET", "aliquot/api/v1/status")).json["node"]["message"])

@@ -19,7 +19,7 @@ import pytest
 
 from jupyter_aliquot.gpu_hook.agent.devices import context_probe
 from jupyter_aliquot.gpu_hook.agent.devices.audit import Findings
-from jupyter_aliquot.gpu_hook.agent.devices.context_probe import ContextProbe, context_bytes, measure_contexts
+from jupyter_aliquot.gpu_hook.agent.devices.context_probe import ContextProbe, context_bytes, probe_devices
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceMonitor, DeviceReading
 from jupyter_aliquot.gpu_hook.agent.ledger.contexts import ContextCosts
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
@@ -84,8 +84,8 @@ def test_a_device_that_fails_leaves_the_others_measured(a_library: Callable[...,
     async def scenario() -> None:
         monitor = DeviceMonitor(Source(*UUIDS), lambda: None)
         await monitor.look()
-        found = await measure_contexts(a_library(DRIVER, "-DFAILS=1"), monitor)
-        assert found == {UUIDS[0]: MIB, UUIDS[2]: MIB}
+        found = await probe_devices(a_library(DRIVER, "-DFAILS=1"), monitor)
+        assert found.contexts == {UUIDS[0]: MIB, UUIDS[2]: MIB}
 
     play(scenario())
 
@@ -112,7 +112,7 @@ def test_a_process_that_its_driver_does_not_let_end_keeps_nobody(monkeypatch: py
 
         monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
         monkeypatch.setattr(context_probe, "_END_SECONDS", 0.01, raising=False)
-        assert await measure_contexts(Path("/nowhere"), DeviceMonitor(Source(), lambda: None), 0.01) == {}
+        assert (await probe_devices(Path("/nowhere"), DeviceMonitor(Source(), lambda: None), 0.01)).contexts == {}
         assert process.was_killed
 
     play(scenario())
@@ -232,6 +232,8 @@ def test_looks_from_before_kernels_are_restored_count_nothing_as_others(are_know
         agent = SimpleNamespace(
             _monitor=SimpleNamespace(readings=()),
             _devices_known=known,
+            _overcommit=SimpleNamespace(look=book("overcommit")),
+            _promised_bytes=lambda readings: 0,
             _claim_late=book("claims"),
             _ledger=SimpleNamespace(device_states=tuple, set_devices=book("ledger")),
             _auditor=SimpleNamespace(look=book("audit")),
@@ -244,7 +246,7 @@ def test_looks_from_before_kernels_are_restored_count_nothing_as_others(are_know
         )
         Agent._saw_devices(cast(Agent, agent))
         served = ["claims", "audit", "contexts", "kernels", "compute", "departures", "room", "probe"]
-        assert booked == ["ledger", *(served if are_known else [])]
+        assert booked == ["ledger", "overcommit", *(served if are_known else [])]
 
     play(scenario())
 

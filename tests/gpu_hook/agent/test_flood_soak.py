@@ -132,7 +132,7 @@ def _take_turns_often() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", FLOODS)
 def test_a_flood_grows_the_agent_by_five_mib_at_most(an_idle_node: Any, open_holder: Any, name: str) -> None:
-    an_idle_node.start("--oversubscribe", "4")
+    an_idle_node.start("--overcommit", "4")
     holder, pid = open_holder(), an_idle_node.process.pid
     for kernel_id, hundredths in (("holder", 80), ("flooder", 80), ("neighbour", 10)):
         assert holder.reserve(kernel_id, hundredths)["ok"]

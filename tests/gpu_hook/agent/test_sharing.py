@@ -145,7 +145,7 @@ def a_card(an_idle_node: Any) -> Iterator[Callable[..., Any]]:
             str(CARD),
         ]
         command += ["--runtime-dir", str(an_idle_node.folder), "--log-file", str(an_idle_node.folder / "agent.log")]
-        command += ["--oversubscribe", "4", "--swap-memory", "2GiB", "--swap-segment", "64MiB", "--swap-ring", "16MiB"]
+        command += ["--overcommit", "4", "--swap-memory", "2GiB", "--swap-segment", "64MiB", "--swap-ring", "16MiB"]
         command += ["--lease-hold", "0.2", "--lease-quantum", "1", *more]
         an_idle_node.process = warm_start.start(warm_start.AGENT, command[1:])
         an_idle_node.until(an_idle_node.answers)

@@ -45,6 +45,7 @@ def a_status_maker(node: AReservationsNode, *readings: DeviceReading) -> StatusM
         leases=node.leases,
         trims=SimpleNamespace(describe=lambda kernel_id: None),
         arena=node._arena,
+        overcommit=SimpleNamespace(reasons={}, problem=""),
     )
     of_node = SimpleNamespace(name="n", driver=SimpleNamespace(kind="softgpu"))
     return StatusMaker(cast(Any, of_node), cast(Subjects, subjects), lambda: 0, short_slices)

@@ -234,6 +234,8 @@ class Node:
             "softgpu",
             "--softgpu-memory",
             memory,
+            "--overcommit",
+            "1",
         ]
         command += options
         with (self.folder / "agent.log").open("a") as log:
