@@ -76,6 +76,7 @@ class Residency(TypedDict):
     refusal: str | None
     queued: MemoryQueue | None
     moving: Moving | None
+    restore_seconds: float | None
     evict_reason: str | None
     swaps_out: int
     swaps_in: int

@@ -5,6 +5,7 @@ Knows no user and no server; report.py decides which users see the result.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 from jupyter_aliquot.gateway.base.clock import iso
@@ -77,6 +78,7 @@ def residency_report(residency: ResidencyStatus | None) -> Residency | None:
             "expected_seconds": waits.expected_seconds,
         },
         "moving": None if moving is None else {"done_bytes": moving.done_bytes, "total_bytes": moving.total_bytes},
+        "restore_seconds": residency.restore_seconds,
         "evict_reason": EVICT_REASONS.get(residency.left_for or ""),
         "swaps_out": residency.swaps_out,
         "swaps_in": residency.swaps_in,
@@ -117,7 +119,7 @@ def waiting_text(residency: ResidencyStatus | None) -> str | None:
 
 
 def residency_text(residency: ResidencyStatus | None) -> str:
-    """Return a table cell for the command line: ``on GPU``, ``swapped out 3.0 GiB``.
+    """Return a table cell for the command line: ``on GPU``, ``swapped out 3.0 GiB (about 2 s to restore)``.
 
     A wait reads ``restoring (2 ahead)``. A kernel that cannot be swapped has the reason in its
     cell: ``on GPU, not swappable: unknown driver function cuFoo``.
@@ -128,7 +130,9 @@ def residency_text(residency: ResidencyStatus | None) -> str:
         return "restoring" + (f" ({residency.waits.before} ahead)" if residency.waits.before else "")
     state = state_text(_STATES.get(residency.state, (residency.state, ""))[0])
     if state in ("swapped out", "checkpointed"):
-        return f"{state} {Bytes(residency.swapped_bytes)}"
+        seconds = residency.restore_seconds
+        told = "" if seconds is None else f" (about {max(1, math.ceil(seconds))} s to restore)"
+        return f"{state} {Bytes(residency.swapped_bytes)}{told}"
     if residency.obstacle:
         return f"{state}, not swappable: {residency.obstacle}"
     return f"{state}, never swapped" if residency.mode == "off" or residency.mode_reason else state

@@ -55,6 +55,7 @@ class ResidencyStatus:
     ``state`` is a word of the table in docs/reference/kernel-life.md. ``mode_reason`` says why it
     can never be swapped; it is empty where it can. ``refusal`` says why its last swap failed.
     ``left_for`` says why it was last taken out, by a word of docs/reference/agent-protocol.md.
+    ``restore_seconds``: how long a cell would wait for its memory, of a kernel that is out.
     ``since`` and ``idle_since`` are in seconds since the epoch. ``is_busy``: a cell, a call or the
     device works for it.
     """
@@ -76,6 +77,7 @@ class ResidencyStatus:
     is_busy: bool = False
     moving: Moving | None = None
     left_for: str | None = None
+    restore_seconds: float | None = None
 
     @property
     def obstacle(self) -> str:
@@ -169,6 +171,7 @@ def read_residency(report: Mapping[str, Any] | None) -> ResidencyStatus | None:
         return None
     refusal, lease, since, waits = (report.get(name) for name in ("refusal", "lease", "since", "waits"))
     idle_since, moving, left_for = (report.get(name) for name in ("idle_since", "moving", "left_for"))
+    restore = report.get("restore_seconds")  # an earlier agent does not report it
     return ResidencyStatus(
         state=str(report["state"]),
         mode=str(report["mode"]),
@@ -186,6 +189,7 @@ def read_residency(report: Mapping[str, Any] | None) -> ResidencyStatus | None:
         idle_since=None if idle_since is None else float(idle_since),
         is_busy=_is_busy(report),
         left_for=None if left_for is None else str(left_for),
+        restore_seconds=None if restore is None else float(restore),
         moving=None if moving is None else Moving(int(moving["done_bytes"]), int(moving["total_bytes"])),
     )
 

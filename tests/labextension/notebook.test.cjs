@@ -137,6 +137,8 @@ test('a cell that runs in a swapped kernel is not said to wait', () => {
   const wait = waitOf(aKernel({ state: 'swapped_out' }), trans);
   assert.equal(wait.kind, 'asleep');
   assert.doesNotMatch(wait.text, /waits/);
+  const told = waitOf(aKernel({ state: 'swapped_out', residency: { queued: null, restore_seconds: 2.3 } }), trans);
+  assert.match(told.text, /restored when the cell uses the GPU, about 3 s$/);
   assert.equal(new WaitTeller(trans).next(wait, 5000), null);
 });
 

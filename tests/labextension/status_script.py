@@ -229,6 +229,7 @@ _EXAMPLE: dict[str, Any] = {
                 "refusal": None,
                 "queued": None,
                 "moving": None,
+                "restore_seconds": None,
                 "evict_reason": None,
                 "swaps_out": 0,
                 "swaps_in": 0,

@@ -85,10 +85,11 @@ def test_the_last_minutes_are_drawn_as_they_are_seen(a_panel: ScriptedPanel) -> 
 def test_a_kernel_says_where_its_memory_is(a_panel: ScriptedPanel) -> None:
     kernel = a_panel.script.body["kernels"][0]
     kernel.update(state="swapped_out", used_bytes=3 * GIB, guaranteed_memory_bytes=2 * GIB, over_limit_bytes=GIB)
-    kernel["residency"].update(state="swapped_out", swapped_bytes=3 * GIB)
+    kernel["residency"].update(state="swapped_out", swapped_bytes=3 * GIB, restore_seconds=2.3)
     for want in [
         "3.0 of 4.0 GiB used",
         "3.0 GiB in host memory",
+        "about 3 s to restore",
         "swapped out, idle since",
         "over the memory limit by 1.0 GiB",
     ]:

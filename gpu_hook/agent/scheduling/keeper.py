@@ -17,6 +17,7 @@ from jupyter_aliquot.gpu_hook.agent.activity.idleness import Moment, Patience
 from jupyter_aliquot.gpu_hook.agent.swap.facts import Move
 from jupyter_aliquot.gpu_hook.waiting import within
 
+from .expectations import restore_seconds
 from .leases import decide
 from .records import Leased, LeaseRecord, LeftFor, Movable, why_out
 from .room import Room
@@ -65,6 +66,8 @@ class LeaseKeeper:
         self._doubts: dict[str, float] = {}
         self._told: dict[str, tuple[object, float]] = {}  # kernel -> its last report, and when
         self._moves: set[asyncio.Task[None]] = set()
+        self._views: list[KernelView] = []  # of the last pass
+        self._restores: Mapping[str, float] | None = None  # made of these when the first one asks
         self._wanted = asyncio.Event()
         self._wanted_soon: asyncio.TimerHandle | None = None
 
@@ -122,6 +125,12 @@ class LeaseKeeper:
         """Return the kernel's wait, as of the last decision."""
         return self._waits.get(kernel_id)
 
+    def restore_seconds(self, kernel_id: str) -> float | None:
+        """Return how long a cell of this kernel would wait for its memory; None: it is not out, or nobody can say."""
+        if self._restores is None:
+            self._restores = restore_seconds(self.room.views(), self._views, self._clock().monotonic, self._policy)
+        return self._restores.get(kernel_id)
+
     def has_room(self, kernel_id: str, uuid: str, amount: int) -> bool:
         """Return whether so many more bytes are there, and no kernel waits for them.
 
@@ -168,6 +177,7 @@ class LeaseKeeper:
         """
         now = self._clock()
         views = [record.view(now) for record in self._records.values()]
+        self._views, self._restores = views, None
         decision = decide(self.room.views(), views, now.monotonic, self._policy, self._host_room())
         self._carry_out(decision)
         self._save_the_quiet(now.monotonic)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
+from jupyter_aliquot.gpu_hook.agent.activity.habits import Habits
 from jupyter_aliquot.gpu_hook.agent.activity.idleness import Activity, Moment, Patience, Telemetry, judge
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
 from jupyter_aliquot.gpu_hook.agent.swap.facts import Move, ResidencyFacts
@@ -18,7 +19,6 @@ from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
 from .turns import Turns
 from .views import NEVER, Holding, KernelView, Out, Policy, State, Want
 
-HINT_SECONDS = 30.0
 _SAME_SECONDS = 0.1
 _STATES = {
     KernelState.SWAPPING_OUT: State.SWAPPING_OUT,
@@ -116,6 +116,7 @@ class LeaseRecord:
         self.residency = residency
         self.facts = residency.facts()
         self.held_since = now
+        self.habits = Habits()
         self.turns = Turns(now, is_here=self.facts.state not in _STATES)
         self.wants_since: float | None = None
         self.idle_since: float | None = None
@@ -171,6 +172,7 @@ class LeaseRecord:
             turn_since=max(self.turns.since, self.held_since),
             ran_seconds=self._ran_seconds(want, now.monotonic),
             last_turn_seconds=self.turns.last_seconds,
+            expected_rest_seconds=self.habits.expected_rest(now.monotonic),
             moving_since=facts.since,
             movable_at=self._movable_at(now.monotonic),
             is_asked_out=self.is_asked_out or self.stays_out,
@@ -183,6 +185,7 @@ class LeaseRecord:
         idleness = judge(self.kernel.activity, telemetry, now, known_since=known, patience=patience)
         self.idle_since, self.idle_reason = idleness.since, idleness.reason
         self.idle_at = _same_moment(self.idle_at, idleness.since, now)
+        self.habits.note(idleness.since, now.monotonic)
         if self._was_idle and idleness.since is None:
             self.turns.begin_cell(now.monotonic)
         self._was_idle = idleness.since is not None

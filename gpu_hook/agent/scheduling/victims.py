@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .links import Links
-from .views import NEVER, KernelView, Policy, State, Want
+from .views import HINT_SECONDS, NEVER, KernelView, Policy, State, Want
 
 Need = Sequence[tuple[str, int]]  # bytes by device
 _LEAST_SECONDS = 1e-3  # avoids a division by zero for a free restore
@@ -144,7 +144,7 @@ class Victims:
             return movable_at
         held_until = max(movable_at, held_since + policy.hold_seconds)
         if victim.idle_since is not None:
-            return held_until
+            return NEVER if wanter.want is Want.HINT and _is_expected_back(victim) else held_until
         if wanter.want is not Want.CALL or (victim.is_production and not wanter.is_production):
             return NEVER
         if victim.kernel_id in self._positions or (is_promised and not is_guaranteed(victim)):
@@ -193,6 +193,11 @@ def is_young(kernel: KernelView, policy: Policy) -> bool:
     Most cells end soon; the longer one has run, the longer it is expected to go on.
     """
     return kernel.ran_seconds < policy.quantum_seconds
+
+
+def _is_expected_back(kernel: KernelView) -> bool:
+    """Return whether an idle kernel's next cell is expected while a hint lasts."""
+    return kernel.expected_rest_seconds is not None and kernel.expected_rest_seconds <= HINT_SECONDS
 
 
 def _leaving(kernel: KernelView) -> int:

@@ -10,6 +10,7 @@ import enum
 from dataclasses import dataclass
 
 NEVER = float("inf")  # as a time: unknown
+HINT_SECONDS = 30.0  # so long a kernel is wanted after a hint
 
 
 class State(enum.IntEnum):
@@ -95,6 +96,8 @@ class KernelView:
     ran_seconds: float = 0.0  # for so long the running cell has had the devices, in all its turns
     # the length of the turn that the running cell lost last; NEVER: it lost none
     last_turn_seconds: float = NEVER
+    # how much longer its cell, or its pause, goes on, as learned of it; None: unknown
+    expected_rest_seconds: float | None = None
     moving_since: float = 0.0  # while it is swapping
     movable_at: float = 0.0  # the earliest time for a swap-out; NEVER: it cannot be swapped
     is_asked_out: bool = False  # a user asked to swap it out

@@ -11,8 +11,8 @@ from typing import Any
 
 from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Refused
 from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
-from jupyter_aliquot.gpu_hook.agent.scheduling.records import HINT_SECONDS, LeaseRecord, read_moment
-from jupyter_aliquot.gpu_hook.agent.scheduling.views import Reason, Wait
+from jupyter_aliquot.gpu_hook.agent.scheduling.records import LeaseRecord, read_moment
+from jupyter_aliquot.gpu_hook.agent.scheduling.views import HINT_SECONDS, Reason, Wait
 from jupyter_aliquot.gpu_hook.agent.swap.facts import describe_residency
 
 from .request_fields import read_kernel_id
@@ -150,8 +150,17 @@ def describe_lease(leases: LeaseKeeper, kernel_id: str, *, has_ages: bool = True
         "idle_since": record.idle_at,
         "idle_reason": record.idle_reason,
         "left_for": None if record.left_for is None else record.left_for.value,
+        "restore_seconds": _restore_seconds(leases, kernel_id, wait),
         "waits": waits,
     }
+
+
+def _restore_seconds(leases: LeaseKeeper, kernel_id: str, wait: Wait | None) -> float | None:
+    """Return how long a cell of a kernel that is out has to wait for its memory; that of a waiting one is known."""
+    if wait is not None:
+        return _seconds(wait)
+    expected = leases.restore_seconds(kernel_id)
+    return None if expected is None else round(expected, 1)
 
 
 def _seconds(wait: Wait | None) -> float | None:

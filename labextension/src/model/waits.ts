@@ -37,7 +37,7 @@ export function waitOf(kernel: IKernel | null, trans: TranslationBundle): IWait 
       return waking(kernel, trans);
     case 'swapped_out':
     case 'checkpointed':
-      return kernel.residency?.queued ? forMemory(kernel.residency.queued, trans) : asleep(trans);
+      return kernel.residency?.queued ? forMemory(kernel.residency.queued, trans) : asleep(kernel, trans);
     case 'on_gpu':
       return awaitsRoom(kernel) ? forMemory(kernel.residency.queued, trans) : null;
     default:
@@ -152,8 +152,9 @@ function stopping(trans: TranslationBundle): IWait {
 }
 
 /** The badge of a cell that has not used the GPU yet, in a kernel that is swapped out. */
-function asleep(trans: TranslationBundle): IWait {
-  const text = trans.__('GPU memory is swapped out; it is restored when the cell uses the GPU');
+function asleep(kernel: IKernel, trans: TranslationBundle): IWait {
+  const what = trans.__('GPU memory is swapped out; it is restored when the cell uses the GPU');
+  const text = inTime(what, kernel.residency?.restore_seconds ?? null, trans);
   return { kind: 'asleep', text, why: null, ahead: null, progress: null };
 }
 
@@ -161,6 +162,10 @@ function inTime(what: string, seconds: number | null, trans: TranslationBundle):
   if (seconds === null) {
     return what;
   }
-  const time = seconds < 60 ? `${Math.max(1, Math.ceil(seconds))} s` : formatSeconds(seconds);
-  return trans.__('%1, about %2', what, time);
+  return trans.__('%1, about %2', what, inSeconds(seconds));
+}
+
+/** A time that is expected, for a sentence with "about". */
+export function inSeconds(seconds: number): string {
+  return seconds < 60 ? `${Math.max(1, Math.ceil(seconds))} s` : formatSeconds(seconds);
 }

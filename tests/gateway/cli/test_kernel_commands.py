@@ -66,6 +66,10 @@ def test_a_kernel_is_named_by_id_or_notebook(word: str, want: str) -> None:
         ),
         ({"state": "swapped", "mode": "vmm", "swapped_bytes": 3 << 30}, "swapped out 3.0 GiB"),
         (
+            {"state": "swapped", "mode": "vmm", "swapped_bytes": 3 << 30, "restore_seconds": 1.2},
+            "swapped out 3.0 GiB (about 2 s to restore)",
+        ),
+        (
             {"state": "swapped", "mode": "vmm", "waits": {"reason": "r", "seconds": 1, "before": 2}},
             "restoring (2 ahead)",
         ),

@@ -354,3 +354,40 @@ def test_who_waits_is_told_of_every_second_and_every_change(play: Any) -> None:
         assert (set(node.told), node.told[-1]) == ({"busy", "waker"}, "busy")
 
     play(scenario)
+
+
+def test_the_keeper_tells_how_long_a_kernel_that_is_out_would_wait(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        away = node.kernel("away", 600, KernelState.SWAPPED)
+        await node.turn()
+        alone = node.keeper.restore_seconds("away")
+        assert alone is not None
+        node.kernel("idle", 600)
+        node.look()
+        await node.turn()
+        beside = node.keeper.restore_seconds("away")
+        assert beside is not None
+        assert beside > alone
+        assert node.keeper.restore_seconds("idle") is None
+        call(away, node)
+        await node.turn(later=10)
+        assert node.keeper.wait("away") is not None
+
+    play(scenario)
+
+
+def test_the_keeper_learns_when_a_kernels_next_cell_comes(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        kernel = node.kernel("regular", 100)
+        for pause in (50, 50, 50, 50, 20):
+            kernel.activity = Activity(1, 1, node.now)
+            await node.turn()
+            await node.turn(later=10)
+            kernel.activity = Activity(0, 0, node.now)
+            await node.turn()
+            await node.turn(later=pause)
+        rest = node.keeper.record("regular").view(node.moment()).expected_rest_seconds
+        assert rest is not None
+        assert 12 <= rest <= 44  # of pauses between 32 and 64 s, one that has lasted 20 s
+
+    play(scenario)

@@ -3,6 +3,7 @@
 import { TranslationBundle } from '@jupyterlab/translation';
 
 import { formatBytes, formatTime } from '../../base/quantities';
+import { inSeconds } from '../../model/waits';
 import { IKernel } from '../../tokens';
 
 /** Whether the kernel has a process with GPU memory, on the GPU or swapped out. */
@@ -36,6 +37,10 @@ export function residencyFacts(kernel: IKernel, trans: TranslationBundle): strin
   const residency = kernel.residency;
   if (residency && residency.swapped_bytes > 0) {
     said.push(trans.__('%1 in host memory', formatBytes(residency.swapped_bytes)));
+  }
+  const seconds = residency?.restore_seconds ?? null;
+  if (seconds !== null && ['swapped_out', 'checkpointed'].includes(kernel.state)) {
+    said.push(trans.__('about %1 to restore', inSeconds(seconds)));
   }
   if (kernel.over_limit_bytes > 0) {
     said.push(trans.__('over the memory limit by %1', formatBytes(kernel.over_limit_bytes)));
