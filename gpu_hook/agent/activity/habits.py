@@ -62,7 +62,7 @@ class Durations:
 
 
 class Habits:
-    """What was learned of one kernel. Only its lease record writes it; times are monotonic."""
+    """The habits of one kernel. Only its lease record writes them; times are monotonic."""
 
     def __init__(self) -> None:
         self.cells = Durations()

@@ -1,4 +1,4 @@
-"""How long kernels that are out would wait for their memory if a cell came now.
+"""Estimates of how long kernels that are out would wait for their memory if a cell came now.
 
 Pure, and an estimate: ``decide`` alone says who comes in.
 """

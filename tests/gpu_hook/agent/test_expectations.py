@@ -1,4 +1,4 @@
-"""How long a kernel that is out would wait for its memory: the estimate, and its use for prefetches."""
+"""The estimate of a restore, and the use of what was learned for prefetches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is learned of a kernel's cells and pauses: bounded, and consistent whatever was seen."""
+"""Habits of a kernel: bounded, and consistent whatever was seen."""
 
 from __future__ import annotations
 
