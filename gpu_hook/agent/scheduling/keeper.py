@@ -126,7 +126,7 @@ class LeaseKeeper:
         return self._waits.get(kernel_id)
 
     def restore_seconds(self, kernel_id: str) -> float | None:
-        """Return how long a cell of this kernel would wait for its memory; None: it is not out, or the wait is unknown."""
+        """Return how long a cell of this kernel would wait for its memory; None: it is not out, or unknown."""
         if self._restores is None:
             self._restores = restore_seconds(self.room.views(), self._views, self._clock().monotonic, self._policy)
         return self._restores.get(kernel_id)
