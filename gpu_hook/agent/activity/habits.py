@@ -11,6 +11,7 @@ import math
 _SHORTEST_SECONDS = 0.125  # the upper end of the first bucket; each further one is twice as long
 _BUCKETS = 24  # the last begins after more than five days
 _KEPT = 0.95  # the weight of an observation when the next one comes: some twenty count
+_LEAST_WEIGHT = 1e-6  # of longer ones: less is rounding
 _FEWEST = 3.0  # observations before anything is expected of a kernel
 
 
@@ -33,14 +34,14 @@ class Durations:
         None: too few were seen, or none that lasted as long.
         """
         beyond = self._beyond(lasted)
-        if self._count < _FEWEST or beyond <= 0.0:
+        if self._count < _FEWEST or beyond < _LEAST_WEIGHT:
             return None
-        return 1.0 - self._beyond(lasted + max(0.0, seconds)) / beyond
+        return min(1.0, max(0.0, 1.0 - self._beyond(lasted + max(0.0, seconds)) / beyond))
 
     def expected_rest(self, lasted: float = 0.0) -> float | None:
         """Return how much longer one that has lasted so long goes on, in the median; None as above."""
         beyond = self._beyond(lasted)
-        if self._count < _FEWEST or beyond <= 0.0:
+        if self._count < _FEWEST or beyond < _LEAST_WEIGHT:
             return None
         for bucket in range(_bucket(lasted), _BUCKETS):
             if self._beyond(_end(bucket)) <= beyond / 2:
