@@ -306,7 +306,8 @@ def start_server(folder: Path, environment: dict[str, str], name: str, *options:
 
     def is_up() -> bool:
         with contextlib.suppress(OSError):
-            return bool(server.call("GET", "/api/status"))
+            # Sizes are judged by the node's devices as soon as the gateway has been told of them.
+            return bool(server.call("GET", "/api/status") and server.status()["devices"])
         return False
 
     wait_until(is_up)
