@@ -4,7 +4,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 # Where the environment forbids it to keep what it compiled, Python compiles all of us again in each process of a run.
 export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help demo lab hub test check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house check-releases soak test-torch bench-gateway bench-runtime bench-density bench-compute bench-hook bench-swap bench-lab bench-load bench-door bench-owner bench-gpu test-gpu screenshot labextension clean
+.PHONY: help demo lab hub test check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house check-releases soak test-torch bench-gateway bench-runtime bench-density bench-plan bench-compute bench-hook bench-swap bench-lab bench-load bench-door bench-owner bench-gpu test-gpu screenshot labextension clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -88,6 +88,10 @@ bench-runtime: ## Containers against the plain engine, relays against none, adop
 bench-density: ## GPUs that a notebook trace needs: leases against reservation, in simulated time (DATA=folder of the trace)
 	@$(PYTHON) tools/setup.py test
 	@$(BIN)/python benchmarks/density.py $(if $(DATA),--data $(DATA)) $(ARGS)
+
+bench-plan: ## The planner against published tables: completion times, allocation of a cluster (DATA=folder of the traces)
+	@$(PYTHON) tools/setup.py test
+	@$(BIN)/python benchmarks/plan.py $(if $(DATA),--data $(DATA)) $(ARGS)
 
 bench-compute: ## Compute shares: our controller, none, TGS's, a HAMi-like and time quanta on a simulated GPU, in simulated time
 	@$(PYTHON) tools/setup.py test

@@ -35,6 +35,7 @@ COMMANDS = {
     "restore": (f"{_HERE}.swap.RestoreCommand", "move it back, ahead of the next cell"),
     "share": (f"{_HERE}.share.ShareCommand", "show a running kernel to other users, or let them run code in it"),
     "sizes": (f"{_HERE}.sizes.SizesCommand", "the sizes that kernels can have; --install writes them as kernelspecs"),
+    "simulate": (f"{_HERE}.simulate.SimulateCommand", "a trace of jobs on a cluster, under several queue orders"),
     "install-service": (
         f"{_HERE}.install_service.InstallServiceCommand",
         "systemd units, an account and folders for this machine; --hub for a JupyterHub",

@@ -118,6 +118,9 @@ COVERED = {
     "python3 tools/gpu_first --gpu nvidia --out results --only frameworks": (
         "tests/gpu_hook/test_gpu_rehearsal.py::test_the_matrix_of_frameworks_has_a_result_for_each"
     ),
+    "aliquot simulate jobs.csv --cluster 4x8,2x4 --policy fifo,backfill,las --plot jobs.svg": (
+        "tests/gateway/cli/test_simulate_command.py::test_policies_are_compared"
+    ),
     "aliquot status --watch": "tests/gateway/cli/test_status_watch.py::test_it_ends_as_it_found_the_terminal",
     "make demo": "tests/system/test_demo.py::test_every_claim_of_the_demo_holds",
     "make hub": "tests/hub/test_example.py::test_the_example_holds_what_it_promises",

@@ -1,0 +1,52 @@
+"""Reproduce published scheduling results with the planner's own code, and time it.
+
+Completion times are those of Muri's artifact, allocation that of FGD's. Both traces are research
+data outside the repository (``--data``); without them those parts are left out, and the benchmark
+says so. Only the last part depends on this machine's speed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from plan import allocation, published, throughput
+from report import Row, publish, read_arguments
+
+SMOKE = {"jobs": 500, "seeds": 1, "arrived": 0.1, "traces": "trace3"}
+FIRST_SEED = 42
+
+
+def told(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
+
+
+def measure(arguments: argparse.Namespace) -> list[Row]:
+    rows: list[Row] = []
+    if (arguments.data / published.FOLDER).is_dir():
+        rows += published.rows(arguments.data, arguments.traces.split(","), told)
+    else:
+        print(f"plan: the traces {arguments.data / published.FOLDER} are not there; name their folder by --data")
+    if (arguments.data / allocation.FOLDER).is_dir():
+        seeds = range(FIRST_SEED, FIRST_SEED + arguments.seeds)
+        rows += allocation.rows(arguments.data, seeds, arguments.arrived, told)
+    else:
+        print(f"plan: the trace {arguments.data / allocation.FOLDER} is not there; name its folder by --data")
+    rows += throughput.rows(arguments.jobs, told)
+    return rows
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder of the trace data")
+    parser.add_argument("--jobs", type=int, default=100_000, help="jobs of the timed simulation")
+    parser.add_argument("--seeds", type=int, default=10, help="orders of arrival for allocation")
+    parser.add_argument("--arrived", type=float, default=allocation.DEMAND, help="demand to arrive, times the capacity")
+    parser.add_argument("--traces", default=",".join(published.TRACES), help="traces of completion times")
+    arguments = read_arguments(parser, SMOKE)
+    return 0 if publish(arguments, "plan", "none: simulated time", measure(arguments)) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""The command `aliquot simulate`: a trace of jobs through the orders and node rules of the planner."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from traitlets import Unicode
+
+from jupyter_aliquot.gateway.base.errors import CommandError, UsageError
+from jupyter_aliquot.gateway.planning.jobs import DEVICE, Job
+from jupyter_aliquot.gateway.simulation.cluster import PLACEMENTS, ClusterError, parse_cluster
+from jupyter_aliquot.gateway.simulation.plot import draw
+from jupyter_aliquot.gateway.simulation.policies import POLICIES, Policy, PolicyInput
+from jupyter_aliquot.gateway.simulation.simulator import Outcome, Overhead, Simulation
+from jupyter_aliquot.gateway.simulation.summary import Summary, summarize
+from jupyter_aliquot.gateway.simulation.traces import TraceError, read_services, read_trace
+from jupyter_aliquot.gateway.terminal.tables import console
+
+from .base import JSON_FLAG, Command, nearest
+
+_POLICY_TEXT = "\n".join(f"      {name:<9} {policy.text}" for name, policy in POLICIES.items())
+
+
+class SimulateCommand(Command):
+    """Simulate each policy, and compare them."""
+
+    name = "aliquot simulate"
+    usage = "aliquot simulate TRACE [options]"
+    accepts_arguments = True
+    description = f"""Simulate a trace of jobs on a cluster, and compare policies. No gateway is needed.
+
+    TRACE is a CSV file with the columns name, gpus, submit, seconds (and, if wanted, team and start_overhead), or a
+    published one of Muri, Tiresias or Philly. Policies:
+{_POLICY_TEXT}"""
+    examples = """
+    aliquot simulate jobs.csv --cluster 8x8
+    aliquot simulate jobs.csv --cluster 4x8,2x4 --policy backfill,las --plot jobs.svg
+    """
+    flags = {**Command.flags, **JSON_FLAG}
+    aliases = {
+        "policy": "SimulateCommand.policy",
+        "cluster": "SimulateCommand.cluster",
+        "placement": "SimulateCommand.placement",
+        "past": "SimulateCommand.past",
+        "start-overheads": "SimulateCommand.start_overheads",
+        "overhead": "SimulateCommand.overhead",
+        "plot": "SimulateCommand.plot",
+    }
+    policy = Unicode("fifo,backfill,las,srtf", help="Policies, with commas between them.").tag(config=True)
+    cluster = Unicode("8x8", help="The nodes and their devices: 8x8, or 4x8,2x4.").tag(config=True)
+    placement = Unicode(
+        "fragmentation", help=f"How a job gets its devices: {', '.join(PLACEMENTS)} (GPUs are only counted)."
+    ).tag(config=True)
+    past = Unicode("", help="CSV file with the GPU-seconds of past jobs (column duration), for gittins.").tag(
+        config=True
+    )
+    start_overheads = Unicode("", help="CSV file with the seconds that a model takes to start.").tag(config=True)
+    overhead = Unicode(
+        Overhead.AT_START.value,
+        help="When a job loses its start overhead: start, none, or event, as the published simulators do.",
+    ).tag(config=True)
+    plot = Unicode("", help="Write completion times and use of the GPUs to this SVG file.").tag(config=True)
+
+    def start(self) -> None:
+        """Called by Application.start."""
+        if len(self.extra_args) != 1:
+            raise UsageError(f"Name one trace. Usage: {self.usage}")
+        chosen, overhead = self._policies(), self._overhead()
+        if self.placement not in PLACEMENTS:
+            raise UsageError(f"--placement {self.placement!r} is none of {', '.join(PLACEMENTS)}")
+        try:
+            sizes = parse_cluster(self.cluster)
+            jobs = read_trace(Path(self.extra_args[0]), Path(self.start_overheads) if self.start_overheads else None)
+            past = read_services(Path(self.past)) if self.past else ()
+        except ClusterError as error:
+            raise UsageError(f"--cluster {error}") from None
+        except TraceError as error:
+            raise CommandError(str(error)) from None
+        facts = PolicyInput(DEVICE * sum(sizes), past)
+        outcomes: dict[str, Outcome] = {}
+        for name, policy in chosen.items():
+            pool = PLACEMENTS[self.placement](sizes, jobs)
+            with _progress(name) as on_progress:
+                outcomes[name] = Simulation(jobs, pool, policy.make(facts), overhead, on_progress).run()
+        self._publish(jobs, outcomes)
+
+    def _policies(self) -> dict[str, Policy]:
+        names = [name.strip() for name in self.policy.split(",")]
+        for name in names:
+            if name not in POLICIES:
+                raise UsageError(f"--policy {name!r} is none of {', '.join(POLICIES)}{nearest(name, list(POLICIES))}")
+            if POLICIES[name].needs_past and not self.past:
+                raise UsageError(f"--policy {name} needs --past FILE, the GPU-seconds of past jobs")
+        return {name: POLICIES[name] for name in names}
+
+    def _overhead(self) -> Overhead:
+        try:
+            return Overhead(self.overhead)
+        except ValueError:
+            raise UsageError(
+                f"--overhead {self.overhead!r} is none of {', '.join(one.value for one in Overhead)}"
+            ) from None
+
+    def _publish(self, jobs: tuple[Job, ...], outcomes: Mapping[str, Outcome]) -> None:
+        if self.plot:
+            try:
+                Path(self.plot).write_text(draw(outcomes), encoding="utf-8")
+            except OSError as error:
+                raise CommandError(f"The picture cannot be written to {self.plot}: {error.strerror}") from None
+        rows = [summarize(name, outcome) for name, outcome in outcomes.items()]
+        if self.json_output:
+            print(json.dumps({"cluster": self.cluster, "placement": self.placement, "policies": rows}, indent=2))
+            return
+        title = f"{len(jobs)} jobs on {self.cluster}, placement {self.placement}"
+        console().print(_table(title, rows))
+        if rows[0]["never_fits"]:
+            console().print(f"Larger than the cluster, and left out: {rows[0]['never_fits']} of {len(jobs)} jobs.")
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar on the error stream, if that is a terminal."""
+    bar = Progress(console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty())
+    task = bar.add_task(name, total=None)
+    with bar:
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _table(title: str, rows: list[Summary]) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column("policy")
+    for heading in ("mean", "p50", "p95", "p99", "mean wait", "makespan", "GPUs in use", "preemptions"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(
+            row["policy"],
+            *(
+                f"{seconds:,.0f} s"
+                for seconds in (
+                    row["mean_completion_seconds"],
+                    row["p50_completion_seconds"],
+                    row["p95_completion_seconds"],
+                    row["p99_completion_seconds"],
+                    row["mean_wait_seconds"],
+                    row["makespan_seconds"],
+                )
+            ),
+            f"{row['utilization']:.1%}",
+            f"{row['preemptions']}",
+        )
+    return table

@@ -1,0 +1,54 @@
+"""The queue orders by the names that a command line has for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from jupyter_aliquot.gateway.planning.backfill import ConservativeBackfill
+from jupyter_aliquot.gateway.planning.gittins import GittinsIndex, LargestGittinsIndex
+from jupyter_aliquot.gateway.planning.queue_orders import (
+    FirstComeFirstServed,
+    LeastAttainedService,
+    QueueOrder,
+    ShortestRemaining,
+)
+
+
+@dataclass(frozen=True)
+class PolicyInput:
+    """The facts that an order may need: the cluster's size, and the GPU-seconds of past jobs."""
+
+    milli: int
+    past: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class Policy:
+    """One order: its description, and the function that makes it."""
+
+    text: str
+    make: Callable[[PolicyInput], QueueOrder]
+    needs_past: bool = False
+
+
+POLICIES = {
+    "fifo": Policy(
+        "first come, first served; a job that does not fit blocks those behind it", lambda _: FirstComeFirstServed()
+    ),
+    "backfill": Policy(
+        "the same, but smaller jobs pass it as far as no job starts later for them; running times are known",
+        lambda facts: ConservativeBackfill(facts.milli),
+    ),
+    "las": Policy("least attained service in queues (Tiresias-L); preempts", lambda _: LeastAttainedService()),
+    "gittins": Policy(
+        "largest Gittins index in queues (Tiresias-G), from past jobs; preempts",
+        lambda facts: LargestGittinsIndex(GittinsIndex(facts.past)),
+        needs_past=True,
+    ),
+    "srtf": Policy("shortest remaining time first; running times are known; preempts", lambda _: ShortestRemaining()),
+    "srsf": Policy(
+        "shortest remaining GPU time first; running times are known; preempts",
+        lambda _: ShortestRemaining(by_service=True),
+    ),
+}

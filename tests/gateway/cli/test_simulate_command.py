@@ -1,0 +1,56 @@
+"""`aliquot simulate`: a table, JSON, a picture, and what a mistaken command line is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+TRACE = "name,gpus,submit,seconds\nlarge,8,0,100\nhuge,16,1,50\nsmall,0.5,2,20\n"
+
+
+@pytest.fixture
+def a_trace(tmp_path: Path) -> Path:
+    path = tmp_path / "jobs.csv"
+    path.write_text(TRACE)
+    return path
+
+
+def test_policies_are_compared(run_aliquot, a_trace: Path) -> None:
+    picture = a_trace.with_name("jobs.svg")
+    done = run_aliquot(
+        "simulate", str(a_trace), "--cluster", "2x8", "--policy", "fifo,backfill", "--json", "--plot", str(picture)
+    )
+    assert done.returncode == 0, done.stderr
+    fifo, backfill = json.loads(done.stdout)["policies"]
+    assert fifo["mean_wait_seconds"] == pytest.approx((0 + 99 + 148) / 3)
+    assert backfill["mean_wait_seconds"] == pytest.approx(33)
+    assert "<svg" in picture.read_text()
+
+
+def test_a_table_tells_what_was_left_out(run_aliquot, a_trace: Path) -> None:
+    done = run_aliquot("simulate", str(a_trace), "--cluster", "1x8", "--policy", "las")
+    assert done.returncode == 0, done.stderr
+    assert "3 jobs on 1x8, placement fragmentation" in done.stdout
+    assert "Larger than the cluster, and left out: 1 of 3 jobs." in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (("--policy", "srt"), 2, "'srt' is none of fifo, backfill, las, gittins, srtf, srsf; did you mean srtf?"),
+        (("--policy", "gittins"), 2, "gittins needs --past FILE"),
+        (("--placement", "luck"), 2, "'luck' is none of fragmentation, best-fit, spread, none"),
+        (("--cluster", "big"), 2, "'big' is not NODESxDEVICES"),
+        (("--overhead", "much"), 2, "'much' is none of none, start, event"),
+        (("--past", "/no/such.csv"), 1, "/no/such.csv: The trace cannot be read"),
+        (("--policy", "fifo", "--plot", "/no/such/folder/jobs.svg"), 1, "The picture cannot be written"),
+        (("another.csv",), 2, "Name one trace"),
+    ],
+)
+def test_a_mistaken_command_line_is_told_what_is_wrong(run_aliquot, a_trace, options, code, words) -> None:
+    done = run_aliquot("simulate", str(a_trace), *options)
+    assert done.returncode == code
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
