@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from jupyter_aliquot.gateway.planning.backfill import ConservativeBackfill
+from jupyter_aliquot.gateway.planning.fair_share import FairShare
 from jupyter_aliquot.gateway.planning.gittins import GittinsIndex, LargestGittinsIndex
 from jupyter_aliquot.gateway.planning.queue_orders import (
     FirstComeFirstServed,
@@ -17,10 +18,11 @@ from jupyter_aliquot.gateway.planning.queue_orders import (
 
 @dataclass(frozen=True)
 class PolicyInput:
-    """The facts that an order may need: the cluster's size, and the GPU-seconds of past jobs."""
+    """The facts that an order may need: the cluster's size, GPU-seconds of past jobs, weights of teams."""
 
     milli: int
     past: Sequence[float] = ()
+    weights: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,10 @@ POLICIES = {
     "backfill": Policy(
         "the same, but smaller jobs pass it as far as no job starts later for them; running times are known",
         lambda facts: ConservativeBackfill(facts.milli),
+    ),
+    "fair": Policy(
+        "weighted fair share between teams; the job whose turn it is blocks the others",
+        lambda facts: FairShare(facts.weights),
     ),
     "las": Policy("least attained service in queues (Tiresias-L); preempts", lambda _: LeastAttainedService()),
     "gittins": Policy(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -49,6 +50,7 @@ class SimulateCommand(Command):
         "cluster": "SimulateCommand.cluster",
         "placement": "SimulateCommand.placement",
         "past": "SimulateCommand.past",
+        "weights": "SimulateCommand.weights",
         "start-overheads": "SimulateCommand.start_overheads",
         "overhead": "SimulateCommand.overhead",
         "plot": "SimulateCommand.plot",
@@ -61,6 +63,7 @@ class SimulateCommand(Command):
     past = Unicode("", help="CSV file with the GPU-seconds of past jobs (column duration), for gittins.").tag(
         config=True
     )
+    weights = Unicode("", help="Weights of teams for fair, as vision=2,speech=1; others have 1.").tag(config=True)
     start_overheads = Unicode("", help="CSV file with the seconds that a model takes to start.").tag(config=True)
     overhead = Unicode(
         Overhead.AT_START.value,
@@ -72,7 +75,7 @@ class SimulateCommand(Command):
         """Called by Application.start."""
         if len(self.extra_args) != 1:
             raise UsageError(f"Name one trace. Usage: {self.usage}")
-        chosen, overhead = self._policies(), self._overhead()
+        chosen, overhead, weights = self._policies(), self._overhead(), self._weights()
         if self.placement not in PLACEMENTS:
             raise UsageError(f"--placement {self.placement!r} is none of {', '.join(PLACEMENTS)}")
         try:
@@ -83,7 +86,7 @@ class SimulateCommand(Command):
             raise UsageError(f"--cluster {error}") from None
         except TraceError as error:
             raise CommandError(str(error)) from None
-        facts = PolicyInput(DEVICE * sum(sizes), past)
+        facts = PolicyInput(DEVICE * sum(sizes), past, weights)
         outcomes: dict[str, Outcome] = {}
         for name, policy in chosen.items():
             pool = PLACEMENTS[self.placement](sizes, jobs)
@@ -99,6 +102,18 @@ class SimulateCommand(Command):
             if POLICIES[name].needs_past and not self.past:
                 raise UsageError(f"--policy {name} needs --past FILE, the GPU-seconds of past jobs")
         return {name: POLICIES[name] for name in names}
+
+    def _weights(self) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for part in filter(None, self.weights.split(",")):
+            team, _, value = part.strip().partition("=")
+            try:
+                found[team] = float(value)
+            except ValueError:
+                found[team] = 0.0
+            if not team or not 0 < found[team] < math.inf:
+                raise UsageError(f"--weights {part.strip()!r} is not TEAM=WEIGHT with a weight above 0")
+        return found
 
     def _overhead(self) -> Overhead:
         try:

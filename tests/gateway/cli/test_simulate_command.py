@@ -39,10 +39,12 @@ def test_a_table_tells_what_was_left_out(run_aliquot, a_trace: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
-        (("--policy", "srt"), 2, "'srt' is none of fifo, backfill, las, gittins, srtf, srsf; did you mean srtf?"),
+        (("--policy", "srt"), 2, "'srt' is none of fifo, backfill, fair, las, gittins, srtf, srsf; did you mean srtf?"),
         (("--policy", "gittins"), 2, "gittins needs --past FILE"),
         (("--placement", "luck"), 2, "'luck' is none of fragmentation, best-fit, spread, none"),
         (("--cluster", "big"), 2, "'big' is not NODESxDEVICES"),
+        (("--weights", "a=2,b"), 2, "--weights 'b' is not TEAM=WEIGHT"),
+        (("--weights", "a=-1"), 2, "--weights 'a=-1' is not TEAM=WEIGHT with a weight above 0"),
         (("--overhead", "much"), 2, "'much' is none of none, start, event"),
         (("--past", "/no/such.csv"), 1, "/no/such.csv: The trace cannot be read"),
         (("--policy", "fifo", "--plot", "/no/such/folder/jobs.svg"), 1, "The picture cannot be written"),

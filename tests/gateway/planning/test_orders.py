@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from jupyter_aliquot.gateway.planning.backfill import ConservativeBackfill, FreeCapacity
+from jupyter_aliquot.gateway.planning.fair_share import FairShare
 from jupyter_aliquot.gateway.planning.gittins import GittinsIndex, LargestGittinsIndex
 from jupyter_aliquot.gateway.planning.jobs import DEVICE, Job
 from jupyter_aliquot.gateway.planning.queue_orders import (
@@ -21,6 +24,7 @@ GPUS = 4
 ORDERS = {
     "fifo": FirstComeFirstServed,
     "backfill": lambda: ConservativeBackfill(GPUS * DEVICE),
+    "fair": FairShare,
     "las": lambda: LeastAttainedService((10.0, 40.0), promote_after=2.0),
     "gittins": lambda: LargestGittinsIndex(GittinsIndex([5.0, 20.0, 100.0], step=8.0), (10.0, 40.0)),
     "srtf": ShortestRemaining,
@@ -43,6 +47,14 @@ def starts(outcome: Outcome) -> dict[str, float]:
 
 def ends(outcome: Outcome) -> dict[str, float]:
     return {run.job.name: run.end for run in outcome.runs}
+
+
+def teams_of(*rows: tuple[str, float, float, float]) -> list[Job]:
+    """(team, GPUs, submission, seconds) of each job."""
+    return [
+        Job(str(at), round(gpus * DEVICE), submit, seconds, team)
+        for at, (team, gpus, submit, seconds) in enumerate(rows)
+    ]
 
 
 some_jobs = st.lists(
@@ -141,6 +153,27 @@ def test_backfill_starts_no_job_later_than_without(jobs: list[Job]) -> None:
     plain = starts(simulate(FirstComeFirstServed(), jobs))
     for name, start in starts(simulate(ORDERS["backfill"](), jobs)).items():
         assert start <= plain[name] + 1e-6
+
+
+def test_the_team_with_the_least_of_its_share_is_served_next() -> None:
+    jobs = teams_of(*(("a", 2, 0, 10) for _ in range(4)), ("b", 2, 1, 10), ("b", 2, 1, 10))
+    assert starts(simulate(FirstComeFirstServed(), jobs))["4"] == 20
+    assert starts(simulate(FairShare(), jobs)) == {"0": 0, "1": 0, "4": 10, "2": 10, "5": 20, "3": 20}
+
+
+def test_a_team_of_twice_the_weight_has_twice_the_gpus() -> None:
+    jobs = teams_of(("", 4, 0, 5), *((team, 1, 1, 10) for team in "aaaabbbb"))
+    early = [one for one, start in starts(simulate(FairShare({"a": 3.0}), jobs)).items() if start == 5]
+    assert sorted(early) == ["1", "2", "3", "5"], "three of a, one of b"
+    with pytest.raises(ValueError, match="weight of 'a' is 0"):
+        FairShare({"a": 0})
+
+
+@given(jobs=some_jobs, names=st.lists(st.sampled_from("abc"), min_size=12, max_size=12))
+@settings(max_examples=40, deadline=None)
+def test_fair_share_starves_no_job_of_any_team(jobs: list[Job], names: list[str]) -> None:
+    teamed = [replace(job, team=team) for job, team in zip(jobs, names, strict=False)]
+    assert len(simulate(FairShare({"a": 2.0}), teamed).runs) == len(jobs)
 
 
 def test_free_capacity_finds_the_first_gap_that_is_long_enough() -> None:
